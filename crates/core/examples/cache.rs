@@ -1,14 +1,14 @@
-//! A cache of 10,000 tiles within 64 MiB: each tile has a source, so the budget decides which are
-//! there.
+//! A cache of 10,000 tiles within 64 MiB. Each tile has a source, so the budget decides which tiles
+//! are resident.
 //!
 //! ```text
 //! cargo run --release --package lapidary-core --example cache
 //! ```
 //!
-//! The tiles have 640 MiB together. Nobody writes a replacement policy: a kernel sums up the tiles
-//! that a walker over the map sees, the sources give what is missing, and the coldest tiles are
-//! evicted. To evict a tile costs nothing, since its source can give it again. The last line says
-//! what came of it.
+//! The tiles have 640 MiB together. The program has no replacement policy: a kernel sums up the
+//! tiles that a walker over the map sees. The sources supply the missing tiles, and the engine
+//! evicts the coldest ones. Evicting a tile costs nothing, because its source can give it again.
+//! The last line reports the result.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use std::time::Instant;
 
 use lapidary_core::{Budget, Buffer, Gpu, Kernel, Options, Source};
 
-/// The map is a square of so many tiles a side.
+/// Tiles on each side of the square map.
 const SIDE: usize = 100;
 
 const TILE_BYTES: u64 = 64 << 10;
 const BUDGET_BYTES: u64 = 64 << 20;
 
-/// The walker sees a square of so many tiles a side.
+/// Tiles on each side of the square that the walker sees.
 const VIEW: usize = 5;
 
 const STEPS: usize = 400;
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let asked = asked.clone();
         let source = Source::reader(move |_, bytes| {
             asked.fetch_add(1, Ordering::Relaxed);
-            // A file or a decoder in a real program.
+            // A real program would read a file or run a decoder here.
             let words = bytes.chunks_exact_mut(4);
             words.for_each(|word| word.copy_from_slice(&(number as u32).to_le_bytes()));
             Ok(())
@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The walker goes around the middle of the map, and comes by where it has been.
+/// The walker circles the middle of the map, and returns to earlier places.
 fn place(step: usize) -> (usize, usize) {
     let angle = step as f32 / STEPS as f32 * std::f32::consts::TAU * 3.0;
     let middle = (SIDE - VIEW) as f32 / 2.0;

@@ -1,14 +1,14 @@
-//! A million particles that need twice the budget, moved by a kernel of the app's own and drawn by
-//! its own render pass, on its own device.
+//! A million particles that need twice the budget. The app's kernel moves them and the app's render
+//! pass draws them, on the app's device.
 //!
 //! ```text
 //! cargo run --release --package lapidary-core --example particles [-- picture.png]
 //! ```
 //!
 //! The particles lie in 32 buffers of 512 KiB; the budget has room for half of them. Each step
-//! moves all of them, so each step evicts and restores buffers, and the program does not know. For
+//! moves all particles, so each step evicts and restores buffers without the program's help. For
 //! the picture, `with_bound` gives the render pass one buffer after the other. Without a path the
-//! picture goes to `target/particles.png`. The last line says what came of it.
+//! picture goes to `target/particles.png`. The last line reports the result.
 
 use std::error::Error;
 use std::fs::File;
@@ -20,7 +20,7 @@ use lapidary_core::{Access, Budget, Buffer, Gpu, Kernel, Options, wgpu};
 
 const SHOALS: usize = 32;
 
-/// Particles of a buffer, of four words each: two of place, two of speed.
+/// Particles per buffer, of four words each: two for the position, two for the velocity.
 const PARTICLES: u32 = 32 << 10;
 
 const BUFFER_BYTES: u64 = 16 * PARTICLES as u64;
@@ -34,7 +34,7 @@ const HEIGHT: u32 = 512;
 const MOVE: &str = "
 @group(0) @binding(0) var<storage, read_write> particles: array<vec4<f32>>;
 
-// Two masses, around which everything turns.
+// Two masses attract all particles.
 @compute @workgroup_size(64)
 fn swim(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x >= arrayLength(&particles) { return; }
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let call = swim.call().bind("particles", shoal);
             call.groups([PARTICLES / 64, 1, 1]).run()?;
         }
-        // What a frame loop does once a frame.
+        // An app with a frame loop calls this once a frame.
         gpu.poll()?;
     }
     for (index, shoal) in shoals.iter().enumerate() {
@@ -124,7 +124,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Particles on a ring that turns, each ring a little larger than the one before.
+/// Particles on a rotating ring. Each ring is a little larger than the one before.
 fn ring(shoal: usize) -> Vec<f32> {
     let reach = 0.15 + 0.8 * shoal as f32 / SHOALS as f32;
     let particle = |number: u32| {
@@ -136,7 +136,7 @@ fn ring(shoal: usize) -> Vec<f32> {
     (0..PARTICLES).flat_map(particle).collect()
 }
 
-/// What an app has that draws: a device, a pipeline, and a texture.
+/// The app's own objects for drawing: a device, a pipeline, and a texture.
 struct App {
     adapter: wgpu::Adapter,
     device: wgpu::Device,
@@ -179,7 +179,7 @@ impl App {
         })
     }
 
-    /// A pass that draws the particles of one buffer, over a cleared picture or what is there.
+    /// A pass that draws the particles of one buffer. The first pass clears the picture.
     fn draw(&self, particles: wgpu::BindingResource<'_>, is_first: bool) -> wgpu::CommandBuffer {
         let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
@@ -215,7 +215,7 @@ impl App {
         encoder.finish()
     }
 
-    /// Writes the picture to a file; returns how many of its pixels are lit.
+    /// Writes the picture to a file. Returns the number of lit pixels.
     fn save(&self, path: &PathBuf) -> Result<u32, Box<dyn Error>> {
         let copy = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -258,7 +258,7 @@ fn extent() -> wgpu::Extent3d {
     }
 }
 
-/// Points that add their light to what is there.
+/// A pipeline for points that add their light to the picture.
 fn pipeline(device: &wgpu::Device, format: wgpu::TextureFormat) -> wgpu::RenderPipeline {
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: Some("particles"),

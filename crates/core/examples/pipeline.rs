@@ -1,13 +1,12 @@
-//! Three kernels of an app's own, one after the other for each frame, with read-backs in flight.
+//! Three of the app's kernels in a row for each frame, with read-backs under way.
 //!
 //! ```text
 //! cargo run --release --package lapidary-core --example pipeline
 //! ```
 //!
-//! Frames of noise are blurred, their edges found, and the edges counted by brightness. The program
-//! records the next frames while the counts of those before are on their way: a read takes its
-//! place in the queue when it is asked for, and is waited for four frames later. The last line says
-//! what came of it.
+//! The kernels blur frames of noise, find the edges, and count the edges by brightness. The program
+//! records the next frames while earlier counts are still on their way. A read is queued when it is
+//! called; the program waits for it four frames later. The last line reports the result.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -20,7 +19,7 @@ const HEIGHT: u32 = 256;
 const FRAMES: u32 = 60;
 const BINS: usize = 16;
 
-/// Frames whose counts are on their way at once.
+/// Most frames whose counts are on their way at once.
 const IN_FLIGHT: usize = 4;
 
 const WGSL: &str = "
@@ -97,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .out("bins", 4 * BINS as u64)
             .groups([(pixels as u32).div_ceil(64), 1, 1])
             .run_one()?;
-        // The device begins while the next frame is made.
+        // The device starts while the host prepares the next frame.
         gpu.flush()?;
         in_flight.push_back(counted.read::<u32>());
         if in_flight.len() > IN_FLIGHT {

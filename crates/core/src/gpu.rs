@@ -1,6 +1,6 @@
-//! The handle: opens or adopts a device, and offers what can be asked of it.
+//! The handle [`Gpu`]: opens or adopts a device, and gives access to all its functions.
 //!
-//! A [`Gpu`] is cheap to clone. Buffers made by it keep what they need of it alive, so it may be
+//! A [`Gpu`] is cheap to clone. Its buffers keep alive what they need of it, so the handle may be
 //! dropped before them.
 
 mod diagnose;
@@ -34,88 +34,86 @@ pub use memory_limits::Compacted;
 pub use share::{Access, Bound, BoundRange};
 pub use tuning::{Tune, Tuned};
 
-/// What a crate above this one adds to the engine: the one that has operations, and fuses them.
+/// What a crate above this one adds to the engine: operations and their fusion.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
     /// Makes the pass that fuses commands, for a device whose options ask for it.
     pub fuse: Option<fn(&Engine) -> Fuse>,
-    /// What a launch computes, as whoever called for it would say.
+    /// Describes what a launch computes, in the words of the operation's caller.
     pub operation: fn(&Launch) -> String,
 }
 
-/// No layer above: kernels go by their own names.
+/// No layer above: kernels are reported by their own names.
 const NONE: Layer = Layer {
     fuse: None,
     operation: |launch| launch.program.name().to_owned(),
 };
 
-/// How to open a device. `Options::default()` is the best adapter there is.
+/// How to open a device. `Options::default()` takes the best adapter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Which adapter: an index of [`adapters`], a part of a name (`"nvidia"`), a backend
-    /// (`"vulkan"`, `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"integrated"`, `"discrete"`).
-    /// `None`: what the environment variable `LAPIDARY_ADAPTER` says, else the fastest.
+    /// The adapter: an index of [`adapters`], a part of a name (`"nvidia"`), a backend (`"vulkan"`,
+    /// `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"integrated"`, `"discrete"`). `None`: the
+    /// environment variable `LAPIDARY_ADAPTER`, else the fastest.
     pub adapter: Option<String>,
-    /// Rather the GPU that saves power than the fastest one.
+    /// Prefer the GPU that saves power to the fastest one.
     pub low_power: bool,
-    /// What compiles kernels on DX12. `None`: what the environment variable `WGPU_DX12_COMPILER`
-    /// says (`fxc`, `dxc`, `staticdxc` or `auto`), else [`Dx12Compiler::Auto`]. For an adopted
-    /// device the app chose it when it made wgpu's instance, and nothing is chosen here. The guide
-    /// "embed in your app" says what to ship.
+    /// The compiler of kernels on DX12. `None`: the environment variable `WGPU_DX12_COMPILER`
+    /// (`fxc`, `dxc`, `staticdxc` or `auto`), else [`Dx12Compiler::Auto`]. It has no effect on an
+    /// adopted device: the app chose the compiler when it made wgpu's instance. The guide "embed in
+    /// your app" says which files to ship.
     ///
-    /// A DLL that is missing or too old is an [`Error::Option`] with wgpu's own words, if it was
-    /// named here or in the environment.
+    /// If the chosen compiler's DLL is missing or too old, opening fails with an [`Error::Option`]
+    /// that quotes wgpu.
     pub dx12_compiler: Option<Dx12Compiler>,
-    /// How much memory there may be. `None`: what the environment variable `LAPIDARY_BUDGET` says
-    /// (`512MiB`, or `device=512MiB,host=2GiB`), else what the operating system leaves to this
-    /// process, where it says so.
+    /// Memory limits. `None`: the environment variable `LAPIDARY_BUDGET` (`512MiB`, or
+    /// `device=512MiB,host=2GiB`), else the operating system's budget for this process, where the
+    /// system reports one.
     pub budget: Option<Budget>,
-    /// The folder for the file that tensors are evicted to when neither the device nor the host's
-    /// share has room. `None`: what the environment variable `LAPIDARY_SPILL_FOLDER` says, else the
-    /// system's folder for temporary files (which on some systems is kept in memory, and then saves
-    /// none).
+    /// The folder of the spill file. Buffers are evicted to it when neither the device nor the
+    /// host's share has room. `None`: the environment variable `LAPIDARY_SPILL_FOLDER`, else the
+    /// system's folder for temporary files. Some systems keep that folder in memory, and then
+    /// spilling saves nothing.
     ///
-    /// Nothing is touched before the first tensor is evicted. The folder is then made if it is not
-    /// there, and in it a file that nobody else can open and that is gone when the process ends,
-    /// however it ends. A folder that cannot be used is an [`Error::Spill`] for the tensor that
-    /// should have left, and is tried again for the next one.
+    /// The first eviction to disk creates the folder, if necessary, and the file. No other process
+    /// can open the file, and it is gone when the process ends, however it ends. A folder that
+    /// cannot be used is an [`Error::Spill`] for the buffer to be evicted. The next eviction tries
+    /// the folder again.
     pub spill_folder: Option<PathBuf>,
-    /// Compress what is evicted to disk, where it becomes smaller by that: for disks that are
-    /// slower than a core. Needs the feature `lz4`.
+    /// Compress buffers that are evicted to disk, where that makes them smaller. It pays on disks
+    /// that are slower than one CPU core. Needs the feature `lz4`.
     pub spill_compress: bool,
-    /// The folder for what makes the next start faster: compiled pipelines, on a driver that hands
-    /// them out (Vulkan's do), and what trials found ([`Options::tune`]). `None`: what the
-    /// environment variable `LAPIDARY_CACHE_FOLDER` says, else nothing is kept. The folder is made
-    /// if it is not there; a file in it that is broken, or another device's, is not used, and one
-    /// that cannot be written is done without: both are warnings to the crate `log`. Whoever can
-    /// write to that folder can make the driver crash: it should be the user's own, such as the
-    /// app's folder for caches.
+    /// The folder for files that make the next start faster: compiled pipelines, where the driver
+    /// exports them (Vulkan's drivers do), and results of trials ([`Options::tune`]). `None`: the
+    /// environment variable `LAPIDARY_CACHE_FOLDER`, else nothing is kept. The folder is created if
+    /// necessary. A broken file, or one of another device, is ignored. A file that cannot be
+    /// written is skipped. Both give warnings to the crate `log`. Anyone who can write to the
+    /// folder can crash the driver: use a folder of the user's own, such as the app's cache folder.
     pub cache_folder: Option<PathBuf>,
-    /// Live tensors stay where they are for as long as they are on the device: nothing is moved to
-    /// keep the high-water mark low, nor by [`Gpu::compact`]. More memory is held for it (on
-    /// recorded programs 1.06 times what is live at the peak, where moving needs 1.02), and a
-    /// budget that is nearly full is met by evicting tensors. For apps that want no copies but
-    /// their own, and to find out whether a trouble comes from moving.
+    /// Never move buffers while they are on the device: neither to keep the high-water mark low,
+    /// nor by [`Gpu::compact`]. This reserves more memory: on recorded programs 1.06 of peak live,
+    /// with moving 1.02. A nearly full budget leads to evictions instead. For apps that want no
+    /// copies but their own, and to find out whether moving causes a problem.
     pub never_move: bool,
-    /// Fuse elementwise operations of the crate `lapidary`: `relu(a * b + c)` becomes one kernel,
-    /// and what nobody holds of it is never written to memory. `None`: what the environment
-    /// variable `LAPIDARY_FUSE` says (`on` or `off`), else yes. The results are the same to the
-    /// bit.
+    /// Fuse elementwise operations of the crate `lapidary`: `relu(a * b + c)` becomes one kernel.
+    /// Intermediate values without other holders are never written to memory. `None`: the
+    /// environment variable `LAPIDARY_FUSE` (`on` or `off`), else on. The results are the same to
+    /// the bit.
     pub fuse: Option<bool>,
-    /// Whether the fastest variant of a kernel is found out by trying. `None`: what the environment
-    /// variable `LAPIDARY_TUNE` says (`off` or `first-use`), else no.
+    /// How the fastest variant of a kernel is chosen. `None`: the environment variable
+    /// `LAPIDARY_TUNE` (`off` or `first-use`), else off.
     pub tune: Option<Tune>,
-    /// Which bugs are looked for while the program runs. `None`: what the environment variable
-    /// `LAPIDARY_DIAGNOSTICS` says (`all`, or names of [`Diagnostics`] with commas between them),
-    /// else none.
+    /// The bugs that the engine looks for while the program runs. `None`: the environment variable
+    /// `LAPIDARY_DIAGNOSTICS` (`all`, or names of [`Diagnostics`] with commas between them), else
+    /// none.
     pub diagnostics: Option<Diagnostics>,
 }
 
-/// What it says when the options do not.
+/// The environment variable that decides where [`Options::fuse`] does not.
 const FUSE_VARIABLE: &str = "LAPIDARY_FUSE";
 
 impl Options {
-    /// What they, and the environment, say of memory.
+    /// The options for memory, with the environment's defaults.
     fn memory(&self, layer: &Layer) -> Result<(Budget, Setup)> {
         let budget = match self.budget {
             Some(budget) => budget,
@@ -147,7 +145,7 @@ impl Options {
             Ok("off" | "0") => Ok(false),
             _ => Err(Error::Option {
                 option: FUSE_VARIABLE,
-                reason: "it is neither `on` nor `off`".into(),
+                reason: "the value must be `on` or `off`".into(),
             }),
         }
     }
@@ -179,21 +177,21 @@ impl Gpu {
     /// Opens a device.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`] when there is none, or none like the one asked for; it says what to
-    /// install. [`Error::Option`] for a budget that contradicts itself, for compression without the
-    /// feature, for a compiler for DX12 that cannot be used, and with a limit's name when the
-    /// adapter's is too low for the engine, as [`adopt`](Gpu::adopt) says.
+    /// [`Error::NoAdapter`] when there is no matching adapter; the error says what to install.
+    /// [`Error::Option`] for a contradictory budget, for compression without the feature, or for a
+    /// DX12 compiler that cannot be used. [`Error::Option`] with a limit's name when the adapter's
+    /// limit is too low for the engine, as [`adopt`](Gpu::adopt) describes.
     pub fn open(options: Options) -> Result<Gpu> {
         block_on("Gpu::open", Self::open_async(options))
     }
 
     /// As [`open`](Gpu::open), as a future: the only form in a browser.
     ///
-    /// Natively this future, like that of every asynchronous form, blocks the thread that polls it
-    /// while the device works, and is ready at its first poll (unless another thread is about to
-    /// run the queue): the native APIs of GPUs wake nobody. On an executor's thread that must not
-    /// block, run it where blocking is allowed (`spawn_blocking`). In a browser it waits without
-    /// blocking.
+    /// Natively this future blocks the thread that polls it while the device works, because the
+    /// native APIs of GPUs wake no task. So do all asynchronous forms. It is ready at its first
+    /// poll, unless another thread is about to run the queue. An executor whose threads must not
+    /// block should run it where blocking is allowed (`spawn_blocking`). In a browser it waits
+    /// without blocking.
     ///
     /// # Errors
     /// As [`open`](Gpu::open).
@@ -201,7 +199,7 @@ impl Gpu {
         Self::open_below(options, &NONE).await
     }
 
-    /// As [`open_async`](Gpu::open_async), for the layer above.
+    /// As [`open_async`](Gpu::open_async), with a layer above.
     #[doc(hidden)]
     pub async fn open_below(options: Options, layer: &Layer) -> Result<Gpu> {
         let (budget, mut setup) = options.memory(layer)?;
@@ -226,28 +224,31 @@ impl Gpu {
 
     /// Computes on a device that the app has opened, beside the app's own work.
     ///
-    /// The app's callbacks stay the app's: an error of ours never reaches its handler for
-    /// uncaptured errors, and the callback for a lost device is not taken. Call
-    /// [`notify_lost`](Gpu::notify_lost) from there; without it the loss is noticed at the next
-    /// call that touches the device.
+    /// The app's callbacks stay the app's: no error of lapidary reaches its handler for uncaptured
+    /// errors, and lapidary does not take the callback for a lost device. Call
+    /// [`notify_lost`](Gpu::notify_lost) from that callback. Otherwise the engine notices the loss
+    /// at the next call that touches the device.
     ///
-    /// Ask for `adapter.limits()` when the device is opened, and for
-    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one
-    /// that shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers
-    /// several times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster;
-    /// on Vulkan, for products of f16 by cooperative matrices, for
-    /// `EXPERIMENTAL_COOPERATIVE_MATRIX` and `SHADER_F16`, if it has both (wgpu wants
-    /// `ExperimentalFeatures::enabled()` for the first, which is `unsafe`: a promise of the app's
-    /// own); with an [`Options::cache_folder`] for `PIPELINE_CACHE`, and to [time
-    /// kernels](Gpu::time_kernels) for `TIMESTAMP_QUERY`. What the device was not opened with
-    /// cannot be used.
+    /// The app should open the device with `adapter.limits()`, and with these features where the
+    /// adapter has them. The engine cannot use a feature that the device was opened without:
+    ///
+    /// - `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP`;
+    /// - `MAPPABLE_PRIMARY_BUFFERS` on a device that shares the host's memory: transfers become
+    ///   several times faster;
+    /// - `SHADER_INT64` on a software adapter: kernels become faster;
+    /// - `EXPERIMENTAL_COOPERATIVE_MATRIX` with `SHADER_F16` on Vulkan, if it has both: for
+    ///   products of f16 by cooperative matrices. For the first, wgpu wants
+    ///   `ExperimentalFeatures::enabled()`, which is `unsafe`: a promise that the app makes;
+    /// - `PIPELINE_CACHE` with an [`Options::cache_folder`];
+    /// - `TIMESTAMP_QUERY` to [time kernels](Gpu::time_kernels).
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when
-    /// that limit is too low for the engine: it needs 8 storage buffers of 16 KiB, buffers of 256
-    /// KiB, workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and offsets
-    /// aligned to at most 256 bytes; without immediates also a dynamic uniform buffer of 128 bytes.
-    /// `wgpu::Limits::default()` has all that, `downlevel_defaults()` has too few storage buffers.
+    /// that limit is too low. The engine needs 8 storage buffers of 16 KiB, buffers of 256 KiB,
+    /// workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and offsets
+    /// aligned to at most 256 bytes. Without immediates it also needs a dynamic uniform buffer of
+    /// 128 bytes. `wgpu::Limits::default()` meets all this; `downlevel_defaults()` has too few
+    /// storage buffers.
     pub fn adopt(
         adapter: &wgpu::Adapter,
         device: &wgpu::Device,
@@ -256,7 +257,7 @@ impl Gpu {
         Self::adopt_with(adapter, device, queue, Options::default())
     }
 
-    /// As [`adopt`](Gpu::adopt), with what [`Options`] say of memory; the adapter has been chosen.
+    /// As [`adopt`](Gpu::adopt), with [`Options`]. The option for the adapter has no effect.
     ///
     /// # Errors
     /// As [`adopt`](Gpu::adopt), and [`Error::Option`] as [`open`](Gpu::open).
@@ -269,7 +270,7 @@ impl Gpu {
         Self::adopt_below(adapter, device, queue, options, &NONE)
     }
 
-    /// As [`adopt_with`](Gpu::adopt_with), for the layer above.
+    /// As [`adopt_with`](Gpu::adopt_with), with a layer above.
     #[doc(hidden)]
     pub fn adopt_below(
         adapter: &wgpu::Adapter,
@@ -289,7 +290,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// A device that is not there, for tests: see [`sim`](crate::sim).
+    /// A simulated device, for tests: see [`sim`](crate::sim).
     ///
     /// # Errors
     /// [`Error::Option`] when the options contradict each other.
@@ -298,7 +299,7 @@ impl Gpu {
         Self::simulated_with(options, Options::default())
     }
 
-    /// As [`simulated`](Gpu::simulated), with what [`Options`] say of memory.
+    /// As [`simulated`](Gpu::simulated), with the [`Options`] for memory.
     ///
     /// # Errors
     /// [`Error::Option`] when the options contradict each other.
@@ -310,7 +311,7 @@ impl Gpu {
         Self::simulated_below(device, options, &NONE)
     }
 
-    /// As [`simulated_with`](Gpu::simulated_with), for the layer above.
+    /// As [`simulated_with`](Gpu::simulated_with), with a layer above.
     #[doc(hidden)]
     #[cfg(any(test, feature = "sim"))]
     pub fn simulated_below(
@@ -335,7 +336,7 @@ impl Gpu {
 
     fn over(driver: Arc<dyn Driver>, setup: Setup, fuses: bool, layer: &Layer) -> Result<Gpu> {
         let engine = Engine::new(driver, setup)?;
-        // What is computed is to be named, operation by operation.
+        // Diagnostics of NaN and infinity name single operations, so these must not be fused.
         let is_watched = engine.diagnostics().is_some_and(|wanted| wanted.non_finite);
         if let Some(fuse) = layer.fuse.filter(|_| fuses && !is_watched) {
             engine.fuse_with(fuse(&engine));
@@ -352,17 +353,17 @@ impl Gpu {
         &self.engine
     }
 
-    /// What the device can do.
+    /// The device's capabilities.
     pub fn caps(&self) -> &Caps {
         self.engine.caps()
     }
 
-    /// Runs all that was asked for so far: returns once it is submitted, not once it is done.
-    /// There is no need to call it before a read.
+    /// Runs all recorded work. Returns when the work is submitted, not when it is done. A read
+    /// needs no call of `flush`.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`]. Work that finds no room stays queued; its error is for whoever
-    /// forces or reads its results.
+    /// [`Error::DeviceLost`]. Work that finds no room stays queued. Calls that force or read its
+    /// results return its error.
     pub fn flush(&self) -> Result<()> {
         block_on("Gpu::flush", self.engine.flush())
     }
@@ -376,7 +377,7 @@ impl Gpu {
         self.engine.flush().await
     }
 
-    /// Runs all that was asked for so far and waits until the device has done it.
+    /// Runs all recorded work and waits until the device has finished it.
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
@@ -393,10 +394,11 @@ impl Gpu {
         self.engine.finish().await
     }
 
-    /// For apps with a frame loop, once a frame: lets finished work be noticed, the budget follow
-    /// what the operating system leaves, and slabs and staging go that nobody has used for
-    /// [a while](Gpu::release_idle_after). Waits only to evict what passes a budget that fell below
-    /// what is held: whoever polls may do nothing else that would.
+    /// For apps with a frame loop: call it once a frame. It notices finished work, lets the budget
+    /// follow the operating system's, and releases slabs and staging that were unused for [a
+    /// while](Gpu::release_idle_after). It waits in one case only: to evict what exceeds a budget
+    /// that fell below the memory in use. An app that only polls might make no other call that does
+    /// so.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
@@ -404,22 +406,22 @@ impl Gpu {
         self.engine.poll()
     }
 
-    /// Writes what makes the next start faster into [`Options::cache_folder`] now. The end of the
-    /// last handle does so too; this is for apps that are killed rather than ended, as on phones.
+    /// Writes pipelines and trial results to [`Options::cache_folder`] now. Dropping the last
+    /// handle does so too. This call is for apps that are killed, not ended, as on phones.
     pub fn keep_caches(&self) {
         if let Some(driver) = self.engine.driver().as_wgpu() {
             driver.keep_pipelines();
         }
     }
 
-    /// The device is gone, says the app, whose callback it was that heard of it. From now on
-    /// every call is [`Error::DeviceLost`].
+    /// The app reports that the device is lost, usually from its own callback. From now on every
+    /// call returns [`Error::DeviceLost`].
     pub fn notify_lost(&self, reason: &str) {
         self.engine.driver().declare_lost(reason);
     }
 
-    /// Takes the device's one callback for its loss. Not needed for a device that we opened; for
-    /// an adopted one, only if the app has no use for the callback.
+    /// Takes the device's only callback for its loss. A device that lapidary opened does not need
+    /// it. An adopted one needs it only if the app does not use the callback.
     pub fn watch_lost(&self) {
         if let Some(driver) = self.engine.driver().as_wgpu() {
             driver.watch_lost();
@@ -440,7 +442,7 @@ impl fmt::Debug for Gpu {
     }
 }
 
-/// What `LAPIDARY_BUDGET` says.
+/// The budget in `LAPIDARY_BUDGET`.
 fn budget_of_environment() -> Result<Budget> {
     use std::env::VarError;
     match std::env::var("LAPIDARY_BUDGET") {
@@ -451,13 +453,13 @@ fn budget_of_environment() -> Result<Budget> {
         Err(VarError::NotPresent) => Ok(Budget::default()),
         Err(VarError::NotUnicode(_)) => Err(Error::Option {
             option: "LAPIDARY_BUDGET",
-            reason: "it is no text".into(),
+            reason: "the value is not valid UTF-8".into(),
         }),
     }
 }
 
-/// The adapters of this machine that compute, in the order of their index. A browser shows only
-/// the one that it picks, and there is no such function.
+/// The compute adapters of this machine, in the order of their index. A browser shows only the
+/// adapter that it picks, so this function does not exist there.
 #[cfg(not(target_arch = "wasm32"))]
 pub fn adapters() -> Vec<AdapterSummary> {
     crate::driver::wgpu::list()

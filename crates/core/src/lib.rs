@@ -47,11 +47,11 @@ pub use self::{
     shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse},
 };
 
-/// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
+/// The version of wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] use.
 pub use wgpu;
 
-/// A simulated device: strict about every rule, late on purpose, and failing on command. For
-/// tests of programs that must survive a device that refuses, fails or goes away.
+/// A simulated device. It checks every rule, delays results deliberately, and fails on command. For
+/// tests of programs that must survive a device that refuses, fails or is lost.
 ///
 /// ```
 /// use lapidary_core::Gpu;

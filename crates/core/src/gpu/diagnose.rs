@@ -1,4 +1,4 @@
-//! Looking for bugs: what is asked for, what was found, and what is still alive.
+//! Diagnostics: the bugs to look for, the findings, and the buffers still alive.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 const VARIABLE: &str = "LAPIDARY_DIAGNOSTICS";
 
 impl Options {
-    /// What they, and the environment, say of looking for bugs; none where nothing is looked for.
+    /// The diagnostics of the options and the environment; `None` if all are off.
     pub(super) fn diagnoses(&self, layer: &Layer) -> Result<Option<Wanted>> {
         let diagnostics = match (self.diagnostics, std::env::var(VARIABLE)) {
             (Some(diagnostics), _) => diagnostics,
@@ -34,7 +34,7 @@ impl Options {
     }
 }
 
-/// What all handles of one device share: goes with the last of them.
+/// Shared by all handles of one device, and dropped with the last of them.
 #[derive(Debug)]
 pub(super) struct Handles(pub(super) Arc<Engine>);
 
@@ -49,8 +49,8 @@ impl Drop for Handles {
 }
 
 impl Gpu {
-    /// Runs all that was asked for so far, looks for bugs, and takes what was found since the last
-    /// time: none where [`Options::diagnostics`] asks for nothing.
+    /// Runs all recorded work, looks for bugs, and takes the findings since the last call. Returns
+    /// none if [`Options::diagnostics`] turns nothing on.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -68,9 +68,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`flush`](Gpu::flush). [`Error::Driver`], once, where something could not be looked at
-    /// since the last call, as when memory is short: there may be bugs that were not found. Those
-    /// that were stay in the list, for the next call or [`findings`](Gpu::findings).
+    /// As [`flush`](Gpu::flush). [`Error::Driver`], once, if a check since the last call could not
+    /// run, for example because memory was short: some bugs may be missed. The findings stay in the
+    /// list, for the next call or [`findings`](Gpu::findings).
     pub fn diagnose(&self) -> Result<Vec<Finding>> {
         block_on("Gpu::diagnose", self.diagnose_async())
     }
@@ -85,8 +85,8 @@ impl Gpu {
         Ok(self.engine.findings().take())
     }
 
-    /// The list of what is found. It may outlive this handle and all others, and then has what was
-    /// alive when the last of them went.
+    /// The list of findings. It may outlive all handles. It then also has the buffers that were
+    /// alive when the last handle was dropped.
     ///
     /// ```no_run
     /// # fn demo(gpu: lapidary_core::Gpu) {
@@ -99,8 +99,8 @@ impl Gpu {
         self.engine.findings().clone()
     }
 
-    /// The tensors that are alive, by who made them, the most bytes first: what has been asked for
-    /// and not computed counts too. Needs no [`Options::diagnostics`].
+    /// The buffers that are alive, by maker, the most bytes first. Buffers that are not computed
+    /// yet count too. Needs no [`Options::diagnostics`].
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary_core::Gpu) {

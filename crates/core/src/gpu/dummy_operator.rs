@@ -1,4 +1,4 @@
-//! Dummy operators, so that the memory of another program can be replayed.
+//! Dummy operators, to replay the memory use of another program.
 
 use super::Gpu;
 use crate::buffer::Buffer;
@@ -6,9 +6,9 @@ use crate::engine::kernel::Role;
 use crate::error::{Error, Result};
 
 impl Gpu {
-    /// Runs what stands in for an operator: `reads` and `updates` are needed on the device, a
-    /// buffer of so many bytes is made for each of `makes`, and nothing is computed. For replaying
-    /// what another program did, on a simulated device. Each buffer is named once.
+    /// Runs a stand-in for an operator. It needs `reads` and `updates` on the device, makes a
+    /// buffer for each size in `makes` (in bytes), and computes nothing. Use it to replay another
+    /// program on a simulated device. Name each buffer only once.
     ///
     /// ```
     /// use lapidary_core::Gpu;
@@ -33,7 +33,7 @@ impl Gpu {
         if self.caps().backend != "sim" {
             return Err(Error::Option {
                 option: "dummy_operator",
-                reason: "only a simulated device replays what it does not compute".into(),
+                reason: "only a simulated device runs dummy operators".into(),
             });
         }
         let mut operands = Vec::with_capacity(reads.len() + updates.len() + makes.len());

@@ -1,4 +1,4 @@
-//! The budget, and what a program does to live within it.
+//! The budget, and the calls by which a program stays within it.
 
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use crate::error::Result;
 use crate::memory::Budget;
 use crate::shortage::Holder;
 
-/// How much is moved before the clock is looked at.
+/// Bytes to move between two looks at the clock.
 #[cfg(not(target_arch = "wasm32"))]
 const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 
-/// What a [`compact`](Gpu::compact) did.
+/// Result of [`compact`](Gpu::compact).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compacted {
-    /// Bytes of tensors that were moved.
+    /// Bytes of buffers that were moved.
     pub moved_bytes: u64,
-    /// Bytes of slabs that this emptied, and that were given back.
+    /// Bytes of slabs that became empty and were released.
     pub released_bytes: u64,
-    /// The greatest holders of what is in the way: pinned, in slabs that are not full.
+    /// The largest holders of pinned buffers in slabs that are not full. They block compaction.
     pub pinned: Vec<Holder>,
 }
 
 impl Gpu {
-    /// What this `Gpu` may take, as it was set.
+    /// The budget as the app set it.
     pub fn budget(&self) -> Budget {
         self.engine.budget()
     }
 
-    /// Changes what this `Gpu` may take, and gets down to it: what is empty is given back, blocks
-    /// are moved together, and tensors are evicted to the host's memory or to disk.
+    /// Changes the budget, and brings memory use down to it. The engine releases empty slabs, moves
+    /// blocks together, and evicts buffers to the host's memory or to disk.
     ///
-    /// Returns the shortfall, which is 0 as a rule: the bytes by which what cannot leave still
-    /// passes the device's limit, such as pinned tensors, and tensors that neither the host nor the
-    /// disk has room for. Until there is less, nothing more is created; work that needs more stays
-    /// queued.
+    /// Returns the shortfall in bytes, usually 0: how far memory that cannot leave still exceeds
+    /// the device's limit. Such memory is pinned buffers, and buffers that neither the host nor the
+    /// disk has room for. Until the shortfall is gone, the engine creates nothing, and work that
+    /// needs memory stays queued.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -52,8 +52,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Option`] for limits that contradict each other and [`Error::Reentered`] inside a
-    /// callback: then nothing has changed; [`Error::DeviceLost`].
+    /// [`Error::Option`] for limits that contradict each other, and [`Error::Reentered`] inside a
+    /// callback; neither changes anything. [`Error::DeviceLost`].
     pub fn set_budget(&self, budget: Budget) -> Result<u64> {
         block_on("Gpu::set_budget", self.set_budget_async(budget))
     }
@@ -66,11 +66,12 @@ impl Gpu {
         self.engine.set_budget(budget).await
     }
 
-    /// Creates slabs ahead, so that a program need not wait for them later, until `bytes` are
-    /// reserved, those there are included, or the budget is used up. Returns how many bytes are.
+    /// Creates slabs ahead, so that the program does not wait for them later. Stops when `bytes`
+    /// are reserved, including existing slabs, or when the budget is used up. Returns the reserved
+    /// bytes.
     ///
-    /// What nobody uses goes again: [`trim`](Gpu::trim) and
-    /// [`poll`](Gpu::release_idle_after) give it back, and so does whoever needs the room.
+    /// Unused slabs are released by [`trim`](Gpu::trim), by [`poll`](Gpu::release_idle_after), and
+    /// when other requests need the room.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -94,10 +95,9 @@ impl Gpu {
         self.engine.reserve(bytes).await
     }
 
-    /// Gives the driver back slabs that hold nothing, longest unused first, while more than
-    /// `keep_bytes` are reserved; with 0, idle staging too. Returns the bytes of slabs given back.
-    /// No tensor moves or leaves: for that there are [`compact`](Gpu::compact) and
-    /// [`set_budget`](Gpu::set_budget).
+    /// Releases empty slabs, longest unused first, while more than `keep_bytes` are reserved. With
+    /// 0 it also releases idle staging. Returns the bytes of the released slabs. It moves and
+    /// evicts no buffer: [`compact`](Gpu::compact) and [`set_budget`](Gpu::set_budget) do.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -122,13 +122,13 @@ impl Gpu {
         self.engine.trim(keep_bytes).await
     }
 
-    /// Moves tensors together, at most `limit_bytes` of them, so that slabs become empty and can
-    /// be given back. For a frame loop: a few MiB a frame, until nothing is moved any more. Nobody
-    /// notices but by the time it takes; pinned tensors stay where they are.
+    /// Moves at most `limit_bytes` of buffers together, so that slabs become empty and can be
+    /// released. For a frame loop: a few MiB a frame, until nothing is moved any more. It has no
+    /// effect on results. Pinned buffers stay where they are.
     ///
-    /// There is no need to call it: a request that finds no room moves what it must. A tensor that
-    /// is larger than the limit is not moved, and none with
-    /// [`Options::never_move`](crate::Options::never_move).
+    /// Calling it is optional: a request that finds no room moves buffers itself. A buffer larger
+    /// than the limit is not moved. [`Options::never_move`](crate::Options::never_move) turns all
+    /// moves off.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -164,8 +164,8 @@ impl Gpu {
         })
     }
 
-    /// As [`compact`](Gpu::compact), for at most so much time, waiting for the device after every
-    /// few MiB: it may take longer by one such slice, or by one tensor that is larger.
+    /// As [`compact`](Gpu::compact), for at most `time`. It waits for the device after every few
+    /// MiB. So it may exceed the time by one such slice, or by one larger buffer.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -187,7 +187,7 @@ impl Gpu {
             let slice = self.compact(slice_bytes)?;
             all.pinned = slice.pinned;
             if slice.moved_bytes == 0 {
-                // What is left to move may be larger than a slice.
+                // The next block to move may be larger than a slice.
                 match slice_bytes.checked_mul(4) {
                     Some(larger_bytes) => slice_bytes = larger_bytes,
                     None => break,
@@ -201,16 +201,15 @@ impl Gpu {
         Ok(all)
     }
 
-    /// Calls back when memory is short, before tensors are moved or evicted, so that the app can
-    /// drop what it can do without. Until the guard is dropped.
+    /// Registers a callback for memory shortage, until the guard is dropped. It is called before
+    /// buffers are moved or evicted, so that the app can drop buffers that it does not need.
     ///
-    /// It is asked again as long as it frees something; once it has freed nothing, not before the
-    /// next call that runs the queue.
+    /// The callback is called again as long as it frees something. Once it frees nothing, it is not
+    /// called before the next call that runs the queue.
     ///
-    /// The callback runs on whichever thread needs the memory, with no lock of ours held, but
-    /// while work is under way: calls that would wait for that work are refused with
-    /// [`Error::Reentered`]. It should not wait for other threads that use this `Gpu`. A panic in
-    /// it is caught.
+    /// It runs on the thread that needs the memory, without any lock of lapidary, but while work is
+    /// under way. Calls that would wait for that work return [`Error::Reentered`]. It should not
+    /// wait for other threads that use this `Gpu`. A panic in it is caught.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -231,17 +230,17 @@ impl Gpu {
         self.engine.on_pressure(Arc::new(callback))
     }
 
-    /// Calls back when memory is short, before tensors are moved or evicted, so that the app can
-    /// drop what it can do without. Until the guard is dropped. Calls that would wait are refused
-    /// with [`Error::Reentered`] in it, and a panic in it is caught.
+    /// Registers a callback for memory shortage, until the guard is dropped. It is called before
+    /// buffers are moved or evicted, so that the app can drop buffers that it does not need. Calls
+    /// that would wait return [`Error::Reentered`] in it. A panic in it is caught.
     #[cfg(target_arch = "wasm32")]
     pub fn on_pressure(&self, callback: impl Fn(&Pressure) + 'static) -> PressureGuard {
         self.engine.on_pressure(Arc::new(callback))
     }
 
-    /// After so many calls of [`poll`](Gpu::poll) without a use, a slab that holds nothing, and
-    /// staging, are given back: 600 to begin with, which is ten seconds of a frame loop; 0 for
-    /// never. Polls are counted, not time, so a clock that jumps changes nothing.
+    /// Sets after how many calls of [`poll`](Gpu::poll) without a use an empty slab, or staging, is
+    /// released. The default is 600, ten seconds of a frame loop; 0 means never. It counts polls,
+    /// not time, so a clock that jumps has no effect.
     pub fn release_idle_after(&self, polls: u32) {
         self.engine.set_idle_polls(polls);
     }

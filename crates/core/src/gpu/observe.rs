@@ -1,4 +1,4 @@
-//! Where the memory is, who has it, what happened to it, and what a piece of a program takes.
+//! Statistics, history, snapshots and measurements of the memory.
 
 use super::Gpu;
 use crate::engine::block_on;
@@ -7,29 +7,29 @@ use crate::memory::Scope;
 use crate::observe::{History, Measure, MemoryStats, Sampler, Snapshot, Suggestion};
 
 impl Gpu {
-    /// Where the memory is, in numbers; prints as a report.
+    /// Memory statistics; they print as a report.
     pub fn memory(&self) -> MemoryStats {
         MemoryStats::of(&self.engine)
     }
 
-    /// Tells the numbers of [`memory`](Gpu::memory) to the app's recorder of `metrics`, as they are
-    /// now: `lapidary_live_bytes` and its like as gauges, `lapidary_submissions_total` and its like
-    /// as counters, all with the adapter's name as the label `adapter`, and what a reclaim step
-    /// freed with the reclaim step's as `step`. To be called as often as they are wanted, before an
-    /// export or once a frame; nothing is told at other times.
+    /// Passes the numbers of [`memory`](Gpu::memory) to the app's recorder of the crate `metrics`.
+    /// `lapidary_live_bytes` and similar names are gauges; `lapidary_submissions_total` and similar
+    /// names are counters. All have the label `adapter` with the adapter's name. The bytes that a
+    /// reclaim step freed have the step's name as the label `step`. Call it before an export or
+    /// once a frame; nothing is recorded at other times.
     #[cfg(feature = "metrics")]
     pub fn record_metrics(&self) {
         self.memory().record();
     }
 
-    /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.
+    /// Resets the peaks of [`memory`](Gpu::memory) to the current values.
     pub fn reset_peaks(&self) {
         self.engine.reset_peaks();
     }
 
-    /// Until the scope is dropped, tensors that this thread makes have its name in their tags, and
-    /// those of the scopes around it: `step/forward: src/net.rs:17`. On whatever `Gpu`: a thread
-    /// does one thing at a time.
+    /// Puts `name` into the tags of buffers that this thread makes, until the scope is dropped. The
+    /// tag also has the names of outer scopes: `step/forward: src/net.rs:17`. A scope belongs to
+    /// the thread, so it covers every `Gpu`.
     ///
     /// ```
     /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
@@ -46,11 +46,11 @@ impl Gpu {
         Scope::enter(name)
     }
 
-    /// Begins to measure what a piece of the program takes, which is also a [`scope`](Gpu::scope).
-    /// What was asked for before runs first. Measurements may lie within each other; of two, the
-    /// later one ends first, or the names of both stay on.
+    /// Starts to measure the memory use of a part of the program, which also becomes a
+    /// [`scope`](Gpu::scope). Work recorded before runs first. Measurements may be nested. The
+    /// inner one must end first; otherwise the names of both stay in the tags.
     ///
-    /// What other threads do meanwhile counts as well: there is one memory.
+    /// The measurement includes what other threads do meanwhile, because all share one memory.
     ///
     /// ```
     /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
@@ -74,27 +74,25 @@ impl Gpu {
         Measure::begin(self.engine.clone(), name).await
     }
 
-    /// From now on the last so many events are kept, for [`history`](Gpu::history); 0 for none,
-    /// which is how a device is opened. One takes 64 bytes.
+    /// Keeps the last `events` events from now on, for [`history`](Gpu::history). 0, the default,
+    /// keeps none. An event takes 64 bytes.
     pub fn keep_history(&self, events: usize) {
         self.engine.keep_history(events);
     }
 
-    /// The last things that happened to memory, as many as [`keep_history`](Gpu::keep_history) was
-    /// told.
+    /// The last events in memory, up to the number set by [`keep_history`](Gpu::keep_history).
     pub fn history(&self) -> History {
         History::of(&self.engine)
     }
 
-    /// All that there is to know of the memory now: the numbers, every block with its maker, and
-    /// the history if one is kept. Waits for nobody; takes microseconds for each thousand blocks
-    /// and events.
+    /// The state of the memory now: the numbers, every block with its maker, and the history if one
+    /// is kept. Never waits. Takes microseconds per thousand blocks and events.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.engine)
     }
 
-    /// Takes samples of the memory for somebody who looks on, on whatever thread, and does not keep
-    /// the device alive by that.
+    /// Takes memory statistics on any thread, for an observer. The sampler does not keep the device
+    /// alive.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
@@ -111,8 +109,8 @@ impl Gpu {
         Sampler::of(&self.engine)
     }
 
-    /// What to change so that the memory goes further, in sentences with figures; empty where
-    /// nothing is the matter.
+    /// Suggests changes so that the memory goes further, in sentences with figures. Empty if there
+    /// is nothing to improve.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;

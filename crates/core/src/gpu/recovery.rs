@@ -1,4 +1,4 @@
-//! After a lost device: another one in its place.
+//! Recovery: replaces a lost device.
 
 use super::Gpu;
 use crate::engine::block_on;
@@ -6,15 +6,15 @@ use crate::error::Result;
 use crate::memory::Recovered;
 
 impl Gpu {
-    /// Puts a new device into the place of one that was lost, opened the same way. Tensors that
-    /// the host's memory, the disk or a source still has come back when somebody uses them; those
-    /// that were only on the device are [`Poisoned`](crate::Error::Poisoned) until they are
-    /// written anew, and are listed. All handles stay good. Work that had not begun runs on the
-    /// new device, as far as what it needs is still there; what was under way has no results.
+    /// Replaces a lost device by a new one, opened the same way. All handles stay valid. Buffers
+    /// with a copy in the host's memory, on disk or at a source are restored when a command uses
+    /// them. Buffers that were only on the device are [`Poisoned`](crate::Error::Poisoned) until
+    /// they are written again, and the result lists them. Work that had not begun runs on the new
+    /// device, as far as its operands still exist. Work under way has no results.
     ///
-    /// So it pays to [`evict`](crate::Buffer::evict) once what must survive and is only read from
-    /// then on (the copy stays good until it is written to), or to give it a
-    /// [`source`](crate::Buffer::backed_by); and to save now and then what changes.
+    /// To prepare for a loss, [`evict`](crate::Buffer::evict) data once that must survive and is
+    /// only read afterwards: the copy stays valid until the next write. Or give it a
+    /// [`source`](crate::Buffer::backed_by). Save data that changes from time to time.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -32,10 +32,10 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`DeviceLost`](crate::Error::DeviceLost) when no device can be had now: try again later.
-    /// [`Option`](crate::Error::Option) when the device is not lost,
-    /// [`Driver`](crate::Error::Driver) when the new one can do less than the old one, or the
-    /// device was adopted: see [`readopt`](Gpu::readopt).
+    /// [`DeviceLost`](crate::Error::DeviceLost) when no device is available now: try again later.
+    /// [`Option`](crate::Error::Option) when the device is not lost.
+    /// [`Driver`](crate::Error::Driver) when the new device can do less than the old one, or when
+    /// the device was adopted: see [`readopt`](Gpu::readopt).
     pub fn reopen(&self) -> Result<Recovered> {
         block_on("Gpu::reopen", self.reopen_async())
     }
@@ -48,8 +48,8 @@ impl Gpu {
         self.engine.reopen().await
     }
 
-    /// As [`reopen`](Gpu::reopen), for an adopted device: the app has opened another one.
-    /// [`watch_lost`](Gpu::watch_lost) is to be called again, if it was.
+    /// As [`reopen`](Gpu::reopen), for an adopted device: the app opens the new one. If the app
+    /// called [`watch_lost`](Gpu::watch_lost), it must call that again.
     ///
     /// ```no_run
     /// # use lapidary_core::wgpu;
@@ -63,7 +63,7 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`DeviceLost`](crate::Error::DeviceLost) when the new device takes no calls,
+    /// [`DeviceLost`](crate::Error::DeviceLost) when the new device accepts no calls,
     /// [`Option`](crate::Error::Option) when the old one is not lost,
     /// [`Driver`](crate::Error::Driver) when the new one can do less than the old one.
     pub fn readopt(

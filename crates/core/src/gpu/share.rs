@@ -1,4 +1,4 @@
-//! One device, two users: the app's buffers as ours, our buffers in the app's commands.
+//! Sharing a device with the app: imports of its buffers, and our buffers in its commands.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -8,7 +8,7 @@ use crate::buffer::Buffer;
 use crate::engine::{Pinned, block_on};
 use crate::error::{Error, Result};
 
-/// What the app's commands do with a buffer that was bound for them.
+/// How the app's commands use a bound buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// They only read it.
@@ -17,16 +17,16 @@ pub enum Access {
     Write,
 }
 
-/// Where a bound buffer's bytes are.
+/// The place of a bound buffer's bytes.
 #[derive(Clone, Debug)]
 pub struct BoundRange {
-    /// The buffer; others lie in it as well. Its usages are `STORAGE`, `COPY_SRC` and
+    /// The wgpu buffer, which holds other buffers too. Its usages are `STORAGE`, `COPY_SRC` and
     /// `COPY_DST`.
     pub buffer: wgpu::Buffer,
-    /// First byte. A multiple of the device's storage offset alignment, unless it is a slice or a
-    /// view that starts elsewhere.
+    /// Offset of the first byte. A multiple of the device's storage offset alignment, except for a
+    /// slice or a view that starts elsewhere.
     pub offset_bytes: u64,
-    /// How many bytes, rounded up to whole words.
+    /// Size in bytes, rounded up to whole words.
     pub size_bytes: u64,
 }
 
@@ -41,8 +41,8 @@ impl BoundRange {
     }
 }
 
-/// The bound buffers, in the order in which they were named. Good for the call only: afterwards
-/// they may move.
+/// The bound buffers, in the order of the call. Valid only during the call: afterwards they may
+/// move.
 #[derive(Debug)]
 pub struct Bound {
     ranges: Vec<BoundRange>,
@@ -51,7 +51,7 @@ pub struct Bound {
 impl std::ops::Index<usize> for Bound {
     type Output = BoundRange;
 
-    /// Panics if fewer were bound.
+    /// Panics if fewer buffers were bound.
     fn index(&self, index: usize) -> &BoundRange {
         &self.ranges[index]
     }
@@ -65,13 +65,12 @@ impl Bound {
 }
 
 impl Gpu {
-    /// Lets the app use buffers in commands of its own: runs what is queued, keeps the buffers in
-    /// place, calls `encode` with where they are, submits the command buffers that it returns after
-    /// our own work, and lets go.
+    /// Lets the app use buffers in its own commands. The call runs the queue and keeps the buffers
+    /// in place. It passes their places to `encode`, submits the returned command buffers after
+    /// lapidary's own work, and releases the buffers.
     ///
-    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What
-    /// they ask for meanwhile may run before the command buffers that `encode` returns, or after
-    /// them.
+    /// No lock of lapidary is held during `encode`: it may use lapidary, and so may other threads.
+    /// Work recorded meanwhile may run before or after the returned command buffers.
     ///
     /// ```no_run
     /// # fn draw(device: &wgpu::Device, gpu: &lapidary_core::Gpu, points: &lapidary_core::Buffer) -> lapidary_core::Result<()> {
@@ -86,8 +85,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// A buffer's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]); [`Error::Buffer`] for a
-    /// slice that starts inside a word of 4 bytes, or without bytes; [`Error::Foreign`];
+    /// A buffer's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]). [`Error::Buffer`] for a
+    /// slice that starts inside a word of 4 bytes, or for an empty one. [`Error::Foreign`];
     /// [`Error::Driver`] when wgpu refuses the commands; [`Error::DeviceLost`].
     pub fn with_bound(
         &self,
@@ -133,8 +132,8 @@ impl Gpu {
         }
         let start_bytes = buffer.offset_bytes();
         let reason = if buffer.is_empty() {
-            // A binding of no bytes would be one of the whole rest of the slab.
-            "a buffer without bytes has none to bind".into()
+            // wgpu would bind the whole rest of the slab.
+            "an empty buffer has no bytes to bind".into()
         } else if !start_bytes.is_multiple_of(4) {
             format!("a slice that starts at byte {start_bytes} starts inside a word; bind copy()")
         } else {
@@ -162,15 +161,15 @@ impl Gpu {
         })
     }
 
-    /// Makes a buffer of a range of the app's own; nothing is copied. The app must not destroy its
-    /// buffer while ours lives, and orders its own accesses around ours by the order of submission
-    /// (see [`flush`](Gpu::flush)).
+    /// Makes a buffer of a range of the app's own buffer; nothing is copied. The app must not
+    /// destroy its buffer while this one lives. It orders its own accesses by the order of
+    /// submission (see [`flush`](Gpu::flush)).
     ///
     /// # Errors
-    /// [`Error::Buffer`] when the app's buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
-    /// `COPY_DST`, when the range passes its end, starts at no multiple of the device's storage
-    /// offset alignment, has no bytes, ends at no multiple of 16 bytes (kernels write four words at
-    /// once), or overlaps another import.
+    /// [`Error::Buffer`] in these cases: the app's buffer lacks one of the usages `STORAGE`,
+    /// `COPY_SRC` and `COPY_DST`; the range exceeds it, is empty, or overlaps another import; the
+    /// offset is not a multiple of the device's storage offset alignment; the size is not a
+    /// multiple of 16 bytes (kernels write four words at once).
     #[track_caller]
     pub fn import(&self, buffer: &wgpu::Buffer, bytes: Range<u64>) -> Result<Buffer> {
         let size_bytes = bytes.end.saturating_sub(bytes.start);
@@ -185,7 +184,7 @@ impl Gpu {
         self.import_sized(buffer, bytes, size_bytes)
     }
 
-    /// The same, of which only the first `len_bytes` are a value.
+    /// As [`import`](Self::import); only the first `len_bytes` are a value.
     #[doc(hidden)]
     #[track_caller]
     pub fn import_sized(

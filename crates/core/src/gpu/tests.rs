@@ -1,3 +1,3 @@
-//! A whole `Gpu`, beside others that take memory.
+//! A whole `Gpu`, while other devices take memory.
 
 mod os_budget;

@@ -1,4 +1,4 @@
-//! How long kernels run.
+//! Timing of kernels.
 
 use super::Gpu;
 use crate::driver::DriverError;
@@ -6,11 +6,11 @@ use crate::engine::KernelTime;
 use crate::error::{Error, Result};
 
 impl Gpu {
-    /// Times every kernel from now on by the device's own clock, or no longer.
+    /// Turns the timing of every kernel by the device's clock on or off.
     ///
-    /// For finding out where the time goes: while it is on, every submission is waited for, so that
-    /// the device idles in between, and 64 KiB of memory are taken that no budget counts. A device
-    /// that takes the place of a lost one starts without.
+    /// Use it to find out where the time goes. While it is on, the engine waits for every
+    /// submission, so the device idles in between. It takes 64 KiB of memory that no budget counts.
+    /// A device that replaces a lost one starts with timing off.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
@@ -24,9 +24,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Option`] where the device has no timestamps, or was opened by the app without
-    /// `wgpu::Features::TIMESTAMP_QUERY`; [`Error::DeviceLost`], and
-    /// [`Error::Driver`] where it has no memory for them.
+    /// [`Error::Option`] if the device has no timestamps, or the app opened it without
+    /// `wgpu::Features::TIMESTAMP_QUERY`; [`Error::DeviceLost`]; [`Error::Driver`] if the device
+    /// has no memory for timestamps.
     pub fn time_kernels(&self, on: bool) -> Result<()> {
         self.engine.time_kernels(on).map_err(|error| match error {
             DriverError::Invalid(reason) => Error::Option {
@@ -42,10 +42,10 @@ impl Gpu {
         })
     }
 
-    /// Runs all that was asked for so far, and says how long each kernel took since
-    /// [`time_kernels`](Gpu::time_kernels), or since this was last asked: the longest in all first.
-    /// Dispatches share an entry if they run the same kernel, with operands of the same sizes, for
-    /// tensors made at the same place: two layers that call one line are told apart by
+    /// Runs all recorded work. Returns how long each kernel took since
+    /// [`time_kernels`](Gpu::time_kernels) or the last call of this function, the longest total
+    /// first. Dispatches share an entry if they run the same kernel with operands of the same
+    /// sizes, for buffers made at the same place. To tell two layers apart that call one line, use
     /// [`named`](crate::Buffer::named) or [`scope`](Gpu::scope).
     ///
     /// # Errors

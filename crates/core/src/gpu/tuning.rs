@@ -1,4 +1,4 @@
-//! Whether variants of kernels are tried, and what came of it.
+//! Trials of kernel variants: the option, and the results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,38 +18,37 @@ pub enum Tune {
     /// By rules, from the adapter and the shapes: the same call gives the same bits in every run.
     #[default]
     Off,
-    /// By trying, when a problem is met for the first time: the call runs all that was asked for
-    /// before it, then every variant a few times, waits for them, and takes the one that is clearly
-    /// faster than the rules', if there is one. What was found is kept in
-    /// [`Options::cache_folder`], for this adapter, driver and version of the crate, and read from
-    /// there by the next process; without that folder, for as long as the [`Gpu`] lives.
+    /// By trials, when a problem occurs for the first time. The call runs all work recorded before
+    /// it, then every variant a few times, and waits for them. It takes the variant that is clearly
+    /// faster than the rules' choice, if there is one. [`Options::cache_folder`] keeps the results
+    /// for this adapter, driver and version of the crate, and the next process reads them. Without
+    /// that folder they last as long as the [`Gpu`].
     ///
-    /// Matrix products, reductions, softmax and norms have variants. At most about four seconds of
-    /// a process are spent, none on small problems, and none where the trial's results would have
-    /// to make others leave: then the rules hold. A variant that lost the device or ended the
-    /// process is not tried again (a file in the folder marks what is being tried). The results
-    /// differ by rounding, and so may those of two processes. In a browser, where no call may wait,
-    /// this is [`Off`](Tune::Off).
+    /// Matrix products, reductions, softmax and norms have variants. Trials take at most about four
+    /// seconds of a process, and none of small problems. A trial whose results would evict buffers
+    /// is skipped, and the rules decide. A variant that lost the device or ended the process is not
+    /// tried again: a file in the folder marks the variant under trial. The results differ by
+    /// rounding, and so may those of two processes. In a browser, where no call may wait, this is
+    /// [`Off`](Tune::Off).
     FirstUse,
 }
 
-/// What trials have found, and what they took: see [`Tune::FirstUse`].
+/// Results and cost of trials: see [`Tune::FirstUse`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tuned {
-    /// Problems, sizes rounded up, and the variant that is taken for each: found by this `Gpu`, or
-    /// before.
+    /// The best variant for each problem (sizes rounded up), found by this `Gpu` or earlier.
     pub best: Vec<(String, String)>,
-    /// Variants that lost a device or ended a process.
+    /// Variants that lost the device or ended the process.
     pub never: Vec<String>,
-    /// How often a variant was run for a trial by this `Gpu`, several runs on end counted as one.
+    /// Trial runs of variants by this `Gpu`. Several runs in a row count as one.
     pub trials: u64,
-    /// The time that took.
+    /// Time that these runs took.
     pub time: Duration,
 }
 
 impl Options {
-    /// What they, and the environment, say of trials.
+    /// The option for trials, with the environment's default.
     pub(super) fn tunes(&self) -> Result<Tune> {
         let said = match self.tune {
             Some(tune) => return Ok(tune),
@@ -60,14 +59,14 @@ impl Options {
             Ok("first-use") => Ok(Tune::FirstUse),
             _ => Err(Error::Option {
                 option: VARIABLE,
-                reason: "it is neither `off` nor `first-use`".into(),
+                reason: "the value must be `off` or `first-use`".into(),
             }),
         }
     }
 }
 
 impl Tune {
-    /// What is known of a device, and where it is kept.
+    /// The known results for a device, and the folder that keeps them.
     pub(super) fn over(self, caps: &Caps, folder: Option<&Path>) -> Option<Tuning> {
         if self == Tune::Off || cfg!(target_arch = "wasm32") {
             return None;
@@ -88,7 +87,7 @@ impl Tune {
 }
 
 impl Gpu {
-    /// What trials have found, in the order of the problems' names.
+    /// The results of trials, sorted by the problems' names.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {

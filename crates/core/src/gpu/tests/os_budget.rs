@@ -1,12 +1,12 @@
-//! A limit that nobody set follows what the operating system leaves to the process.
+//! Without a limit of the app, the budget follows the operating system's budget for the process.
 
 use crate::units::MIB;
 use crate::{AdapterKind, Budget, Buffer, Gpu, Options, Result};
 
-/// The system is asked at every eighth poll, and a rise must last for four answers.
+/// The engine asks the system at every eighth poll, and a rise must last for four answers.
 const POLLS: u32 = 8 * 6;
 
-/// One tensor of the other user's.
+/// Size of each tensor of the other device.
 const PIECE_BYTES: u64 = 64 * MIB;
 
 fn limit_bytes(gpu: &Gpu) -> Result<Option<u64>> {
@@ -15,7 +15,7 @@ fn limit_bytes(gpu: &Gpu) -> Result<Option<u64>> {
     Ok((limit_bytes != u64::MAX).then_some(limit_bytes))
 }
 
-/// Takes memory as another part of the app would, with a device of its own.
+/// Takes memory on another device, as another part of the app would.
 fn take(bytes: u64) -> Result<Vec<Buffer>> {
     let other = Gpu::open(Options {
         budget: Some(Budget::device(bytes + PIECE_BYTES)),
@@ -35,17 +35,17 @@ fn the_limit_follows_what_others_take_and_give_back() -> Result<()> {
         ..Options::default()
     })?;
     let Some(before_bytes) = limit_bytes(&gpu)? else {
-        // Only a software rasterizer may keep no count of its memory.
+        // Only a software rasterizer may not report its memory.
         assert_eq!(gpu.caps().kind, AdapterKind::Cpu);
         return Ok(());
     };
-    // A rise counts from a twentieth of the limit on.
+    // The engine ignores a rise of less than 1/20 of the limit.
     let bytes = before_bytes / 8 / PIECE_BYTES * PIECE_BYTES;
     let taken = take(bytes)?;
     let during_bytes = limit_bytes(&gpu)?.expect("it told before");
     drop(taken);
     let after_bytes = limit_bytes(&gpu)?.expect("it told before");
-    // Other programs come and go meanwhile.
+    // Other programs may take or free memory meanwhile. let taken
     let least_bytes = bytes / 2;
     let story = format!("{before_bytes}, {during_bytes} while others had {bytes}, {after_bytes}");
     assert!(
