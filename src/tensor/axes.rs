@@ -4,18 +4,18 @@ use super::Tensor;
 use lapidary_core::Result;
 
 impl Tensor {
-    /// A 0-d tensor as one element along an axis, for what computes along axes.
+    /// A 0-d tensor as one element along an axis, for operations along an axis.
     pub(crate) fn as_axis(&self) -> Option<Tensor> {
         (self.rank() == 0).then(|| self.view(self.layout.with_one_axis()))
     }
 
-    /// One element, whatever its shape, as a 0-d tensor: the reverse of [`as_axis`](Self::as_axis).
+    /// A tensor of one element as a 0-d tensor: the reverse of [`as_axis`](Self::as_axis).
     pub(crate) fn into_number(self) -> Tensor {
         let layout = self.layout.with_no_axis();
         Tensor { layout, ..self }
     }
 
-    /// Axis `from` becomes axis `to` of the result; the others keep their order. Negative axes
+    /// Moves axis `from` to position `to` of the result; the others keep their order. Negative axes
     /// count from the last.
     ///
     /// ```
@@ -26,14 +26,14 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Axis`](crate::Error::Axis) for an axis that is not there.
+    /// [`Axis`](crate::Error::Axis) for an axis that does not exist.
     pub fn movedim(&self, from: isize, to: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.movedim(from, to)?))
     }
 
-    /// The diagonals of the matrices that axes `rows` and `columns` span. Both axes go away, and
-    /// the diagonal becomes the last one. An `offset` above 0 starts so many columns to the
-    /// right, one below 0 so many rows down. A diagonal outside the matrix is empty.
+    /// The diagonals of the matrices that axes `rows` and `columns` span. Both axes are removed,
+    /// and the diagonal becomes the last axis. An `offset` above 0 starts that many columns to the
+    /// right, one below 0 that many rows down. A diagonal outside the matrix is empty.
     ///
     /// ```
     /// # fn demo(matrix: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -43,15 +43,15 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Axis`](crate::Error::Axis) for an axis that is not there,
-    /// [`Shape`](crate::Error::Shape) if both are the same.
+    /// [`Axis`](crate::Error::Axis) for an axis that does not exist, [`Shape`](crate::Error::Shape)
+    /// if both are the same.
     pub fn diagonal(&self, offset: isize, rows: isize, columns: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.diagonal(offset, rows, columns)?))
     }
 
     /// The windows of `size` elements along `axis`, which start `step` elements apart. The axis
-    /// then counts windows, and a new last axis goes through a window. Windows that overlap can
-    /// be read, but not be written to.
+    /// then counts windows, and a new last axis runs through a window. Overlapping windows can be
+    /// read, but not written.
     ///
     /// ```
     /// # fn demo(signal: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -61,14 +61,13 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Axis`](crate::Error::Axis) for an axis that is not there,
-    /// [`Shape`](crate::Error::Shape) for a step of 0, a window larger than the axis, and beyond
-    /// 8 dimensions.
+    /// [`Axis`](crate::Error::Axis) for an axis that does not exist. [`Shape`](crate::Error::Shape)
+    /// for a step of 0, for a window larger than the axis, and for more than 8 dimensions.
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor> {
         Ok(self.view(self.layout.unfold(axis, size, step)?))
     }
 
-    /// One axis as several of these sizes, in row-major order.
+    /// Splits one axis into several of these sizes, in row-major order.
     ///
     /// ```
     /// # fn demo(tokens: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -78,14 +77,13 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Axis`](crate::Error::Axis) for an axis that is not there,
-    /// [`Shape`](crate::Error::Shape) unless the sizes multiply to its size, and beyond 8
-    /// dimensions.
+    /// [`Axis`](crate::Error::Axis) for an axis that does not exist. [`Shape`](crate::Error::Shape)
+    /// unless the product of the sizes is the axis' size, and for more than 8 dimensions.
     pub fn unflatten(&self, axis: isize, sizes: &[usize]) -> Result<Tensor> {
         Ok(self.view(self.layout.unflatten(axis, sizes)?))
     }
 
-    /// A view of every index along `axis`, which goes away.
+    /// A view of every index along `axis`, without that axis.
     ///
     /// ```
     /// # fn demo(batch: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -97,7 +95,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Axis`](crate::Error::Axis) for an axis that is not there.
+    /// [`Axis`](crate::Error::Axis) for an axis that does not exist.
     pub fn unbind(&self, axis: isize) -> Result<Vec<Tensor>> {
         let at = super::layout::axis("unbind", axis, self.rank())?;
         (0..self.shape()[at])

@@ -1,7 +1,7 @@
-//! What goes to the device and comes back: reads, writes in place, and waiting for a value.
+//! Reads, writes in place, and waiting for a value.
 //!
-//! A read asks the engine for the bytes between the lowest and the highest element of the view,
-//! and picks the elements on the host; so a view can be read without an operation.
+//! A read asks the engine for the bytes between the lowest and the highest element of the view, and
+//! picks the elements on the host. So reading a view needs no operation.
 
 use std::mem;
 
@@ -12,20 +12,20 @@ use lapidary_core::internal::block_on;
 use lapidary_core::{Buffer, Element, Error, Result};
 
 impl Tensor {
-    /// The elements in row-major order, once all work before this call is done.
+    /// Reads the elements in row-major order, after all work before this call.
     ///
-    /// The read takes its place in the queue at the call, not at the first poll: what is
-    /// written after the call is not seen. Several reads may be under way. A view is read from its
-    /// lowest to its highest element and sorted out on the host; where those lie far apart (a
-    /// column of a large matrix), `contiguous` first copies fewer bytes.
+    /// The read is queued at the call, not at the first poll: it does not see later writes. Several
+    /// reads may be under way. The read copies all bytes from the view's lowest to its highest
+    /// element, and the host picks the elements. Where those are far apart (a column of a large
+    /// matrix), call `contiguous` first to copy fewer bytes.
     ///
     /// Natively the future blocks the thread that polls it until the value is there, as
     /// [`Gpu::open_async`](crate::Gpu::open_async) says; in a browser it waits without blocking.
     ///
     /// # Errors
     ///
-    /// [`DType`](Error::DType) if `T` is not the type of the elements; else what became of the
-    /// work that the value needs.
+    /// [`DType`](Error::DType) if `T` is not the element type; else the errors of the work that
+    /// computes the value.
     ///
     /// ```no_run
     /// # async fn show() -> lapidary::Result<()> {
@@ -42,7 +42,7 @@ impl Tensor {
         async move { picked(read?.elements().await?, &layout) }
     }
 
-    /// The elements in row-major order: [`read`](Self::read), and waits for it.
+    /// As [`read`](Self::read), and waits for the result.
     ///
     /// # Errors
     ///
@@ -62,12 +62,12 @@ impl Tensor {
         self.read_now(OPERATION, Vec::new())
     }
 
-    /// As [`to_vec`](Self::to_vec), into a vector that is there already: what it held is
-    /// replaced, its memory is used again. For whoever reads every frame or every step.
+    /// As [`to_vec`](Self::to_vec), into an existing vector. The elements replace its contents, and
+    /// its memory is reused. For programs that read every frame or every step.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read); then the vector is empty.
+    /// As [`read`](Self::read). The vector is empty after an error.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -88,18 +88,19 @@ impl Tensor {
         Ok(())
     }
 
-    /// Waits for the elements, in row-major order, and lets a function see them.
+    /// Waits for the elements, in row-major order, and passes them to a function.
     ///
-    /// It sees the memory itself, without a copy of it, if the tensor is contiguous and its first
-    /// byte is aligned for `T`: where host and device share memory the tensor's own, unless another
-    /// thread has the device's work in hand or the tensor was evicted; elsewhere that which the
-    /// device copied to, up to 32 MiB, less under a small budget. Else it sees a copy. (A `bool`
-    /// that a kernel of your own wrote as anything but 0 and 1 is copied too.)
+    /// The slice is the memory itself, without a copy, if the tensor is contiguous and its first
+    /// byte is aligned for `T`. Where host and device share memory, that is the tensor's own
+    /// memory. The exceptions are an evicted tensor, and a moment when another thread runs the
+    /// device's work. On other devices it is the read-back buffer, up to 32 MiB, less under a small
+    /// budget. In all other cases the slice is a copy. (So is a `bool` tensor where your own kernel
+    /// wrote a byte other than 0 and 1.)
     ///
-    /// The function is called on this thread. While it sees the tensor's own memory, no other
-    /// thread's work reaches the device: do what takes long elsewhere. It may record work on this
-    /// [`Gpu`](crate::Gpu); a call that waits for the device, such as another read, is refused with
-    /// [`Reentered`](Error::Reentered). If it panics, the panic goes on to the caller, and nothing
+    /// The function runs on this thread. While it sees the tensor's own memory, no other thread's
+    /// work reaches the device: do long work elsewhere. It may record work on this
+    /// [`Gpu`](crate::Gpu). A call that waits for the device, such as another read, returns
+    /// [`Reentered`](Error::Reentered). A panic in the function reaches the caller, and nothing
     /// else is lost.
     ///
     /// # Errors
@@ -125,11 +126,12 @@ impl Tensor {
         Ok(self.engine.call_theirs(|| look(&elements)))
     }
 
-    /// The one element of a tensor that has one, whatever its rank. Waits for it.
+    /// The element of a tensor with exactly one element, of any rank. Waits for it.
     ///
     /// # Errors
     ///
-    /// [`Shape`](Error::Shape) for more elements or none, and those of [`read`](Self::read).
+    /// [`Shape`](Error::Shape) unless there is exactly one element, and those of
+    /// [`read`](Self::read).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -153,18 +155,19 @@ impl Tensor {
         elements.first().copied().ok_or_else(refuse)
     }
 
-    /// Writes all elements in place, in row-major order. The bytes are taken over before this
-    /// returns, and reach the device after the work before this call and before that after it;
-    /// every view of the same memory sees them.
+    /// Writes all elements in place, in row-major order. The call copies the elements before it
+    /// returns. The write runs after earlier work and before later work. All views of the same
+    /// memory see it.
     ///
     /// # Errors
     ///
-    /// [`DType`](Error::DType) if `T` is not the type of the elements, [`Length`](Error::Length)
-    /// for too few or too many, [`Shape`](Error::Shape) for a view whose elements do not lie one
-    /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a word
-    /// that belongs to its neighbours too. In a browser also [`WouldBlock`](Error::WouldBlock) for
-    /// more than the staging memory has room for, and then the tensor may have no value any more:
-    /// there, [`write_async`](Self::write_async) waits.
+    /// [`DType`](Error::DType) if `T` is not the element type; [`Length`](Error::Length) for a
+    /// wrong number of elements. [`Shape`](Error::Shape) for a view whose elements are not
+    /// consecutive in memory. Also `Shape`, for elements narrower than 4 bytes, if the view starts
+    /// or ends inside a word shared with other elements. In a browser also
+    /// [`WouldBlock`](Error::WouldBlock) for more bytes than the staging memory has room for; then
+    /// the tensor may have lost its value. There, use [`write_async`](Self::write_async), which
+    /// waits.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -183,9 +186,9 @@ impl Tensor {
         self.engine.upload(&self.storage, start, bytes)
     }
 
-    /// As [`write`](Self::write), as a future: in a browser it waits for staging memory without
-    /// blocking. What is called while it is under way sees some of the elements; if it is dropped
-    /// before its end, the tensor has no value any more.
+    /// As [`write`](Self::write), as a future. In a browser it waits for staging memory without
+    /// blocking. Operations called meanwhile see only some of the new elements. A future that is
+    /// dropped before its end leaves the tensor without a value.
     ///
     /// ```no_run
     /// # async fn show(frame: &[f32]) -> lapidary::Result<()> {
@@ -198,7 +201,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](Self::write), but for the one that a browser has.
+    /// Those of [`write`](Self::write), without [`WouldBlock`](Error::WouldBlock).
     pub async fn write_async<T: Element>(&self, elements: &[T]) -> Result<()> {
         let Some(start) = self.start_of_write(elements)? else {
             return Ok(());
@@ -207,7 +210,7 @@ impl Tensor {
         self.engine.upload_async(&self.storage, start, bytes).await
     }
 
-    /// Where in the memory these elements are to be written, in bytes; none where there are none.
+    /// Byte offset in the memory where the elements are written; `None` for no elements.
     fn start_of_write<T: Element>(&self, elements: &[T]) -> Result<Option<u64>> {
         const OPERATION: &str = "write";
         self.check_element::<T>(OPERATION)?;
@@ -247,13 +250,13 @@ impl Tensor {
         Ok(Some(start))
     }
 
-    /// Sees to it that the tensor has a value: runs the work that it waits for, and returns when
-    /// that is submitted. Natively it blocks the thread that polls it, as
-    /// [`Gpu::open_async`](crate::Gpu::open_async) says.
+    /// Runs the work that computes the tensor's value, and returns when that work is submitted.
+    /// Natively it blocks the thread that polls it, as [`Gpu::open_async`](crate::Gpu::open_async)
+    /// says.
     ///
     /// # Errors
     ///
-    /// What became of that work. After [`OutOfMemory`](Error::OutOfMemory) it is still queued:
+    /// The errors of that work. After [`OutOfMemory`](Error::OutOfMemory) the work is still queued:
     /// drop some tensors and call again.
     ///
     /// ```no_run
@@ -268,7 +271,7 @@ impl Tensor {
         self.engine.force(&self.storage).await
     }
 
-    /// [`force_async`](Self::force_async), and waits for it.
+    /// As [`force_async`](Self::force_async), and waits for the result.
     ///
     /// # Errors
     ///
@@ -298,8 +301,7 @@ impl Tensor {
         })
     }
 
-    /// The bytes from the lowest element of the view to the highest, and where the elements are
-    /// among them.
+    /// The bytes from the lowest element of the view to the highest, and the view's layout in them.
     fn span(&self) -> (Buffer, Layout) {
         let mut layout = self.layout.clone();
         let Some((lowest, highest)) = layout.span() else {
@@ -313,9 +315,9 @@ impl Tensor {
         (span, layout)
     }
 
-    /// Its bytes as a buffer that shares them, for kernels and passes of your own. `None` for a
-    /// view whose elements do not lie one after the other: [`contiguous`](Self::contiguous) copies
-    /// one.
+    /// The tensor's bytes as a buffer that shares them, for your own kernels and passes. `None` for
+    /// a view whose elements are not consecutive in memory: [`contiguous`](Self::contiguous) makes
+    /// a copy.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -336,7 +338,7 @@ impl Tensor {
         self.span().0
     }
 
-    /// Reads into `spare`, whatever it holds, and waits: where the elements lie, if that can be.
+    /// Reads into `spare`, replacing its contents, and waits. Reads in place where possible.
     #[cfg(not(target_arch = "wasm32"))]
     fn read_now<T: Element>(&self, operation: &'static str, spare: Vec<T>) -> Result<Vec<T>> {
         self.check_element::<T>(operation)?;
@@ -345,7 +347,7 @@ impl Tensor {
     }
 }
 
-/// The elements that a layout names, of those between its lowest and its highest.
+/// Picks the elements of a layout from the range between its lowest and its highest.
 fn picked<T: Element>(elements: Vec<T>, layout: &Layout) -> Result<Vec<T>> {
     if layout.is_contiguous() {
         return Ok(elements);
@@ -360,8 +362,8 @@ fn picked<T: Element>(elements: Vec<T>, layout: &Layout) -> Result<Vec<T>> {
     })
 }
 
-/// The elements that a layout names, in row-major order of its indices; `None` if the host has no
-/// room for them: a broadcast view names more than the device holds.
+/// The elements of a layout, in row-major order of the indices. `None` if the host has no room for
+/// them: a broadcast view may have more elements than the device holds.
 fn gather<T: Copy>(elements: &[T], layout: &Layout) -> Option<Vec<T>> {
     let mut picked = Vec::new();
     picked.try_reserve_exact(layout.len()).ok()?;
@@ -382,7 +384,7 @@ fn gather<T: Copy>(elements: &[T], layout: &Layout) -> Option<Vec<T>> {
 mod tests {
     use super::*;
 
-    /// What users rely on when they write such calls; it only has to compile.
+    /// Checks the bounds that users rely on; it only has to compile.
     #[allow(dead_code, reason = "checked by the compiler, not run")]
     fn reads_travel_between_threads_and_bounds_are_written_plainly(t: &Tensor) -> Result<()> {
         fn travels<F: Send + 'static>(_: F) {}

@@ -1,12 +1,12 @@
-//! Shapes, strides and offsets: which element of the storage a tensor's index names.
+//! Shapes, strides and offsets: they map a tensor's index to an element of the storage.
 //!
-//! Pure arithmetic that knows nothing of devices. `views` holds the views (slice, permute,
-//! reshape, …), `shapes` the rules that shapes follow (broadcasting, axes, limits), and `collapse`
-//! what kernels are told of a layout.
+//! This is pure arithmetic that knows no device. `views` has the views (slice, permute, reshape,
+//! …). `shapes` has the rules of shapes (broadcasting, axes, limits). `collapse` prepares a layout
+//! for kernels.
 //!
-//! Every layout here comes from a shape that [`checked`] accepted, through views. So the product
-//! of its dimensions other than 0 stays within [`MAX_ELEMENTS`], two indices name one element only
-//! where a stride is 0 or windows overlap, and an element's number fits a `u32`.
+//! Every layout comes from a shape that [`checked`] accepted, through views. So the product of its
+//! dimensions other than 0 is at most [`MAX_ELEMENTS`], and an element's number fits a `u32`. Two
+//! indices name one element only where a stride is 0 or windows overlap.
 
 mod axes;
 mod collapse;
@@ -20,24 +20,24 @@ use smallvec::SmallVec;
 pub(crate) use collapse::{Collapsed, collapse};
 pub(crate) use shapes::{axis, axis_or_number, broadcast_shapes, checked};
 
-/// Dimensions, outermost first. A tensor has at most [`MAX_RANK`] of them. With five in place it is
-/// two cache lines long, and moves without a call.
+/// Dimensions, outermost first, at most [`MAX_RANK`]. With five inline dimensions a layout is two
+/// cache lines long and moves without a call of `memcpy`.
 pub(crate) type Dims = SmallVec<[usize; 5]>;
 
 /// Strides in elements; 0 where an axis is broadcast, negative where it is flipped.
 pub(crate) type Strides = SmallVec<[isize; 5]>;
 
-/// Dimensions of a tensor, at most.
+/// Most dimensions of a tensor.
 pub(crate) const MAX_RANK: usize = 8;
 
-/// Elements of a tensor, at most: kernels index in `u32`, and round up to whole vec4s in it.
+/// Most elements of a tensor: kernels index in `u32`, and round up to whole vec4s in it.
 pub(crate) const MAX_ELEMENTS: u64 = if usize::BITS < 64 {
     isize::MAX as u64 - 3
 } else {
     u32::MAX as u64 - 3
 };
 
-/// Which element of a storage an index names: `offset + Σ index[d] · strides[d]`, in elements.
+/// Maps an index to an element of a storage: `offset + Σ index[d] · strides[d]`, in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) shape: Dims,
@@ -46,7 +46,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Row-major from element 0 on. The shape was accepted by [`checked`].
+    /// Row-major from element 0. [`checked`] must have accepted the shape.
     #[inline]
     pub(crate) fn contiguous(shape: &[usize]) -> Layout {
         Layout {
@@ -56,20 +56,20 @@ impl Layout {
         }
     }
 
-    /// How many elements the indices name: the product of the dimensions.
+    /// Number of indices: the product of the dimensions.
     pub(crate) fn len(&self) -> usize {
         self.shape
             .iter()
             .fold(1, |product: usize, &dim| product.saturating_mul(dim))
     }
 
-    /// How many dimensions.
+    /// Number of dimensions.
     pub(crate) fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// Row-major without holes, from whatever offset on. The stride of a dimension of size 1
-    /// does not matter, and neither do those of an empty tensor.
+    /// Is it row-major without gaps, from any offset? The stride of a dimension of size 1 does not
+    /// matter, nor do the strides of an empty tensor.
     pub(crate) fn is_contiguous(&self) -> bool {
         if self.shape.contains(&0) {
             return true;
@@ -86,12 +86,12 @@ impl Layout {
         true
     }
 
-    /// Contiguous, and it starts at a vec4: kernels may bind it as vec4s.
+    /// Is it contiguous from a vec4 boundary on? Then kernels may bind it as vec4s.
     pub(crate) fn is_vec4_aligned(&self) -> bool {
         self.offset.is_multiple_of(4) && self.is_contiguous()
     }
 
-    /// The lowest and the highest element that an index names; `None` if there is no index.
+    /// The lowest and the highest element number; `None` for an empty layout.
     pub(crate) fn span(&self) -> Option<(usize, usize)> {
         let (mut low, mut high) = (self.offset, self.offset);
         for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
@@ -105,8 +105,8 @@ impl Layout {
         Some((low, high))
     }
 
-    /// Does every index name the same element as in `other`? Then one kernel may read through
-    /// one and write through the other.
+    /// Does every index name the same element as in `other`? Then one kernel may read one and write
+    /// the other.
     pub(crate) fn same_map(&self, other: &Layout) -> bool {
         self.shape == other.shape
             && (self.shape.contains(&0)
@@ -116,8 +116,8 @@ impl Layout {
                         .all(|(&dim, (mine, theirs))| dim == 1 || mine == theirs))
     }
 
-    /// May two indices name one element? Such a view cannot be written through. It says no only
-    /// where every step is longer than all that lies within it.
+    /// May two indices name one element? Such a view cannot be written. It is `false` only if every
+    /// stride is longer than the extent of all inner dimensions.
     pub(crate) fn has_overlap(&self) -> bool {
         if self.shape.contains(&0) || self.is_contiguous() {
             return false;

@@ -1,8 +1,7 @@
 //! Tensors: an element type, a layout, a storage.
 //!
-//! `layout` is the arithmetic of shapes and strides, `views` the methods that give other indices
-//! to the same elements, `io` what goes to the device and comes back. What computes is in `ops`,
-//! which this module does not know.
+//! `layout` is the arithmetic of shapes and strides, `views` has the methods that make views, `io`
+//! reads and writes. Operations are in `ops`, which this module does not know.
 
 mod axes;
 mod io;
@@ -21,29 +20,31 @@ use layout::{Layout, checked};
 
 /// An n-dimensional array in device memory.
 ///
-/// Cheap to clone: clones and views share their elements, and what is written through one is read
-/// through all. The memory is given back when the last of them is dropped, on any thread: that
-/// waits neither for the device nor for work under way.
+/// Cheap to clone: clones and views share their elements, so a write through one shows in all. The
+/// memory is freed when the last of them is dropped, on any thread. The drop waits neither for the
+/// device nor for work under way.
 ///
-/// At most 8 dimensions and 2³² − 4 elements, which fit into one buffer of the device
-/// ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` is another handle to the
-/// same elements; [`copy`](Tensor::copy) makes new ones.
+/// A tensor has at most 8 dimensions and 2³² − 4 elements, which must fit into one buffer of the
+/// device ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` makes another handle
+/// to the same elements; [`copy`](Tensor::copy) makes new elements.
 ///
-/// One binding of the device shows [`Caps::max_binding_bytes`](crate::Caps::max_binding_bytes) of a
-/// buffer, a *window*, and a kernel has one binding fewer than
-/// [`Caps::max_storage_bindings`](crate::Caps::max_storage_bindings): on many devices 7 windows of
-/// 128 MiB. What is computed element by element (operators, comparisons, `where_`, `clamp`,
-/// in-place forms, …), `cast`, `copy`, `contiguous`, `copy_`, `fill_`,
-/// [`Gpu::full`](crate::Gpu::full) and [`concat`](Tensor::concat) take operands of any number of
-/// windows: they run as several launches where they must, and then do not take over the memory of
-/// an operand that is dropped. Reductions, softmax, layer norm, `matmul`, `index_select`, `arange`,
-/// `eye` and random numbers are one launch: if operands and result have more windows together, the
-/// call is [`Error::NeverFits`]. (Of `concat`, each operand together with the result must fit.) A
-/// [`Kernel`](crate::Kernel) sees one window of each of its tensors.
+/// One binding of the device covers a *window* of at most
+/// [`Caps::max_binding_bytes`](crate::Caps::max_binding_bytes) of a buffer. A kernel has one
+/// binding fewer than [`Caps::max_storage_bindings`](crate::Caps::max_storage_bindings): on many
+/// devices 7 windows of 128 MiB.
 ///
-/// Operations check shapes and element types at the call; the work itself is done later, at the
-/// latest when somebody asks for a value. The methods of this page that return no `Result` answer
-/// at once and never touch the device.
+/// - Elementwise operations (operators, comparisons, `where_`, `clamp`, in-place forms, …), `cast`,
+///   `copy`, `contiguous`, `copy_`, `fill_`, [`Gpu::full`](crate::Gpu::full) and
+///   [`concat`](Tensor::concat) take operands of any number of windows. They run as several
+///   launches where necessary. Then the result cannot reuse the memory of a dropped operand.
+/// - Reductions, softmax, layer norm, `matmul`, `index_select`, `arange`, `eye` and random numbers
+///   are one launch. If operands and result have more windows together, the call returns
+///   [`Error::NeverFits`]. (For `concat`, each operand together with the result must fit.)
+/// - A [`Kernel`](crate::Kernel) gets one window of each of its tensors.
+///
+/// Operations check shapes and element types at the call. The work itself runs later, at the latest
+/// when a call needs a value. Methods of this page that return no `Result` answer at once and never
+/// touch the device.
 ///
 /// ```no_run
 /// use lapidary::{DType, Gpu};
@@ -64,51 +65,50 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The sizes of the dimensions, outermost first. Empty for a single number.
+    /// The sizes of the dimensions, outermost first. Empty for a 0-d tensor.
     pub fn shape(&self) -> &[usize] {
         &self.layout.shape
     }
 
-    /// How many elements to go for one step along each axis: 0 where the axis was broadcast,
-    /// negative where it was flipped.
+    /// The stride of each axis, in elements: 0 where the axis was broadcast, negative where it was
+    /// flipped.
     pub fn strides(&self) -> &[isize] {
         &self.layout.strides
     }
 
-    /// How many dimensions.
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.layout.rank()
     }
 
-    /// How many elements: the product of the dimensions.
+    /// Number of elements: the product of the dimensions.
     pub fn len(&self) -> usize {
         self.layout.len()
     }
 
-    /// Is one of the dimensions 0?
+    /// Is a dimension 0?
     pub fn is_empty(&self) -> bool {
         self.layout.shape.contains(&0)
     }
 
-    /// The type of the elements.
+    /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Bytes of the elements, as many as [`len`](Self::len) says. A view that is broadcast
-    /// takes fewer, and a view of a large tensor keeps all of it alive.
+    /// Size of all [`len`](Self::len) elements, in bytes. A broadcast view takes less memory, and a
+    /// view of a large tensor keeps all of it alive.
     pub fn size_bytes(&self) -> u64 {
         self.layout.len() as u64 * self.dtype.size_bytes()
     }
 
-    /// Where its memory was made, and under what name. Views have the tag of the tensor that
-    /// they look at.
+    /// The call site and the name of its memory. A view has the tag of the tensor that it belongs
+    /// to.
     pub fn tag(&self) -> Tag {
         self.storage.tag()
     }
 
-    /// Gives it a name, by which reports and errors call it, and all tensors that share its
-    /// memory.
+    /// Names the tensor. Reports and errors use the name for all tensors that share its memory.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         self.storage.set_name(name);
@@ -121,23 +121,23 @@ impl Tensor {
         self.storage.residency()
     }
 
-    /// Counts what was written to its memory, through whichever view.
+    /// The number of writes to its memory so far, through any view.
     pub fn version(&self) -> u64 {
         self.storage.version()
     }
 
-    /// Do its elements lie one after the other, in row-major order?
+    /// Are its elements consecutive in memory, in row-major order?
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }
 
-    /// Do both look at the same memory? They need not have an element in common.
+    /// Do both tensors share one memory? Their elements need not overlap.
     pub fn shares_storage_with(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
 
-    /// A new tensor that some command is going to write: row-major, with no place yet, and with
-    /// memory of its own even if it has no elements.
+    /// A new tensor that a command is going to write: row-major, without a place yet. It has its
+    /// own storage even if it has no elements.
     #[inline]
     #[track_caller]
     pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
@@ -160,7 +160,7 @@ impl Tensor {
         Ok(Tensor::from_parts(engine, storage, layout, dtype))
     }
 
-    /// A tensor of a storage that is there already.
+    /// A tensor of an existing storage.
     pub(crate) fn from_parts(
         engine: &Arc<Engine>,
         storage: Arc<Storage>,
@@ -175,7 +175,7 @@ impl Tensor {
         }
     }
 
-    /// Other indices for the same elements.
+    /// A tensor with another layout for the same elements.
     pub(crate) fn view(&self, layout: Layout) -> Tensor {
         debug_assert!(
             layout.span().is_none_or(|(_, highest)| {
@@ -199,7 +199,7 @@ impl Tensor {
     }
 }
 
-/// What it is, not what it holds: that would have to wait for the device.
+/// Does not print the elements: reading them would wait for the device.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tensor")

@@ -1,19 +1,20 @@
-//! Where a tensor's bytes are to be: hints, and orders.
+//! Where a tensor's bytes should be: hints and commands.
 
 use super::Tensor;
 use lapidary_core::internal::{Shared, block_on};
 use lapidary_core::{Advice, Buffer, Error, Pin, Residency, Result, Source};
 
-/// What errors call it.
+/// The operation's name in errors.
 const OPERATION: &str = "recompute_with";
 
 impl Tensor {
-    /// Evicts the tensor now, with all its views: to the host's memory, to disk, or, if its
-    /// bytes are elsewhere already, nowhere. Whoever uses it next restores it.
+    /// Evicts the tensor now, with all its views: to the host's memory or to disk. If another copy
+    /// is valid, nothing is moved. The next command that uses the tensor restores it.
     ///
     /// # Errors
-    /// [`Error::Pinned`] for one that is pinned or imported; [`Error::Spill`] when neither the host
-    /// nor the disk has room; what [`force`](Self::force) says. The tensor stays where it is then.
+    /// [`Error::Pinned`] for a pinned or imported tensor; [`Error::Spill`] when neither the host
+    /// nor the disk has room; the errors of [`force`](Self::force). After an error the tensor stays
+    /// where it is.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -39,9 +40,8 @@ impl Tensor {
         self.engine.evict(&self.storage).await
     }
 
-    /// Asks for the tensor to be on the device soon: it is restored when the queue comes to
-    /// it, ahead of the work that is asked for next. It is a hint: where no room can be made,
-    /// nothing happens.
+    /// Asks for the tensor to be on the device soon. The queue restores it before the work that is
+    /// recorded next. It is a hint: if there is no room, nothing happens.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -64,8 +64,8 @@ impl Tensor {
         self.engine.prefetch(&self.storage)
     }
 
-    /// Says when the tensor is used next, where its past uses would mislead. It only decides who
-    /// is evicted first; the last advice counts, for all views.
+    /// Says when the tensor is used next, where its past uses would mislead. The advice only
+    /// affects the order of eviction. The last advice counts, for all views.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -81,9 +81,9 @@ impl Tensor {
         self.storage.advise(advice);
     }
 
-    /// Restores the tensor to the device, if it is not there, and keeps it at its place, with all
-    /// its views, until the [`Pin`] is dropped: it is neither evicted nor moved. What is pinned is
-    /// in the way of everybody else, so a pin should be short.
+    /// Restores the tensor to the device, and keeps it at its place, with all its views, until the
+    /// [`Pin`] is dropped: it is neither evicted nor moved. Keep a pin short, because it obstructs
+    /// compaction and eviction.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -98,7 +98,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// What [`force`](Self::force) says.
+    /// The errors of [`force`](Self::force).
     pub fn pin(&self) -> Result<Pin> {
         block_on("Tensor::pin", self.pin_async())
     }
@@ -111,16 +111,16 @@ impl Tensor {
         self.memory().pin_async().await
     }
 
-    /// Lets a function stand in for the elements that the tensor has now: when memory is short they
-    /// are given up, and computed again from `inputs` when somebody uses them. That is activation
-    /// checkpointing, without automatic differentiation.
+    /// Registers a function that can compute the tensor's current elements again. When memory is
+    /// short, the engine drops the elements. When a command uses the tensor, it computes them again
+    /// from `inputs`. This is activation checkpointing, without automatic differentiation.
     ///
-    /// The function is handed the inputs, and returns a new tensor of this shape and type. It is
-    /// called while work is under way: it may record operations, but calls that wait are refused
-    /// with [`Error::Reentered`]. It should not hold tensors of its own. Once an input has been
-    /// written to, the elements are kept, or, if they had been given up, gone:
-    /// [`Error::Recompute`]. Where it fails, so does what wanted the elements; they can be asked
-    /// for again.
+    /// The function gets the inputs, and returns a new tensor of this shape and type. It runs while
+    /// work is under way: it may record operations, but calls that wait return
+    /// [`Error::Reentered`]. It should not hold tensors. After a write to an input the elements are
+    /// no longer dropped. If they were dropped before the write, they are lost:
+    /// [`Error::Recompute`]. If the function fails, the call that needs the elements fails too; a
+    /// later call tries again.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -133,10 +133,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] for a view that does not show all of its memory in order,
-    /// [`Error::Foreign`], [`Error::Pinned`] for an imported tensor, [`Error::Recompute`] for one
-    /// that is among the inputs, or among what those are computed from; what [`force`](Self::force)
-    /// says.
+    /// [`Error::Shape`] for a view that does not cover all of its memory in order;
+    /// [`Error::Foreign`]; [`Error::Pinned`] for an imported tensor. [`Error::Recompute`] if the
+    /// tensor is one of the inputs, or if an input is computed from it. The errors of
+    /// [`force`](Self::force).
     #[cfg(not(target_arch = "wasm32"))]
     pub fn recompute_with(
         &self,
@@ -159,12 +159,13 @@ impl Tensor {
         self.recompute(inputs, compute).await
     }
 
-    /// Lets a function stand in for the elements that the tensor has now: when memory is short they
-    /// are given up, and computed again from `inputs` when somebody uses them.
+    /// Registers a function that can compute the tensor's current elements again. When memory is
+    /// short, the engine drops the elements. When a command uses the tensor, it computes them again
+    /// from `inputs`.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; what
-    /// [`force_async`](Self::force_async) says.
+    /// [`Error::Shape`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; the errors of
+    /// [`force_async`](Self::force_async).
     #[cfg(target_arch = "wasm32")]
     pub async fn recompute_with_async(
         &self,
@@ -199,7 +200,7 @@ impl Tensor {
                 true => Ok(made.memory()),
                 false => Err(Error::Recompute {
                     made_at: made_at.clone(),
-                    reason: format!("{shape:?} of {dtype} is wanted, {made} was made"),
+                    reason: format!("the function must make {shape:?} of {dtype}, and made {made}"),
                 }),
             }
         };
@@ -208,13 +209,13 @@ impl Tensor {
         memory.recompute_with_async(&buffers, recompute).await
     }
 
-    /// All bytes of the memory that it shows, or shows a part of.
+    /// All bytes of the tensor's memory.
     fn memory(&self) -> Buffer {
         let len_bytes = self.storage.len_bytes();
         Buffer::part(&self.engine, self.storage.clone(), 0, len_bytes)
     }
 
-    /// Refuses a view that does not show all of its memory in order.
+    /// Refuses a view that does not cover all of its memory in order.
     fn check_whole(&self, operation: &'static str) -> Result<()> {
         let is_whole = self.is_contiguous()
             && self.layout.offset == 0
@@ -227,15 +228,16 @@ impl Tensor {
             (true, _) => Ok(()),
             (false, _) => Err(Error::Shape {
                 operation,
-                reason: "a view does not show all of its memory; name the tensor that it looks at"
-                    .into(),
+                reason:
+                    "a view does not cover all of its memory; use the tensor that it belongs to"
+                        .into(),
             }),
         }
     }
 
-    /// Lets a source stand in for the elements that the tensor has now: it costs nothing to evict
-    /// from now on, until it is written to. The bytes are those of the whole tensor, in row-major
-    /// order and the byte order of this machine; they are not compared.
+    /// Gives the tensor a source that has its current elements. Until the next write to the tensor,
+    /// its eviction then costs nothing. The source has the bytes of the whole tensor, in row-major
+    /// order and this machine's byte order; they are not compared.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -251,9 +253,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] for a view that does not show all of its memory in order, [`Error::Length`]
-    /// for a source that is too short, [`Error::Pinned`] for an imported tensor; what
-    /// [`force`](Self::force) says.
+    /// [`Error::Shape`] for a view that does not cover all of its memory in order,
+    /// [`Error::Length`] for a source that is too short, [`Error::Pinned`] for an imported tensor;
+    /// the errors of [`force`](Self::force).
     pub fn backed_by(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;

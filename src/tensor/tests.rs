@@ -1,4 +1,4 @@
-//! Tensors over the simulated device: what is written is read, through whichever view.
+//! Tensors on the simulated device: reads return what was written, through any view.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn tensor<T: Element>(engine: &Arc<Engine>, elements: &[T], shape: &[usize]) -> 
     tensor
 }
 
-/// Elements of a type, of every length around a word and a vec4, come back as they went.
+/// Elements of a type, at every length around a word and a vec4, are read as they were written.
 fn check_trip<T: Element>(element: impl Fn(usize) -> T) {
     let (engine, sim) = engine();
     for len in (0..=17).chain([255, 256, 257, 100_000]) {
@@ -137,7 +137,7 @@ fn a_write_never_touches_its_neighbours() {
         }
         assert_eq!(t.to_vec::<u8>().unwrap(), expected, "{start} {len}");
     }
-    // The last word belongs to elements that were there before the view was taken.
+    // The last word is shared with elements outside the view.
     let front = tensor(&engine, &[1_u8; 16], &[16])
         .narrow(0, 0, 13)
         .unwrap();

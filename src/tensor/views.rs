@@ -1,5 +1,5 @@
-//! Views: tensors that look at the memory of another with other indices. They copy nothing, run
-//! nothing on the device, and what is written through one is read through all.
+//! Views: tensors that share another tensor's memory with another layout. They copy nothing and run
+//! nothing on the device. A write through one shows in all.
 
 use super::Tensor;
 use lapidary_core::{Error, Result};
@@ -9,8 +9,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Shape`](Error::Shape) where the counts differ, or where the elements would have to be
-    /// copied because no strides say that: `contiguous` does so first, `reshape` where it must.
+    /// [`Shape`](Error::Shape) if the counts differ, or if no strides express the new shape. Then
+    /// copy the elements with `contiguous` first, or call `reshape`, which copies where necessary.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -28,7 +28,7 @@ impl Tensor {
             None => Err(Error::Shape {
                 operation: "view_as",
                 reason: format!(
-                    "{:?} with strides {:?} is no {shape:?} without a copy: use reshape, or \
+                    "{:?} with strides {:?} is not a view of {shape:?}: use reshape, or \
                      contiguous first",
                     self.shape(),
                     self.strides()
@@ -42,8 +42,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if they are
-    /// not each named once.
+    /// [`Axis`](Error::Axis) for an axis that does not exist, [`Shape`](Error::Shape) unless each
+    /// axis is named once.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -58,11 +58,11 @@ impl Tensor {
         Ok(self.view(self.layout.permute(axes)?))
     }
 
-    /// Two axes change places. Negative axes count from the last.
+    /// Exchanges two axes. Negative axes count from the last.
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that is not there.
+    /// [`Axis`](Error::Axis) for an axis that does not exist.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -77,12 +77,12 @@ impl Tensor {
         Ok(self.view(self.layout.transpose(a, b)?))
     }
 
-    /// A matrix with rows and columns exchanged.
+    /// Exchanges rows and columns of a matrix.
     ///
     /// # Errors
     ///
-    /// [`Shape`](Error::Shape) for anything but two dimensions; see
-    /// [`transpose`](Self::transpose) for more.
+    /// [`Shape`](Error::Shape) unless the tensor has two dimensions; [`transpose`](Self::transpose)
+    /// takes any two axes.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -96,20 +96,23 @@ impl Tensor {
         if self.rank() != 2 {
             return Err(Error::Shape {
                 operation: "t",
-                reason: format!("{:?} is no matrix; transpose takes two axes", self.shape()),
+                reason: format!(
+                    "{:?} is not a matrix; transpose takes two axes",
+                    self.shape()
+                ),
             });
         }
         self.transpose(0, 1)
     }
 
     /// The elements `start`, `start + step`, … before `end` along an axis, as Python's
-    /// `start:end:step`: negative bounds count from the end, bounds out of range are clamped, and
-    /// `None` is all there is. A negative step goes backwards, from `start` down.
+    /// `start:end:step`. Negative bounds count from the end, and bounds out of range are clamped.
+    /// `None` means no bound. A negative step goes backwards, from `start` down.
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for a step
-    /// of 0.
+    /// [`Axis`](Error::Axis) for an axis that does not exist, [`Shape`](Error::Shape) for a step of
+    /// 0.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -132,13 +135,13 @@ impl Tensor {
         Ok(self.view(layout))
     }
 
-    /// `len` elements along an axis, from `start` on: any integer, of which a negative one counts
+    /// `len` elements along an axis, from `start` on. `start` is any integer; a negative one counts
     /// from the end. Unlike [`slice`](Self::slice) it clamps nothing.
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if it has
-    /// fewer elements.
+    /// [`Axis`](Error::Axis) for an axis that does not exist, [`Shape`](Error::Shape) if the axis
+    /// has fewer elements.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -151,17 +154,17 @@ impl Tensor {
     /// # }
     /// ```
     pub fn narrow(&self, axis: isize, start: impl TryInto<isize>, len: usize) -> Result<Tensor> {
-        // What is no isize is beyond any axis.
+        // A number that fits no isize is beyond any axis.
         let start = start.try_into().unwrap_or(isize::MAX);
         Ok(self.view(self.layout.narrow(axis, start, len)?))
     }
 
-    /// One index along an axis, which goes away. Negative indices count from the end.
+    /// One index along an axis, which is removed. Negative indices count from the end.
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for an index
-    /// that it does not have.
+    /// [`Axis`](Error::Axis) for an axis that does not exist, [`Shape`](Error::Shape) for an index
+    /// out of range.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -176,7 +179,7 @@ impl Tensor {
         Ok(self.view(self.layout.select(axis, index)?))
     }
 
-    /// Without its dimensions of size 1.
+    /// Removes all dimensions of size 1.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -190,12 +193,12 @@ impl Tensor {
         self.view(self.layout.squeeze())
     }
 
-    /// Without one dimension of size 1.
+    /// Removes one dimension of size 1.
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if its size
-    /// is not 1 (as NumPy does it; PyTorch lets that pass).
+    /// [`Axis`](Error::Axis) for an axis that does not exist, [`Shape`](Error::Shape) if its size
+    /// is not 1 (as in NumPy; PyTorch ignores it).
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -209,13 +212,12 @@ impl Tensor {
         Ok(self.view(self.layout.squeeze_axis(axis)?))
     }
 
-    /// With one dimension of size 1 more, which becomes axis `axis` of the result; −1 puts it
-    /// last.
+    /// Adds a dimension of size 1, which becomes axis `axis` of the result; −1 puts it last.
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that the result does not have, [`Shape`](Error::Shape)
-    /// beyond 8 dimensions.
+    /// [`Axis`](Error::Axis) for an axis that the result does not have, [`Shape`](Error::Shape) for
+    /// more than 8 dimensions.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -229,12 +231,12 @@ impl Tensor {
         Ok(self.view(self.layout.unsqueeze(axis)?))
     }
 
-    /// Backwards along each of the axes.
+    /// Reverses each of the axes.
     ///
     /// # Errors
     ///
-    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for one that
-    /// is named twice.
+    /// [`Axis`](Error::Axis) for an axis that does not exist, [`Shape`](Error::Shape) for an axis
+    /// named twice.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};
@@ -249,12 +251,12 @@ impl Tensor {
         Ok(self.view(self.layout.flip(axes)?))
     }
 
-    /// Repeats dimensions of size 1, and adds dimensions in front, until it has this shape. The
-    /// elements are there once: a result can be read, but not be written to.
+    /// Repeats dimensions of size 1, and adds dimensions in front, up to this shape. The elements
+    /// exist once: the result can be read, but not written.
     ///
     /// # Errors
     ///
-    /// [`Shape`](Error::Shape) where a dimension is neither 1 nor what is asked for.
+    /// [`Shape`](Error::Shape) if a dimension is neither 1 nor the requested size.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};

@@ -5,7 +5,7 @@ use super::{Dims, Layout, Strides};
 use lapidary_core::{Error, Result};
 
 impl Layout {
-    /// One element along one axis.
+    /// Adds an axis to a layout of one element.
     pub(crate) fn with_one_axis(&self) -> Layout {
         debug_assert_eq!(self.len(), 1);
         Layout {
@@ -15,7 +15,7 @@ impl Layout {
         }
     }
 
-    /// One element along no axis.
+    /// Removes all axes of a layout of one element.
     pub(crate) fn with_no_axis(&self) -> Layout {
         debug_assert_eq!(self.len(), 1);
         Layout {
@@ -25,7 +25,7 @@ impl Layout {
         }
     }
 
-    /// Axis `from` becomes axis `to` of the result; the others keep their order.
+    /// Moves axis `from` to position `to` of the result; the others keep their order.
     pub(crate) fn movedim(&self, from: isize, to: isize) -> Result<Layout> {
         const OPERATION: &str = "movedim";
         let from = axis_or_number(OPERATION, from, self.rank())?;
@@ -48,7 +48,7 @@ impl Layout {
         if rows == columns {
             return Err(Error::Shape {
                 operation: OPERATION,
-                reason: format!("axis {rows} is named for rows and for columns"),
+                reason: format!("axis {rows} cannot be both the rows and the columns"),
             });
         }
         let skipped = offset.unsigned_abs();
@@ -66,7 +66,7 @@ impl Layout {
         }
         view.shape.push(len);
         view.strides.push(steps.0.wrapping_add(steps.1));
-        // An empty view keeps its offset, so that no offset ever leaves the storage.
+        // An empty view keeps its offset, so that no offset is outside the storage.
         if !view.shape.contains(&0) {
             let down = steps.0.wrapping_mul(first_row as isize);
             let across = steps.1.wrapping_mul(first_column as isize);
@@ -75,8 +75,8 @@ impl Layout {
         Ok(view)
     }
 
-    /// The windows of `size` elements, `step` apart, along an axis; a new last axis goes through
-    /// a window. A 0-d tensor has one window.
+    /// The windows of `size` elements along an axis, `step` apart. A new last axis runs through a
+    /// window. A 0-d tensor has one window.
     pub(crate) fn unfold(&self, along: isize, size: usize, step: usize) -> Result<Layout> {
         const OPERATION: &str = "unfold";
         let axis = axis_or_number(OPERATION, along, self.rank())?;
@@ -105,7 +105,7 @@ impl Layout {
         Ok(view)
     }
 
-    /// One axis as several of these sizes, row-major.
+    /// Splits one axis into several of these sizes, in row-major order.
     pub(crate) fn unflatten(&self, along: isize, sizes: &[usize]) -> Result<Layout> {
         const OPERATION: &str = "unflatten";
         let axis = axis(OPERATION, along, self.rank())?;
@@ -116,7 +116,7 @@ impl Layout {
         if product != Some(dim) {
             return Err(Error::Shape {
                 operation: OPERATION,
-                reason: format!("axis {axis} of size {dim} is no {sizes:?}"),
+                reason: format!("axis {axis} of size {dim} does not split into {sizes:?}"),
             });
         }
         let (mut shape, mut strides) = (Dims::new(), Strides::new());

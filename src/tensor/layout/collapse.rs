@@ -1,24 +1,24 @@
-//! What a kernel is told of layouts: as few dimensions as say the same.
+//! Layouts for kernels: merges dimensions to as few as possible.
 
 use smallvec::SmallVec;
 
 use super::{Layout, MAX_RANK};
 
-/// The dimensions over which a kernel walks several operands at once, as few as say the same.
+/// The fewest dimensions over which a kernel iterates several operands at once.
 ///
-/// All in `u32`, where index arithmetic wraps: a negative stride is its two's complement.
+/// All numbers are `u32`, whose index arithmetic wraps: a negative stride is its two's complement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Collapsed {
     /// Outermost first, at least one. An empty shape is one dimension of 0.
     pub(crate) dims: SmallVec<[u32; MAX_RANK]>,
-    /// Of each operand, the stride of each of `dims`, in elements; zeros follow.
+    /// For each operand the stride of each of `dims`, in elements, followed by zeros.
     pub(crate) strides: SmallVec<[[u32; MAX_RANK]; 4]>,
-    /// Of each operand, the element at index 0.
+    /// For each operand the element at index 0.
     pub(crate) offsets: SmallVec<[u32; 4]>,
 }
 
-/// Merges neighbouring dimensions wherever every operand permits, and drops those of size 1.
-/// The operands have been broadcast to `shape`. Contiguous ones give a single dimension.
+/// Merges neighbouring dimensions where every operand permits it, and drops those of size 1. The
+/// operands are already broadcast to `shape`. Contiguous operands give a single dimension.
 pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     debug_assert!(operands.iter().all(|operand| operand.shape[..] == *shape));
     let mut dims: SmallVec<[u32; MAX_RANK]> = SmallVec::new();
@@ -62,13 +62,13 @@ pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     }
 }
 
-/// The elements that a layout names, row by row: a row is the innermost of its collapsed
-/// dimensions. Iterates over the element at which each row starts, in row-major order.
+/// The elements of a layout, row by row: a row is the innermost collapsed dimension. Iterates over
+/// the first element of each row, in row-major order.
 #[derive(Debug)]
 pub(crate) struct Rows {
     /// Elements of one row.
     pub(crate) len: usize,
-    /// From one element of a row to the next; it wraps.
+    /// Stride from one element of a row to the next; it wraps.
     pub(crate) stride: u32,
     outer: Collapsed,
     index: [u32; MAX_RANK],
@@ -77,7 +77,7 @@ pub(crate) struct Rows {
 }
 
 impl Layout {
-    /// The elements that the indices name, row by row.
+    /// The elements of the layout, row by row.
     pub(crate) fn rows(&self) -> Rows {
         let mut outer = collapse(&self.shape, &[self]);
         let len = outer.dims.pop().map_or(1, |dim| dim as usize);
@@ -91,7 +91,7 @@ impl Layout {
         }
     }
 
-    /// The elements that the indices name, in row-major order of the indices.
+    /// The elements of the layout, in row-major order of the indices.
     #[cfg(test)]
     pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + use<> {
         let rows = self.rows();

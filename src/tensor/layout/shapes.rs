@@ -1,17 +1,17 @@
-//! The rules that shapes follow: how large, how they broadcast, how axes are counted.
+//! The rules of shapes: limits, broadcasting, and counting of axes.
 
 use super::{Dims, MAX_ELEMENTS, MAX_RANK};
 use lapidary_core::{DType, Error, Result};
 
-/// The elements and bytes of a new tensor of this shape.
+/// Number of elements and bytes of a new tensor of this shape.
 ///
-/// Dimensions of 0 are fine, but the others may not multiply to more than [`MAX_ELEMENTS`]
-/// either: then strides never overflow, and no view of an empty tensor can surprise.
+/// Dimensions of 0 are allowed, but the product of the others may not exceed [`MAX_ELEMENTS`]
+/// either. So strides never overflow, also not in views of an empty tensor.
 ///
 /// # Errors
 ///
-/// `Shape` beyond [`MAX_RANK`] dimensions, `NeverFits` beyond [`MAX_ELEMENTS`], `Overflow` where
-/// not even the number of bytes can be said.
+/// `Shape` for more than [`MAX_RANK`] dimensions, `NeverFits` for more than [`MAX_ELEMENTS`]
+/// elements, `Overflow` if the number of bytes exceeds 64 bits.
 pub(crate) fn checked(shape: &[usize], dtype: DType) -> Result<(usize, u64)> {
     check_rank("shape", shape)?;
     let overflow = || Error::Overflow {
@@ -48,7 +48,7 @@ fn extent(shape: &[usize]) -> Option<u64> {
         .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))
 }
 
-/// Refuses a view's shape that no tensor could have.
+/// Refuses a view's shape that no tensor can have.
 pub(super) fn check_view(operation: &'static str, shape: &[usize]) -> Result<()> {
     check_rank(operation, shape)?;
     if extent(shape).is_none_or(|extent| extent > MAX_ELEMENTS) {
@@ -71,7 +71,7 @@ fn check_rank(operation: &'static str, shape: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Counts an axis from the front: −1 is the last of `rank` axes.
+/// Converts an axis to one from the front: −1 is the last of `rank` axes.
 pub(crate) fn axis(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
     position(axis, rank).ok_or(Error::Axis {
         operation,
@@ -80,7 +80,7 @@ pub(crate) fn axis(operation: &'static str, axis: isize, rank: usize) -> Result<
     })
 }
 
-/// As [`axis`], but axis 0 of a 0-d tensor is there: it counts as one element along it.
+/// As [`axis`], but a 0-d tensor has an axis 0: it counts as one element along it.
 pub(crate) fn axis_or_number(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
     position(axis, rank.max(1)).ok_or(Error::Axis {
         operation,
@@ -89,7 +89,7 @@ pub(crate) fn axis_or_number(operation: &'static str, axis: isize, rank: usize) 
     })
 }
 
-/// Counts an index from the front: −1 is the last of `len`.
+/// Converts an index to one from the front: −1 is the last of `len`.
 pub(super) fn position(index: isize, len: usize) -> Option<usize> {
     let from_front = if index < 0 {
         len.checked_sub(index.unsigned_abs())?
@@ -99,8 +99,8 @@ pub(super) fn position(index: isize, len: usize) -> Option<usize> {
     (from_front < len).then_some(from_front)
 }
 
-/// The shape that two shapes broadcast to: aligned at their last dimensions, a dimension of 1, or
-/// one that is not there, takes the size of the other.
+/// The shape that two shapes broadcast to. They are aligned at their last dimensions. A dimension
+/// of 1, or a missing one, takes the other's size.
 pub(crate) fn broadcast_shapes(operation: &'static str, a: &[usize], b: &[usize]) -> Result<Dims> {
     if a == b {
         return Ok(Dims::from_slice(a));

@@ -1,4 +1,4 @@
-//! What layouts promise, case by case; `model` tries random ones.
+//! Layouts case by case; `model` tries random ones.
 
 mod model;
 
@@ -160,7 +160,7 @@ fn views_that_cannot_be_are_errors_whatever_the_numbers() {
         let rank = base.rank() as isize;
         for a in EXTREMES {
             let inside = (-rank..rank).contains(&a);
-            // A number has an axis 0 for what leaves it as it is.
+            // A 0-d tensor accepts axis 0 in views that leave it as it is.
             let is_taken = |axis| (-rank.max(1)..rank.max(1)).contains(&axis);
             assert_eq!(refused(base.squeeze_axis(a)), {
                 !is_taken(a) || inside && shape[a.rem_euclid(rank) as usize] != 1

@@ -1,12 +1,12 @@
-//! Views: other indices for the same elements. None of them touches a byte.
+//! Views: other layouts for the same elements. They copy and change no bytes.
 
 use super::shapes::{axis, axis_or_number, check_view, position};
 use super::{Dims, Layout, MAX_RANK, Strides, row_major};
 use lapidary_core::{Error, Result};
 
 impl Layout {
-    /// The same elements in row-major order under another shape, or `None` if no strides can say
-    /// that, and the elements have to be copied first.
+    /// The same elements in row-major order under another shape. `None` if no strides express that;
+    /// then the elements have to be copied first.
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
         const OPERATION: &str = "reshape";
         check_view(OPERATION, shape)?;
@@ -33,8 +33,8 @@ impl Layout {
             .map(|strides| Layout { strides, ..target }))
     }
 
-    /// The strides of a shape with as many elements (not 0): every dimension has to fit into one
-    /// run of dimensions that follow each other in memory as if they were one.
+    /// The strides of a shape with as many elements (not 0). Every dimension has to fit into one
+    /// run of dimensions that are contiguous in memory.
     fn split(&self, shape: &[usize]) -> Option<Strides> {
         let mut runs = self.runs();
         let (mut left, mut stride) = (1_usize, 1_isize);
@@ -53,8 +53,8 @@ impl Layout {
         Some(strides)
     }
 
-    /// Size and stride of every maximal run of dimensions that are as good as one, outermost
-    /// first; dimensions of size 1 belong to none.
+    /// Size and stride of each maximal run of dimensions that act as one, outermost first.
+    /// Dimensions of size 1 belong to no run.
     fn runs(&self) -> Vec<(usize, isize)> {
         let mut runs: Vec<(usize, isize)> = Vec::with_capacity(self.rank());
         for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
@@ -71,14 +71,14 @@ impl Layout {
         runs
     }
 
-    /// Axis `d` of the result is axis `axes[d]`; every axis is named once.
+    /// Axis `d` of the result is axis `axes[d]`; each axis occurs once.
     pub(crate) fn permute(&self, axes: &[isize]) -> Result<Layout> {
         const OPERATION: &str = "permute";
         let rank = self.rank();
         if axes.len() != rank {
             return Err(shape_error(
                 OPERATION,
-                format!("{axes:?} does not name each of {rank} axes once"),
+                format!("{axes:?} must name each of the {rank} axes once"),
             ));
         }
         let (mut shape, mut strides) = (Dims::new(), Strides::new());
@@ -101,7 +101,7 @@ impl Layout {
         })
     }
 
-    /// Two axes change places.
+    /// Exchanges two axes.
     pub(crate) fn transpose(&self, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (
             axis_or_number("transpose", a, self.rank())?,
@@ -115,9 +115,9 @@ impl Layout {
         Ok(view)
     }
 
-    /// The elements `start, start + step, …` along an axis, before `end`: as Python slices do it,
-    /// negative bounds count from the end, bounds out of range are clamped, `None` means all
-    /// there is in the direction of the step, and a negative step goes backwards.
+    /// The elements `start, start + step, …` before `end` along an axis, as in Python's slices:
+    /// negative bounds count from the end, bounds out of range are clamped, and a negative step
+    /// goes backwards. `None` means the first or last element in the step's direction.
     pub(crate) fn slice(
         &self,
         along: isize,
@@ -130,10 +130,10 @@ impl Layout {
         if step == 0 {
             return Err(shape_error(OPERATION, "the step is 0".into()));
         }
-        // A dimension is within MAX_ELEMENTS, so it and what is added to it below fit an isize.
+        // A dimension is at most MAX_ELEMENTS, so the sums below fit an isize.
         let dim = self.shape[axis] as isize;
-        // The positions at which a walk in the step's direction may start or end: going
-        // backwards, the end may be one before the first.
+        // The bounds of start and end in the step's direction. Backwards, the end may be one before
+        // the first element.
         let (lowest, highest) = if step > 0 { (0, dim) } else { (-1, dim - 1) };
         let clamp = |bound: Option<isize>, default: isize| match bound {
             None => default,
@@ -156,7 +156,7 @@ impl Layout {
         const OPERATION: &str = "narrow";
         let axis = axis(OPERATION, along, self.rank())?;
         let dim = self.shape[axis];
-        // One past the last element is a start too, of no elements.
+        // One past the last element is a valid start of no elements.
         let first = match start < 0 {
             true => dim.checked_sub(start.unsigned_abs()),
             false => Some(start.unsigned_abs()),
@@ -165,13 +165,13 @@ impl Layout {
         let Some(first) = first.filter(is_inside) else {
             return Err(shape_error(
                 OPERATION,
-                format!("{len} elements from {start} on, of {dim} along axis {axis}"),
+                format!("{len} elements from {start} on exceed axis {axis} of size {dim}"),
             ));
         };
         Ok(self.strided(axis, first, len, 1))
     }
 
-    /// One index along an axis, which goes away. −1 is the last.
+    /// One index along an axis, which is removed. −1 is the last index.
     pub(crate) fn select(&self, along: isize, index: isize) -> Result<Layout> {
         const OPERATION: &str = "select";
         let axis = axis(OPERATION, along, self.rank())?;
@@ -179,7 +179,7 @@ impl Layout {
         let Some(position) = position(index, dim) else {
             return Err(shape_error(
                 OPERATION,
-                format!("index {index} of {dim} along axis {axis}"),
+                format!("index {index} is out of range: axis {axis} has size {dim}"),
             ));
         };
         let mut view = self.strided(axis, position, 1, 1);
@@ -187,11 +187,11 @@ impl Layout {
         Ok(view)
     }
 
-    /// `len` elements along an axis, `step` apart. They are there.
+    /// `len` elements along an axis, `step` apart. The caller checked that they exist.
     fn strided(&self, axis: usize, start: usize, len: usize, step: isize) -> Layout {
         let mut view = self.clone();
         view.shape[axis] = len;
-        // An empty view keeps its offset, so that no offset ever leaves the storage.
+        // An empty view keeps its offset, so that no offset is outside the storage.
         if !view.shape.contains(&0) {
             let ahead = self.strides[axis].wrapping_mul(start as isize);
             view.offset = view.offset.wrapping_add_signed(ahead);
@@ -202,7 +202,7 @@ impl Layout {
         view
     }
 
-    /// Without the dimensions of size 1.
+    /// Removes all dimensions of size 1.
     pub(crate) fn squeeze(&self) -> Layout {
         let kept = |axis: &usize| self.shape[*axis] != 1;
         Layout {
@@ -218,7 +218,7 @@ impl Layout {
         }
     }
 
-    /// Without one dimension, which is of size 1.
+    /// Removes one dimension of size 1.
     pub(crate) fn squeeze_axis(&self, along: isize) -> Result<Layout> {
         const OPERATION: &str = "squeeze";
         let axis = axis_or_number(OPERATION, along, self.rank())?;
@@ -241,14 +241,14 @@ impl Layout {
         self.strides.remove(axis);
     }
 
-    /// With a dimension of size 1 more, which becomes axis `along` of the result.
+    /// Adds a dimension of size 1 at position `along` of the result.
     pub(crate) fn unsqueeze(&self, along: isize) -> Result<Layout> {
         const OPERATION: &str = "unsqueeze";
         let axis = axis(OPERATION, along, self.rank() + 1)?;
         let mut view = self.clone();
         view.shape.insert(axis, 1);
         check_view(OPERATION, &view.shape)?;
-        // What a row-major tensor of that shape has there.
+        // The stride of a row-major tensor of that shape.
         let inner = match (self.shape.get(axis), self.strides.get(axis)) {
             (Some(&dim), Some(&stride)) => stride.wrapping_mul(dim.max(1) as isize),
             _ => 1,
@@ -257,7 +257,7 @@ impl Layout {
         Ok(view)
     }
 
-    /// The axes named here run backwards; each is named once.
+    /// Reverses the named axes; each occurs once.
     pub(crate) fn flip(&self, axes: &[isize]) -> Result<Layout> {
         const OPERATION: &str = "flip";
         let mut view = self.clone();
@@ -277,7 +277,7 @@ impl Layout {
         Ok(view)
     }
 
-    /// Repeats dimensions of size 1, and adds dimensions in front, by strides of 0.
+    /// Repeats dimensions of size 1, and adds dimensions in front, with strides of 0.
     pub(crate) fn broadcast_to(&self, shape: &[usize]) -> Result<Layout> {
         const OPERATION: &str = "broadcast_to";
         check_view(OPERATION, shape)?;

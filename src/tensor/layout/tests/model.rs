@@ -1,8 +1,8 @@
-//! Random chains of views against a model that holds, for every index, the number of its element.
+//! Random chains of views against a model that stores the element number of every index.
 
 use crate::tensor::layout::{Layout, collapse};
 
-/// A tensor as a shape and the element of every index, in row-major order.
+/// A tensor as a shape and the element number of every index, in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     shape: Vec<usize>,
@@ -22,7 +22,7 @@ impl Model {
         self.elements[flat]
     }
 
-    /// The tensor of `shape` whose index `i` names what index `source(i)` names here.
+    /// The tensor of `shape` whose index `i` names the same element as index `source(i)` here.
     fn remap(&self, shape: Vec<usize>, source: impl Fn(&[usize]) -> Vec<usize>) -> Model {
         let elements = indices(&shape)
             .iter()
@@ -43,7 +43,7 @@ fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// The element that an index names, straight from the definition.
+/// The element of an index, computed directly from the definition.
 fn named(layout: &Layout, index: &[usize]) -> usize {
     let sum: isize = (index.iter().zip(&layout.strides))
         .map(|(&at, stride)| at as isize * stride)
@@ -54,7 +54,7 @@ fn named(layout: &Layout, index: &[usize]) -> usize {
         .expect("inside the storage")
 }
 
-/// Everything that can be asked of a layout agrees with the model.
+/// Compares all properties of a layout with the model.
 fn check(layout: &Layout, model: &Model) {
     assert_eq!(layout.shape[..], model.shape[..]);
     let elements: Vec<usize> = indices(&model.shape)
@@ -89,7 +89,7 @@ fn check(layout: &Layout, model: &Model) {
     );
 }
 
-/// A random view of both, if the first thing that comes to mind is possible.
+/// A random view of both. `None` if the random choice is not possible.
 fn random_view(rng: &mut fastrand::Rng, layout: &Layout, model: &Model) -> Option<(Layout, Model)> {
     match (rng.u8(..9), layout.rank()) {
         (choice @ 0..4, 1..) => random_view_along(rng, choice, layout, model),
@@ -135,7 +135,7 @@ fn random_view_along(
             let start = rng.usize(..=dim);
             let len = rng.usize(..=dim - start);
             let picked = (start..start + len).collect();
-            // The same start, from the end.
+            // The same start, counted from the end.
             let given = match rng.bool() && start < dim {
                 true => start as isize - dim as isize,
                 false => start as isize,
@@ -192,7 +192,7 @@ fn random_broadcast(rng: &mut fastrand::Rng, layout: &Layout, model: &Model) -> 
     (view, model)
 }
 
-/// A random shape of the same length. If no view is made, then none exists.
+/// A random shape of the same length. If the layout makes no view, then none exists.
 fn random_reshape(
     rng: &mut fastrand::Rng,
     layout: &Layout,
@@ -229,7 +229,7 @@ fn random_reshape(
     }
 }
 
-/// Is the element of every index an offset plus strides times the index?
+/// Is every element an offset plus strides times the index?
 fn is_affine(model: &Model) -> bool {
     let origin = vec![0; model.shape.len()];
     let first = model.at(&origin) as isize;
@@ -250,8 +250,8 @@ fn is_affine(model: &Model) -> bool {
     })
 }
 
-/// `range(dim)[start:end:step]`, from the definition in Python's reference: bounds are counted
-/// from the end if negative, then clamped.
+/// `range(dim)[start:end:step]`, from the definition in Python's reference: negative bounds count
+/// from the end, then bounds are clamped.
 fn python_slice(dim: usize, start: Option<isize>, end: Option<isize>, step: isize) -> Vec<usize> {
     let dim = dim as isize;
     let (low, high) = if step > 0 { (0, dim) } else { (-1, dim - 1) };
