@@ -1,7 +1,7 @@
 //! Files that outlive the process: states of programs, and weights of models.
 //!
-//! `state_file` writes and reads our own format, `model_file` the format safetensors. Both put a
-//! whole file into the place of an old one (`replace`), and know nothing of devices.
+//! `state_file` writes and reads our own format, `model_file` the format safetensors. Both replace
+//! an old file by a whole new one (`replace`). They know nothing of devices.
 
 #[cfg(feature = "safetensors")]
 mod model_file;
@@ -17,7 +17,7 @@ pub(crate) use model_file::{
 pub(crate) use replace::FileOptions;
 pub(crate) use state_file::{Entry, StateReader, StateWriter};
 
-/// A name in an error: what would act upon a terminal is spelled out, what is long is cut.
+/// A name for an error: terminal control characters are escaped, and a long name is shortened.
 fn quoted(name: &str) -> String {
     const MOST_CHARS: usize = 100;
     match name.chars().nth(MOST_CHARS) {

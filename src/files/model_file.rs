@@ -1,13 +1,13 @@
-//! Model files: named arrays in the format safetensors, as others have written them.
+//! Model files: named arrays in the format safetensors.
 //!
 //! ```text
 //!   │ 8 bytes: n │ n bytes of JSON: name → type, shape, from, to │ the arrays, without a gap │
 //! ```
 //!
-//! A file may come from anybody. `header` holds every number of it against the file's length before
-//! anything is made of it; `contents` reads at positions, from a file that must stay as it was when
-//! it was opened or from bytes of the app's; `convert` makes what is stored into what a device
-//! holds; `writer` writes such files. Nothing here knows of tensors or devices.
+//! A file may come from anybody. `header` checks every number against the file's length before it
+//! uses it. `contents` reads at positions, from a file that must not change while it is open, or
+//! from the app's bytes. `convert` turns stored elements into a device's types. `writer` writes
+//! such files. This module knows no tensors and no devices.
 
 mod contents;
 mod convert;
@@ -29,7 +29,7 @@ pub(crate) use convert::can_load;
 pub(crate) use header::{Entry, ShownShape};
 pub(crate) use writer::{ModelWriter, Saved};
 
-/// What is wrong with a file, or with what is wanted of it.
+/// A problem with a file or a request: its kind and its description.
 #[derive(Debug)]
 pub(crate) struct Fault(pub(crate) ModelFailure, pub(crate) String);
 
@@ -39,14 +39,14 @@ impl Fault {
     }
 }
 
-/// What a model file says of itself. It outlives the file where nobody needs its contents any more.
+/// The directory of a model file. It may outlive the open file.
 #[derive(Debug)]
 pub(crate) struct ModelDirectory {
     path: String,
     header: Header,
 }
 
-/// An open model file whose header is sound.
+/// An open model file with a valid header.
 pub(crate) struct ModelReader {
     directory: Arc<ModelDirectory>,
     contents: Contents,
@@ -62,7 +62,7 @@ impl ModelReader {
         Self::over(path.display().to_string(), contents)
     }
 
-    /// The same for what is in memory.
+    /// As [`open`](Self::open), for a file in memory.
     ///
     /// # Errors
     /// [`Error::Model`].
@@ -86,21 +86,20 @@ impl ModelReader {
         }
     }
 
-    /// What it says of itself.
+    /// The directory of the file.
     pub(crate) fn directory(&self) -> &Arc<ModelDirectory> {
         &self.directory
     }
 
-    /// Do the bytes stay where they are whoever lets go of them, so that nobody's memory holds
-    /// them?
+    /// Are the bytes on disk, so that they take no memory?
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(self.contents, Contents::File { .. })
     }
 
-    /// Fills `bytes` from an offset of an array on, which is one of the array as `dtype`.
+    /// Fills `bytes` with the array converted to `dtype`, from an offset in the converted array on.
     ///
     /// # Errors
-    /// [`Error::Model`]: then what is in `bytes` is not to be used.
+    /// [`Error::Model`]; the contents of `bytes` are then unspecified.
     pub(crate) fn read(
         &self,
         index: usize,
@@ -115,22 +114,22 @@ impl ModelReader {
 }
 
 impl ModelDirectory {
-    /// The arrays, in the order in which they lie in the file.
+    /// The arrays, in the order of the file.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.header.entries
     }
 
-    /// What the writer said of the file.
+    /// The writer's metadata.
     pub(crate) fn metadata(&self) -> &BTreeMap<String, String> {
         &self.header.metadata
     }
 
-    /// The number of the array of this name.
+    /// The index of the array of this name.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.header.find(name)
     }
 
-    /// A fault as the crate's error.
+    /// Converts a fault into the crate's error.
     pub(crate) fn error(&self, fault: Fault) -> Error {
         error(&self.path, fault)
     }
@@ -145,8 +144,8 @@ impl fmt::Debug for ModelReader {
     }
 }
 
-/// The type that elements of a stored type have on a device, without a wish: their own, or the one
-/// of four bytes that holds what they usually hold.
+/// The default type on a device for a stored type: the same, or the type of four bytes that usually
+/// fits the values.
 pub(crate) fn device_type(stored: Dtype) -> Option<DType> {
     Some(match stored {
         Dtype::F32 | Dtype::F64 => DType::F32,
@@ -169,10 +168,10 @@ fn error(path: &str, Fault(failure, reason): Fault) -> Error {
     }
 }
 
-/// Refuses where numbers would have to be turned around.
+/// Refuses systems where numbers would need their bytes swapped.
 fn check_system() -> Result<(), Fault> {
     if cfg!(target_endian = "big") {
-        let reason = "this machine keeps the high byte first, the file the low one";
+        let reason = "this machine is big-endian, and the file is little-endian";
         return Err(Fault(ModelFailure::Unavailable, reason.into()));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Files that replace others whole: written under a name of their own, made durable, and only then
-//! put into the place of the old one.
+//! Replaces files as a whole: the new file is written under a temporary name, made durable, and
+//! only then renamed over the old one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use lapidary_core::sim::{FileFaults, FileSite};
 /// How files are read and written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileOptions {
-    /// What goes wrong.
+    /// Injected faults.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) faults: FileFaults,
 }
@@ -22,9 +22,9 @@ pub(crate) struct FileOptions {
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// Its owner: what a program keeps is nobody else's affair.
+    /// Only the file's owner: other users must not read a program's state.
     Owner,
-    /// Whoever may read what the user's programs write as a rule: it was made to be given away.
+    /// The usual permissions of the user's programs, because a model file is made to be shared.
     #[cfg(feature = "safetensors")]
     Usual,
 }
@@ -45,17 +45,17 @@ impl Failure {
     }
 }
 
-/// A file that is being written. Dropped unfinished, it leaves nothing.
+/// A file under construction. If it is dropped before `finish`, no file remains.
 #[derive(Debug)]
 pub(super) struct Replacement {
-    /// What it is to replace, with links followed.
+    /// The path to replace, with links followed.
     target: PathBuf,
     folder: PathBuf,
     temp: TempFile,
     options: FileOptions,
 }
 
-/// A file that is removed unless it was given another name.
+/// A file that is removed unless it was renamed.
 #[derive(Debug)]
 struct TempFile {
     file: Option<SpillFile>,
@@ -64,15 +64,15 @@ struct TempFile {
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // Some systems remove nothing that is open.
+        // Some systems do not remove open files.
         self.file = None;
-        // Nobody can be told, and the next one that saves here tries again.
+        // The error has no receiver, and the next save in this folder tries again.
         let _ = self.path.as_ref().map(fs::remove_file);
     }
 }
 
 impl Replacement {
-    /// Begins a file that is to be at `path`.
+    /// Starts a file that will replace `path`.
     pub(super) fn create(
         path: &Path,
         readers: Readers,
@@ -115,7 +115,7 @@ impl Replacement {
         written.map_err(|error| Failure::of("write it", &error))
     }
 
-    /// Makes the file durable and puts it into the place of the old one.
+    /// Makes the file durable and renames it over the old one.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         if let Some(file) = self.temp.file.take() {
             file.sync()
@@ -138,7 +138,7 @@ impl Replacement {
     }
 }
 
-/// The file that is to be replaced, or that is to be there; links are followed.
+/// The path of the file to replace or create; links are followed.
 fn resolve(path: &Path) -> Result<PathBuf, Failure> {
     let refuse = |reason: &str| {
         Err(Failure {
@@ -155,10 +155,10 @@ fn resolve(path: &Path) -> Result<PathBuf, Failure> {
     };
     if fs::metadata(&target).is_ok_and(|kind| !kind.is_file()) {
         // A folder cannot be replaced, and a device must not be.
-        return refuse("what is there is no file, and is not replaced");
+        return refuse("the path is not a regular file, and is not replaced");
     }
     if target.file_name().is_none() {
-        return refuse("this is no name for a file");
+        return refuse("the path does not end with a file name");
     }
     Ok(target)
 }
@@ -166,7 +166,7 @@ fn resolve(path: &Path) -> Result<PathBuf, Failure> {
 #[cfg_attr(not(unix), allow(unused_variables, reason = "there is no mode to set"))]
 fn new_file(readers: Readers) -> OpenOptions {
     let mut options = OpenOptions::new();
-    // `create_new` follows no link and opens nothing that is already there.
+    // `create_new` follows no link and opens no existing file.
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     if readers == Readers::Owner {
@@ -185,7 +185,7 @@ fn sync_folder(folder: &Path, options: &FileOptions) -> io::Result<()> {
         return Ok(());
     }
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // Some file systems have no such thing.
+        // Some file systems do not support this.
         Err(error)
             if matches!(
                 error.kind(),

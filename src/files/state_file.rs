@@ -1,13 +1,13 @@
 //! State files: named arrays of bytes, with element types and shapes, that outlive the process.
 //!
-//! A file is written beside the one that it is to replace, made durable, and only then given its
-//! name: whatever fails or is killed on the way, the old file is there, whole. Each MiB has a
-//! checksum that is compared before a byte of it is handed out, and so have the header and the
-//! table; what lies between the arrays must be zero. So there is no bit that can change unseen.
+//! A new file is written beside the old one, made durable, and only then renamed over it. After any
+//! failure, or a kill, the old file is still there, whole. Each MiB has a checksum that is compared
+//! before a byte of it is returned. So have the header and the table. The gaps between the arrays
+//! must be zero. So no changed bit goes unnoticed.
 //!
-//! `format` is what the file looks like, `writer` and `reader` move the bytes, piece by piece.
-//! Nothing here knows of tensors or devices. A file may come from anybody: no number in it is
-//! believed before it is held against the file's length.
+//! `format` defines the bytes of the file; `writer` and `reader` move them, piece by piece. This
+//! module knows no tensors and no devices. A file may come from anybody: every number in it is
+//! checked against the file's length before it is used.
 
 mod format;
 mod reader;
@@ -25,7 +25,7 @@ pub(crate) use format::Entry;
 pub(crate) use reader::StateReader;
 pub(crate) use writer::StateWriter;
 
-/// What is wrong with a file, or with what is to become one.
+/// A problem with a file that is read or written.
 #[derive(Debug)]
 struct Fault(StateFailure, String);
 
@@ -43,13 +43,13 @@ impl Fault {
     }
 }
 
-/// What the system said, of this attempt.
+/// The system's error for this operation.
 fn io_error(path: &Path, operation: &str, error: &io::Error) -> Error {
     let reason = format!("could not {operation}: {error}");
     Fault(kind_of(error.kind()), reason).at(path)
 }
 
-/// What kept a file from replacing another.
+/// The error of a failed replacement.
 fn failed(path: &Path, failure: Failure) -> Error {
     Fault(kind_of(failure.kind), failure.reason).at(path)
 }
@@ -62,12 +62,12 @@ fn kind_of(kind: ErrorKind) -> StateFailure {
     }
 }
 
-/// Refuses where files cannot be, or would have to be turned around.
+/// Refuses systems without files, and big-endian machines.
 fn check_system(path: &Path) -> Result<()> {
     let reason = if cfg!(not(any(unix, windows))) {
         "there are no files on this system"
     } else if cfg!(target_endian = "big") {
-        "this machine keeps the high byte first, the file the low one"
+        "this machine is big-endian, and the file is little-endian"
     } else {
         return Ok(());
     };

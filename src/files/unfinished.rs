@@ -1,5 +1,5 @@
-//! Unfinished files beside those that they are to replace. A process that is killed leaves one.
-//! Its name tells which process made it, so that the next one that saves there removes it.
+//! Unfinished files beside those that they should replace. A killed process leaves one. Its name
+//! identifies the process, so that the next save in the folder removes it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use std::time::{Duration, SystemTime};
 
 use lapidary_core::internal::random;
 
-/// What the names of unfinished files begin and end with.
+/// Prefix and extension of unfinished files.
 const NAME: &str = ".lapidary-state-";
 const EXTENSION: &str = ".tmp";
 
-/// An unfinished file that nobody has written to for so long is nobody's any more, where it cannot
-/// be known whether its process lives: on another machine, or another system than Linux.
+/// Age after which an unfinished file counts as abandoned, where the process cannot be checked: on
+/// another machine, or on a system other than Linux.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// A process of this machine, in the namespace of its ids: `MACHINE-ID-START`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Maker {
-    /// Of the machine since it was started, and the namespace; 0 where that is not known.
+    /// Identifies the machine since its start, and the namespace; 0 if unknown.
     machine: u32,
     id: u32,
-    /// When it was started, by the machine's clock: ids come again.
+    /// Start time of the process, by the machine's clock, because ids are reused.
     start: u64,
 }
 
@@ -35,7 +35,7 @@ impl Maker {
         }
     }
 
-    /// Who made the file of this name, if the name tells.
+    /// The process that made the file of this name, if the name tells.
     fn of(name: &str) -> Option<Maker> {
         let mut parts = name.strip_prefix(NAME)?.split('-');
         Some(Maker {
@@ -45,13 +45,13 @@ impl Maker {
         })
     }
 
-    /// Is it known to live no more?
+    /// Is the process known to have ended?
     fn is_gone(self) -> bool {
         machine() == Some(self.machine) && start_of(self.id) != Some(self.start)
     }
 }
 
-/// Tells this machine, since it was started, and this namespace of process ids from others.
+/// Identifies this machine since its start, and this namespace of process ids.
 fn machine() -> Option<u32> {
     let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
@@ -61,10 +61,11 @@ fn machine() -> Option<u32> {
     Some(hash.finalize())
 }
 
-/// When a process was started; none if it has ended, or cannot be seen.
+/// Start time of a process; `None` if it has ended, or is not visible.
 fn start_of(id: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name in brackets may hold anything; its state follows, and the start is field 22.
+    // The process name in brackets may contain anything. The state follows it, and the start time
+    // is field 22.
     let (_, fields) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
     let has_ended = matches!(*fields.first()?, "Z" | "X");
@@ -89,7 +90,7 @@ pub(crate) fn sweep(folder: &Path, now: SystemTime) {
         let (Some(name), Ok(metadata)) = (ours, entry.metadata()) else {
             continue;
         };
-        // Processes of other users may be hidden from us.
+        // The kernel may hide processes of other users.
         let is_gone = is_mine(&metadata) && Maker::of(name).is_some_and(Maker::is_gone);
         let idle = metadata.modified();
         let idle = idle.map(|modified| now.duration_since(modified).unwrap_or_default());
@@ -141,7 +142,7 @@ mod tests {
         let elsewhere = named(machine ^ 1, maker.id, 7);
         let before = named(machine, maker.id, maker.start - 1);
         sweep(&folder, SystemTime::now());
-        // An id that came again is another process.
+        // A reused id belongs to another process.
         let is_there = [&ours, &theirs, &elsewhere, &before].map(|path| path.exists());
         assert_eq!(is_there, [true, true, true, false]);
         child.kill().unwrap();

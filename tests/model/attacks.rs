@@ -73,7 +73,7 @@ fn a_header_longer_than_the_file_or_than_any_may_be() {
     refuses(&with_length(100_000_001, b"{}"), "100000000 are the most");
     refuses(
         &with_length(3, b"{}"),
-        "it was cut off, or is no safetensors file",
+        "it was cut off, or is not a safetensors file",
     );
 }
 
@@ -100,7 +100,7 @@ fn what_people_take_for_a_model_is_named() {
         b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.",
         "a pickle of PyTorch's",
     );
-    refuses(b"<!DOCTYPE html><html>404", "a page of the web");
+    refuses(b"<!DOCTYPE html><html>404", "a web page");
     refuses(b"GGUF\x03\0\0\0\0\0\0\0", "a GGUF file");
 }
 
@@ -187,7 +187,7 @@ fn notes_that_are_no_texts() {
 fn offsets_that_do_not_go_together() {
     refuses(
         &file_of(&entry("U8", "[1]", 1, 0), b"a"),
-        "before it begins",
+        "and ends before that",
     );
     refuses(
         &file_of(&entry("U8", "[2]", 0, 2), b"a"),
@@ -195,7 +195,7 @@ fn offsets_that_do_not_go_together() {
     );
     refuses(
         &file_of(&entry("U8", "[1]", 1, 2), b"ab"),
-        "\"it\" begins at byte 1, and what is before it ends at byte 0",
+        "\"it\" begins at byte 1, but the tensor before it ends at byte 0",
     );
     refuses(
         &file_of(&entry("U8", "[1]", 0, 1), b"ab"),

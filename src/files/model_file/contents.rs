@@ -1,8 +1,8 @@
 //! The bytes of a model file: read at positions, never mapped.
 //!
-//! A mapping of a file that somebody cuts off kills the process at the next look. A read at a
-//! position says so instead, and costs the same one copy, from the system's cache to where the
-//! bytes are wanted.
+//! If another process truncates a mapped file, the next access kills this process. A read at a
+//! position returns an error instead. It costs the same single copy, from the system's cache to the
+//! destination.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use lapidary_core::internal::SpillFile;
 pub(super) enum Contents {
     File {
         file: SpillFile,
-        /// As they were when it was opened.
+        /// Size and time when the file was opened.
         len_bytes: u64,
         modified: Option<SystemTime>,
     },
@@ -28,12 +28,12 @@ impl Contents {
     pub(super) fn open(path: &Path) -> Result<Contents, Fault> {
         check_files()?;
         let failed = |error| io_fault("open it", &error);
-        // Whoever opens a pipe waits for its other end, and a device has no end.
+        // Check before opening: opening a pipe waits for its other end, and a device has no end.
         let kind = fs::metadata(path).map_err(failed)?;
         if !kind.is_file() {
             let reason = match kind.is_dir() {
                 true => "it is a folder",
-                false => "it is no file",
+                false => "it is not a regular file",
             };
             return Err(Fault(ModelFailure::Io, reason.into()));
         }
@@ -54,8 +54,7 @@ impl Contents {
         }
     }
 
-    /// Fills `into` from a position on. What is read from a file that is no longer as it was is not
-    /// handed out.
+    /// Fills `into` from a position on. It returns no bytes of a file that has changed.
     pub(super) fn read(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), Fault> {
         match self {
             Contents::Bytes(bytes) => {
@@ -71,10 +70,10 @@ impl Contents {
                 modified,
             } => {
                 let read = file.read(into, offset_bytes);
-                // Afterwards: a file that is as it was now was so then.
+                // Check after reading: an unchanged file now was unchanged during the read.
                 let now = file
                     .metadata()
-                    .map_err(|error| io_fault("look at it", &error))?;
+                    .map_err(|error| io_fault("read its size and time", &error))?;
                 if now.len() != *len_bytes {
                     let reason = format!(
                         "it had {len_bytes} bytes when it was opened, and has {} now",
@@ -96,7 +95,7 @@ impl Contents {
     }
 }
 
-/// Refuses where there are no files.
+/// Refuses systems without files.
 pub(super) fn check_files() -> Result<(), Fault> {
     if cfg!(not(any(unix, windows))) {
         let reason = "there are no files on this system";
@@ -105,7 +104,7 @@ pub(super) fn check_files() -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the system said, of this attempt.
+/// The system's error for this operation.
 fn io_fault(operation: &str, error: &std::io::Error) -> Fault {
     let reason = format!("could not {operation}: {error}");
     Fault(kind_of(error.kind()), reason)

@@ -1,5 +1,5 @@
-//! What a file stores, as what a device holds: as it is where the device has the type, else each
-//! element checked.
+//! Converts stored elements to a device's types. Types that the device has are copied; for all
+//! others each element is checked.
 
 use half::{bf16, f16};
 use safetensors::Dtype;
@@ -9,17 +9,17 @@ use super::{Entry, Fault};
 use crate::files::quoted;
 use lapidary_core::{DType, ModelFailure};
 
-/// So many bytes of the file are converted at once: they stay in a CPU's caches.
+/// Bytes of the file that are converted at once: they stay in a CPU's caches.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Can elements of this type be loaded as this one? Floats as every other float, the others as
-/// [`device_type`](super::device_type) says.
+/// Can elements of this stored type be loaded as this type? Floats can become any float, the others
+/// only what [`device_type`](super::device_type) says.
 pub(crate) fn can_load(stored: Dtype, dtype: DType) -> bool {
     let natural = super::device_type(stored);
     natural == Some(dtype) || natural.is_some_and(|natural| natural.is_float() && dtype.is_float())
 }
 
-/// Fills `into` with the bytes from an offset of an entry on, which is one of the entry as `dtype`.
+/// Fills `into` with an entry converted to `dtype`, from an offset in the converted entry on.
 pub(super) fn read(
     contents: &Contents,
     entry: &Entry,
@@ -67,7 +67,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Converts elements, of which the first is this one of the entry.
+/// Converts elements. The first has this index in the entry.
 fn convert(
     entry: &Entry,
     dtype: DType,
@@ -142,12 +142,12 @@ fn wide_bf16(bytes: [u8; 2]) -> f64 {
     bf16::from_le_bytes(bytes).to_f64()
 }
 
-/// A float may be rounded; what was finite stays so.
+/// A float may be rounded, but a finite one must stay finite.
 fn is_kept(value: f64, to: f64) -> bool {
     to.is_finite() || !value.is_finite()
 }
 
-/// Converts each element; the first that does not fit, and where it is.
+/// Converts each element. The error is the first that does not fit, with its index.
 fn each<V: Copy + ToString, T, const N: usize, const M: usize>(
     from: &[u8],
     into: &mut [u8],

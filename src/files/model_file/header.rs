@@ -1,8 +1,8 @@
-//! The header of a model file: JSON that somebody else has written, and every claim it makes.
+//! The header of a model file: parses JSON from an unknown writer and checks every claim in it.
 //!
-//! Types and entries are those of the crate `safetensors`, parsed here in one pass, since its own
-//! takes a name that comes twice for the last of the two, and does not say which tensor is wrong.
-//! What is taken here it takes too.
+//! Types and entries are those of the crate `safetensors`, but this module parses them itself, in
+//! one pass. That crate's parser accepts a repeated name and keeps the last, and does not say which
+//! tensor is wrong. Every header accepted here is also accepted there.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,16 +17,16 @@ use crate::files::quoted;
 use lapidary_core::ModelFailure;
 use lapidary_core::internal::printable;
 
-/// A header is at most so long, as everywhere.
+/// Most bytes of a header, the limit of all readers of the format.
 pub(super) const MOST_HEADER_BYTES: u64 = 100_000_000;
 
-/// The length of the header comes first.
+/// Size of the header's length, the first field of the file.
 pub(super) const LENGTH_BYTES: u64 = 8;
 
-/// Columns of what the JSON parser says, at most.
+/// Most columns of the JSON parser's message in an error.
 const MOST_QUOTED: usize = 300;
 
-/// What is no tensor.
+/// The only name that is not a tensor.
 pub(super) const METADATA: &str = "__metadata__";
 
 /// One array of a file.
@@ -35,18 +35,18 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) stored: Dtype,
     pub(crate) shape: Vec<usize>,
-    /// Where it begins, from the start of the file.
+    /// Offset in the file.
     pub(super) offset_bytes: u64,
     pub(crate) len_bytes: u64,
 }
 
-/// What a sound header says.
+/// The contents of a valid header.
 #[derive(Debug)]
 pub(super) struct Header {
-    /// In the order in which they lie in the file.
+    /// In the order of the file.
     pub(super) entries: Vec<Entry>,
     pub(super) metadata: BTreeMap<String, String>,
-    /// Numbers of the entries, sorted by name.
+    /// Indices of the entries, sorted by name.
     sorted: Vec<u32>,
 }
 
@@ -55,7 +55,7 @@ impl Header {
         let file_bytes = contents.len_bytes();
         if file_bytes < LENGTH_BYTES {
             return Err(Fault::damaged(format!(
-                "it has {file_bytes} bytes, and begins with {LENGTH_BYTES} that say how long its header is"
+                "it has {file_bytes} bytes, but {LENGTH_BYTES} bytes of header length come first"
             )));
         }
         let mut length = [0; LENGTH_BYTES as usize];
@@ -90,7 +90,7 @@ impl Header {
     }
 }
 
-/// A header that cannot be as long as it says, and what the file may be instead.
+/// The error for an impossible header length. It guesses what the file may be instead.
 fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> Fault {
     let instead = match start {
         b"version " => ": it looks like a pointer of Git LFS, which `git lfs pull` replaces",
@@ -98,9 +98,9 @@ fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> Fault {
             ": it looks like a pickle of PyTorch's, to be converted to safetensors"
         }
         [b'G', b'G', b'U', b'F', ..] => ": it is a GGUF file, to be converted to safetensors",
-        [b'<', ..] => ": it looks like a page of the web, not like what was to be downloaded",
+        [b'<', ..] => ": it looks like a web page, not like the file to download",
         _ if header_bytes > MOST_HEADER_BYTES => "",
-        _ => ": it was cut off, or is no safetensors file",
+        _ => ": it was cut off, or is not a safetensors file",
     };
     Fault::damaged(format!(
         "its header should have {header_bytes} bytes; the file has {}, and {MOST_HEADER_BYTES} are \
@@ -127,14 +127,14 @@ fn parse(text: &[u8]) -> Result<Parsed, Fault> {
     let mut json = serde_json::Deserializer::from_str(text);
     let parsed = (&mut json).deserialize_map(Entries);
     let parsed = parsed.and_then(|parsed| json.end().map(|()| parsed));
-    // The parser quotes what it does not know, such as a type.
+    // The parser quotes unknown text, such as a type.
     parsed.map_err(|error| {
         let error = printable(&error.to_string(), MOST_QUOTED);
         damaged(format!("cannot be understood: {error}"))
     })
 }
 
-/// Visits the header's one object.
+/// Visitor for the header's object.
 struct Entries;
 
 impl<'de> Visitor<'de> for Entries {
@@ -163,7 +163,7 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
-/// Texts by their names, none of which comes twice.
+/// Texts by name, without repeated names.
 struct Texts(BTreeMap<String, String>);
 
 impl<'de> serde::Deserialize<'de> for Texts {
@@ -193,7 +193,7 @@ impl<'de> Visitor<'de> for TextsVisitor {
     }
 }
 
-/// The arrays in their order, which fill what there is, each as its shape and type say.
+/// Sorts the arrays and checks that they fill the data, each as its shape and type say.
 fn lay_out(
     mut tensors: Vec<(String, TensorInfo)>,
     data_at: u64,
@@ -215,7 +215,7 @@ fn lay_out(
     Ok(entries)
 }
 
-/// One array, which is to begin where the one before it ends.
+/// Checks one array, which must begin where the previous one ends.
 fn entry(
     name: String,
     info: TensorInfo,
@@ -227,7 +227,7 @@ fn entry(
     let (from, to) = (info.data_offsets.0 as u64, info.data_offsets.1 as u64);
     if to < from {
         return wrong(format!(
-            "ends at byte {to}, before it begins at byte {from}"
+            "begins at byte {from} and ends before that, at byte {to}"
         ));
     }
     if to > data_bytes {
@@ -243,7 +243,7 @@ fn entry(
     }
     if from > expected {
         return wrong(format!(
-            "begins at byte {from}, and what is before it ends at byte {expected}"
+            "begins at byte {from}, but the tensor before it ends at byte {expected}"
         ));
     }
     let bits = (info.shape.iter()).try_fold(1_u64, |bits, &dim| bits.checked_mul(dim as u64));
@@ -271,7 +271,7 @@ fn entry(
     })
 }
 
-/// The beginning of a shape, however long it is.
+/// Shows the beginning of a shape of any length.
 pub(crate) struct ShownShape<'a>(pub(crate) &'a [usize]);
 
 impl fmt::Debug for ShownShape<'_> {
@@ -286,7 +286,7 @@ impl fmt::Debug for ShownShape<'_> {
     }
 }
 
-/// The entries by their names, each of which there is once.
+/// Sorts the entries by name, and refuses a repeated name.
 fn sort(entries: &[Entry]) -> Result<Vec<u32>, Fault> {
     let Ok(count) = u32::try_from(entries.len()) else {
         return Err(Fault::damaged("it holds more than 2³² tensors"));

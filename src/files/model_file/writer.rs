@@ -1,4 +1,4 @@
-//! Writes a model file: the largest elements first, then by name, as others write it.
+//! Writes a model file: the largest elements first, then by name, as other writers do.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::files::quoted;
 use crate::files::replace::{Failure, FileOptions, Readers, Replacement};
 use lapidary_core::{DType, ModelFailure, Result};
 
-/// One array that is to be saved.
+/// One array to save.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Saved<'a> {
     pub(crate) name: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct Saved<'a> {
     pub(crate) shape: &'a [usize],
 }
 
-/// A model file that is being written. Dropped unfinished, it leaves nothing.
+/// A model file under construction. If it is dropped before `finish`, no file remains.
 #[derive(Debug)]
 pub(crate) struct ModelWriter {
     path: PathBuf,
@@ -32,8 +32,8 @@ pub(crate) struct ModelWriter {
 }
 
 impl ModelWriter {
-    /// Begins a file of these arrays, whose bytes are then [appended](Self::append) in the order
-    /// that comes with it: numbers of the arrays.
+    /// Starts a file of these arrays. Returns the order (indices of the arrays) in which to
+    /// [append](Self::append) their bytes.
     ///
     /// # Errors
     /// [`Error::Model`](crate::Error::Model).
@@ -65,7 +65,7 @@ impl ModelWriter {
         Ok((writer, order))
     }
 
-    /// The next bytes of the arrays.
+    /// Appends the next bytes of the arrays.
     ///
     /// # Errors
     /// [`Error::Model`](crate::Error::Model).
@@ -75,7 +75,7 @@ impl ModelWriter {
         written.map_err(|failure| error(&self.path.display().to_string(), fault(failure)))
     }
 
-    /// Makes the file durable and puts it into the place of the old one.
+    /// Makes the file durable and replaces the old one.
     ///
     /// # Errors
     /// [`Error::Model`](crate::Error::Model).
@@ -95,8 +95,8 @@ fn fault(failure: Failure) -> Fault {
     Fault(kind_of(failure.kind), failure.reason)
 }
 
-/// The header, padded so that the data begins at a multiple of 8; the order of the arrays; the
-/// bytes of all.
+/// The header, padded so that the data begins at a multiple of 8; the order of the arrays; the size
+/// of all arrays in bytes.
 fn encode(
     arrays: &[Saved<'_>],
     metadata: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! What a state file looks like: pure bytes, no file.
+//! The bytes of a state file, without file access.
 //!
 //! ```text
 //!    0 magic "LAPSTATE"     8 byte order 0x01020304, u32   12 version u32
@@ -10,10 +10,11 @@
 //!    … zeros up to a multiple of 4096, the first array, zeros up to a multiple of 4096, …
 //! ```
 //!
-//! Everything is little-endian, the arrays too; checksums are CRC-32. Arrays lie in the order of
-//! the table, as close as their alignment allows, and the file ends with the last one; empty ones
-//! have the offset 0 and take no room. So each offset follows from what stands before it, and no
-//! two arrays can overlap. The first 16 bytes, and the checksum at 60, stay in all versions.
+//! Everything is little-endian, the arrays too; checksums are CRC-32. Arrays follow in the order of
+//! the table, as close as their alignment allows, and the file ends with the last one. Empty arrays
+//! have the offset 0 and take no room. So each offset follows from the entries before it, and no
+//! two arrays can overlap. The first 16 bytes, and the checksum at 60, stay the same in all
+//! versions.
 
 use std::collections::HashSet;
 
@@ -24,22 +25,22 @@ use lapidary_core::units::KIB;
 use lapidary_core::units::MIB;
 use lapidary_core::{DType, StateFailure};
 
-/// The size of the header.
+/// Size of the header.
 pub(super) const HEADER_BYTES: u64 = 64;
 
-/// Arrays begin at multiples of this, so that they can be mapped where they lie.
+/// Arrays begin at multiples of this, so that they can be mapped in place.
 pub(super) const ALIGNMENT_BYTES: u64 = 4 * KIB;
 
-/// Of so many bytes there is one checksum.
+/// Bytes that share one checksum.
 pub(super) const FRAME_BYTES: u64 = MIB;
 
-/// The longest name.
+/// Most bytes of a name.
 const MOST_NAME_BYTES: usize = 64 << 10;
 
-/// The largest table, which is read at once: with checksums of 64 TiB.
+/// Most bytes of the table, which is read at once: enough for the checksums of 64 TiB.
 const MOST_TABLE_BYTES: u64 = 256 * MIB;
 
-/// The most dimensions.
+/// Most dimensions.
 const MOST_RANK: usize = 8;
 
 const MAGIC: [u8; 8] = *b"LAPSTATE";
@@ -47,10 +48,10 @@ const BYTE_ORDER: u32 = 0x0102_0304;
 const VERSION: u32 = 1;
 const CHECKED_BYTES: usize = HEADER_BYTES as usize - 4;
 
-/// An entry without dimensions, checksums and a name.
+/// Size of an entry without its dimensions, checksums and name.
 const LEAST_ENTRY_BYTES: u64 = 28;
 
-/// An array: its name, what it holds, and where.
+/// An array: its name, type, shape and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -58,11 +59,11 @@ pub(crate) struct Entry {
     pub(crate) shape: Vec<u64>,
     pub(crate) len_bytes: u64,
     pub(super) offset_bytes: u64,
-    /// Of each frame.
+    /// One checksum per frame.
     pub(super) checksums: Vec<u32>,
 }
 
-/// What the file says of itself.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) count: u64,
@@ -72,10 +73,10 @@ pub(super) struct Header {
 }
 
 impl Entry {
-    /// An array that is to be written.
+    /// An array to write.
     pub(crate) fn new(name: &str, dtype: DType, shape: &[usize]) -> Entry {
         let shape: Vec<u64> = shape.iter().map(|&dim| dim as u64).collect();
-        // What no array can have is refused when the file is laid out.
+        // `lay_out` refuses impossible shapes.
         let len_bytes = array_bytes(&shape, dtype).unwrap_or(u64::MAX);
         Entry {
             name: name.to_owned(),
@@ -87,7 +88,7 @@ impl Entry {
         }
     }
 
-    /// Where a frame lies in the array, and its bytes.
+    /// Offset and size of a frame in the array, in bytes.
     pub(super) fn frame(&self, index: u64) -> (u64, u64) {
         let start = index * FRAME_BYTES;
         (start, (self.len_bytes - start).min(FRAME_BYTES))
@@ -118,7 +119,7 @@ impl Entry {
     }
 }
 
-/// Gives each array its offset. Returns the bytes of the table and of the file.
+/// Assigns each array its offset. Returns the sizes of the table and of the file, in bytes.
 pub(super) fn lay_out(entries: &mut [Entry]) -> Result<(u64, u64), Fault> {
     let mut names = HashSet::new();
     for entry in entries.iter() {
@@ -151,7 +152,7 @@ pub(super) fn lay_out(entries: &mut [Entry]) -> Result<(u64, u64), Fault> {
     Ok((table_bytes, end))
 }
 
-/// Where an array lies if what comes before it ends at `end`, and where it ends itself.
+/// Start and end of an array, if the previous one ends at `end`.
 fn placed(end: u64, len_bytes: u64) -> Option<(u64, u64)> {
     if len_bytes == 0 {
         return Some((0, end));
@@ -160,7 +161,7 @@ fn placed(end: u64, len_bytes: u64) -> Option<(u64, u64)> {
     Some((offset_bytes, offset_bytes.checked_add(len_bytes)?))
 }
 
-/// The bytes of a shape; `None` for more than can be counted.
+/// Bytes of a shape; `None` if the number overflows.
 fn array_bytes(shape: &[u64], dtype: DType) -> Option<u64> {
     if shape.contains(&0) {
         return Some(0);
@@ -169,7 +170,7 @@ fn array_bytes(shape: &[u64], dtype: DType) -> Option<u64> {
     dims.try_fold(dtype.size_bytes(), |bytes, &dim| bytes.checked_mul(dim))
 }
 
-/// The header and the table.
+/// Encodes the header and the table.
 pub(super) fn encode(entries: &[Entry], table_bytes: u64, file_bytes: u64) -> Vec<u8> {
     let mut table = Vec::new();
     entries.iter().for_each(|entry| entry.encode(&mut table));
@@ -188,10 +189,10 @@ pub(super) fn encode(entries: &[Entry], table_bytes: u64, file_bytes: u64) -> Ve
     bytes
 }
 
-/// Reads a header, of a file of so many bytes.
+/// Decodes the header of a file of `file_bytes` bytes.
 pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fault> {
     let cut_off = || {
-        let reason = format!("it is cut off: {} are too few", Bytes(bytes.len() as u64));
+        let reason = format!("it is cut off after {}", Bytes(bytes.len() as u64));
         Fault::damaged(reason)
     };
     if bytes.is_empty() {
@@ -208,7 +209,7 @@ pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fau
     let checksum = take_u32(&mut after).ok_or_else(cut_off)?;
     let unsupported = |reason: String| Err(Fault(StateFailure::Unsupported, reason));
     if order == BYTE_ORDER.swap_bytes() {
-        return unsupported("a machine that keeps the high byte first wrote it".into());
+        return unsupported("a big-endian machine wrote it".into());
     }
     if crc32fast::hash(checked) != checksum || order != BYTE_ORDER {
         return Err(Fault::damaged("the checksum of the header is wrong"));
@@ -221,13 +222,13 @@ pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fau
     let table_checksum = take_u32(&mut rest).ok_or_else(cut_off)?;
     if said_bytes != file_bytes {
         return Err(Fault::damaged(format!(
-            "it has {file_bytes} bytes where {said_bytes} were written"
+            "it has {file_bytes} bytes, but {said_bytes} were written"
         )));
     }
     let fits = table_bytes <= MOST_TABLE_BYTES && table_bytes <= file_bytes - HEADER_BYTES;
     if !fits || count > table_bytes / LEAST_ENTRY_BYTES {
         return Err(Fault::damaged(format!(
-            "{count} entries in a table of {table_bytes} bytes do not go into {file_bytes} bytes"
+            "{count} entries in a table of {table_bytes} bytes do not fit into {file_bytes} bytes"
         )));
     }
     Ok(Header {
@@ -238,7 +239,7 @@ pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fau
     })
 }
 
-/// Reads the table that belongs to a header.
+/// Decodes the table that belongs to a header.
 pub(super) fn decode_table(table: &[u8], header: &Header) -> Result<Vec<Entry>, Fault> {
     if crc32fast::hash(table) != header.table_checksum {
         return Err(Fault::damaged("the checksum of the table is wrong"));
@@ -260,7 +261,7 @@ pub(super) fn decode_table(table: &[u8], header: &Header) -> Result<Vec<Entry>, 
         return Err(Fault::damaged("the table is longer than its entries"));
     }
     if end != header.file_bytes {
-        return Err(Fault::damaged("the file is longer than what it holds"));
+        return Err(Fault::damaged("the file is longer than its contents"));
     }
     Ok(entries)
 }
@@ -276,7 +277,7 @@ fn decode_entry(rest: &mut &[u8], end: &mut u64, file_bytes: u64) -> Result<Entr
         .into_iter()
         .find(|&dtype| dtype_code(dtype) == code);
     let dtype = dtype.ok_or_else(|| {
-        let reason = format!("an element type of number {code}");
+        let reason = format!("the unknown element type {code}");
         Fault(StateFailure::Unsupported, reason)
     })?;
     if name_bytes > MOST_NAME_BYTES || rank > MOST_RANK {
@@ -293,12 +294,11 @@ fn decode_entry(rest: &mut &[u8], end: &mut u64, file_bytes: u64) -> Result<Entr
     match place {
         Some((expected, after)) if expected == offset_bytes => *end = after,
         _ => {
-            let reason =
-                format!("{len_bytes} bytes at offset {offset_bytes}, where they cannot be");
+            let reason = format!("{len_bytes} bytes at the impossible offset {offset_bytes}");
             return Err(Fault::damaged(reason));
         }
     }
-    // The array lies within the file, so that these are few in comparison.
+    // The array lies within the file, so the number of checksums is small in comparison.
     let frames = len_bytes.div_ceil(FRAME_BYTES) as usize;
     let sums = take(rest, frames.saturating_mul(4)).ok_or_else(cut_off)?;
     let checksums = sums
@@ -306,7 +306,7 @@ fn decode_entry(rest: &mut &[u8], end: &mut u64, file_bytes: u64) -> Result<Entr
         .filter_map(|mut sum| take_u32(&mut sum));
     let checksums = checksums.collect();
     let name = take(rest, name_bytes).ok_or_else(cut_off)?;
-    let name = std::str::from_utf8(name).map_err(|_| Fault::damaged("its name is no text"))?;
+    let name = std::str::from_utf8(name).map_err(|_| Fault::damaged("its name is not UTF-8"))?;
     Ok(Entry {
         name: name.to_owned(),
         dtype,

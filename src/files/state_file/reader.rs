@@ -1,4 +1,4 @@
-//! Reads a state file: the table at once, the arrays as they are wanted, each frame checked.
+//! Reads a state file: the table at once, the arrays on demand, each frame checked.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use lapidary_core::internal::SpillFile;
 use lapidary_core::sim::FileSite;
 use lapidary_core::{DType, Result, StateFailure};
 
-/// An open state file, whose table is sound. It may be replaced or removed meanwhile, and is read
-/// on as it was.
+/// An open state file with a valid table. If the file is replaced or removed meanwhile, this still
+/// reads the old contents.
 #[derive(Debug)]
 pub(crate) struct StateReader {
     path: PathBuf,
@@ -37,9 +37,9 @@ impl StateReader {
             .map_err(opened)?;
         #[cfg(not(any(test, feature = "sim")))]
         let FileOptions {} = options;
-        // Whoever opens a pipe waits for its other end, and a device has no end.
+        // Check before opening: opening a pipe waits for its other end, and a device has no end.
         if !fs::metadata(path).map_err(opened)?.is_file() {
-            return Err(Fault(StateFailure::Io, "it is no file".into()).at(path));
+            return Err(Fault(StateFailure::Io, "it is not a regular file".into()).at(path));
         }
         let file = File::open(path).map_err(opened)?;
         let file_bytes = file.metadata().map_err(opened)?.len();
@@ -61,7 +61,7 @@ impl StateReader {
         Ok(reader)
     }
 
-    /// The file.
+    /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -71,13 +71,13 @@ impl StateReader {
         &self.entries
     }
 
-    /// Fills `bytes` from an offset of an array on. Whole MiB are read where they go; of others
-    /// the rest is read too, to be checked.
+    /// Fills `bytes` from an offset of an array on. Whole MiB are read in place; a partial MiB is
+    /// read whole, to check it.
     ///
     /// # Errors
-    /// [`Error::State`](crate::Error::State): then what is in `bytes` is not to be used.
+    /// [`Error::State`](crate::Error::State); the contents of `bytes` are then unspecified.
     pub(crate) fn read(&self, index: usize, offset_bytes: u64, bytes: &mut [u8]) -> Result<()> {
-        let outside = || self.fault("the range that is wanted is outside of the array");
+        let outside = || self.fault("the requested range is outside of the array");
         let entry = self.entries.get(index).ok_or_else(outside)?;
         let end = offset_bytes.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > entry.len_bytes) {
@@ -102,7 +102,7 @@ impl StateReader {
         Ok(())
     }
 
-    /// Reads everything once.
+    /// Reads and checks the whole file.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
@@ -129,19 +129,21 @@ impl StateReader {
         }
         if entry.dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
             let name = crate::files::quoted(&entry.name);
-            return Err(self.fault(&format!("{name} holds what is neither true nor false")));
+            return Err(self.fault(&format!(
+                "{name} holds a byte that is neither true nor false"
+            )));
         }
         Ok(())
     }
 
-    /// What lies before and between the arrays is zero.
+    /// Checks that the bytes before and between the arrays are zero.
     fn check_gaps(&self, mut end: u64) -> Result<()> {
         let mut gap = [0; ALIGNMENT_BYTES as usize];
         for entry in self.entries.iter().filter(|entry| entry.len_bytes > 0) {
             let gap = &mut gap[..(entry.offset_bytes - end) as usize];
             self.read_raw(end, gap)?;
             if gap.iter().any(|&byte| byte != 0) {
-                return Err(self.fault(&format!("there is something at byte {end}")));
+                return Err(self.fault(&format!("the gap at byte {end} is not zero")));
             }
             end = entry.offset_bytes + entry.len_bytes;
         }

@@ -1,5 +1,5 @@
-//! State files that are cut off, changed, made up, or fail on the way: an error each, and the old
-//! file stays.
+//! State files that are cut off, changed, forged, or fail while they are written: each gives an
+//! error, and the old file stays.
 
 mod damage;
 mod faults;
@@ -14,13 +14,13 @@ use crate::files::replace::FileOptions;
 use lapidary_core::internal::random;
 use lapidary_core::{DType, Error, Result, StateFailure};
 
-/// A folder of the test's own, gone after it.
+/// A folder for one test, removed after it.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Folder {
-        // In memory, where a system has such a place: to make each of thousands of states durable
-        // takes a disk minutes.
+        // Use a file system in memory where there is one: making thousands of states durable on a
+        // disk takes minutes.
         let name = format!("lapidary-test-{:016x}", random());
         let bases = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
         let mut paths = bases.iter().map(|base| base.join(&name));
@@ -46,7 +46,7 @@ impl Drop for Folder {
 /// Arrays with their contents.
 type Arrays = Vec<(Entry, Vec<u8>)>;
 
-/// A few small arrays, of which the numbers tell one set from another.
+/// A few small arrays. `value` makes two sets differ.
 fn small(value: u8) -> Arrays {
     vec![
         (Entry::new("x", DType::U8, &[3]), vec![value; 3]),
@@ -58,7 +58,7 @@ fn small(value: u8) -> Arrays {
     ]
 }
 
-/// One array of several frames among small ones.
+/// One array of several frames between small ones.
 fn large(value: u8) -> Arrays {
     let mut arrays = small(value);
     let bytes = vec![value; (5 << 19) + 3];

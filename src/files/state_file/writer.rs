@@ -1,4 +1,4 @@
-//! Writes a state file: under a name of its own first, and in the place of the old one at the end.
+//! Writes a state file: under a temporary name first, renamed at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -7,24 +7,24 @@ use super::{Fault, check_system, failed};
 use crate::files::replace::{FileOptions, Readers, Replacement};
 use lapidary_core::{Result, StateFailure};
 
-/// A state file that is being written. Dropped unfinished, it leaves nothing.
+/// A state file under construction. If it is dropped before `finish`, no file remains.
 #[derive(Debug)]
 pub(crate) struct StateWriter {
-    /// What it is to replace, as it was given, for errors.
+    /// The path to replace, as given, for errors.
     path: PathBuf,
     file: Replacement,
     entries: Vec<Entry>,
     table_bytes: u64,
     file_bytes: u64,
-    /// The array that is being written, how many of its bytes are, and the checksum of its last
-    /// frame.
+    /// The array that is being written, how many of its bytes are written, and the checksum of its
+    /// last frame.
     current: usize,
     done_bytes: u64,
     frame: crc32fast::Hasher,
 }
 
 impl StateWriter {
-    /// Begins a file with these arrays, whose bytes are then [appended](Self::append).
+    /// Starts a file with these arrays, whose bytes are then [appended](Self::append).
     ///
     /// # Errors
     /// [`Error::State`](crate::Error::State).
@@ -49,7 +49,7 @@ impl StateWriter {
         })
     }
 
-    /// The next bytes of the arrays, which come in the order of the entries.
+    /// Appends the next bytes of the arrays, in the order of the entries.
     ///
     /// # Errors
     /// [`Error::State`](crate::Error::State).
@@ -75,7 +75,7 @@ impl StateWriter {
         Ok(())
     }
 
-    /// Makes the file durable and puts it into the place of the old one.
+    /// Makes the file durable and renames it over the old one.
     ///
     /// # Errors
     /// [`Error::State`](crate::Error::State).

@@ -1,4 +1,4 @@
-//! Files from elsewhere: no length, no bit and no number in them leads to anything but an error.
+//! Forged files: no length, bit or number in them leads to anything but an error.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -6,15 +6,14 @@ use std::io::{Seek, SeekFrom, Write};
 use super::super::format::{ALIGNMENT_BYTES, HEADER_BYTES};
 use super::{Folder, Result, StateFailure, contents, failure, load, save, small};
 
-/// A small file that is sound.
+/// The bytes of a valid small file.
 fn sound() -> Vec<u8> {
     let folder = Folder::new();
     save(&folder.file(), &small(7)).unwrap();
     fs::read(folder.file()).unwrap()
 }
 
-/// Files in a folder of their own, each in the place of the one before. Written over, not made
-/// anew: that takes some systems a while.
+/// A folder with one file that each case overwrites. Some systems take long to create a file anew.
 struct Scratch {
     folder: Folder,
     file: fs::File,
@@ -35,7 +34,7 @@ impl Scratch {
     }
 }
 
-/// Makes the checksums of the header and the table right, as one would who made the file up.
+/// Corrects the checksums of the header and the table, as a forger would.
 fn sign(bytes: &mut [u8]) {
     let table_bytes = u64::from_le_bytes(bytes[24..32].try_into().unwrap());
     let end = HEADER_BYTES.saturating_add(table_bytes);
@@ -98,7 +97,7 @@ fn other_versions_and_other_byte_orders_are_told_from_damage() {
     check(&[b'L'; 5000], StateFailure::Damaged);
 }
 
-/// Where things are in the table of [`small`]'s file: its first entry is `x`, three bytes.
+/// Offsets in the table of [`small`]'s file: its first entry is `x`, three bytes.
 const FIRST: usize = 64;
 const SECOND: usize = FIRST + 28 + 8 + 4 + 1;
 
@@ -125,7 +124,7 @@ fn numbers_that_cannot_be_are_refused_before_anything_is_made_of_them() {
     }
     for huge in [9, 1 << 16, 1 << 20, u32::MAX] {
         let huge: [u8; 4] = huge.to_le_bytes();
-        // What follows the name is taken for something else.
+        // The bytes behind the name are misread.
         assert!(matches!(
             failure(Scratch::new().load(&set(FIRST, &huge))),
             Damaged | Unsupported
@@ -134,12 +133,12 @@ fn numbers_that_cannot_be_are_refused_before_anything_is_made_of_them() {
         check(&set(FIRST + 8, &huge), Damaged);
     }
     check(&set(FIRST + 4, &[0]), Unsupported);
-    // Another element type, for which the bytes are too few or too many.
+    // Another element type, whose size does not match the number of bytes.
     check(&set(FIRST + 4, &[1]), Damaged);
-    // An empty array whose other dimension is huge has no bytes all the same.
+    // An empty array with another huge dimension still has no bytes.
     let empty = set(SECOND + 36, &u64::MAX.to_le_bytes());
     assert_eq!(Scratch::new().load(&empty).unwrap(), contents(&small(7)));
-    // The first array on top of the header, of the second, and where no page begins.
+    // The first array overlaps the header, overlaps the second, and is not aligned.
     for offset in [
         0,
         64,
@@ -149,15 +148,15 @@ fn numbers_that_cannot_be_are_refused_before_anything_is_made_of_them() {
     ] {
         check(&set(FIRST + 12, &offset.to_le_bytes()), Damaged);
     }
-    // Dimensions whose product wraps around to the right length.
+    // The product of the dimensions wraps around to the right length.
     let mut bytes = original.clone();
     bytes[SECOND + 28..SECOND + 36].copy_from_slice(&(1_u64 << 32).to_le_bytes());
     bytes[SECOND + 36..SECOND + 44].copy_from_slice(&(1_u64 << 32).to_le_bytes());
     sign(&mut bytes);
     check(&bytes, Damaged);
-    // A name that is no text.
+    // A name that is not valid UTF-8.
     check(&set(SECOND - 1, &[0xff]), Damaged);
-    // And nothing is wrong with a name that is only another one.
+    // A different valid name is not an error.
     let other = set(SECOND - 1, b"y");
     assert_eq!(Scratch::new().load(&other).unwrap()[0].0, "y");
 }
@@ -207,7 +206,7 @@ fn made_up_tables_never_do_more_than_fail() {
         }
         sign(&mut bytes);
         match scratch.load(&bytes) {
-            // Names, shapes of empty arrays, and reserved bytes may be others.
+            // Names, shapes of empty arrays, and reserved bytes may differ.
             Ok(arrays) => {
                 sound_files += 1;
                 let all = contents(&small(7));

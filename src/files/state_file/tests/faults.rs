@@ -1,5 +1,5 @@
-//! Every call of the file system fails, once, every second time and for ever; and a program that
-//! saves is killed: the old state is there, or the new one.
+//! Every call of the file system fails, once, every second time and always; and a saving program is
+//! killed. The old state must be there, or the new one.
 
 use std::fs;
 
@@ -35,14 +35,14 @@ fn options(fault: FileFault) -> (FileOptions, FileFaults) {
     (options, faults)
 }
 
-/// Saves over an old file; `false` if the fault had no call left to strike.
+/// Saves over an old file; `false` if the fault met no call.
 fn run_save(fault: FileFault, old: &Arrays, new: &Arrays) -> bool {
     let folder = Folder::new();
     save(&folder.file(), old).unwrap();
     let (options, faults) = options(fault);
     let saved = save_with(&folder.file(), new, &options);
     assert_eq!(folder.names().len(), 1, "{fault:?}: nothing is left behind");
-    // Only a disk that lies about what it wrote is found out later.
+    // A disk that writes wrong bytes without an error shows only at the next load.
     let lies = matches!(fault.kind, FileFaultKind::Torn | FileFaultKind::Flip);
     let found = load(&folder.file());
     match (saved, found) {

@@ -1,4 +1,4 @@
-//! Where a state file is put: who may read it, what is not replaced, what is cleaned up.
+//! The path of a state file: permissions, what is not replaced, what is removed.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn unfinished_files_go_once_nobody_can_be_writing_them() {
         sweep(&folder.0, now + Duration::from_secs(later_s));
         assert_eq!(unfinished.exists(), is_there, "{later_s}");
     }
-    // A clock that was set back shows files from the future.
+    // After the clock was set back, files seem to come from the future.
     fs::write(&unfinished, b"half").unwrap();
     sweep(&folder.0, now - Duration::from_secs(1 << 20));
     assert!(unfinished.exists());
