@@ -1,6 +1,6 @@
-//! The handle: the core's, and what makes tensors.
+//! The handle [`Gpu`]: wraps the core's, and makes tensors.
 //!
-//! A [`Gpu`] is cheap to clone. Tensors made by it keep what they need of it alive, so it may be
+//! A [`Gpu`] is cheap to clone. Its tensors keep alive what they need of it, so the handle may be
 //! dropped before them.
 
 mod create;
@@ -30,7 +30,7 @@ pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use state::State;
 pub use upload_with::Upload;
 
-/// What this crate adds to the core's engine.
+/// What this crate adds to the core's engine: operations and their fusion.
 const LAYER: Layer = Layer {
     fuse: Some(fuse::fuse),
     operation: ops::name_of,
@@ -39,7 +39,7 @@ const LAYER: Layer = Layer {
 /// A device, its memory, and the queue of work for it.
 ///
 /// It has all methods of the core's handle, [`lapidary_core::Gpu`]: budgets, statistics, snapshots,
-/// diagnostics, buffers. Those here make and load tensors.
+/// diagnostics, buffers. The methods here make and load tensors.
 ///
 /// ```no_run
 /// use lapidary::{Gpu, Options};
@@ -54,7 +54,7 @@ const LAYER: Layer = Layer {
 #[derive(Clone)]
 pub struct Gpu(lapidary_core::Gpu);
 
-/// Everything that the core's handle can be asked for.
+/// Gives access to all methods of the core's handle.
 impl Deref for Gpu {
     type Target = lapidary_core::Gpu;
 
@@ -74,11 +74,11 @@ impl Gpu {
 
     /// As [`open`](Gpu::open), as a future: the only form in a browser.
     ///
-    /// Natively this future, like that of every asynchronous form, blocks the thread that polls it
-    /// while the device works, and is ready at its first poll (unless another thread is about to
-    /// run the queue): the native APIs of GPUs wake nobody. On an executor's thread that must not
-    /// block, run it where blocking is allowed (`spawn_blocking`). In a browser it waits without
-    /// blocking.
+    /// Natively this future blocks the thread that polls it while the device works, because the
+    /// native APIs of GPUs wake no task. So do all asynchronous forms. It is ready at its first
+    /// poll, unless another thread is about to run the queue. An executor whose threads must not
+    /// block should run it where blocking is allowed (`spawn_blocking`). In a browser it waits
+    /// without blocking.
     ///
     /// # Errors
     /// As [`open`](Gpu::open).
@@ -87,8 +87,8 @@ impl Gpu {
         Ok(Gpu(core))
     }
 
-    /// Computes on a device that the app has opened, beside the app's own work, as
-    /// [`lapidary_core::Gpu::adopt`] says.
+    /// Computes on a device that the app has opened, beside the app's own work: see
+    /// [`lapidary_core::Gpu::adopt`].
     ///
     /// # Errors
     /// As [`lapidary_core::Gpu::adopt`].
@@ -100,7 +100,7 @@ impl Gpu {
         Self::adopt_with(adapter, device, queue, Options::default())
     }
 
-    /// As [`adopt`](Gpu::adopt), with what [`Options`] say of memory; the adapter has been chosen.
+    /// As [`adopt`](Gpu::adopt), with [`Options`]. The option for the adapter has no effect.
     ///
     /// # Errors
     /// As [`lapidary_core::Gpu::adopt_with`].
@@ -113,7 +113,7 @@ impl Gpu {
         lapidary_core::Gpu::adopt_below(adapter, device, queue, options, &LAYER).map(Gpu)
     }
 
-    /// A device that is not there, for tests: see [`sim`](crate::sim).
+    /// A simulated device, for tests: see [`sim`](crate::sim).
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) when the options contradict each other.
@@ -122,7 +122,7 @@ impl Gpu {
         Self::simulated_with(options, Options::default())
     }
 
-    /// As [`simulated`](Gpu::simulated), with what [`Options`] say of memory.
+    /// As [`simulated`](Gpu::simulated), with the [`Options`] for memory.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) when the options contradict each other.
@@ -137,7 +137,7 @@ impl Gpu {
 }
 
 impl Gpu {
-    /// How files of states and of models are read and written.
+    /// How state files and model files are read and written.
     fn file_options(&self) -> FileOptions {
         FileOptions {
             #[cfg(any(test, feature = "sim"))]

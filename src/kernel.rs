@@ -1,4 +1,4 @@
-//! Kernels that users write, on tensors: those of the core, whose new buffers become tensors.
+//! Kernels of users on tensors: wraps the core's kernels, and turns their new buffers into tensors.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::tensor::layout::{Layout, checked};
 
 /// A kernel of your own: WGSL that computes on tensors, and on [`Buffer`]s.
 ///
-/// [`lapidary_core::Kernel`] says what may stand in the text, and what is checked. Arrays take
+/// [`lapidary_core::Kernel`] describes what the text may contain, and what is checked. Arrays take
 /// tensors of their element type: `f32`, `i32` or `u32`, or vectors, matrices, atomics or structs
-/// of them. Where all is `u32`, tensors of types that are narrower than a word fit too, packed into
-/// words, little end first: `unpack2x16float`, `unpack4xU8` and `unpack4xI8` take
-/// [`F16`](DType::F16), [`U8`](DType::U8) (and [`Bool`](DType::Bool)) and [`I8`](DType::I8) apart,
-/// and a [`Bf16`](DType::Bf16) is `bitcast<f32>` of its bits as the upper half of a word.
+/// of them. An array made only of `u32` also takes tensors of narrower types, packed into words,
+/// little end first. `unpack2x16float`, `unpack4xU8` and `unpack4xI8` unpack [`F16`](DType::F16),
+/// [`U8`](DType::U8) (and [`Bool`](DType::Bool)) and [`I8`](DType::I8). A [`Bf16`](DType::Bf16) is
+/// `bitcast<f32>` of its bits as the upper half of a word.
 ///
 /// ```no_run
 /// use lapidary::{DType, Gpu, Kernel};
@@ -62,13 +62,13 @@ impl Kernel {
     /// A kernel whose text has one entry point.
     ///
     /// # Errors
-    /// [`Error::Kernel`] with the place in the text, as [`lapidary_core::Kernel::new`] says.
+    /// [`Error::Kernel`] with the place in the text: see [`lapidary_core::Kernel::new`].
     pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
         lapidary_core::Kernel::new(gpu, wgsl).map(Kernel)
     }
 
-    /// A kernel that starts at one of several entry points. Only what that one uses has to be
-    /// bound.
+    /// A kernel that starts at one of several entry points. Only the variables that this entry
+    /// point uses have to be bound.
     ///
     /// # Errors
     /// As [`new`](Self::new), and if there is no such entry point.
@@ -76,8 +76,8 @@ impl Kernel {
         lapidary_core::Kernel::with_entry(gpu, wgsl, entry).map(Kernel)
     }
 
-    /// The same work on the host, for a simulated device: faster than to interpret the WGSL, which
-    /// it does otherwise. It is called once for a call of the kernel.
+    /// Sets a function that does the same work on the host, for a simulated device. It is faster
+    /// than interpreting the WGSL, the default. It is called once per call of the kernel.
     ///
     /// ```
     /// use lapidary::{DType, Gpu, Kernel, sim::SimOptions};
@@ -110,7 +110,7 @@ impl Kernel {
         Kernel(self.0.with_reference(reference))
     }
 
-    /// Starts a call: bind tensors by name, and run it.
+    /// Starts a call. Bind tensors by name, then run it.
     pub fn call(&self) -> KernelCall {
         KernelCall {
             call: self.0.call_of(),
@@ -132,8 +132,8 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// What a kernel's binding shows: a tensor or a [`Buffer`]. [`KernelCall::bind`] takes a reference
-/// to either.
+/// An operand of a kernel: a tensor or a [`Buffer`]. [`KernelCall::bind`] takes a reference to
+/// either.
 #[derive(Clone, Debug)]
 pub struct Operand(Shown);
 
@@ -197,28 +197,28 @@ impl Bind for Operand {
     }
 }
 
-/// A call of a [`Kernel`] in the making. Nothing is checked or copied before [`run`](Self::run).
+/// A call of a [`Kernel`] under construction. [`run`](Self::run) does all checks and copies.
 #[must_use = "a call does nothing before it is run"]
 #[derive(Clone)]
 pub struct KernelCall {
     call: lapidary_core::KernelCall<Operand>,
-    /// What the new buffers are as tensors.
+    /// Shapes and types of the new tensors.
     outputs: Vec<(Vec<usize>, DType)>,
-    /// Why one of these cannot be.
+    /// The first error of an output's shape.
     error: Option<Error>,
 }
 
 impl KernelCall {
-    /// Binds a tensor, or a [`Buffer`]. For a `read` binding any view will do: one whose elements
-    /// do not lie one after the other is copied first, and so is one that another name reads
-    /// already. What is bound to a `read_write` binding is changed in place, and has to be
+    /// Binds a tensor, or a [`Buffer`], by the name of a binding. A `read` binding takes any view.
+    /// It reads a copy if the elements are not consecutive in memory, or if another binding reads
+    /// them already. A `read_write` binding changes its operand in place, so the operand must be
     /// contiguous.
     pub fn bind(mut self, name: &str, operand: impl Into<Operand>) -> Self {
         self.call = self.call.bind(name, &operand.into());
         self
     }
 
-    /// Makes a new tensor for a `read_write` binding, full of zeros until the kernel writes.
+    /// Makes a new tensor for a `read_write` binding. It holds zeros until the kernel writes.
     pub fn out(mut self, name: &str, shape: &[usize], dtype: DType) -> Self {
         match checked(shape, dtype) {
             Ok((_, size_bytes)) => {
@@ -232,32 +232,31 @@ impl KernelCall {
         self
     }
 
-    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives `bytemuck::Pod`
-    /// (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left out.
+    /// Sets the uniform's value: a number, or a `#[repr(C)]` struct that derives `bytemuck::Pod`
+    /// (or only `NoUninit`) with the layout of WGSL. Padding at the end may be left out.
     pub fn params<P: bytemuck::NoUninit>(self, params: &P) -> Self {
         self.params_bytes(bytemuck::bytes_of(params))
     }
 
-    /// The bytes of the uniform.
+    /// Sets the bytes of the uniform.
     pub fn params_bytes(mut self, bytes: &[u8]) -> Self {
         self.call = self.call.params_bytes(bytes);
         self
     }
 
-    /// How many workgroups run, in x, y and z.
+    /// Sets the number of workgroups in x, y and z.
     pub fn groups(mut self, groups: [u32; 3]) -> Self {
         self.call = self.call.groups(groups);
         self
     }
 
-    /// Checks the call and queues it. Returns the new tensors, in the order of
+    /// Checks the call and queues it. Returns the new tensors, in the order of the calls of
     /// [`out`](Self::out).
     ///
     /// # Errors
-    /// [`Error::Kernel`] for names that are missing, unknown or bound twice, and for wrong types,
-    /// access, sizes, parameters and numbers of groups; [`Error::Foreign`];
-    /// [`Error::NeverFits`] for a tensor larger than one binding of the device; those of making
-    /// a tensor.
+    /// [`Error::Kernel`] for missing, unknown or repeated names, and for wrong types, access,
+    /// sizes, parameters and numbers of groups. [`Error::Foreign`]. [`Error::NeverFits`] for a
+    /// tensor larger than one binding of the device. The errors of making a tensor.
     ///
     /// ```no_run
     /// # fn demo(blur: &lapidary::Kernel, image: &lapidary::Tensor) -> lapidary::Result<()> {

@@ -1,5 +1,6 @@
-//! A portable compute memory manager over [wgpu](https://wgpu.rs): tensors carved out of a few
-//! large buffers, and the kernels to compute with them, on Vulkan, Metal, DX12 and WebGPU.
+//! Tensors on any GPU within a memory budget, over [wgpu](https://wgpu.rs): a memory manager that
+//! places tensors in a few large buffers, and kernels to compute with them, on Vulkan, Metal, DX12
+//! and WebGPU.
 //!
 //! # Overview
 //!
@@ -19,65 +20,66 @@
 //!
 //! # When things happen
 //!
-//! A call checks its shapes and types, and records; nothing runs yet. What was recorded runs when
-//! somebody reads, at [`Gpu::flush`](lapidary_core::Gpu::flush), or when 256 commands wait. So
-//! errors come at two times: what is wrong with the call, from the call; what is wrong with memory
-//! or the device, from the call that needs the value ([`Tensor::force`], [`Tensor::to_vec`], …),
-//! and only for the tensors concerned. See [`Error`].
+//! A call checks its shapes and types, and records a command; nothing runs yet. Commands run when a
+//! call reads a value, at [`Gpu::flush`](lapidary_core::Gpu::flush), or when 256 commands wait. So
+//! errors appear at two times. A wrong argument is an error of the call. A problem of memory or the
+//! device is an error of a later call that needs the value ([`Tensor::force`], [`Tensor::to_vec`],
+//! …), and only for the tensors concerned. See [`Error`].
 //!
-//! Dropping a tensor, on any thread, is free: its memory goes to the next command that wants some.
+//! Dropping a tensor costs nothing, on any thread: the next command that needs memory reuses its
+//! memory.
 //!
 //! # In your app
 //!
-//! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor
-//! of one of its buffers, [`Gpu::with_bound`] hands tensors to its own passes. [`Kernel`] runs WGSL
-//! of your own. [`guides::embed_in_your_app`] tells all of it, with budgets beside a game and notes
-//! for egui and Bevy. In a browser, only the asynchronous forms wait ([`Gpu::open_async`],
-//! [`Tensor::read`], …): see [`guides::on_the_web`].
+//! [`Gpu::adopt`] computes on the device that your app has opened. [`Gpu::import`] makes a tensor
+//! of one of the app's buffers. [`Gpu::with_bound`] passes tensors to the app's own passes.
+//! [`Kernel`] runs your own WGSL. [`guides::embed_in_your_app`] explains all of it, with budgets
+//! beside a game and notes for egui and Bevy. In a browser, only the asynchronous forms wait
+//! ([`Gpu::open_async`], [`Tensor::read`], …): see [`guides::on_the_web`].
 //!
 //! # Where the memory is
 //!
-//! [`Gpu::memory`](lapidary_core::Gpu::memory) is a value with all numbers; printed, it is a page.
-//! Every tensor remembers the line that made it, and a name if it was given one
-//! ([`Tensor::named`]): both are in the report and in errors.
+//! [`Gpu::memory`](lapidary_core::Gpu::memory) returns all numbers as a value, which prints as a
+//! report. Every tensor remembers the line that made it, and its name, if it has one
+//! ([`Tensor::named`]). Reports and errors show both.
 //!
-//! [`Gpu::snapshot`](lapidary_core::Gpu::snapshot) is all of it as one value, with every block, and
-//! what happened before if [`Gpu::keep_history`](lapidary_core::Gpu::keep_history) was called.
+//! [`Gpu::snapshot`](lapidary_core::Gpu::snapshot) returns the whole state with every block, and
+//! the history if [`Gpu::keep_history`](lapidary_core::Gpu::keep_history) was called.
 //! [`Snapshot::map`] prints it as a picture. With the feature `snapshot`, `Snapshot::write_json`
-//! writes it to a file. [`Gpu::advice`](lapidary_core::Gpu::advice) says in sentences what to
-//! change. Who comes from PyTorch finds its habits in [`guides::from_torch`], and each function of
-//! its memory in [`guides::torch_memory`].
+//! writes it to a file. [`Gpu::advice`](lapidary_core::Gpu::advice) suggests changes in sentences.
+//! [`guides::from_torch`] is for users of PyTorch, and [`guides::torch_memory`] lists PyTorch's
+//! functions for memory with their counterparts here.
 //!
-//! The package `lapidary-tools` shows all of that. Its program `lapidary` opens the files of
-//! snapshots, and makes of them a page of HTML to look around in, or files for PyTorch's viewer,
-//! Perfetto and RMM's tools. Its library does the same within your app, draws the memory live on a
-//! terminal, and tells it to `lapidary top` through a local socket.
+//! The package `lapidary-tools` shows all of that. Its program `lapidary` opens files of snapshots.
+//! It makes an interactive HTML page of them, or files for PyTorch's viewer, Perfetto and RMM's
+//! tools. Its library does the same within your app. The library also draws the memory live on a
+//! terminal, and sends it to `lapidary top` through a local socket.
 //!
 //! # Finding bugs
 //!
-//! With [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, whoever
-//! writes past the end of a tensor is named, be it a kernel of your own or commands of your app;
-//! who writes to one that is gone; which operation made the first NaN; what a kernel left
-//! unwritten; and what is alive when it should not be. See [`Diagnostics`] and [`Finding`].
+//! [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, finds these
+//! bugs, in kernels of your own and in commands of your app, and names the culprit: writes past the
+//! end of a tensor; writes to a freed tensor; the operation that made the first NaN; output that a
+//! kernel left unwritten; tensors that are still alive when they should not be. See [`Diagnostics`]
+//! and [`Finding`].
 //!
 //! # Features
 //!
-//! * `lz4`: tensors that are spilled to disk may be compressed.
-//! * `serde`, `snapshot`: what is told of memory can be serialized; snapshots are written to files
-//!   and read.
+//! * `lz4`: compresses tensors that are spilled to disk.
+//! * `serde`, `snapshot`: statistics and snapshots can be serialized; snapshots are written to
+//!   files and read.
 //! * `tracing`: spans `flush`, `execution_pass`, `submission`, `compaction`, `eviction` (debug),
-//!   and events for the reclaim steps that made room (info), refusals (warn) and a lost device
-//!   (error), with the target `lapidary`, for the app's subscriber, which must not call this crate.
-//! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
-//! * `safetensors`: a model's weights from a file, uploaded or only when they are used, and to one:
-//!   see `ModelFile`.
-//! * `ndarray`: tensors from arrays of that crate, and back: `Gpu::tensor_from`,
+//!   and events for reclaim steps that made room (info), refusals (warn) and a lost device (error),
+//!   with the target `lapidary`. The app's subscriber must not call this crate.
+//! * `metrics`: `Gpu::record_metrics` passes the numbers to the app's recorder.
+//! * `safetensors`: loads a model's weights from a file, at once or when they are used, and saves
+//!   them: see `ModelFile`.
+//! * `ndarray`: converts tensors from and to arrays of that crate: `Gpu::tensor_from`,
 //!   `Tensor::to_array`.
-//! * `static-dxc`: DX12's better compiler linked into a program for Windows: see [`Dx12Compiler`].
+//! * `static-dxc`: links DX12's better compiler into a program for Windows: see [`Dx12Compiler`].
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //!
-//! The memory manager alone, for kernels of your own and without tensors, is the crate
-//! [`lapidary_core`].
+//! The crate [`lapidary_core`] is the memory manager alone, for your own kernels, without tensors.
 
 mod files;
 mod fuse;
@@ -111,8 +113,7 @@ pub use self::{
     tensor::Tensor,
 };
 
-/// Guides: what people know from elsewhere and where it is here, and how to do what many want to
-/// do.
+/// Guides: for users of other libraries, and for common tasks.
 pub mod guides {
     #[doc = include_str!("guides/configuration.md")]
     pub mod configuration {}
@@ -134,12 +135,12 @@ pub mod guides {
     pub mod write_a_kernel {}
 }
 
-/// The README's example compiles.
+/// Compiles the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
-/// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
+/// The version of wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] use.
 pub use lapidary_core::wgpu;
 
 #[cfg(any(test, feature = "sim"))]

@@ -1,4 +1,4 @@
-//! Tensors out of nothing: from slices, and filled on the device.
+//! New tensors: from slices, and filled on the device.
 
 use super::Gpu;
 use crate::ops::{Scalar, fill, random};
@@ -7,16 +7,16 @@ use crate::tensor::layout::{Layout, checked};
 use lapidary_core::{Buffer, DType, Element, Error, Result, Source};
 
 impl Gpu {
-    /// A tensor of `shape` with the elements of a slice, in row-major order. The slice is copied
-    /// before this returns.
+    /// A tensor of `shape` with the elements of a slice, in row-major order. The call copies the
+    /// slice before it returns.
     ///
     /// # Errors
     /// [`Error::Length`] when the slice does not fill the shape, [`Error::Overflow`] and
     /// [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
     ///
-    /// In a browser also [`Error::WouldBlock`], for what is more than the staging memory has room
-    /// for until the page's next wait: 64 MiB, or a share of a small budget. There, large slices go
-    /// to [`tensor_async`](Gpu::tensor_async).
+    /// In a browser also [`Error::WouldBlock`], for more bytes than the staging memory has room for
+    /// until the page's next wait: 64 MiB, or a share of a small budget. There, use
+    /// [`tensor_async`](Gpu::tensor_async) for large slices.
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let tensor = self.without_value(data, shape)?;
@@ -25,8 +25,8 @@ impl Gpu {
         Ok(tensor)
     }
 
-    /// As [`tensor`](Gpu::tensor), as a future: in a browser it waits for staging memory without
-    /// blocking, so that a slice may be as large as a tensor.
+    /// As [`tensor`](Gpu::tensor), as a future. In a browser it waits for staging memory without
+    /// blocking, so the slice may have any size that a tensor can have.
     ///
     /// ```no_run
     /// # async fn show() -> lapidary::Result<()> {
@@ -38,7 +38,7 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`tensor`](Gpu::tensor), but for the last one.
+    /// As [`tensor`](Gpu::tensor), without [`Error::WouldBlock`].
     #[track_caller]
     pub fn tensor_async<T: Element>(
         &self,
@@ -56,7 +56,7 @@ impl Gpu {
         }
     }
 
-    /// A tensor without a value yet, which the slice fills.
+    /// A tensor without a value yet, for the slice.
     #[track_caller]
     fn without_value<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let tensor = Tensor::output(self.engine(), shape, T::DTYPE)?;
@@ -70,14 +70,14 @@ impl Gpu {
         Ok(tensor)
     }
 
-    /// A tensor of `shape` whose elements are whatever was in its memory: for what is written
-    /// before it is read. It costs nothing, where [`zeros`](Gpu::zeros) writes every byte.
+    /// A tensor of `shape` with unspecified elements, for a tensor that is written before it is
+    /// read. It costs nothing, while [`zeros`](Gpu::zeros) writes every byte.
     ///
-    /// The bytes may be those of tensors of this `Gpu` that were dropped, also when they are read
-    /// or saved, so write to it whatever must not show. They are never those of another process or
-    /// device. They stay as they are until they are written, wherever eviction moves them. Where
-    /// the device is lost first, there is no value, as for any tensor. Bools are `false`, since no
-    /// other byte but 0 and 1 is one.
+    /// The bytes may be those of dropped tensors of this `Gpu`, and reads and saved files show
+    /// them. So overwrite bytes that must not show. They are never those of another process or
+    /// device. They keep their values until they are written, also during eviction. If the device
+    /// is lost first, the tensor has no value, as any tensor. Bools are `false`, because no byte
+    /// other than 0 and 1 is valid.
     ///
     /// ```
     /// # use lapidary::{DType, Gpu, Tensor};
@@ -125,7 +125,7 @@ impl Gpu {
         self.tensor(&[value], &[])
     }
 
-    /// A tensor of `shape` full of one value.
+    /// A tensor of `shape` where every element is `value`.
     ///
     /// # Errors
     /// [`Error::DType`] when the type does not hold the value; else as [`zeros`](Gpu::zeros).
@@ -134,7 +134,7 @@ impl Gpu {
         fill::full(self.engine(), shape, value.into(), dtype)
     }
 
-    /// The numbers `start`, `start + step`, … before `end`, along one dimension; a step may be
+    /// The numbers `start`, `start + step`, … before `end`, in one dimension. The step may be
     /// negative.
     ///
     /// # Errors
@@ -151,11 +151,11 @@ impl Gpu {
         fill::arange(self.engine(), start.into(), end.into(), step.into(), dtype)
     }
 
-    /// `steps` floats from `start` to `end`, both included, at even distances. One step gives
+    /// `steps` floats from `start` to `end`, both included, at equal distances. One step gives
     /// `start`. They are computed in f32; from 2²⁴ steps on, neighbours may be equal.
     ///
     /// # Errors
-    /// [`Error::DType`] for a type that is no float; else as [`zeros`](Gpu::zeros).
+    /// [`Error::DType`] for a type other than a float; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn linspace(&self, start: f32, end: f32, steps: usize, dtype: DType) -> Result<Tensor> {
         fill::linspace(self.engine(), start, end, steps, dtype)
@@ -170,11 +170,11 @@ impl Gpu {
         fill::eye(self.engine(), n, dtype)
     }
 
-    /// Floats drawn evenly from `low` up to, but without, `high` (to which f16 and bf16 may be
-    /// rounded). The same seed draws the same numbers on every device, but for the last bits.
+    /// Floats drawn uniformly from `low` to `high`, without `high` (f16 and bf16 may be rounded to
+    /// it). The same seed gives the same numbers on every device, except for the last bits.
     ///
     /// # Errors
-    /// [`Error::Option`] unless `low` is below `high`, [`Error::DType`] for a type that is no
+    /// [`Error::Option`] unless `low` is below `high`, [`Error::DType`] for a type other than a
     /// float; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn rand_uniform(
@@ -188,12 +188,12 @@ impl Gpu {
         random::rand_uniform(self.engine(), shape, low, high, seed, dtype)
     }
 
-    /// Floats drawn from the normal distribution. The same seed draws the same numbers on every
-    /// device, but for the last bits.
+    /// Floats drawn from the normal distribution. The same seed gives the same numbers on every
+    /// device, except for the last bits.
     ///
     /// # Errors
     /// [`Error::Option`] unless the mean is finite and the standard deviation at least 0,
-    /// [`Error::DType`] for a type that is no float; else as [`zeros`](Gpu::zeros).
+    /// [`Error::DType`] for a type other than a float; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn rand_normal(
         &self,
@@ -206,9 +206,9 @@ impl Gpu {
         random::rand_normal(self.engine(), shape, mean, std, seed, dtype)
     }
 
-    /// A tensor whose elements a source gives when somebody uses it, in row-major order and the
-    /// byte order of this machine. Until then it takes nothing, and it costs nothing to evict:
-    /// so are weights held that are larger than the device.
+    /// A tensor with a source. At its first use the source gives the elements, in row-major order
+    /// and this machine's byte order. Before that it takes no memory, and its eviction costs
+    /// nothing. So the weights of a model may be larger than the device.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -222,7 +222,7 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Length`] when the source has fewer bytes than the shape takes; [`Error::Overflow`]
+    /// [`Error::Length`] when the source has fewer bytes than the shape needs; [`Error::Overflow`]
     /// and [`Error::NeverFits`] for shapes beyond the device.
     #[track_caller]
     pub fn backed(&self, source: Source, shape: &[usize], dtype: DType) -> Result<Tensor> {
@@ -240,7 +240,7 @@ impl Gpu {
         Ok(tensor)
     }
 
-    /// A tensor of the bytes of a buffer, in row-major order; both share them.
+    /// A tensor that shares the bytes of a buffer, in row-major order.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -255,7 +255,7 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Foreign`]; [`Error::Buffer`] for a buffer of another size than the shape takes, or
+    /// [`Error::Foreign`]; [`Error::Buffer`] for a buffer of another size than the shape needs, or
     /// a slice that starts inside an element; [`Error::Overflow`].
     pub fn tensor_of(&self, buffer: &Buffer, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let operation = "tensor_of";
@@ -265,8 +265,8 @@ impl Gpu {
         let (_, needed_bytes) = checked(shape, dtype)?;
         let (start_bytes, size_bytes) = (buffer.offset_bytes(), buffer.size_bytes());
         let reason = if dtype == DType::Bool {
-            // No kernel looks out for other bytes than 0 and 1.
-            "its bytes may be other than 0 and 1: make a tensor of u8, and compare it with 0".into()
+            // Kernels do not check for bytes other than 0 and 1.
+            "the bytes may be other than 0 and 1: make a tensor of u8, and compare it with 0".into()
         } else if needed_bytes != size_bytes {
             format!("{size_bytes} bytes; shape {shape:?} of {dtype} takes {needed_bytes}")
         } else if !start_bytes.is_multiple_of(dtype.size_bytes()) {

@@ -1,20 +1,19 @@
-//! What became of fusion.
+//! Inspection of fused kernels.
 
 use super::Gpu;
 
-/// A kernel that was put together at run time out of several operations.
+/// A kernel fused at run time from several operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FusedKernel {
-    /// What it computes, of operands `a`, `b`, … and numbers `s0`, `s1`, …: `relu(a * b + c)`.
+    /// The formula in operands `a`, `b`, … and numbers `s0`, `s1`, …: `relu(a * b + c)`.
     pub name: String,
-    /// The whole shader, in WGSL, as it was compiled first.
+    /// The whole shader, in WGSL, as first compiled.
     pub wgsl: String,
 }
 
 impl Gpu {
-    /// The kernels that were put together out of several operations since the device was opened,
-    /// and are still kept (a few hundred at the most).
+    /// The kernels fused since the device was opened that are still cached (a few hundred at most).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {

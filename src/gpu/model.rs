@@ -1,4 +1,4 @@
-//! Models: weights from a file in the format safetensors, uploaded at once or when they are used.
+//! Models: weights from a file in the format safetensors, uploaded at once or at their first use.
 
 mod load;
 mod near;
@@ -17,24 +17,23 @@ use crate::files::{
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, ModelFailure, Result, Source};
 
-/// A model's file in the format [safetensors](https://huggingface.co/docs/safetensors), open: what
-/// tensors there are, of which types and shapes. Cheap to clone.
+/// An open model file in the format [safetensors](https://huggingface.co/docs/safetensors): the
+/// names, types and shapes of its tensors. Cheap to clone.
 ///
-/// A file may come from anybody: all that its header says is checked against the file when it is
-/// opened, before anything is allocated for a tensor. Its contents are read when tensors are
-/// loaded:
+/// A file may come from anybody. Opening checks every claim of the header against the file, before
+/// it allocates anything for a tensor. Loading a tensor reads its contents:
 ///
 /// | stored | loaded as |
 /// | --- | --- |
 /// | `F32`, `F16`, `BF16`, `I8`, `U8`, `I32`, `U32`, `BOOL` | the same |
 /// | `I64`, `U64`, `F64` | `i32`, `u32`, `f32`, if each element fits; floats are rounded |
 /// | `I16`, `U16` | `i32`, `u32` |
-/// | `F8_…`, `F4`, `C64`, … | nothing: they are listed, and refused |
+/// | `F8_…`, `F4`, `C64`, … | not loaded: listed, and refused |
 ///
-/// The file is read at positions and not mapped, so whoever cuts it off meanwhile causes an error
-/// and not the end of the process. It must stay as it was when it was opened: once its length or
-/// the time of its last change is another, whatever is read from it is an error. To put another
-/// file into its place, or to remove it, does no harm.
+/// The file is read at positions and not mapped. So if another process truncates it, the result is
+/// an error and not the end of this process. The file must not change while it is open: once its
+/// length or its time of change differs, every read is an error. Replacing it by another file, or
+/// removing it, does no harm.
 ///
 /// ```no_run
 /// # fn main() -> lapidary::Result<()> {
@@ -55,11 +54,11 @@ use lapidary_core::{DType, Error, ModelFailure, Result, Source};
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     reader: Arc<ModelReader>,
-    /// What floats are loaded as, if not as they are.
+    /// The type that floats are loaded as; `None` keeps theirs.
     floats: Option<DType>,
 }
 
-/// What a file says of one of its tensors.
+/// The description of one tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelTensor<'a> {
@@ -67,23 +66,23 @@ pub struct ModelTensor<'a> {
     pub name: &'a str,
     /// The type of the elements in the file, as the format spells it: `F32`, `BF16`, `I64`, …
     pub stored: String,
-    /// The type that they are loaded as; `None` for one that no device here computes with.
+    /// The type that they are loaded as; `None` if no device here computes with it.
     pub dtype: Option<DType>,
     /// Its shape.
     pub shape: &'a [usize],
-    /// Its bytes in the file.
+    /// Size in the file, in bytes.
     pub stored_bytes: u64,
 }
 
-/// How far a model is loaded.
+/// The progress of loading a model.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LoadProgress<'a> {
-    /// The tensor that is loaded now.
+    /// The tensor that is being loaded.
     pub name: &'a str,
-    /// Bytes of the file that were read.
+    /// Bytes of the file read so far.
     pub done_bytes: u64,
-    /// Bytes of all its tensors.
+    /// Bytes of all tensors in the file.
     pub total_bytes: u64,
 }
 
@@ -91,14 +90,14 @@ impl ModelFile {
     /// Opens a file, and checks its header.
     ///
     /// # Errors
-    /// [`Error::Model`]: of a file that is not there, is cut off, contradicts itself, or is
-    /// something else; and in a browser, where there are no files.
+    /// [`Error::Model`] for a file that does not exist, is cut off, contradicts itself, or is not a
+    /// safetensors file; also in a browser, which has no files.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile> {
         ModelReader::open(path.as_ref()).map(Self::over)
     }
 
     /// A file that is in memory already, as in a browser, or compiled into the program. The bytes
-    /// are kept for as long as this is, or a tensor that is backed by them.
+    /// are kept as long as this value, or a tensor backed by them, is alive.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -113,12 +112,12 @@ impl ModelFile {
         }
     }
 
-    /// The same file, whose floats are loaded as this type, rounded on the way: half of the memory,
-    /// for `DType::F16` or `DType::Bf16`. One that is finite and would become infinite is an error,
-    /// with its place.
+    /// The same file, with its floats loaded as this type: half of the memory for `DType::F16` or
+    /// `DType::Bf16`. Elements are rounded. A finite element that would become infinite is an error
+    /// that names its place.
     ///
     /// # Errors
-    /// [`Error::DType`] for a type that is no float.
+    /// [`Error::DType`] for a type other than a float.
     pub fn floats_as(&self, dtype: DType) -> Result<ModelFile> {
         if !dtype.is_float() {
             return Err(Error::DType {
@@ -134,28 +133,27 @@ impl ModelFile {
         })
     }
 
-    /// The names, in the order in which the tensors lie in the file.
+    /// The names, in the order of the tensors in the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         names(self.directory())
     }
 
-    /// All that is there, in the order in which it lies in the file.
+    /// All tensors, in the order of the file.
     pub fn tensors(&self) -> impl Iterator<Item = ModelTensor<'_>> {
         let entries = self.directory().entries().iter();
         entries.map(|entry| self.described(entry))
     }
 
-    /// What there is under a name.
+    /// The tensor of this name.
     ///
     /// # Errors
-    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is
-    /// nothing.
+    /// [`Error::Model`] with [`ModelFailure::Name`], and the nearest names, if there is none.
     pub fn describe(&self, name: &str) -> Result<ModelTensor<'_>> {
         let index = find(self.directory(), name)?;
         Ok(self.described(&self.directory().entries()[index]))
     }
 
-    /// What there is under a name, which must have this shape.
+    /// The tensor of this name, which must have this shape.
     ///
     /// # Errors
     /// As [`describe`](Self::describe), and [`ModelFailure::Shape`] with both shapes.
@@ -164,17 +162,17 @@ impl ModelFile {
         Ok(self.described(&self.directory().entries()[index]))
     }
 
-    /// What the writer of the file has noted: names and texts.
+    /// The metadata of the file: names and texts from its writer.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.directory().metadata()
     }
 
-    /// How many tensors there are.
+    /// Number of tensors.
     pub fn len(&self) -> usize {
         self.directory().entries().len()
     }
 
-    /// Is there none?
+    /// Is the file without tensors?
     pub fn is_empty(&self) -> bool {
         self.directory().entries().is_empty()
     }
@@ -207,7 +205,7 @@ impl ModelFile {
 
     fn unsupported(&self, entry: &ModelEntry) -> Error {
         let reason = format!(
-            "{} is of {}, which no operation here takes",
+            "{} has elements of {}, which no operation here takes",
             lapidary_core::internal::printable(&entry.name, 100),
             entry.stored
         );
@@ -215,14 +213,14 @@ impl ModelFile {
             .error(ModelFault(ModelFailure::Unsupported, reason))
     }
 
-    /// The same, of another type.
+    /// As [`tensor_for`](Self::tensor_for), with another type.
     #[track_caller]
     fn tensor_of(&self, gpu: &Gpu, entry: &ModelEntry, dtype: DType) -> Result<Tensor> {
         let tensor = Tensor::output(gpu.engine(), &entry.shape, dtype)?;
         Ok(tensor.named(&entry.name))
     }
 
-    /// Where the elements of a tensor, or those from an offset on, can be had again.
+    /// A source of the elements of a tensor, from an offset on.
     fn source(&self, index: usize, dtype: DType, from_bytes: u64) -> Source {
         let reader = self.reader.clone();
         Source::reader(move |offset_bytes, bytes| {
@@ -236,7 +234,7 @@ impl ModelFile {
 #[derive(Clone, Debug)]
 pub struct Model {
     directory: Arc<ModelDirectory>,
-    /// As many, and in the same order, as the file has.
+    /// The tensors, in the order of the file.
     tensors: Vec<Tensor>,
 }
 
@@ -244,8 +242,7 @@ impl Model {
     /// The tensor of this name.
     ///
     /// # Errors
-    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is
-    /// none.
+    /// [`Error::Model`] with [`ModelFailure::Name`], and the nearest names, if there is none.
     pub fn get(&self, name: &str) -> Result<Tensor> {
         Ok(self.tensors[find(&self.directory, name)?].clone())
     }
@@ -263,17 +260,17 @@ impl Model {
         names(&self.directory)
     }
 
-    /// What the writer of the file has noted: names and texts.
+    /// The metadata of the file: names and texts from its writer.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.directory.metadata()
     }
 
-    /// How many tensors there are.
+    /// Number of tensors.
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Is there none?
+    /// Is the model without tensors?
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }
@@ -290,7 +287,7 @@ fn find(directory: &ModelDirectory, name: &str) -> Result<usize> {
     })
 }
 
-/// Finds a tensor that has this shape.
+/// Finds a tensor and checks its shape.
 fn expect(directory: &ModelDirectory, name: &str, expected: &[usize]) -> Result<usize> {
     let index = find(directory, name)?;
     let shape = &directory.entries()[index].shape;

@@ -1,4 +1,4 @@
-//! Arrays of the crate `ndarray`, and back.
+//! Conversion from and to arrays of the crate `ndarray`.
 
 use ndarray::{ArrayD, ArrayRef, Dimension, IxDyn};
 
@@ -10,9 +10,9 @@ use lapidary_core::internal::block_on;
 use lapidary_core::{Error, Result};
 
 impl Gpu {
-    /// A tensor with the shape and the elements of an array or a view of one, whatever its strides:
-    /// a transpose, a slice, one that is flipped or broadcast. They are copied before this returns,
-    /// without a vector in between.
+    /// A tensor with the shape and the elements of an array or a view, with any strides:
+    /// transposed, sliced, flipped or broadcast. The call copies the elements before it returns,
+    /// without an intermediate vector.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -44,8 +44,8 @@ impl Gpu {
 }
 
 impl Tensor {
-    /// The elements as an array of this shape: [`to_vec`](Tensor::to_vec), with the shape. Where it
-    /// is known how many axes there are, `into_dimensionality` of the array says so.
+    /// The elements as an array of this shape. Call the array's `into_dimensionality` if the number
+    /// of axes is known.
     ///
     /// # Errors
     /// Those of [`read`](Tensor::read).
@@ -64,7 +64,7 @@ impl Tensor {
             let made = ArrayD::from_shape_vec(IxDyn(&shape), elements.await?);
             made.map_err(|error| Error::Shape {
                 operation: "to_array",
-                reason: format!("{shape:?} is no shape of an array: {error}"),
+                reason: format!("{shape:?} is not a valid shape of an array: {error}"),
             })
         }
     }

@@ -1,4 +1,4 @@
-//! One device, two users: the app's buffers as tensors, our tensors in the app's commands.
+//! Sharing a device with the app: the app's buffers as tensors, our tensors in the app's commands.
 
 use std::ops::Range;
 
@@ -10,14 +10,13 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
 
 impl Gpu {
-    /// Lets the app use tensors in commands of its own: runs what is queued, keeps the tensors in
-    /// place, calls `encode` with where they are, submits the command buffers that it returns after
-    /// our own work, and lets them move again. [`lapidary_core::Gpu::with_bound`] does the same
-    /// with buffers.
+    /// Lets the app use tensors in its own commands. The call runs the queue and keeps the tensors
+    /// in place. It passes their places to `encode`, submits the returned command buffers after
+    /// lapidary's own work, and releases the tensors. [`lapidary_core::Gpu::with_bound`] does the
+    /// same with buffers.
     ///
-    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What
-    /// they ask for meanwhile may run before the command buffers that `encode` returns, or after
-    /// them.
+    /// No lock of lapidary is held during `encode`: it may use lapidary, and so may other threads.
+    /// Work recorded meanwhile may run before or after the returned command buffers.
     ///
     /// ```no_run
     /// # fn draw(device: &wgpu::Device, gpu: &lapidary::Gpu, t: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -32,10 +31,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// A tensor's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]); [`Error::Shape`] for a
-    /// view that is not contiguous or starts inside a word of 4 bytes, or a tensor without
-    /// elements; [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the commands;
-    /// [`Error::DeviceLost`].
+    /// A tensor's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]). [`Error::Shape`] for a
+    /// view that is not contiguous or starts inside a word of 4 bytes, or for an empty tensor.
+    /// [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the commands; [`Error::DeviceLost`].
     pub fn with_bound(
         &self,
         tensors: &[(&Tensor, Access)],
@@ -62,7 +60,7 @@ impl Gpu {
         self.0.with_bound_async(&buffers, encode).await
     }
 
-    /// The bytes of a tensor, if they can be bound.
+    /// The bytes of a tensor, if the app can bind them.
     fn bindable(&self, tensor: &Tensor) -> Result<Buffer> {
         let operation = "with_bound";
         if !self.engine().owns(&tensor.storage) {
@@ -70,7 +68,7 @@ impl Gpu {
         }
         let start_bytes = tensor.layout.offset as u64 * tensor.dtype.size_bytes();
         let reason = if tensor.is_empty() {
-            // A binding of no bytes would be one of the whole rest of the slab.
+            // wgpu would bind the whole rest of the slab.
             format!(
                 "a tensor of shape {:?} has no bytes to bind",
                 tensor.shape()
@@ -90,14 +88,14 @@ impl Gpu {
     }
 
     /// Makes a tensor of a range of the app's own buffer; nothing is copied. The app must not
-    /// destroy the buffer while the tensor lives, and orders its own accesses around ours by the
-    /// order of submission (see [`flush`](lapidary_core::Gpu::flush)).
+    /// destroy the buffer while the tensor lives. It orders its own accesses by the order of
+    /// submission (see [`flush`](lapidary_core::Gpu::flush)).
     ///
     /// # Errors
-    /// [`Error::Buffer`] when the buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
-    /// `COPY_DST`, when the range passes its end, starts at no multiple of the device's storage
-    /// offset alignment, is not as long as `shape` takes, rounded up to a multiple of 16 bytes
-    /// (kernels write whole vec4s), or overlaps another import.
+    /// [`Error::Buffer`] in these cases: the buffer lacks one of the usages `STORAGE`, `COPY_SRC`
+    /// and `COPY_DST`; the range exceeds it or overlaps another import; the offset is not a
+    /// multiple of the device's storage offset alignment; the size is not that of `shape`, rounded
+    /// up to a multiple of 16 bytes (kernels write whole vec4s).
     #[track_caller]
     pub fn import(
         &self,

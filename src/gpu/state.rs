@@ -1,4 +1,4 @@
-//! States: tensors in a file, so that a long job goes on after the program has ended.
+//! States: tensors in a file, so that a long job can continue in another process.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -12,23 +12,22 @@ use lapidary_core::internal::{BoxFuture, block_on};
 use lapidary_core::units::MIB;
 use lapidary_core::{DType, Element, Error, Result, Source, StateFailure};
 
-/// Tensors pass through the host in parts of at most so many bytes.
+/// Most bytes of a part. Tensors pass through the host in parts.
 const PART_BYTES: u64 = 8 * MIB;
 
-/// So many parts, or bytes of them, are on their way at once: the device copies while the disk
-/// writes.
+/// Most parts, and bytes of parts, under way at once: the device copies while the disk writes.
 const PARTS_UNDER_WAY: usize = 64;
 const BYTES_UNDER_WAY: u64 = 2 * PART_BYTES;
 
-/// Elements of a view that lie further apart than this are gathered by the device.
+/// The device gathers a view whose lowest and highest elements are further apart than this.
 const FAR_BYTES: u64 = 4 * PART_BYTES;
 
-/// What a state file holds: tensors by their names, in the order in which they were saved.
+/// The contents of a state file: named tensors, in the order in which they were saved.
 #[derive(Clone, Debug)]
 pub struct State {
     path: String,
     tensors: Vec<(String, Tensor)>,
-    /// Numbers of the tensors, sorted by name.
+    /// Indices of the tensors, sorted by name.
     sorted: Vec<usize>,
 }
 
@@ -70,12 +69,12 @@ impl State {
         self.tensors.iter().map(|(name, _)| name.as_str())
     }
 
-    /// How many tensors there are.
+    /// Number of tensors.
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Is there none?
+    /// Is the state without tensors?
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }
@@ -91,21 +90,22 @@ impl IntoIterator for State {
 }
 
 impl Gpu {
-    /// Saves tensors under names into a file, for [`load_state`](Gpu::load_state) of this program
-    /// or another one, on whatever adapter.
+    /// Saves named tensors into a file, for [`load_state`](Gpu::load_state) of this program or
+    /// another one, on any adapter.
     ///
-    /// The file replaces the one at `path` only when it is whole and on the disk: whatever fails,
-    /// and whenever the program is killed, the old one is there as it was (a program that is killed
-    /// leaves a hidden file beside it, which a later save removes). Only its owner may read it.
+    /// The file replaces the one at `path` only when it is whole and on the disk. After any
+    /// failure, or if the program is killed, the old file is still there, unchanged. (A program
+    /// that is killed leaves a hidden file beside it, which a later save removes.) Only the file's
+    /// owner may read it.
     ///
-    /// Tensors are saved as they are at the call, whatever is queued done, a few MiB at a time;
-    /// those that were evicted stay out, and views are saved as what they show. A view whose
-    /// elements lie tens of MiB apart, such as the transpose of a large matrix, is copied on the
-    /// device, a few MiB at a time. Other threads must not write to the tensors until the call
-    /// returns: then it is an error.
+    /// The call saves the values that the tensors have after all queued work, a few MiB at a time.
+    /// Evicted tensors are not restored. A view is saved with its own elements only. A view whose
+    /// elements are tens of MiB apart, such as the transpose of a large matrix, is copied on the
+    /// device, a few MiB at a time. If another thread writes to a tensor before the call returns,
+    /// the call fails.
     ///
-    /// There is no asynchronous form: natively it would block as this one does, and in a browser
-    /// there are no files.
+    /// There is no asynchronous form: natively it would block just the same, and a browser has no
+    /// files.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -132,9 +132,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::State`] when a name is given twice or has more than 64 KiB, when the file cannot be
-    /// written, or when a tensor was written to meanwhile; [`Error::Foreign`] for a tensor of
-    /// another `Gpu`; what [`read`](Tensor::read) says.
+    /// [`Error::State`] when two tensors have one name, when a name exceeds 64 KiB, when the file
+    /// cannot be written, or when a tensor was written to meanwhile. [`Error::Foreign`] for a
+    /// tensor of another `Gpu`. The errors of [`read`](Tensor::read).
     pub fn save_state(&self, path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<()> {
         let path = path.as_ref();
         let saved: Vec<&Tensor> = tensors.iter().map(|&(_, tensor)| tensor).collect();
@@ -150,13 +150,13 @@ impl Gpu {
             return Err(Error::State {
                 path: path.display().to_string(),
                 failure: StateFailure::Changed,
-                reason: format!("{name} was written to while it was saved"),
+                reason: format!("{name} was written to while it was being saved"),
             });
         }
         writer.finish()
     }
 
-    /// The versions of tensors that are about to be saved, all of which are ours.
+    /// The versions of tensors before they are saved. Refuses tensors of another `Gpu`.
     pub(super) fn versions(
         &self,
         tensors: &[&Tensor],
@@ -175,9 +175,9 @@ impl Gpu {
         Ok(tensors.iter().map(version).collect())
     }
 
-    /// Loads the tensors of a file that [`save_state`](Gpu::save_state) has written. Every byte of
-    /// it is checked; each tensor gets its name (see [`Tensor::named`]). What the file holds need
-    /// not fit on the device at once: what finds no room there is evicted.
+    /// Loads the tensors of a file that [`save_state`](Gpu::save_state) has written. Every byte is
+    /// checked; each tensor gets its name (see [`Tensor::named`]). The tensors need not fit on the
+    /// device together: those without room there are evicted.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -190,8 +190,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::State`] for a file that is not there, cut off, changed, or not ours; what
-    /// [`tensor`](Gpu::tensor) says, for tensors beyond this device.
+    /// [`Error::State`] for a file that does not exist, is cut off or changed, or is not a state
+    /// file. The errors of [`tensor`](Gpu::tensor) for tensors beyond this device.
     #[track_caller]
     pub fn load_state(&self, path: impl AsRef<Path>) -> Result<State> {
         let reader = StateReader::open(path.as_ref(), &self.file_options())?;
@@ -211,17 +211,17 @@ impl Gpu {
         Ok(State::new(&reader, tensors))
     }
 
-    /// As [`load_state`](Gpu::load_state), but the file stays the tensors' [source](Source):
-    /// nothing is uploaded before somebody uses it, and what was not written to since costs nothing
-    /// to evict. So are states used that are larger than the device.
+    /// As [`load_state`](Gpu::load_state), but the file stays the tensors' [source](Source). A
+    /// tensor is uploaded at its first use, and its eviction costs nothing until it is written to.
+    /// So a state may be larger than the device.
     ///
-    /// The whole file is read once, to be checked; what is read later is checked again. It is kept
-    /// open: to save to the same path, or to remove the file, does the tensors no harm, but nobody
-    /// may write into it.
+    /// The whole file is read and checked once; later reads are checked again. The file stays open.
+    /// Saving to the same path, or removing the file, does the tensors no harm, but no program may
+    /// write into it.
     ///
     /// # Errors
-    /// As [`load_state`](Gpu::load_state). What becomes of the file later is
-    /// [`Error::Source`], for whoever uses the tensor.
+    /// As [`load_state`](Gpu::load_state). Later changes of the file are [`Error::Source`] of the
+    /// calls that use the tensor.
     #[track_caller]
     pub fn load_state_backed(&self, path: impl AsRef<Path>) -> Result<State> {
         let reader = StateReader::open(path.as_ref(), &self.file_options())?;
@@ -249,20 +249,20 @@ impl Gpu {
         let dims = entry.shape.iter().map(|&dim| usize::try_from(dim));
         let shape: Vec<usize> = dims.collect::<Result<_, _>>().map_err(|_| Error::Shape {
             operation: "load_state",
-            reason: format!("{:?} passes what this machine can address", entry.shape),
+            reason: format!("{:?} exceeds what this machine can address", entry.shape),
         })?;
         let tensor = Tensor::output(self.engine(), &shape, entry.dtype)?;
         Ok(tensor.named(&entry.name))
     }
 }
 
-/// The first of the tensors that was written to since it had this version.
+/// The first tensor that was written to since it had this version.
 pub(super) fn changed(tensors: &[&Tensor], versions: &[Option<u64>]) -> Option<usize> {
     let mut pairs = tensors.iter().zip(versions);
     pairs.position(|(tensor, version)| Some(tensor.version()) != *version)
 }
 
-/// Hands the elements of tensors on, one after the other, in parts.
+/// Passes the elements of tensors on, one tensor after the other, in parts.
 pub(super) fn stream(
     operation: &'static str,
     tensors: &[&Tensor],
@@ -284,7 +284,7 @@ pub(super) fn stream(
     }
 }
 
-/// Begins to read a part.
+/// Starts to read a part.
 fn start(part: &Tensor) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
     let far = part.layout.span().is_some_and(|(lowest, highest)| {
         (highest - lowest) as u64 * part.dtype().size_bytes() > FAR_BYTES
@@ -313,14 +313,14 @@ fn start_typed<T: Element>(part: &Tensor) -> BoxFuture<'static, Result<Vec<u8>>>
     Box::pin(async move { Ok(T::bytes_of(&reading.await?).to_vec()) })
 }
 
-/// A tensor in parts of at most [`PART_BYTES`], which are its elements in row-major order.
+/// A tensor in parts of at most [`PART_BYTES`], in row-major order.
 fn parts(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
     let most = (PART_BYTES / tensor.dtype().size_bytes()) as usize;
     layouts(&tensor.layout, most).map(|layout| tensor.view(layout))
 }
 
-/// A layout in parts of at most so many elements: runs along the first axis of which one step is no
-/// more than that, for each index of the axes before it.
+/// A layout in parts of at most `most` elements. A part is a run along the first axis whose steps
+/// are no larger than that, for each index of the axes before it.
 fn layouts(layout: &Layout, most: usize) -> impl Iterator<Item = Layout> + use<> {
     let mut whole = layout.clone();
     if whole.is_contiguous() {

@@ -1,4 +1,4 @@
-//! A whole `Gpu` in a process that ends before its time.
+//! A whole `Gpu` in a process that is killed.
 
 #[cfg(unix)]
 mod killed;

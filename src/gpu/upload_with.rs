@@ -1,5 +1,5 @@
-//! Uploads of what is still to be computed or read: a function of the app's writes the elements,
-//! and they go to staging memory as they come.
+//! Uploads of elements that are computed or read on the way: the app's function writes them, and
+//! they go to staging memory piece by piece.
 
 use std::mem;
 
@@ -7,23 +7,22 @@ use super::Gpu;
 use crate::tensor::Tensor;
 use lapidary_core::{Element, Error, Result};
 
-/// Elements that come one by one, or few at a time, are gathered in blocks of so many bytes, which
-/// stay in a CPU's caches.
+/// Size of the block that gathers single elements, or few at a time. It stays in a CPU's caches.
 const BLOCK_BYTES: usize = 64 << 10;
 
 impl Gpu {
-    /// A tensor of `shape` whose elements a function writes, in row-major order: for what is
-    /// decoded, read or computed on the way, of any size, without a vector of all of it.
+    /// A tensor of `shape` whose elements a function writes, in row-major order. For elements that
+    /// are decoded, read or computed, of any size, without a vector of all of them.
     ///
-    /// Slices are copied once, to where the device reads them, and no memory of the tensor's size
-    /// is taken on the host. What was written reaches the device while the rest is still to come.
-    /// The function is called at once, on this thread, with nothing locked: it may use this
-    /// [`Gpu`]. If it panics, the panic goes on to the caller, and there is no tensor.
+    /// A slice is copied once, to where the device reads it, and the host needs no memory of the
+    /// tensor's size. The first elements reach the device while the function still writes the rest.
+    /// The function runs at once, on this thread, without any lock: it may use this [`Gpu`]. A
+    /// panic in it reaches the caller, and there is no tensor.
     ///
     /// # Errors
-    /// [`Error::Length`] when more or fewer elements than the shape has were written;
+    /// [`Error::Length`] when the function writes more or fewer elements than the shape has.
     /// [`Error::Overflow`] and [`Error::NeverFits`] for shapes beyond the device, before the
-    /// function is called; [`Error::DeviceLost`]. What is written after an error goes nowhere.
+    /// function runs. [`Error::DeviceLost`]. Elements written after an error are dropped.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -56,16 +55,16 @@ impl Gpu {
     }
 }
 
-/// Takes the elements of a tensor that is being uploaded, in row-major order: see
-/// [`Gpu::upload_with`]. It is filled as a vector is.
+/// Receives the elements of a tensor during an upload, in row-major order: see
+/// [`Gpu::upload_with`]. It is filled like a vector.
 #[derive(Debug)]
 pub struct Upload<'a, T> {
     tensor: &'a Tensor,
-    /// Elements that came one by one and were not sent yet.
+    /// Single elements that were not sent yet.
     block: Vec<T>,
-    /// Elements that came, one more than there is room for at most.
+    /// Elements received so far. It exceeds the tensor's length by at most one.
     taken: usize,
-    /// A multiple of 4, until all are sent.
+    /// Bytes sent: a multiple of 4 until all are sent.
     sent_bytes: u64,
     error: Option<Error>,
 }
@@ -74,7 +73,7 @@ impl<T: Element> Upload<'_, T> {
     /// Elements in a word of 4 bytes.
     const IN_WORD: usize = 4 / size_of::<T>();
 
-    /// How many elements are still to come.
+    /// Number of elements still missing.
     pub fn remaining(&self) -> usize {
         self.tensor.len().saturating_sub(self.taken)
     }
@@ -97,7 +96,7 @@ impl<T: Element> Upload<'_, T> {
             self.block.extend_from_slice(elements);
             return self.send_if_full();
         }
-        // As many as end the word that the last of the block begins.
+        // The elements that complete the last word of the block.
         let in_word = Self::IN_WORD;
         let first = self.block.len().next_multiple_of(in_word) - self.block.len();
         let (first, rest) = elements.split_at(first);
@@ -108,7 +107,7 @@ impl<T: Element> Upload<'_, T> {
         self.block.extend_from_slice(later);
     }
 
-    /// Takes note of so many more elements; `false` when they go nowhere.
+    /// Counts `count` more elements; `false` when they are dropped.
     fn takes(&mut self, count: usize) -> bool {
         let fits = self.error.is_none() && count <= self.remaining();
         self.taken = self.taken.saturating_add(count);
@@ -118,8 +117,7 @@ impl<T: Element> Upload<'_, T> {
         fits
     }
 
-    /// Of so many elements, those that can be sent: what is sent ends with a word, or with the
-    /// tensor.
+    /// How many of `count` elements can be sent: a piece ends with a word, or with the tensor.
     fn sendable(&self, count: usize) -> usize {
         match self.remaining() {
             0 => count,
@@ -170,7 +168,7 @@ impl<T: Element> Upload<'_, T> {
     }
 }
 
-/// Stops at the first element that goes nowhere, so that an iterator may be endless.
+/// Stops at the first element that would be dropped, so that an iterator may be endless.
 impl<T: Element> Extend<T> for Upload<'_, T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
         for element in elements {

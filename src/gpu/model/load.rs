@@ -1,4 +1,4 @@
-//! Tensors of a model's file on a device: uploaded in pieces, or read when somebody uses them.
+//! Loading of tensors from a model file: uploaded in pieces, or read at their first use.
 
 use super::{LoadProgress, Model, ModelFile, find};
 use crate::gpu::Gpu;
@@ -6,22 +6,22 @@ use crate::tensor::Tensor;
 use lapidary_core::Result;
 use lapidary_core::internal::block_on;
 
-/// So much is read, converted and handed on at once.
+/// Bytes that are read, converted and uploaded at once.
 const PART_BYTES: u64 = 1 << 20;
 
 impl Gpu {
     /// Loads all tensors of a file; each gets its name (see [`Tensor::named`]). The file is read in
-    /// pieces, and before each of them a function hears how far it is; it may use this [`Gpu`].
+    /// pieces. Before each piece a function gets the progress; it may use this [`Gpu`].
     ///
-    /// They stay [backed](Gpu::backed) by a file that was [opened](ModelFile::open): when memory is
-    /// short they are dropped and read again, and never written out, until they are written to. So
-    /// a file larger than the device can be loaded. Bytes that the app gave are not kept for that:
-    /// [`load_model_backed`](Gpu::load_model_backed) keeps them.
+    /// Tensors of an [opened](ModelFile::open) file stay [backed](Gpu::backed) by it. When memory
+    /// is short, the engine drops and later rereads them; it never writes them out before they are
+    /// written to. So a file larger than the device can be loaded. Bytes from the app do not back
+    /// their tensors; [`load_model_backed`](Gpu::load_model_backed) does that.
     ///
     /// # Errors
-    /// [`Error::Model`](crate::Error::Model) for elements of a type that is not supported and for
-    /// those that do not fit, and for a file that is no longer as it was; what
-    /// [`tensor`](Gpu::tensor) says, for tensors beyond this device.
+    /// [`Error::Model`](crate::Error::Model) for elements of an unsupported type, for elements that
+    /// do not fit, and for a file that has changed. The errors of [`tensor`](Gpu::tensor) for
+    /// tensors beyond this device.
     #[track_caller]
     pub fn load_model(
         &self,
@@ -66,12 +66,12 @@ impl Gpu {
         }
     }
 
-    /// As [`load_model`](Self::load_model), but nothing is read before somebody uses it, and then
-    /// no more than what is used. So a model opens at once, whatever its size.
+    /// As [`load_model`](Self::load_model), but a tensor is read at its first use, and only the
+    /// bytes in use are read. So a model of any size opens at once.
     ///
     /// # Errors
-    /// As [`load_model`](Self::load_model); what is wrong with the elements, and what becomes of
-    /// the file later, is [`Error::Source`](crate::Error::Source) for whoever uses the tensor.
+    /// As [`load_model`](Self::load_model). Invalid elements, and later changes of the file, are
+    /// [`Error::Source`](crate::Error::Source) of the calls that use the tensor.
     #[track_caller]
     pub fn load_model_backed(&self, file: &ModelFile) -> Result<Model> {
         let tensors = self.model_tensors(file)?;
@@ -84,11 +84,11 @@ impl Gpu {
         })
     }
 
-    /// Loads one tensor of a file, as [`load_model`](Self::load_model) does all.
+    /// Loads one tensor of a file, in the way of [`load_model`](Self::load_model).
     ///
     /// # Errors
     /// As [`load_model`](Self::load_model), and [`ModelFailure::Name`](crate::ModelFailure::Name)
-    /// if there is none of this name.
+    /// if no tensor has this name.
     #[track_caller]
     pub fn load_tensor(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
         block_on("Gpu::load_tensor", self.load_tensor_async(file, name))
@@ -112,12 +112,12 @@ impl Gpu {
         }
     }
 
-    /// One tensor of a file, read when somebody uses it, as
-    /// [`load_model_backed`](Self::load_model_backed) does with all.
+    /// One tensor of a file, read at its first use, in the way of
+    /// [`load_model_backed`](Self::load_model_backed).
     ///
     /// # Errors
     /// As [`load_model_backed`](Self::load_model_backed), and
-    /// [`ModelFailure::Name`](crate::ModelFailure::Name) if there is none of this name.
+    /// [`ModelFailure::Name`](crate::ModelFailure::Name) if no tensor has this name.
     #[track_caller]
     pub fn load_tensor_backed(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
         let (index, tensor) = self.model_tensor(file, name)?;
@@ -125,8 +125,8 @@ impl Gpu {
         Ok(tensor)
     }
 
-    /// All tensors of a file without a value, so that what cannot be is known before anything is
-    /// read.
+    /// Makes all tensors of a file without values, so that impossible ones are refused before
+    /// anything is read.
     #[track_caller]
     fn model_tensors(&self, file: &ModelFile) -> Result<Vec<Tensor>> {
         let mut tensors = Vec::with_capacity(file.len());
@@ -170,7 +170,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Lets an entry, from an offset on, be where the elements of a tensor come from.
+    /// Makes an entry, from an offset on, the source of a tensor.
     pub(super) fn back_entry(
         &self,
         file: &ModelFile,

@@ -1,13 +1,14 @@
-//! Names that are like one that is missing.
+//! Names that are similar to a missing one.
 
-/// So many are shown.
+/// Most names that an error shows.
 const SHOWN: usize = 3;
 
-/// In a file of more tensors, or for longer names, letters are not counted: that would take long.
+/// Counting letters takes long, so it is left out for files with more tensors, and for longer
+/// names.
 const MOST_NAMES: usize = 10_000;
 const MOST_LEN: usize = 200;
 
-/// Says that a name is not there, and which are.
+/// The text of the error: the name is missing, and these are near.
 pub(super) fn missing<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
     let (mut near, mut count) = (Vec::new(), 0);
     for other in names {
@@ -27,9 +28,9 @@ pub(super) fn missing<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> S
     text
 }
 
-/// How far a name is from another, if it is not too far. It is 0 if one ends with the other at a
-/// dot, as where a model is a part of another, or if the other goes on behind a dot, as
-/// `q_proj.weight` does; else it is how many letters are to be changed.
+/// The distance between two names; `None` if it is too large. It is 0 if one name ends with the
+/// other at a dot, as where a model is a part of another. It is also 0 if the other continues after
+/// a dot, as `q_proj.weight` does. Otherwise it is the number of letters to change.
 fn distance(name: &str, other: &str, counts_letters: bool) -> Option<usize> {
     let is_part = |whole: &str, part: &str| {
         whole

@@ -1,5 +1,5 @@
-//! A model's matrix in eight bits: the host quantizes what it reads of the file, whenever it reads
-//! it, so that the floats never get to the device.
+//! A model's matrix in eight bits. The host quantizes the floats whenever it reads them from the
+//! file, so that the device never gets floats.
 
 use std::io;
 
@@ -12,9 +12,9 @@ use lapidary_core::{DType, Error, Result, Source};
 
 impl Gpu {
     /// A matrix of a file, of any float type, in eight bits, as
-    /// [`Tensor::quantize`](crate::Tensor::quantize) makes it: by the host, when somebody uses it.
-    /// The device never has it in floats, and under pressure it is dropped and read again, as with
-    /// [`load_tensor_backed`](Self::load_tensor_backed).
+    /// [`Tensor::quantize`](crate::Tensor::quantize) makes it. The host quantizes it at its first
+    /// use, so the device never has the floats. Under pressure it is dropped and read again, as
+    /// with [`load_tensor_backed`](Self::load_tensor_backed).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -28,9 +28,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`load_tensor_backed`](Self::load_tensor_backed); [`Error::Shape`] for what is no matrix,
-    /// [`Error::DType`] for integers, [`Error::Option`] for a group that is no power of two from 8
-    /// to 4096.
+    /// As [`load_tensor_backed`](Self::load_tensor_backed); [`Error::Shape`] for a tensor that is
+    /// not a matrix, [`Error::DType`] for integers, [`Error::Option`] for a group that is not a
+    /// power of two from 8 to 4096.
     #[track_caller]
     pub fn load_quantized_backed(
         &self,
@@ -91,14 +91,14 @@ impl Gpu {
                 self.engine().back_new(&tensor.storage, source);
             }
         } else if n > 0 {
-            // Rows of nothing have a scale each.
+            // Each of the empty rows has a scale.
             self.engine().clear(&quantized.scales.storage)?;
         }
         Ok(quantized)
     }
 }
 
-/// The rows of a matrix of f32 in a file.
+/// The rows of a matrix in a file, read as f32.
 #[derive(Clone)]
 struct Rows {
     source: Source,
@@ -107,7 +107,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The bytes of the values.
+    /// The source of the values' bytes.
     fn values(self) -> Source {
         let row_bytes = self.len as u64;
         Source::reader(move |offset_bytes, bytes| {
@@ -120,7 +120,7 @@ impl Rows {
         })
     }
 
-    /// The bytes of the scales.
+    /// The source of the scales' bytes.
     fn scales(self) -> Source {
         let row_bytes = self.len.div_ceil(self.group_len) as u64 * DType::F32.size_bytes();
         Source::reader(move |offset_bytes, bytes| {
@@ -132,8 +132,7 @@ impl Rows {
         })
     }
 
-    /// Fills a slice with the bytes from an offset on, of which `make` makes `row_bytes` of each
-    /// row.
+    /// Fills a slice with the bytes from an offset on. `make` makes `row_bytes` for each row.
     fn fill(
         &self,
         offset_bytes: u64,

@@ -1,4 +1,4 @@
-//! Some rows of a model's tensor, for tables too large to be had whole.
+//! Some rows of a model's tensor, for tables too large to load whole.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use lapidary_core::internal::printable;
 use lapidary_core::{ModelFailure, Result};
 
 impl Gpu {
-    /// Some of the rows of a tensor of a file, read when somebody uses them, as
-    /// [`load_tensor_backed`](Self::load_tensor_backed) does with the whole: so a table that is
-    /// larger than the budget, such as that of a language model's words, is several tensors of
-    /// which each fits. A row is all that one index of the first dimension names.
+    /// Some rows of a tensor of a file, read at their first use, as with
+    /// [`load_tensor_backed`](Self::load_tensor_backed). So a table larger than the budget, such as
+    /// a language model's word embeddings, becomes several tensors that each fit. A row is one
+    /// index of the first dimension.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {

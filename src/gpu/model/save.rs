@@ -1,4 +1,4 @@
-//! Tensors in a file that others read.
+//! Saves tensors in a file that other programs read.
 
 use std::path::Path;
 
@@ -10,13 +10,12 @@ use lapidary_core::internal::printable;
 use lapidary_core::{Error, ModelFailure, Result};
 
 impl Gpu {
-    /// Saves tensors under names into a file in the format safetensors, with notes in its metadata,
-    /// for whoever reads that format.
+    /// Saves named tensors into a file in the format safetensors, with notes in its metadata.
     ///
     /// As with [`save_state`](Self::save_state) the file replaces the one at `path` only when it is
-    /// whole and on the disk, and tensors pass through the host a few MiB at a time; a model that
-    /// is backed by the old file goes on reading that one. There are no checksums in this format:
-    /// to go on with a job later, `save_state` is the safer one.
+    /// whole and on the disk. Tensors pass through the host a few MiB at a time. A model that is
+    /// backed by the old file still reads the old file. The format has no checksums: to continue a
+    /// job later, `save_state` is safer.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -30,9 +29,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Model`] when a name is given twice, when the file cannot be written, or when a
-    /// tensor was written to meanwhile; [`Error::Foreign`] for a tensor of another `Gpu`; what
-    /// [`read`](Tensor::read) says.
+    /// [`Error::Model`] when two tensors have one name, when the file cannot be written, or when a
+    /// tensor was written to meanwhile. [`Error::Foreign`] for a tensor of another `Gpu`. The
+    /// errors of [`read`](Tensor::read).
     pub fn save_model(
         &self,
         path: impl AsRef<Path>,
@@ -58,7 +57,7 @@ impl Gpu {
             return Err(Error::Model {
                 path: path.display().to_string(),
                 failure: ModelFailure::Changed,
-                reason: format!("{name} was written to while it was saved"),
+                reason: format!("{name} was written to while it was being saved"),
             });
         }
         writer.finish()

@@ -1,5 +1,5 @@
-//! A process that is killed while its whole working set goes to and from the disk: what it leaves
-//! does no harm to the next one, which finds the last state that was saved.
+//! A process is killed while its working set moves to and from the disk. Its leftovers must not
+//! harm the next process, which must find the last saved state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use lapidary_core::units::KIB;
 use lapidary_core::{DType, Error, Result, StateFailure};
 use lapidary_testing::killed::{kill, work_until_killed};
 
-/// Tensors of 4 KiB: more than the budget has room for.
+/// Tensors of 4 KiB: together more than the budget.
 const TENSORS: usize = 20;
 const LEN: usize = KIB as usize;
 
-/// A device of little memory whose tensors have nowhere to go but to the disk.
+/// A device with little memory that can evict only to the disk.
 fn open(folder: &Path) -> Result<Gpu> {
     let budget = Budget {
         host_bytes: Some(0),
@@ -50,7 +50,7 @@ fn fill(gpu: &Gpu, first: i32) -> Result<Vec<Tensor>> {
     (0..TENSORS).map(make).collect()
 }
 
-/// Counts every tensor on, so that all come back and leave again, and saves them, twice.
+/// Increments every tensor, so that all are restored and evicted, and saves them, twice.
 fn work(folder: &Path, round: usize) -> Result<()> {
     let gpu = open(folder)?;
     let mut tensors = fill(&gpu, round as i32)?;
@@ -73,8 +73,8 @@ fn check(tensors: &[Tensor], first: i32) -> Result<()> {
     Ok(())
 }
 
-/// What the one before left is of no use to anybody and does no harm. Returns whether there was a
-/// state, and whether anything was left in the folder for spilled tensors.
+/// The leftovers of the last process are useless and harmless. Returns whether a state exists, and
+/// whether the folder for spilled tensors had leftovers.
 fn look(folder: &Path) -> Result<(bool, bool)> {
     let left = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap();
@@ -119,7 +119,7 @@ fn a_killed_process_leaves_nothing_but_its_last_state() -> Result<()> {
     let seed = seed.map_or_else(|| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("LAPIDARY_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    // In memory, where a system has such a place: states are made durable.
+    // Use a file system in memory where there is one, because states are made durable.
     let name = format!("lapidary-test-{:016x}", fastrand::u64(..));
     let bases = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
     let mut folders = bases.iter().map(|base| base.join(&name));
@@ -135,7 +135,7 @@ fn a_killed_process_leaves_nothing_but_its_last_state() -> Result<()> {
         let (is_saved, has_leftovers) = look(&folder).unwrap();
         with_state += usize::from(is_saved);
         with_leftovers += usize::from(has_leftovers);
-        // So that none is found twice.
+        // The next round must not find this state again.
         fs::remove_dir_all(folder.join("saved")).unwrap();
         fs::create_dir(folder.join("saved")).unwrap();
         is_saved
