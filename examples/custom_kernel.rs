@@ -1,11 +1,11 @@
-//! A kernel of your own: the Mandelbrot set, coloured, saved as a PNG.
+//! A kernel of your own: computes the Mandelbrot set in colour and saves it as a PNG.
 //!
 //! ```text
 //! cargo run --release --example custom_kernel [-- picture.png]
 //! ```
 //!
-//! The kernel knows nothing of lapidary: it is plain WGSL with one output and one uniform, bound
-//! by name. Without a path the picture goes to `target/mandelbrot.png`.
+//! The kernel knows nothing of lapidary: it is plain WGSL with one output and one uniform, bound by
+//! name. Without a path the picture goes to `target/mandelbrot.png`.
 
 use std::error::Error;
 use std::fs::File;
@@ -18,7 +18,7 @@ use lapidary::{DType, Gpu, Kernel, Options};
 const WGSL: &str = "
 struct Params {
     centre: vec2<f32>,
-    // From the middle of the picture to its right edge.
+    // The distance from the middle of the picture to its right edge.
     reach: f32,
     steps: u32,
     size: vec2<u32>,
@@ -27,7 +27,7 @@ struct Params {
 @group(0) @binding(0) var<storage, read_write> pixels: array<u32>;
 @group(0) @binding(1) var<uniform> p: Params;
 
-// How long z = z * z + c stays near: a fraction of all steps, smooth across them; 1 for ever.
+// How long z = z * z + c stays near: a smooth fraction of all steps; 1 if it never leaves.
 fn staying(c: vec2<f32>) -> f32 {
     var z = vec2<f32>(0.0);
     for (var step = 0u; step < p.steps; step++) {
@@ -59,7 +59,7 @@ fn mandelbrot(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 ";
 
-/// As `struct Params` in the text.
+/// The same layout as `struct Params` in the text.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Params {
@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes pixels whose bytes are red, green, blue, opacity.
+/// Writes pixels of four bytes: red, green, blue, opacity.
 fn save(path: &Path, width: usize, height: usize, pixels: &[u32]) -> Result<(), Box<dyn Error>> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

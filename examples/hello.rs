@@ -7,7 +7,7 @@
 use lapidary::{DType, Gpu, Options};
 
 fn main() -> lapidary::Result<()> {
-    // The fastest adapter of this machine; a software one will do.
+    // The fastest adapter of this machine, which may be a software adapter.
     let gpu = Gpu::open(Options::default())?;
     println!("on {}\n", gpu.caps().name);
 
@@ -16,14 +16,14 @@ fn main() -> lapidary::Result<()> {
     let weight = gpu.tensor(&[1.0_f32, 0.0, -1.0, 0.0, 1.0, -1.0], &[2, 3])?;
     let bias = gpu.full(&[3], 0.5, DType::F32)?;
 
-    // Nothing runs yet: the device gets it all at once when somebody wants to see the values.
+    // Nothing has run yet: the device gets all commands at once when a value is read.
     let y = (x.matmul(&weight)? + &bias)?.relu()?.named("y");
     println!("{y}");
     for row in y.to_vec::<f32>()?.chunks(3) {
         println!("  {row:?}");
     }
 
-    // Every byte is accounted for, with the line that asked for it.
+    // Every byte is accounted for, with the line that made it.
     println!("\n{}", gpu.memory());
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! How fast two square matrices are multiplied here, and whether the product is right.
+//! The speed of a product of two square matrices here, and a check of the result.
 //!
 //! ```text
 //! cargo run --release --example matmul -- [SIZE] [f32|f16|bf16] [RUNS]
 //! ```
 //!
-//! 1024, f32 and 10 where nothing is said. `LAPIDARY_ADAPTER=cpu` chooses another adapter.
+//! The defaults are 1024, f32 and 10. `LAPIDARY_ADAPTER=cpu` chooses another adapter.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use lapidary::{DType, Gpu, Options, Tensor};
 
 const USAGE: &str = "usage: matmul [SIZE] [f32|f16|bf16] [RUNS]";
 
-/// How many entries are computed again on the host.
+/// Number of entries that the host computes again.
 const CHECKED: usize = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let a = gpu.rand_uniform(&[size, size], -1.0, 1.0, 1, dtype)?;
     let b = gpu.rand_uniform(&[size, size], -1.0, 1.0, 2, dtype)?;
 
-    // The first product compiles the kernel and places the matrices: it does not count.
+    // The first product compiles the kernel and places the matrices, so it does not count.
     let mut product = a.matmul(&b)?;
     gpu.finish()?;
     let mut best = Duration::MAX;
@@ -60,8 +60,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Computes some entries again, on the host and in f64.
 fn check(a: &Tensor, b: &Tensor, product: &Tensor) -> Result<(), Box<dyn Error>> {
     let size = a.shape()[0];
-    // Rounding grows with the terms of a sum, and the narrow types round the result to 11 bits, and
-    // to 8.
+    // Rounding errors grow with the terms of a sum. The narrow types also round the result, to 11
+    // bits and to 8.
     let allowed = match a.dtype() {
         DType::F16 => 1e-3 * (size as f64).sqrt(),
         DType::Bf16 => 8e-3 * (size as f64).sqrt(),
@@ -84,7 +84,7 @@ fn check(a: &Tensor, b: &Tensor, product: &Tensor) -> Result<(), Box<dyn Error>>
     }
 }
 
-/// The values of a view, as f32: made contiguous on the device, so that only they travel.
+/// The values of a view, as f32. The device makes it contiguous, so that only these values travel.
 fn values(view: &Tensor) -> lapidary::Result<Vec<f32>> {
     view.contiguous()?.cast(DType::F32)?.to_vec()
 }

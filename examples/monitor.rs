@@ -1,12 +1,12 @@
-//! A network that learns in less memory than it wants, and the monitor that shows it: in this
-//! process, or served to `lapidary top` in another.
+//! A network that learns in too little memory, and the monitor that shows it: in this process, or
+//! through `lapidary top` in another.
 //!
 //! ```text
 //! cargo run --release --example monitor
 //! cargo run --release --example monitor -- --serve
 //! ```
 //!
-//! Where there is no terminal it makes a few steps and prints where the memory is.
+//! Without a terminal it makes a few steps and prints the memory report.
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -21,7 +21,7 @@ const BUDGET_BYTES: u64 = 24 * MIB;
 const LAYERS: usize = 10;
 const WIDTH: usize = 512;
 
-/// Steps where nobody looks on.
+/// Number of steps without a viewer.
 const STEPS: usize = 8;
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -41,7 +41,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
                     false => Ok(gpu.memory()),
                 }
             }),
-            // It ends by itself.
+            // The worker ends by itself.
             (false, false) => Ok(()),
         };
         if served || std::io::stdout().is_terminal() {
@@ -59,7 +59,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     })
 }
 
-/// Waits, and lets `lapidary top` look on.
+/// Waits while `lapidary top` can watch.
 #[cfg(unix)]
 fn serve<T>(gpu: &Gpu, worker: &std::thread::ScopedJoinHandle<'_, T>) -> std::io::Result<()> {
     let served = lapidary_tools::socket::serve(gpu, None).map_err(std::io::Error::other)?;
@@ -80,7 +80,7 @@ struct Layer {
     velocity: Tensor,
 }
 
-/// Learns to give back what it is shown, until somebody has seen enough. Returns the steps made.
+/// Trains an autoencoder until the viewer quits. Returns the number of steps.
 fn learn(gpu: &Gpu, is_over: &AtomicBool) -> Result<usize> {
     let is_watched =
         std::env::args().any(|arg| arg == "--serve") || std::io::stdout().is_terminal();
@@ -97,7 +97,7 @@ fn learn(gpu: &Gpu, is_over: &AtomicBool) -> Result<usize> {
     let layers = layers.collect::<Result<Vec<Layer>>>()?;
     let mut steps = 0;
     while !is_over.load(Ordering::Relaxed) && (is_watched || steps < STEPS) {
-        // Batches of all sizes, as text comes in.
+        // Batches of varying sizes, as text would have.
         let rows = [128, 384, 256, 640, 96][steps % 5];
         let _step = gpu.scope("step");
         let shown = gpu.rand_normal(&[rows, WIDTH], 0.0, 1.0, steps as u64, DType::F32)?;

@@ -1,12 +1,12 @@
-//! A job in the background that makes way for a game: its budget shrinks while the game takes
-//! memory, and grows again when the game is over. The job goes on all the time, and stays right.
+//! A background job that makes room for a game: its budget shrinks while the game takes memory, and
+//! grows again when the game ends. The job continues all the time, with correct results.
 //!
 //! ```text
 //! cargo run --release --example stay_inside
 //! ```
 //!
-//! The game is played by a list of numbers here. A real app would hear of it from the system, or
-//! leave the device's budget to lapidary, which follows what the system says. The last line is for
+//! Here a list of numbers plays the game. A real app would get the news from the system. Or it
+//! leaves the device's budget to lapidary, which follows the system's. The last line is for
 //! programs.
 
 use std::error::Error;
@@ -16,11 +16,11 @@ use std::time::Instant;
 use lapidary::units::{Bytes, MIB};
 use lapidary::{Budget, DType, Gpu, Options, Tensor};
 
-/// The job's tensors, of so many i32 each: 24 MiB together.
+/// The job's tensors, of `LEN` i32 each: 24 MiB together.
 const TENSORS: usize = 12;
 const LEN: usize = 512 << 10;
 
-/// What the job may take while the game starts, loads, is played and ends.
+/// The job's budget while the game starts, loads, runs and ends.
 const BUDGETS_MIB: [u64; 14] = [64, 64, 32, 24, 16, 12, 10, 8, 8, 12, 16, 32, 64, 64];
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
         let shortfall_bytes = gpu.set_budget(Budget::device(budget_bytes))?;
         let make_way_ms = 1e3 * start.elapsed().as_secs_f64();
 
-        // From here on the budget holds.
+        // From here on the budget must hold.
         gpu.reset_peaks();
         let start = Instant::now();
         job.step()?;
@@ -89,9 +89,9 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// Tensors that add each other up, and what they must hold.
+/// Tensors that add each other up, and their expected values.
 struct Job {
-    /// All are multiples of `0, 1, 2, …`, in arithmetic that wraps around.
+    /// All are multiples of `0, 1, 2, …`, in wrapping arithmetic.
     tensors: Vec<Tensor>,
     factors: Vec<i32>,
 }
@@ -116,7 +116,7 @@ impl Job {
         Ok(())
     }
 
-    /// Are all tensors what they must be, wherever they are?
+    /// Do all tensors have the expected values, wherever they are?
     fn is_right(&self) -> lapidary::Result<bool> {
         for (tensor, &factor) in self.tensors.iter().zip(&self.factors) {
             let values = tensor.to_vec::<i32>()?;

@@ -1,15 +1,15 @@
-//! A long job whose device is lost in the middle. It ends with the result of one that was never
-//! interrupted, bit for bit.
+//! A long job whose device is lost in the middle. Its result must equal that of an uninterrupted
+//! job, bit for bit.
 //!
 //! ```text
 //! cargo run --release --example survive_loss
 //! ```
 //!
-//! A healthy machine loses no device on demand. So this is done in two ways. On a device that the
-//! app has opened, the app destroys it: everything there is really gone, and the job goes on with
-//! another one (`readopt`). On a device of our own, it is only said to be lost; but from then on
-//! nothing reaches it, and `reopen` puts a new one in its place, as it does when a driver has
-//! crashed. The last line is for programs.
+//! A healthy machine loses no device on demand. So the example does it in two ways. The app
+//! destroys a device that it opened itself: everything there is really gone, and the job continues
+//! on another one (`readopt`). A device that lapidary opened is only declared lost. From then on
+//! nothing reaches it, and `reopen` replaces it, as after a crash of a driver. The last line is for
+//! programs.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use std::process::ExitCode;
 use lapidary::units::Bytes;
 use lapidary::{DType, Gpu, Options, Recovered, Source, Tensor, wgpu};
 
-/// What is learned from: so many examples of so many numbers.
+/// The training data: number of examples, and numbers per example.
 const EXAMPLES: usize = 512;
 const INPUTS: usize = 128;
 const HIDDEN: usize = 256;
 const OUTPUTS: usize = 32;
 
 const STEPS: u32 = 60;
-/// After so many steps the state is saved.
+/// Steps between two saved states.
 const SAVE_EVERY: u32 = 20;
-/// During this one the device goes: what was learned since the state was saved is learned again.
+/// The step in which the device is lost. Steps since the last saved state are repeated.
 const LOST_IN: u32 = 34;
 
 const RATE: f32 = 0.1;
@@ -73,7 +73,7 @@ fn survive_loss() -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// Does the job to its end, whatever happens to the device. What is found after a loss is added to
+/// Runs the job to its end, whatever happens to the device. Adds what each recovery found to
 /// `losses`.
 fn run(
     host: &mut Host,
@@ -117,30 +117,30 @@ fn print_recovered(recovered: &Recovered) {
     }
 }
 
-/// A network of two layers that learns, by gradient descent, what a teacher says.
+/// A network of two layers that learns a teacher's answers by gradient descent.
 struct Job {
     examples: Tensor,
-    /// What the teacher says to them.
+    /// The teacher's answers.
     targets: Tensor,
     weights: [Tensor; 2],
-    /// How the weights have been moving.
+    /// The momentum of the weights.
     velocities: [Tensor; 2],
     step: u32,
 }
 
 impl Job {
     fn new(gpu: &Gpu, path: &Path) -> Result<Job, Box<dyn Error>> {
-        // A file gives these again, as often as they are wanted.
+        // The file gives these again, as often as needed.
         let source = Source::file(path, 0)?;
         let examples = gpu.backed(source, &[EXAMPLES, INPUTS], DType::F32)?;
 
-        // These are computed once and only read afterwards: a copy elsewhere stays good, and from
-        // there they come back.
+        // These are computed once and only read afterwards. So a copy elsewhere stays valid, and
+        // they can be restored from it.
         let teacher = gpu.rand_normal(&[INPUTS, OUTPUTS], 0.0, 0.1, 1, DType::F32)?;
         let targets = examples.matmul(&teacher)?.tanh()?;
         targets.evict()?;
 
-        // These change in every step. They live on the device, and now and then they are saved.
+        // These change in every step. They are on the device only, and are saved from time to time.
         let shapes = [[INPUTS, HIDDEN], [HIDDEN, OUTPUTS]];
         let weight = |at: usize| gpu.rand_normal(&shapes[at], 0.0, 0.05, at as u64, DType::F32);
         let velocity = |at: usize| gpu.zeros(&shapes[at], DType::F32);
@@ -161,7 +161,7 @@ impl Job {
         let hidden = self.examples.matmul(&self.weights[0])?.tanh()?;
         let excess = (hidden.matmul(&self.weights[1])? - &self.targets)?;
 
-        // The gradients of the mean of the squared excess, written out.
+        // The gradients of the mean squared excess, by hand.
         let excess = (excess * (2.0 / EXAMPLES as f32))?;
         let slope = ((&hidden * &hidden)? * -1.0)? + 1.0;
         let behind = (excess.matmul(&self.weights[1].t()?)? * slope?)?;
@@ -195,7 +195,7 @@ impl Job {
         gpu.save_state(path, &tensors)
     }
 
-    /// What changes is as it was saved; the rest comes back by itself.
+    /// Restores the saved tensors; lapidary restores the others by itself.
     fn restore(&mut self, gpu: &Gpu, path: &Path) -> lapidary::Result<()> {
         let state = gpu.load_state(path)?;
         self.weights = [state.get("weight 0")?, state.get("weight 1")?];
@@ -219,15 +219,15 @@ impl Job {
     }
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(PartialEq)]
 struct Learned {
-    /// All of them, bit for bit.
+    /// All weights, as bits.
     weights: Vec<u32>,
     error: String,
 }
 
-/// A device that can be lost, and how to get another one.
+/// A device that can be lost, and the way to replace it.
 enum Host {
     /// One that lapidary opened.
     Ours(Gpu),
@@ -258,7 +258,7 @@ impl Host {
         }
     }
 
-    /// Another device for the same `Gpu`.
+    /// Replaces the device of the same `Gpu`.
     fn renew(&mut self) -> Result<Recovered, Box<dyn Error>> {
         match self {
             Host::Ours(gpu) => Ok(gpu.reopen()?),
@@ -288,7 +288,7 @@ async fn open_apps() -> Result<(wgpu::Adapter, wgpu::Device, wgpu::Queue), Box<d
     Ok((adapter, device, queue))
 }
 
-/// A new folder of the system's for temporary files, with the examples in it; gone with this.
+/// A new temporary folder with the examples in it; removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {

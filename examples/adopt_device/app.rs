@@ -1,4 +1,4 @@
-//! The app: it opens the device, draws, and saves what it drew. Nothing here knows of tensors.
+//! The app: opens the device, draws, and saves the picture. This module knows no tensors.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,12 +17,12 @@ pub(crate) struct App {
     pub(crate) queue: wgpu::Queue,
     pipeline: wgpu::RenderPipeline,
     picture: wgpu::Texture,
-    /// The picture's bytes, where the CPU can read them.
+    /// The picture's bytes, in a buffer that the CPU can read.
     readback: wgpu::Buffer,
 }
 
 impl App {
-    /// Opens a device and prepares a picture of that many pixels.
+    /// Opens a device and prepares a picture of `width` × `height` pixels.
     pub(crate) fn new(width: u32, height: u32) -> Result<App, Box<dyn Error>> {
         let (adapter, device, queue) = pollster::block_on(open())?;
         let picture = device.create_texture(&wgpu::TextureDescriptor {
@@ -55,7 +55,7 @@ impl App {
         })
     }
 
-    /// A buffer of the app's that lapidary may import: these are the usages that it asks for.
+    /// An app buffer with the usages that an import needs.
     pub(crate) fn buffer(&self, numbers: &[f32]) -> wgpu::Buffer {
         let desc = wgpu::util::BufferInitDescriptor {
             label: Some("map"),
@@ -67,7 +67,7 @@ impl App {
         self.device.create_buffer_init(&desc)
     }
 
-    /// The commands that draw the waves and copy the picture to where it can be read.
+    /// The commands that draw the waves and copy the picture to the readback buffer.
     pub(crate) fn draw(
         &self,
         waves: wgpu::BindingResource<'_>,
@@ -114,7 +114,7 @@ impl App {
         let (sender, mapped) = std::sync::mpsc::channel();
         let bytes = self.readback.slice(..);
         bytes.map_async(wgpu::MapMode::Read, move |result| {
-            // The receiver waits below for as long as this can come.
+            // The receiver waits below, so sending cannot fail.
             let _ = sender.send(result);
         });
         self.device.poll(wgpu::PollType::wait_indefinitely())?;
@@ -136,12 +136,12 @@ impl App {
     }
 }
 
-/// Opens a device as an app does that shares it with lapidary: with all the limits that the adapter
-/// has, and with the two features that make kernels faster, where they are.
+/// Opens a device that an app shares with lapidary: with all of the adapter's limits, and with the
+/// two features that make kernels faster, if it has them.
 async fn open() -> Result<(wgpu::Adapter, wgpu::Device, wgpu::Queue), Box<dyn Error>> {
     let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     let instance = wgpu::Instance::new(desc);
-    // `WGPU_ADAPTER_NAME` chooses one.
+    // `WGPU_ADAPTER_NAME` chooses an adapter.
     let adapter = wgpu::util::initialize_adapter_from_env_or_default(&instance, None).await?;
     let useful = wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
     let desc = wgpu::DeviceDescriptor {

@@ -1,11 +1,11 @@
-//! One device for two: an app opens it and draws, lapidary computes on it, and no byte is copied
-//! between them. Waves run through two slits; the app's render pass reads them where they are.
+//! Two users of one device: an app opens it and draws, lapidary computes on it, and no byte is
+//! copied between them. Waves run through two slits; the app's render pass reads them in place.
 //!
 //! ```text
 //! cargo run --release --example adopt_device -- [PICTURE.png]
 //! ```
 //!
-//! The picture is `target/adopt_device.png` where nothing is said.
+//! The picture goes to `target/adopt_device.png` by default.
 
 mod app;
 
@@ -22,7 +22,7 @@ const HEIGHT: usize = 384;
 const STEPS: usize = 760;
 /// (Speed × time ÷ distance)² of a step: stable up to 0.5.
 const COURANT: f32 = 0.4;
-/// The column that is pushed up and down, which makes straight waves, and its period in steps.
+/// The column that moves up and down, which makes straight waves, and its period in steps.
 const PADDLE: usize = 80;
 const PERIOD: f32 = 32.0;
 
@@ -30,16 +30,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).map(PathBuf::from);
     let path = path.unwrap_or_else(|| "target/adopt_device.png".into());
 
-    // The app has its device, and a buffer with a map of its own making.
+    // The app has its device, and a buffer with its own map.
     let app = App::new(WIDTH as u32, HEIGHT as u32)?;
     let map = app.buffer(&map());
 
-    // lapidary joins it there, and the map is a tensor from now on.
+    // lapidary adopts the device, and the map becomes a tensor.
     let gpu = Gpu::adopt(&app.adapter, &app.device, &app.queue)?;
     let open = gpu.import(&map, 0..map.size(), &[HEIGHT, WIDTH], DType::F32)?;
     let waves = simulate(&gpu, &open)?;
 
-    // The app's own commands, which read the tensor out of the range that it lies in.
+    // The app's own commands read the tensor from its range.
     gpu.with_bound(&[(&waves, Access::Read)], |bound| {
         vec![app.draw(bound[0].binding(), map.as_entire_binding())]
     })?;
@@ -50,8 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How freely waves pass at each point: 1 in the open, 0 in the wall with its two slits, and a
-/// little below 1 at the border, which swallows what arrives there instead of reflecting it.
+/// The wave speed factor of each point: 1 in open water, 0 in the wall with its two slits. At the
+/// border it is a little below 1, which absorbs waves instead of reflecting them.
 fn map() -> Vec<f32> {
     const WALL: std::ops::Range<usize> = 170..178;
     const SLITS: [std::ops::Range<usize>; 2] = [140..156, 228..244];
@@ -80,7 +80,8 @@ fn simulate(gpu: &Gpu, open: &Tensor) -> lapidary::Result<Tensor> {
         let push = 0.15 * (TAU * step as f32 / PERIOD).cos();
         now.narrow(1, PADDLE, 1)?.add_scalar_(push)?;
 
-        // The four neighbours of all points: views of the same memory, a step or a row apart.
+        // The four neighbours of all points: views of the same memory, shifted by an element or a
+        // row.
         let (left, right) = (shifted(&now, -1)?, shifted(&now, 1)?);
         let (above, below) = (
             shifted(&now, -(WIDTH as isize))?,
@@ -90,7 +91,7 @@ fn simulate(gpu: &Gpu, open: &Tensor) -> lapidary::Result<Tensor> {
         let momentum = (shifted(&now, 0)? * (2.0 - 4.0 * COURANT))?;
         let next = ((neighbours * COURANT)? + momentum)?;
 
-        // What was is overwritten by what comes.
+        // The next state overwrites the state before the current one.
         let old = shifted(&before, 0)?;
         old.copy_(&((next - &old)? * &open)?)?;
         std::mem::swap(&mut now, &mut before);
@@ -98,8 +99,8 @@ fn simulate(gpu: &Gpu, open: &Tensor) -> lapidary::Result<Tensor> {
     Ok(now)
 }
 
-/// All points but those of the first and the last row, or as many that lie `by` further on in
-/// memory. Where a row ends that is the next one: nothing moves there, at the border.
+/// All points except those of the first and the last row, shifted by `by` elements in memory. At
+/// the end of a row that reaches the next row, but border points do not move.
 fn shifted(field: &Tensor, by: isize) -> lapidary::Result<Tensor> {
     let flat = field.view_as(&[HEIGHT * WIDTH])?;
     flat.narrow(0, WIDTH.saturating_add_signed(by), (HEIGHT - 2) * WIDTH)

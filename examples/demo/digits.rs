@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::Read;
 
-/// The file itself, so that the program runs from any folder.
+/// The file is embedded, so that the program runs from any folder.
 const FILE: &[u8] = include_bytes!("../data/digits.csv.gz");
 
 pub(crate) const SIDE: usize = 8;

@@ -1,5 +1,5 @@
-//! Learns to read handwritten digits: a network of two layers on 1,797 real images, a fifth of
-//! them held out. After the first epoch not one buffer is created any more.
+//! Learns to read handwritten digits: a network of two layers on 1,797 real images, a fifth of them
+//! held out. After the first epoch it creates no more buffers.
 //!
 //! ```text
 //! cargo run --release --example demo
@@ -24,7 +24,7 @@ const SEED: u64 = 1998;
 const HIDDEN: usize = 128;
 const BATCH: usize = 64;
 const EPOCHS: usize = 30;
-/// Of the first epoch; it falls evenly to 0.
+/// The learning rate of the first epoch; it falls linearly to 0.
 const RATE: f32 = 0.4;
 const LEAST_ACCURACY: f32 = 0.97;
 
@@ -66,7 +66,7 @@ fn demo() -> Result<ExitCode, Box<dyn Error>> {
     Ok(verdict(&trained))
 }
 
-/// Says whether the promises were kept, and prints the line for programs.
+/// Checks the promises, and prints the line for programs.
 fn verdict(trained: &Trained) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     if trained.accuracy < LEAST_ACCURACY {
@@ -90,13 +90,13 @@ fn verdict(trained: &Trained) -> ExitCode {
     code
 }
 
-/// What comes of the training.
+/// The results of the training.
 struct Trained {
-    /// Of each step.
+    /// The loss of each step.
     losses: Vec<f32>,
-    /// What the held-out images are read as in the end.
+    /// The digits that the network finally reads in the held-out images.
     read: Vec<u32>,
-    /// The share of them that is read rightly.
+    /// The share of held-out images that it reads correctly.
     accuracy: f32,
     buffers_after_first_epoch: u64,
     memory: MemoryStats,
@@ -113,7 +113,7 @@ impl Trained {
         let (images, targets) = upload(gpu, train)?;
         let (test_images, _) = upload(gpu, test)?;
 
-        // The losses stay on the device and are read once an epoch: no step waits for its own.
+        // The losses stay on the device and are read once an epoch, so no step waits for its own.
         let steps = train.len().div_ceil(BATCH);
         let epoch_losses = gpu.zeros(&[steps], DType::F32)?.named("losses");
         let mut order: Vec<u32> = (0..train.len() as u32).collect();
@@ -150,8 +150,8 @@ impl Trained {
     }
 }
 
-/// Images as numbers of 0 to 1, and for each a row with a 1 at its digit. Bytes travel; the device
-/// makes floats of them.
+/// Images as numbers from 0 to 1, and a one-hot row for each digit. The upload sends bytes; the
+/// device converts them to floats.
 fn upload(gpu: &Gpu, digits: &Digits) -> lapidary::Result<(Tensor, Tensor)> {
     let pixels = gpu.tensor(&digits.pixels, &[digits.len(), PIXELS])?;
     let images = (pixels.cast(DType::F32)? / f32::from(WHITE))?;
@@ -160,7 +160,7 @@ fn upload(gpu: &Gpu, digits: &Digits) -> lapidary::Result<(Tensor, Tensor)> {
     Ok((images.named("images"), targets.named("targets")))
 }
 
-/// Which images were taken for another digit.
+/// The images that were read as another digit.
 fn misread(digits: &Digits, read: &[u32]) -> Vec<usize> {
     let wrong = |index: &usize| digits.labels[*index] != read[*index];
     (0..digits.len()).filter(wrong).collect()

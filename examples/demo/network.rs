@@ -1,10 +1,10 @@
-//! A network of two layers: what it says, and how it learns, with the gradients written out.
+//! A network of two layers: its forward pass, and its training with hand-written gradients.
 
 use lapidary::{DType, Gpu, Result, Tensor};
 
 const MOMENTUM: f32 = 0.9;
 
-/// `x · weight + bias`, and how both have been moving.
+/// `x · weight + bias`, and the momentum of both.
 struct Layer {
     weight: Tensor,
     bias: Tensor,
@@ -31,7 +31,7 @@ impl Layer {
         x.matmul(&self.weight)? + &self.bias
     }
 
-    /// Learns from the gradient of its output. `x` is what its input was.
+    /// Learns from the gradient of its output. `x` was its input.
     fn descend(&self, x: &Tensor, gradient: &Tensor, rate: f32) -> Result<()> {
         // A transposed view: nothing is copied.
         let of_weight = x.t()?.matmul(gradient)?;
@@ -40,7 +40,7 @@ impl Layer {
             (&self.weight, &self.weight_velocity, of_weight),
             (&self.bias, &self.bias_velocity, of_bias),
         ] {
-            // In place: the parameters stay where they are.
+            // In place: the parameters keep their memory.
             velocity.mul_scalar_(MOMENTUM)?;
             velocity.add_(&gradient)?;
             value.sub_(&(velocity * rate)?)?;
@@ -73,7 +73,7 @@ impl Network {
     }
 
     /// Learns from one batch; `targets` has a 1 in each row, at the right class. Returns the cross
-    /// entropy before the step, of shape `[]`: nobody waits for it here.
+    /// entropy before the step, of shape `[]`, without waiting for it.
     pub(crate) fn learn(&self, x: &Tensor, targets: &Tensor, rate: f32) -> Result<Tensor> {
         let per_image = 1.0 / x.shape()[0] as f32;
 
@@ -81,9 +81,10 @@ impl Network {
         let logits = self.output.forward(&hidden)?;
         let loss = ((targets * logits.log_softmax(-1)?)?.sum_all()? * -per_image)?;
 
-        // The gradient of softmax and cross entropy together is as simple as that.
+        // The gradient of softmax and cross entropy together.
         let of_logits = ((logits.softmax(-1)? - targets)? * per_image)?;
-        // Where relu was flat, nothing passes. Before the output layer changes its weights.
+        // The gradient of relu is 0 where it was flat. Compute this before the output layer changes
+        // its weights.
         let mask = hidden.gt_scalar(0.0)?.cast(DType::F32)?;
         let of_hidden = (of_logits.matmul(&self.output.weight.t()?)? * mask)?;
 

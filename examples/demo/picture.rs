@@ -1,4 +1,4 @@
-//! What the terminal shows: digits, the loss curve, the confusion matrix. At most 100 columns.
+//! The terminal output: digits, the loss curve, the confusion matrix. At most 100 columns.
 
 use crate::digits::{CLASSES, Digits, SIDE, WHITE};
 
@@ -32,7 +32,7 @@ pub(crate) fn images(
     text
 }
 
-/// As many marks as there are, if they fit.
+/// A bar of `count` marks, shortened to fit.
 pub(crate) fn marks(count: usize) -> String {
     const COLUMNS: usize = 48;
     match count {

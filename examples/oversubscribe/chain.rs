@@ -1,4 +1,4 @@
-//! The work: `x = tanh(x · W)` through all weights, several times over, and what that took.
+//! The work: `x = tanh(x · W)` through all weights, several times over, and its cost.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,14 +10,14 @@ use lapidary::{DType, Gpu, Source, Tensor};
 pub(crate) const SIZE: usize = 1024;
 pub(crate) const WEIGHT_BYTES: u64 = (SIZE * SIZE * 4) as u64;
 pub(crate) const WEIGHTS: usize = 32;
-/// Rows of what goes through.
+/// Rows of the input.
 const ROWS: usize = 16;
-/// What goes in, and what comes out, in bytes.
+/// Bytes of the input, and of the output.
 pub(crate) const X_BYTES: u64 = (ROWS * SIZE * 4) as u64;
-/// How often it goes through all weights.
+/// Number of passes through all weights.
 pub(crate) const PASSES: usize = 4;
 
-/// What goes through, and what all weights hold, as if they stood one after the other.
+/// The input, and the contents of all weights in a row.
 pub(crate) struct Numbers {
     x: Vec<f32>,
     weights: Vec<f32>,
@@ -30,7 +30,8 @@ impl Numbers {
             let draws = (0..count).map(|_| limit * (2.0 * random.f32() - 1.0));
             draws.collect()
         };
-        // Large enough that no number dies on its way: one wrong byte anywhere shows in the end.
+        // Large enough that no number vanishes on the way: one wrong byte anywhere changes the
+        // result.
         let limit = 3.0 / (SIZE as f32).sqrt();
         Numbers {
             x: draw(ROWS * SIZE, 1.0),
@@ -38,18 +39,18 @@ impl Numbers {
         }
     }
 
-    /// Of all weights.
+    /// The bytes of all weights.
     pub(crate) fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.weights)
     }
 }
 
-/// Where the weights come from.
+/// The source of the weights.
 #[derive(Clone, Copy)]
 pub(crate) enum Origin<'a> {
     /// A file, which can give them again: they are dropped, and never written out.
     File(&'a Path),
-    /// The program: uploaded once, so they must be kept somewhere when they leave.
+    /// The program's memory: uploaded once, so evicted weights must be kept elsewhere.
     Memory,
 }
 
@@ -76,20 +77,20 @@ impl Origin<'_> {
     }
 }
 
-/// What one run took, and what came of it.
+/// The cost and the result of one run.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) result: Vec<f32>,
     pub(crate) time: Duration,
-    /// Weights written out to the host's memory or to disk.
+    /// Bytes of weights written out to the host's memory or to disk.
     pub(crate) out_bytes: u64,
-    /// Weights brought to the device because somebody used them.
+    /// Bytes of weights restored to the device at a use.
     pub(crate) in_bytes: u64,
     pub(crate) peak_device_bytes: u64,
     pub(crate) on_disk: bool,
 }
 
-/// Makes the weights, sends `x` through them all `PASSES` times, and reads it. `done` hears of
+/// Makes the weights, sends `x` through them all `PASSES` times, and reads it. Calls `done` after
 /// every pass.
 pub(crate) fn run(
     gpu: &Gpu,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::chain::WEIGHT_BYTES;
 
-/// A file in a new folder of the system's for temporary files; both are gone with this.
+/// A file in a new temporary folder; both are removed on drop.
 pub(crate) struct Weights {
     folder: PathBuf,
     path: PathBuf,
@@ -36,19 +36,19 @@ impl Drop for Weights {
     }
 }
 
-/// Bytes a second, one weight after the other, by one thread that does nothing else.
+/// Bytes a second, one weight after the other, by one otherwise idle thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Rates {
     /// From one place in the host's memory to another.
     pub(crate) copy: f64,
-    /// From the file, which the system may well have in memory: so it may in the runs.
+    /// From the file. The system may have it in memory, here and in the runs.
     pub(crate) read: f64,
-    /// To the file, over what is there.
+    /// To the file, over its contents.
     pub(crate) write: f64,
 }
 
 impl Rates {
-    /// The best of three each. The file holds `bytes`, before and after.
+    /// The best of three for each. The file holds `bytes`, before and after.
     pub(crate) fn measure(weights: &Weights, bytes: &[u8]) -> io::Result<Rates> {
         let mut file = OpenOptions::new()
             .read(true)

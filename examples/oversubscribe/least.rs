@@ -1,13 +1,14 @@
-//! How few bytes must travel: by arithmetic, for one who knows the future.
+//! The fewest bytes that must travel, by arithmetic with a known future.
 //!
 //! The weights are read in a cycle, w0, w1, … wn-1, w0, …, and there is room for k of them.
-//! Belady's rule, to evict what is used last, moves the least. In a cycle that is the one used just
-//! now: all others come before it. So of each n − 1 uses k − 1 find their weight there, and a pass
-//! brings about n (n − k) / (n − 1) weights in. To evict what was used longest ago, as most caches
-//! do, would bring in all n, however large k is, until all have room.
+//! Belady's rule moves the least: evict the weight whose next use is furthest away. In a cycle that
+//! is the weight just used, because all others come before it. So of each n − 1 uses k − 1 find
+//! their weight resident, and a pass restores about n (n − k) / (n − 1) weights. Most caches evict
+//! the least recently used weight. That would restore all n in each pass, however large k is, until
+//! all have room.
 
-/// How many weights must be brought in at least, for `passes` over `count` weights with room for
-/// `room`. The first `present` of them are there to begin with.
+/// The fewest weights that must be loaded, for `passes` over `count` weights with room for `room`.
+/// The first `present` of them are resident at the start.
 pub(crate) fn loads(count: usize, room: usize, present: usize, passes: usize) -> u64 {
     // In the order of their next use, the last one at the end.
     let mut there: Vec<usize> = (0..present.min(room)).collect();
@@ -24,13 +25,13 @@ pub(crate) fn loads(count: usize, room: usize, present: usize, passes: usize) ->
                 }
             }
         }
-        // In a cycle what was used just now is the last that is wanted again.
+        // In a cycle the weight just used is needed last.
         there.push(wanted);
     }
     loads
 }
 
-/// How many must be written out at least, if nobody else has them: those without room.
+/// The fewest weights that must be written out if there is no other copy: those without room.
 pub(crate) fn stores(count: usize, room: usize) -> u64 {
     count.saturating_sub(room) as u64
 }

@@ -1,13 +1,13 @@
-//! Work several times larger than the memory it may take: a chain of matmuls whose weights are 1, 2
-//! and 4 times the budget, once with the weights in a file and once without.
+//! Work several times larger than its memory: a chain of matmuls whose weights are 1, 2 and 4 times
+//! the budget, once with the weights in a file and once without.
 //!
 //! ```text
 //! cargo run --release --example oversubscribe -- [FACTOR]
 //! ```
 //!
-//! FACTOR (4 where nothing is said, 8 at most) is how many times the budget the weights are in the
-//! end. The results must be those of a run without a budget, bit for bit. The last line is for
-//! programs; its bytes and times are those of both runs at FACTOR together.
+//! FACTOR (4 by default, 8 at most) is the ratio of the weights to the budget in the end. The
+//! results must equal those of a run without a budget, bit for bit. The last line is for programs;
+//! its bytes and times are the sums of both runs at FACTOR.
 
 mod chain;
 mod files;
@@ -27,12 +27,12 @@ const USAGE: &str = "usage: oversubscribe [FACTOR], of 1 to 8";
 
 const SEED: u64 = 4;
 
-/// So often all budgets have their turn, so that what else the machine does hits none alone, ...
+/// Rounds over all budgets, so that other programs' load affects all of them alike.
 const ROUNDS: usize = 3;
-/// ... with so many runs each. The first makes the slabs; of all the fastest counts.
+/// Runs per round. The first makes the slabs. The fastest of all counts.
 const RUNS: usize = 2;
 
-/// What all weights take.
+/// Bytes of all weights.
 const ALL_BYTES: u64 = WEIGHTS as u64 * WEIGHT_BYTES;
 
 fn main() -> ExitCode {
@@ -96,7 +96,7 @@ fn oversubscribe() -> Result<ExitCode, Box<dyn Error>> {
     Ok(verdict(factor, &rows))
 }
 
-/// Keeps the faster of two runs, which must have one result.
+/// Keeps the faster of two runs, which must have the same result.
 fn keep_faster(fastest: &mut Option<Run>, run: Run) -> Result<(), Box<dyn Error>> {
     match fastest {
         Some(best) if !same(best, &run) => return Err("two runs have different results".into()),
@@ -106,13 +106,13 @@ fn keep_faster(fastest: &mut Option<Run>, run: Run) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Do two runs have one result, bit for bit?
+/// Do two runs have the same result, bit for bit?
 fn same(a: &Run, b: &Run) -> bool {
     let bits = |run: &Run| run.result.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     bits(a) == bits(b)
 }
 
-/// A run under a budget beside the one without.
+/// A run under a budget, compared with the one without.
 struct Row {
     factor: u64,
     origin: &'static str,
@@ -120,22 +120,22 @@ struct Row {
     run: Run,
     free_time: Duration,
     is_equal: bool,
-    /// The fewest bytes that may travel out and in.
+    /// The fewest bytes that must travel out and in.
     least_bytes: u64,
-    /// The time of the run without a budget, and at the machine's rates for what travelled besides.
+    /// The time of the run without a budget, plus the travelled bytes at the machine's rates.
     reference: Duration,
 }
 
 impl Row {
     fn new(factor: u64, origin: Origin<'_>, free: &Run, run: &Run, rates: Rates) -> Row {
         let budget_bytes = ALL_BYTES / factor;
-        // What goes into a matmul and what comes out of it must be there beside the weights.
+        // The input and the output of a matmul must be resident beside the weights.
         let room = (budget_bytes - 2 * X_BYTES) / WEIGHT_BYTES;
         let room = (room as usize).min(WEIGHTS);
         let least = match origin {
             Origin::File(_) => least::loads(WEIGHTS, room, 0, PASSES),
             Origin::Memory => {
-                // Those that were uploaded are there, as many as have room.
+                // Of the uploaded weights, as many as have room are resident.
                 least::loads(WEIGHTS, room, room, PASSES) + least::stores(WEIGHTS, room)
             }
         };
@@ -143,7 +143,7 @@ impl Row {
             (Origin::Memory, false) => (rates.copy, rates.copy),
             _ => (rates.write, rates.read),
         };
-        // Without a budget the file is read once too: that is in its time.
+        // Without a budget the file is read once too, and its time includes that.
         let more_in_bytes = run.in_bytes.saturating_sub(free.in_bytes);
         let travel = run.out_bytes as f64 / write + more_in_bytes as f64 / read;
         Row {
@@ -201,7 +201,7 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 1.0 }
 }
 
-/// Says whether the promises were kept, and prints the line for programs.
+/// Checks the promises, and prints the line for programs.
 fn verdict(factor: u64, rows: &[Row]) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     let is_equal = rows.iter().all(|row| row.is_equal);
@@ -212,7 +212,7 @@ fn verdict(factor: u64, rows: &[Row]) -> ExitCode {
     let peak = rows.iter().map(|row| row.run.peak_device_bytes).max();
     let (peak_bytes, budget_bytes) = (peak.unwrap_or(0), ALL_BYTES / factor);
     if peak_bytes > budget_bytes {
-        eprintln!("oversubscribe: failed: the budget was passed");
+        eprintln!("oversubscribe: failed: the budget was exceeded");
         code = ExitCode::FAILURE;
     }
     let time: f64 = rows.iter().map(|row| row.run.time.as_secs_f64()).sum();

@@ -1,14 +1,14 @@
-//! Where the memory is, on a page: trains a small network in less memory than it wants, and writes
-//! what happened to files that a browser opens.
+//! The memory on a page: trains a small network in too little memory, and writes the history to
+//! files that a browser opens.
 //!
 //! ```text
 //! cargo run --release --features sim,snapshot --example snapshot -- [FOLDER]
 //! ```
 //!
-//! `memory.html` shows the run, `compare.html` how its end differs from its first step,
-//! `memory.json` is for programs; they are written to FOLDER (here, where nothing is said). With
-//! `--many`, a simulated device instead, which is asked for so much that a page has a million
-//! events to show, and is given names that no page should trust. The last line is for programs.
+//! `memory.html` shows the run, `compare.html` the difference between its end and its first step;
+//! `memory.json` is for programs. They are written to FOLDER (the current folder by default).
+//! `--many` uses a simulated device instead, with so many requests that the page has a million
+//! events, and with names that no page should trust. The last line is for programs.
 
 mod many;
 mod train;
@@ -72,7 +72,7 @@ fn write_many(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a file, and says how large it is and how long that took.
+/// Writes a file, and prints its size and the time.
 fn write(
     folder: &Path,
     name: &str,

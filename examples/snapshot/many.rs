@@ -1,5 +1,5 @@
-//! A device that is not there, with a hundred thousand blocks and a million events, under names of
-//! the sort that break pages.
+//! A simulated device with a hundred thousand blocks and a million events, under names that could
+//! break pages.
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::units::GIB;
@@ -8,7 +8,7 @@ use lapidary::{DType, Gpu, Result, Snapshot, Tensor};
 const BLOCKS: usize = 100_000;
 const EVENTS: usize = 1_000_000;
 
-/// Tensors that come and go at once.
+/// Short-lived tensors that are alive at once.
 const PASSING: usize = 64;
 
 pub(crate) fn run() -> Result<Snapshot> {
@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<Snapshot> {
     let mut noise = fastrand::Rng::with_seed(1);
     let mut make = |scope: &str, name: &str, most_kib: usize| {
         let _scope = gpu.scope(scope);
-        // Small ones are many, as they are in life.
+        // Small ones are frequent, as in real programs.
         let len = (1 << noise.u32(6..8 + most_kib.ilog2())) + noise.usize(0..64);
         Ok::<_, lapidary::Error>(gpu.zeros(&[len], DType::F32)?.named(name))
     };
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<Snapshot> {
     }
     let mut passing = Vec::with_capacity(PASSING);
     let names = ["query", "key", "value", "scores", "hidden", "gradient"];
-    // Each is two events: it comes, and it goes.
+    // Each iteration is two events: an allocation and a free.
     for step in 0..EVENTS.saturating_sub(BLOCKS) / 2 {
         passing.push(make("step", names[step % names.len()], 4096)?);
         if passing.len() == PASSING {

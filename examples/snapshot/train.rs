@@ -1,10 +1,10 @@
-//! A network of residual blocks that learns with momentum, written out by hand, in less memory than
-//! all its tensors want: velocities leave between two updates.
+//! A network of residual blocks that learns with momentum, with hand-written gradients, in too
+//! little memory for all its tensors: velocities are evicted between two updates.
 
 use lapidary::units::MIB;
 use lapidary::{Budget, DType, Gpu, Options, Result, Snapshot, Tensor};
 
-/// What the device may take.
+/// The device's budget.
 const BUDGET_BYTES: u64 = 44 * MIB;
 
 const BLOCKS: usize = 8;
@@ -22,7 +22,7 @@ pub(crate) struct Run {
     pub(crate) losses: (f32, f32),
 }
 
-/// `x + relu(x · up) · down`, and how both matrices have been moving.
+/// `x + relu(x · up) · down`, and the momentum of both matrices.
 struct Block {
     up: Tensor,
     down: Tensor,
@@ -49,7 +49,7 @@ impl Block {
         })
     }
 
-    /// The output, and what the way back needs beside the input.
+    /// The output, and the tensor that the backward pass needs beside the input.
     fn forward(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let hidden = x.matmul(&self.up)?.relu()?.named("hidden");
         let y = (x + hidden.matmul(&self.down)?)?;
@@ -112,7 +112,7 @@ fn step(gpu: &Gpu, blocks: &[Block], x: &Tensor, target: &Tensor) -> Result<f32>
     loss.item()
 }
 
-/// Trains, and looks at the memory after two steps and in the midst of the last.
+/// Trains, and takes snapshots after two steps and in the midst of the last.
 pub(crate) fn run() -> Result<Run> {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::device(BUDGET_BYTES)),

@@ -1,4 +1,5 @@
-//! What is kept and for how long: the habits, and the optimizer (Adam) that follows them.
+//! What a training step keeps, and for how long: the habits, and the optimizer (Adam) that follows
+//! them.
 
 use lapidary::{DType, Gpu, Result, Tensor};
 
@@ -11,16 +12,16 @@ pub(crate) struct Habits {
     pub(crate) batch: usize,
     /// Passes before the weights change; their gradients are added up.
     pub(crate) pieces: usize,
-    /// Activations stay until the pass is over, and gradients until the step is: as long as
-    /// something names them.
+    /// Activations stay until the pass is over, and gradients until the step is: as long as a
+    /// variable names them.
     pub(crate) hold: bool,
     /// New weights are made beside the old ones.
     pub(crate) beside: bool,
     /// A block keeps only its input; the backward pass computes the rest again.
     pub(crate) recompute: bool,
-    /// What is kept for the backward pass is kept in 16 bits.
+    /// Activations for the backward pass are kept in 16 bits.
     pub(crate) half: bool,
-    /// What Adam remembers leaves the device until the next step.
+    /// Adam's moments leave the device until the next step.
     pub(crate) park: bool,
 }
 
@@ -54,7 +55,7 @@ impl Habits {
     }
 }
 
-/// Weights, what Adam remembers of their gradients, and the gradient of this step.
+/// Weights, Adam's moments, and the gradient of this step.
 pub(crate) struct Param {
     pub(crate) value: Tensor,
     mean: Tensor,
@@ -79,13 +80,13 @@ const BETA_MEAN: f32 = 0.9;
 const BETA_SQUARE: f32 = 0.99;
 const EPS: f32 = 1e-8;
 
-/// Takes gradients, and changes weights by them when the habits say so.
+/// Collects gradients, and updates weights according to the habits.
 pub(crate) struct Learner {
     pub(crate) habits: Habits,
     rate: f32,
     steps: i32,
     is_last_piece: bool,
-    /// What lives until the end of the pass for no other reason than that it is held.
+    /// Tensors that live until the end of the pass only because they are held.
     held: Vec<Tensor>,
 }
 
@@ -100,8 +101,8 @@ impl Learner {
         }
     }
 
-    /// One step over the images that `rows` names. Returns the mean loss, of shape `[]`; nobody
-    /// waits for it.
+    /// One step over the images in `rows`. Returns the mean loss, of shape `[]`, without waiting
+    /// for it.
     pub(crate) fn step(
         &mut self,
         model: &mut Model,
@@ -132,14 +133,14 @@ impl Learner {
         loss.map_or_else(|| targets.sum_all(), Ok)
     }
 
-    /// Notes what a block computed, if the habit is to hold it.
+    /// Holds a block's results, if the habit says so.
     pub(crate) fn hold(&mut self, kept: &Kept) {
         if self.habits.hold {
             self.held.extend(kept.tensors().cloned());
         }
     }
 
-    /// What a block keeps of what it computed from `input`.
+    /// Runs a block on `input` and keeps what its backward pass needs.
     pub(crate) fn keep(&self, block: &Block, input: &Tensor) -> Result<(Tensor, Kept)> {
         let (output, kept) = block.forward(input, &self.habits)?;
         match self.habits.recompute {
@@ -148,8 +149,8 @@ impl Learner {
         }
     }
 
-    /// Takes the gradient of one parameter: to add it up, to keep it until the end of the step, or
-    /// to learn from it on the spot, so that no two of them are alive together.
+    /// Takes the gradient of one parameter. It adds the gradient up, keeps it until the end of the
+    /// step, or applies it at once, so that no two gradients are alive together.
     pub(crate) fn take(&mut self, param: &mut Param, gradient: Tensor) -> Result<()> {
         let gradient = match param.gradient.take() {
             Some(before) => {

@@ -1,5 +1,5 @@
-//! Trains a small vision transformer on 1,797 handwritten digits, again and again, each time with
-//! another of the habits that save memory: one table says what each takes, and what it costs.
+//! Trains a small vision transformer on 1,797 handwritten digits, once for each habit that saves
+//! memory. One table shows the memory and the cost of each.
 //!
 //! ```text
 //! cargo run --release --example train                 # all of them, some minutes on a software adapter
@@ -7,8 +7,8 @@
 //! cargo run --release --example train -- recompute    # those whose names contain this
 //! ```
 //!
-//! The forward and the backward pass are written out (`model.rs`), so that one sees what is alive
-//! when. The last line is for programs.
+//! The forward and the backward pass are written out (`model.rs`), so that the lifetimes are
+//! visible. The last line is for programs.
 
 #[path = "../demo/digits.rs"]
 mod digits;
@@ -29,12 +29,12 @@ const SEED: u64 = 1998;
 const BATCH: usize = 128;
 const EPOCHS: usize = 20;
 const RATE: f32 = 5e-3;
-/// What so many epochs reach on the images held out, whatever the habit.
+/// The least accuracy on held-out images after the default epochs, for every habit.
 const LEAST_ACCURACY: f32 = 0.93;
 
-/// Each habit alone, then together. The first is what others are compared with.
+/// Each habit alone, then together. The others are compared with the first.
 const TECHNIQUES: &[(&str, Habits)] = &[
-    ("as one would write it", Habits::CARELESS),
+    ("the plain program", Habits::CARELESS),
     (
         "in-place updates",
         Habits {
@@ -119,7 +119,7 @@ fn train() -> Result<ExitCode, Box<dyn Error>> {
     println!("                              peak, live   reserved    time   loss  accuracy");
     let mut rows: Vec<Row> = Vec::new();
     for (_, (name, habits)) in chosen {
-        // The one row without a habit: it is given half of what the first took, and told nothing.
+        // The one row without a habit gets half of the first row's memory, and no hints.
         let budget = match rows.first() {
             Some(first) if name.contains("half the memory") => Some(first.peak_reserved_bytes / 2),
             _ => None,
@@ -131,7 +131,7 @@ fn train() -> Result<ExitCode, Box<dyn Error>> {
     Ok(verdict(&rows, epochs))
 }
 
-/// How many epochs, and what a technique's name must contain.
+/// The number of epochs, and a part of the techniques' names.
 fn arguments() -> Result<(usize, String), Box<dyn Error>> {
     let (mut epochs, mut filter) = (EPOCHS, String::new());
     let mut arguments = std::env::args().skip(1);
@@ -165,7 +165,7 @@ struct Row {
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
     seconds: f64,
-    /// Of the last batch.
+    /// The loss of the last batch.
     loss: f32,
     accuracy: f32,
 }
@@ -177,7 +177,7 @@ impl Row {
         budget: Option<u64>,
         epochs: usize,
     ) -> Result<Row, Box<dyn Error>> {
-        // A device of its own, so that nobody works in what another left behind.
+        // A separate device, so that no run reuses the slabs of another.
         let gpu = Gpu::open(Options {
             budget: budget.map(Budget::device),
             ..Options::default()
@@ -204,7 +204,7 @@ impl Row {
                 let rows = shuffled.narrow(0, step * rows_per_step, rows_per_step)?;
                 loss = learner.step(&mut model, &images, &labels, &rows, rate)?;
                 gpu.finish()?;
-                // The first step compiles what all others use.
+                // The first step compiles the kernels that all others use.
                 if epoch + step > 0 {
                     seconds += start.elapsed().as_secs_f64();
                 }
@@ -228,7 +228,7 @@ impl Row {
         })
     }
 
-    /// For people: bytes, and the time as a multiple of the first's.
+    /// For people: bytes, and the time as a multiple of the first row's.
     fn line(&self, first: &Row) -> String {
         format!(
             "{:<26} {:>10} {:>10} {:>5.2} ×  {:.3}  {:>7.1} %",
@@ -241,14 +241,14 @@ impl Row {
         )
     }
 
-    /// Whether the habit may change no bit of what is learned: it only says where and when bytes
-    /// are kept.
+    /// Must the results be the same to the bit? Such a habit only decides where and when bytes are
+    /// kept.
     fn computes_the_same(&self) -> bool {
         self.habits.batch == BATCH && !self.habits.half
     }
 }
 
-/// Images as rows of patches, with numbers of 0 to 1, and what they show.
+/// Images as rows of patches, with numbers from 0 to 1, and their digits.
 fn upload(gpu: &Gpu, digits: &Digits) -> lapidary::Result<(Tensor, Tensor)> {
     let pixels = gpu.tensor(&digits.pixels, &[digits.len(), PIXELS])?;
     let across = SIDE / PATCH;
@@ -262,7 +262,7 @@ fn upload(gpu: &Gpu, digits: &Digits) -> lapidary::Result<(Tensor, Tensor)> {
     Ok((images.named("images"), targets.named("targets")))
 }
 
-/// Says whether the promises were kept, and prints the line for programs.
+/// Checks the promises, and prints the line for programs.
 fn verdict(rows: &[Row], epochs: usize) -> ExitCode {
     let first = &rows[0];
     let mut code = ExitCode::SUCCESS;

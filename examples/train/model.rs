@@ -37,7 +37,7 @@ impl Linear {
         x.matmul_with(&self.weight.value, &Epilogue::new().bias(&self.bias.value))
     }
 
-    /// The gradient by `x`, from that by the result.
+    /// The gradient of `x`, from that of the result.
     fn backward(&mut self, x: &Tensor, by_y: &Tensor, learner: &mut Learner) -> Result<Tensor> {
         let by_x = by_y.matmul(&self.weight.value.t()?)?;
         learner.take(&mut self.weight, x.t()?.matmul(by_y)?)?;
@@ -86,7 +86,7 @@ pub(crate) struct Block {
     down: Linear,
 }
 
-/// What the backward pass of a block needs: all of it, or what it can be computed from.
+/// What the backward pass of a block needs: all activations, or the input to compute them from.
 pub(crate) enum Kept {
     Everything(Box<Activations>),
     Input(Tensor),
@@ -115,7 +115,7 @@ impl Block {
         })
     }
 
-    /// `x` has a row for each token of each image, and so has the result.
+    /// `x` and the result have a row for each token of each image.
     pub(crate) fn forward(&self, x: &Tensor, habits: &Habits) -> Result<(Tensor, Kept)> {
         let normal = self.norms[0].forward(x)?;
         let qkv = self.to_heads.forward(&normal)?;
@@ -151,8 +151,7 @@ impl Block {
                 Kept::Input(_) => return Ok(by_y.clone()),
             },
         };
-        // Widened where they were kept in 16 bits. Each is dropped as soon as nothing needs it any
-        // more.
+        // Widened if they were kept in 16 bits. Each is dropped after its last use.
         let [
             x,
             normal,
@@ -217,7 +216,7 @@ fn heads(qkv: &Tensor) -> Result<[Tensor; 3]> {
     Ok([all.select(0, 0)?, all.select(0, 1)?, all.select(0, 2)?])
 }
 
-/// Heads side by side again, with a row for each token.
+/// The heads side by side again, with a row for each token.
 fn rows(heads: &Tensor) -> Result<Tensor> {
     let images = heads.shape()[0];
     heads
@@ -257,8 +256,8 @@ impl Model {
             .argmax(-1)
     }
 
-    /// Learns from one batch: gradients go to the learner, multiplied by `share`. Returns the sum
-    /// of the cross entropies before it, multiplied likewise.
+    /// Learns from one batch: passes gradients to the learner, multiplied by `share`. Returns the
+    /// sum of the cross entropies before it, multiplied likewise.
     pub(crate) fn learn(
         &mut self,
         images: &Tensor,
@@ -279,7 +278,7 @@ impl Model {
         let logits = self.head.forward(&pool)?;
         let loss = ((targets * logits.log_softmax(-1)?)?.sum_all()? * -share)?;
 
-        // The gradient of softmax and cross entropy together is as simple as that.
+        // The gradient of softmax and cross entropy together.
         let by_logits = ((logits.softmax(-1)? - targets)? * share)?;
         let by_pool = self.head.backward(&pool, &by_logits, learner)?;
         let by_normal = (by_pool / TOKENS as f32)?
@@ -296,7 +295,7 @@ impl Model {
         let by_positions = by_x.view_as(&[count, TOKENS, WIDTH])?.sum(&[0])?;
         learner.take(&mut self.positions, by_positions)?;
         let patches = images.view_as(&[count * TOKENS, PATCH * PATCH])?;
-        // Nobody wants the gradient by the images, but it costs next to nothing.
+        // The gradient of the images is not used, but it costs next to nothing.
         self.embed.backward(&patches, &by_x, learner)?;
         Ok(loss)
     }

@@ -1,18 +1,19 @@
-//! Texts of like lengths together, so that little is computed for padding.
+//! Batches of texts with similar lengths, so that padding costs little.
 
 use crate::words::Tokens;
 
-/// Texts that go through the encoder at once.
+/// Texts that the encoder processes at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// Which texts, by their numbers.
+    /// Indices of the texts.
     pub texts: Vec<usize>,
-    /// Tokens of the longest.
+    /// Tokens of the longest text.
     pub length: usize,
 }
 
-/// Divides texts into batches of at most `most_tokens` tokens, padding included: longest first, so
-/// that the most memory is needed first. A text that alone has more is a batch by itself.
+/// Divides texts into batches of at most `most_tokens` tokens, padding included. The longest come
+/// first, so that the first batch needs the most memory. A text with more tokens is a batch by
+/// itself.
 pub fn batches(texts: &[Tokens], most_tokens: usize) -> Vec<Batch> {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|&text| std::cmp::Reverse(texts[text].ids.len()));

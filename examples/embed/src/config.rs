@@ -1,4 +1,4 @@
-//! What `config.json` says of the model: sizes, and that it is one that the encoder can compute.
+//! Reads `config.json`: the model's sizes, and a check that the encoder can compute this model.
 
 use serde::Deserialize;
 
@@ -6,31 +6,31 @@ use crate::error::{Error, Result};
 
 const NAME: &str = "config.json";
 
-/// The sizes of a BERT encoder, by the names that they have in the file.
+/// The sizes of a BERT encoder, with the names of the file.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Config {
     model_type: String,
     hidden_act: String,
     #[serde(default = "absolute")]
     position_embedding_type: String,
-    /// Numbers that a token is.
+    /// Numbers per token.
     pub hidden_size: usize,
     pub num_hidden_layers: usize,
     pub num_attention_heads: usize,
-    /// Numbers that a token is in the middle of a layer.
+    /// Numbers per token in the middle of a layer.
     pub intermediate_size: usize,
     pub layer_norm_eps: f32,
-    /// Tokens that there are vectors of positions for.
+    /// Positions that have vectors, so the most tokens of a text.
     pub max_position_embeddings: usize,
     pub type_vocab_size: usize,
-    /// Rows of the table of words.
+    /// Rows of the word table.
     pub vocab_size: usize,
-    /// Tokens of a text that are read at most.
+    /// Most tokens that are read of a text.
     #[serde(skip)]
     pub longest: usize,
 }
 
-/// The one thing that is of interest in `sentence_bert_config.json`.
+/// The only field needed from `sentence_bert_config.json`.
 #[derive(Deserialize)]
 struct Sentences {
     max_seq_length: usize,
@@ -41,8 +41,8 @@ fn absolute() -> String {
 }
 
 impl Config {
-    /// Reads `config.json`, and `sentence_bert_config.json` if the model has one: it says how long
-    /// the texts were that the model was trained with.
+    /// Reads `config.json`, and `sentence_bert_config.json` if the model has one: it holds the
+    /// length of the texts that the model was trained with.
     pub fn parse(config: &[u8], sentences: Option<&[u8]>) -> Result<Config> {
         let mut config: Config = serde_json::from_slice(config)
             .map_err(|error| Error::file(NAME, format!("no description of a BERT model ({error}). Is this the file of that name in a folder with all-MiniLM-L6-v2?")))?;
@@ -56,7 +56,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Numbers that a head of the attention looks at.
+    /// Numbers per attention head.
     pub fn head_size(&self) -> usize {
         self.hidden_size / self.num_attention_heads
     }

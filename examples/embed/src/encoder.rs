@@ -1,5 +1,5 @@
-//! From tokens to vectors, as in J. Devlin et al., *BERT*, 2018, and N. Reimers and I. Gurevych,
-//! *Sentence-BERT*, 2019. Every call records work and waits for nothing.
+//! Computes vectors from tokens, as in J. Devlin et al., *BERT*, 2018, and N. Reimers and I.
+//! Gurevych, *Sentence-BERT*, 2019. Every call only records work.
 
 use lapidary::{Activation, Epilogue, Gpu, ModelFile, Tensor};
 
@@ -9,7 +9,7 @@ use crate::precision::Precision;
 use crate::weights::{Matrix, Table, Weights};
 use crate::words::Tokens;
 
-/// An encoder of BERT's kind, with mean pooling.
+/// A BERT encoder with mean pooling.
 #[derive(Debug)]
 pub struct Encoder {
     gpu: Gpu,
@@ -17,7 +17,7 @@ pub struct Encoder {
     words: Table,
     /// `[positions, width]`.
     positions: Tensor,
-    /// `[kinds, width]`: the first is that of a text which stands alone.
+    /// `[kinds, width]`: the first row is for a single text.
     kinds: Tensor,
     norm: Norm,
     layers: Vec<Layer>,
@@ -36,8 +36,7 @@ struct Layer {
 }
 
 impl Encoder {
-    /// Takes the weights by the names that they have in models of this kind. What they hold is not
-    /// read.
+    /// Finds the weights by their usual names in such models. It does not read their contents.
     pub fn new(
         gpu: &Gpu,
         config: &Config,
@@ -64,7 +63,7 @@ impl Encoder {
         })
     }
 
-    /// What all weights take that are used.
+    /// Bytes of all weights in use.
     pub fn weights_bytes(&self) -> u64 {
         let layers = self.layers.iter().flat_map(Layer::weights);
         let tables = [&self.positions, &self.kinds].into_iter();
@@ -72,8 +71,8 @@ impl Encoder {
         weights.map(Tensor::size_bytes).sum::<u64>() + self.words.size_bytes()
     }
 
-    /// A small tensor by which models differ that are trained differently: `[width]`, in single
-    /// precision whatever the weights are kept in.
+    /// A small tensor that differs between models with different training: `[width]`, always in
+    /// single precision.
     pub(crate) fn sample(&self) -> &Tensor {
         &self.norm.weight
     }
@@ -115,8 +114,8 @@ impl Encoder {
     }
 }
 
-/// Tokens one text after the other, each padded to the length of the longest, and which of them are
-/// some text's.
+/// The tokens of all texts, each text padded to the length of the longest, and a mask of the real
+/// tokens.
 fn padded(texts: &[&Tokens], length: usize) -> (Vec<u32>, Vec<bool>) {
     let (mut ids, mut is_token) = (Vec::new(), Vec::new());
     for text in texts {
@@ -133,7 +132,7 @@ fn padded(texts: &[&Tokens], length: usize) -> (Vec<u32>, Vec<bool>) {
     (ids, is_token)
 }
 
-/// What each token adds to the mean of its text.
+/// The weight of each token in the mean of its text.
 fn shares(texts: &[&Tokens], length: usize) -> Vec<f32> {
     let mut shares = Vec::with_capacity(texts.len() * length);
     for text in texts {
@@ -227,7 +226,7 @@ impl Linear {
         self.end(x, |end| end)
     }
 
-    /// What follows is computed by the kernel of the product.
+    /// The kernel of the product also computes what follows it.
     fn end(&self, x: &Tensor, then: impl FnOnce(Epilogue) -> Epilogue) -> Result<Tensor> {
         let end = then(Epilogue::new().bias(&self.bias));
         self.weight.layer(x, &end)

@@ -1,4 +1,4 @@
-//! What can go wrong: a sentence that tells what to do.
+//! Errors: each is a sentence that says what to do.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug)]
 pub enum Error {
-    /// A file of the model, or an index, that cannot be used: which, and why.
+    /// A file of the model, or an index, cannot be used: its name, and the reason.
     File { name: String, reason: String },
-    /// What was asked for makes no sense.
+    /// An argument makes no sense.
     Input(String),
-    /// What lapidary says.
+    /// An error of lapidary.
     Gpu(lapidary::Error),
 }
 

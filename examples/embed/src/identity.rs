@@ -1,17 +1,17 @@
-//! Which model it is, in a number: vectors of different models cannot be compared, be they of one
-//! width.
+//! Identifies a model by a number: vectors of different models cannot be compared, even if they
+//! have the same width.
 
 use lapidary::ModelFile;
 
 use crate::model::Files;
 
-/// A checksum, FNV-1a of 64 bits: the same on every system and in every build. It tells models
-/// apart that happen to be alike; whoever wants two to look the same can have that.
+/// A checksum, FNV-1a of 64 bits: the same on every system and in every build. It is no protection
+/// against models that are made to have the same checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity(u64);
 
 impl Identity {
-    /// Of what is known of a model before any weight is read.
+    /// The checksum of the model's description, before any weight is read.
     pub(crate) fn described(files: Files<'_>, weights: &ModelFile) -> Identity {
         let mut identity = Identity(0xcbf2_9ce4_8422_2325);
         identity.take(files.config);
@@ -28,7 +28,7 @@ impl Identity {
         identity
     }
 
-    /// Of these weights too.
+    /// Adds these weights.
     pub(crate) fn with(mut self, weights: &[f32]) -> u64 {
         for weight in weights {
             self.number(weight.to_bits().into());
@@ -36,8 +36,7 @@ impl Identity {
         self.0
     }
 
-    /// Takes bytes, and how many they are: what one part ends with is not what the next begins
-    /// with.
+    /// Adds bytes and their number, so that bytes cannot move between neighbouring parts unnoticed.
     fn take(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.hash(bytes);

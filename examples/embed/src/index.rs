@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::model::Embedded;
 
-/// A text that can be found, and where it stands.
+/// A text that can be found, and its place.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Entry {
     pub text: String,
-    /// The file.
+    /// The name of the file.
     pub place: String,
-    /// Its line, from 1 on.
+    /// The line in it, from 1.
     pub line: u32,
 }
 
@@ -31,7 +31,7 @@ pub struct Index {
     entries: Vec<Entry>,
     /// `[entries, width]`.
     vectors: Tensor,
-    /// The model that made them, for whoever saves them.
+    /// The model that made the vectors; saved with them.
     #[cfg_attr(
         target_arch = "wasm32",
         expect(dead_code, reason = "there are no files")
@@ -59,7 +59,7 @@ impl Index {
         &self.entries
     }
 
-    /// The entries whose vectors are closest to that of a query, best first.
+    /// The entries whose vectors are closest to the query's, best first.
     pub async fn search(&self, query: &Tensor, count: usize) -> Result<Vec<Hit<'_>>> {
         let (&[_, width], &[wanted]) = (self.vectors.shape(), query.shape()) else {
             return Err(Error::Input("a query is one vector".into()));
@@ -97,8 +97,8 @@ mod file {
     const MODEL: &str = "model";
 
     impl Index {
-        /// Sees to it that an index can be saved there, before work is done that would be lost: the
-        /// folder is made if there is none. An index that is there stays.
+        /// Checks that an index can be saved at `path`, before the long work. Creates the folder if
+        /// necessary. An existing index stays.
         pub fn prepare(path: &Path) -> Result<()> {
             let refuse = |reason: String| {
                 let name = path.display().to_string();
@@ -107,16 +107,16 @@ mod file {
                 Err(Error::file(&name, reason))
             };
             if path.metadata().is_ok_and(|about| !about.is_file()) {
-                return refuse("what is there is no file".into());
+                return refuse("the path is not a file".into());
             }
             let name = path.as_os_str().to_string_lossy();
             if path.file_name().is_none() || name.ends_with(std::path::is_separator) {
-                return refuse("this is no name for a file".into());
+                return refuse("the path does not end with a file name".into());
             }
             try_folder(path).or_else(|error| refuse(error.to_string()))
         }
 
-        /// Saves it as a state of lapidary's: whole or not at all.
+        /// Saves the index as a lapidary state file: whole or not at all.
         pub fn save(&self, gpu: &Gpu, path: &Path) -> Result<()> {
             let entries = serde_json::to_vec(&self.entries);
             let entries = entries.map_err(|error| Error::Input(error.to_string()))?;
@@ -132,9 +132,9 @@ mod file {
             Ok(())
         }
 
-        /// Loads what was saved, if its vectors are those of the model with this
-        /// [id](crate::Model::id). They stay in the file until they are searched, and whenever room
-        /// is short.
+        /// Loads a saved index, if its vectors are those of the model with this
+        /// [id](crate::Model::id). The vectors stay in the file until they are searched, and
+        /// whenever memory is short.
         pub fn load(gpu: &Gpu, path: &Path, model_id: u64) -> Result<Index> {
             let refuse = |reason: &str| Error::file(&path.display().to_string(), reason);
             let other =
@@ -167,9 +167,9 @@ mod file {
         }
     }
 
-    /// Makes the folder of a file, and a file in it that is removed again: nothing else tells on
-    /// every system that one can. It is the folder that must allow it, since an index is replaced
-    /// and not written over.
+    /// Creates the folder of a file, and a file in it that is removed again: on some systems
+    /// nothing else tells whether that is possible. The folder must allow it, because an index is
+    /// replaced, not overwritten.
     fn try_folder(path: &Path) -> std::io::Result<()> {
         let target = match path.is_symlink() {
             true => path.canonicalize()?,

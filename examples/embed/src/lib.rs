@@ -3,18 +3,18 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `config` | what `config.json` says of the model, checked |
+//! | `config` | the model's sizes from `config.json`, checked |
 //! | `words` | from text to tokens, by the model's own `tokenizer.json` |
-//! | `precision` | in how many bits weights are kept |
-//! | `weights` | the tensors of the model's file; the table of words, in parts where room is short |
+//! | `precision` | the number of bits of the weights |
+//! | `weights` | the tensors of the model's file; the word table, in parts if it is too large |
 //! | `encoder` | from tokens to vectors: all the arithmetic, on lapidary's operations |
-//! | `batch` | texts of like lengths together |
-//! | `model` | these put together, from a folder or from bytes |
-//! | `identity` | which model it is, so that an index of another one is known |
+//! | `batch` | batches of texts with similar lengths |
+//! | `model` | all of these combined, from a folder or from bytes |
+//! | `identity` | the identity of a model, to refuse an index of another one |
 //! | `index` | vectors with their texts: searched, saved, loaded |
 //!
-//! It compiles for the browser too: whatever waits for the device is asynchronous, and files come
-//! as bytes or, natively, as paths.
+//! It also compiles for the browser: calls that wait for the device are asynchronous, and files
+//! come as bytes or, natively, as paths.
 
 mod batch;
 mod config;

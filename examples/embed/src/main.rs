@@ -1,4 +1,4 @@
-//! Semantic search on the command line: what a folder's texts say, found by what it means.
+//! Semantic search on the command line: finds sentences in a folder's texts by their meaning.
 //!
 //! ```text
 //! cargo xtask fetch-model
@@ -8,8 +8,8 @@
 //!
 //! `--weights f16`, `int8` or `int8:64` keeps the weights in fewer bits.
 //!
-//! Without `--folder` the texts are the comments of documentation in the sources of the packages
-//! that this was built from, which are on this machine anyway.
+//! Without `--folder` the texts are the documentation comments in the sources of the packages that
+//! this program was built from. They are on this machine anyway.
 
 mod program;
 
@@ -20,8 +20,8 @@ fn main() -> ExitCode {
     match program::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Line by line, since what cargo says has several; and whether anybody reads it is all
-            // the same.
+            // Print line by line, because cargo's messages have several lines. A closed output does
+            // not matter.
             for line in format!("embed: {error}").lines() {
                 let _ = writeln!(std::io::stderr(), "{}", program::printable(line));
             }

@@ -1,4 +1,4 @@
-//! A model whole: words, encoder, and what goes from texts to vectors.
+//! A whole model: tokenizer, encoder, and the way from texts to vectors.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::identity::Identity;
 use crate::precision::Precision;
 use crate::words::{Tokens, Words};
 
-/// So often a device that was lost is opened again while texts are encoded.
+/// Most times that a lost device is reopened while texts are encoded.
 const MOST_LOSSES: usize = 3;
 
-/// The files of a model that tell of it, as bytes.
+/// The description files of a model, as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
     /// `config.json`.
@@ -27,14 +27,14 @@ pub struct Files<'a> {
     pub tokenizer: &'a [u8],
 }
 
-/// A model that is ready to encode.
+/// A model ready to encode.
 #[derive(Debug)]
 pub struct Model {
     pub config: Config,
     pub words: Words,
     pub encoder: Encoder,
-    /// Tokens that go through the encoder at once, padding included: its memory beside the weights
-    /// is proportional to them.
+    /// Most tokens that go through the encoder at once, padding included. The memory beside the
+    /// weights is proportional to it.
     pub batch_tokens: usize,
     described: Identity,
     gpu: Gpu,
@@ -43,24 +43,24 @@ pub struct Model {
 /// Vectors of texts, in the order of the texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Embedded {
-    /// One text after the other, each of unit length.
+    /// All vectors in a row, each of unit length.
     pub vectors: Vec<f32>,
-    /// Numbers a vector.
+    /// Numbers per vector.
     pub width: usize,
     /// [`Model::id`] of the model that made them.
     pub model_id: u64,
-    /// How many texts were longer than the model takes: of those only the beginning counts.
+    /// Number of texts that were longer than the model reads: only their beginning counts.
     pub cut: usize,
 }
 
 impl Model {
-    /// The model in a folder, as `cargo xtask fetch-model` or a download of one's own leaves it.
+    /// The model in a folder, as `cargo xtask fetch-model` or your own download leaves it.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(gpu: &Gpu, folder: &Path) -> Result<Model> {
         Model::open_as(gpu, folder, Precision::F32)
     }
 
-    /// The same, with weights kept in this precision.
+    /// As [`open`](Self::open), with weights in this precision.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open_as(gpu: &Gpu, folder: &Path, precision: Precision) -> Result<Model> {
         let read = |name: &str| match std::fs::read(folder.join(name)) {
@@ -93,12 +93,12 @@ impl Model {
         Model::new_as(gpu, files, &weights, precision)
     }
 
-    /// Puts a model together. Of the weights nothing is read before the first text is encoded.
+    /// Combines the parts of a model. It reads no weight before the first text is encoded.
     pub fn new(gpu: &Gpu, files: Files<'_>, weights: &ModelFile) -> Result<Model> {
         Model::new_as(gpu, files, weights, Precision::F32)
     }
 
-    /// The same, with weights kept in this precision.
+    /// As [`new`](Self::new), with weights in this precision.
     pub fn new_as(
         gpu: &Gpu,
         files: Files<'_>,
@@ -116,10 +116,10 @@ impl Model {
         })
     }
 
-    /// The vectors of texts. `done` hears of every batch how many texts are done.
+    /// The vectors of texts. After every batch `done` gets the number of finished texts.
     ///
-    /// If the device is lost meanwhile it is opened again, up to three times: what is done stays
-    /// done, and the weights come from their file again.
+    /// A device that is lost meanwhile is reopened, up to three times. Finished vectors stay, and
+    /// the weights are read from their file again.
     pub async fn embed(
         &self,
         texts: &[impl AsRef<str>],
@@ -157,7 +157,7 @@ impl Model {
         Ok(embedded)
     }
 
-    /// Encodes batches one after the other, and hands over what comes of each.
+    /// Encodes batches one after the other, and passes on each result.
     async fn encode(
         &self,
         batches: &[Batch],
@@ -166,7 +166,7 @@ impl Model {
     ) -> Result<()> {
         let mut under_way = None;
         for batch in batches.iter().map(Some).chain([None]) {
-            // The next one is recorded before this one is waited for, so that the device has work.
+            // Record the next batch before waiting for this one, so that the device stays busy.
             let next = match batch {
                 Some(batch) => {
                     let texts: Vec<&Tokens> =
@@ -182,7 +182,7 @@ impl Model {
         Ok(())
     }
 
-    /// The vector of what is searched for, and how many tokens it had if its end was left out.
+    /// The vector of a query, and its number of tokens if its end was cut off.
     pub fn query(&self, text: &str) -> Result<(Tensor, Option<usize>)> {
         if text.trim().is_empty() {
             return Err(Error::Input(
@@ -194,15 +194,15 @@ impl Model {
         Ok((vector.reshape(&[self.config.hidden_size])?, tokens.cut_from))
     }
 
-    /// What the device must hold at least, if no weight is ever dropped: all weights, and what the
-    /// widest operation of a layer reads and makes for a whole batch.
+    /// The least memory on the device at which no weight is ever dropped. It holds all weights, and
+    /// the operands and results of a layer's widest operation for a whole batch.
     pub fn least_bytes(&self) -> u64 {
         let token = self.config.intermediate_size + 2 * self.config.hidden_size;
         self.encoder.weights_bytes() + (self.batch_tokens * token) as u64 * 4
     }
 
-    /// What tells this model from others, also from those of the same sizes: a checksum of its
-    /// description and of one small tensor, the same for weights of every precision.
+    /// Identifies this model, also among models of the same sizes: a checksum of its description
+    /// and of one small tensor. It does not depend on the precision of the weights.
     pub async fn id(&self) -> Result<u64> {
         Ok(self.described.with(&self.encoder.sample().read().await?))
     }
@@ -212,7 +212,7 @@ impl Model {
     }
 }
 
-/// As many tokens as a quarter of the budget has room for, in the widest part of a layer.
+/// The tokens that fit into a quarter of the budget, in the widest part of a layer.
 fn batch_tokens(gpu: &Gpu, config: &Config) -> usize {
     const MOST: u64 = 2048;
     let token_bytes = 4 * (config.intermediate_size as u64 + 3 * config.hidden_size as u64);

@@ -1,9 +1,9 @@
-//! Where things are in a checkout of lapidary, if nobody says otherwise.
+//! Default places in a checkout of lapidary.
 
 use std::env;
 use std::path::PathBuf;
 
-/// Where `cargo xtask fetch-model` leaves the model, or what `EMBED_MODEL` names.
+/// The folder where `cargo xtask fetch-model` leaves the model, or the one in `EMBED_MODEL`.
 pub fn model_folder() -> PathBuf {
     match env::var_os("EMBED_MODEL").filter(|name| !name.is_empty()) {
         Some(folder) => folder.into(),
@@ -11,17 +11,17 @@ pub fn model_folder() -> PathBuf {
     }
 }
 
-/// Where the index is kept.
+/// The default file of the index.
 pub fn index_file() -> PathBuf {
     target_folder().join("embed.index")
 }
 
-/// The versions of everything that this was built from.
+/// The versions of all packages that this program was built from.
 pub fn lock_file() -> PathBuf {
     repository().join("examples").join("Cargo.lock")
 }
 
-/// Where cargo unpacks the sources of packages: a folder for each registry.
+/// The folder where cargo unpacks the sources of packages: one subfolder per registry.
 pub fn cargo_registry() -> Option<PathBuf> {
     let of_cargo = match env::var_os("CARGO_HOME").filter(|name| !name.is_empty()) {
         Some(folder) => folder.into(),
@@ -30,7 +30,7 @@ pub fn cargo_registry() -> Option<PathBuf> {
     Some(of_cargo.join("registry").join("src"))
 }
 
-/// The root of the checkout that this was built in.
+/// The root of the checkout that this program was built in.
 pub fn repository() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.join("..").join("..").canonicalize().unwrap_or(here)

@@ -1,13 +1,12 @@
-//! In how many bits weights are kept.
+//! The precision of weights.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// How the matrices of the layers, and the table of words, are kept on the device. What is computed
-/// with them is single precision in any case, and so are biases, norms and positions, of which
-/// there are few.
+/// The precision of the layers' matrices and of the word table on the device. All arithmetic with
+/// them is in single precision. So are biases, norms and positions, which are small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// Single precision.
@@ -15,8 +14,8 @@ pub enum Precision {
     F32,
     /// Half precision.
     F16,
-    /// Eight bits, with a scale for each row or for so many elements of one. The table of words, of
-    /// which every text takes other rows, is in half precision.
+    /// Eight bits, with a scale for each row or for `n` elements of one. The word table is in half
+    /// precision, because every text reads other rows of it.
     Int8(Option<u64>),
 }
 

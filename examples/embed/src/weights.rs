@@ -1,12 +1,12 @@
-//! The tensors of a model's file, each checked before it is used, and read when it is.
+//! The tensors of a model's file, each checked when it is found, and read at its first use.
 
 use lapidary::{DType, Epilogue, Gpu, ModelFile, Quantized, Tensor};
 
 use crate::error::{Error, Result};
 use crate::precision::Precision;
 
-/// A file of weights, and the device that they are for. Nothing is read before it is computed with;
-/// under pressure weights are dropped and read again.
+/// A file of weights, and their device. A weight is read at its first use; under pressure it is
+/// dropped and read again.
 #[derive(Debug)]
 pub(crate) struct Weights<'a> {
     pub(crate) gpu: &'a Gpu,
@@ -14,7 +14,7 @@ pub(crate) struct Weights<'a> {
     precision: Precision,
 }
 
-/// A matrix that inputs are multiplied with, `[to, from]`, widened as it is.
+/// A matrix `[to, from]` for products; the product widens it.
 #[derive(Debug)]
 pub(crate) enum Matrix {
     Floats(Tensor),
@@ -22,7 +22,7 @@ pub(crate) enum Matrix {
 }
 
 impl Matrix {
-    /// What it consists of.
+    /// The tensors of the matrix.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         let (first, second) = match self {
             Matrix::Floats(matrix) => (matrix, None),
@@ -31,7 +31,7 @@ impl Matrix {
         [first].into_iter().chain(second)
     }
 
-    /// A linear layer, and what follows it.
+    /// A linear layer with its epilogue.
     pub(crate) fn layer(&self, x: &Tensor, end: &Epilogue) -> Result<Tensor> {
         Ok(match self {
             Matrix::Floats(matrix) => x.matmul_with(&matrix.t()?, end)?,
@@ -41,7 +41,8 @@ impl Matrix {
 }
 
 impl<'a> Weights<'a> {
-    /// The encoder computes in single precision, whatever the file holds and weights are kept as.
+    /// The encoder computes in single precision, whatever the precision of the file and the
+    /// weights.
     pub(crate) fn new(gpu: &'a Gpu, file: &ModelFile, precision: Precision) -> Result<Weights<'a>> {
         Ok(Weights {
             gpu,
@@ -50,7 +51,7 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// A matrix, which must have this shape, in the precision that is wanted.
+    /// A matrix in the chosen precision, which must have this shape.
     pub(crate) fn matrix(&self, name: &str, shape: &[usize]) -> Result<Matrix> {
         self.file.expect(name, shape)?;
         let floats = |file| -> Result<Matrix> {
@@ -97,11 +98,11 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The table of words: by far the largest tensor, of which a batch reads a few rows. Where it is
-/// too large for the budget it is several tensors, each with some of the rows.
+/// The word table: by far the largest tensor, of which a batch reads a few rows. If it is too large
+/// for the budget, it is split into several tensors with some of the rows each.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// With the number of the first row.
+    /// Each part with the number of its first row.
     parts: Vec<(u32, Tensor)>,
 }
 
@@ -110,13 +111,13 @@ impl Table {
         self.parts.iter().map(|(_, part)| part.size_bytes()).sum()
     }
 
-    /// The rows that `ids` name: `[ids, width]`.
+    /// The rows of these ids: `[ids, width]`.
     pub(crate) fn rows(&self, gpu: &Gpu, ids: &[u32]) -> Result<Tensor> {
         if let [(_, whole)] = &self.parts[..] {
             let rows = whole.embedding(&gpu.tensor(ids, &[ids.len()])?)?;
             return Ok(rows.cast(DType::F32)?);
         }
-        // Of each part the rows that are wanted, one part after the other; then these in the order
+        // Take the needed rows of each part, one part after the other, then put them in the order
         // of `ids`.
         let mut found = Vec::new();
         let mut order = vec![0_u32; ids.len()];

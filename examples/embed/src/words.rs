@@ -1,4 +1,4 @@
-//! From text to tokens, with the tokenizer that the model was trained with.
+//! Splits text into tokens, with the tokenizer that the model was trained with.
 
 use tokenizers::Tokenizer;
 
@@ -14,17 +14,17 @@ pub struct Words {
     longest: usize,
 }
 
-/// A text as the encoder takes it.
+/// A text for the encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tokens {
-    /// Rows of the table of words, with what the model wants to see before and after a text.
+    /// Rows of the word table, with the special tokens before and after the text.
     pub ids: Vec<u32>,
-    /// How many there were, if that was more than the model takes and the end was left out.
+    /// The number of tokens, if the text was longer than the model reads and its end was cut off.
     pub cut_from: Option<usize>,
 }
 
 impl Words {
-    /// Reads `tokenizer.json`, and checks that every token has a row in the model's table of words.
+    /// Reads `tokenizer.json`, and checks that every token has a row in the model's word table.
     pub fn parse(tokenizer: &[u8], config: &Config) -> Result<Words> {
         let mut tokenizer = Tokenizer::from_bytes(tokenizer).map_err(|error| {
             let reason = format!(
@@ -32,7 +32,8 @@ impl Words {
             );
             Error::file(NAME, reason)
         })?;
-        // What the file says of both is for whoever trains with batches of one length.
+        // The padding and truncation settings of the file are for training in batches of one
+        // length.
         tokenizer.with_padding(None);
         let cut = tokenizer.with_truncation(None);
         cut.map_err(|error| Error::file(NAME, error.to_string()))?;
@@ -54,7 +55,7 @@ impl Words {
             longest: config.longest,
         };
         let around = words.tokens("")?.ids;
-        // Nobody has looked whether these are in the vocabulary.
+        // The special tokens may be missing from the vocabulary, so check them separately.
         if let Some(id) = around.iter().find(|id| **id as usize >= config.vocab_size) {
             return Err(Error::file(
                 NAME,
@@ -79,7 +80,7 @@ impl Words {
         Ok(words)
     }
 
-    /// The tokens of a text. One that is longer than the model takes loses its end.
+    /// The tokens of a text. A text that is longer than the model reads is cut off.
     pub fn tokens(&self, text: &str) -> Result<Tokens> {
         let refuse = |error: tokenizers::Error| {
             Error::Input(format!(

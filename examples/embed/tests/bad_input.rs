@@ -1,5 +1,5 @@
-//! What is wrong with a model's files is told by a sentence that says what to do. The model here is
-//! a tiny one, made for the test.
+//! Errors about a model's files are sentences that say what to do. The model is a tiny one, made
+//! for the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn shapes() -> Vec<(String, Vec<usize>)> {
     shapes
 }
 
-/// A file of such tensors, with some numbers in them.
+/// A file with these tensors, and some numbers in them.
 fn weights(shapes: &[(String, Vec<usize>)]) -> Vec<u8> {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, shape) in shapes {
@@ -95,7 +95,7 @@ fn weights(shapes: &[(String, Vec<usize>)]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), &header[..], &data].concat()
 }
 
-/// A model of these parts, or what is said of them.
+/// A model of these parts, or the error.
 fn model(
     config: &Value,
     tokenizer: &Value,
@@ -104,7 +104,7 @@ fn model(
     model_with(config, tokenizer, weights(shapes))
 }
 
-/// The same, with a file of weights that is there already.
+/// As `model`, with an existing file of weights.
 fn model_with(config: &Value, tokenizer: &Value, weights: Vec<u8>) -> Result<Model, String> {
     let gpu = Gpu::open(Options::default()).unwrap();
     let (config, tokenizer) = (config.to_string(), tokenizer.to_string());
@@ -117,7 +117,7 @@ fn model_with(config: &Value, tokenizer: &Value, weights: Vec<u8>) -> Result<Mod
     Model::new(&gpu, files, &file).map_err(|error| error.to_string())
 }
 
-/// A folder that is not there yet.
+/// A folder that does not exist yet.
 fn folder(of: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("embed-test-{}-{of}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -275,7 +275,7 @@ fn a_folder_that_lacks_a_file_or_has_half_of_one_is_told_so() {
     says(open(), &["model.safetensors", "ownload it again"]);
     put("model.safetensors", &whole);
     let model = open().unwrap();
-    // Nothing was read so far; the file becomes another one.
+    // Nothing has been read so far. The file changes now.
     put("model.safetensors", &whole[..100]);
     let texts = ["stone"];
     let refused =
@@ -322,7 +322,7 @@ fn an_index_of_another_model_is_refused_also_if_its_vectors_are_as_wide() {
         &refused,
     );
 
-    // Something else that lapidary has saved.
+    // Another state file of lapidary.
     let gpu = made.gpu();
     let other = gpu.tensor(&[1.0_f32], &[1]).unwrap();
     gpu.save_state(&path, &[("vectors", &other)]).unwrap();
@@ -352,8 +352,11 @@ fn that_an_index_cannot_be_written_is_said_before_it_is_made() {
     );
     says(
         prepare(&folder),
-        &[folder.to_str().unwrap(), "what is there is no file"],
+        &[folder.to_str().unwrap(), "the path is not a file"],
     );
-    says(prepare(&folder.join("new/")), &["no name for a file"]);
+    says(
+        prepare(&folder.join("new/")),
+        &["does not end with a file name"],
+    );
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What needs the real model: run when it is there, as `cargo xtask test --with-model` sees to.
+//! Tests that need the real model. `cargo xtask test --with-model` runs them.
 
 #[path = "with_model/budgets.rs"]
 mod budgets;

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line arguments.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,16 +11,16 @@ Usage: fluid [OPTIONS]
   --size WxH       cells of the fluid (384x240)
   --keep N         frames that are kept to look back at (96)
   --budget BYTES   what the fluid may take on the device, to begin with (256MiB)
-  --png FILE       no window: move the budget during so many frames, check what came of it, draw the last one
-  --frames N       end after so many frames (without a window 240, else never)
-  --seconds N      end after so many seconds
+  --png FILE       no window: move the budget while frames are drawn, check the result, save the last frame
+  --frames N       end after N frames (without a window 240, else never)
+  --seconds N      end after N seconds
   --lose FRAME     lose the device at that frame, and go on with another one
   --help           this page
 
 The adapter is the one that the environment variable WGPU_ADAPTER_NAME names, or the best.
 ";
 
-/// The least and the most cells along a side.
+/// The smallest and the largest number of cells along a side.
 const SIDES: std::ops::RangeInclusive<usize> = 16..=4096;
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     pub(crate) lose: Option<u64>,
 }
 
-/// Reads the arguments; nothing where somebody asks for help.
+/// Reads the arguments; `None` when the user asks for help.
 pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
     let mut args = Args {
         size: [384, 240],
@@ -50,7 +50,7 @@ pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Option<Arg
             return Ok(None);
         }
         let Some(value) = words.next() else {
-            return Err(format!("`{word}` is no option, or needs a value"));
+            return Err(format!("`{word}` is not an option, or needs a value"));
         };
         match word.as_str() {
             "--size" => args.size = size(&value)?,
@@ -69,7 +69,7 @@ pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Option<Arg
 fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, String> {
     value
         .parse()
-        .map_err(|_| format!("`{option}` takes a number, and `{value}` is none"))
+        .map_err(|_| format!("`{option}` takes a number, not `{value}`"))
 }
 
 fn size(value: &str) -> Result<[usize; 2], String> {
@@ -78,7 +78,7 @@ fn size(value: &str) -> Result<[usize; 2], String> {
     match sides {
         Some(sides) if sides.iter().all(|side| SIDES.contains(side)) => Ok(sides),
         _ => Err(format!(
-            "`--size` takes cells across and down, such as 384x240, of {} to {} each, and not `{value}`",
+            "`--size` takes cells across and down, such as 384x240, of {} to {} each, not `{value}`",
             SIDES.start(),
             SIDES.end()
         )),
@@ -90,7 +90,7 @@ fn bytes(value: &str) -> Result<u64, String> {
     match budget.map(|budget| budget.device_bytes) {
         Ok(Some(bytes)) if bytes > 0 => Ok(bytes),
         _ => Err(format!(
-            "`--budget` takes bytes, such as 64MiB, and not `{value}`"
+            "`--budget` takes bytes, such as 64MiB, not `{value}`"
         )),
     }
 }

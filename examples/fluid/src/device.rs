@@ -1,4 +1,4 @@
-//! The program's own device: opened here, adopted by lapidary later. Nothing here knows of tensors.
+//! The program's own device: opened here, adopted by lapidary later. This module knows no tensors.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ pub(crate) struct Device {
     pub(crate) adapter: wgpu::Adapter,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
-    /// Why it is lost, once it is.
+    /// The reason, once the device is lost.
     lost: Arc<Mutex<Option<String>>>,
 }
 
 impl Device {
-    /// Opens a device that can draw on that surface, with all the limits that the adapter has, and
-    /// the features that make lapidary faster, where they are.
+    /// Opens a device that can draw on the surface, with all of the adapter's limits, and with the
+    /// features that make lapidary faster, if it has them.
     pub(crate) fn open(
         instance: &wgpu::Instance,
         surface: Option<&wgpu::Surface<'_>>,
@@ -26,7 +26,7 @@ impl Device {
             let adapter = wgpu::util::initialize_adapter_from_env_or_default(instance, surface);
             let adapter = adapter.await.map_err(|error| {
                 format!(
-                    "no GPU is to be had: {error}. Install a driver for Vulkan (on Debian, `mesa-vulkan-drivers` \
+                    "no GPU is available: {error}. Install a driver for Vulkan (on Debian, `mesa-vulkan-drivers` \
                      draws without a GPU), or name another adapter in WGPU_ADAPTER_NAME."
                 )
             })?;
@@ -36,7 +36,7 @@ impl Device {
                 | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
             let kind = adapter.get_info().device_type;
             let apart = match kind {
-                // Its memory is not the host's: buffers that the host can map would be slow ones.
+                // Its memory is not the host's, so buffers that the host can map would be slow.
                 wgpu::DeviceType::DiscreteGpu => {
                     wgpu::Features::MAPPABLE_PRIMARY_BUFFERS | wgpu::Features::SHADER_INT64
                 }
@@ -51,7 +51,7 @@ impl Device {
             let (device, queue) = opened.await?;
             let lost = Arc::new(Mutex::new(None));
             let heard = lost.clone();
-            // The callbacks are the program's, also while lapidary uses the device.
+            // The callbacks stay the program's, also while lapidary uses the device.
             device.set_device_lost_callback(move |_, reason| {
                 *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             });
@@ -65,13 +65,13 @@ impl Device {
         })
     }
 
-    /// Why it is lost, if it is. The callback comes when somebody asks the device how it is.
+    /// The reason of the loss, if the device is lost. wgpu calls the callback only during a poll.
     pub(crate) fn lost(&self) -> Option<String> {
         let _ = self.device.poll(wgpu::PollType::Poll);
         self.reason().clone()
     }
 
-    /// Whether that error came of its loss: lapidary may notice that first.
+    /// Did the loss cause this error? lapidary may notice the loss first.
     pub(crate) fn is_lost_by(&self, error: &(dyn Error + 'static)) -> bool {
         if let Some(lapidary::Error::DeviceLost { reason }) = error.downcast_ref() {
             self.reason().get_or_insert_with(|| reason.clone());

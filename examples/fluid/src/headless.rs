@@ -1,5 +1,5 @@
-//! The run without a window: the budget goes down and up again while frames are drawn, somebody
-//! looks back, and at the end the fluid must be what it is without a budget, to the bit.
+//! The run without a window: the budget falls and rises while frames are drawn, and the program
+//! looks back. At the end the fluid must be the same as without a budget, to the bit.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -21,7 +21,7 @@ const FRAMES: u64 = 240;
 /// The small budget is the large one divided by this.
 const SMALLER: u64 = 4;
 
-/// What a run is judged by.
+/// Measurements that decide whether a run passed.
 #[derive(Debug, Default)]
 struct Findings {
     over_budget_bytes: u64,
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, path: &Path) -> Outcome {
     found.judge(args, &mut scene, &device, &pixels)
 }
 
-/// What the run does at a frame: a budget, and a look back.
+/// The events of a frame: a change of the budget, and a look back.
 fn play(scene: &mut Scene, args: &Args, frame: u64, frames: u64) {
     let small_bytes = (args.budget_bytes / SMALLER).max(1);
     let eighth = frame * 8 / frames;
@@ -78,14 +78,14 @@ fn play(scene: &mut Scene, args: &Args, frame: u64, frames: u64) {
         0 | 1 | 5 => args.budget_bytes,
         _ => small_bytes,
     };
-    // From the newest to the oldest, which are not on the device any more.
+    // From the newest frame to the oldest, which is not on the device any more.
     let kept = scene.fluid.history().len() as u64;
     let (from, until) = (frames / 2, frames * 5 / 8);
     scene.looks_at = (kept > 0 && (from..until).contains(&frame))
         .then(|| ((until - 1 - frame) * kept / (until - from)) as usize);
 }
 
-/// A hand that goes round, depending on the step alone.
+/// A hand that moves in a circle; its place depends only on the step.
 fn hand(step: u64) -> Stir {
     let angle = |step: u64| step as f32 * 0.04;
     let at = |angle: f32| [0.5 + 0.26 * angle.cos(), 0.42 + 0.2 * (1.7 * angle).sin()];
@@ -112,7 +112,7 @@ fn draw(scene: &mut Scene, device: &Device, picture: &Picture, frame: u64) -> Ou
     };
     let stir = hand(scene.fluid.now().step());
     scene.frame(device, &target, input, Some(stir))?;
-    // A window would wait for its screen.
+    // A window would wait for its screen here.
     scene.gpu.finish()?;
     Ok(())
 }
@@ -125,7 +125,7 @@ fn show_progress(drawn: u64, frames: u64, scene: &Scene) {
         if drawn == frames {
             eprintln!();
         }
-        // Where it cannot be shown, nobody misses it.
+        // A progress line that cannot be shown does not matter.
         let _ = std::io::stderr().flush();
     }
 }
@@ -139,7 +139,7 @@ impl Findings {
         self.stood_still += u64::from(scene.trouble.is_some());
     }
 
-    /// The line for programs. What should not be is an error as well.
+    /// Prints the line for programs. A broken promise is also an error.
     fn judge(&self, args: &Args, scene: &mut Scene, device: &Device, pixels: &[u8]) -> Outcome {
         let stats = scene.gpu.memory();
         let step = scene.fluid.now().step();
@@ -158,17 +158,16 @@ impl Findings {
             self.stood_still,
             self.losses,
         );
-        // A fluid that begins anew after a loss has another past, and one of which nothing is kept
-        // has none.
+        // After a loss a fluid may restart with another past. Without kept frames it has none.
         let is_same = equal && (again || args.keep == 0);
         match is_same || self.losses > 0 {
             true => Ok(()),
-            false => Err("the fluid is not what it is without a budget".into()),
+            false => Err("the fluid differs from the one without a budget".into()),
         }
     }
 }
 
-/// The same steps on the same device with all the memory there is: the fluid's colours.
+/// The fluid's colours after the same steps on the same device without a budget.
 fn alone(device: &Device, args: &Args, steps: u64) -> Outcome<Vec<f32>> {
     let (adapter, queue) = (&device.adapter, &device.queue);
     let gpu = Gpu::adopt_with(adapter, &device.device, queue, Options::default())?;
@@ -179,7 +178,7 @@ fn alone(device: &Device, args: &Args, steps: u64) -> Outcome<Vec<f32>> {
     Ok(fluid.now().dye().to_vec()?)
 }
 
-/// Whether the fluid, from the oldest frame that was kept, comes to the same once more.
+/// Does the fluid reach the same state again from the oldest kept frame?
 fn rewound(scene: &mut Scene, steps: u64) -> Outcome<bool> {
     let expected = scene.fluid.now().dye().to_vec::<f32>()?;
     if !scene.fluid.go_back(0) {
@@ -188,13 +187,13 @@ fn rewound(scene: &mut Scene, steps: u64) -> Outcome<bool> {
     while scene.fluid.now().step() < steps {
         let stir = hand(scene.fluid.now().step());
         scene.fluid.step(stir)?;
-        // As a frame would: so many steps at once are more than the budget holds.
+        // Flush as a frame would: all steps at once need more memory than the budget.
         scene.gpu.flush()?;
     }
     Ok(scene.fluid.now().dye().to_vec::<f32>()? == expected)
 }
 
-/// How many different colours there are, of so many levels of each light.
+/// Number of different colours, with 16 levels for each light.
 fn colours(pixels: &[u8]) -> usize {
     let level = |part: u8| usize::from(part / 16);
     let mut seen = vec![false; 16 * 16 * 16];

@@ -1,7 +1,7 @@
-//! A fluid that is computed in lapidary's tensors on the device of a program with a window, and
-//! drawn by that program's own render pass out of the range in which the tensor lies. Its past is
-//! kept too: more than the budget holds, so the memory manager has something to evict, and to bring
-//! back when somebody looks back.
+//! A fluid that is computed in lapidary's tensors on the device of a program with a window. The
+//! program's own render pass draws it from the tensor's range. The program also keeps the fluid's
+//! past, which needs more than the budget. So the memory manager evicts old frames, and restores
+//! them when the user looks back.
 //!
 //! ```text
 //! cd examples

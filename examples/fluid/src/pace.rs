@@ -3,16 +3,16 @@
 
 use lapidary::{Budget, Gpu, Result};
 
-/// How much less memory there may be from one frame to the next.
+/// How far the budget falls from one frame to the next.
 const SLICE_BYTES: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// What the slider says.
+    /// The slider's value.
     pub(crate) wanted_bytes: u64,
-    /// What the budget is.
+    /// The current budget.
     pub(crate) bytes: u64,
-    /// By how much what cannot leave passes it.
+    /// How far memory that cannot leave exceeds the budget.
     pub(crate) shortfall_bytes: u64,
 }
 
@@ -27,12 +27,12 @@ impl Pace {
         Ok(pace)
     }
 
-    /// Once a frame. Whether the budget was moved.
+    /// Call it once a frame. Returns whether the budget changed.
     pub(crate) fn approach(&mut self, gpu: &Gpu) -> Result<bool> {
         if self.bytes == self.wanted_bytes {
             return Ok(false);
         }
-        // What nobody holds may go at once.
+        // Memory that is not in use may be cut at once.
         let held_bytes = gpu.memory().device_bytes.now;
         let from_bytes = self.bytes.min(held_bytes.max(self.wanted_bytes));
         let down_bytes = from_bytes.saturating_sub(SLICE_BYTES);

@@ -1,5 +1,4 @@
-//! What is beside the fluid: where the memory is, the budget's slider, the past and where it lies,
-//! frame times.
+//! The panels beside the fluid: memory, the budget's slider, the past and its places, frame times.
 
 use egui::{Color32, Rect, RichText, Sense, Ui, Vec2, pos2, vec2};
 use fluid::Stir;
@@ -21,13 +20,13 @@ const WIDTH: f32 = 330.0;
 const SLABS: usize = 24;
 const HOLDERS: usize = 4;
 
-/// What somebody asked for with the pointer.
+/// The user's input with the pointer.
 #[derive(Debug)]
 pub(crate) struct Wish {
-    /// Where the fluid is, in points.
+    /// The rectangle of the fluid, in points.
     pub(crate) fluid: Rect,
     pub(crate) stir: Option<Stir>,
-    /// The kept frame to look at, or none.
+    /// The kept frame to look at, if any.
     looks_at: Option<usize>,
     budget_bytes: Option<u64>,
     goes_on: bool,
@@ -50,7 +49,7 @@ impl Default for Wish {
 }
 
 impl Wish {
-    /// Does it, but for the hand in the fluid.
+    /// Carries out the input, except for the hand in the fluid.
     pub(crate) fn apply(self, scene: &mut Scene, device: &Device) {
         if let Some(bytes) = self.budget_bytes {
             scene.pace.wanted_bytes = bytes;
@@ -72,7 +71,7 @@ impl Wish {
     }
 }
 
-/// Draws all panels, and finds out what is asked for.
+/// Draws all panels, and returns the input.
 pub(crate) fn show(ui: &mut Ui, scene: &Scene) -> Wish {
     let mut wish = Wish::default();
     let stats = scene.gpu.memory();
@@ -86,7 +85,7 @@ pub(crate) fn show(ui: &mut Ui, scene: &Scene) -> Wish {
     wish
 }
 
-/// The fluid's place, and the pointer in it.
+/// The fluid's rectangle, and the pointer in it.
 fn hand(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     let whole = ui.max_rect();
     let [width, height] = scene.fluid.size().map(|cells| cells as f32);
@@ -154,7 +153,7 @@ fn memory(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
     ));
     ui.separator();
 
-    ui.label("greatest holders");
+    ui.label("largest holders");
     for holder in stats.holders.iter().take(HOLDERS) {
         let (bytes, count) = (Bytes(holder.bytes), holder.storages);
         let line = format!("{bytes:>9}  {count:>3} x {}", holder.tag);
@@ -166,7 +165,7 @@ fn memory(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
     wish.loses = ui.button("Lose the device").clicked();
 }
 
-/// The slider, and a bar as long as the budget or what is held, whichever is more.
+/// The slider, and a bar as long as the budget or the memory in use, whichever is more.
 fn budget(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
     const MIB: f64 = (1 << 20) as f64;
     let pace = &scene.pace;
@@ -227,7 +226,7 @@ fn legend(ui: &mut Ui, keys: &[(&str, Color32)]) {
     });
 }
 
-/// Every slab as a bar as long as it is large, and how much of it lives.
+/// Every slab as a bar of its size, with its live part.
 fn slabs(ui: &mut Ui, stats: &MemoryStats) {
     let mut slabs: Vec<_> = stats.slabs.iter().collect();
     slabs.sort_by_key(|slab| std::cmp::Reverse(slab.size_bytes));
@@ -253,7 +252,7 @@ fn slabs(ui: &mut Ui, stats: &MemoryStats) {
     }
 }
 
-/// A cell for each kept frame, coloured by where it is; who points at one sees it.
+/// A cell for each kept frame, coloured by its place. Pointing at a cell shows the frame.
 fn past(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     let history = scene.fluid.history();
     ui.add_space(4.0);
@@ -304,7 +303,7 @@ fn past(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     ui.add_space(4.0);
 }
 
-/// The figures of each phase, and how many frames took how long.
+/// The figures of each phase, and a histogram of frame times.
 fn times(ui: &mut Ui, scene: &Scene) {
     ui.label("frame times, ms");
     egui::Grid::new("times").striped(true).show(ui, |ui| {
@@ -336,7 +335,7 @@ fn times(ui: &mut Ui, scene: &Scene) {
         let left = rect.left() + width * index as f32;
         let mut bottom = rect.bottom() - 12.0;
         for (bars, colour) in bars.iter().zip([FREE, HOST, LIVE]) {
-            // By the square root: a single late frame is to be seen among thousands.
+            // Square root scale: a single late frame must be visible among thousands.
             let share = (bars[index] as f32 / most as f32).sqrt();
             let height = share * 32.0 / 3.0_f32.sqrt();
             let bar = Rect::from_min_max(

@@ -10,7 +10,7 @@ use lapidary::wgpu;
 use crate::Outcome;
 use crate::device::Device;
 
-/// Waits for what was drawn: red, green, blue, opacity, row after row.
+/// Waits for the picture: red, green, blue, opacity, row after row.
 pub(crate) fn read(picture: &Picture, device: &Device) -> Outcome<Vec<u8>> {
     let Device { device, queue, .. } = device;
     let buffer = device.create_buffer(&wgpu::BufferDescriptor {
@@ -26,7 +26,7 @@ pub(crate) fn read(picture: &Picture, device: &Device) -> Outcome<Vec<u8>> {
     let (sender, mapped) = std::sync::mpsc::channel();
     let bytes = buffer.slice(..);
     bytes.map_async(wgpu::MapMode::Read, move |result| {
-        // The receiver waits below for as long as this can come.
+        // The receiver waits below, so sending cannot fail.
         let _ = sender.send(result);
     });
     device.poll(wgpu::PollType::wait_indefinitely())?;
@@ -34,7 +34,7 @@ pub(crate) fn read(picture: &Picture, device: &Device) -> Outcome<Vec<u8>> {
     Ok(bytes.get_mapped_range()?.to_vec())
 }
 
-/// Writes pixels to a file, in a folder that is made if it is not there.
+/// Writes pixels to a file. Creates its folder if necessary.
 pub(crate) fn save(path: &Path, [width, height]: [u32; 2], pixels: &[u8]) -> Outcome {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

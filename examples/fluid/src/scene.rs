@@ -1,4 +1,4 @@
-//! A frame, from the hand in the fluid to the picture: the same in a window and without one.
+//! A frame, from the hand in the fluid to the picture: the same with a window and without one.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use crate::pace::Pace;
 use crate::panel::{self, Wish};
 use crate::times::{Phase, Times};
 
-/// How long tensors may be moved together in a frame.
+/// Most time for compaction in a frame.
 const COMPACTION: Duration = Duration::from_millis(1);
 
-/// A frame is kept so often, in steps.
+/// Every `KEEP_EVERY`-th step keeps a frame.
 const KEEP_EVERY: u64 = 2;
 
 pub(crate) struct Scene {
@@ -24,9 +24,9 @@ pub(crate) struct Scene {
     pub(crate) fluid: Fluid,
     pub(crate) pace: Pace,
     pub(crate) times: Times,
-    /// The kept frame that is looked at; the fluid stands still meanwhile.
+    /// The kept frame on display; the fluid stands still meanwhile.
     pub(crate) looks_at: Option<usize>,
-    /// Why the fluid stands still, where it cannot go on.
+    /// The reason why the fluid stands still, if it cannot go on.
     pub(crate) trouble: Option<String>,
     pub(crate) context: egui::Context,
     pub(crate) drawn: u64,
@@ -37,19 +37,19 @@ pub(crate) struct Scene {
     budget_moved: bool,
 }
 
-/// What a frame is drawn on.
+/// The target of a frame.
 pub(crate) struct Target<'a> {
     pub(crate) view: &'a wgpu::TextureView,
     pub(crate) size: [u32; 2],
-    /// Pixels of a point of egui's.
+    /// Pixels per point of egui.
     pub(crate) scale: f32,
 }
 
-/// What is drawn over the fluid.
+/// The panels to draw over the fluid.
 struct Panels {
     shapes: Vec<egui::ClippedPrimitive>,
     screen: ScreenDescriptor,
-    /// Where the fluid is, in pixels: left, top, width, height.
+    /// The rectangle of the fluid, in pixels: left, top, width, height.
     fluid: [f32; 4],
 }
 
@@ -80,17 +80,18 @@ impl Scene {
         })
     }
 
-    /// Goes on with another device, after the one there was is lost. Says what became of the fluid.
+    /// Continues with another device after a loss. Returns a sentence on what happened to the
+    /// fluid.
     ///
     /// # Errors
-    /// Where the new device is lost as well, or can do less.
+    /// If the new device is lost too, or can do less.
     pub(crate) fn readopt(&mut self, device: &Device) -> Outcome<String> {
         let (adapter, queue) = (&device.adapter, &device.queue);
         let recovered = self.gpu.readopt(adapter, &device.device, queue)?;
         let kept = self.fluid.recover()?;
         self.painter = Painter::new(&device.device, self.format, self.fluid.size());
         self.panels = panels(device, self.format);
-        // Its fonts are to be uploaded once more.
+        // The new context uploads its fonts again.
         self.context = egui::Context::default();
         (self.looks_at, self.trouble) = (None, None);
         let step = self.fluid.now().step();
@@ -103,11 +104,11 @@ impl Scene {
         })
     }
 
-    /// Draws a frame, and steps the fluid before. `stir` is there for want of a pointer.
+    /// Steps the fluid and draws a frame. `stir` replaces the pointer where there is none.
     ///
     /// # Errors
-    /// A lost device, and what else drawing cannot go on from. Too little memory is told in the
-    /// panel instead.
+    /// A lost device, and other errors that end drawing. The panel reports too little memory
+    /// instead.
     pub(crate) fn frame(
         &mut self,
         device: &Device,
@@ -119,7 +120,7 @@ impl Scene {
             self.gpu.notify_lost(&reason);
         }
         let began = Instant::now();
-        // Once a frame: what is done is noticed, and the budget and the holes cost no frame much.
+        // Once a frame: notices finished work, and changes budget and holes a little at a time.
         self.gpu.poll()?;
         let budget_moves = self.pace.approach(&self.gpu)?;
         self.gpu.compact_for(COMPACTION)?;
@@ -128,7 +129,7 @@ impl Scene {
         let mut wish = Wish::default();
         let mut output = context.run_ui(input, |ui| wish = panel::show(ui, self));
         let hand = stir.or(wish.stir).unwrap_or_default();
-        // What waits for memory is not to become more.
+        // Record no more work while some waits for memory.
         let may_go_on = self.trouble.is_none() || budget_moves;
         if self.looks_at.is_none() && self.trouble.is_none() {
             self.fluid.step(hand)?;
@@ -154,7 +155,7 @@ impl Scene {
         Ok(output.platform_output)
     }
 
-    /// What is to be seen: the present, or a kept frame.
+    /// The frame on display: the present, or a kept frame.
     pub(crate) fn shown(&self) -> &Frame {
         let kept = self
             .looks_at
@@ -162,8 +163,7 @@ impl Scene {
         kept.unwrap_or(self.fluid.now())
     }
 
-    /// Runs what was asked for and draws its result where it lies. False if there is no room for
-    /// it.
+    /// Runs the recorded work and draws its result in place. `false` if there is no room.
     fn draw_fluid(
         &mut self,
         device: &Device,
@@ -186,7 +186,7 @@ impl Scene {
         Ok(true)
     }
 
-    /// One render pass: the fluid, if it can be seen, and the panels over it.
+    /// One render pass: the fluid, if it is visible, and the panels over it.
     fn encode(
         &mut self,
         device: &Device,
@@ -197,7 +197,7 @@ impl Scene {
         let Device { device, queue, .. } = device;
         let mut encoder = device.create_command_encoder(&Default::default());
         let (shapes, screen) = (&panels.shapes, &panels.screen);
-        // None comes back where no callback of egui's was asked for.
+        // egui returns command buffers only for its callbacks, and there are none.
         let _ = (self.panels).update_buffers(device, queue, &mut encoder, shapes, screen);
         let mut pass = on_black(&mut encoder, target.view).forget_lifetime();
         if let Some(dye) = dye {
@@ -224,7 +224,7 @@ impl Scene {
         deltas.clear();
     }
 
-    /// Notes how long the frame took, and what kind it was.
+    /// Records the frame's time and its kind.
     fn note(&mut self, budget_moves: bool, began: Instant) {
         let stats = self.gpu.memory();
         let travelled_bytes = stats.evicted_bytes + stats.restored_bytes + stats.moved_bytes;
@@ -244,7 +244,7 @@ fn panels(device: &Device, format: wgpu::TextureFormat) -> egui_wgpu::Renderer {
     egui_wgpu::Renderer::new(&device.device, format, RendererOptions::default())
 }
 
-/// Where points are, in whole pixels of the target.
+/// A rectangle in points as whole pixels of the target.
 fn pixels(points: egui::Rect, target: &Target<'_>) -> [f32; 4] {
     let [width, height] = target.size.map(|size| size as f32);
     let at = |point: f32, end: f32| (point * target.scale).round().clamp(0.0, end);

@@ -1,24 +1,24 @@
-//! How long frames took: before the budget was first moved, while tensors travel, and at all other
-//! times.
+//! Frame times in three phases: before the budget first changes, while tensors travel, and at all
+//! other times.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// So many of each kind are remembered.
+/// Most frames of each kind that are remembered.
 const REMEMBERED: usize = 4096;
 
-/// Upper ends of the histogram's bars, in milliseconds; what is longer is in the last one.
+/// Upper ends of the histogram's bars, in milliseconds; longer frames are in the last bar.
 pub(crate) const BARS_MS: [f32; 9] = [2.0, 4.0, 8.0, 12.0, 17.0, 25.0, 34.0, 50.0, 100.0];
 
-/// When a frame was.
+/// The phase of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The budget was never moved yet.
+    /// The budget has never changed.
     Before,
     /// The budget moved, or tensors were evicted, restored or moved.
     During,
-    /// Nothing of that any more.
+    /// The budget has changed before, but nothing travels now.
     After,
 }
 
@@ -64,7 +64,7 @@ impl Times {
         let Some(&worst_ms) = sorted.last() else {
             return Summary::default();
         };
-        // The least of the times that so many percent of all frames keep to.
+        // The smallest time that at least `percent` percent of all frames keep to.
         let percentile = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
         Summary {
             frames: sorted.len(),

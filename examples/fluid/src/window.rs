@@ -1,4 +1,4 @@
-//! The window: events in, frames out. What is drawn is the scene's business.
+//! The window: handles events and shows frames. The scene draws them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,13 +15,13 @@ use crate::args::Args;
 use crate::device::Device;
 use crate::scene::{Scene, Target};
 
-/// How often in a row a device may be lost before that is no mishap.
+/// Most device losses in a row before the program gives up.
 const LOSSES: u32 = 3;
 
-/// Opens a window and stays until it is closed, or until the frames or seconds asked for are over.
+/// Opens a window until it is closed, or until the requested frames or seconds are over.
 pub(crate) fn run(args: &Args) -> Outcome {
     let events = EventLoop::new().map_err(|error| {
-        // Before the last colon it says where in winit that was found out.
+        // winit puts its source location before the last colon.
         let error = error.to_string();
         let reason = error.rsplit(": ").next().unwrap_or(&error);
         let reason = reason.trim_end_matches('.');
@@ -55,7 +55,8 @@ struct App {
     end: Outcome,
 }
 
-/// All that there is once there is a window. The surface goes before what it was made of.
+/// All objects that belong to the window. The surface must be dropped before the objects it was
+/// made from.
 struct Shown {
     surface: wgpu::Surface<'static>,
     config: wgpu::SurfaceConfiguration,
@@ -82,7 +83,7 @@ impl ApplicationHandler for App {
         let Some(shown) = &mut self.shown else {
             return;
         };
-        // What egui makes of it is seen in its next frame.
+        // egui's reaction shows in its next frame.
         let _ = shown.input.on_window_event(&shown.window, &event);
         match event {
             WindowEvent::CloseRequested => self.leave(events, Ok(())),
@@ -151,7 +152,7 @@ impl Shown {
         Ok(shown)
     }
 
-    /// A window of no size, as a minimised one may be, has nothing to draw on.
+    /// A window without a size, for example a minimised one, cannot be drawn on.
     fn is_hidden(&self) -> bool {
         self.window.inner_size().width == 0 || self.window.inner_size().height == 0
     }
@@ -163,7 +164,7 @@ impl Shown {
         }
     }
 
-    /// A frame, or none where there is nothing to draw on at the moment.
+    /// Draws a frame, unless there is nothing to draw on at the moment.
     fn draw(&mut self) -> Outcome {
         if self.device.lost().is_some() {
             return self.recover();
@@ -204,13 +205,13 @@ impl Shown {
                 self.losses_in_a_row = 0;
                 Ok(())
             }
-            // The next frame is drawn on another device.
+            // Another device draws the next frame.
             Err(error) if self.device.is_lost_by(error.as_ref()) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Opens another device, and goes on with what was not on the lost one alone.
+    /// Opens another device, and continues with everything that was not only on the lost one.
     fn recover(&mut self) -> Outcome {
         self.losses += 1;
         self.losses_in_a_row += 1;
@@ -218,7 +219,7 @@ impl Shown {
             let reason = self.device.lost().unwrap_or_default();
             return Err(format!("the device is lost again and again: {reason}").into());
         }
-        // Heard here first, as the program's callback was the one to be called.
+        // The program's callback hears of the loss first, so it tells lapidary.
         self.scene
             .gpu
             .notify_lost(&self.device.lost().unwrap_or_default());
@@ -231,7 +232,7 @@ impl Shown {
     }
 }
 
-/// What the window's pixels are drawn on.
+/// The surface for the window's pixels.
 fn surface(instance: &wgpu::Instance, window: &Arc<Window>) -> Outcome<wgpu::Surface<'static>> {
     let surface = instance.create_surface(window.clone());
     Ok(surface.map_err(|_| {
@@ -240,8 +241,7 @@ fn surface(instance: &wgpu::Instance, window: &Arc<Window>) -> Outcome<wgpu::Sur
     })?)
 }
 
-/// How the window's pixels are to be given: as egui likes them, and no faster than the screen takes
-/// them.
+/// The surface's configuration: egui's preferred format, and the screen's frame rate.
 fn config(
     surface: &wgpu::Surface<'_>,
     device: &Device,

@@ -1,17 +1,17 @@
-// The devices that the page has opened, by whatever part of it, and the errors of theirs that nobody caught.
+// The devices that any part of the page has opened, and their uncaught errors.
 import { complain } from './show.js';
 
 export const errors = [];
 export const devices = [];
 
-// What nobody caught is counted: the library's own errors are all caught, so there is none.
+// Counts uncaught errors: the library catches all of its own, so there should be none.
 export function watch() {
   const open = GPUAdapter.prototype.requestDevice;
   GPUAdapter.prototype.requestDevice = async function (...args) {
     const device = await open.apply(this, args);
     device.addEventListener('uncapturederror', event => {
       errors.push(event.error.message);
-      complain(`An error that nobody caught: ${event.error.message}`);
+      complain(`An uncaught error: ${event.error.message}`);
     });
     devices.push(device);
     return device;

@@ -1,7 +1,7 @@
 // The fluid on its canvas.
 import { at, complain, report, say } from './show.js';
 
-// The fluid: a frame for each of the browser's, with what the pointer did since the last one.
+// The fluid: a step for each frame of the browser, with the pointer's movement since the last one.
 async function flow(program) {
   const canvas = at('#fluid canvas');
   const button = at('#fluid button');
@@ -24,7 +24,7 @@ async function flow(program) {
   const step = async () => {
     if (!state.isRunning || state.isBusy) return;
     const n = state.frames++;
-    // Until somebody stirs, it is stirred.
+    // The page stirs until the user does.
     const turn = n / 40;
     const [x, y, dx, dy] = hand ? [hand.x, hand.y, hand.dx, hand.dy]
       : [0.5 + 0.3 * Math.cos(turn), 0.5 + 0.3 * Math.sin(1.7 * turn), -0.007 * Math.sin(turn), 0.012 * Math.cos(1.7 * turn)];
@@ -38,7 +38,7 @@ async function flow(program) {
     } catch (error) {
       state.isRunning = false;
       complain(`The fluid stopped: ${error.message ?? error}`);
-      // On a new device: this one may be gone.
+      // Restart on a new device: this one may be lost.
       button.textContent = 'Start again';
       button.onclick = () => begin(program);
       return;
@@ -57,7 +57,7 @@ async function flow(program) {
   return state;
 }
 
-// Starts a fluid, whatever became of the one before.
+// Starts a fluid and drops the one before.
 export async function begin(program) {
   const button = at('#fluid button');
   button.disabled = true;

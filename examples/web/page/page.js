@@ -1,4 +1,4 @@
-// The page: loads the program, and lets its parts begin.
+// The page: loads the program, and starts its parts.
 import { destroyDevices, errors, watch } from './devices.js';
 import { begin } from './fluid.js';
 import { prepare } from './search.js';
@@ -18,14 +18,14 @@ async function main() {
   say('Ready.');
   at('#test').hidden = false;
   at('#test button').onclick = () => test(program);
-  // A program that looks at the test has it alone on the device.
+  // A program that runs the test has the device for itself.
   if (location.search === '?test') return test(program);
   at('#fluid').hidden = false;
   at('#fluid button').onclick = () => begin(program);
   prepare(program);
 }
 
-// A panic of the program's is one of these: no promise hears of it.
+// A panic of the program arrives here: it rejects no promise.
 addEventListener('error', event => complain(event.message));
 addEventListener('unhandledrejection', event => complain(String(event.reason?.message ?? event.reason)));
 

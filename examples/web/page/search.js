@@ -1,4 +1,4 @@
-// Search by meaning: a model's files, texts, and what is found among them.
+// Search by meaning: a model's files, texts, and results.
 import { at, complain, report, say } from './show.js';
 
 const FOLDER = 'model/';
@@ -13,7 +13,7 @@ const part = name => at(`.${name}`, section);
 const told = text => say(text, part('state'));
 const megabytes = bytes => `${(bytes / 1e6).toFixed(1)} MB`;
 
-// Has something done with the controls off, and says what went wrong.
+// Runs an action with the controls disabled, and reports its error.
 async function alone(work) {
   const controls = at('fieldset', section);
   const focused = document.activeElement;
@@ -76,14 +76,14 @@ async function load(program) {
   await take(program, found);
 }
 
-// Takes a model's files by their names, if they are all there, in place of those that there were.
+// Takes a model's files by their names, if they are complete, and replaces the old model.
 async function take(program, files) {
   const missing = [CONFIG, TOKENIZER, WEIGHTS].filter(name => !files.has(name));
   if (missing.length) throw new Error(`There is no ${missing.join(' and no ')} among the files: give all of the model's folder at once.`);
   told('Opening a device …');
   const bytes = async name => files.has(name) ? new Uint8Array(await files.get(name).arrayBuffer()) : undefined;
   const search = await program.Search.open(...await Promise.all([CONFIG, SENTENCES, TOKENIZER, WEIGHTS].map(bytes)));
-  // Until here there is the one before: files that are no model take nothing away.
+  // Keep the old model until here: invalid files must not remove it.
   forget();
   lapidary.search?.free();
   lapidary.search = search;
@@ -91,7 +91,7 @@ async function take(program, files) {
   told(`The model is here, ${megabytes(files.get(WEIGHTS).size)}. Now the texts can be indexed.`);
 }
 
-// What was found, and that there is something to search in.
+// Shows the results, and enables the query.
 function forget() {
   part('asking').disabled = true;
   part('found').replaceChildren();
@@ -141,7 +141,7 @@ export function prepare(program) {
   part('load').onclick = () => alone(() => load(program));
   part('files').onchange = event => alone(async () => {
     const given = [...event.target.files].map(file => [file.name, file]);
-    // The same ones can be given again.
+    // Lets the user choose the same files again.
     event.target.value = '';
     await take(program, new Map(given));
   });

@@ -1,4 +1,4 @@
-// What the parts of the page share: how they say something, and how they show memory.
+// Functions that the parts of the page share: messages, and the display of memory.
 
 export const at = (selector, inside = document) => inside.querySelector(selector);
 
@@ -12,7 +12,7 @@ export function complain(text, place = at('#state')) {
   place.classList.add('bad');
 }
 
-// The report of a program's memory, and its bar, in a section.
+// A program's memory report and its bar, in a section.
 export function report(program, section) {
   const [live, reserved, all] = program.bytes();
   at('pre', section).textContent = program.memory();

@@ -8,13 +8,13 @@ function row(name, isGood, sentence) {
   for (const text of [name, isGood ? 'good' : 'BAD', sentence]) tr.insertCell().textContent = text;
 }
 
-// Runs the test. What comes of it is in `lapidary.tested` too, for programs.
+// Runs the test. The result is also in `lapidary.tested`, for programs.
 export async function test(program) {
   const tested = { parts: 0, failed: [], snapshot: 0 };
   const button = at('#test button');
   button.disabled = true;
   errors.length = 0;
-  // Those that were opened before are somebody else's.
+  // Devices opened before belong to other parts of the page.
   const mark = devices.length;
   lapidary.destroyDevices = () => destroyDevices(mark);
   at('#test tbody').replaceChildren();

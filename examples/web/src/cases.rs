@@ -1,19 +1,19 @@
-//! What the page computes to see whether the library works in its browser. It is compiled for the
-//! machine that builds the page too: `expected` computes the same there, and the page compares.
+//! The computations by which the page tests the library in its browser. They are also compiled for
+//! the machine that builds the page: `expected` computes them there, and the page compares.
 
 use std::pin::Pin;
 
 use lapidary::{Budget, DType, Gpu, Kernel, Result, Tensor};
 
-/// What a case computes. In a browser a GPU belongs to one thread, so nothing here need be `Send`.
+/// A case's result. In a browser a GPU belongs to one thread, so nothing here need be `Send`.
 type Computed<'a> = Pin<Box<dyn Future<Output = Result<Vec<f32>>> + 'a>>;
 
-/// Something to compute, and how far two devices may be apart.
+/// A computation, and how far two devices may differ.
 #[derive(Debug)]
 pub struct Case {
-    /// What it is called.
+    /// The name of the case.
     pub name: &'static str,
-    /// The most that a value may be away from the expected one, as a share of the largest expected.
+    /// The largest difference from the expected value, as a share of the largest expected value.
     pub tolerance: f32,
     /// Computes it.
     pub run: fn(&Gpu) -> Computed<'_>,
@@ -21,7 +21,7 @@ pub struct Case {
 
 macro_rules! cases {
     ($($name:literal, $tolerance:literal, $run:expr;)*) => {
-        /// All of them.
+        /// All cases.
         pub const CASES: &[Case] = &[$(Case {
             name: $name,
             tolerance: $tolerance,
@@ -55,7 +55,7 @@ cases! {
     "a fluid after ten steps", 1e-3, flow;
 }
 
-/// A tensor of the same numbers on every device.
+/// A tensor with the same numbers on every device.
 fn numbers(gpu: &Gpu, shape: &[usize], seed: u32) -> Result<Tensor> {
     let len = shape.iter().product::<usize>() as u32;
     let number = |i: u32| {
@@ -96,7 +96,7 @@ async fn round_trip(gpu: &Gpu) -> Result<Vec<f32>> {
         .read::<bool>()
         .await?;
     all.extend(bools.iter().map(|&bool| f32::from(u8::from(bool))));
-    // Some chunks of staging memory, and all of them back.
+    // An upload and a read through several chunks of staging memory.
     let many: Vec<u32> = (0..5 << 20).collect();
     let back = gpu.tensor(&many, &[5 << 20])?.read::<u32>().await?;
     all.push(f32::from(u8::from(back == many)));
@@ -198,7 +198,7 @@ async fn scan(gpu: &Gpu) -> Result<Vec<f32>> {
     floats(&numbers(gpu, &[4, 3000], 22)?.cumsum(1)?).await
 }
 
-/// Steps of the Collatz sequence: nothing but integers, so the results are the same everywhere.
+/// Steps of the Collatz sequence: only integers, so the results are the same everywhere.
 const COLLATZ: &str = "
 @group(0) @binding(0) var<storage, read> numbers: array<u32>;
 @group(0) @binding(1) var<storage, read_write> steps: array<u32>;
@@ -223,8 +223,8 @@ async fn kernel(gpu: &Gpu) -> Result<Vec<f32>> {
     floats(&steps.run_one()?).await
 }
 
-/// 32 tensors of 1 MiB on a device that may take 8 MiB: the others wait in the host's memory, or
-/// on disk where host and device share one.
+/// 32 tensors of 1 MiB on a device with a budget of 8 MiB: the others are evicted to the host's
+/// memory, or to disk where host and device share memory.
 async fn over_budget(gpu: &Gpu) -> Result<Vec<f32>> {
     gpu.finish_async().await?;
     gpu.trim_async(0).await?;
@@ -244,7 +244,7 @@ async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
     let mut kept = Vec::new();
     for seed in 0..32 {
         let tensor = gpu.full(&[256, 1024], seed as f32, DType::F32)?;
-        // So small a budget leaves staging memory that is on its way now and then.
+        // With so small a budget, the staging memory is sometimes all in use.
         let row: Vec<f32> = (0..1024).map(|i| (i * seed) as f32 / 1024.0).collect();
         kept.push((&tensor + &gpu.tensor_async(&row, &[1024]).await?)?);
         gpu.flush_async().await?;
@@ -254,7 +254,7 @@ async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
         sums.extend(tensor.mean(&[0, 1])?.read::<f32>().await?);
     }
     let memory = gpu.memory();
-    // Most of the 32 MiB had to leave, and the limit was kept.
+    // Most of the 32 MiB were evicted, and the limit held.
     sums.push(f32::from(u8::from(
         memory.evicted_bytes - evicted >= 20 << 20,
     )));
@@ -262,7 +262,7 @@ async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
     Ok(sums)
 }
 
-/// Every other tensor goes, and what stays is moved together without a change.
+/// Drops every other tensor; the others are moved together and must not change.
 async fn moved(gpu: &Gpu) -> Result<Vec<f32>> {
     let mut tensors = Vec::new();
     for seed in 0..48 {
@@ -281,7 +281,7 @@ async fn moved(gpu: &Gpu) -> Result<Vec<f32>> {
     Ok(all)
 }
 
-/// The simulation of the page, small.
+/// The simulation of the page, in a small size.
 async fn flow(gpu: &Gpu) -> Result<Vec<f32>> {
     let mut fluid = fluid::Fluid::new(gpu, [64, 48])?;
     for _ in 0..10 {

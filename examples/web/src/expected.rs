@@ -1,14 +1,14 @@
-//! What the cases gave on the machine that they were computed on, in few numbers: a line for each
-//! with its name, how many values there are, the largest of them, the sum of all without their
-//! signs, and some of them.
+//! The results of the cases on the machine that computed them, in few numbers. Each line has the
+//! case's name, the number of values, the largest value, the sum of absolute values, and some of
+//! the values.
 
-/// As the program `expected` printed it.
+/// The output of the program `expected`.
 pub const TEXT: &str = include_str!("expected.txt");
 
-/// So many values of a case are kept.
+/// Number of values that are kept per case.
 const KEPT: usize = 48;
 
-/// The line that tells of a case.
+/// The line of a case.
 pub fn line(name: &str, values: &[f32]) -> String {
     let kept: Vec<_> = places(values.len())
         .map(|at| values[at].to_string())
@@ -22,11 +22,10 @@ pub fn line(name: &str, values: &[f32]) -> String {
     )
 }
 
-/// Compares a case's values with its line. Returns how far they are apart, as a share of the
-/// largest.
+/// Compares a case's values with its line. Returns the difference, as a share of the largest value.
 ///
 /// # Errors
-/// A sentence, if they are further apart than `tolerance`, or cannot be compared.
+/// A sentence, if they differ by more than `tolerance`, or cannot be compared.
 pub fn compare(name: &str, values: &[f32], tolerance: f32) -> Result<f32, String> {
     let mut lines = TEXT
         .lines()
@@ -69,12 +68,12 @@ fn largest(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |most, value| most.max(value.abs()))
 }
 
-/// Of all of them, as no few can: without their signs, so that none makes up for another.
+/// The sum of absolute values covers all of them, and differences cannot cancel out.
 fn sum(values: &[f32]) -> f64 {
     values.iter().map(|value| f64::from(value.abs())).sum()
 }
 
-/// Spread over all of them, the first and the last included.
+/// Indices spread over all values, the first and the last included.
 fn places(len: usize) -> impl Iterator<Item = usize> {
     let count = len.min(KEPT);
     (0..count).map(move |i| {

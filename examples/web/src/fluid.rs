@@ -1,6 +1,6 @@
-//! The fluid on a page: on a device that the page opened, drawn by a render pass straight from the
-//! tensor into a texture, whose pixels the page puts on its canvas. A canvas of WebGPU's own needs
-//! a browser with a window: Chromium without one destroys the device at the first picture.
+//! The fluid on a page. The page opens a device. A render pass draws straight from the tensor into
+//! a texture, and the page puts its pixels on its canvas. A WebGPU canvas needs a browser with a
+//! window: Chromium without one destroys the device at the first picture.
 
 use fluid::{Fluid, Painter, Picture, Stir, on_black};
 use lapidary::{Access, Bound, DType, Gpu, Tensor, wgpu};
@@ -12,23 +12,23 @@ use crate::script::{levels, told};
 /// Cells across and down.
 const SIZE: [usize; 2] = [320, 192];
 
-/// So many moments are kept, one of so many steps: memory for the report to tell of.
+/// Number of kept moments, and steps between two of them: memory for the report to show.
 const KEPT: (usize, u64) = (64, 8);
 
 /// Pixels across and down.
 const PIXELS: [u32; 2] = [2 * SIZE[0] as u32, 2 * SIZE[1] as u32];
 
-// As a copy of a picture's rows wants it.
+// A copy of a picture's rows needs this.
 const _: () = assert!(PIXELS[0].is_multiple_of(64));
 
-/// A fluid, and what it takes to draw it.
+/// A fluid, and the objects that draw it.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Simulation {
     gpu: Gpu,
     device: wgpu::Device,
     picture: Picture,
-    /// The picture's: `[height, width, 4]` of u8.
+    /// The picture's pixels: `[height, width, 4]` of u8.
     pixels: Tensor,
     painter: Painter,
     fluid: Fluid,
@@ -44,7 +44,7 @@ impl Simulation {
         let opened = adapter.request_device(&wgpu::DeviceDescriptor::default());
         let (device, queue) = opened.await.map_err(told)?;
         let gpu = Gpu::adopt(&adapter, &device, &queue).map_err(told)?;
-        // Nobody else on this page wants to hear of its loss.
+        // No other part of this page uses the callback for the loss.
         gpu.watch_lost();
         let mut fluid = Fluid::new(&gpu, SIZE).map_err(told)?;
         fluid.keep(KEPT.0, KEPT.1);
@@ -68,8 +68,8 @@ impl Simulation {
         PIXELS.to_vec()
     }
 
-    /// One step, with a hand in the fluid, and its picture: red, green, blue and opacity of each
-    /// pixel, row by row. Places and ways are parts of width and height.
+    /// Steps the fluid, with a hand in it, and returns its picture: red, green, blue and opacity of
+    /// each pixel, row by row. Places and movements are fractions of width and height.
     pub async fn frame(
         &mut self,
         x: f32,
@@ -86,17 +86,17 @@ impl Simulation {
         self.step_and_draw(stir).await.map_err(told)
     }
 
-    /// The report, as people read it.
+    /// The memory report, as text.
     pub fn memory(&self) -> String {
         self.gpu.memory().to_string()
     }
 
-    /// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
+    /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
     pub fn bytes(&self) -> Vec<f64> {
         levels(&self.gpu)
     }
 
-    /// How much dye there is, for tests: red, green and blue.
+    /// The amount of dye, for tests: red, green and blue.
     pub async fn dye(&self) -> Result<Vec<f32>, JsError> {
         let sums = self.fluid.now().dye().sum(&[0, 1]).map_err(told)?;
         sums.read::<f32>().await.map_err(told)
@@ -116,7 +116,7 @@ impl Simulation {
         self.pixels.read::<u8>().await
     }
 
-    /// Draws the first of what is bound, and copies the picture into the second.
+    /// Draws the first bound tensor, and copies the picture into the second.
     fn draw(&self, bound: &Bound) -> wgpu::CommandBuffer {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         let mut pass = on_black(&mut encoder, &self.picture.view);

@@ -1,13 +1,13 @@
 //! The examples in a browser, and a test of the library on the browser's own GPU.
 //!
-//! | file | what |
+//! | file | what it has |
 //! | --- | --- |
-//! | `cases` | what is computed, here and on the machine that builds the page |
-//! | `expected` | what that machine got |
-//! | `test` | runs the cases in the browser, and what only a browser has: its limits, a lost device |
+//! | `cases` | the computations, for the browser and for the machine that builds the page |
+//! | `expected` | the results of that machine |
+//! | `test` | the cases in the browser, and tests that only a browser has: its limits, a lost device |
 //! | `fluid` | the fluid of examples/fluid, as pixels for a canvas |
 //! | `search` | the search by meaning of examples/embed, with files and texts from the page |
-//! | `script` | what the page's script calls, and what it is called for |
+//! | `script` | the functions between the page's script and the programs |
 
 pub mod cases;
 pub mod expected;

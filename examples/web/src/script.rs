@@ -1,4 +1,4 @@
-//! Between the page's script and the programs.
+//! Functions between the page's script and the programs.
 
 use lapidary::Gpu;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -11,23 +11,23 @@ extern "C" {
     #[wasm_bindgen(js_namespace = console, js_name = error)]
     fn complain(text: &str);
 
-    /// Destroys every device that the page has opened, as a driver that fails would.
+    /// Destroys every device that the page has opened, as a failing driver would.
     #[wasm_bindgen(js_namespace = ["globalThis", "lapidary"], js_name = destroyDevices)]
     pub(crate) fn destroy_devices();
 }
 
-/// A panic is told to the browser's console before it stops the program.
+/// Reports a panic on the browser's console before it stops the program.
 #[wasm_bindgen(start)]
 fn start() {
     std::panic::set_hook(Box::new(|panic| complain(&panic.to_string())));
 }
 
-/// An error as the sentence that it is.
+/// The error's text as a JavaScript error.
 pub(crate) fn told(error: impl std::fmt::Display) -> JsError {
     JsError::new(&error.to_string())
 }
 
-/// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
+/// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
 pub(crate) fn levels(gpu: &Gpu) -> Vec<f64> {
     let memory = gpu.memory();
     let levels = [
@@ -38,15 +38,15 @@ pub(crate) fn levels(gpu: &Gpu) -> Vec<f64> {
     levels.iter().map(|level| level.now as f64).collect()
 }
 
-/// Runs the test. `tell` is called for each part with its name, whether it went well, and a
-/// sentence; what comes back is a snapshot of the memory, as JSON.
+/// Runs the test. Calls `tell` for each part with its name, whether it passed, and a sentence.
+/// Returns a snapshot of the memory, as JSON.
 #[wasm_bindgen]
 pub async fn self_test(tell: js_sys::Function) -> String {
     let tell = |name: &str, told: &Result<String, String>| {
         let (Ok(sentence) | Err(sentence)) = told;
         let args: [JsValue; 3] = [name.into(), told.is_ok().into(), sentence.as_str().into()];
         let args = args.into_iter().collect::<js_sys::Array>();
-        // A script that fails is the browser's to complain of.
+        // The browser reports errors of the script.
         let _ = tell.apply(&JsValue::NULL, &args);
     };
     test::run(tell).await

@@ -1,6 +1,6 @@
 //! Search by meaning on a page: the sentence encoder of examples/embed on a device that is opened
-//! here, with the model's files and the texts from the page. Nothing is fetched here, and nothing
-//! is kept but in memory.
+//! here. The model's files and the texts come from the page. This module fetches nothing, and keeps
+//! everything in memory only.
 
 use std::cell::RefCell;
 use std::iter;
@@ -16,12 +16,11 @@ use wasm_bindgen::{JsError, JsValue};
 
 use crate::script::{levels, told};
 
-/// Tokens that go through the encoder at once, so that there is something to tell of before all is
-/// done.
+/// Tokens that go through the encoder at once: few enough to report progress often.
 const BATCH_TOKENS: usize = 512;
 
-/// A model's files and a device, and what can be found. What waits takes it shared, so that the
-/// page may ask for its memory meanwhile.
+/// A model's files, a device, and the index. Waiting calls take `&self`, so that the page can ask
+/// for the memory meanwhile.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Search {
@@ -33,29 +32,29 @@ pub struct Search {
     indexed: RefCell<Option<Rc<Indexed>>>,
 }
 
-/// A model as it was chosen, and the texts that it made vectors of.
+/// A loaded model, and the texts that it has vectors of.
 #[derive(Debug)]
 struct Indexed {
     model: Model,
     index: Index,
 }
 
-/// What a query found, best first.
+/// The results of a query, best first.
 #[wasm_bindgen(getter_with_clone)]
 #[derive(Debug)]
 pub struct Answer {
     pub texts: Vec<String>,
     /// The cosine of each text's vector with the query's.
     pub scores: Vec<f32>,
-    /// The tokens of the query, if the model reads fewer.
+    /// The number of the query's tokens, if the model reads fewer.
     pub cut_from: Option<usize>,
 }
 
 #[wasm_bindgen]
 impl Search {
     /// Opens a device for a model of these files: `config.json`, `sentence_bert_config.json` if
-    /// there is one, `tokenizer.json` and `model.safetensors`. Of files that are no model, it says
-    /// why.
+    /// there is one, `tokenizer.json` and `model.safetensors`. The error says why files are not a
+    /// model.
     pub async fn open(
         config: Vec<u8>,
         sentences: Option<Vec<u8>>,
@@ -76,11 +75,11 @@ impl Search {
         Ok(search)
     }
 
-    /// Makes these texts what is searched, with weights kept as `f32`, `f16` or `int8`, in a budget
-    /// if there is to be one. `tell` is called with how many are done. Returns how many are longer
-    /// than the model reads.
+    /// Indexes these texts, with weights as `f32`, `f16` or `int8`, in a budget if there is one.
+    /// Calls `tell` with the number of finished texts. Returns how many are longer than the model
+    /// reads.
     ///
-    /// A device that was lost, before or meanwhile, is opened again.
+    /// A device that is lost, before or meanwhile, is reopened.
     pub async fn index(
         &self,
         texts: Vec<String>,
@@ -90,12 +89,12 @@ impl Search {
     ) -> Result<usize, JsError> {
         let precision: Precision = precision.parse().map_err(told)?;
         let budget = budget_mib.map_or(Ok(Budget::default()), budget)?;
-        // Its weights go before there are others.
+        // Drop the old weights before loading new ones.
         self.indexed.take();
         self.limit(budget).await.map_err(told)?;
         let model = self.model(precision).map_err(told)?;
         let done = |count: usize| {
-            // A script that fails is the browser's to complain of.
+            // The browser reports errors of the script.
             let _ = tell.call1(&JsValue::NULL, &count.into());
         };
         let embedded = model.embed(&texts, done).await.map_err(told)?;
@@ -111,10 +110,10 @@ impl Search {
         Ok(embedded.cut)
     }
 
-    /// So many texts that are closest to a query.
+    /// The `count` texts that are closest to a query.
     pub async fn query(&self, text: &str, count: usize) -> Result<Answer, JsError> {
         match self.indexed()?.search(text, count).await {
-            // The vectors were on the device alone.
+            // The vectors were only on the device.
             Err(error @ Error::Gpu(lapidary::Error::DeviceLost { .. })) => {
                 self.indexed.take();
                 Err(told(format_args!("{error}. Index the texts again")))
@@ -129,22 +128,22 @@ impl Search {
         Ok(embedded.map_err(told)?.vectors)
     }
 
-    /// What the weights take that are used, in bytes.
+    /// Bytes of the weights in use.
     pub fn weights_bytes(&self) -> Result<f64, JsError> {
         Ok(self.indexed()?.model.encoder.weights_bytes() as f64)
     }
 
-    /// The most that was held on the device since these texts began to be indexed, in bytes.
+    /// The most bytes on the device since indexing of these texts began.
     pub fn peak_bytes(&self) -> f64 {
         self.gpu.memory().device_bytes.peak as f64
     }
 
-    /// The report, as people read it.
+    /// The memory report, as text.
     pub fn memory(&self) -> String {
         self.gpu.memory().to_string()
     }
 
-    /// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
+    /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
     pub fn bytes(&self) -> Vec<f64> {
         levels(&self.gpu)
     }
@@ -156,7 +155,7 @@ impl Search {
         indexed.ok_or_else(|| told("there is nothing to search in: index texts first"))
     }
 
-    /// The model, of which nothing is read yet.
+    /// The model, before anything of it is read.
     fn model(&self, precision: Precision) -> embed::Result<Model> {
         let files = Files {
             config: &self.config,
@@ -168,7 +167,7 @@ impl Search {
         Ok(model)
     }
 
-    /// Sets the budget, on another device if there is none any more.
+    /// Sets the budget, on a new device if the old one is lost.
     async fn limit(&self, budget: Budget) -> lapidary::Result<()> {
         if let Err(lapidary::Error::DeviceLost { .. }) = self.gpu.finish_async().await {
             self.gpu.reopen_async().await?;
@@ -191,7 +190,7 @@ impl Indexed {
     }
 }
 
-/// What the page's field says.
+/// Parses the page's budget field.
 fn budget(mib: f64) -> Result<Budget, JsError> {
     const MOST: f64 = 1_048_576.0;
     match (1.0..=MOST).contains(&mib) {
@@ -202,10 +201,10 @@ fn budget(mib: f64) -> Result<Budget, JsError> {
     }
 }
 
-/// A file of the page's in the program's memory, once.
+/// Copies a file of the page into the program's memory, once.
 fn copied(file: &Uint8Array) -> Result<Arc<[u8]>, JsError> {
     let len = file.length() as usize;
-    // Asked for first, since memory that cannot be had ends the program.
+    // Check for room first, because a failed allocation would end the program.
     let room = Vec::<u8>::new().try_reserve_exact(len.saturating_add(64));
     room.map_err(|_| {
         let bytes = Bytes(len as u64);

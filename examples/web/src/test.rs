@@ -1,5 +1,5 @@
-//! The test of the library in a browser: the cases, beside what they gave elsewhere, and what only
-//! a browser has.
+//! The test of the library in a browser: the cases, compared with results from elsewhere, and tests
+//! that only a browser has.
 
 use lapidary::{Budget, DType, Error, Gpu, Options, wgpu};
 
@@ -9,10 +9,10 @@ use crate::script::destroy_devices;
 
 const MIB: u64 = 1 << 20;
 
-/// What became of a part of the test, as a sentence.
+/// The result of a part of the test, as a sentence.
 type Told = Result<String, String>;
 
-/// Runs everything, and tells of each part. Returns a snapshot of the memory, as JSON.
+/// Runs everything, and reports each part. Returns a snapshot of the memory, as JSON.
 pub(crate) async fn run(tell: impl Fn(&str, &Told)) -> String {
     let gpu = match Gpu::open_async(Options::default()).await {
         Ok(gpu) => gpu,
@@ -60,7 +60,7 @@ fn json(gpu: &Gpu) -> String {
     }
 }
 
-/// What is as it should be, or what is not.
+/// An error unless `is_so`.
 fn check(is_so: bool, what: &str) -> Result<(), String> {
     match is_so {
         true => Ok(()),
@@ -72,7 +72,7 @@ fn text(error: Error) -> String {
     error.to_string()
 }
 
-/// A call that waits is an error where nothing may wait, and harms nothing.
+/// A call that would block is an error, and harms nothing.
 async fn blocking(gpu: &Gpu) -> Told {
     let opened = Gpu::open(Options::default());
     let refused = match opened {
@@ -96,7 +96,7 @@ async fn blocking(gpu: &Gpu) -> Told {
         y.read::<f32>().await.map_err(text)? == vec![3.0; 1000],
         "the value is there afterwards",
     )?;
-    // More than staging holds: refused at once, and taken in pieces where it may wait.
+    // More than staging holds: refused by the blocking form, and uploaded in pieces by the other.
     let many: Vec<u32> = (0..20 << 20).collect();
     match gpu.tensor(&many, &[20 << 20]) {
         Err(Error::WouldBlock { .. }) => {}
@@ -161,7 +161,7 @@ fn files(gpu: &Gpu) -> Told {
     }
 }
 
-/// The device goes; what the host has comes back with another one.
+/// The device is lost; tensors with a copy on the host are restored on another one.
 async fn loss(gpu: &Gpu) -> Told {
     let kept = gpu.tensor(&[1.0_f32, 2.0, 3.0], &[3]).map_err(text)?;
     kept.evict_async().await.map_err(text)?;
@@ -193,7 +193,8 @@ async fn loss(gpu: &Gpu) -> Told {
     Ok(lost)
 }
 
-/// The device that every browser has: 128 MiB a binding, 256 MiB a buffer; opened by the app.
+/// A device with the limits that every browser has, opened by the app: 128 MiB a binding, 256 MiB a
+/// buffer.
 async fn least_limits() -> Told {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let adapter = instance.request_adapter(&Default::default()).await;
@@ -212,7 +213,7 @@ async fn least_limits() -> Told {
         matches!(too_large, Err(Error::NeverFits { .. })),
         "260 MiB never fit",
     )?;
-    // 160 MiB: more than one binding shows.
+    // 160 MiB: more than one binding covers.
     let len = 40 << 20;
     let x = gpu.arange(0, len, 1, DType::I32).map_err(text)?;
     let y = (&(&x * 3).map_err(text)? + 1).map_err(text)?;

@@ -1,4 +1,4 @@
-//! Which texts there are: those of a folder, or of the sources that this program was built from.
+//! The texts to search: those of a folder, or of the sources that this program was built from.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use embed::{Entry, Error, Result, places};
 
 use super::{Texts, sentences};
 
-/// A file that is larger is no text that somebody wrote.
+/// A larger file was not written by a person.
 const MOST_FILE_BYTES: u64 = 4 << 20;
 
-/// The different sentences, or as many of them as are wanted, spread evenly.
+/// The distinct sentences, or at most as many as requested, spread evenly.
 pub(super) fn entries(texts: &Texts) -> Result<Vec<Entry>> {
     let mut taken = Taken {
         entries: Vec::new(),
@@ -20,7 +20,7 @@ pub(super) fn entries(texts: &Texts) -> Result<Vec<Entry>> {
         Some(folder) => taken.folder(folder, folder)?,
         None => {
             for folder in dependencies()? {
-                // A package is named by its folder, which has its version.
+                // The folder's name identifies a package, with its version.
                 let root = folder.parent().unwrap_or(&folder).to_owned();
                 taken.folder(&folder.join("src"), &root)?;
             }
@@ -51,7 +51,8 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes what is in a folder and those in it, by the alphabet. Places are told from `root` on.
+    /// Takes the files of a folder and its subfolders in alphabetical order. Places are relative to
+    /// `root`.
     fn folder(&mut self, folder: &Path, root: &Path) -> Result<()> {
         let explain = |error: std::io::Error| {
             Error::file(
@@ -63,7 +64,7 @@ impl Taken {
         let mut paths: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths {
-            // Links may lead in circles.
+            // Links may form cycles.
             let Ok(about) = path.symlink_metadata() else {
                 continue;
             };
@@ -86,7 +87,7 @@ impl Taken {
             Some("md" | "txt") => sentences::of_text,
             _ => return,
         };
-        // What is no text is left out, as is what may not be read.
+        // Files that are not text, or may not be read, are left out.
         let Ok(text) = std::fs::read_to_string(path) else {
             return;
         };
@@ -104,8 +105,8 @@ impl Taken {
     }
 }
 
-/// The folders of the packages that this program's lock names, as far as cargo has unpacked them:
-/// it was built from them. Nothing is downloaded.
+/// The folders of the packages in this program's lock file that cargo has unpacked. The program was
+/// built from them, so nothing is downloaded.
 fn dependencies() -> Result<Vec<PathBuf>> {
     let refuse = |reason: String| {
         Error::Input(format!(
@@ -118,7 +119,7 @@ fn dependencies() -> Result<Vec<PathBuf>> {
     let registry = places::cargo_registry().ok_or_else(|| refuse("no home folder".into()))?;
     let sources = std::fs::read_dir(&registry)
         .map_err(|error| refuse(format!("{}: {error}", registry.display())))?;
-    // One for each registry: of a package that two have, one is enough.
+    // Registries may have the same package; one copy is enough.
     let sources: Vec<_> = sources.flatten().map(|source| source.path()).collect();
     let folder_of = |package: String| {
         let mut folders = sources.iter().map(|source| source.join(&package));
@@ -127,7 +128,7 @@ fn dependencies() -> Result<Vec<PathBuf>> {
     Ok(names(&packages).filter_map(folder_of).collect())
 }
 
-/// The packages of a lock file, as cargo names their folders: `serde-1.0.0`.
+/// The packages of a lock file, in the form of cargo's folder names: `serde-1.0.0`.
 fn names(lock: &str) -> impl Iterator<Item = String> {
     let value = |package: &str, key: &str| {
         let start = format!("{key} = \"");

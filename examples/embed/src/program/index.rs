@@ -11,7 +11,7 @@ use serde_json::json;
 use super::output::Output;
 use super::{Setup, Texts, corpus, once_more};
 
-/// So many kernels are told of.
+/// Number of kernels that are listed.
 const KERNELS: usize = 12;
 
 pub(super) fn run(
@@ -83,7 +83,7 @@ pub(super) fn run(
     }
     if embedded.cut > 0 {
         out.line(format_args!(
-            "{} of them are longer than the {} tokens that the model reads: of those only the beginning is found.",
+            "{} of them are longer than the {} tokens that the model reads: only their beginning can be found.",
             embedded.cut, model.config.longest
         ))?;
     }
@@ -110,19 +110,19 @@ pub(super) fn run(
     ))
 }
 
-/// How fast it went. The first batch waits for kernels to be compiled and for weights to be read.
+/// The speed. The first batch waits until kernels are compiled and weights are read.
 #[derive(Debug, PartialEq)]
 struct Pace {
     seconds: f64,
-    /// Sentences, over all.
+    /// Sentences a second, in all.
     per_second: f64,
     first_batch_seconds: f64,
-    /// Sentences, without those of the first batch and its time; none if there was but one.
+    /// Sentences a second without the first batch and its time; `None` if there was only one batch.
     rest_per_second: Option<f64>,
 }
 
 impl Pace {
-    /// From how many sentences there were and how long they took, and the same of the first batch.
+    /// Computes it from the number of sentences and their time, and the same of the first batch.
     fn new(count: usize, seconds: f64, first: Option<(usize, f64)>) -> Pace {
         let (first_count, first_batch_seconds) = first.unwrap_or((count, seconds));
         let rate = |count: usize, seconds: f64| count as f64 / seconds.max(1e-9);
@@ -136,7 +136,7 @@ impl Pace {
     }
 }
 
-/// The mean cosine of all vectors with the first: the same for whoever computes the same.
+/// The mean cosine of all vectors with the first: a checksum of correct results.
 fn likeness(embedded: &Embedded) -> f64 {
     let vectors = embedded.vectors.chunks_exact(embedded.width);
     let first = &embedded.vectors[..embedded.width];

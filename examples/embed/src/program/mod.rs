@@ -1,4 +1,4 @@
-//! The program: its arguments, and what they ask for.
+//! The program: its arguments and commands.
 
 mod corpus;
 mod index;
@@ -16,7 +16,7 @@ use lapidary::{Budget, Gpu, Options};
 use output::Output;
 pub(crate) use output::printable;
 
-/// Find texts by what they mean.
+/// Find texts by their meaning.
 #[derive(Debug, Parser)]
 #[command(name = "embed", arg_required_else_help = true)]
 struct Arguments {
@@ -32,16 +32,16 @@ enum Command {
         texts: Texts,
         #[command(flatten)]
         setup: Setup,
-        /// Time every kernel, and tell of those that took longest. The device idles in between.
+        /// Time every kernel, and list the slowest. The device idles in between.
         #[arg(long, conflicts_with = "json")]
         kernels: bool,
     },
-    /// Find the sentences that are closest to a query; without one, ask for queries until an empty
-    /// line.
+    /// Find the sentences that are closest to a query. Without a query, ask for queries until an
+    /// empty line.
     Search {
-        /// What to look for.
+        /// The text to look for.
         query: Vec<String>,
-        /// So many are shown.
+        /// The number of results.
         #[arg(long, value_name = "N", default_value = "5")]
         top: NonZeroUsize,
         #[command(flatten)]
@@ -54,14 +54,14 @@ enum Command {
     },
 }
 
-/// Which sentences.
+/// The choice of sentences.
 #[derive(Args, Debug)]
 struct Texts {
     /// A folder with sources in Rust (whose documentation is taken), Markdown and plain text.
     /// Without it: the sources of the packages that this was built from.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Take so many sentences at most, spread evenly.
+    /// Take at most this many sentences, spread evenly.
     #[arg(long, value_name = "N", default_value = "6000")]
     most: NonZeroUsize,
 }
@@ -74,10 +74,10 @@ struct Setup {
     /// The file of the index [default: target/embed.index].
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
-    /// Memory on the device that is not to be passed, such as 45MiB.
+    /// The memory limit on the device, such as 45MiB.
     #[arg(long, value_name = "BYTES")]
     budget: Option<Budget>,
-    /// How weights are kept: f32, f16, int8, or int8:64 for a scale for every 64.
+    /// The type of the weights: f32, f16, int8, or int8:64 for a scale for every 64.
     #[arg(long, value_name = "TYPE", default_value_t = Precision::F32)]
     weights: Precision,
     /// Print JSON.
@@ -101,8 +101,8 @@ impl Setup {
     }
 }
 
-/// Does something with a device; if that is lost meanwhile, once more with another one. Weights and
-/// indices come from files, so nothing is missing on it.
+/// Does something with a device; if the device is lost meanwhile, once more with a new one. Weights
+/// and indices come from files, so the new device can have all of them.
 fn once_more<T>(gpu: &Gpu, work: impl Fn() -> Result<T>) -> Result<T> {
     match work() {
         Err(Error::Gpu(lapidary::Error::DeviceLost { .. })) => {

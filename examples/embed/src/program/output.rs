@@ -1,12 +1,12 @@
-//! What the program prints: until nobody reads it any more, and with nothing in it that a terminal
-//! obeys.
+//! The program's output. It stops when the reader closes it, and contains no terminal control
+//! characters.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Result as Written, Write};
 
 use embed::{Error, Result};
 
-/// Where lines go.
+/// The receiver of lines.
 #[derive(Debug)]
 pub(super) struct Output<W> {
     to: W,
@@ -21,7 +21,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Whoever read has seen enough: what is written from now on is left out.
+    /// Has the reader closed the output? Later lines are dropped.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -32,7 +32,7 @@ impl<W: Write> Output<W> {
         self.write(|to| writeln!(to, "{line}"))
     }
 
-    /// Prints what somebody is to answer in the same line.
+    /// Prints a prompt for an answer in the same line.
     pub(super) fn prompt(&mut self, text: &str) -> Result<()> {
         self.write(|to| write!(to, "{text}").and_then(|()| to.flush()))
     }
@@ -55,9 +55,9 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// A text in one line, as a terminal may have it. Texts and names of files are somebody else's:
-/// what would move the cursor, change colours, or turn around the order of what follows is shown as
-/// `\u001b`, which means the same in JSON.
+/// A text in one line, safe for a terminal. Texts and file names come from strangers. Characters
+/// that move the cursor, change colours, or reverse the order of text are shown as `\u001b`, which
+/// means the same in JSON.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -75,7 +75,7 @@ pub(crate) fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Takes one line, and then hangs up.
+    /// Takes one line, and then closes.
     struct Head {
         lines: Vec<String>,
         error: ErrorKind,

@@ -1,4 +1,4 @@
-//! `embed search`: one query, or as many as somebody types.
+//! `embed search`: one query, or as many as the user types.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -58,7 +58,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// What queries are answered with.
+/// The objects that answer queries.
 struct Asked {
     gpu: Gpu,
     model: Model,

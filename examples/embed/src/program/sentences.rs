@@ -1,13 +1,13 @@
-//! From documentation to sentences: what is prose is kept, without its markup.
+//! Extracts sentences from documentation: keeps prose and drops its markup.
 
-/// A sentence and the line in which its paragraph begins, from 1 on.
+/// A sentence and the line in which its paragraph begins, from 1.
 pub(super) type Found = (u32, String);
 
-/// Of fewer words there is little to be found, and more than so many bytes are no sentence.
+/// Fewer words say little, and a text of more bytes is not a sentence.
 const FEWEST_WORDS: usize = 5;
 const MOST_BYTES: usize = 400;
 
-/// The sentences of the comments of documentation in a source.
+/// The sentences of the documentation comments in a source.
 pub(super) fn of_rust(source: &str) -> Vec<Found> {
     let comment = |line: &'_ str| {
         let line = line.trim_start();
@@ -24,7 +24,7 @@ pub(super) fn of_text(text: &str) -> Vec<Found> {
     of_lines(text.lines().map(|line| Some(line.to_owned())))
 }
 
-/// Lines, some of which are no text.
+/// The sentences of lines; `None` is a line without text.
 fn of_lines(lines: impl Iterator<Item = Option<String>>) -> Vec<Found> {
     let mut found = Vec::new();
     let mut paragraph = String::new();

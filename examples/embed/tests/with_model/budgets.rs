@@ -5,15 +5,14 @@ use lapidary::{Budget, Gpu};
 
 use crate::setup;
 
-/// What the tensors of the file take.
+/// Bytes of the tensors in the file.
 const WEIGHTS_BYTES: u64 = 90_864_384;
 
-/// The texts that are encoded, one of which is nearly as long as the model takes, in several
-/// batches.
+/// Number of encoded texts, in several batches. One is nearly as long as the model reads.
 const TEXTS: usize = 22;
 const BATCH_TOKENS: usize = 256;
 
-/// Vectors with a device of so much memory, in batches of the same size.
+/// Compares with the vectors on a device with this budget, in batches of the same size.
 #[track_caller]
 fn check(free: &[f32], budget_bytes: u64) {
     let (gpu, mut model) = setup::open(Some(Budget::device(budget_bytes)));

@@ -1,4 +1,4 @@
-//! Tokens are those of Python's tokenizer, and vectors those of PyTorch.
+//! Tokens must match Python's tokenizer, and vectors PyTorch's.
 
 use crate::setup;
 

@@ -6,8 +6,8 @@ use lapidary::{Gpu, Options};
 use crate::golden::cosine;
 use crate::setup;
 
-/// The vectors by weights of this precision beside PyTorch's: the least cosine, and the bytes of
-/// the weights.
+/// Encodes with weights of this precision: the least cosine with PyTorch's vectors, and the bytes
+/// of the weights.
 fn worst(precision: Precision) -> (f64, u64) {
     let gpu = Gpu::open(Options::default()).unwrap();
     let model = Model::open_as(&gpu, &places::model_folder(), precision).unwrap();
@@ -25,7 +25,7 @@ fn smaller_weights_cost_little_of_the_vectors() {
     if !setup::is_there() {
         return;
     }
-    // With the least cosine, and bytes for which a number of the matrices may be kept at the most.
+    // Each with its least cosine, and the most bytes per number of the matrices.
     let cases = [
         (Precision::F16, 0.9999, 2.0),
         (Precision::Int8(None), 0.995, 1.02),
@@ -37,7 +37,7 @@ fn smaller_weights_cost_little_of_the_vectors() {
         let (cosine, bytes) = worst(precision);
         println!("{precision}: {bytes} bytes, worst cosine {cosine:.6}");
         assert!(cosine >= floor, "{precision}: {cosine}, at least {floor}");
-        // Of the numbers, not quite half are in the table of words, which int8 keeps in f16.
+        // Not quite half of the numbers are in the word table, which int8 keeps in f16.
         let most = numbers * (number_bytes + 2.0_f64.max(number_bytes)) / 2.0 * 1.06;
         assert!(
             (bytes as f64) < most,

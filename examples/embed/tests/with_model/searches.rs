@@ -1,5 +1,5 @@
-//! Searching: what means the same is found, before what only shares a word; an index is kept in a
-//! file.
+//! Searching: texts with the same meaning come before texts that only share a word. An index is
+//! kept in a file.
 
 use embed::{Entry, Error, Index};
 

@@ -4,19 +4,19 @@ use embed::{Embedded, Model, places};
 use lapidary::{Budget, Gpu, Options};
 use serde::Deserialize;
 
-/// A text, and the tokens that Python makes of it.
+/// A text, and its tokens from Python.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Golden {
     pub(crate) text: String,
     pub(crate) tokens: Vec<u32>,
 }
 
-/// The texts, by their numbers.
+/// The texts, by index.
 pub(crate) fn texts() -> Vec<Golden> {
     serde_json::from_slice(include_bytes!("../../golden/texts.json")).unwrap()
 }
 
-/// PyTorch's vectors of them, one after the other.
+/// PyTorch's vectors of the texts, one after the other.
 pub(crate) fn vectors() -> Vec<f32> {
     let bytes = include_bytes!("../../golden/embeddings.f32").chunks_exact(4);
     bytes
@@ -24,7 +24,7 @@ pub(crate) fn vectors() -> Vec<f32> {
         .collect()
 }
 
-/// Is the model there? Where it must be, it is an error that it is not.
+/// Is the model there? If `EMBED_MODEL` names it, its absence is an error.
 pub(crate) fn is_there() -> bool {
     let folder = places::model_folder();
     if folder.join("model.safetensors").is_file() {

@@ -1,5 +1,4 @@
-//! The app's side: a render pipeline that shows colours out of the range of a buffer in which they
-//! lie.
+//! The app's side: a render pipeline that draws colours from a range of a buffer.
 
 mod picture;
 
@@ -15,7 +14,7 @@ pub struct Painter {
 }
 
 impl Painter {
-    /// A painter of fluids of that many cells across and down, on targets of that format.
+    /// A painter of fluids with `size` cells (across, down), for targets of this format.
     pub fn new(device: &wgpu::Device, format: wgpu::TextureFormat, size: [usize; 2]) -> Painter {
         Painter {
             device: device.clone(),
@@ -23,10 +22,10 @@ impl Painter {
         }
     }
 
-    /// Draws what is bound there: [`Frame::dye`](crate::Frame::dye), as
-    /// [`with_bound`](lapidary::Gpu::with_bound) tells where it is.
+    /// Draws the bound fluid: [`Frame::dye`](crate::Frame::dye) at the place from
+    /// [`with_bound`](lapidary::Gpu::with_bound).
     pub fn paint(&self, pass: &mut wgpu::RenderPass<'_>, dye: wgpu::BindingResource<'_>) {
-        // The next frame may find the tensor elsewhere, so this is for one frame only.
+        // The tensor may move before the next frame, so the bind group serves one frame only.
         let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some("fluid"),
             layout: &self.pipeline.get_bind_group_layout(0),
@@ -47,7 +46,7 @@ fn pipeline(
     [width, height]: [usize; 2],
 ) -> wgpu::RenderPipeline {
     let module = device.create_shader_module(wgpu::include_wgsl!("paint.wgsl"));
-    // A target that takes what it is given as it is, is given what a screen takes.
+    // If the target stores numbers unchanged, the shader must encode them for a screen.
     let constants = [
         ("WIDTH", width as f64),
         ("HEIGHT", height as f64),

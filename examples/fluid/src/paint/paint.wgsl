@@ -5,7 +5,7 @@
 // Cells across and down.
 override WIDTH: u32;
 override HEIGHT: u32;
-// Whether the target takes numbers as they are, so that they are to be encoded for a screen here.
+// Does the target store numbers unchanged? Then the shader must encode them for a screen.
 override ENCODES: bool;
 
 struct Corner {

@@ -1,10 +1,10 @@
-//! What is drawn on where there is no window.
+//! The drawing target without a window.
 
 use lapidary::wgpu;
 
 const PIXEL_BYTES: u32 = 4;
 
-/// A texture, and how its pixels are had: red, green, blue and opacity, row after row.
+/// A texture whose pixels can be copied: red, green, blue and opacity, row after row.
 #[derive(Debug)]
 pub struct Picture {
     texture: wgpu::Texture,
@@ -16,7 +16,7 @@ pub struct Picture {
 impl Picture {
     pub const FORMAT: wgpu::TextureFormat = wgpu::TextureFormat::Rgba8Unorm;
 
-    /// The width is a multiple of 64, so that rows need no padding when they are copied.
+    /// The width must be a multiple of 64, so that copied rows need no padding.
     pub fn new(device: &wgpu::Device, [width, height]: [u32; 2]) -> Picture {
         let texture = device.create_texture(&wgpu::TextureDescriptor {
             label: Some("picture"),
@@ -44,7 +44,7 @@ impl Picture {
         u64::from(width) * u64::from(height) * u64::from(PIXEL_BYTES)
     }
 
-    /// Copies the pixels into a buffer, from that byte on.
+    /// Copies the pixels into a buffer, from byte `offset` on.
     pub fn copy(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -63,7 +63,7 @@ impl Picture {
     }
 }
 
-/// Begins a pass that draws on black.
+/// Begins a pass on a black background.
 pub fn on_black<'a>(
     encoder: &'a mut wgpu::CommandEncoder,
     view: &wgpu::TextureView,

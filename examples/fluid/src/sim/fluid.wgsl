@@ -1,5 +1,5 @@
-// A step of the fluid: plain WGSL that knows nothing of lapidary. An entry point uses some of the bindings, and a
-// call binds those by name.
+// A step of the fluid: plain WGSL that knows nothing of lapidary. Each entry point uses some of the
+// bindings; a call binds those by name.
 
 struct Step {
     size: vec2<u32>,
@@ -28,7 +28,7 @@ fn index(cell: vec2<i32>) -> u32 {
     return u32(inside.y) * step.size.x + u32(inside.x);
 }
 
-// The four cells around a point, and how near it is to the last of them.
+// The four cells around a point, and the point's place between them.
 struct Around {
     cells: vec4<u32>,
     part: vec2<f32>,
@@ -60,14 +60,14 @@ fn dye_at(point: vec2<f32>) -> vec4<f32> {
     return mix(upper, lower, a.part.y);
 }
 
-// How fast it turns there.
+// The rotation at the cell.
 fn curl(cell: vec2<i32>) -> f32 {
     let across = velocity[index(cell + vec2(1, 0))].y - velocity[index(cell - vec2(1, 0))].y;
     let down = velocity[index(cell + vec2(0, 1))].x - velocity[index(cell - vec2(0, 1))].x;
     return 0.5 * (across - down);
 }
 
-// What the grid swallows of small eddies is given back (Fedkiw, Stam and Jensen, 2001).
+// Adds back the small eddies that the grid damps (Fedkiw, Stam and Jensen, 2001).
 fn confinement(cell: vec2<i32>) -> vec2<f32> {
     let slope = vec2(
         abs(curl(cell + vec2(1, 0))) - abs(curl(cell - vec2(1, 0))),
@@ -82,7 +82,7 @@ fn nearness(point: vec2<f32>, centre: vec2<f32>, radius: f32) -> f32 {
     return exp(-dot(away, away));
 }
 
-// Everything moves along with the fluid, heat rises, burners and the hand add to it.
+// Moves everything along with the fluid. Heat rises; burners and the hand add to it.
 @compute @workgroup_size(8, 8)
 fn advect(@builtin(global_invocation_id) id: vec3<u32>) {
     if any(id.xy >= step.size) { return; }
@@ -113,7 +113,7 @@ fn advect(@builtin(global_invocation_id) id: vec3<u32>) {
     dye_out[i] = clamp(stuff, vec4(0.0), vec4(8.0));
 }
 
-// At the walls nothing flows in or out.
+// Nothing flows through the walls.
 fn through(cell: vec2<i32>, along: vec2<i32>) -> vec2<f32> {
     let next = cell + along;
     let v = velocity[index(next)];

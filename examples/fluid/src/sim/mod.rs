@@ -1,11 +1,11 @@
-//! Stable fluids (Stam, 1999) by kernels of our own, and the frames that were kept on the way.
+//! Stable fluids (Stam, 1999) by our own kernels, and the frames that are kept on the way.
 //!
 //! ```text
 //! velocity, dye ─ advect ─► velocity, dye ─ diverge ─► divergence ─ relax × 20 ─► pressure ─ project ─► velocity
 //! ```
 //!
-//! Every step makes new tensors and drops the old ones, so keeping a frame is keeping the handles:
-//! nothing is copied, and where those frames are is the business of the memory manager.
+//! Every step makes new tensors and drops the old ones. So keeping a frame means keeping its
+//! handles: nothing is copied, and the memory manager decides where those frames are.
 
 use std::collections::VecDeque;
 
@@ -13,24 +13,24 @@ use lapidary::{Advice, DType, Gpu, Kernel, Residency, Result, Tensor};
 
 const WGSL: &str = include_str!("fluid.wgsl");
 
-/// Threads of a workgroup along each side, as the kernels say.
+/// Invocations along each side of a workgroup, as in the kernels.
 const GROUP: usize = 8;
 
-/// Rounds of Jacobi's method a step, an even number. The last step's pressure is where they begin.
+/// Rounds of Jacobi's method a step, an even number. They start from the last step's pressure.
 const ROUNDS: usize = 20;
 
-/// What a hand in the fluid does during a step.
+/// The hand's effect on the fluid during a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stir {
-    /// Where, as parts of width and height, from the upper left.
+    /// Its place, as fractions of width and height, from the upper left.
     pub at: [f32; 2],
-    /// How far it moves, in the same parts.
+    /// Its movement, in the same fractions.
     pub by: [f32; 2],
-    /// Red, green and blue that it leaves behind; of any strength, 0 for none.
+    /// Red, green and blue dye that it adds; of any strength, 0 for none.
     pub dye: [f32; 3],
 }
 
-/// The parameters of a step, as `struct Step` in the text.
+/// The parameters of a step: the same layout as `struct Step` in the text.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Step {
@@ -42,7 +42,7 @@ struct Step {
     dye: [f32; 4],
 }
 
-/// All that a step goes on from.
+/// The state from which the next step continues.
 #[derive(Clone, Debug)]
 struct State {
     /// Cells a step: `[height, width, 2]`.
@@ -53,7 +53,7 @@ struct State {
     pressure: Tensor,
 }
 
-/// A moment that was kept.
+/// A kept moment.
 #[derive(Clone, Debug)]
 pub struct Frame {
     step: u64,
@@ -70,13 +70,13 @@ impl Frame {
         [velocity, dye, pressure]
     }
 
-    /// Whether a lost device would take nothing of it.
+    /// Would it survive a lost device completely?
     fn is_elsewhere(&self) -> bool {
         let elsewhere = [Residency::Host, Residency::Disk];
         (self.tensors().iter()).all(|tensor| elsewhere.contains(&tensor.residency()))
     }
 
-    /// How many steps it comes after.
+    /// The number of steps before it.
     pub fn step(&self) -> u64 {
         self.step
     }
@@ -116,7 +116,7 @@ pub struct Fluid {
 }
 
 impl Fluid {
-    /// A calm fluid of so many cells across and down.
+    /// A calm fluid of `size` cells (across, down).
     ///
     /// # Errors
     /// Those of making kernels and tensors, such as a fluid too large for the device.
@@ -136,7 +136,7 @@ impl Fluid {
         })
     }
 
-    /// From now on every so-manieth step is kept, and of those the last `frames`.
+    /// Keeps every `every`-th step from now on, and of these the last `frames`.
     pub fn keep(&mut self, frames: usize, every: u64) {
         (self.kept, self.every) = (frames, every.max(1));
         let surplus = self.history.len().saturating_sub(frames);
@@ -153,23 +153,23 @@ impl Fluid {
         &self.now
     }
 
-    /// What was kept, oldest first.
+    /// The kept frames, oldest first.
     pub fn history(&self) -> &VecDeque<Frame> {
         &self.history
     }
 
-    /// The fewest bytes that a step needs on the device at a time: those of its largest kernel.
+    /// The fewest bytes that a step needs on the device at once: those of its largest kernel.
     pub fn least_bytes(&self) -> u64 {
         let [width, height] = self.size;
         // `advect` reads and makes velocity and dye.
         (width * height * size_of::<f32>() * 2 * (2 + 4)) as u64
     }
 
-    /// Asks for one step: nothing waits, and nothing is computed before somebody wants to see it.
+    /// Records one step: nothing waits, and nothing is computed before the result is used.
     ///
     /// # Errors
-    /// Those of a call that cannot be recorded: a lost device, for one. What is short of memory
-    /// says so when the result is used, and nothing is lost by it.
+    /// Errors of a call that cannot be recorded, for example a lost device. A shortage of memory is
+    /// an error when the result is used, and nothing is lost by it.
     pub fn step(&mut self, stir: Stir) -> Result<()> {
         let next = self.stepped(&self.now, stir)?;
         let past = std::mem::replace(&mut self.now, next);
@@ -177,15 +177,14 @@ impl Fluid {
             if self.history.len() == self.kept {
                 self.history.pop_front();
             }
-            // Nobody looks at it before somebody looks back.
+            // No command reads it before the user looks back.
             (past.tensors().iter()).for_each(|tensor| tensor.advise(Advice::Late));
             self.history.push_back(past);
         }
         Ok(())
     }
 
-    /// Makes a kept frame the present; what came after it is forgotten. False if there is none of
-    /// that number.
+    /// Makes a kept frame the present and drops all later ones. `false` if there is no such frame.
     pub fn go_back(&mut self, index: usize) -> bool {
         if index >= self.history.len() {
             return false;
@@ -199,8 +198,8 @@ impl Fluid {
         true
     }
 
-    /// After a lost device: goes on from the last kept frame that still has all its bytes, or,
-    /// where there is none, from a calm fluid. Returns how many kept frames there still are.
+    /// After a lost device: continues from the last kept frame that still has all its bytes, or
+    /// from a calm fluid. Returns the number of kept frames that remain.
     ///
     /// # Errors
     /// Those of making tensors.
@@ -239,7 +238,8 @@ impl Fluid {
             let relaxed = relaxed.bind("divergence", &divergence);
             relaxed.params(&step).groups(groups)
         };
-        // Two to and fro, and a new one at the end: the first is part of a state that may be kept.
+        // Two alternate, and the last round writes a new one: the first is part of a state that may
+        // be kept.
         let scratch = [
             zeros(&self.gpu, self.size, 1)?,
             zeros(&self.gpu, self.size, 1)?,
@@ -272,7 +272,7 @@ impl Fluid {
     fn parameters(&self, number: u64, stir: Stir) -> Step {
         let [width, height] = self.size.map(|cells| cells as f32);
         let [red, green, blue] = stir.dye;
-        // A hand that moves faster than this would outrun what a step can carry.
+        // A faster hand would exceed what one step can transport.
         let push = |by: f32, cells: f32| (0.3 * by * cells).clamp(-8.0, 8.0);
         Step {
             size: self.size.map(|cells| cells as u32),
@@ -285,7 +285,7 @@ impl Fluid {
     }
 }
 
-/// A frame in which nothing moves.
+/// A frame without movement.
 fn calm(gpu: &Gpu, size: [usize; 2]) -> Result<Frame> {
     let state = State {
         velocity: zeros(gpu, size, 2)?.named("velocity"),
@@ -295,7 +295,7 @@ fn calm(gpu: &Gpu, size: [usize; 2]) -> Result<Frame> {
     Ok(Frame { step: 0, state })
 }
 
-/// So many numbers a cell.
+/// A tensor of zeros with `numbers` numbers a cell.
 fn zeros(gpu: &Gpu, [width, height]: [usize; 2], numbers: usize) -> Result<Tensor> {
     gpu.zeros(&[height, width, numbers], DType::F32)
 }

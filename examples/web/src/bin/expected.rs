@@ -1,5 +1,5 @@
-//! Computes the page's cases on this machine, and prints what to expect: `src/expected.txt`. With
-//! `--check` it compares with what that file says.
+//! Computes the page's cases on this machine, and prints the expected results: `src/expected.txt`.
+//! `--check` compares with that file.
 
 use std::process::ExitCode;
 
