@@ -168,7 +168,7 @@ impl Buffer {
         let (size_bytes, made_at) = (self.size_bytes, self.tag().to_string());
         let engine = Arc::downgrade(&self.engine);
         let rematerializer = move || {
-            // The engine holds this, and calls it.
+            // Weak, because the engine owns this function. It is alive while it calls it.
             let engine = &engine.upgrade().ok_or_else(|| Error::Recompute {
                 made_at: made_at.clone(),
                 reason: "its device is gone".into(),
