@@ -9,13 +9,17 @@
 
 // Each invocation's own, for what is indexed by a loop. An array in registers would be looked through
 // one by one, and takes several times as long to compile. Nobody reads what another wrote.
-var<workgroup> weights: array<${vector}, ${places}>;
+var<workgroup> weights: array<${vector}, ${keys * threads}>;
 
 @compute @workgroup_size(${threads})
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(${lane_builtin}) lane: u32,
+  //% if lanes > 0
+  @builtin(subgroup_invocation_id) lane: u32,
+  //% else
+  @builtin(local_invocation_index) lane: u32,
+  //% end
 ) {
   let row_tiles = (p.size.x + ${rows}u - 1u) / ${rows}u;
   let blocks = (p.rest.y + ${columns}u - 1u) / ${columns}u;
@@ -36,22 +40,125 @@ fn main(
   let v_start = p.starts.z + step_over(p.v, head);
   let m_start = p.starts.w + step_over(p.m, head);
   let below = nothing();
-${prepare}
+  //% for r in 0..width
+  let q_at_${r} = q_start + min(row + ${r}u, last_row) * p.q.w;
+  //% end
+  //% for e in 0..4 * vec4s
+  var o_${e} = ${vector}();
+  //% end
   var highest = ${vector}(-3.4028234663852886e+38);
   var sum = ${vector}();
   for (var key = 0u; key < keys; key += ${keys}u) {
-${tile_starts}
+    //% for i in 0..key_loads
+    //% if lanes > 0
+    let k_at_${i} = k_start + min(key + ${i * lanes}u + lane, last_key) * p.k.w;
+    //% else
+    let k_at_${i} = k_start + min(key + ${i}u, last_key) * p.k.w;
+    //% end
+    //% end
+    //% for t in 0..keys
+    var s_${t} = ${vector}();
+    //% end
     for (var d = 0u; d < p.size.z; d += 4u) {
-${scores}
+      //% for r in 0..width
+      let q_${r} = q_get4(q_at_${r} + d);
+      //% end
+      //% for i in 0..4
+      let x_$lane(i) = ${vector}($join(r in 0..width, q_${r}.$lane(i)));
+      //% end
+      //% for i in 0..key_loads
+      let g_${i} = k_get4(k_at_${i} + d);
+      //% end
+      //% for t in 0..keys
+      //% if lanes > 0
+      let b_${t} = subgroupBroadcast(g_${t / lanes}, ${t % lanes}u);
+      //% else
+      let b_${t} = g_${t};
+      //% end
+      //% for i in 0..4
+      s_${t} = fma(x_$lane(i), $splat(b_${t}.$lane(i)), s_${t});
+      //% end
+      //% end
     }
 ${mask}
-${softmax}
-${values}
+    var peak = highest;
+    //% for t in 0..keys
+    peak = max(peak, s_${t});
+    //% end
+    let shrink = exp_kept(highest - peak);
+    highest = peak;
+    sum *= shrink;
+    //% for e in 0..4 * vec4s
+    o_${e} *= shrink;
+    //% end
+    //% for t in 0..keys
+    s_${t} = exp_kept(s_${t} - peak);
+    sum += s_${t};
+    weights[${t} * ${threads} + lane] = s_${t};
+    //% end
+    //% for loop in 0..(vec4s + vec4s_of_a_loop - 1) / vec4s_of_a_loop
+    //% let first = loop * vec4s_of_a_loop
+    //% let some = min(vec4s_of_a_loop, vec4s - first)
+    //% let shares = min(lanes, 1) * ((4 * some + lanes - 1) / max(lanes, 1))
+    {
+    //% for i in 0..shares
+    let item_${i} = min(lane + ${i * lanes}u, ${4 * some - 1}u);
+    let v_at_${i} = v_start + min(column + (${first}u + item_${i} % ${some}u) * 4u, p.rest.y - 4u);
+    //% end
+    for (var t = 0u; t < ${keys}u; t += 4u) {
+      //% for j in 0..4
+      let w_${j} = weights[(t + ${j}u) * ${threads} + lane];
+      //% end
+      //% for i in 0..shares
+      let g_${i} = v_get4(v_at_${i} + min(key + t + item_${i} / ${some}u, last_key) * p.v.w);
+      //% end
+      //% if lanes == 0
+      //% for j in 0..4
+      let row_${j} = v_start + min(key + t + ${j}u, last_key) * p.v.w;
+      //% end
+      //% end
+      //% for c in first..first + some
+      //% for j in 0..4
+      //% let item = j * some + c - first
+      //% if lanes > 0
+      let b_${c}_${j} = subgroupBroadcast(g_${item / lanes}, ${item % lanes}u);
+      //% else
+      let b_${c}_${j} = v_get4(row_${j} + min(column + ${4 * c}u, p.rest.y - 4u));
+      //% end
+      //% end
+      //% for i in 0..4
+      //% for j in 0..4
+      o_${4 * c + i} = fma(w_${j}, $splat(b_${c}_${j}.$lane(i)), o_${4 * c + i});
+      //% end
+      //% end
+      //% end
+    }
+    }
+    //% end
   }
   // A row that sees no key has the sum of nothing, which is 0.
   let share = select(1.0 / sum, ${vector}(), sum == ${vector}());
   let y_start = (head * p.size.x + row) * p.rest.y + column;
-${finish}
+  //% let at_once = keys / 4
+  //% for loop in 0..(vec4s + at_once - 1) / at_once
+  //% let first = loop * at_once
+  //% let some = min(at_once, vec4s - first)
+  //% for e in 0..4 * some
+  weights[${e} * ${threads} + lane] = o_${4 * first + e} * share;
+  //% end
+  for (var c = ${4 * first}u; c < ${4 * (first + some)}u; c += 4u) {
+    //% for e in 0..4
+    let c_${e} = weights[(c - ${4 * first}u + ${e}u) * ${threads} + lane];
+    //% end
+    //% if width == 1
+    store(y_start + 0u * p.rest.y + c, row + 0u, column + c, vec4(c_0, c_1, c_2, c_3));
+    //% else
+    //% for r in 0..width
+    store(y_start + ${r}u * p.rest.y + c, row + ${r}u, column + c, vec4($join(e in 0..4, c_${e}.$lane(r))));
+    //% end
+    //% end
+  }
+  //% end
 }
 
 // WGSL leaves it to the adapter what its own makes of NaN.

@@ -39,7 +39,13 @@ fn main(
   let m_start = p.starts.w + step_over(p.m, head);
   let below = nothing();
   let swap = down & 1u;
-${prepare}
+  //% for n in 0..vec4s
+  let column_${n} = column + ${n * 64}u + across * 4u;
+  let v_at_${n} = v_start + min(column_${n}, p.rest.y - 4u);
+  //% for r in 0..4
+  var o_${r}_${n} = vec4<f32>();
+  //% end
+  //% end
   var highest = vec4<f32>(-3.4028234663852886e+38);
   var sum = vec4<f32>();
   for (var tile_key = 0u; tile_key < keys; tile_key += 64u) {
@@ -70,7 +76,11 @@ ${mask}
     let shrink = exp_of(highest - peak);
     highest = peak;
     sum *= shrink;
-${shrink}
+    //% for n in 0..vec4s
+    //% for r in 0..4
+    o_${r}_${n} *= shrink.$lane(r);
+    //% end
+    //% end
     s_0 = exp_of(s_0 - peak);
     s_1 = exp_of(s_1 - peak);
     s_2 = exp_of(s_2 - peak);
@@ -85,7 +95,12 @@ ${shrink}
     for (var i = 0u; i < 64u; i++) {
       let w = weights[down * 64u + (i ^ swap)];
       let at = min(tile_key + i % 16u * 4u + i / 16u, last_key) * p.v.w;
-${values}
+      //% for n in 0..vec4s
+      let v_${n} = v_get4(v_at_${n} + at);
+      //% for r in 0..4
+      o_${r}_${n} = fma(vec4(w.$lane(r)), v_${n}, o_${r}_${n});
+      //% end
+      //% end
     }
   }
   workgroupBarrier();
@@ -96,7 +111,11 @@ ${values}
   // A row that sees no key has the sum of nothing, which is 0.
   let share = select(1.0 / sum, vec4<f32>(), sum == vec4<f32>());
   let y_start = (head * p.size.x + row) * p.rest.y;
-${finish}
+  //% for n in 0..vec4s
+  //% for r in 0..4
+  store(y_start + ${r}u * p.rest.y + column_${n}, row + ${r}u, column_${n}, o_${r}_${n} * share.$lane(r));
+  //% end
+  //% end
 }
 
 // 64 keys by 16 elements of the head, as vec4s of keys; zeros past the head's end.

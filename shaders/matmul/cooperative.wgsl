@@ -7,7 +7,7 @@
 var<workgroup> a_tile: array<vec4<f16>, ${a_len}>;
 var<workgroup> b_tile: array<vec4<f16>, ${b_len}>;
 // A square of C for each subgroup, since how its lanes hold one is not known.
-var<workgroup> squares: array<f32, ${squares_len}>;
+var<workgroup> squares: array<f32, ${subgroups * size * size}>;
 
 @compute @workgroup_size(${threads})
 fn main(
@@ -26,32 +26,65 @@ fn main(
   let is_past = index / (tiles_m * tiles_n) > matrix;
   let tile_row = select((index / tiles_n % tiles_m) * ${tile_m}u, p.size.x, is_past);
   let tile_column = (index % tiles_n) * ${tile_n}u;
-  let own_row = subgroup / ${beside}u * ${own_rows}u;
-  let own_column = subgroup % ${beside}u * ${own_columns}u;
+  let own_row = subgroup / ${beside}u * ${down * size}u;
+  let own_column = subgroup % ${beside}u * ${across * size}u;
   let a_start = start_a(matrix);
   let b_start = start_b(matrix);
 ${prepare}
+  //% for r in 0..down
+  //% for c in 0..across
+  var acc_${r}_${c} = coop_mat${size}x${size}<f32, C>();
+  //% end
+  //% end
   for (var k = 0u; k < p.size.z; k += ${depth}u) {
 ${share}
     workgroupBarrier();
     if (k + ${depth}u < p.size.z) {
 ${ahead}
     }
-${step}
+    //% for d in 0..depth / size
+    //% let deep = d * size
+    //% for r in 0..down
+    //% if a_along_k
+    let x_${deep}_${r} = coopLoadT<coop_mat${size}x${size}<f16, A>>(&a_tile[(own_row + ${r * size}u) * ${a_stride}u + ${deep / 4}u], ${a_stride}u);
+    //% else
+    let x_${deep}_${r} = coopLoad<coop_mat${size}x${size}<f16, A>>(&a_tile[own_row / 4u + ${deep * a_stride + r * size / 4}u], ${a_stride}u);
+    //% end
+    //% end
+    //% for c in 0..across
+    //% if b_along_k
+    let y_${deep}_${c} = coopLoad<coop_mat${size}x${size}<f16, B>>(&b_tile[(own_column + ${c * size}u) * ${b_stride}u + ${deep / 4}u], ${b_stride}u);
+    //% else
+    let y_${deep}_${c} = coopLoadT<coop_mat${size}x${size}<f16, B>>(&b_tile[own_column / 4u + ${deep * b_stride + c * size / 4}u], ${b_stride}u);
+    //% end
+    //% end
+    //% for r in 0..down
+    //% for c in 0..across
+    acc_${r}_${c} = coopMultiplyAdd(x_${deep}_${r}, y_${deep}_${c}, acc_${r}_${c});
+    //% end
+    //% end
+    //% end
     workgroupBarrier();
   }
   let c_start = start_c(matrix);
-  let square = subgroup * ${square_len}u;
-${finish}
+  let square = subgroup * ${size * size}u;
+  //% for r in 0..down
+  //% for c in 0..across
+  coopStoreT(acc_${r}_${c}, &squares[square], ${size}u);
+  workgroupBarrier();
+  put(c_start, square, lane, tile_row + own_row + ${r * size}u, tile_column + own_column + ${c * size}u);
+  workgroupBarrier();
+  //% end
+  //% end
 }
 
 // What the lanes of a subgroup store of its square, whose first element is at that row and column.
 fn put(c_start: u32, square: u32, lane: u32, row: u32, column: u32) {
-  for (var vec4_index = lane; vec4_index < ${square_vec4s}u; vec4_index += ${lanes}u) {
+  for (var vec4_index = lane; vec4_index < ${size * size / 4}u; vec4_index += ${lanes}u) {
     let i = square + vec4_index * 4u;
     let v = vec4(squares[i], squares[i + 1u], squares[i + 2u], squares[i + 3u]);
-    let at_row = row + vec4_index / ${size_vec4s}u;
-    store(c_start + at_row * p.rest.y, at_row, column + vec4_index % ${size_vec4s}u * 4u, v);
+    let at_row = row + vec4_index / ${size / 4}u;
+    store(c_start + at_row * p.rest.y, at_row, column + vec4_index % ${size / 4}u * 4u, v);
   }
 }
 

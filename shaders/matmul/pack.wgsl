@@ -12,12 +12,12 @@ fn main(
 ) {
   let steps = (p.size.z + 3u) / 4u;
   let lane = local % ${lanes}u;
-  let step = group.x * ${steps_of_group}u + local / ${lanes}u;
+  let step = group.x * ${64 / lanes}u + local / ${lanes}u;
   let panel = group.y;
   let matrix = group.z;
   if (step >= steps) { return; }
   let v = transpose(a_block(start_a(matrix), panel * ${width}u + lane * 4u, step * 4u));
-  let at = ((matrix * groups.y + panel) * steps + step) * ${step_size}u + lane * 4u;
+  let at = ((matrix * groups.y + panel) * steps + step) * ${width * 4}u + lane * 4u;
   c_put4(at, v[0]);
   c_put4(at + ${width}u, v[1]);
   c_put4(at + ${width}u * 2u, v[2]);

@@ -16,24 +16,36 @@ fn main(
   let matrix = tile / (tiles_m * tiles_n);
   if (matrix >= p.size.w) { return; }
   let row = (tile / tiles_n % tiles_m) * ${rows}u;
-  let part = ${part};
-  let column = ((tile % tiles_n) * ${across}u + ${place}) * 4u;
+  //% if b_along_k
+  let part = local % 64u;
+  let column = ((tile % tiles_n) * ${across}u + local / 64u) * 4u;
+  //% else
+  let part = local / 16u;
+  let column = ((tile % tiles_n) * ${across}u + local % 16u) * 4u;
+  //% end
   let a_start = start_a(matrix);
   let b_start = start_b(matrix);
-${prepare}
-  for (var k = part * 4u; k < p.size.z; k += ${parts}u * 4u) {
+  //% for r in 0..rows
+  var acc_${r} = vec4<f32>();
+  //% end
+  for (var k = part * 4u; k < p.size.z; k += ${256 / across}u * 4u) {
     let y = b_block(b_start, column, k);
-${step}
+    //% for r in 0..rows
+    acc_${r} += y * a_run(a_start, row + ${r}u, k);
+    //% end
   }
   let c_start = start_c(matrix);
-${finish}
+  //% for r in 0..rows
+  let sum_${r} = total(acc_${r}, local, part);
+  if (part == 0u) { store(c_start + (row + ${r}u) * p.rest.y, row + ${r}u, column, sum_${r}); }
+  //% end
 }
 
 // The sum over the parts of k, in the thread of part 0.
 fn total(v: vec4<f32>, local: u32, part: u32) -> vec4<f32> {
   sums[local] = v;
   workgroupBarrier();
-  for (var reach = ${parts}u / 2u; reach > 0u; reach /= 2u) {
+  for (var reach = ${256 / across}u / 2u; reach > 0u; reach /= 2u) {
     if (part < reach) { sums[local] += sums[local + reach * ${part_step}u]; }
     workgroupBarrier();
   }
@@ -45,7 +57,11 @@ fn total(v: vec4<f32>, local: u32, part: u32) -> vec4<f32> {
 // Four steps of k of one row of A; zeros past the end.
 fn a_run(base: u32, row: u32, k: u32) -> vec4<f32> {
   let at = base + min(row, p.size.x - 1u) * p.strides.x + k * p.strides.y;
-  if (k + 4u <= p.size.z) { return ${a_run}; }
+  //% if a_along_k && !a_stepped
+  if (k + 4u <= p.size.z) { return $a.vec4(at); }
+  //% else
+  if (k + 4u <= p.size.z) { return vec4(a_get(at), a_get(at + p.strides.y), a_get(at + 2u * p.strides.y), a_get(at + 3u * p.strides.y)); }
+  //% end
   var v = vec4<f32>();
   if (k < p.size.z) { v.x = a_get(at); }
   if (k + 1u < p.size.z) { v.y = a_get(at + p.strides.y); }

@@ -3,8 +3,8 @@
 // each. Both tiles lie as vec4s along the tile's edge, one line for each k, and the vec4s of a
 // line are swapped by the block's k, so that neither the writes nor the reads meet in a bank.
 
-var<workgroup> a_tile: array<vec4<f32>, ${tile_vec4s}>;
-var<workgroup> b_tile: array<vec4<f32>, ${tile_vec4s}>;
+var<workgroup> a_tile: array<vec4<f32>, ${edge_vec4s * depth}>;
+var<workgroup> b_tile: array<vec4<f32>, ${edge_vec4s * depth}>;
 
 @compute @workgroup_size(256)
 fn main(
@@ -27,7 +27,11 @@ fn main(
   let b_start = start_b(matrix);
   let x_vec4 = local / 16u;
   let y_vec4 = local % 16u;
-${prepare}
+  //% for r in 0..rows
+  //% for q in 0..rows / 4
+  var acc_${r}_${q} = vec4<f32>();
+  //% end
+  //% end
   for (var k = 0u; k < p.size.z; k += ${depth}u) {
     let at = deep * 4u * ${edge_vec4s}u + (edge ^ deep);
     if (loads_a) {
@@ -47,12 +51,26 @@ ${prepare}
     for (var kk = 0u; kk < ${depth}u; kk++) {
       let line = kk * ${edge_vec4s}u;
       let swap = kk >> 2u;
-${step}
+      //% for h in 0..rows / 4
+      let x_${h} = a_tile[line + ((x_vec4 + ${h * 16}u) ^ swap)];
+      let y_${h} = b_tile[line + ((y_vec4 + ${h * 16}u) ^ swap)];
+      //% end
+      //% for r in 0..rows
+      //% for q in 0..rows / 4
+      acc_${r}_${q} = fma(vec4(x_${r / 4}.$lane(r)), y_${q}, acc_${r}_${q});
+      //% end
+      //% end
     }
     workgroupBarrier();
   }
   let c_start = start_c(matrix);
-${finish}
+  //% for r in 0..rows
+  let row_${r} = tile_row + x_vec4 * 4u + ${r / 4 * 64 + r % 4}u;
+  let c_${r} = c_start + row_${r} * p.rest.y;
+  //% for q in 0..rows / 4
+  store(c_${r}, row_${r}, tile_column + y_vec4 * 4u + ${q * 64}u, acc_${r}_${q});
+  //% end
+  //% end
 }
 
 fn store(at: u32, row: u32, column: u32, product: vec4<f32>) {

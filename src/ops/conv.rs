@@ -9,7 +9,6 @@ mod geometry;
 mod tests;
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -18,8 +17,8 @@ use super::long::{assemble, part};
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use super::rows::count_out;
+use super::skeleton::Skeleton;
 use crate::tensor::Tensor;
-use lapidary_core::internal::sections::fill;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
 use lapidary_core::{AdapterKind, Caps, Error, Result};
 
@@ -293,66 +292,20 @@ impl Tile {
     }
 }
 
-/// Adds a line to a text; writing to a `String` cannot fail.
-macro_rules! push {
-    ($out:expr, $($text:tt)*) => { let _ = writeln!($out, $($text)*); };
-}
-
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
     let [rows, lanes, ..] = variant.code.to_le_bytes();
-    let tile = Tile { rows, lanes };
+    let threads = Tile { rows, lanes }.threads() as u32;
     let (rows, lanes) = (u32::from(rows), u32::from(lanes));
-    let [mut prepare, mut step, mut finish] = [const { String::new() }; 3];
-    let loads = match lanes {
-        0 => rows,
-        lanes => rows.div_ceil(lanes),
-    };
-    for i in 0..loads {
-        let own = match lanes {
-            0 => format!("{i}u"),
-            lanes => format!("(lane + {}u) % {rows}u", i * lanes),
-        };
-        push!(
-            prepare,
-            "  let w_{i} = p.starts.y + (own_group * p.size.z + min(row + {own}, last_row)) * taps;"
-        );
-        push!(step, "        let g_{i} = w_get(w_{i} + tap);");
-    }
-    for r in 0..rows {
-        let bias = match is_biased(variant.code) {
-            true => format!(
-                "vec4(b_get(p.starts.z + own_group * p.size.z + min(row + {r}u, last_row)))"
-            ),
-            false => "vec4<f32>()".into(),
-        };
-        let value = match lanes {
-            0 => format!("g_{r}"),
-            lanes => format!("subgroupBroadcast(g_{}, {}u)", r / lanes, r % lanes),
-        };
-        push!(prepare, "  var acc_{r} = {bias};");
-        push!(step, "        acc_{r} = fma(vec4({value}), v, acc_{r});");
-        push!(
-            finish,
-            "  store(channel + {r}u, row + {r}u, pixel, acc_{r});"
-        );
-    }
-    let lane_builtin = match lanes {
-        0 => "local_invocation_index",
-        _ => "subgroup_invocation_id",
-    };
-    Cow::Owned(fill(
-        WGSL,
-        &[
-            ("rows", &rows.to_string()),
-            ("threads", &tile.threads().to_string()),
-            ("pixels", &(4 * tile.threads()).to_string()),
-            ("lane_builtin", lane_builtin),
-            ("prepare", &prepare),
-            ("step", &step),
-            ("finish", &finish),
-        ],
-    ))
+    let skeleton = Skeleton::new(WGSL)
+        .numbers([
+            ("rows", rows),
+            ("lanes", lanes),
+            ("threads", threads),
+            ("loads", rows.div_ceil(lanes.max(1))),
+        ])
+        .with("has_bias", is_biased(variant.code));
+    Cow::Owned(skeleton.fill())
 }
 
 /// Does the variant add a bias?

@@ -55,6 +55,7 @@ mod scatter;
 mod scatter_into;
 mod search_sorted;
 mod select;
+mod skeleton;
 mod softmax;
 mod sort;
 mod ternary;

@@ -63,11 +63,6 @@ impl Squares {
         }
     }
 
-    /// The squares of a subgroup, row by row.
-    pub(crate) fn of_subgroup(self) -> impl Iterator<Item = (u32, u32)> {
-        (0..self.down).flat_map(move |row| (0..self.across).map(move |column| (row, column)))
-    }
-
     /// Steps of k at a time.
     pub(crate) fn depth(self) -> u32 {
         2 * self.size
