@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::elementwise::element::Element;
-use super::elementwise::{self, Call, Code, Family, Fetch, Input};
+use super::elementwise::{self, Code, Fetch, Input};
 use super::operation::{as_float, kernels, operations, same_dtype};
 use super::scalar::Scalar;
 use crate::ops::unary::UnaryOp;
@@ -75,21 +75,6 @@ kernels! {
     SCALAR_FIRST_INTO "scalar_first_into" [Operand::read("b"), Operand::update("y")];
 }
 
-const TENSORS: Family = Family {
-    fresh: &BINARY,
-    into: &BINARY_INTO,
-};
-
-const WITH_SCALAR: Family = Family {
-    fresh: &SCALAR,
-    into: &SCALAR_INTO,
-};
-
-const SCALAR_BEFORE: Family = Family {
-    fresh: &SCALAR_FIRST,
-    into: &SCALAR_FIRST_INTO,
-};
-
 pub(super) static ELEMENT: Element = Element {
     fresh: &BINARY,
     into: &BINARY_INTO,
@@ -118,7 +103,7 @@ fn section(variant: &Variant) -> &'static str {
 fn text(variant: &Variant) -> Cow<'static, str> {
     let code = Code(variant.code);
     debug_assert!(code.fetch(0) != Fetch::Param || code.fetch(1) != Fetch::Param);
-    elementwise::text(variant, &["a", "b"], 0, WGSL, section(variant))
+    elementwise::text(variant, &ELEMENT)
 }
 
 impl Tensor {
@@ -142,12 +127,8 @@ impl Tensor {
         }
         self.check_pair(op, other)?;
         let shape = broadcast_shapes(op.name(), &self.layout.shape, &other.layout.shape)?;
-        let call = Call {
-            family: TENSORS,
-            op: op as u8,
-            inputs: &[Input::Tensor(self), Input::Tensor(other)],
-            scalars,
-        };
+        let inputs = [self, other].map(Input::Tensor);
+        let call = ELEMENT.call(op as u8, &inputs, scalars);
         call.output(&self.engine, &shape, op.gives().dtype(self.dtype))
     }
 
@@ -159,15 +140,8 @@ impl Tensor {
         scalars: &[u32],
     ) -> Result<()> {
         self.check_pair(op, other)?;
-        self.write_through(
-            op.name(),
-            &Call {
-                family: TENSORS,
-                op: op as u8,
-                inputs: &[Input::Tensor(self), Input::Tensor(other)],
-                scalars,
-            },
-        )
+        let inputs = [self, other].map(Input::Tensor);
+        self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, scalars))
     }
 
     fn check_pair(&self, op: BinaryOp, other: &Tensor) -> Result<()> {
@@ -181,15 +155,14 @@ impl Tensor {
         if let Some(x) = as_float(op.gives(), self)? {
             return x.with_scalar(op, value);
         }
-        op.takes().check(op.name(), self.dtype)?;
-        let call = Call {
-            family: WITH_SCALAR,
-            op: op as u8,
-            inputs: &[Input::Tensor(self), Input::Scalar],
-            scalars: &[value.bits(op.name(), self.dtype)?],
-        };
-        let dtype = op.gives().dtype(self.dtype);
-        call.output(&self.engine, &self.layout.shape, dtype)
+        let scalars = self.scalar_of(op, value)?;
+        let inputs = [Input::Tensor(self), Input::Scalar];
+        let call = ELEMENT_SCALAR.call(op as u8, &inputs, &scalars);
+        call.output(
+            &self.engine,
+            &self.layout.shape,
+            op.gives().dtype(self.dtype),
+        )
     }
 
     /// `value op self`.
@@ -198,29 +171,27 @@ impl Tensor {
         if let Some(x) = as_float(op.gives(), self)? {
             return x.scalar_first(op, value);
         }
-        op.takes().check(op.name(), self.dtype)?;
-        let call = Call {
-            family: SCALAR_BEFORE,
-            op: op as u8,
-            inputs: &[Input::Scalar, Input::Tensor(self)],
-            scalars: &[value.bits(op.name(), self.dtype)?],
-        };
-        let dtype = op.gives().dtype(self.dtype);
-        call.output(&self.engine, &self.layout.shape, dtype)
+        let scalars = self.scalar_of(op, value)?;
+        let inputs = [Input::Scalar, Input::Tensor(self)];
+        let call = ELEMENT_SCALAR_FIRST.call(op as u8, &inputs, &scalars);
+        call.output(
+            &self.engine,
+            &self.layout.shape,
+            op.gives().dtype(self.dtype),
+        )
     }
 
     #[track_caller]
     fn scalar_in_place(&self, op: BinaryOp, value: Scalar) -> Result<()> {
+        let scalars = self.scalar_of(op, value)?;
+        let inputs = [Input::Tensor(self), Input::Scalar];
+        self.write_through(op.name(), &ELEMENT_SCALAR.call(op as u8, &inputs, &scalars))
+    }
+
+    /// The number as kernels take it, if the operation takes elements of this type.
+    fn scalar_of(&self, op: BinaryOp, value: Scalar) -> Result<[u32; 1]> {
         op.takes().check(op.name(), self.dtype)?;
-        self.write_through(
-            op.name(),
-            &Call {
-                family: WITH_SCALAR,
-                op: op as u8,
-                inputs: &[Input::Tensor(self), Input::Scalar],
-                scalars: &[value.bits(op.name(), self.dtype)?],
-            },
-        )
+        Ok([value.bits(op.name(), self.dtype)?])
     }
 
     /// Every element to the power of one number, for all numbers; as [`pow`](Tensor::pow), but

@@ -17,20 +17,18 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 pub(crate) use plan::{Block, Scatter, Transpose, TransposeForm};
 
 use super::elementwise::element::Element;
 use super::elementwise::{
-    self, Call, Family, Input, arg, do_fit, groups, halves, head, is_wide, ranges, within, word,
+    self, Call, Input, arg, do_fit, groups, halves, head, is_wide, launch_of, ranges, within, word,
 };
 use super::functions::push_functions;
 use super::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::layout::checked;
 use lapidary_core::internal::sections::{fill, section_for};
-use lapidary_core::internal::{Kernel, Launch, Operand, Program, Ranges, Variant};
+use lapidary_core::internal::{Kernel, Launch, Operand, Ranges, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/copy.wgsl");
@@ -58,11 +56,6 @@ kernels! {
     SCATTER "scatter" update scatter_text scatter;
 }
 
-const FAMILY: Family = Family {
-    fresh: &COPY,
-    into: &COPY_INTO,
-};
-
 pub(super) static ELEMENT: Element = Element {
     fresh: &COPY,
     into: &COPY_INTO,
@@ -89,7 +82,7 @@ fn conversion(variant: &Variant) -> &'static str {
 }
 
 fn copy_text(variant: &Variant) -> Cow<'static, str> {
-    elementwise::text(variant, &["x"], 0, WGSL, conversion(variant))
+    elementwise::text(variant, &ELEMENT)
 }
 
 /// Parameters, aliases and `op`.
@@ -275,13 +268,8 @@ impl Tensor {
         if !self.layout.is_vec4_aligned() {
             return self.copy_through(src);
         }
-        Call {
-            family: FAMILY,
-            op: 0,
-            inputs: &[Input::Tensor(src)],
-            scalars: &[],
-        }
-        .write_to(self)
+        let inputs = [Input::Tensor(src)];
+        ELEMENT.call(0, &inputs, &[]).write_to(self)
     }
 
     /// Refuses a view through which one element would be written twice.
@@ -309,27 +297,15 @@ impl Tensor {
             false => Transpose::new(&self.layout, self.dtype, self.engine.caps()),
         };
         let Some(plan) = plan else {
-            let call = Call {
-                family: FAMILY,
-                op: 0,
-                inputs: &[Input::Tensor(self)],
-                scalars: &[],
-            };
+            let inputs = [Input::Tensor(self)];
+            let call = ELEMENT.call(0, &inputs, &[]);
             return call.output(&self.engine, shape, dtype);
         };
         let out = Tensor::output(&self.engine, shape, dtype)?;
-        self.engine.launch(Launch {
-            program: Program::Builtin(&TRANSPOSE),
-            code: plan.form.pack(),
-            args: [arg(self, plan.form.block == Block::Vec4s), arg(&out, true)]
-                .into_iter()
-                .collect(),
-            params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
-            groups: plan.groups(self.engine.caps()),
-            may_reuse: 0,
-            ranges: SmallVec::new(),
-            work: 0,
-        })?;
+        let args = [arg(self, plan.form.block == Block::Vec4s), arg(&out, true)];
+        let (code, groups) = (plan.form.pack(), plan.groups(self.engine.caps()));
+        let launch = launch_of(&TRANSPOSE, code, args, &plan.words, groups);
+        self.engine.launch(launch)?;
         Ok(out)
     }
 
@@ -369,15 +345,11 @@ impl Tensor {
                 self.layout.shape, self.layout.strides
             ),
         })?;
+        let args = [arg(src, false), arg(self, true)];
+        let groups = groups(self.engine.caps(), u64::from(plan.words[0]));
         self.engine.launch(Launch {
-            program: Program::Builtin(&SCATTER),
-            code: plan.code,
-            args: [arg(src, false), arg(self, true)].into_iter().collect(),
-            params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
-            groups: groups(self.engine.caps(), u64::from(plan.words[0])),
-            may_reuse: 0,
             ranges,
-            work: 0,
+            ..launch_of(&SCATTER, plan.code, args, &plan.words, groups)
         })
     }
 

@@ -25,6 +25,7 @@ use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 use lapidary_core::internal::{Arg, Engine, Kernel, Launch, MAX_PARAMS_BYTES, Program, Ranges};
 use lapidary_core::{AdapterKind, Caps, DType, Result};
 
+use element::Element;
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
 pub(crate) use shader::word;
 pub(super) use shader::{head, index, text};
@@ -143,13 +144,6 @@ impl Code {
     }
 }
 
-/// Two kernels of one text: one makes a new storage, one writes through a part of an old one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Family {
-    pub(super) fresh: &'static Kernel,
-    pub(super) into: &'static Kernel,
-}
-
 /// An input of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input<'a> {
@@ -162,7 +156,7 @@ pub(super) enum Input<'a> {
 /// An operation with its inputs, which wants only to know where the output goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call<'a> {
-    pub(super) family: Family,
+    pub(super) family: &'static Element,
     /// Which operation of the family.
     pub(super) op: u8,
     pub(super) inputs: &'a [Input<'a>],
@@ -392,6 +386,26 @@ impl Plan {
             _ => 1,
         };
         self.groups = groups(caps, vec4s.div_ceil(each));
+    }
+}
+
+/// A launch whose parameters are words. Its operands are whole storages, and none is taken over.
+pub(super) fn launch_of(
+    kernel: &'static Kernel,
+    code: u64,
+    args: impl IntoIterator<Item = Arg>,
+    words: &[u32],
+    groups: [u32; 3],
+) -> Launch {
+    Launch {
+        program: Program::Builtin(kernel),
+        code,
+        args: args.into_iter().collect(),
+        params: SmallVec::from_slice(bytemuck::cast_slice(words)),
+        groups,
+        may_reuse: 0,
+        ranges: Ranges::new(),
+        work: 0,
     }
 }
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::elementwise::element::Element;
-use super::elementwise::{self, Call, Code, Family};
-use super::operation::{Takes, operations};
+use super::elementwise::{self, Code};
+use super::operation::{Takes, kernels, operations};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
@@ -23,26 +23,13 @@ operations! {
     }
 }
 
-/// `y = op(number of the element)`.
-pub(super) static FILL: Kernel = Kernel {
-    name: "fill",
-    operands: &[Operand::write("y")],
-    text,
-    reference: reference!(super::reference::fill::run),
-};
-
-/// The same, where `y` is a part of its storage.
-pub(super) static FILL_INTO: Kernel = Kernel {
-    name: "fill_into",
-    operands: &[Operand::update("y")],
-    text,
-    reference: reference!(super::reference::fill::run),
-};
-
-const FAMILY: Family = Family {
-    fresh: &FILL,
-    into: &FILL_INTO,
-};
+kernels! {
+    fill:
+    /// `y = op(number of the element)`.
+    FILL "fill" [Operand::write("y")];
+    /// The same, where `y` is a part of its storage.
+    FILL_INTO "fill_into" [Operand::update("y")];
+}
 
 /// What fusion is told of them.
 pub(super) static ELEMENT: Element = Element {
@@ -55,8 +42,7 @@ pub(super) static ELEMENT: Element = Element {
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let op = FillOp::of(Code(variant.code));
-    elementwise::text(variant, &[], 0, WGSL, op.name())
+    elementwise::text(variant, &ELEMENT)
 }
 
 #[track_caller]
@@ -68,12 +54,7 @@ fn make(
     scalars: [u32; 2],
 ) -> Result<Tensor> {
     op.takes().check(op.name(), dtype)?;
-    let call = Call {
-        family: FAMILY,
-        op: op as u8,
-        inputs: &[],
-        scalars: &scalars,
-    };
+    let call = ELEMENT.call(op as u8, &[], &scalars);
     call.output(engine, shape, op.gives().dtype(dtype))
 }
 
@@ -227,12 +208,7 @@ impl Tensor {
         if !self.layout.is_vec4_aligned() {
             return self.copy_(&full(&self.engine, &[], value, self.dtype)?);
         }
-        Call {
-            family: FAMILY,
-            op: FillOp::Full as u8,
-            inputs: &[],
-            scalars: &[bits],
-        }
-        .write_to(self)
+        let full = FillOp::Full as u8;
+        ELEMENT.call(full, &[], &[bits]).write_to(self)
     }
 }

@@ -2,15 +2,13 @@
 
 use std::borrow::Cow;
 
-use smallvec::SmallVec;
-
-use super::elementwise::{self, Code, MAP, Plan, arg, head, index};
+use super::elementwise::{self, Code, MAP, Plan, arg, head, index, launch_of};
 use super::functions::push_functions;
 use super::index_select::check_index_type;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
 use lapidary_core::internal::sections::push_sections;
-use lapidary_core::internal::{Kernel, Launch, Operand, Program, Ranges, Variant};
+use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/gather.wgsl");
@@ -135,18 +133,9 @@ pub(super) fn pick(x: &Tensor, at: usize, indices: &Tensor) -> Result<Tensor> {
     let mut plan = Plan::new(shape, &layouts, &[false; 2])
         .expect("two maps of eight dimensions fit the parameters");
     plan.set_scalars(&[size as u32, step as u32]);
-    engine.launch(Launch {
-        program: Program::Builtin(&GATHER),
-        code: plan.code.0,
-        args: [arg(indices, false), arg(x, false), arg(&result, true)]
-            .into_iter()
-            .collect(),
-        params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
-        groups: elementwise::groups(engine.caps(), (elements as u64).div_ceil(4)),
-        may_reuse: 0,
-        ranges: Ranges::new(),
-        work: 0,
-    })?;
+    let args = [arg(indices, false), arg(x, false), arg(&result, true)];
+    let groups = elementwise::groups(engine.caps(), (elements as u64).div_ceil(4));
+    engine.launch(launch_of(&GATHER, plan.code.0, args, &plan.words, groups))?;
     Ok(result)
 }
 

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::class_loss::ClassLoss;
-use super::elementwise::arg;
 use super::functions::push_functions;
 use super::index_select::check_index_type;
+use super::launch::by_vec4s;
 use super::normalize::check_float;
 use super::rows::{self, Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::sections::push_sections;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/loss.wgsl");
@@ -285,28 +285,18 @@ fn losses(
     params.second = targets.layout.offset as u32;
     params.parts = u32::from(ignore.is_some());
     params.third = ignore.unwrap_or(0);
-    let (from, at, to) = (arg(x, false), arg(&targets, false), arg(&result, true));
     let code = code | rows::rank_bits(rows);
-    let groups = rows::groups(engine.caps(), u64::from(rows.rows).div_ceil(4), 64);
-    let launch = match code & LOGITS {
-        0 => Launch::new(&LOSS, code, [from, at, to], &params, groups),
-        _ => {
-            let total = match rows.length {
-                // Of no classes there is no sum to speak of, and no target is one.
-                0 => result.clone(),
-                _ => x.log_sum_exp_rows(classes)?,
-            };
-            let total = arg(&total, false);
-            Launch::new(
-                &LOSS_OF_LOGITS,
-                code,
-                [from, at, total, to],
-                &params,
-                groups,
-            )
-        }
+    if code & LOGITS == 0 {
+        by_vec4s(&LOSS, code, [x, &targets], &result, &params)?;
+        return Ok(result);
+    }
+    let total = match rows.length {
+        // Of no classes there is no sum to speak of, and no target is one.
+        0 => result.clone(),
+        _ => x.log_sum_exp_rows(classes)?,
     };
-    engine.launch(launch)?;
+    let operands = [x, &targets, &total];
+    by_vec4s(&LOSS_OF_LOGITS, code, operands, &result, &params)?;
     Ok(result)
 }
 

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::elementwise::{self, Call, Code, Family, Input};
-use super::operation::operations;
+use super::elementwise::element::Element;
+use super::elementwise::{self, Code, Input};
+use super::operation::{kernels, operations};
 use super::random;
 use crate::tensor::Tensor;
 use lapidary_core::internal::sections::section_for;
@@ -21,23 +22,25 @@ operations! {
     }
 }
 
-/// `y = op(number of the element, x)`.
-pub(super) static MASK: Kernel = Kernel {
-    name: "mask",
-    operands: &[Operand::read("x"), Operand::write("y")],
-    text,
-    reference: reference!(super::reference::mask::run),
-};
+kernels! {
+    mask:
+    /// `y = op(number of the element, x)`.
+    MASK "mask" [Operand::read("x"), Operand::write("y")];
+}
 
 /// There is no form in place, nor in parts, where elements have other numbers.
-const FAMILY: Family = Family {
+static ELEMENT: Element = Element {
     fresh: &MASK,
     into: &MASK,
+    names: &["x"],
+    main: 0,
+    file: WGSL,
+    section: |variant| MaskOp::of(Code(variant.code)).name(),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
     let op = MaskOp::of(Code(variant.code));
-    let text = elementwise::text(variant, &["x"], 0, WGSL, op.name());
+    let text = elementwise::text(variant, &ELEMENT);
     let more = match op {
         MaskOp::Dropout => random::philox(),
         MaskOp::Tril | MaskOp::Triu => section_for(WGSL, "diagonal", ""),
@@ -49,14 +52,13 @@ impl Tensor {
     #[track_caller]
     fn masked(&self, op: MaskOp, scalars: [u32; 4]) -> Result<Tensor> {
         op.takes().check(op.name(), self.dtype)?;
-        let call = Call {
-            family: FAMILY,
-            op: op as u8,
-            inputs: &[Input::Tensor(self)],
-            scalars: &scalars,
-        };
-        let dtype = op.gives().dtype(self.dtype);
-        call.output(&self.engine, &self.layout.shape, dtype)
+        let inputs = [Input::Tensor(self)];
+        let call = ELEMENT.call(op as u8, &inputs, &scalars);
+        call.output(
+            &self.engine,
+            &self.layout.shape,
+            op.gives().dtype(self.dtype),
+        )
     }
 
     #[track_caller]

@@ -29,6 +29,7 @@ pub(crate) mod functions;
 mod gather;
 mod index;
 mod index_select;
+mod launch;
 mod layer_norm;
 mod like;
 mod long;

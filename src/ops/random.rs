@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::elementwise::{self, Call, Code, Family};
-use super::operation::operations;
+use super::elementwise::element::Element;
+use super::elementwise::{self, Code};
+use super::operation::{kernels, operations};
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Engine, Kernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
@@ -20,23 +21,24 @@ operations! {
     }
 }
 
-/// `y = op(what is drawn for the vec4)`.
-pub(super) static RANDOM: Kernel = Kernel {
-    name: "random",
-    operands: &[Operand::write("y")],
-    text,
-    reference: reference!(super::reference::random::run),
-};
+kernels! {
+    random:
+    /// `y = op(what is drawn for the vec4)`.
+    RANDOM "random" [Operand::write("y")];
+}
 
-/// There is no form in place, nor in parts.
-const FAMILY: Family = Family {
+/// As of masks, there is no form in place, nor in parts.
+static ELEMENT: Element = Element {
     fresh: &RANDOM,
     into: &RANDOM,
+    names: &[],
+    main: 0,
+    file: WGSL,
+    section: |variant| RandomOp::of(Code(variant.code)).name(),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let op = RandomOp::of(Code(variant.code));
-    let text = elementwise::text(variant, &[], 0, WGSL, op.name());
+    let text = elementwise::text(variant, &ELEMENT);
     Cow::Owned(format!("{text}{}", philox()))
 }
 
@@ -56,12 +58,8 @@ fn draw(
 ) -> Result<Tensor> {
     op.takes().check(op.name(), dtype)?;
     let [a, b, c] = numbers.map(f32::to_bits);
-    let call = Call {
-        family: FAMILY,
-        op: op as u8,
-        inputs: &[],
-        scalars: &[seed as u32, (seed >> 32) as u32, a, b, c],
-    };
+    let scalars = [seed as u32, (seed >> 32) as u32, a, b, c];
+    let call = ELEMENT.call(op as u8, &[], &scalars);
     call.output(engine, shape, op.gives().dtype(dtype))
 }
 

@@ -4,13 +4,12 @@ use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::elementwise::arg;
 use super::functions::push_functions;
+use super::launch::by_vec4s;
 use super::normalize::check_float;
-use super::rows;
 use crate::tensor::Tensor;
 use lapidary_core::internal::sections::push_sections;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "rotary";
@@ -98,16 +97,7 @@ impl Tensor {
             s_offset: sin.layout.offset as u32,
         };
         let code = if interleaved { NEIGHBOURS } else { 0 };
-        let args = [
-            arg(&x, false),
-            arg(&cos, false),
-            arg(&sin, false),
-            arg(&result, true),
-        ];
-        let caps = self.engine.caps();
-        let groups = rows::groups(caps, (elements as u64).div_ceil(4), 64);
-        self.engine
-            .launch(Launch::new(&ROTARY, code, args, &params, groups))?;
+        by_vec4s(&ROTARY, code, [&x, &cos, &sin], &result, &params)?;
         Ok(result)
     }
 

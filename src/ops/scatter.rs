@@ -13,14 +13,13 @@ use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::elementwise::arg;
 use super::functions::push_functions;
-use super::rows;
+use super::launch::by_vec4s;
 use super::scatter_into::InPlace;
 use super::sort::sorted;
 use crate::tensor::Tensor;
 use lapidary_core::internal::sections::push_sections;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{AdapterKind, DType, Result};
 
 pub use reduce::ScatterReduce;
@@ -165,9 +164,8 @@ fn place_at_once(
     let (keys, order) = sorted(indices, along, false, count)?;
     let (x, src) = (x.contiguous()?, src.contiguous()?);
     let result = Tensor::output(engine, shape, x.dtype)?;
-    let elements = result.layout.len();
     let params = Params {
-        elements: elements as u32,
+        elements: result.len() as u32,
         size: shape[at] as u32,
         after: shape[at + 1..].iter().product::<usize>() as u32,
         indices: count as u32,
@@ -176,15 +174,8 @@ fn place_at_once(
         shared_indices: u32::from(is_shared),
         sign: u32::from(indices.dtype == DType::I32) << 31,
     };
-    let args = [
-        arg(&x, false),
-        arg(&keys, false),
-        arg(&order, false),
-        arg(&src, false),
-        arg(&result, true),
-    ];
-    let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
-    engine.launch(Launch::new(&SCATTER, settle.code(), args, &params, groups))?;
+    let operands = [&x, &keys, &order, &src];
+    by_vec4s(&SCATTER, settle.code(), operands, &result, &params)?;
     Ok(result)
 }
 

@@ -5,13 +5,12 @@ use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::elementwise::arg;
 use super::functions::push_functions;
+use super::launch::by_vec4s;
 use super::operation::{Takes, same_dtype};
-use super::rows;
 use crate::tensor::Tensor;
 use lapidary_core::internal::sections::push_sections;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "search_sorted";
@@ -77,19 +76,16 @@ impl Tensor {
             return Tensor::recorded(engine, values.shape(), DType::U32, |y| engine.clear(y));
         }
         let (sorted, values) = (self.contiguous()?, values.contiguous()?);
-        let elements = result.len();
         let params = Params {
-            elements: elements as u32,
+            elements: result.len() as u32,
             values: per_row as u32,
             length: self.shape().last().copied().unwrap_or(1) as u32,
             s_offset: sorted.layout.offset as u32,
             v_offset: values.layout.offset as u32,
             unused: [0; 3],
         };
-        let args = [arg(&sorted, false), arg(&values, false), arg(&result, true)];
-        let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
         let code = u64::from(right) * RIGHT;
-        engine.launch(Launch::new(&SEARCH_SORTED, code, args, &params, groups))?;
+        by_vec4s(&SEARCH_SORTED, code, [&sorted, &values], &result, &params)?;
         Ok(result)
     }
 }

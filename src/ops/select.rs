@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::elementwise::element::Element;
-use super::elementwise::{self, Call, Family, Input};
+use super::elementwise::{self, Input};
 use super::fill;
 use super::operation::{Takes, kernels, same_dtype};
 use super::scalar::Scalar;
@@ -31,16 +31,6 @@ kernels! {
         [Operand::read("c"), Operand::read("b"), Operand::update("y")];
 }
 
-const FAMILY: Family = Family {
-    fresh: &SELECT,
-    into: &SELECT_INTO,
-};
-
-const WITH_SCALAR: Family = Family {
-    fresh: &MASKED_FILL,
-    into: &MASKED_FILL_INTO,
-};
-
 pub(super) static ELEMENT: Element = Element {
     fresh: &SELECT,
     into: &SELECT_INTO,
@@ -57,7 +47,7 @@ pub(super) static ELEMENT_SCALAR: Element = Element {
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    elementwise::text(variant, &["c", "a", "b"], 1, WGSL, OPERATION)
+    elementwise::text(variant, &ELEMENT)
 }
 
 /// What [`where_`](Tensor::where_) gives: the elements of a tensor, or one number. Made by `From`,
@@ -135,12 +125,8 @@ impl Tensor {
         same_dtype(OPERATION, a.dtype, b.dtype)?;
         let shape = broadcast_shapes(OPERATION, &a.layout.shape, &b.layout.shape)?;
         let shape = broadcast_shapes(OPERATION, &self.layout.shape, &shape)?;
-        let call = Call {
-            family: FAMILY,
-            op: 0,
-            inputs: &[self, a, b].map(Input::Tensor),
-            scalars: &[],
-        };
+        let inputs = [self, a, b].map(Input::Tensor);
+        let call = ELEMENT.call(0, &inputs, &[]);
         call.output(&self.engine, &shape, a.dtype)
     }
 
@@ -167,12 +153,8 @@ impl Tensor {
     fn filled(&self, operation: &'static str, mask: &Tensor, value: Scalar) -> Result<Tensor> {
         let scalars = self.check_mask(operation, mask, value)?;
         let shape = broadcast_shapes(operation, &mask.layout.shape, &self.layout.shape)?;
-        let call = Call {
-            family: WITH_SCALAR,
-            op: 0,
-            inputs: &[Input::Tensor(mask), Input::Scalar, Input::Tensor(self)],
-            scalars: &scalars,
-        };
+        let inputs = [Input::Tensor(mask), Input::Scalar, Input::Tensor(self)];
+        let call = ELEMENT_SCALAR.call(0, &inputs, &scalars);
         call.output(&self.engine, &shape, self.dtype)
     }
 
@@ -184,15 +166,8 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<()> {
         let scalars = self.check_mask(MASKED, mask, value.into())?;
-        self.write_through(
-            MASKED,
-            &Call {
-                family: WITH_SCALAR,
-                op: 0,
-                inputs: &[Input::Tensor(mask), Input::Scalar, Input::Tensor(self)],
-                scalars: &scalars,
-            },
-        )
+        let inputs = [Input::Tensor(mask), Input::Scalar, Input::Tensor(self)];
+        self.write_through(MASKED, &ELEMENT_SCALAR.call(0, &inputs, &scalars))
     }
 
     fn check_mask(

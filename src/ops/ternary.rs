@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::binary::BinaryOp;
 use super::elementwise::element::Element;
-use super::elementwise::{self, Call, Code, Family, Input};
+use super::elementwise::{self, Code, Input};
 use super::operation::{kernels, operations, same_dtype};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -33,11 +33,6 @@ kernels! {
         [Operand::read("a"), Operand::read("b"), Operand::read("c"), Operand::update("y")];
 }
 
-const FAMILY: Family = Family {
-    fresh: &TERNARY,
-    into: &TERNARY_INTO,
-};
-
 pub(super) static ELEMENT: Element = Element {
     fresh: &TERNARY,
     into: &TERNARY_INTO,
@@ -52,7 +47,7 @@ fn section(variant: &Variant) -> &'static str {
 }
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    elementwise::text(variant, &["a", "b", "c"], 0, WGSL, section(variant))
+    elementwise::text(variant, &ELEMENT)
 }
 
 /// Operations on the elements of three tensors, of one type, whose shapes broadcast.
@@ -179,27 +174,17 @@ impl Tensor {
         for other in others {
             shape = broadcast_shapes(op.name(), &shape, &other.layout.shape)?;
         }
-        let call = Call {
-            family: FAMILY,
-            op: op as u8,
-            inputs: &[self, others[0], others[1]].map(Input::Tensor),
-            scalars: &[value],
-        };
+        let inputs = [self, others[0], others[1]].map(Input::Tensor);
+        let scalars = [value];
+        let call = ELEMENT.call(op as u8, &inputs, &scalars);
         call.output(&self.engine, &shape, op.gives().dtype(self.dtype))
     }
 
     #[track_caller]
     fn ternary_in_place(&self, op: TernaryOp, others: [&Tensor; 2], value: u32) -> Result<()> {
         self.check_three(op, others)?;
-        self.write_through(
-            op.name(),
-            &Call {
-                family: FAMILY,
-                op: op as u8,
-                inputs: &[self, others[0], others[1]].map(Input::Tensor),
-                scalars: &[value],
-            },
-        )
+        let inputs = [self, others[0], others[1]].map(Input::Tensor);
+        self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, &[value]))
     }
 
     fn check_three(&self, op: TernaryOp, others: [&Tensor; 2]) -> Result<()> {

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::elementwise::element::Element;
-use super::elementwise::{self, Call, Code, Family, Input};
+use super::elementwise::{self, Code, Input};
 use super::fill;
-use super::operation::{as_float, operations};
+use super::operation::{as_float, kernels, operations};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use lapidary_core::internal::sections::section_for;
@@ -106,31 +106,18 @@ impl UnaryOp {
     }
 }
 
-/// `y = op(x)`.
-pub(super) static UNARY: Kernel = Kernel {
-    name: "unary",
-    operands: &[Operand::read("x"), Operand::write("y")],
-    text,
-    reference: reference!(super::reference::unary::run),
-};
-
-/// The same, where `y` is a part of its storage.
-pub(super) static UNARY_INTO: Kernel = Kernel {
-    name: "unary_into",
-    operands: &[Operand::read("x"), Operand::update("y")],
-    text,
-    reference: reference!(super::reference::unary::run),
-};
+kernels! {
+    unary:
+    /// `y = op(x)`.
+    UNARY "unary" [Operand::read("x"), Operand::write("y")];
+    /// The same, where `y` is a part of its storage.
+    UNARY_INTO "unary_into" [Operand::read("x"), Operand::update("y")];
+}
 
 /// `fn op(x: A) -> Y` of an operation on what is computed as `kind`.
 pub(super) fn text_of(op: UnaryOp, kind: &str) -> &'static str {
     section_for(WGSL, op.name(), kind)
 }
-
-const FAMILY: Family = Family {
-    fresh: &UNARY,
-    into: &UNARY_INTO,
-};
 
 pub(super) static ELEMENT: Element = Element {
     fresh: &UNARY,
@@ -146,7 +133,7 @@ fn section(variant: &Variant) -> &'static str {
 }
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    elementwise::text(variant, &["x"], 0, WGSL, section(variant))
+    elementwise::text(variant, &ELEMENT)
 }
 
 /// Operations on each element. They take any view and make a new, row-major tensor.
@@ -188,14 +175,13 @@ impl Tensor {
             None => {}
         }
         op.takes().check(op.name(), self.dtype)?;
-        let call = Call {
-            family: FAMILY,
-            op: op as u8,
-            inputs: &[Input::Tensor(self)],
-            scalars: &scalars,
-        };
-        let dtype = op.gives().dtype(self.dtype);
-        call.output(&self.engine, &self.layout.shape, dtype)
+        let inputs = [Input::Tensor(self)];
+        let call = ELEMENT.call(op as u8, &inputs, &scalars);
+        call.output(
+            &self.engine,
+            &self.layout.shape,
+            op.gives().dtype(self.dtype),
+        )
     }
 
     #[track_caller]
@@ -204,15 +190,8 @@ impl Tensor {
             return self.check_writable(op.name());
         }
         op.takes().check(op.name(), self.dtype)?;
-        self.write_through(
-            op.name(),
-            &Call {
-                family: FAMILY,
-                op: op as u8,
-                inputs: &[Input::Tensor(self)],
-                scalars: &scalars,
-            },
-        )
+        let inputs = [Input::Tensor(self)];
+        self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, &scalars))
     }
 
     /// Every element raised to at least `min`, then lowered to at most `max`. Takes all numbers.

@@ -4,14 +4,15 @@
 
 use smallvec::SmallVec;
 
-use super::{Code, Fetch, MAP, Plan};
+use super::{Call, Code, Fetch, Input, MAP, Plan};
 use crate::ops::{binary, copy, fill, select, ternary, unary};
 use crate::tensor::layout::{Layout, MAX_RANK};
 use lapidary_core::Caps;
 use lapidary_core::internal::sections::{section, section_for};
 use lapidary_core::internal::{Kernel, Launch, Program, Variant};
 
-/// A family whose operations can become part of a larger kernel.
+/// Two kernels of one text: one makes a new storage, one writes through a part of an old one. Those
+/// that are listed below can become part of a larger kernel.
 #[derive(Debug)]
 pub(crate) struct Element {
     /// Makes a new storage.
@@ -41,6 +42,21 @@ static ELEMENTS: [&Element; 9] = [
 ];
 
 impl Element {
+    /// Operation `op` of these inputs, with the scalars that [`Call`] describes.
+    pub(in crate::ops) fn call<'a>(
+        &'static self,
+        op: u8,
+        inputs: &'a [Input<'a>],
+        scalars: &'a [u32],
+    ) -> Call<'a> {
+        Call {
+            family: self,
+            op,
+            inputs,
+            scalars,
+        }
+    }
+
     /// The family of a kernel, and whether it writes through a part of an old storage.
     pub(crate) fn of(kernel: &'static Kernel) -> Option<(&'static Element, bool)> {
         ELEMENTS.iter().find_map(|element| match kernel {

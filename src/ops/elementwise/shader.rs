@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::element::Element;
 use super::{Code, Fetch, LEAST_WORDS, MAP, VEC4S_ON_CPU};
 use crate::ops::functions::push_functions;
 use lapidary_core::DType;
@@ -29,24 +30,17 @@ pub(in crate::ops) fn head(out: &mut String, words: usize, input: DType, output:
     let _ = writeln!(out, "alias E = {e};\nalias Y = vec4<{e}>;");
 }
 
-/// The whole text of a variant: `names` are the inputs' in order, of which those that are
-/// operands come first among the variant's types; `main_input` is the one whose type is `A`.
-pub(in crate::ops) fn text(
-    variant: &Variant,
-    names: &[&str],
-    main_input: usize,
-    file: &'static str,
-    op: &str,
-) -> Cow<'static, str> {
-    let code = Code(variant.code);
+/// The whole text of a variant. Those of the inputs that are operands come first among its types.
+pub(in crate::ops) fn text(variant: &Variant, element: &Element) -> Cow<'static, str> {
+    let (code, names) = (Code(variant.code), element.names);
     let (bound, rank) = (code.bound(), code.rank());
     let output = variant.dtypes[bound];
     let input = if bound == 0 {
         output
     } else {
-        variant.dtypes[main_input]
+        variant.dtypes[element.main]
     };
-    let section = section_for(file, op, input.wgsl());
+    let section = element.text((element.section)(variant), input.wgsl());
     let beyond = code.beyond_map();
     let scalars = (0..2).filter(|n| section.contains(&format!("${n}")));
     let words = (beyond + scalars.count()).max(LEAST_WORDS);

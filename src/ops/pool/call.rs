@@ -4,7 +4,7 @@ use super::Pool;
 use super::kernel::{Fold, POOL, POOL_BACKWARD, code};
 use super::windows::Windows;
 use crate::ops::conv::{padded, windows};
-use crate::ops::elementwise::{arg, groups};
+use crate::ops::launch::by_vec4s_with_work;
 use crate::ops::long::{assemble, part};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
@@ -12,7 +12,6 @@ use crate::ops::reduce::{Op, fold};
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::Launch;
 use lapidary_core::{AdapterKind, DType, Error, Result};
 
 /// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in
@@ -279,11 +278,8 @@ fn fold_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
     }
     let x = x.contiguous()?;
     let params = windows.params(x.shape()[0], [x.layout.offset, 0]);
-    let groups = groups(y.engine.caps(), (y.len() as u64).div_ceil(4));
-    let args = [arg(&x, false), arg(&y, true)];
-    let launch = Launch::new(&POOL, code(fold, windows), args, &params, groups);
     let work = windows.area().saturating_mul(y.len() as u64);
-    y.engine.launch(launch.with_work(work))?;
+    by_vec4s_with_work(&POOL, code(fold, windows), [&x], &y, &params, work)?;
     Ok(y)
 }
 
@@ -300,12 +296,8 @@ fn gradient(x: &Tensor, g: &Tensor, windows: &Windows, by: Fold, rounds: u64) ->
     }
     let (x, g) = (x.contiguous()?, g.contiguous()?);
     let params = windows.params(x.shape()[0], [x.layout.offset, g.layout.offset]);
-    let groups = groups(y.engine.caps(), (y.len() as u64).div_ceil(4));
-    let args = [arg(&x, false), arg(&g, false), arg(&y, true)];
-    let code = code(by, windows);
-    let launch = Launch::new(&POOL_BACKWARD, code, args, &params, groups);
-    let work = rounds.saturating_mul(y.len() as u64);
-    y.engine.launch(launch.with_work(work))?;
+    let (code, work) = (code(by, windows), rounds.saturating_mul(y.len() as u64));
+    by_vec4s_with_work(&POOL_BACKWARD, code, [&x, &g], &y, &params, work)?;
     Ok(y)
 }
 

@@ -1,0 +1,34 @@
+//! Launches of kernels whose invocations make a vec4 of the result each, from operands that they read
+//! element by element.
+
+use super::elementwise::{arg, groups};
+use crate::tensor::Tensor;
+use lapidary_core::Result;
+use lapidary_core::internal::{Kernel, Launch};
+
+/// A vec4 of `result` an invocation.
+pub(super) fn by_vec4s<P: bytemuck::NoUninit, const N: usize>(
+    kernel: &'static Kernel,
+    code: u64,
+    operands: [&Tensor; N],
+    result: &Tensor,
+    params: &P,
+) -> Result<()> {
+    by_vec4s_with_work(kernel, code, operands, result, params, 0)
+}
+
+/// The same, where it takes so many multiply-adds in all.
+pub(super) fn by_vec4s_with_work<P: bytemuck::NoUninit, const N: usize>(
+    kernel: &'static Kernel,
+    code: u64,
+    operands: [&Tensor; N],
+    result: &Tensor,
+    params: &P,
+    work: u64,
+) -> Result<()> {
+    let reads = operands.into_iter().map(|operand| arg(operand, false));
+    let args = reads.chain([arg(result, true)]);
+    let groups = groups(result.engine.caps(), (result.len() as u64).div_ceil(4));
+    let launch = Launch::new(kernel, code, args, params, groups);
+    result.engine.launch(launch.with_work(work))
+}
