@@ -69,6 +69,42 @@ fn main(
   move_block(batch, place.y << 2u, place.x << 2u);
 }
 
+//# batch_at
+fn batch_at(b: u32) -> u32 {
+  var r = b;
+  var at = 0u;
+  //% for e in 0..rank
+  //% let d = rank - 1 - e
+  //% if d == 0
+  at += r * $word(strides + d);
+  //% else
+  at += (r % $word(dims + d)) * $word(strides + d); r = r / $word(dims + d);
+  //% end
+  //% end
+  return at;
+}
+//# rows_and_elements
+// Of a row: its first element in the destination, and in the source.
+fn row_at(row: u32) -> vec2<u32> {
+  var r = row;
+  var at = vec2<u32>(p.w0.y, $word(dims - 1));
+  //% for e in 0..outer
+  //% let d = outer - 1 - e
+  at += (r % $word(dims + d)) * vec2<u32>($word(to + d), $word(from + d)); r = r / $word(dims + d);
+  //% end
+  return at;
+}
+// Whether the element that lies `r` after a row's first is the view's, and its source.
+fn element(r: u32, start: u32) -> vec2<u32> {
+  var rest = r;
+  var at = start;
+  var mine = r < p.w0.w;
+  var c = 0u;
+  //% for d in outer..rank
+  c = rest / $word(to + d); rest -= c * $word(to + d); mine = mine && c < $word(dims + d); at += c * $word(from + d);
+  //% end
+  return select(vec2<u32>(0u, start), vec2<u32>(1u, at), mine && rest == 0u);
+}
 //# transpose_vec4s
 // Columns of the source come in whole, rows of the output leave whole.
 fn move_block(batch: u32, row: u32, column: u32) {

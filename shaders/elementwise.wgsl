@@ -11,6 +11,31 @@ fn put_vec4(k: u32, i: vec4<u32>) {
   $STORE
 }
 
+//# index
+alias C = array<u32, ${rank}>;
+fn coordinates(k: u32) -> C {
+  var c: C;
+  var r = k;
+  //% for e in 1..rank
+  //% let d = rank - e
+  let q${d} = r / $word(dims + d); c[${d}] = r - q${d} * $word(dims + d); r = q${d};
+  //% end
+  c[0] = r;
+  return c;
+}
+fn next(from_c: C) -> C {
+  var c = from_c;
+  //% for e in 1..rank
+  //% let d = rank - e
+  c[${d}] += 1u; if (c[${d}] < $word(dims + d)) { return c; } c[${d}] = 0u;
+  //% end
+  c[0] += 1u;
+  return c;
+}
+fn at(c: C) -> vec4<u32> {
+  return vec4<u32>($join(operand in 0..4, $at(${operand})));
+}
+fn step() -> vec4<u32> { return vec4<u32>($join(operand in 0..4, $step(${operand}))); }
 //# main
 @compute @workgroup_size(64)
 fn main(
@@ -21,7 +46,24 @@ fn main(
   let thread = (group.y * groups.x + group.x) * 64u + lane;
   // The last vec4 may pass the end: the padding of a storage belongs to it.
   let vec4s = (p.w0.x + 3u) >> 2u;
-  $VEC4S
+  //% if is_together
+  let i = at(coordinates(thread * ${4 * each}u));
+  //% end
+  //% if vec8s
+  //% for v in 0..each / 2
+  if (thread * ${4 * each}u + ${8 * v}u < p.w0.x) { put_vec8(thread * ${4 * each}u + ${8 * v}u, i + ${2 * v}u * step()); }
+  //% end
+  //% else
+  //% for v in 0..each
+  //% if is_together
+  if ((thread * ${each}u + ${v}u) < vec4s) { put_vec4(((thread * ${each}u + ${v}u) << 2u), i + ${v}u * step()); }
+  //% else if is_whole
+  if ((thread * ${each}u + ${v}u) < vec4s) { put_vec4(((thread * ${each}u + ${v}u) << 2u), at(coordinates(((thread * ${each}u + ${v}u) << 2u)))); }
+  //% else
+  if ((thread * ${each}u + ${v}u) < vec4s) { put_vec4(((thread * ${each}u + ${v}u) << 2u), vec4<u32>()); }
+  //% end
+  //% end
+  //% end
 }
 
 //# store_all

@@ -6,15 +6,13 @@
 mod tests;
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use super::elementwise::arg;
-use super::functions::push_functions;
 use super::reduce::{Form, Plan, refuse_empty};
 use super::rows::{self, Axes, Rows};
+use super::text::{Text, key_section};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Result};
 
@@ -160,48 +158,31 @@ pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Res
 
 /// The WGSL of a search.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let mut out = common(variant);
-    push_sections(&mut out, rows::WGSL, &["runs"]);
-    let (load, form) = match Form::from_code(variant.code) {
-        Form::Along => (None, "along"),
-        Form::Tree => (None, "tree"),
-        Form::Across => (Some("load_apart"), "across"),
-        Form::AcrossVec4s => (Some("load_aligned"), "across"),
+    let (load, form): (&[&str], _) = match Form::from_code(variant.code) {
+        Form::Along => (&[], "along"),
+        Form::Tree => (&[], "tree"),
+        Form::Across => (&["load_apart"], "across"),
+        Form::AcrossVec4s => (&["load_aligned"], "across"),
     };
-    if let Some(load) = load {
-        push_sections(&mut out, rows::WGSL, &[load]);
-    }
-    push_sections(&mut out, WGSL, &[form]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    let text = common(variant).sections(rows::WGSL, &["runs"]);
+    text.sections(rows::WGSL, load)
+        .sections(WGSL, &[form])
+        .done()
 }
 
 /// The WGSL of a choice.
 fn pick_text(variant: &Variant) -> Cow<'static, str> {
-    let mut out = common(variant);
-    push_sections(&mut out, WGSL, &["pick"]);
-    Cow::Owned(out)
+    common(variant).sections(WGSL, &["pick"]).done()
 }
 
-fn common(variant: &Variant) -> String {
-    let dtype = variant.dtypes[0];
-    let mut out = String::with_capacity(8 << 10);
-    rows::rank_constants(&mut out, variant.code);
-    let least = variant.code & LEAST != 0;
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "alias T = {};\nconst LEAST: bool = {least};",
-        dtype.wgsl()
-    );
-    push_sections(&mut out, rows::WGSL, &["params"]);
-    let key = match dtype.wgsl() {
-        "f32" => "key_float",
-        "i32" => "key_signed",
-        _ => "key_unsigned",
-    };
-    push_sections(&mut out, WGSL, &[key, "best"]);
-    out
+fn common(variant: &Variant) -> Text {
+    let (kind, least) = (variant.dtypes[0].wgsl(), variant.code & LEAST != 0);
+    rows::rank_constants(variant.code)
+        .line(format_args!(
+            "alias T = {kind};\nconst LEAST: bool = {least};"
+        ))
+        .sections(rows::WGSL, &["params"])
+        .sections(WGSL, &[key_section(kind), "best"])
 }
 
 /// Does the variant look for the smallest element?

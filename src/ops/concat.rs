@@ -9,11 +9,10 @@ use std::borrow::Cow;
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
-use super::functions::push_functions;
 use super::rows;
+use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, axis};
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
 use lapidary_core::{Error, Result};
 
@@ -229,10 +228,8 @@ fn text(variant: &Variant, held: &str) -> Cow<'static, str> {
         0 => &["main", "elements", held],
         _ => &["main", "vec4s"],
     };
-    let mut out = format!("alias T = {};\n", variant.dtypes[0].wgsl());
-    push_sections(&mut out, WGSL, sections);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    let text = Text::new().line(format_args!("alias T = {};", variant.dtypes[0].wgsl()));
+    text.sections(WGSL, sections).done()
 }
 
 #[cfg(test)]

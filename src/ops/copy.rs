@@ -14,20 +14,20 @@ mod plan;
 mod tests;
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::sync::Arc;
 
 pub(crate) use plan::{Block, Scatter, Transpose, TransposeForm};
 
 use super::elementwise::element::Element;
 use super::elementwise::{
-    self, Call, Input, arg, do_fit, groups, halves, head, is_wide, launch_of, ranges, within, word,
+    self, Call, Input, arg, do_fit, groups, halves, head, is_wide, launch_of, ranges, within,
 };
 use super::functions::push_functions;
 use super::operation::same_dtype;
+use super::skeleton::Skeleton;
 use crate::tensor::Tensor;
 use crate::tensor::layout::checked;
-use lapidary_core::internal::sections::{fill, section_for};
+use lapidary_core::internal::sections::section_for;
 use lapidary_core::internal::{Kernel, Launch, Operand, Ranges, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -105,17 +105,10 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
         block,
     } = form;
     let mut out = prelude(variant, Transpose::words_of(rank));
-    let (dims, strides) = (Transpose::MAP, Transpose::MAP + rank);
-    out.push_str("fn batch_at(b: u32) -> u32 {\n  var r = b;\n  var at = 0u;\n");
-    // Writing to a String cannot fail.
-    for d in (0..rank).rev() {
-        let (dim, stride) = (word(dims + d), word(strides + d));
-        let _ = match d {
-            0 => writeln!(out, "  at += r * {stride};"),
-            _ => writeln!(out, "  at += (r % {dim}) * {stride}; r = r / {dim};"),
-        };
-    }
-    out.push_str("  return at;\n}\n");
+    let map = [Transpose::MAP, Transpose::MAP + rank].map(|word| word as u32);
+    let batch_at = Skeleton::new(section_for(WGSL, "batch_at", ""));
+    let numbers = [("rank", rank as u32), ("dims", map[0]), ("strides", map[1])];
+    out.push_str(&batch_at.numbers(numbers).fill());
     let block = match block {
         Block::Vec4s => "transpose_vec4s",
         Block::Words => "transpose_words",
@@ -131,59 +124,32 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
         ("eighths", 1 << (width_log2 - beside_log2)),
         ("below", 8 >> beside_log2),
         ("lanes", 1 << (width_log2 + height_log2)),
-    ]
-    .map(|(name, number): (_, u32)| (name, number.to_string()));
-    let place = section_for(
-        WGSL,
-        if is_grid {
-            "tile_of_grid"
-        } else {
-            "tile_of_count"
-        },
-        "",
-    );
-    let numbers = numbers.iter().map(|(name, number)| (*name, &number[..]));
-    let values: Vec<(&str, &str)> = [("place", place)].into_iter().chain(numbers).collect();
-    out.push_str(&fill(section_for(WGSL, "transpose", ""), &values));
+    ];
+    let filled = |section: &str, place: &str| {
+        let skeleton = Skeleton::new(section_for(WGSL, section, ""));
+        skeleton.numbers(numbers).with("place", place).fill()
+    };
+    let place = if is_grid {
+        "tile_of_grid"
+    } else {
+        "tile_of_count"
+    };
+    out.push_str(&filled("transpose", &filled(place, "")));
     Cow::Owned(out)
 }
 
 fn scatter_text(variant: &Variant) -> Cow<'static, str> {
     let (rank, outer) = Scatter::ranks_of(variant.code);
     let mut out = prelude(variant, Scatter::words_of(rank));
-    let dim = |d: usize| word(Scatter::MAP + d);
-    let to = |d: usize| word(Scatter::MAP + rank + d);
-    let from = |d: usize| word(Scatter::MAP + 2 * rank + d);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "// Of a row: its first element in the destination, and in the source.\n\
-         fn row_at(row: u32) -> vec2<u32> {{\n  var r = row;\n  \
-         var at = vec2<u32>(p.w0.y, {});",
-        word(Scatter::MAP - 1)
-    );
-    for d in (0..outer).rev() {
-        let step = format!("vec2<u32>({}, {})", to(d), from(d));
-        let _ = writeln!(out, "  at += (r % {0}) * {step}; r = r / {0};", dim(d));
-    }
-    let _ = writeln!(
-        out,
-        "  return at;\n}}\n\
-         // Whether the element that lies `r` after a row's first is the view's, and its source.\n\
-         fn element(r: u32, start: u32) -> vec2<u32> {{\n  var rest = r;\n  var at = start;\n  \
-         var mine = r < p.w0.w;\n  var c = 0u;"
-    );
-    for d in outer..rank {
-        let (dim, to, from) = (dim(d), to(d), from(d));
-        let _ = writeln!(
-            out,
-            "  c = rest / {to}; rest -= c * {to}; mine = mine && c < {dim}; at += c * {from};"
-        );
-    }
-    let _ = writeln!(
-        out,
-        "  return select(vec2<u32>(0u, start), vec2<u32>(1u, at), mine && rest == 0u);\n}}"
-    );
+    let map = [0, 1, 2].map(|list| (Scatter::MAP + list * rank) as u32);
+    let skeleton = Skeleton::new(section_for(WGSL, "rows_and_elements", "")).numbers([
+        ("rank", rank as u32),
+        ("outer", outer as u32),
+        ("dims", map[0]),
+        ("to", map[1]),
+        ("from", map[2]),
+    ]);
+    out.push_str(&skeleton.fill());
     out.push_str(section_for(WGSL, "scatter", ""));
     Cow::Owned(out)
 }

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use super::elementwise::{self, Code, MAP, Plan, arg, head, index, launch_of};
-use super::functions::push_functions;
 use super::index_select::check_index_type;
+use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
@@ -146,9 +145,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     let words = MAP + 2 * (1 + rank) + rank;
     head(&mut out, words, variant.dtypes[1], variant.dtypes[2]);
     index(&mut out, 2, rank);
-    push_sections(&mut out, WGSL, &["main"]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    Text::from(out).sections(WGSL, &["main"]).done()
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! Slices picked by index along an axis: the lookup of an embedding, a gather of rows.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
-use super::functions::push_functions;
 use super::rows::{self, Side};
+use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Launch, Operand, RowsNamed, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -216,21 +214,18 @@ fn sides(layout: &Layout, at: usize) -> Option<[Side; 2]> {
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let mut out = String::with_capacity(4 << 10);
     let (before, after) = (variant.code & 15, variant.code >> 4 & 15);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "const BEFORE: u32 = {before}u;\nconst AFTER: u32 = {after}u;\nalias T = {};",
-        variant.dtypes[0].wgsl()
-    );
     let fetch = match variant.code & VEC4S {
         0 => "elements",
         _ => "vec4s",
     };
-    push_sections(&mut out, WGSL, &["params", fetch]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    Text::new()
+        .line(format_args!(
+            "const BEFORE: u32 = {before}u;\nconst AFTER: u32 = {after}u;"
+        ))
+        .line(format_args!("alias T = {};", variant.dtypes[0].wgsl()))
+        .sections(WGSL, &["params", fetch])
+        .done()
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use super::normalize::{self, Form};
 use super::reduce::{Op, fold};
 use super::rows::{Axes, RowParams, Rows};
 use crate::tensor::Tensor;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -343,7 +342,6 @@ pub(super) fn normalize_as(
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
     let has = |bit| variant.code & bit != 0;
-    let mut out = normalize::text(variant);
     let weight = match (has(HAS_WEIGHT), has(VEC4S)) {
         (false, _) => "weight_none",
         (true, true) => "weight_vec4s",
@@ -358,8 +356,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         true => ["stats_rms", "finish_rms", weight, bias],
         false => ["stats", "finish", weight, bias],
     };
-    push_sections(&mut out, WGSL, &sections);
-    Cow::Owned(out)
+    normalize::text(variant).sections(WGSL, &sections).done()
 }
 
 #[cfg(test)]

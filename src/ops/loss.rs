@@ -1,17 +1,14 @@
 //! Losses: cross-entropy, the negative log-likelihood, the mean squared error.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use super::class_loss::ClassLoss;
-use super::functions::push_functions;
 use super::index_select::check_index_type;
 use super::launch::by_vec4s;
 use super::normalize::check_float;
 use super::rows::{self, Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -306,14 +303,11 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "probabilities",
         _ => "logits",
     };
-    let mut out = String::with_capacity(4 << 10);
-    rows::rank_constants(&mut out, variant.code);
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "alias T = {};", variant.dtypes[0].wgsl());
-    push_sections(&mut out, rows::WGSL, &["params"]);
-    push_sections(&mut out, WGSL, &["main", total]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    rows::rank_constants(variant.code)
+        .line(format_args!("alias T = {};", variant.dtypes[0].wgsl()))
+        .sections(rows::WGSL, &["params"])
+        .sections(WGSL, &["main", total])
+        .done()
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ mod skeleton;
 mod softmax;
 mod sort;
 mod ternary;
+mod text;
 mod trial;
 mod unary;
 

@@ -13,8 +13,8 @@ use lapidary_core::{DType, Error, Result};
 
 use super::reduce::{Op, fold};
 use super::rows::{self, Axes, RowParams, Rows};
+use super::text::Text;
 use super::trial::{Call, bucket};
-use lapidary_core::internal::sections::push_sections;
 
 /// Elements of a row that one invocation may go through.
 const LONGEST_ROW: u32 = 64 << 10;
@@ -236,38 +236,29 @@ pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
 }
 
 /// The parts of the WGSL that do not depend on what is computed.
-pub(super) fn text(variant: &Variant) -> String {
+pub(super) fn text(variant: &Variant) -> Text {
     let form = Form::from_code(variant.code);
     let row = match variant.code >> 16 & 3 {
         0 => "row_any",
         1 => "row_last",
         _ => "row_vec4s",
     };
-    let mut out = String::with_capacity(8 << 10);
-    // Applying does not walk rows, but the parameters come with the function that does.
-    rows::rank_constants(&mut out, variant.code);
-    out.push_str("alias T = f32;\n");
     let parts = match is_by_vec4s(variant.code) {
         true => "vec4s",
         false => "ragged",
     };
-    let names: &[&str] = match form {
-        Form::Thread => &[parts, "normalize_thread"],
-        Form::Group => {
-            out.push_str("const LANES: u32 = 64u;\n");
-            &[parts, "normalize_group"]
-        }
-        Form::LargeGroup => {
-            out.push_str("const LANES: u32 = 256u;\n");
-            &[parts, "normalize_group"]
-        }
-        Form::Apply => &["load_apart", "normalize_apply", row],
-        Form::ApplyVec4s => &["load_aligned", "normalize_apply", row],
+    let (lanes, names): (_, &[&str]) = match form {
+        Form::Thread => (None, &[parts, "normalize_thread"]),
+        Form::Group => (Some(64), &[parts, "normalize_group"]),
+        Form::LargeGroup => (Some(256), &[parts, "normalize_group"]),
+        Form::Apply => (None, &["load_apart", "normalize_apply", row]),
+        Form::ApplyVec4s => (None, &["load_aligned", "normalize_apply", row]),
     };
-    push_sections(
-        &mut out,
-        rows::WGSL,
-        &[&["params", "normalize_sum"], names].concat(),
-    );
-    out
+    // Applying does not walk rows, but the parameters come with the function that does.
+    let mut text = rows::rank_constants(variant.code).line("alias T = f32;");
+    if let Some(lanes) = lanes {
+        text = text.line(format_args!("const LANES: u32 = {lanes}u;"));
+    }
+    let text = text.sections(rows::WGSL, &["params", "normalize_sum"]);
+    text.sections(rows::WGSL, names)
 }

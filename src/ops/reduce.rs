@@ -21,10 +21,8 @@ mod tuned;
 use std::borrow::Cow;
 
 use super::elementwise::arg;
-use super::functions::push_functions;
 use super::rows::{self, Axes, Rows, Side};
 use crate::tensor::Tensor;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
 use lapidary_core::{Caps, DType, Error, Result};
 
@@ -288,23 +286,16 @@ fn launch(
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let form = Form::from_code(variant.code);
-    let mut out = String::with_capacity(8 << 10);
-    rows::rank_constants(&mut out, variant.code);
-    let sections = op::sections(&mut out, variant);
-    push_sections(&mut out, rows::WGSL, &["params", "runs"]);
-    match form {
-        Form::Across => push_sections(&mut out, rows::WGSL, &["load_apart"]),
-        Form::AcrossVec4s => push_sections(&mut out, rows::WGSL, &["load_aligned"]),
-        Form::Along | Form::Tree => push_sections(&mut out, WGSL, &["lanes"]),
-    }
-    let form = match form {
-        Form::Along => "along",
-        Form::Tree => "tree",
-        Form::Across | Form::AcrossVec4s => "across",
+    let (file, load, form) = match Form::from_code(variant.code) {
+        Form::Along => (WGSL, "lanes", "along"),
+        Form::Tree => (WGSL, "lanes", "tree"),
+        Form::Across => (rows::WGSL, "load_apart", "across"),
+        Form::AcrossVec4s => (rows::WGSL, "load_aligned", "across"),
     };
-    push_sections(&mut out, WGSL, &sections);
-    push_sections(&mut out, WGSL, &[form]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    let (text, sections) = op::sections(rows::rank_constants(variant.code), variant);
+    text.sections(rows::WGSL, &["params", "runs"])
+        .sections(file, &[load])
+        .sections(WGSL, &sections)
+        .sections(WGSL, &[form])
+        .done()
 }

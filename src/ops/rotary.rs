@@ -4,11 +4,10 @@ use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::functions::push_functions;
 use super::launch::by_vec4s;
 use super::normalize::check_float;
+use super::text::Text;
 use crate::tensor::Tensor;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
@@ -121,10 +120,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         true => "neighbours",
         false => "halves",
     };
-    let mut out = String::with_capacity(4 << 10);
-    push_sections(&mut out, WGSL, &["params", pairs]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    Text::new().sections(WGSL, &["params", pairs]).done()
 }
 
 /// Are the two of a pair neighbours?

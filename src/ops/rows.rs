@@ -4,11 +4,10 @@
 //! dimensions as say the same; `shaders/rows.wgsl` walks them. A view that needs more than four
 //! on a side is copied first.
 
-use std::fmt::Write;
-
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 
+use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis_or_number, collapse};
 use lapidary_core::{AdapterKind, Caps, Error, Result};
@@ -242,13 +241,11 @@ pub(super) fn rank_bits(rows: &Rows) -> u64 {
 }
 
 /// The constants that `shaders/rows.wgsl` wants, from [`rank_bits`].
-pub(super) fn rank_constants(out: &mut String, bits: u64) {
+pub(super) fn rank_constants(bits: u64) -> Text {
     let (outer, inner) = (bits & 15, bits >> 4 & 15);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
+    Text::new().line(format_args!(
         "const OUTER: u32 = {outer}u;\nconst INNER: u32 = {inner}u;"
-    );
+    ))
 }
 
 /// Is it a GPU, on which neighbouring invocations should read neighbouring words, and workgroup

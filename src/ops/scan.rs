@@ -4,15 +4,14 @@
 //! they fold to is scanned in turn, and from that every part goes on.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use super::elementwise::arg;
 use super::fill::{arange, full};
 use super::reduce::{self, Fold, Op, Plan};
 use super::rows::{self, Axes, Rows};
+use super::text::{bounds, nan_key};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis};
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Result};
 
@@ -204,8 +203,6 @@ fn ends_of_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<Tensor> 
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let mut out = String::with_capacity(4 << 10);
-    rows::rank_constants(&mut out, variant.code);
     let (fold, is_in_parts) = kind(variant.code);
     let from = variant.dtypes[0].wgsl();
     let is_extreme = matches!(fold, Fold::Max | Fold::Min);
@@ -213,38 +210,22 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         "f32" if is_extreme => ("keys", "i32"),
         _ => ("plain", from),
     };
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "alias T = {from};\nalias A = {accumulator};");
+    let mut text = rows::rank_constants(variant.code)
+        .line(format_args!("alias T = {from};\nalias A = {accumulator};"));
     if is_extreme {
-        let (lowest, highest) = match accumulator {
-            "i32" => ("-2147483647i - 1i", "2147483647i"),
-            _ => ("0u", "0xffffffffu"),
-        };
-        let _ = writeln!(
-            out,
+        let (lowest, highest) = bounds(accumulator);
+        text = text.line(format_args!(
             "const LOWEST: A = {lowest};\nconst HIGHEST: A = {highest};"
-        );
+        ));
     }
     if by == "keys" {
-        let key = match fold {
-            Fold::Max => "0x7fc00000i",
-            _ => "-2147483647i - 1i",
-        };
-        let _ = writeln!(out, "const NAN_KEY: i32 = {key};");
+        let key = nan_key(fold == Fold::Max);
+        text = text.line(format_args!("const NAN_KEY: i32 = {key};"));
     }
-    let fold = match fold {
-        Fold::Sum => "sum",
-        Fold::Product => "product",
-        Fold::Max => "max",
-        Fold::Min => "min",
-    };
-    let before = match is_in_parts {
-        false => "whole",
-        true => "parts",
-    };
-    push_sections(&mut out, rows::WGSL, &["params"]);
-    push_sections(&mut out, WGSL, &[fold, by, before, "main"]);
-    Cow::Owned(out)
+    let before = if is_in_parts { "parts" } else { "whole" };
+    text.sections(rows::WGSL, &["params"])
+        .sections(WGSL, &[fold.section(), by, before, "main"])
+        .done()
 }
 
 /// Of a variant: how it folds, and is it in parts?

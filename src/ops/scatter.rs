@@ -9,16 +9,14 @@ mod methods;
 mod reduce;
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::functions::push_functions;
 use super::launch::by_vec4s;
 use super::scatter_into::InPlace;
 use super::sort::sorted;
+use super::text::{Text, nan_key};
 use crate::tensor::Tensor;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{AdapterKind, DType, Result};
 
@@ -181,19 +179,18 @@ fn place_at_once(
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let mut out = String::with_capacity(4 << 10);
     let settle = Settle::from_code(variant.code);
-    push_fold(&mut out, settle, variant.dtypes[0]);
-    push_sections(&mut out, WGSL, &["whole"]);
-    if settle.how == How::Write {
-        push_sections(&mut out, WGSL, &["write"]);
-    }
-    push_functions(&mut out);
-    Cow::Owned(out)
+    let write: &[&str] = if settle.how == How::Write {
+        &["write"]
+    } else {
+        &[]
+    };
+    let text = fold_of(settle, variant.dtypes[0]).sections(WGSL, &["whole"]);
+    text.sections(WGSL, write).done()
 }
 
 /// The parameters, and unless sources are just written, `settle`, which folds them.
-pub(super) fn push_fold(out: &mut String, settle: Settle, dtype: DType) {
+pub(super) fn fold_of(settle: Settle, dtype: DType) -> Text {
     let Settle { how, is_alone } = settle;
     let (from, is_bool) = (dtype.wgsl(), dtype == DType::Bool);
     let fold = match how {
@@ -212,19 +209,16 @@ pub(super) fn push_fold(out: &mut String, settle: Settle, dtype: DType) {
         (How::Mean, _) => ("mean", from),
         _ => ("plain", from),
     };
-    let key = match how {
-        How::Max => "0x7fc00000i",
-        _ => "-2147483647i - 1i",
-    };
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "alias T = {from};\nalias A = {accumulator};\n\
-         const ALONE: bool = {is_alone};\nconst NAN_KEY: i32 = {key};"
-    );
-    push_sections(out, WGSL, &["params"]);
-    if let Some(fold) = fold {
-        push_sections(out, WGSL, &["fold", fold, around]);
+    let key = nan_key(how == How::Max);
+    let text = Text::new()
+        .line(format_args!("alias T = {from};\nalias A = {accumulator};"))
+        .line(format_args!(
+            "const ALONE: bool = {is_alone};\nconst NAN_KEY: i32 = {key};"
+        ))
+        .sections(WGSL, &["params"]);
+    match fold {
+        Some(fold) => text.sections(WGSL, &["fold", fold, around]),
+        None => text,
     }
 }
 

@@ -5,12 +5,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::elementwise::arg;
-use super::functions::push_functions;
 use super::rows;
 use super::scatter::{self, How, LONGEST_RUN_ON_CPU, Params, Settle};
 use super::sort::sorted;
 use crate::tensor::Tensor;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
 use lapidary_core::{AdapterKind, DType, Result};
 
@@ -146,11 +144,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "words",
         _ => "vec4s",
     };
-    let mut out = String::with_capacity(4 << 10);
-    scatter::push_fold(&mut out, settle, variant.dtypes[3]);
-    push_sections(&mut out, WGSL, &["place", main, chosen]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    let text = scatter::fold_of(settle, variant.dtypes[3]);
+    text.sections(WGSL, &["place", main, chosen]).done()
 }
 
 #[cfg(test)]

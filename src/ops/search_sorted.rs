@@ -1,15 +1,13 @@
 //! Where values belong among sorted elements.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::functions::push_functions;
 use super::launch::by_vec4s;
 use super::operation::{Takes, same_dtype};
+use super::text::Text;
 use crate::tensor::Tensor;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -113,12 +111,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         true => "up_to",
         false => "below",
     };
-    let mut out = String::with_capacity(2 << 10);
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "alias T = {};", variant.dtypes[0].wgsl());
-    push_sections(&mut out, WGSL, &["params", is_before]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    let text = Text::new().line(format_args!("alias T = {};", variant.dtypes[0].wgsl()));
+    text.sections(WGSL, &["params", is_before]).done()
 }
 
 #[cfg(test)]

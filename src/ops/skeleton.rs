@@ -6,6 +6,7 @@
 //! | `${rows * min(lanes, 4)}` | the number, or the text of that name |
 //! | `$name(a, b)` | what the variant's function of that name makes of the two texts |
 //! | `$lane(r)` | the name of that element of a vec4 |
+//! | `$word(4 + r)` | the word of the parameters that has this number |
 //! | `$join(j in 0..4, x_${j})` | the text for each number, with commas between |
 //! | `//% for r in 0..rows`, `//% end` | the lines between, for each number |
 //! | `//% if vec4s && rows > 1`, `//% else`, `//% end` | the lines of one branch |
@@ -14,6 +15,8 @@
 //! The tests render every variant, so that a mistake in a skeleton is found there.
 
 use std::ops::Range;
+
+use super::elementwise::word;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
@@ -169,6 +172,7 @@ impl<'a> Skeleton<'a> {
                 "lane" => {
                     out.push_str(["x", "y", "z", "w"][self.number(&inner[..end]) as usize % 4])
                 }
+                "word" => out.push_str(&word(self.number(&inner[..end]) as usize)),
                 "join" => self.push_joined(&inner[..end], out),
                 name => {
                     let texts = self.arguments(&inner[..end]);
@@ -353,7 +357,7 @@ mod tests {
         );
         check("{ ${store} }\n", "{ put(); }\n");
         check("$f(a, g(b, ${lanes}), $h(c))", "f<a|g(b, 3)|h<c>>");
-        check("v.$lane(rows)", "v.z");
+        check("v.$lane(rows) + $word(rows + 3)", "v.z + p.w1.y");
         check(
             "vec4($join(j in 0..3, x_${j}(${j * 2}, 1)))",
             "vec4(x_0(0, 1), x_1(2, 1), x_2(4, 1))",

@@ -3,14 +3,12 @@
 use std::borrow::Cow;
 
 use super::elementwise::arg;
-use super::functions::push_functions;
 use super::normalize::{self, Form};
 use super::reduce::Op;
 use super::rows::{Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::axis;
 use lapidary_core::Result;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
 
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
@@ -144,10 +142,8 @@ pub(super) fn name_of(code: u64) -> &'static str {
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let mut out = normalize::text(variant);
-    push_sections(&mut out, WGSL, &["stats", name_of(variant.code)]);
-    push_functions(&mut out);
-    Cow::Owned(out)
+    let sections = ["stats", name_of(variant.code)];
+    normalize::text(variant).sections(WGSL, &sections).done()
 }
 
 /// Is the variant the logarithm?

@@ -2,16 +2,15 @@
 //! only the first few are wanted, no run grows beyond them.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
 use super::gather;
 use super::rows::{self, Axes, Rows};
+use super::text::{Text, key_section};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -230,29 +229,18 @@ fn merge(rows: &Rows, length: u64, run: u64, keep: u64, piece: u64) -> Merge {
 }
 
 fn blocks_text(variant: &Variant) -> Cow<'static, str> {
-    let kind = variant.dtypes[0].wgsl();
-    let mut out = String::with_capacity(4 << 10);
-    rows::rank_constants(&mut out, variant.code);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "alias T = {kind};\nconst DESCENDING: bool = {};",
-        is_descending(variant.code)
-    );
-    let key = match kind {
-        "f32" => "key_float",
-        "i32" => "key_signed",
-        _ => "key_unsigned",
-    };
-    push_sections(&mut out, rows::WGSL, &["params"]);
-    push_sections(&mut out, WGSL, &[key, "blocks"]);
-    Cow::Owned(out)
+    let (kind, descending) = (variant.dtypes[0].wgsl(), is_descending(variant.code));
+    rows::rank_constants(variant.code)
+        .line(format_args!(
+            "alias T = {kind};\nconst DESCENDING: bool = {descending};"
+        ))
+        .sections(rows::WGSL, &["params"])
+        .sections(WGSL, &[key_section(kind), "blocks"])
+        .done()
 }
 
 fn merge_text(_: &Variant) -> Cow<'static, str> {
-    let mut out = String::new();
-    push_sections(&mut out, WGSL, &["merge"]);
-    Cow::Owned(out)
+    Text::new().sections(WGSL, &["merge"]).done()
 }
 
 /// Does the variant put the largest first?

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use super::element::Element;
 use super::{Code, Fetch, LEAST_WORDS, MAP, VEC4S_ON_CPU};
 use crate::ops::functions::push_functions;
+use crate::ops::skeleton::Skeleton;
 use lapidary_core::DType;
 use lapidary_core::internal::Variant;
 use lapidary_core::internal::sections::section_for;
@@ -65,7 +66,7 @@ pub(in crate::ops) fn text(variant: &Variant, element: &Element) -> Cow<'static,
             .replace("$STORE", section_for(WGSL, store, "").trim_end());
         out.push_str(&vec4);
     }
-    out.push_str(&section_for(WGSL, "main", "").replace("$VEC4S", &vec4s(code)));
+    out.push_str(&main(code));
     push_functions(&mut out);
     Cow::Owned(out)
 }
@@ -74,89 +75,38 @@ pub(in crate::ops) fn text(variant: &Variant, element: &Element) -> Cow<'static,
 /// and which element of each operand they name, in x, y and z. Division is what takes longest
 /// here, so there is one a dimension.
 pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
-    let dim = |d: usize| word(MAP + bound + d);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "alias C = array<u32, {rank}>;\nfn coordinates(k: u32) -> C {{\n  var c: C;\n  var r = k;"
-    );
-    for d in (1..rank).rev() {
-        let dim = dim(d);
-        let _ = writeln!(
-            out,
-            "  let q{d} = r / {dim}; c[{d}] = r - q{d} * {dim}; r = q{d};"
-        );
-    }
-    out.push_str("  c[0] = r;\n  return c;\n}\n");
-    out.push_str("fn next(from_c: C) -> C {\n  var c = from_c;\n");
-    for d in (1..rank).rev() {
-        let _ = writeln!(
-            out,
-            "  c[{d}] += 1u; if (c[{d}] < {}) {{ return c; }} c[{d}] = 0u;",
-            dim(d)
-        );
-    }
-    out.push_str("  c[0] += 1u;\n  return c;\n}\nfn at(c: C) -> vec4<u32> {\n  return vec4<u32>(");
-    for operand in 0..bound {
-        out.push_str(&word(MAP + operand));
-        for d in 0..rank {
-            let stride = word(MAP + bound + rank * (1 + operand) + d);
-            let _ = write!(out, " + c[{d}] * {stride}");
+    let strides = |operand: usize| MAP + bound + rank * (1 + operand);
+    let of_operand = |function: &str, texts: &[&str]| match (function, texts[0].parse()) {
+        ("at", Ok(operand)) if operand < bound => {
+            let steps = (0..rank).map(|d| format!(" + c[{d}] * {}", word(strides(operand) + d)));
+            word(MAP + operand) + &steps.collect::<String>()
         }
-        out.push_str(", ");
-    }
-    let _ = writeln!(out, "{});\n}}", ["0u"; 4][..4 - bound].join(", "));
-    // From a vec4 to the next one in the same row.
-    let step = |operand: usize| match operand < bound {
-        true => format!("4u * {}", word(MAP + bound + rank * (2 + operand) - 1)),
-        false => "0u".to_string(),
+        // From a vec4 to the next one in the same row.
+        ("step", Ok(operand)) if operand < bound => {
+            format!("4u * {}", word(strides(operand) + rank - 1))
+        }
+        _ => "0u".into(),
     };
-    let steps = [0, 1, 2, 3].map(step).join(", ");
-    let _ = writeln!(
-        out,
-        "fn step() -> vec4<u32> {{ return vec4<u32>({steps}); }}"
-    );
+    let numbers = [("rank", rank as u32), ("dims", (MAP + bound) as u32)];
+    let skeleton = Skeleton::new(section_for(WGSL, "index", "")).numbers(numbers);
+    out.push_str(&skeleton.function(&of_operand).fill());
 }
 
-/// Calls `put_vec4` for every vec4 of an invocation.
-fn vec4s(code: Code) -> String {
+/// The entry, which calls `put_vec4` for every vec4 of an invocation, or `put_vec8`.
+fn main(code: Code) -> String {
     let each = if code.has(Code::UNROLL) {
         VEC4S_ON_CPU
     } else {
         1
     };
-    if code.bound() == 0 || !code.has(Code::WHOLE) {
-        return per_vec4(each, |_, k| format!("put_vec4({k}, vec4<u32>());"));
-    }
-    if !code.has(Code::TOGETHER) {
-        return per_vec4(each, |_, k| format!("put_vec4({k}, at(coordinates({k})));"));
-    }
-    let start = format!("let i = at(coordinates(thread * {}u));\n  ", 4 * each);
-    if code.has(Code::VEC8S) {
-        let of = |vec8: u64| {
-            let k = format!("thread * {}u + {}u", 4 * each, 8 * vec8);
-            format!(
-                "if ({k} < p.w0.x) {{ put_vec8({k}, i + {}u * step()); }}",
-                2 * vec8
-            )
-        };
-        return start + &(0..each / 2).map(of).collect::<Vec<_>>().join("\n  ");
-    }
-    start
-        + &per_vec4(each, |vec4, k| {
-            format!("put_vec4({k}, i + {vec4}u * step());")
-        })
-}
-
-fn per_vec4(each: u64, call: impl Fn(u64, &str) -> String) -> String {
-    let of = |vec4| {
-        let q = format!("(thread * {each}u + {vec4}u)");
-        format!(
-            "if ({q} < vec4s) {{ {} }}",
-            call(vec4, &format!("({q} << 2u)"))
-        )
-    };
-    (0..each).map(of).collect::<Vec<_>>().join("\n  ")
+    let is_whole = code.bound() > 0 && code.has(Code::WHOLE);
+    let is_together = is_whole && code.has(Code::TOGETHER);
+    Skeleton::new(section_for(WGSL, "main", ""))
+        .numbers([("each", each as u32)])
+        .with("is_whole", is_whole)
+        .with("is_together", is_together)
+        .with("vec8s", is_together && code.has(Code::VEC8S))
+        .fill()
 }
 
 /// A function for two vec4s that lie together.

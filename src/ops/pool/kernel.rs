@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::windows::Windows;
+use crate::ops::text::Text;
 use lapidary_core::DType;
-use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Kernel, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/pool.wgsl");
@@ -71,40 +71,33 @@ pub(in crate::ops) fn is_adaptive(code: u64) -> bool {
 }
 
 /// A text's beginning: what is known of its windows.
-fn windows(code: u64) -> String {
+fn windows(code: u64) -> Text {
     let is_dilated = code & DILATED != 0;
-    let mut out = format!("const DILATED: bool = {is_dilated};\n");
     let windows = match is_adaptive(code) {
         true => "adaptive",
         false => "regular",
     };
-    push_sections(&mut out, WGSL, &["frame", windows]);
-    out
+    let text = Text::new().line(format_args!("const DILATED: bool = {is_dilated};"));
+    text.sections(WGSL, &["frame", windows])
 }
 
 /// The WGSL of a pooling.
 fn text(variant: &Variant) -> Cow<'static, str> {
     let folds: &[&str] = match fold_of(variant.code) {
-        Fold::Mean => &["mean"],
-        Fold::Max => &["maximum", "search"],
-        Fold::Place => &["place", "search"],
+        Fold::Mean => &["forward", "mean"],
+        Fold::Max => &["forward", "maximum", "search"],
+        Fold::Place => &["forward", "place", "search"],
     };
-    let mut out = windows(variant.code);
-    push_sections(&mut out, WGSL, &["forward"]);
-    push_sections(&mut out, WGSL, folds);
-    Cow::Owned(out)
+    windows(variant.code).sections(WGSL, folds).done()
 }
 
 /// The WGSL of a gradient.
 fn text_of_gradient(variant: &Variant) -> Cow<'static, str> {
     let shares: &[&str] = match fold_of(variant.code) {
-        Fold::Mean => &["share_of_mean"],
-        Fold::Max | Fold::Place => &["share_of_maximum", "search"],
+        Fold::Mean => &["gradient", "share_of_mean"],
+        Fold::Max | Fold::Place => &["gradient", "share_of_maximum", "search"],
     };
-    let mut out = windows(variant.code);
-    push_sections(&mut out, WGSL, &["gradient"]);
-    push_sections(&mut out, WGSL, shares);
-    Cow::Owned(out)
+    windows(variant.code).sections(WGSL, shares).done()
 }
 
 #[cfg(test)]

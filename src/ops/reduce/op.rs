@@ -1,8 +1,7 @@
 //! What a row is folded to: what is made of each element, how two are joined, and what is made of
 //! all of them.
 
-use std::fmt::Write;
-
+use crate::ops::text::{Text, bounds, nan_key};
 use lapidary_core::DType;
 use lapidary_core::internal::Variant;
 
@@ -31,6 +30,18 @@ pub(in crate::ops) enum Fold {
     Product,
     Max,
     Min,
+}
+
+impl Fold {
+    /// The section of the WGSL that joins two.
+    pub(in crate::ops) fn section(self) -> &'static str {
+        match self {
+            Fold::Sum => "sum",
+            Fold::Product => "product",
+            Fold::Max => "max",
+            Fold::Min => "min",
+        }
+    }
 }
 
 /// What is made of what all elements were folded to.
@@ -199,7 +210,7 @@ pub(in crate::ops) fn name_of(code: u64) -> &'static str {
 }
 
 /// The aliases and constants of a variant, and the sections of the WGSL that make it.
-pub(super) fn sections(out: &mut String, variant: &Variant) -> Vec<&'static str> {
+pub(super) fn sections(text: Text, variant: &Variant) -> (Text, Vec<&'static str>) {
     let op = Op::from_code(variant.code);
     let result = if op.needs_middle() { 2 } else { 1 };
     let (from, to) = (variant.dtypes[0], variant.dtypes[result]);
@@ -210,17 +221,13 @@ pub(super) fn sections(out: &mut String, variant: &Variant) -> Vec<&'static str>
         _ if compares_keys => "i32",
         _ => from.wgsl(),
     };
-    let (lowest, highest) = match accumulator {
-        "i32" => ("-2147483647i - 1i", "2147483647i"),
-        _ => ("0u", "0xffffffffu"),
-    };
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "alias T = {};\nalias A = {accumulator};\nalias R = {};",
-        from.wgsl(),
-        to.wgsl()
-    );
+    let (lowest, highest) = bounds(accumulator);
+    let mut text = text
+        .line(format_args!(
+            "alias T = {};\nalias A = {accumulator};",
+            from.wgsl()
+        ))
+        .line(format_args!("alias R = {};", to.wgsl()));
     if is_extreme {
         // The least truth of none is that they are all true.
         let highest = if op.lift == Lift::Truth {
@@ -228,35 +235,28 @@ pub(super) fn sections(out: &mut String, variant: &Variant) -> Vec<&'static str>
         } else {
             highest
         };
-        let _ = writeln!(out, "const LOWEST = {lowest};\nconst HIGHEST = {highest};");
+        text = text.line(format_args!(
+            "const LOWEST = {lowest};\nconst HIGHEST = {highest};"
+        ));
     }
     if compares_keys {
-        let nan_key = match op.fold {
-            Fold::Max => "0x7fc00000i",
-            _ => lowest,
-        };
+        let nan_key = nan_key(op.fold == Fold::Max);
         let kept = match op.lift {
             Lift::Size => "0x7fffffffi",
             _ => "-1i",
         };
-        let _ = writeln!(
-            out,
+        text = text.line(format_args!(
             "const NAN_KEY: i32 = {nan_key};\nconst KEPT: i32 = {kept};"
-        );
+        ));
     }
-    let fold = match op.fold {
-        Fold::Sum => "sum",
-        Fold::Product => "product",
-        Fold::Max => "max",
-        Fold::Min => "min",
-    };
+    let fold = op.fold.section();
     let middle = if op.needs_middle() {
         "middle"
     } else {
         "no_middle"
     };
     if compares_keys {
-        return vec![fold, middle, "keys"];
+        return (text, vec![fold, middle, "keys"]);
     }
     let lift = match op.lift {
         Lift::Plain => "lift",
@@ -275,5 +275,5 @@ pub(super) fn sections(out: &mut String, variant: &Variant) -> Vec<&'static str>
         Lower::Root => "lower_root",
         Lower::PowerRoot => "lower_power_root",
     };
-    vec![fold, middle, lift, lower]
+    (text, vec![fold, middle, lift, lower])
 }

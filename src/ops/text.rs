@@ -1,0 +1,65 @@
+//! The text of a kernel, put together of lines and of sections of WGSL files.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Write};
+
+use super::functions::push_functions;
+use lapidary_core::internal::sections::push_sections;
+
+/// A text that is being written.
+pub(super) struct Text(String);
+
+impl Text {
+    pub(super) fn new() -> Self {
+        Text(String::with_capacity(8 << 10))
+    }
+
+    pub(super) fn line(mut self, line: impl Display) -> Self {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "{line}");
+        self
+    }
+
+    pub(super) fn sections(mut self, file: &'static str, names: &[&str]) -> Self {
+        push_sections(&mut self.0, file, names);
+        self
+    }
+
+    /// With the shared functions that it calls.
+    pub(super) fn done(mut self) -> Cow<'static, str> {
+        push_functions(&mut self.0);
+        Cow::Owned(self.0)
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text(text)
+    }
+}
+
+/// The section that orders elements of this type by a key, where there is one for each.
+pub(super) fn key_section(kind: &str) -> &'static str {
+    match kind {
+        "f32" => "key_float",
+        "i32" => "key_signed",
+        _ => "key_unsigned",
+    }
+}
+
+/// The lowest and the highest number of a type of integers, as WGSL spells them.
+pub(super) fn bounds(kind: &str) -> (&'static str, &'static str) {
+    match kind {
+        "i32" => ("-2147483647i - 1i", "2147483647i"),
+        _ => ("0u", "0xffffffffu"),
+    }
+}
+
+/// The key of NaN among floats, of which the largest or the least is looked for: it beats all.
+pub(super) fn nan_key(is_largest: bool) -> &'static str {
+    if is_largest {
+        "0x7fc00000i"
+    } else {
+        bounds("i32").0
+    }
+}
