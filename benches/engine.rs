@@ -74,7 +74,7 @@ fn measure(gpu: &Gpu) -> Result<()> {
             gpu.flush()
         },
     )?;
-    gpu.keep_history(1 << 16);
+    gpu.memory().keep_history(1 << 16);
     report(
         gpu,
         "with a history: tensor created, placed, dropped",
@@ -93,7 +93,7 @@ fn measure(gpu: &Gpu) -> Result<()> {
         }
         gpu.flush()
     })?;
-    gpu.keep_history(0);
+    gpu.memory().keep_history(0);
     Ok(())
 }
 

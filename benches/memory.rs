@@ -131,7 +131,7 @@ fn compaction(
         gpu.finish()?;
 
         let start = Instant::now();
-        let compacted = gpu.compact(PASS_BYTES)?;
+        let compacted = gpu.memory().compact(PASS_BYTES)?;
         best_host = best_host.min(start.elapsed());
         gpu.finish()?;
         best = best.min(start.elapsed());
@@ -166,7 +166,11 @@ fn compaction(
 /// Replays a trace on a device of its own. Returns the driver's peak beside that of what is live.
 fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
     let gpu = Gpu::open(Options::default())?;
-    let held_at_first = gpu.memory().driver_bytes.map_or(0, |level| level.now);
+    let held_at_first = gpu
+        .memory()
+        .stats()
+        .driver_bytes
+        .map_or(0, |level| level.now);
     let scale = (PEAK_BYTES as f64 / trace.peak_live_bytes as f64).min(1.0);
     let mut sizes = vec![0; trace.storages];
     let mut held: Vec<Option<Tensor>> = (0..trace.storages).map(|_| None).collect();
@@ -181,7 +185,7 @@ fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
                 held[id] = Some(tensor);
                 live_bytes += sizes[id];
                 peak_live_bytes = peak_live_bytes.max(live_bytes);
-                let driver_bytes = gpu.memory().driver_bytes;
+                let driver_bytes = gpu.memory().stats().driver_bytes;
                 let driver_bytes = driver_bytes.ok_or("the driver does not tell")?;
                 peak_driver_bytes = peak_driver_bytes.max(driver_bytes.now);
             }
@@ -193,7 +197,7 @@ fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
             Event::Run { .. } => {}
         }
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     let ratio = |bytes: u64| bytes as f64 / peak_live_bytes.max(1) as f64;
     println!(
         "  {:<34} {:>10} {:>14} {:>6.3} {:>14} {:>6.3} {:>8.1}   {} of it before the first tensor",

@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let took = started.elapsed();
     save(&path, width, height, &pixels)?;
 
-    println!("{}", gpu.memory());
+    println!("{}", gpu.memory().stats());
     println!(
         "{width} x {height} pixels in {:.0} ms on {}: {}",
         took.as_secs_f64() * 1e3,

@@ -24,6 +24,6 @@ fn main() -> lapidary::Result<()> {
     }
 
     // Every byte is accounted for, with the line that made it.
-    println!("\n{}", gpu.memory());
+    println!("\n{}", gpu.memory().stats());
     Ok(())
 }

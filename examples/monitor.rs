@@ -38,7 +38,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
             (false, true) => Monitor::new().run(Duration::from_millis(100), || {
                 match learning.is_finished() {
                     true => Err("the example has failed".into()),
-                    false => Ok(gpu.memory()),
+                    false => Ok(gpu.memory().stats()),
                 }
             }),
             // The worker ends by itself.
@@ -49,7 +49,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         }
         let steps = learning.join().map_err(|_| "the worker has failed")??;
         shown?;
-        let stats = gpu.memory();
+        let stats = gpu.memory().stats();
         let peak_bytes = stats.device_bytes.peak;
         println!("{stats}");
         println!(

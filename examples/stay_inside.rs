@@ -46,20 +46,20 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
     let (mut is_right, mut peak_bytes, mut worst_over_bytes) = (true, 0, 0);
     for (step, budget_mib) in BUDGETS_MIB.into_iter().enumerate() {
         let budget_bytes = budget_mib * MIB;
-        let before = gpu.memory();
+        let before = gpu.memory().stats();
         let start = Instant::now();
-        let shortfall_bytes = gpu.set_budget(Budget::device(budget_bytes))?;
+        let shortfall_bytes = gpu.memory().set_budget(Budget::device(budget_bytes))?;
         let make_way_ms = 1e3 * start.elapsed().as_secs_f64();
 
         // From here on the budget must hold.
-        gpu.reset_peaks();
+        gpu.memory().reset_peaks();
         let start = Instant::now();
         job.step()?;
         gpu.finish()?;
         let step_ms = 1e3 * start.elapsed().as_secs_f64();
         let step_is_right = job.is_right()?;
 
-        let after = gpu.memory();
+        let after = gpu.memory().stats();
         println!(
             "{:>4} {:>11} {:>10} {:>11} {:>11} {:>11} {:>6.1} ms {:>4.0} ms  {}",
             step + 1,
@@ -77,7 +77,7 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
         worst_over_bytes =
             worst_over_bytes.max(after.device_bytes.peak.saturating_sub(budget_bytes));
     }
-    println!("\n{}", gpu.memory());
+    println!("\n{}", gpu.memory().stats());
     println!(
         "stay_inside: steps={} right={is_right} peak_device_bytes={peak_bytes} \
          worst_over_budget_bytes={worst_over_bytes}",

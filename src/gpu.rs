@@ -48,7 +48,7 @@ const LAYER: Layer = Layer {
 /// let a = gpu.tensor(&[1.0_f32, 2.0, 3.0], &[3])?;
 /// let b = (&a + &a)?;
 /// assert_eq!(b.to_vec::<f32>()?, [2.0, 4.0, 6.0]);
-/// println!("{}", gpu.memory());
+/// println!("{}", gpu.memory().stats());
 /// # Ok::<(), lapidary::Error>(())
 /// ```
 #[derive(Clone)]

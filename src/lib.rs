@@ -39,14 +39,15 @@
 //!
 //! # Where the memory is
 //!
-//! [`Gpu::memory`](lapidary_core::Gpu::memory) returns all numbers as a value, which prints as a
-//! report. Every tensor remembers the line that made it, and its name, if it has one
-//! ([`Tensor::named`]). Reports and errors show both.
+//! [`Gpu::memory`](lapidary_core::Gpu::memory) is the handle of the memory. Its
+//! [`stats`](lapidary_core::GpuMemory::stats) are all numbers as a value, which prints as a report.
+//! Every tensor remembers the line that made it, and its name, if it has one ([`Tensor::named`]).
+//! Reports and errors show both.
 //!
-//! [`Gpu::snapshot`](lapidary_core::Gpu::snapshot) returns the whole state with every block, and
-//! the history if [`Gpu::keep_history`](lapidary_core::Gpu::keep_history) was called.
+//! Its [`snapshot`](lapidary_core::GpuMemory::snapshot) is the whole state with every block, and
+//! the history if [`keep_history`](lapidary_core::GpuMemory::keep_history) was called.
 //! [`Snapshot::map`] prints it as a picture. With the feature `snapshot`, `Snapshot::write_json`
-//! writes it to a file. [`Gpu::advice`](lapidary_core::Gpu::advice) suggests changes in sentences.
+//! writes it to a file. [`advice`](lapidary_core::GpuMemory::advice) suggests changes in sentences.
 //! [`guides::from_torch`] is for users of PyTorch, and [`guides::torch_memory`] lists PyTorch's
 //! functions for memory with their counterparts here.
 //!
@@ -71,7 +72,7 @@
 //! * `tracing`: spans `flush`, `execution_pass`, `submission`, `compaction`, `eviction` (debug),
 //!   and events for reclaim steps that made room (info), refusals (warn) and a lost device (error),
 //!   with the target `lapidary`. The app's subscriber must not call this crate.
-//! * `metrics`: `Gpu::record_metrics` passes the numbers to the app's recorder.
+//! * `metrics`: `GpuMemory::record_metrics` passes the numbers to the app's recorder.
 //! * `safetensors`: loads a model's weights from a file, at once or when they are used, and saves
 //!   them: see `ModelFile`.
 //! * `ndarray`: converts tensors from and to arrays of that crate: `Gpu::tensor_from`,
@@ -93,11 +94,11 @@ pub use lapidary_core::adapters;
 pub use lapidary_core::{
     Access, AdapterKind, AdapterSummary, Advice, Block, BlockState, Bound, BoundRange, Budget,
     Buffer, Caps, ClassUse, Compacted, DType, Diagnostics, Dx12Compiler, Element, Error, Event,
-    EvictedStorage, Finding, Findings, History, Holder, KernelError, KernelTime, Leak, Measure,
-    Measured, MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin, Pressure,
-    PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Sampler, Scope,
-    ShaderCompiler, SlabMap, SlabUse, Snapshot, Source, SpillError, SpillFailure, StateFailure,
-    Suggestion, Tag, TagUse, Topic, Tune, Tuned,
+    EvictedStorage, Finding, Findings, GpuMemory, History, Holder, KernelError, KernelTime, Leak,
+    Measure, Measured, MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin,
+    Pressure, PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Sampler,
+    Scope, ShaderCompiler, SlabMap, SlabUse, Snapshot, Source, SpillError, SpillFailure,
+    StateFailure, Suggestion, Tag, TagUse, Topic, Tune, Tuned,
 };
 pub use lapidary_core::{alloc, units};
 

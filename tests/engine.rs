@@ -94,13 +94,13 @@ pub(crate) fn nothing_leaves(gpu: &Gpu) {
         disk_bytes: Some(0),
         ..Budget::default()
     };
-    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
+    assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
 }
 
 /// Nothing is alive any more, and no rule was broken on the way.
 pub(crate) fn ended(gpu: Gpu, sim: &SimHandle) {
     if gpu.finish().is_ok() {
-        let memory = gpu.memory();
+        let memory = gpu.memory().stats();
         assert_eq!(
             (memory.live_bytes.now, memory.live_storages.now),
             (0, 0),

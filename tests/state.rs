@@ -229,7 +229,7 @@ fn what_was_evicted_is_saved_from_where_it_is() {
         },
     ] {
         let gpu = open();
-        gpu.set_budget(budget).unwrap();
+        gpu.memory().set_budget(budget).unwrap();
         let elements: Vec<u32> = (0..3 * MIB as u32).collect();
         let t = gpu.tensor(&elements, &[elements.len()]).unwrap();
         t.evict().unwrap();
@@ -308,7 +308,10 @@ fn a_backed_state_larger_than_the_budget_is_used_tensor_by_tensor() {
     let named: Vec<_> = named.iter().map(|(name, t)| (name.as_str(), t)).collect();
     gpu.save_state(folder.file(), &named).unwrap();
     let small = open();
-    small.set_budget(Budget::device(24 * MIB as u64)).unwrap();
+    small
+        .memory()
+        .set_budget(Budget::device(24 * MIB as u64))
+        .unwrap();
     let state = small.load_state_backed(folder.file()).unwrap();
     for _ in 0..2 {
         for i in 0..8 {
@@ -317,7 +320,7 @@ fn a_backed_state_larger_than_the_budget_is_used_tensor_by_tensor() {
             assert!(sum == vec![i as f32 + 1.0; MIB]);
         }
     }
-    assert!(small.memory().reserved_bytes.now <= 24 * MIB as u64);
+    assert!(small.memory().stats().reserved_bytes.now <= 24 * MIB as u64);
 }
 
 #[test]
@@ -433,7 +436,7 @@ fn a_tensor_that_is_written_piece_by_piece_meanwhile_is_saved_whole_or_not_at_al
     const LEN: usize = 1 << 20;
     let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
     // Many pieces of staging to a write.
-    gpu.set_budget(Budget::device(8 << 20)).unwrap();
+    gpu.memory().set_budget(Budget::device(8 << 20)).unwrap();
     let tensor = gpu.full(&[LEN], 0, DType::F32).unwrap();
     let folder = Folder::new();
     let mut saved = 0;

@@ -117,6 +117,6 @@ impl Timed for Tensors {
     }
 
     fn result(&mut self) -> Result<Vec<f32>> {
-        none_live(self.gpu.memory().live_storages.now)
+        none_live(self.gpu.memory().stats().live_storages.now)
     }
 }

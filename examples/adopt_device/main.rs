@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     app.save(&path)?;
 
-    println!("{}", gpu.memory());
+    println!("{}", gpu.memory().stats());
     println!("adopt_device: the picture is {}", path.display());
     Ok(())
 }

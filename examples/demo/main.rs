@@ -135,11 +135,11 @@ impl Trained {
             losses.extend(epoch_losses.to_vec::<f32>()?);
             read = network.classify(&test_images)?.to_vec::<u32>()?;
             if epoch == 0 {
-                buffers_after_first = gpu.memory().buffers_created;
+                buffers_after_first = gpu.memory().stats().buffers_created;
             }
             progress(epoch, &losses[epoch * steps..], test, &read);
         }
-        let memory = gpu.memory();
+        let memory = gpu.memory().stats();
         Ok(Trained {
             losses,
             accuracy: 1.0 - misread(test, &read).len() as f32 / test.len() as f32,

@@ -98,8 +98,8 @@ pub(crate) fn run(
     origin: Origin<'_>,
     mut done: impl FnMut(),
 ) -> Result<Run, Box<dyn Error>> {
-    gpu.reset_peaks();
-    let before = gpu.memory();
+    gpu.memory().reset_peaks();
+    let before = gpu.memory().stats();
     let start = Instant::now();
     let weights = (0..WEIGHTS).map(|index| origin.weight(gpu, numbers, index));
     let weights: Vec<Tensor> = weights.collect::<Result<_, _>>()?;
@@ -113,7 +113,7 @@ pub(crate) fn run(
     }
     let result = x.to_vec()?;
     let time = start.elapsed();
-    let after = gpu.memory();
+    let after = gpu.memory().stats();
     Ok(Run {
         result,
         time,

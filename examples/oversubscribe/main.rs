@@ -75,7 +75,8 @@ fn oversubscribe() -> Result<ExitCode, Box<dyn Error>> {
             budgets.map(move |budget_bytes| (*origin, *budget_bytes))
         });
         for ((origin, budget_bytes), fastest) in settings.zip(&mut fastest) {
-            gpu.set_budget(budget_bytes.map_or_else(Budget::default, Budget::device))?;
+            gpu.memory()
+                .set_budget(budget_bytes.map_or_else(Budget::default, Budget::device))?;
             for _ in 0..RUNS {
                 let run = chain::run(&gpu, &numbers, origin, || progress.step())?;
                 keep_faster(fastest, run)?;

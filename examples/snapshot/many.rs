@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<Snapshot> {
         checks_shaders: false,
         ..SimOptions::default()
     })?;
-    gpu.keep_history(EVENTS);
+    gpu.memory().keep_history(EVENTS);
     let mut noise = fastrand::Rng::with_seed(1);
     let mut make = |scope: &str, name: &str, most_kib: usize| {
         let _scope = gpu.scope(scope);
@@ -57,5 +57,5 @@ pub(crate) fn run() -> Result<Snapshot> {
         }
     }
     gpu.finish()?;
-    Ok(gpu.snapshot())
+    Ok(gpu.memory().snapshot())
 }

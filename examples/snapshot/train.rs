@@ -118,7 +118,7 @@ pub(crate) fn run() -> Result<Run> {
         budget: Some(Budget::device(BUDGET_BYTES)),
         ..Options::default()
     })?;
-    gpu.keep_history(1_000_000);
+    gpu.memory().keep_history(1_000_000);
     let blocks = {
         let _scope = gpu.scope("parameters");
         (0..BLOCKS as u64)
@@ -137,7 +137,7 @@ pub(crate) fn run() -> Result<Run> {
     for number in 0..STEPS {
         losses.push(step(&gpu, &blocks, &x, &target)?);
         if number == 1 {
-            first = Some(gpu.snapshot());
+            first = Some(gpu.memory().snapshot());
         }
     }
     let last = {
@@ -148,7 +148,7 @@ pub(crate) fn run() -> Result<Run> {
             held.push(block.forward(&held[held.len() - 1].0)?);
         }
         gpu.finish()?;
-        gpu.snapshot()
+        gpu.memory().snapshot()
     };
     Ok(Run {
         first: first.unwrap_or_else(|| last.clone()),

@@ -210,7 +210,7 @@ impl Row {
                 }
             }
         }
-        let peaks = gpu.memory();
+        let peaks = gpu.memory().stats();
         let read = model.classify(&test_images)?.to_vec::<u32>()?;
         let right = read
             .iter()

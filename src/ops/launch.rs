@@ -1,5 +1,5 @@
-//! Launches of kernels whose invocations make a vec4 of the result each, from operands that they read
-//! element by element.
+//! Launches of kernels whose invocations make a vec4 of the result each, from operands that they
+//! read element by element.
 
 use super::elementwise::{arg, groups};
 use crate::tensor::Tensor;

@@ -50,7 +50,7 @@ fn the_kernel_may_be_gone_before_its_call_runs() {
     assert_eq!(z.to_vec::<f32>().unwrap(), [12.0; 100]);
     drop((x, y, z));
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().pipelines, 0);
+    assert_eq!(gpu.memory().stats().pipelines, 0);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_steady_loop_compiles_once_and_dropping_the_kernel_frees_what_was_compiled()
     for _ in 0..20 {
         x = saxpy(&kernel, &x, &y, 1.0);
         gpu.flush().unwrap();
-        seen.push(gpu.memory().pipelines);
+        seen.push(gpu.memory().stats().pipelines);
     }
     assert_eq!(x.to_vec::<f32>().unwrap(), [21.0; 100]);
     assert_eq!(seen, [seen[0]; 20]);
@@ -71,14 +71,14 @@ fn a_steady_loop_compiles_once_and_dropping_the_kernel_frees_what_was_compiled()
     let clone = kernel.clone();
     drop(kernel);
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().pipelines, 1);
+    assert_eq!(gpu.memory().stats().pipelines, 1);
     drop(clone);
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().pipelines, 0);
+    assert_eq!(gpu.memory().stats().pipelines, 0);
     drop(saxpy(&Kernel::new(&gpu, SAXPY).unwrap(), &x, &y, 1.0));
     gpu.flush().unwrap();
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().pipelines, 0);
+    assert_eq!(gpu.memory().stats().pipelines, 0);
 }
 
 #[test]

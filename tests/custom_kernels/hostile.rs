@@ -44,7 +44,7 @@ fn indices_beyond_a_binding_reach_no_other_tensor() {
             }
         }
     }
-    assert!(gpu.memory().to_string().contains("slab"));
+    assert!(gpu.memory().stats().to_string().contains("slab"));
 }
 
 #[test]

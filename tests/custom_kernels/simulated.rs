@@ -32,7 +32,7 @@ fn a_kernel_computes_by_its_text_and_with_a_reference_by_that() {
     drop(kernel);
     gpu.flush().unwrap();
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().pipelines, 0);
+    assert_eq!(gpu.memory().stats().pipelines, 0);
     assert_eq!(sim.complaints(), [""; 0]);
 }
 

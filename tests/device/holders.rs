@@ -69,7 +69,7 @@ fn check(given: &Given, what: &str, run: impl FnOnce(&Given) -> Result<()>) {
     if let Err(error) = run(given).and_then(|()| given.gpu.finish()) {
         panic!("{what}: {error}");
     }
-    for held in &given.gpu.memory().tags {
+    for held in &given.gpu.memory().stats().tags {
         let tag = held.tag.as_ref().expect("they are few");
         if tag.file() != file!() {
             let mut strangers = given.strangers.borrow_mut();

@@ -87,7 +87,7 @@ fn the_report_names_the_adapter_and_adds_up() -> Result<()> {
     let gpu = gpu();
     let x = gpu.tensor(&[0.0_f32; 1000], &[1000])?.named("a thousand");
     x.force()?;
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert_eq!(memory.adapter, gpu.caps().name);
     assert!(memory.requested_bytes.now >= 4000);
     assert!(memory.live_bytes.now >= memory.requested_bytes.now);

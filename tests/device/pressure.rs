@@ -78,8 +78,8 @@ fn run(gpu: &Gpu, seed: u64, limit: impl Fn(u64) -> Result<()>) -> Result<()> {
                 held[other].check()?;
                 drop(pin);
             }
-            16 => drop(gpu.compact(MIB)?),
-            17 => drop(gpu.trim(0)?),
+            16 => drop(gpu.memory().compact(MIB)?),
+            17 => drop(gpu.memory().trim(0)?),
             18 => gpu.poll()?,
             _ => limit(random.u64(3..8) * MIB)?,
         }
@@ -89,7 +89,7 @@ fn run(gpu: &Gpu, seed: u64, limit: impl Fn(u64) -> Result<()>) -> Result<()> {
 
 fn run_on_budget(gpu: &Gpu, seed: u64) -> Result<()> {
     run(gpu, seed, |bytes| {
-        gpu.set_budget(Budget::device(bytes)).map(drop)
+        gpu.memory().set_budget(Budget::device(bytes)).map(drop)
     })
 }
 
@@ -118,9 +118,9 @@ fn they_are_right_on_the_apps_device_too() -> Result<()> {
     for seed in seeds() {
         println!("seed {seed}");
         let gpu = App::open().gpu();
-        gpu.set_budget(Budget::device(4 * MIB))?;
+        gpu.memory().set_budget(Budget::device(4 * MIB))?;
         run_on_budget(&gpu, seed)?;
-        let memory = gpu.memory();
+        let memory = gpu.memory().stats();
         assert!(memory.evicted_bytes > 0, "{memory}");
     }
     Ok(())
@@ -138,7 +138,7 @@ fn they_are_right_where_it_is_the_driver_that_has_no_more() -> Result<()> {
             memory.set(bytes);
             Ok(())
         })?;
-        let stats = gpu.memory();
+        let stats = gpu.memory().stats();
         assert!(memory.refused() > 0 && stats.evicted_bytes > 0, "{stats}");
     }
     Ok(())

@@ -46,7 +46,7 @@ fn what_the_driver_has_no_room_for_leaves_and_comes_back() -> Result<()> {
         let sum = tensors[0].add(&tensors[31])?;
         assert_eq!(sum.narrow(0, 7, 1)?.item::<i32>()?, 31);
         check(&tensors)?;
-        let stats = gpu.memory();
+        let stats = gpu.memory().stats();
         assert!(
             memory.refused() > 0 && stats.device_bytes.now < 12 * MIB,
             "{stats}"

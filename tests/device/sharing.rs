@@ -207,8 +207,8 @@ fn a_buffer_of_the_app_is_a_tensor_without_a_copy() -> Result<()> {
     let bytes: Vec<u8> = ramp(0, 1000).iter().flat_map(|x| x.to_ne_bytes()).collect();
     app.queue.write_buffer(&buffer, start, &bytes);
     let x = gpu.import(&buffer, start..start + 4000, &[10, 100], DType::F32)?;
-    assert_eq!(gpu.memory().imported_bytes.now, 4000);
-    assert_eq!(gpu.memory().live_bytes.now, 0);
+    assert_eq!(gpu.memory().stats().imported_bytes.now, 4000);
+    assert_eq!(gpu.memory().stats().live_bytes.now, 0);
     let sum = (&x + &x)?;
     x.mul_scalar_(-1.0)?;
     let expected: Vec<f32> = ramp(0, 1000).iter().map(|x| 2.0 * x).collect();
@@ -225,7 +225,7 @@ fn a_buffer_of_the_app_is_a_tensor_without_a_copy() -> Result<()> {
     assert_eq!(floats(&copy), expected);
     drop((x, copy));
     gpu.finish()?;
-    assert_eq!(gpu.memory().imported_bytes.now, 0);
+    assert_eq!(gpu.memory().stats().imported_bytes.now, 0);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ fn work(gpu: &Gpu) {
 
 /// Each has its name and times, in order, and within the time that it took.
 fn is_in_the_history(gpu: &Gpu) {
-    let history = gpu.history();
+    let history = gpu.memory().history();
     let (mut names, mut before_ns) = (Vec::new(), 0);
     for moment in &history.moments {
         if let Event::Kernel {
@@ -89,10 +89,10 @@ fn every_dispatch_is_timed_while_that_is_on() {
         }
         Err(error) => panic!("{error}"),
     }
-    gpu.keep_history(1000);
+    gpu.memory().keep_history(1000);
     work(&gpu);
     is_in_the_history(&gpu);
-    gpu.keep_history(0);
+    gpu.memory().keep_history(0);
     let times = gpu.kernel_times().unwrap();
     let calls = |name: &str| {
         let of_name = times.iter().filter(|time| time.kernel.contains(name));

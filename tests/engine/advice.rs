@@ -30,7 +30,7 @@ fn with_budget(budget: Budget) -> Gpu {
 
 /// There is advice on the topic, and it says this.
 fn check(gpu: &Gpu, topic: Topic, says: &[&str]) {
-    let advice = gpu.advice();
+    let advice = gpu.memory().advice();
     let found = advice.iter().find(|one| one.topic == topic);
     let text = found
         .unwrap_or_else(|| panic!("{topic:?} in {advice:?}"))
@@ -49,7 +49,7 @@ fn a_program_in_order_gets_no_advice() {
         x = x.matmul(&weights).unwrap().tanh().unwrap();
     }
     x.to_vec::<f32>().unwrap();
-    assert_eq!(gpu.advice(), []);
+    assert_eq!(gpu.memory().advice(), []);
 }
 
 #[test]
@@ -78,7 +78,11 @@ fn blocks_that_outlive_their_neighbours_are_named() {
         kept.extend(passing);
     }
     kept.retain(|x| x.tag().name() == Some("statistics"));
-    let says = ["are kept by 8 blocks", "`statistics` (", "Gpu::compact"];
+    let says = [
+        "are kept by 8 blocks",
+        "`statistics` (",
+        "GpuMemory::compact",
+    ];
     check(&gpu, Topic::Fragmentation, &says);
     let pins: Vec<_> = kept.iter().map(|x| x.pin().unwrap()).collect();
     check(
@@ -143,14 +147,14 @@ fn slabs_that_come_and_go_are_counted() {
     let (gpu, _) = open_alone(SimOptions::default());
     for _ in 0..20 {
         drop(zeros(&gpu, 8 * MIB, "step"));
-        gpu.trim(0).unwrap();
+        gpu.memory().trim(0).unwrap();
     }
     check(
         &gpu,
         Topic::Churn,
         &[
             "20 slabs were created and 20 given back",
-            "Gpu::reserve(8388608)",
+            "GpuMemory::reserve(8388608)",
         ],
     );
 }
@@ -180,8 +184,8 @@ fn a_decoder_under_a_budget_is_told_of_the_budget_alone() {
         }
         sum.item::<f32>().unwrap();
     }
-    let advice = gpu.advice();
-    assert!(gpu.memory().restores > 100);
+    let advice = gpu.memory().advice();
+    assert!(gpu.memory().stats().restores > 100);
     assert!(
         advice.iter().any(|one| one.topic == Topic::Budget),
         "{advice:?}"

@@ -32,10 +32,10 @@ fn check(held: &[(Tensor, f32)]) {
 fn slices_move_no_more_than_they_may_and_end_where_nothing_is_left_to_gain() {
     let (gpu, sim) = open_alone(options());
     let held = scattered(&gpu);
-    let before = gpu.memory();
+    let before = gpu.memory().stats();
     let mut all = Compacted::default();
     loop {
-        let slice = gpu.compact(3 * MIB).unwrap();
+        let slice = gpu.memory().compact(3 * MIB).unwrap();
         assert!(slice.moved_bytes <= 3 * MIB, "{slice:?}");
         assert!(slice.pinned.is_empty(), "{slice:?}");
         all.moved_bytes += slice.moved_bytes;
@@ -44,7 +44,7 @@ fn slices_move_no_more_than_they_may_and_end_where_nothing_is_left_to_gain() {
             break;
         }
     }
-    let after = gpu.memory();
+    let after = gpu.memory().stats();
     assert!(
         all.moved_bytes <= 16 * MIB,
         "no tensor moves twice: {all:?}"
@@ -64,10 +64,10 @@ fn time_is_a_limit_too() {
     let (gpu, sim) = open_alone(options());
     let held = scattered(&gpu);
     assert_eq!(
-        gpu.compact_for(Duration::ZERO).unwrap(),
+        gpu.memory().compact_for(Duration::ZERO).unwrap(),
         Compacted::default()
     );
-    let all = gpu.compact_for(Duration::MAX).unwrap();
+    let all = gpu.memory().compact_for(Duration::MAX).unwrap();
     assert!(all.released_bytes > 0, "{all:?}");
     check(&held);
     drop(held);
@@ -82,7 +82,7 @@ fn what_is_pinned_stays_and_is_named() {
     });
     let held = scattered(&gpu);
     let pins: Vec<_> = held.iter().map(|(tensor, _)| tensor.pin()).collect();
-    let all = gpu.compact_for(Duration::MAX).unwrap();
+    let all = gpu.memory().compact_for(Duration::MAX).unwrap();
     let [holder] = &all.pinned[..] else {
         panic!("{all:?}");
     };
@@ -93,7 +93,7 @@ fn what_is_pinned_stays_and_is_named() {
     );
     check(&held);
     drop(pins);
-    let rest = gpu.compact_for(Duration::MAX).unwrap();
+    let rest = gpu.memory().compact_for(Duration::MAX).unwrap();
     assert!(rest.pinned.is_empty(), "{rest:?}");
     assert!(rest.released_bytes > 0, "{rest:?}");
     check(&held);
@@ -115,15 +115,23 @@ fn nothing_moves_where_that_was_ruled_out_and_what_finds_no_hole_puts_others_out
     };
     let (gpu, sim) = Gpu::simulated_with(device, wishes).unwrap();
     let mut held = scattered(&gpu);
-    assert_eq!(gpu.compact(u64::MAX).unwrap(), Compacted::default());
+    assert_eq!(
+        gpu.memory().compact(u64::MAX).unwrap(),
+        Compacted::default()
+    );
     held.push((gpu.full(&[5 * LEN], 64.0, DType::F32).unwrap(), 64.0));
-    let stats = gpu.memory();
+    let stats = gpu.memory().stats();
     assert_eq!(stats.moved_bytes, 0, "{stats}");
     for (tensor, value) in &held {
         let first = tensor.slice(0, None, Some(1), 1).unwrap();
         assert_eq!(first.to_vec::<f32>().unwrap(), [*value]);
     }
-    assert_eq!(gpu.memory().moved_bytes, 0, "{}", gpu.memory());
+    assert_eq!(
+        gpu.memory().stats().moved_bytes,
+        0,
+        "{}",
+        gpu.memory().stats()
+    );
     drop(held);
     ended(gpu, &sim);
 }
@@ -140,7 +148,7 @@ fn neighbours_that_stay_neighbours_are_one_copy() {
     let kept: Vec<(usize, Tensor)> = all.into_iter().enumerate().skip(492).collect();
     gpu.finish().unwrap();
     let copies_before = sim.counters().copies;
-    let compacted = gpu.compact(MIB).unwrap();
+    let compacted = gpu.memory().compact(MIB).unwrap();
     gpu.finish().unwrap();
     assert_eq!(
         (compacted.moved_bytes, compacted.released_bytes),
@@ -165,12 +173,12 @@ fn moves_that_are_refused_for_ever_are_not_tried_for_ever() {
             repeat: Repeat::ForEver,
             kind: FaultKind::Invalid,
         });
-        let all = gpu.compact_for(Duration::MAX).unwrap();
+        let all = gpu.memory().compact_for(Duration::MAX).unwrap();
         assert_eq!(all.moved_bytes, 0, "{all:?}");
         assert!(sim.counters().faults > 0);
         sim.disarm();
         check(&held);
-        let all = gpu.compact_for(Duration::MAX).unwrap();
+        let all = gpu.memory().compact_for(Duration::MAX).unwrap();
         assert!(all.moved_bytes > 0, "{all:?}");
         check(&held);
         drop(held);

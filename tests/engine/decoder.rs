@@ -97,7 +97,8 @@ fn created(parts: u64) -> Vec<u64> {
     });
     let decoder = Decoder::new(&gpu).unwrap();
     gpu.finish().unwrap();
-    gpu.set_budget(Budget::device(decoder.size_bytes() / parts))
+    gpu.memory()
+        .set_budget(Budget::device(decoder.size_bytes() / parts))
         .unwrap();
     let mut word = gpu.zeros(&[1], DType::U32).unwrap();
     let mut created = Vec::new();

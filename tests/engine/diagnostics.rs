@@ -337,7 +337,7 @@ fn program(gpu: &Gpu) -> Vec<Vec<f32>> {
             .unwrap();
         if round % 5 == 4 {
             held[round / 5].evict().unwrap();
-            gpu.compact(1 << 20).unwrap();
+            gpu.memory().compact(1 << 20).unwrap();
         }
         if round % 3 == 2 {
             drop(held.remove(round / 3));

@@ -17,7 +17,7 @@ struct Talks {
 
 impl Drop for Talks {
     fn drop(&mut self) {
-        let _ = self.gpu.memory();
+        let _ = self.gpu.memory().stats();
         let flushed = self.gpu.flush();
         assert!(matches!(flushed, Ok(()) | Err(Error::Reentered)));
         self.drops.fetch_add(1, Ordering::Relaxed);
@@ -108,20 +108,21 @@ fn what_a_callback_holds_may_talk_to_the_device_when_it_goes() {
     check("the guard goes while it is called", |gpu, _, talks| {
         let own_guard = Arc::new(std::sync::Mutex::new(None));
         let its_guard = own_guard.clone();
-        let guard = gpu.on_pressure(move |_| {
+        let guard = gpu.memory().on_pressure(move |_| {
             let _ = &talks;
             drop(its_guard.lock().unwrap().take());
         });
         *own_guard.lock().unwrap() = Some(guard);
         drop(own_guard);
-        gpu.set_budget(Budget {
-            host_bytes: Some(0),
-            disk_bytes: Some(0),
-            ..Budget::device(1 << 20)
-        })
-        .unwrap();
+        gpu.memory()
+            .set_budget(Budget {
+                host_bytes: Some(0),
+                disk_bytes: Some(0),
+                ..Budget::device(1 << 20)
+            })
+            .unwrap();
         let more = gpu.zeros(&[3 << 16], DType::F32).unwrap();
         assert!(more.force().is_err());
-        gpu.set_budget(Budget::default()).unwrap();
+        gpu.memory().set_budget(Budget::default()).unwrap();
     });
 }

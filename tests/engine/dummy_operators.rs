@@ -17,14 +17,14 @@ fn operands_that_left_are_back_when_they_are_read() {
         staging_bytes: Some(4 << 20),
         ..Budget::device(24 << 20)
     };
-    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
+    assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
     let mut made = Vec::new();
     for _ in 0..4 {
         made.extend(gpu.dummy_operator(&[], &[], &[8 * MIB]).unwrap());
     }
     gpu.dummy_operator(&[&made[0]], &[&made[1]], &[]).unwrap();
     gpu.finish().unwrap();
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(memory.evicted_bytes >= 16 << 20, "{memory}");
     assert!(memory.restored_bytes >= 8 << 20, "{memory}");
     assert!(memory.device_bytes.peak <= 24 << 20, "{memory}");

@@ -49,7 +49,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
     drop(abandoned);
     big.check(big.0.to_vec());
     drop(big);
-    let _ = gpu.trim(0);
+    let _ = gpu.memory().trim(0);
     let product = x.0.view_as(&[10, 100])?.matmul(&x.0.view_as(&[100, 10])?)?;
     let sum = Known(
         by.add(&x.0)?,
@@ -102,7 +102,7 @@ fn check(options: &SimOptions, fault: Fault) {
             gpu.zeros(&[1], DType::F32).unwrap_err(),
             gpu.flush().unwrap_err(),
             gpu.finish().unwrap_err(),
-            gpu.trim(0).unwrap_err(),
+            gpu.memory().trim(0).unwrap_err(),
             gpu.poll().unwrap_err(),
         ] {
             assert!(
@@ -255,7 +255,7 @@ fn only_a_value_that_is_whole_cures_a_poisoned_tensor() {
 fn what_was_given_up_on_its_way_out_takes_no_room_on_the_host() {
     let (gpu, sim) = open_alone(options());
     // Reading back goes in pieces of 16 KiB, of which two are under way at a time.
-    gpu.set_budget(Budget::device(2 << 20)).unwrap();
+    gpu.memory().set_budget(Budget::device(2 << 20)).unwrap();
     let x = gpu.tensor(&numbers(0, 1 << 16), &[1 << 16]).unwrap();
     x.force().unwrap();
     sim.arm(Fault {
@@ -267,7 +267,7 @@ fn what_was_given_up_on_its_way_out_takes_no_room_on_the_host() {
     assert!(x.evict().is_err());
     sim.disarm();
     assert_eq!(x.residency(), Residency::Device);
-    assert_eq!(gpu.memory().host_bytes.now, 0);
+    assert_eq!(gpu.memory().stats().host_bytes.now, 0);
     assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 1 << 16));
     drop(x);
     ended(gpu, &sim);

@@ -41,7 +41,7 @@ struct Told {
 
 impl Told {
     fn by(gpu: &Gpu) -> (Told, MemoryStats) {
-        let snapshot = gpu.snapshot();
+        let snapshot = gpu.memory().snapshot();
         let stats = snapshot.stats.clone();
         assert_eq!(snapshot.dropped, 0);
         let mut told = Told::default();
@@ -228,7 +228,7 @@ fn a_history_adds_up_to_the_statistics() {
             ..Options::default()
         };
         let (gpu, sim) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
-        gpu.keep_history(1 << 20);
+        gpu.memory().keep_history(1 << 20);
         let mut kept: Vec<Tensor> = Vec::new();
         for _ in 0..200 {
             let len = 1 + random() as usize % 60_000;
@@ -257,7 +257,7 @@ fn a_history_adds_up_to_the_statistics() {
                     let _ = pick(&mut random, &kept).evict();
                 }
                 7 => {
-                    let _ = gpu.compact(random() % (1 << 20));
+                    let _ = gpu.memory().compact(random() % (1 << 20));
                 }
                 8 if kept.len() > 20 => kept.truncate(8),
                 _ => gpu.flush().unwrap(),
@@ -266,7 +266,7 @@ fn a_history_adds_up_to_the_statistics() {
         gpu.flush().unwrap();
         let (told, stats) = Told::by(&gpu);
         told.agrees_with(&stats);
-        survives_its_file(&gpu.snapshot());
+        survives_its_file(&gpu.memory().snapshot());
         assert_eq!(stats.pending_bytes.now, 0);
         let all = [
             told.evictions,
@@ -279,7 +279,7 @@ fn a_history_adds_up_to_the_statistics() {
             .zip(all)
             .for_each(|(sum, one)| *sum += one);
         drop(kept);
-        gpu.trim(0).unwrap();
+        gpu.memory().trim(0).unwrap();
         let (told, stats) = Told::by(&gpu);
         told.agrees_with(&stats);
         assert_eq!(stats.live_bytes.now, 0);
@@ -293,15 +293,15 @@ fn only_the_last_events_are_kept_and_none_when_nobody_asked() {
     let (gpu, _) = open_alone(SimOptions::default());
     let make = || gpu.zeros(&[4], DType::F32).unwrap().force().unwrap();
     make();
-    assert!(gpu.history().moments.is_empty());
-    gpu.keep_history(5);
+    assert!(gpu.memory().history().moments.is_empty());
+    gpu.memory().keep_history(5);
     (0..20).for_each(|_| make());
-    let history = gpu.history();
+    let history = gpu.memory().history();
     assert_eq!(history.moments.len(), 5);
     assert!(history.dropped > 0);
-    gpu.keep_history(0);
+    gpu.memory().keep_history(0);
     make();
-    assert!(gpu.history().moments.is_empty());
+    assert!(gpu.memory().history().moments.is_empty());
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn tensors_are_tagged_with_the_scopes_that_they_were_made_in() {
     let scopes = [&x, &y, &z].map(|tensor| tensor.tag().scope().map(str::to_owned));
     let named = |scope: &str| Some(scope.to_string());
     assert_eq!(scopes, [named("step/forward"), named("step"), None]);
-    let report = gpu.memory().to_string();
+    let report = gpu.memory().stats().to_string();
     assert!(report.contains("step/forward: `x` ("), "{report}");
 }
 
@@ -329,7 +329,7 @@ fn a_name_that_is_given_late_takes_the_bytes_along() {
     let x = gpu.zeros(&[1000], DType::F32).unwrap();
     x.force().unwrap();
     let x = x.named("late");
-    let stats = gpu.memory();
+    let stats = gpu.memory().stats();
     let of = |name: Option<&str>| {
         let mut tags = stats.tags.iter();
         let tag = tags.find(|one| one.tag.as_ref().is_some_and(|tag| tag.name() == name));
@@ -343,8 +343,8 @@ fn a_name_that_is_given_late_takes_the_bytes_along() {
 fn a_measurement_tells_what_a_piece_of_a_program_takes() {
     let (gpu, _) = open_alone(SimOptions::default());
     let x = gpu.zeros(&[256], DType::F32).unwrap();
-    let outer = gpu.measure("outer").unwrap();
-    let inner = gpu.measure("inner").unwrap();
+    let outer = gpu.memory().measure("outer").unwrap();
+    let inner = gpu.memory().measure("inner").unwrap();
     let kept = {
         let y = gpu.zeros(&[1024], DType::F32).unwrap();
         y.force().unwrap();
@@ -371,7 +371,7 @@ fn a_measurement_tells_what_a_piece_of_a_program_takes() {
     assert_eq!(outer.live_after_bytes, outer.live_before_bytes);
     assert_eq!(kept_scope(&x), None);
     // One that is given up leaves nothing behind.
-    drop(gpu.measure("given up").unwrap());
+    drop(gpu.memory().measure("given up").unwrap());
     assert_eq!(gpu.zeros(&[1], DType::F32).unwrap().tag().scope(), None);
 }
 
@@ -383,9 +383,9 @@ fn kept_scope(x: &Tensor) -> Option<String> {
 fn peaks_begin_anew_and_sums_go_on() {
     let (gpu, _) = open_alone(SimOptions::default());
     gpu.zeros(&[1 << 16], DType::F32).unwrap().force().unwrap();
-    let before = gpu.memory();
-    gpu.reset_peaks();
-    let after = gpu.memory();
+    let before = gpu.memory().stats();
+    gpu.memory().reset_peaks();
+    let after = gpu.memory().stats();
     assert_eq!((after.live_bytes.now, after.live_bytes.peak), (0, 0));
     assert_eq!(after.live_bytes.up, before.live_bytes.up);
     assert!(before.live_bytes.peak >= 1 << 18);
@@ -394,10 +394,10 @@ fn peaks_begin_anew_and_sums_go_on() {
 #[test]
 fn transfers_are_in_the_history() {
     let (gpu, _) = open_alone(SimOptions::default());
-    gpu.keep_history(100);
+    gpu.memory().keep_history(100);
     let x = gpu.tensor(&[1.0f32; 64], &[64]).unwrap();
     (&x + 1.0).unwrap().to_vec::<f32>().unwrap();
-    let moments = gpu.history().moments;
+    let moments = gpu.memory().history().moments;
     let events: Vec<_> = moments.iter().map(|moment| moment.event).collect();
     let uploaded = Event::Upload {
         storage: 1,

@@ -142,15 +142,15 @@ fn a_function_that_panics_leaves_everything_working() {
         assert_eq!(sum(&doubled).unwrap(), 2.0 * sum(&x).unwrap());
         assert_eq!(sim.complaints(), [""; 0]);
         drop((x, doubled));
-        gpu.trim(0).unwrap();
-        assert_eq!(gpu.memory().device_bytes.now, 0);
+        gpu.memory().trim(0).unwrap();
+        assert_eq!(gpu.memory().stats().device_bytes.now, 0);
     }
 }
 
 #[test]
 fn threads_look_at_once_beside_others_that_compute_under_a_small_budget() {
     for (gpu, sim) in devices() {
-        gpu.set_budget(Budget::device(8 << 20)).unwrap();
+        gpu.memory().set_budget(Budget::device(8 << 20)).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let gpu = &gpu;

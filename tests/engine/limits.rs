@@ -76,7 +76,7 @@ fn many_small_ones_leave_together() {
     let (gpu, sim) = open(options(), Budget::device(4 * MIB));
     let tensors = fill(&gpu, 6000, 1024);
     gpu.finish().unwrap();
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     let left = memory.evicted_bytes / 1024;
     let submissions = sim.counters().submissions;
     assert!(left >= 2000, "{memory}");
@@ -100,7 +100,7 @@ fn polls_alone_give_back_what_the_system_wants() {
     for _ in 0..64 {
         gpu.poll().unwrap();
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(memory.device_bytes.now <= 16 * MIB, "{memory}");
     check(&tensors);
 
@@ -126,22 +126,22 @@ fn polls_alone_give_back_what_the_system_wants() {
 fn what_is_reserved_ahead_is_what_was_asked_for_or_the_soft_budget() {
     for budget_bytes in [4 * MIB, 8 * MIB, 20 * MIB, 40 * MIB] {
         let (gpu, sim) = open(options(), Budget::device(budget_bytes));
-        let reserved_bytes = gpu.reserve(budget_bytes).unwrap();
+        let reserved_bytes = gpu.memory().reserve(budget_bytes).unwrap();
         assert!(reserved_bytes <= budget_bytes);
         assert!(
             reserved_bytes >= budget_bytes / 32 * 31 - (64 << 10),
             "{reserved_bytes}"
         );
-        gpu.trim(0).unwrap();
+        gpu.memory().trim(0).unwrap();
         let soft = Budget {
             soft_device_bytes: Some(budget_bytes / 2),
             ..Budget::device(budget_bytes)
         };
-        gpu.set_budget(soft).unwrap();
-        let reserved_bytes = gpu.reserve(u64::MAX).unwrap();
+        gpu.memory().set_budget(soft).unwrap();
+        let reserved_bytes = gpu.memory().reserve(u64::MAX).unwrap();
         assert_eq!(reserved_bytes, budget_bytes / 2);
-        gpu.trim(0).unwrap();
-        assert_eq!(gpu.reserve(MIB).unwrap(), MIB);
+        gpu.memory().trim(0).unwrap();
+        assert_eq!(gpu.memory().reserve(MIB).unwrap(), MIB);
         ended(gpu, &sim);
     }
 }
@@ -151,11 +151,11 @@ fn getting_down_to_a_lowered_limit_takes_only_what_reading_back_takes() {
     let (gpu, sim) = open(options(), Budget::default());
     let tensors = fill(&gpu, 32, MIB);
     gpu.finish().unwrap();
-    gpu.trim(0).unwrap();
-    gpu.reset_peaks();
-    let before = gpu.memory();
-    assert_eq!(gpu.set_budget(Budget::device(8 * MIB)).unwrap(), 0);
-    let after = gpu.memory();
+    gpu.memory().trim(0).unwrap();
+    gpu.memory().reset_peaks();
+    let before = gpu.memory().stats();
+    assert_eq!(gpu.memory().set_budget(Budget::device(8 * MIB)).unwrap(), 0);
+    let after = gpu.memory().stats();
     assert!(after.device_bytes.now <= 8 * MIB, "{after}");
     let above_bytes = after.device_bytes.peak - before.device_bytes.now;
     assert!(above_bytes <= 8 * MIB / 256, "{above_bytes}");
@@ -197,7 +197,7 @@ fn lowered_wherever_it_waits<T>(start: impl AsyncFn(&Tensor, &Tensor) -> Result<
             };
             let (gpu, sim) = open(device, Budget::device(96 * KIB));
             let held = fill(&gpu, 17, 4 * KIB);
-            let lower = gpu.set_budget_async(Budget::device(40 * KIB));
+            let lower = gpu.memory().set_budget_async(Budget::device(40 * KIB));
             let has_ended = goes_on(start(&held[0], &held[16]), times, lower);
             check(&held);
             drop(held);
@@ -283,7 +283,10 @@ fn staged_bytes_that_take_what_a_lowered_limit_keeps_for_reading_back_hold_up_no
         let held = fill(&gpu, 4, 4 * KIB);
         let values: Vec<u32> = (0..2048).collect();
         let staged = gpu.tensor(&values, &[2048]).unwrap();
-        let shortfall_bytes = gpu.set_budget(Budget::device(device_bytes)).unwrap();
+        let shortfall_bytes = gpu
+            .memory()
+            .set_budget(Budget::device(device_bytes))
+            .unwrap();
         assert_eq!(shortfall_bytes, 0, "{device_bytes}");
         let read = staged.to_vec::<u32>();
         let error = read.as_ref().err().map(|error| error.to_string());

@@ -25,7 +25,7 @@ fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
         staging_bytes: Some(64 * MIB),
         ..Budget::device(device_bytes + 64 * MIB)
     };
-    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
+    assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
     (gpu, sim)
 }
 
@@ -85,7 +85,7 @@ fn what_leaves_is_copied_out_while_the_device_computes() {
         .map(|weight| (&ones + &weight.broadcast_to(&[LEN]).unwrap()).unwrap());
     let results: Vec<Tensor> = results.collect();
     gpu.flush().unwrap();
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(memory.device_bytes.peak <= 72 * MIB, "{memory}");
     // Of 25 MiB all but 7 had to leave, and that is all that did.
     assert_eq!(memory.evicted_bytes, 18 * MIB, "{memory}");

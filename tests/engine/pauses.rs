@@ -108,7 +108,7 @@ fn several_reads_dropped_in_turn_leave_no_staging_behind() {
             gpu.poll().unwrap();
         }
         assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 100));
-        let memory = gpu.memory();
+        let memory = gpu.memory().stats();
         assert!(memory.readback_bytes.now <= 64 << 10, "{memory}");
         drop(x);
         ended(gpu, &sim);
@@ -194,7 +194,7 @@ fn a_call_that_compacts_and_is_kept_unpolled_keeps_nobody_waiting() {
             let (gpu, x) = (gpu.clone(), x.clone());
             async move {
                 x.force_async().await?;
-                gpu.compact_async(u64::MAX).await
+                gpu.memory().compact_async(u64::MAX).await
             }
         });
     });
@@ -218,8 +218,10 @@ fn what_moves_a_tensor_and_is_kept_unpolled_keeps_nobody_waiting() {
             let (gpu, x) = (gpu.clone(), x.clone());
             async move {
                 x.force_async().await?;
-                gpu.set_budget_async(Budget::device(256 << 10)).await?;
-                gpu.set_budget_async(Budget::default()).await
+                gpu.memory()
+                    .set_budget_async(Budget::device(256 << 10))
+                    .await?;
+                gpu.memory().set_budget_async(Budget::default()).await
             }
         });
     });
@@ -238,7 +240,7 @@ fn an_upload_that_is_kept_unpolled_keeps_no_other_waiting() {
     watched(|| {
         for times in 0.. {
             let (gpu, sim) = device(false);
-            gpu.set_budget(Budget::device(1700 << 10)).unwrap();
+            gpu.memory().set_budget(Budget::device(1700 << 10)).unwrap();
             let [x, y] = [(); 2].map(|()| gpu.zeros(&[ELEMENTS], DType::F32).unwrap());
             let pins = [&x, &y].map(|tensor| tensor.pin().unwrap());
             let fill = filled(&gpu);

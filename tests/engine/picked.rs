@@ -58,7 +58,7 @@ fn look_up(gpu: &Gpu) {
     assert_eq!(made.to_vec::<u32>().unwrap(), rows(&named));
     assert_eq!(table.residency(), Residency::Backed);
     assert_eq!(read_bytes.load(Ordering::Relaxed), 4 * 4 * WIDTH as u64);
-    assert_eq!(gpu.memory().restores, 0);
+    assert_eq!(gpu.memory().stats().restores, 0);
     // What names them may be computed, and lie in a view.
     let computed = (&tokens.flatten().unwrap() - 1)
         .unwrap()
@@ -95,7 +95,7 @@ fn a_table_that_was_evicted_stays_evicted_and_gives_its_rows() {
                 host_bytes: Some(0),
                 ..Budget::default()
             };
-            gpu.set_budget(budget).unwrap();
+            gpu.memory().set_budget(budget).unwrap();
         }
         let table = halves(&gpu);
         let whole = table.to_vec::<half::f16>().unwrap();
@@ -148,7 +148,7 @@ fn a_table_that_never_fits_gives_its_rows() {
         max_binding_bytes: 4 << 20,
         ..options()
     });
-    gpu.set_budget(Budget::device(1 << 20)).unwrap();
+    gpu.memory().set_budget(Budget::device(1 << 20)).unwrap();
     let (source, _) = numbers();
     let table = gpu.backed(source, &[1 << 15, WIDTH], DType::U32).unwrap();
     let tokens = gpu.tensor(&[9_u32, 4], &[2]).unwrap();

@@ -23,7 +23,7 @@ fn a_picture_stays_in_its_frame() {
             })
             .collect();
         gpu.finish().unwrap();
-        let mut snapshot = gpu.snapshot();
+        let mut snapshot = gpu.memory().snapshot();
         drop(held);
         fits(&snapshot);
         snapshot.slabs.truncate(3);

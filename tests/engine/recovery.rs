@@ -83,15 +83,15 @@ fn the_app_is_asked_before_anything_is_evicted() {
     let guard = {
         let (held, asked, gpu) = (held.clone(), asked.clone(), gpu.clone());
         let refused = refused.clone();
-        gpu.clone().on_pressure(move |pressure| {
+        gpu.clone().memory().on_pressure(move |pressure| {
             assert!(pressure.wanted_bytes > 0);
             asked.fetch_add(1, Ordering::Relaxed);
             *refused.lock().unwrap() = gpu.finish().err();
             held.lock().unwrap().clear();
         })
     };
-    let panicking = gpu.on_pressure(|_| panic!("the app's own affair"));
-    gpu.set_budget(Budget::device(8 << 20)).unwrap();
+    let panicking = gpu.memory().on_pressure(|_| panic!("the app's own affair"));
+    gpu.memory().set_budget(Budget::device(8 << 20)).unwrap();
     for _ in 0..3 {
         let x = gpu.zeros(&[2 << 20], DType::U8).unwrap();
         x.force().unwrap();
@@ -102,7 +102,7 @@ fn the_app_is_asked_before_anything_is_evicted() {
     assert!(asked.load(Ordering::Relaxed) > 0);
     assert!(matches!(*refused.lock().unwrap(), Some(Error::Reentered)));
     assert!(held.lock().unwrap().is_empty());
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert_eq!(memory.evicted_bytes, 0, "{memory}");
     drop((big, guard, panicking, refused));
     ended(gpu, &sim);
@@ -119,14 +119,14 @@ fn the_limit_follows_what_the_system_leaves() {
         .map(|n| gpu.full(&[1 << 20], n, DType::F32).unwrap())
         .collect();
     gpu.finish().unwrap();
-    assert!(gpu.memory().device_bytes.now > 16 << 20);
+    assert!(gpu.memory().stats().device_bytes.now > 16 << 20);
     // A game starts.
     sim.set_os_budget(Some(32 << 20), 18 << 20);
     for _ in 0..16 {
         gpu.poll().unwrap();
     }
     gpu.finish().unwrap();
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(memory.device_bytes.now <= 14 << 20, "{memory}");
     for (n, tensor) in tensors.iter().enumerate() {
         assert_eq!(tensor.to_vec::<f32>().unwrap(), vec![n as f32; 1 << 20]);
@@ -138,17 +138,17 @@ fn the_limit_follows_what_the_system_leaves() {
 #[test]
 fn what_nobody_uses_goes_after_a_while() {
     let (gpu, sim) = open(options());
-    gpu.release_idle_after(10);
+    gpu.memory().release_idle_after(10);
     let x = gpu.tensor(&numbers(0, 100_000), &[100_000]).unwrap();
     assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 100_000));
     drop(x);
     gpu.finish().unwrap();
     gpu.poll().unwrap();
-    assert!(gpu.memory().reserved_bytes.now > 0);
+    assert!(gpu.memory().stats().reserved_bytes.now > 0);
     for _ in 0..40 {
         gpu.poll().unwrap();
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert_eq!(
         (
             memory.reserved_bytes.now,
@@ -230,7 +230,7 @@ fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
             over.store(true, Ordering::Relaxed);
         });
         gpu.finish().unwrap();
-        let memory = gpu.memory();
+        let memory = gpu.memory().stats();
         let all_bytes =
             memory.reserved_bytes.now + memory.upload_bytes.now + memory.readback_bytes.now;
         assert_eq!(memory.device_bytes.now, all_bytes, "{memory}");
@@ -251,11 +251,11 @@ fn limits_that_are_set_inside_a_callback_are_refused_and_stay_as_they_were() {
         disk_bytes: Some(0),
         ..Budget::device(4 << 20)
     };
-    gpu.set_budget(budget).unwrap();
+    gpu.memory().set_budget(budget).unwrap();
     let tried = Arc::new(AtomicU32::new(0));
     let (its_gpu, its_tried) = (gpu.clone(), tried.clone());
-    let guard = gpu.on_pressure(move |_| {
-        let set = its_gpu.set_budget(Budget::default());
+    let guard = gpu.memory().on_pressure(move |_| {
+        let set = its_gpu.memory().set_budget(Budget::default());
         assert!(matches!(set, Err(Error::Reentered)), "{set:?}");
         its_tried.fetch_add(1, Ordering::Relaxed);
     });
@@ -264,7 +264,7 @@ fn limits_that_are_set_inside_a_callback_are_refused_and_stay_as_they_were() {
         .collect();
     assert!(held.iter().any(|tensor| tensor.force().is_err()));
     assert!(tried.load(Ordering::Relaxed) > 0);
-    assert_eq!(gpu.budget(), budget);
+    assert_eq!(gpu.memory().budget(), budget);
     drop((held, guard));
     ended(gpu, &sim);
 }
@@ -286,11 +286,11 @@ fn limits_that_one_thread_sets_are_not_undone_by_another_that_polls() {
                 });
             }
             for _ in 0..100 {
-                gpu.set_budget(Budget::device(32 << 20)).unwrap();
-                gpu.set_budget(Budget::device(8 << 20)).unwrap();
-                let reserved_bytes = gpu.reserve(64 << 20).unwrap();
+                gpu.memory().set_budget(Budget::device(32 << 20)).unwrap();
+                gpu.memory().set_budget(Budget::device(8 << 20)).unwrap();
+                let reserved_bytes = gpu.memory().reserve(64 << 20).unwrap();
                 assert!(reserved_bytes <= 8 << 20, "{reserved_bytes}");
-                gpu.trim(0).unwrap();
+                gpu.memory().trim(0).unwrap();
             }
             over.store(true, Ordering::Relaxed);
         });

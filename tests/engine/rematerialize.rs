@@ -51,7 +51,7 @@ fn what_is_given_up_is_computed_again_when_somebody_uses_it() {
         assert_eq!(y.to_vec::<f32>().unwrap(), expected(3));
         assert_eq!(times.load(Ordering::Relaxed), round);
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(memory.dropped_bytes >= 3 * 256, "{memory}");
     drop((x, y));
     ended(gpu, &sim);
@@ -265,7 +265,7 @@ fn rematerializers_that_use_their_own_tensor_in_secret_fail() {
         z.evict().unwrap();
         let error = y.add_scalar(1).unwrap().to_vec::<f32>().unwrap_err();
         assert!(error.to_string().contains("computed again"), "{error}");
-        assert_eq!(gpu.memory().queued, 0);
+        assert_eq!(gpu.memory().stats().queued, 0);
         assert!(y.to_vec::<f32>().is_err());
         assert!(z.to_vec::<f32>().is_err());
         for tensor in [&y, &z] {
@@ -311,7 +311,7 @@ fn a_damaged_copy_on_disk_is_no_loss_where_there_is_a_rematerializer() {
             host_bytes: Some(0),
             ..Budget::default()
         };
-        gpu.set_budget(budget).unwrap();
+        gpu.memory().set_budget(budget).unwrap();
         let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
         let y = doubled(&x).unwrap();
         y.evict().unwrap();
@@ -353,12 +353,13 @@ fn what_is_computed_again_in_vain_is_not_for_ever() {
     for leaves in [true, false] {
         in_time(move || {
             let (gpu, sim) = open(roomy());
-            gpu.set_budget(Budget {
-                host_bytes: (!leaves).then_some(0),
-                disk_bytes: (!leaves).then_some(0),
-                ..Budget::device(16 << 20)
-            })
-            .unwrap();
+            gpu.memory()
+                .set_budget(Budget {
+                    host_bytes: (!leaves).then_some(0),
+                    disk_bytes: (!leaves).then_some(0),
+                    ..Budget::device(16 << 20)
+                })
+                .unwrap();
             let times = Arc::new(AtomicU32::new(0));
             let counted = times.clone();
             let x = gpu.tensor(&[1.0_f32], &[1]).unwrap();
@@ -394,7 +395,9 @@ fn what_fits_with_a_tensor_kept_fits_with_one_computed_again() {
                 let needed_bytes = 4 * 2 * (len_a + len_b) as u64;
                 let (gpu, sim) = open(roomy());
                 let budget_bytes = needed_bytes * 33 / 32 + (random.u64(1..64) << 13);
-                gpu.set_budget(Budget::device(budget_bytes)).unwrap();
+                gpu.memory()
+                    .set_budget(Budget::device(budget_bytes))
+                    .unwrap();
                 let x = gpu.tensor(&[1.0_f32], &[1]).unwrap();
                 let mut held = Vec::new();
                 for _ in 0..random.usize(0..12) {
@@ -433,12 +436,13 @@ fn two_that_need_each_others_room_are_evicted_in_turn() {
     for leaves in [true, false] {
         in_time(move || {
             let (gpu, sim) = open(roomy());
-            gpu.set_budget(Budget {
-                host_bytes: (!leaves).then_some(0),
-                disk_bytes: (!leaves).then_some(0),
-                ..Budget::device(4 << 20)
-            })
-            .unwrap();
+            gpu.memory()
+                .set_budget(Budget {
+                    host_bytes: (!leaves).then_some(0),
+                    disk_bytes: (!leaves).then_some(0),
+                    ..Budget::device(4 << 20)
+                })
+                .unwrap();
             let times = Arc::new(AtomicU32::new(0));
             let x = gpu.tensor(&[1.0_f32], &[1]).unwrap();
             // A MiB, by way of two more.

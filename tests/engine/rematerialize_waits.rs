@@ -73,7 +73,7 @@ fn what_nobody_wants_any_more_is_not_computed_again() {
         disk_bytes: Some(0),
         ..Budget::device(160 << 10)
     };
-    gpu.set_budget(budget).unwrap();
+    gpu.memory().set_budget(budget).unwrap();
     let len = 8_000;
     let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
     let y = rematerialized(&x);
@@ -87,7 +87,7 @@ fn what_nobody_wants_any_more_is_not_computed_again() {
     assert!(matches!(sum.force(), Err(Error::OutOfMemory(_))));
     drop((x, y, z, sum));
     gpu.finish().unwrap();
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert_eq!(
         (memory.queued, memory.live_storages.now),
         (0, 1),
@@ -106,7 +106,7 @@ fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
             disk_bytes: Some(0),
             ..Budget::device(160 << 10)
         };
-        gpu.set_budget(budget).unwrap();
+        gpu.memory().set_budget(budget).unwrap();
         let len = 10_000;
         let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
         let y = rematerialized(&x);
@@ -143,7 +143,7 @@ fn what_rematerializers_of_rematerializers_make_is_pinned_or_finds_no_room() {
             disk_bytes: Some(0),
             ..Budget::device(random.u64(40 << 10..160 << 10))
         };
-        gpu.set_budget(budget).unwrap();
+        gpu.memory().set_budget(budget).unwrap();
         let len = random.choice([1000, 4000, 8000]).unwrap();
         let Ok(chain) = chain(&gpu, len, &mut random) else {
             continue;

@@ -40,7 +40,7 @@ fn the_page_of_a_small_program() {
     let b = [0; 3].map(|_| gpu.tensor(&[1.0_f32; 100], &[100]).unwrap());
     let tags = b.each_ref().map(|b| b.tag().to_string());
     gpu.finish().unwrap();
-    let page = gpu.memory().to_string();
+    let page = gpu.memory().stats().to_string();
     let file = file!();
     let expected = format!(
         "memory on simulated device (sim)\n\
@@ -73,7 +73,7 @@ fn hostile_names_stay_on_their_lines() {
         });
         let held = many_slabs(&gpu, name);
         gpu.finish().unwrap();
-        let memory = gpu.memory();
+        let memory = gpu.memory().stats();
         assert_eq!(memory.slabs.len(), 300);
         assert_eq!(memory.holders.len(), 32);
         check_page(&memory);
@@ -90,7 +90,7 @@ fn numbers_that_contradict_each_other_are_printed_too() {
     let (gpu, sim) = open(options());
     let x = gpu.zeros(&[1000], DType::F32).unwrap();
     x.force().unwrap();
-    let mut memory = gpu.memory();
+    let mut memory = gpu.memory().stats();
     for (live, size) in [(2, 1), (u64::MAX, 0), (u64::MAX, u64::MAX), (0, u64::MAX)] {
         memory.slabs[0].live_bytes = live;
         memory.slabs[0].size_bytes = size;
@@ -110,8 +110,8 @@ fn numbers_that_contradict_each_other_are_printed_too() {
 #[test]
 fn an_empty_device_has_a_page_too() {
     let (gpu, sim) = open(options());
-    check_page(&gpu.memory());
-    assert!(gpu.memory().slabs.is_empty());
+    check_page(&gpu.memory().stats());
+    assert!(gpu.memory().stats().slabs.is_empty());
     ended(gpu, &sim);
 }
 
@@ -120,9 +120,9 @@ fn what_was_dropped_is_no_longer_held() {
     let (gpu, sim) = open(options());
     let x = gpu.zeros(&[1000], DType::F32).unwrap();
     x.force().unwrap();
-    assert_eq!(gpu.memory().live_storages.now, 1);
+    assert_eq!(gpu.memory().stats().live_storages.now, 1);
     drop(x);
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert_eq!(
         (memory.live_bytes.now, memory.live_storages.now),
         (0, 0),
@@ -135,7 +135,7 @@ fn what_was_dropped_is_no_longer_held() {
 fn what_has_no_place_yet_is_a_level_too() {
     let (gpu, sim) = open(options());
     let levels = |gpu: &Gpu| {
-        let level = gpu.memory().pending_bytes;
+        let level = gpu.memory().stats().pending_bytes;
         assert_eq!(level.up - level.down, level.now);
         [level.now, level.peak, level.up]
     };
@@ -150,7 +150,7 @@ fn what_has_no_place_yet_is_a_level_too() {
     drop((a, b));
     sum.force().unwrap();
     assert_eq!(levels(&gpu), [0, 8000, 12_000]);
-    gpu.reset_peaks();
+    gpu.memory().reset_peaks();
     assert_eq!(levels(&gpu), [0, 0, 12_000]);
     drop(sum);
     assert_eq!(levels(&gpu), [0, 0, 12_000]);
@@ -161,7 +161,7 @@ fn what_has_no_place_yet_is_a_level_too() {
     gpu.finish().unwrap();
     assert_eq!(levels(&gpu)[0], 0);
     // What finds no room waits for it, and goes with the last that wanted it.
-    gpu.set_budget(Budget::device(1 << 20)).unwrap();
+    gpu.memory().set_budget(Budget::device(1 << 20)).unwrap();
     let large = gpu.zeros(&[2 << 20], DType::U8).unwrap();
     large.force().unwrap_err();
     assert_eq!(levels(&gpu)[0], 2 << 20);
@@ -174,14 +174,20 @@ fn what_has_no_place_yet_is_a_level_too() {
 #[test]
 fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
     let (gpu, sim) = open(options());
-    gpu.set_budget(Budget::device(4 << 20)).unwrap();
-    assert!(gpu.memory().reclaim_steps.iter().all(|one| one.tries == 0));
+    gpu.memory().set_budget(Budget::device(4 << 20)).unwrap();
+    assert!(
+        gpu.memory()
+            .stats()
+            .reclaim_steps
+            .iter()
+            .all(|one| one.tries == 0)
+    );
     let held = [0; 4].map(|_| gpu.zeros(&[1_200_000], DType::U8).unwrap());
     gpu.flush().unwrap();
     let of = |step: ReclaimStep, reclaim_steps: &[ReclaimStepUse]| {
         *reclaim_steps.iter().find(|one| one.step == step).unwrap()
     };
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     let host = of(ReclaimStep::Host, &memory.reclaim_steps);
     assert!(host.gains > 0 && host.tries >= host.gains && host.freed_bytes >= 1_200_000);
     // Room was found before it came to that.
@@ -204,7 +210,7 @@ fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
     let is_of_use = |step: &ReclaimStep| !matches!(step, ReclaimStep::Caches | ReclaimStep::Wait);
     let all: Vec<ReclaimStep> = ReclaimStep::ALL.into_iter().filter(is_of_use).collect();
     assert_eq!(tried, all, "all that are of use, in their order");
-    let after = gpu.memory();
+    let after = gpu.memory().stats();
     for one in &told.reclaim_steps {
         let [before, all] = [&memory, &after].map(|stats| of(one.step, &stats.reclaim_steps));
         assert!(all.tries >= before.tries + one.tries, "{all:?} {one:?}");

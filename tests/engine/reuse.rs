@@ -65,7 +65,7 @@ fn reads_that_nobody_awaits_cost_no_buffer_each() {
         let _ = read.as_mut().poll(&mut context);
         gpu.poll().unwrap();
     }
-    let readback_bytes = gpu.memory().readback_bytes.now;
+    let readback_bytes = gpu.memory().stats().readback_bytes.now;
     // One of 64 KiB is kept for when memory is short.
     assert!(readback_bytes <= (64 << 10) + 15 * 4096, "{readback_bytes}");
     drop(x);
@@ -78,16 +78,16 @@ fn a_chain_of_temporaries_takes_the_room_of_two() {
     let bytes = 64 << 10;
     let x = gpu.zeros(&[128, 128], DType::F32).unwrap();
     gpu.finish().unwrap();
-    gpu.reset_peaks();
+    gpu.memory().reset_peaks();
     let mut y = x.t().unwrap().copy().unwrap();
     for _ in 0..100 {
         // A transposition cannot be done in place.
         y = y.t().unwrap().add(&x).unwrap();
     }
     assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 128 * 128]);
-    let peak_bytes = gpu.memory().live_bytes.peak;
+    let peak_bytes = gpu.memory().stats().live_bytes.peak;
     assert!(peak_bytes <= 3 * bytes, "{peak_bytes}");
-    assert_eq!(gpu.memory().slabs_created, 1);
+    assert_eq!(gpu.memory().stats().slabs_created, 1);
     drop((x, y));
     ended(gpu, &sim);
 }
@@ -98,7 +98,7 @@ fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
         let (gpu, sim) = open_apart(options());
         let held = call(&gpu);
         gpu.finish().unwrap();
-        let donated = gpu.memory().donated;
+        let donated = gpu.memory().stats().donated;
         drop(held);
         ended(gpu, &sim);
         donated
@@ -174,7 +174,7 @@ fn empty_slabs_go_before_the_mark_rises() {
         let x = gpu.zeros(&[megabytes << 20], DType::U8).unwrap();
         x.force().unwrap();
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(memory.reserved_bytes.now <= 11 << 20, "{memory}");
     assert!(memory.reserved_bytes.peak <= 11 << 20, "{memory}");
     ended(gpu, &sim);
@@ -189,8 +189,8 @@ fn released_slabs_count_until_the_late_queue_has_done_with_them() {
     let x = gpu.zeros(&[8 << 20], DType::U8).unwrap();
     x.force().unwrap();
     drop(x);
-    assert_eq!(gpu.trim(0).unwrap(), 8 << 20);
-    let memory = gpu.memory();
+    assert_eq!(gpu.memory().trim(0).unwrap(), 8 << 20);
+    let memory = gpu.memory().stats();
     assert_eq!(
         (memory.reserved_bytes.now, memory.retiring_bytes.now),
         (0, 8 << 20),
@@ -198,7 +198,7 @@ fn released_slabs_count_until_the_late_queue_has_done_with_them() {
     );
     assert_eq!(sim.counters().retiring_bytes, 8 << 20);
     gpu.finish().unwrap();
-    assert_eq!(gpu.memory().retiring_bytes.now, 0);
+    assert_eq!(gpu.memory().stats().retiring_bytes.now, 0);
     assert_eq!(sim.counters().retiring_bytes, 0);
     ended(gpu, &sim);
 }
@@ -213,7 +213,7 @@ fn dropping_costs_the_driver_nothing() {
     let before = sim.counters().calls(Site::AnyCall);
     std::thread::spawn(move || drop(held)).join().unwrap();
     assert_eq!(sim.counters().calls(Site::AnyCall), before);
-    assert_eq!(gpu.memory().live_bytes.now, 0);
+    assert_eq!(gpu.memory().stats().live_bytes.now, 0);
     ended(gpu, &sim);
 }
 
@@ -233,12 +233,12 @@ fn bind_groups_are_bounded_and_those_in_use_stay() {
         if index % 500 == 0 {
             hot.add_scalar_(1).unwrap();
             gpu.flush().unwrap();
-            assert!(gpu.memory().bind_groups <= MOST);
+            assert!(gpu.memory().stats().bind_groups <= MOST);
             assert!(sim.counters().bind_groups_live <= MOST);
         }
     }
     gpu.finish().unwrap();
-    assert!(gpu.memory().bind_groups < MANY as u64);
+    assert!(gpu.memory().stats().bind_groups < MANY as u64);
     assert!(sim.counters().bind_groups_live <= MOST);
     let made = sim.counters().calls(Site::CreateBindGroup);
     assert_eq!(made, MANY as u64 + 1, "the one in use was made anew");
@@ -265,7 +265,7 @@ fn what_found_no_room_has_taken_over_nothing() {
         disk_bytes: Some(0),
         ..Budget::device(160 << 10)
     };
-    gpu.set_budget(budget).unwrap();
+    gpu.memory().set_budget(budget).unwrap();
     let len = 1000;
     let [x, dying] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
     let holder = gpu.zeros(&[34_200], DType::F32).unwrap();
@@ -325,7 +325,7 @@ fn software_compiles_a_kernel_once_wherever_its_operands_lie() {
             values.push(values[left].matmul(&values[right]).unwrap());
         }
         gpu.flush().unwrap();
-        assert!(gpu.memory().slabs.len() >= 20);
+        assert!(gpu.memory().stats().slabs.len() >= 20);
         assert_eq!(sim.counters().dispatches, 100);
         sim.counters().pipelines_created
     };

@@ -75,7 +75,7 @@ fn work_that_found_no_room_runs_when_there_is() {
     assert!(is_out_of_memory(second.force()));
     assert!(is_out_of_memory(piece.to_vec::<f32>()));
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().queued, 3);
+    assert_eq!(gpu.memory().stats().queued, 3);
     // The one that has its room is read as if nothing were.
     assert_eq!(
         first.narrow(0, 0, 2).unwrap().to_vec::<f32>().unwrap(),
@@ -180,7 +180,7 @@ fn memory_comes_back_from_the_late_queue_before_anyone_is_refused() {
         let x = gpu.full(&[(8 << 20) + round * 4096], 1, DType::U8).unwrap();
         x.force().unwrap();
     }
-    assert_eq!(gpu.memory().refusals, 0);
+    assert_eq!(gpu.memory().stats().refusals, 0);
     ended(gpu, &sim);
 }
 
@@ -211,7 +211,7 @@ fn what_nobody_wants_any_more_is_not_tried_again() {
         assert!(is_out_of_memory(sum.to_vec::<f32>()));
     }
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().queued, 0);
+    assert_eq!(gpu.memory().stats().queued, 0);
     drop(holder);
     ended(gpu, &sim);
 }
@@ -227,7 +227,7 @@ fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
     large.force().unwrap();
     let small = gpu.zeros(&[4], DType::U8).unwrap();
     small.force().unwrap();
-    assert_eq!(gpu.memory().slabs.len(), 1);
+    assert_eq!(gpu.memory().stats().slabs.len(), 1);
     let huge = gpu.zeros(&[7 << 19], DType::U8).unwrap();
     assert!(matches!(huge.force(), Err(Error::OutOfMemory(_))));
     drop(large);
@@ -249,17 +249,20 @@ fn a_limit_that_was_lowered_is_never_passed_again() {
         let held: Vec<_> = held.collect::<Result<_, _>>().unwrap();
         gpu.finish().unwrap();
         for spare_bytes in [0, 1 << 10, 64 << 10] {
-            gpu.trim(0).unwrap();
-            let budget_bytes = gpu.memory().device_bytes.now + spare_bytes;
-            let shortfall_bytes = gpu.set_budget(Budget::device(budget_bytes)).unwrap();
-            assert_eq!(shortfall_bytes, 0, "{}", gpu.memory());
-            gpu.reset_peaks();
+            gpu.memory().trim(0).unwrap();
+            let budget_bytes = gpu.memory().stats().device_bytes.now + spare_bytes;
+            let shortfall_bytes = gpu
+                .memory()
+                .set_budget(Budget::device(budget_bytes))
+                .unwrap();
+            assert_eq!(shortfall_bytes, 0, "{}", gpu.memory().stats());
+            gpu.memory().reset_peaks();
             for (n, tensor) in held.iter().enumerate() {
                 tensor.evict().unwrap();
                 let values = (tensor + 1).unwrap().to_vec::<f32>().unwrap();
                 assert!(values.iter().all(|value| *value == (n + 1) as f32));
             }
-            let memory = gpu.memory();
+            let memory = gpu.memory().stats();
             assert!(memory.device_bytes.peak <= budget_bytes, "{memory}");
         }
         drop(held);
@@ -288,7 +291,7 @@ fn a_device_that_says_nothing_of_its_size_is_not_asked_for_more_at_each_request(
         tensor.fill_(1).unwrap();
         tensor.force().unwrap();
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(memory.evicted_bytes > 100 * (8 << 20), "{memory}");
     let refused = refusals() - before;
     assert!(refused < uses as u64 / 4, "{refused} refusals");

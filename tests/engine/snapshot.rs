@@ -14,7 +14,7 @@ fn json(snapshot: &Snapshot) -> String {
 /// A tensor that is there, one that is pinned, one evicted that is back, and one that is away.
 fn sample() -> (Gpu, Snapshot) {
     let (gpu, _) = open_alone(SimOptions::default());
-    gpu.keep_history(100);
+    gpu.memory().keep_history(100);
     let scope = gpu.scope("step");
     let make = |name: &str, len| {
         let x = gpu.zeros(&[len], DType::F32).unwrap().named(name);
@@ -29,7 +29,7 @@ fn sample() -> (Gpu, Snapshot) {
     clean.prefetch().unwrap();
     gpu.flush().unwrap();
     let pin = pinned.pin().unwrap();
-    let snapshot = gpu.snapshot();
+    let snapshot = gpu.memory().snapshot();
     drop((there, pin));
     (gpu, snapshot)
 }

@@ -22,7 +22,7 @@ fn program() {
     drop((held, pins));
     gpu.flush().unwrap();
     #[cfg(feature = "metrics")]
-    gpu.record_metrics();
+    gpu.memory().record_metrics();
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
     let lost = (make(5) + 1.0).unwrap();
     (0..3).for_each(|_| assert!(lost.force().is_err()));

@@ -62,9 +62,9 @@ fn threads_compute_read_and_drop_on_one_gpu() {
                             give.send(work(&gpu, thread, round)).unwrap();
                             match round % 20 {
                                 5 => gpu.flush().unwrap(),
-                                10 => drop(gpu.trim(0).unwrap()),
+                                10 => drop(gpu.memory().trim(0).unwrap()),
                                 15 => gpu.finish().unwrap(),
-                                _ => drop(gpu.memory()),
+                                _ => drop(gpu.memory().stats()),
                             }
                         }
                     });

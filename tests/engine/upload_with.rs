@@ -97,7 +97,7 @@ fn too_few_and_too_many_elements_are_said_and_change_nothing() {
 fn the_function_may_use_the_gpu_and_its_budget_may_be_small() {
     for options in devices() {
         let (gpu, _sim) = open(options);
-        gpu.set_budget(Budget::device(4 << 20)).unwrap();
+        gpu.memory().set_budget(Budget::device(4 << 20)).unwrap();
         let inner = numbers(5, 200_000);
         let outer = gpu.upload_with(&[200_000], |out| {
             for part in inner.chunks(50_000) {
@@ -129,6 +129,6 @@ fn a_panic_in_the_function_goes_on_and_leaves_everything_working() {
         assert_eq!(kept.to_vec::<f32>().unwrap(), numbers(3, 100));
         drop(kept);
         gpu.finish().unwrap();
-        assert_eq!(gpu.memory().live_bytes.now, 0);
+        assert_eq!(gpu.memory().stats().live_bytes.now, 0);
     }
 }

@@ -12,12 +12,15 @@ fn counts(work: impl Fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>) -> (u64, u64, V
     let inputs = (0..4).map(|seed| gpu.rand_normal(&[64, 64], 0.0, 1.0, seed, DType::F32));
     let inputs: Vec<Tensor> = inputs.collect::<Result<_>>().expect("room");
     gpu.finish().expect("a device");
-    gpu.reset_peaks();
-    let (before, live_bytes) = (sim.counters().dispatches, gpu.memory().live_bytes.now);
+    gpu.memory().reset_peaks();
+    let (before, live_bytes) = (
+        sim.counters().dispatches,
+        gpu.memory().stats().live_bytes.now,
+    );
     let held = work(&gpu, &inputs).expect("shapes that fit");
     gpu.finish().expect("a device");
     let made = sim.counters().dispatches - before;
-    let peak_bytes = gpu.memory().live_bytes.peak - live_bytes;
+    let peak_bytes = gpu.memory().stats().live_bytes.peak - live_bytes;
     drop(held);
     let names = gpu.fused_kernels().into_iter().map(|kernel| kernel.name);
     (made, peak_bytes.div_ceil(64 * 64 * 4), names.collect())
@@ -413,7 +416,7 @@ fn what_needs_more_room_than_its_parts_gives_way_to_them() {
     let tensor = |value: f32| gpu.full(&[1 << 18], value, DType::F32).unwrap();
     let [a, b, c, d] = [1.0, 2.0, 3.0, 4.0].map(tensor);
     gpu.finish().unwrap();
-    gpu.set_budget(budget).unwrap();
+    gpu.memory().set_budget(budget).unwrap();
     // Five of a mebibyte in one kernel are fewer than a quarter of the budget; with this they are
     // not.
     let pins = (0..22).map(|_| gpu.zeros(&[1 << 18], DType::F32).unwrap().pin().unwrap());

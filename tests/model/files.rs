@@ -80,7 +80,7 @@ pub(crate) fn open_with(budget: Budget) -> (Gpu, SimHandle) {
         ..SimOptions::default()
     };
     let (gpu, sim) = Gpu::simulated(options).unwrap();
-    gpu.set_budget(budget).unwrap();
+    gpu.memory().set_budget(budget).unwrap();
     (gpu, sim)
 }
 

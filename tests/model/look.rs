@@ -35,11 +35,11 @@ pub(crate) fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
         assert_eq!(found.shape, view.shape());
         assert_eq!(found.stored, view.dtype().to_string());
         assert_eq!(found.stored_bytes, view.data().len() as u64);
-        let before_bytes = gpu.memory().requested_bytes.now;
+        let before_bytes = gpu.memory().stats().requested_bytes.now;
         let lazy = gpu.load_tensor_backed(&file, found.name);
-        assert_eq!(gpu.memory().requested_bytes.now, before_bytes);
+        assert_eq!(gpu.memory().stats().requested_bytes.now, before_bytes);
         let loaded = gpu.load_tensor(&file, found.name);
-        let taken_bytes = gpu.memory().requested_bytes.now - before_bytes;
+        let taken_bytes = gpu.memory().stats().requested_bytes.now - before_bytes;
         // What has 16 bits in the file has 32 on the device.
         assert!(taken_bytes <= 2 * bytes.len() as u64, "{taken_bytes}");
         match (loaded, lazy) {

@@ -65,7 +65,7 @@ fn check(open: impl Fn(Budget) -> Gpu) {
                 false => gpu.load_model(&file, |_| {}).unwrap(),
             };
             assert_eq!(run(&gpu, &model), expected);
-            let memory = gpu.memory();
+            let memory = gpu.memory().stats();
             assert!(memory.restores as usize > LAYERS, "{memory}");
             assert_eq!(
                 (memory.host_bytes.peak, memory.spilled_bytes.peak),
@@ -100,7 +100,7 @@ fn what_was_loaded_from_bytes_is_dropped_and_read_again_if_it_is_backed_by_them(
     let expected = run(&roomy, &roomy.load_model(&file, |_| {}).unwrap());
     let gpu = open_with(Budget::device(4 * MIB)).0;
     assert_eq!(run(&gpu, &gpu.load_model_backed(&file).unwrap()), expected);
-    assert_eq!(gpu.memory().spilled_bytes.peak, 0);
+    assert_eq!(gpu.memory().stats().spilled_bytes.peak, 0);
 }
 
 #[test]

@@ -231,12 +231,12 @@ fn an_empty_tensor_keeps_whatever_bytes_it_has() -> Result<()> {
     for (name, gpu) in gpus() {
         // Something to be found in the memory.
         drop(gpu.full(&[6000], 7, DType::I32)?);
-        let commands = gpu.memory().commands;
+        let commands = gpu.memory().stats().commands;
         let x = gpu.empty(&[6000], DType::I32)?;
         gpu.finish()?;
         assert_eq!(x.residency(), Residency::Pending, "{name}");
         assert!(
-            gpu.memory().commands <= commands + 1,
+            gpu.memory().stats().commands <= commands + 1,
             "{name}: something was cleared"
         );
         // What is written stays, and so does what never was, wherever the bytes go.

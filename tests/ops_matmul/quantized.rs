@@ -306,10 +306,10 @@ fn narrow_weights_never_exist_in_f32_on_the_device() {
         let x = gpu.tensor(&vec![1.0_f32; m * k], &[m, k]).unwrap();
         x.force().unwrap();
         let check = |product: &dyn Fn() -> Tensor, worth: f32| {
-            gpu.reset_peaks();
-            let before = gpu.memory().live_bytes.now;
+            gpu.memory().reset_peaks();
+            let before = gpu.memory().stats().live_bytes.now;
             assert_eq!(product().to_vec::<f32>().unwrap(), vec![worth; m * n]);
-            let peak = gpu.memory().live_bytes.peak - before;
+            let peak = gpu.memory().stats().live_bytes.peak - before;
             // The result, and packed operands at the most.
             let most = (m * n * 4 + m.next_multiple_of(64) * k * 4) as u64 + wide_bytes * 5 / 8;
             assert!(peak < most, "{peak} bytes for {m} rows, {most} at the most");

@@ -280,12 +280,12 @@ fn one_query_of_grouped_heads_is_one_launch() {
         let q = gpu.ones(&[1, 8, 1, 64], DType::F32).unwrap();
         let k = gpu.ones(&[1, 4, 64, 64], DType::F32).unwrap();
         gpu.finish().unwrap();
-        let before = gpu.memory().commands;
+        let before = gpu.memory().stats().commands;
         let y = q
             .scaled_dot_product_attention(&k, &k, None, Causal::LastKey, None)
             .unwrap();
         gpu.finish().unwrap();
-        assert_eq!(gpu.memory().commands - before, 1, "{name}");
+        assert_eq!(gpu.memory().stats().commands - before, 1, "{name}");
         assert_eq!(y.shape(), [1, 8, 1, 64]);
     }
 }
@@ -298,7 +298,7 @@ fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
             let q = gpu.ones(&[8, 1, 64], DType::F32).unwrap();
             let k = gpu.ones(&[8, keys, 64], DType::F32).unwrap();
             gpu.finish().unwrap();
-            let before = gpu.memory().commands;
+            let before = gpu.memory().stats().commands;
             let y = q.scaled_dot_product_attention(&k, &k, None, false, None);
             gpu.finish().unwrap();
             assert!(
@@ -307,7 +307,7 @@ fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
                     .iter()
                     .all(|&y| (y - 1.0).abs() < 1e-6)
             );
-            gpu.memory().commands - before
+            gpu.memory().stats().commands - before
         });
         assert_eq!(launches, [launches[0]; 4], "{name}");
     }
@@ -321,13 +321,13 @@ fn one_query_reads_a_cache_of_halves_as_it_is() {
             let q = gpu.ones(&[8, 1, 64], dtype).unwrap();
             let k = gpu.ones(&[8, 256, 64], dtype).unwrap();
             gpu.finish().unwrap();
-            gpu.reset_peaks();
-            let before = gpu.memory().live_bytes.now;
+            gpu.memory().reset_peaks();
+            let before = gpu.memory().stats().live_bytes.now;
             let y = q
                 .scaled_dot_product_attention(&k, &k, None, false, None)
                 .unwrap();
             gpu.finish().unwrap();
-            let grown = gpu.memory().live_bytes.peak - before;
+            let grown = gpu.memory().stats().live_bytes.peak - before;
             assert!(grown < k.size_bytes(), "{grown} bytes of {dtype}, {name}");
             assert!(download(&y).values.iter().all(|&value| value == 1.0));
         }
@@ -351,13 +351,13 @@ fn attention_needs_no_memory_for_scores() {
             .rand_normal(&[rows, 4], 0.0, 1.0, 1, DType::F32)
             .unwrap();
         gpu.finish().unwrap();
-        gpu.reset_peaks();
-        let before = gpu.memory().live_bytes.now;
+        gpu.memory().reset_peaks();
+        let before = gpu.memory().stats().live_bytes.now;
         let y = x
             .scaled_dot_product_attention(&x, &x, None, false, None)
             .unwrap();
         gpu.finish().unwrap();
-        let grown = gpu.memory().live_bytes.peak - before;
+        let grown = gpu.memory().stats().live_bytes.peak - before;
         assert!(
             grown <= y.size_bytes() + 4096,
             "{grown} bytes for {rows} rows"

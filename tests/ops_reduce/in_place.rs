@@ -24,15 +24,15 @@ fn no_target_is_copied() -> Result<()> {
             let row = gpu.ones(&[1, columns], dtype)?;
             let both = gpu.ones(&[2, columns], dtype)?;
             gpu.finish()?;
-            gpu.reset_peaks();
-            let before = gpu.memory().live_bytes.now;
+            gpu.memory().reset_peaks();
+            let before = gpu.memory().stats().live_bytes.now;
             target.scatter_(0, &of_each, &row)?;
             target.scatter_add_(0, &of_each, &row)?;
             target.index_add_(0, &of_all, &both)?;
             target.scatter_reduce_(0, &of_each, &row, ScatterReduce::Max, true)?;
             target.index_put_(&[Some(&of_all)], &both, true)?;
             gpu.finish()?;
-            let grown = gpu.memory().live_bytes.peak - before;
+            let grown = gpu.memory().stats().live_bytes.peak - before;
             assert!(
                 grown < target.size_bytes() / 4,
                 "{name} {dtype}: {grown} bytes"

@@ -100,11 +100,11 @@ fn scenario(gpu: &Gpu, before: &[Known]) -> Result<Vec<Known>> {
         let _ = gpu.flush();
         held.extend([x, sum]);
     }
-    let _ = (gpu.compact(u64::MAX), held[3].0.prefetch());
+    let _ = (gpu.memory().compact(u64::MAX), held[3].0.prefetch());
     let _ = held[1].0.evict();
     let pin = held[2].0.pin();
-    let budget = gpu.budget();
-    let _ = gpu.set_budget(Budget {
+    let budget = gpu.memory().budget();
+    let _ = gpu.memory().set_budget(Budget {
         device_bytes: Some(20 << 10),
         ..budget
     });
@@ -112,7 +112,11 @@ fn scenario(gpu: &Gpu, before: &[Known]) -> Result<Vec<Known>> {
     for known in &held {
         let _ = known.check();
     }
-    let _ = (gpu.trim(0), gpu.set_budget(budget), gpu.poll());
+    let _ = (
+        gpu.memory().trim(0),
+        gpu.memory().set_budget(budget),
+        gpu.poll(),
+    );
     Ok(held)
 }
 
@@ -158,12 +162,15 @@ fn check(maps_slabs: bool, name: &str, arm: impl FnOnce(&SimHandle), may: May) {
         }
     }
     drop(before);
-    let budget_bytes = gpu.budget().device_bytes.expect("it was set");
-    assert!(gpu.memory().device_bytes.now <= budget_bytes, "{name}");
+    let budget_bytes = gpu.memory().budget().device_bytes.expect("it was set");
+    assert!(
+        gpu.memory().stats().device_bytes.now <= budget_bytes,
+        "{name}"
+    );
     assert!(sim.counters().peak_bytes <= budget_bytes, "{name}");
     gpu.finish()
         .unwrap_or_else(|error| panic!("{name}: {error}"));
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert_eq!(
         (memory.live_bytes.now, memory.queued),
         (0, 0),

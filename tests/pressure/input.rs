@@ -61,7 +61,7 @@ impl Drop for Folder {
 fn budgets_that_cannot_be_change_nothing() {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
     let good = Budget::device(1 << 20);
-    gpu.set_budget(good).unwrap();
+    gpu.memory().set_budget(good).unwrap();
     let x = tensor(&gpu, 1);
     for bad in [
         Budget::device(0),
@@ -71,13 +71,13 @@ fn budgets_that_cannot_be_change_nothing() {
         },
     ] {
         assert!(matches!(
-            gpu.set_budget(bad),
+            gpu.memory().set_budget(bad),
             Err(Error::Option {
                 option: "budget",
                 ..
             })
         ));
-        assert_eq!(gpu.budget(), good);
+        assert_eq!(gpu.memory().budget(), good);
         let options = Options {
             budget: Some(bad),
             ..Options::default()
@@ -93,12 +93,12 @@ fn a_budget_below_what_is_pinned_says_what_is_missing() {
     let (gpu, _) = on_disk(&folder());
     let (pinned, other) = (tensor(&gpu, 1), tensor(&gpu, 2));
     let pin = pinned.pin().unwrap();
-    let budget = gpu.budget();
+    let budget = gpu.memory().budget();
     let tiny = Budget {
         device_bytes: Some(1 << 10),
         ..budget
     };
-    let shortfall_bytes = gpu.set_budget(tiny).unwrap();
+    let shortfall_bytes = gpu.memory().set_budget(tiny).unwrap();
     assert!(shortfall_bytes >= 3000, "{shortfall_bytes}");
     assert_eq!(pinned.residency(), Residency::Device);
     assert_eq!(other.residency(), Residency::Disk);
@@ -107,7 +107,7 @@ fn a_budget_below_what_is_pinned_says_what_is_missing() {
     let more = other.add_scalar(1).unwrap();
     assert!(matches!(more.force(), Err(Error::NeverFits { .. })));
     drop(pin);
-    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
+    assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
     holds(&more, 3);
     holds(&pinned, 1);
     holds(&other, 2);
@@ -287,10 +287,12 @@ fn callbacks_that_panic_block_or_call_back_in_hold_up_nobody_for_ever() {
     let refused = Arc::new(AtomicBool::new(false));
     let (inner, told) = (gpu.clone(), refused.clone());
     let guards = [
-        gpu.on_pressure(|_| std::panic::panic_any(crate::pressure::orders::Wanted)),
-        gpu.on_pressure(|_| thread::sleep(Duration::from_millis(1))),
+        gpu.memory()
+            .on_pressure(|_| std::panic::panic_any(crate::pressure::orders::Wanted)),
+        gpu.memory()
+            .on_pressure(|_| thread::sleep(Duration::from_millis(1))),
         // Whenever it is asked it wants more memory, and waits for itself.
-        gpu.on_pressure(move |_| {
+        gpu.memory().on_pressure(move |_| {
             let x = inner.zeros(&[4000], DType::U32);
             let is_refused = matches!(x.and_then(|x| x.force()), Err(Error::Reentered));
             told.store(is_refused, Ordering::Relaxed);
@@ -331,7 +333,7 @@ fn two_threads_that_each_need_most_of_the_budget_take_turns() {
             });
         }
     });
-    assert_eq!(gpu.memory().refusals, 0);
+    assert_eq!(gpu.memory().stats().refusals, 0);
 }
 
 #[test]
@@ -350,18 +352,21 @@ fn dropping_the_gpu_leaves_what_is_on_disk_to_its_tensors() {
 #[test]
 fn idle_memory_goes_by_polls_whatever_the_clock_does() {
     let (gpu, _) = on_disk(&folder());
-    gpu.release_idle_after(3);
+    gpu.memory().release_idle_after(3);
     drop(tensor(&gpu, 1));
     gpu.finish().unwrap();
     thread::sleep(Duration::from_millis(20));
-    assert!(gpu.memory().reserved_bytes.now > 0, "no poll, no time");
+    assert!(
+        gpu.memory().stats().reserved_bytes.now > 0,
+        "no poll, no time"
+    );
     for _ in 0..8 {
         gpu.poll().unwrap();
     }
-    assert_eq!(gpu.memory().reserved_bytes.now, 0);
+    assert_eq!(gpu.memory().stats().reserved_bytes.now, 0);
     // Around the wrap of the counter of polls, and for ever.
     for polls in [0, 1, u32::MAX] {
-        gpu.release_idle_after(polls);
+        gpu.memory().release_idle_after(polls);
         drop(tensor(&gpu, 2));
         assert!(catch_unwind(AssertUnwindSafe(|| gpu.poll())).is_ok());
     }

@@ -59,17 +59,17 @@ pub(crate) fn unpin(w: &mut World) -> Result<()> {
 
 pub(crate) fn trim(w: &mut World) -> Result<()> {
     let keep_bytes = w.rng.u64(..64 << 10);
-    w.gpu.trim(keep_bytes).map(drop)
+    w.gpu.memory().trim(keep_bytes).map(drop)
 }
 
 pub(crate) fn compact(w: &mut World) -> Result<()> {
     let limit_bytes = *w.rng.choice(&[0, 1 << 10, 16 << 10, u64::MAX]).expect("4");
-    w.gpu.compact(limit_bytes).map(drop)
+    w.gpu.memory().compact(limit_bytes).map(drop)
 }
 
 pub(crate) fn reserve(w: &mut World) -> Result<()> {
     let bytes = w.rng.u64(..1 << 20);
-    w.gpu.reserve(bytes).map(drop)
+    w.gpu.memory().reserve(bytes).map(drop)
 }
 
 pub(crate) fn set_budget(w: &mut World) -> Result<()> {
@@ -161,7 +161,7 @@ pub(crate) fn listen(w: &mut World) -> Result<()> {
     // What a callback holds must not keep the device.
     let gpu = (manner == 2).then_some(gpu);
     w.guards
-        .push(w.gpu.on_pressure(move |_| match (manner, &gpu) {
+        .push(w.gpu.memory().on_pressure(move |_| match (manner, &gpu) {
             (0, _) => drop(cache.lock().expect("nobody panics with it").pop()),
             (1, _) => cache.lock().expect("nobody panics with it").clear(),
             (2, Some(gpu)) => {
@@ -195,7 +195,7 @@ pub(crate) fn state(w: &mut World) -> Result<()> {
 }
 
 pub(crate) fn memory(w: &mut World) -> Result<()> {
-    let memory = w.gpu.memory();
+    let memory = w.gpu.memory().stats();
     assert!(
         memory.live_bytes.now <= memory.reserved_bytes.now,
         "{memory}"
@@ -209,7 +209,7 @@ pub(crate) fn memory(w: &mut World) -> Result<()> {
         let held: u64 = memory.holders.iter().map(|holder| holder.storages).sum();
         assert_eq!(held, memory.live_storages.now, "{memory}");
     }
-    let budget = w.gpu.budget();
+    let budget = w.gpu.memory().budget();
     if let (Some(host_bytes), true) = (budget.host_bytes, w.rules.alone) {
         // Unless the limit was lowered below what had nowhere else to go.
         let may_pass = w.is_above || budget.disk_bytes == Some(0);

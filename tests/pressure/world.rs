@@ -132,7 +132,7 @@ impl World {
         World {
             rng,
             most_bytes: match rules.alone {
-                true => gpu.budget().device_bytes.unwrap_or(u64::MAX),
+                true => gpu.memory().budget().device_bytes.unwrap_or(u64::MAX),
                 false => MOST_BYTES,
             },
             shortfall_bytes: 0,
@@ -183,7 +183,7 @@ impl World {
 
     pub(crate) fn set_budget(&mut self, budget: Budget) -> Result<()> {
         self.is_above = self.in_fault;
-        let set = self.gpu.set_budget(budget);
+        let set = self.gpu.memory().set_budget(budget);
         // A device that was lost meanwhile has not got down to it.
         self.shortfall_bytes = *set.as_ref().unwrap_or(&u64::MAX);
         self.most_bytes = self.most_bytes.max(budget.device_bytes.unwrap_or(u64::MAX));
@@ -192,7 +192,7 @@ impl World {
 
     /// May a call end like this?
     pub(crate) fn judge(&self, name: &str, error: &Error) {
-        let reserved_bytes = self.gpu.budget().device_bytes.unwrap_or(u64::MAX);
+        let reserved_bytes = self.gpu.memory().budget().device_bytes.unwrap_or(u64::MAX);
         let is_in_order = match error {
             _ if self.in_fault => true,
             Error::NeverFits {
@@ -206,14 +206,14 @@ impl World {
             Error::OutOfMemory(_) => !self.rules.leaves || self.rules.pins,
             Error::Pinned { .. } => self.rules.pins || !self.rules.alone,
             // Neither the host nor the disk has room: it stays.
-            Error::Spill(_) => name == "evict" && self.gpu.budget().disk_bytes.is_some(),
+            Error::Spill(_) => name == "evict" && self.gpu.memory().budget().disk_bytes.is_some(),
             _ => false,
         };
         assert!(
             is_in_order,
             "{name}: {error}\n{:?}\n{}",
-            self.gpu.budget(),
-            self.gpu.memory()
+            self.gpu.memory().budget(),
+            self.gpu.memory().stats()
         );
     }
 
@@ -270,9 +270,9 @@ impl World {
     pub(crate) fn check_levels(&self) {
         let device = self.sim.counters();
         let taken_bytes = device.reserved_bytes + device.retiring_bytes;
-        let limit_bytes = self.gpu.budget().device_bytes.unwrap_or(u64::MAX);
+        let limit_bytes = self.gpu.memory().budget().device_bytes.unwrap_or(u64::MAX);
         if self.rules.alone && self.shortfall_bytes == 0 {
-            assert!(taken_bytes <= limit_bytes, "{}", self.gpu.memory());
+            assert!(taken_bytes <= limit_bytes, "{}", self.gpu.memory().stats());
         }
         // To get down to a limit that was lowered takes a little on top.
         assert!(
@@ -318,7 +318,7 @@ impl World {
     pub(crate) fn end(mut self) {
         self.let_go();
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
-        let memory = self.gpu.memory();
+        let memory = self.gpu.memory().stats();
         assert_eq!(
             (memory.live_bytes.now, memory.live_storages.now),
             (0, 0),

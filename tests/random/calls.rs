@@ -198,7 +198,7 @@ pub(crate) fn control(w: &mut World, call: fn(&Gpu) -> lapidary::Result<()>) -> 
 }
 
 pub(crate) fn memory(w: &mut World) -> Outcome {
-    let memory = w.gpu.memory();
+    let memory = w.gpu.memory().stats();
     assert!(
         memory.live_bytes.now <= memory.reserved_bytes.now,
         "{memory}"

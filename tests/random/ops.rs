@@ -37,7 +37,7 @@ pub(crate) const ALL: &[Op] = &[
     ("to_vec", look),
     ("flush", |w| control(w, |gpu| gpu.flush())),
     ("finish", |w| control(w, |gpu| gpu.finish())),
-    ("trim", |w| control(w, |gpu| gpu.trim(0).map(drop))),
+    ("trim", |w| control(w, |gpu| gpu.memory().trim(0).map(drop))),
     ("poll", |w| control(w, |gpu| gpu.poll())),
     ("memory", memory),
     ("mistake", mistake),

@@ -249,7 +249,7 @@ impl World {
         eprintln!("{right} reads right, {short} without room");
         assert_eq!(self.sim.complaints(), [""; 0]);
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
-        let memory = self.gpu.memory();
+        let memory = self.gpu.memory().stats();
         assert_eq!(
             (memory.live_bytes.now, memory.live_storages.now),
             (0, 0),

@@ -128,7 +128,10 @@ pub(crate) fn check_order(files: &[Source]) -> Vec<String> {
 /// What shows memory names no handle of a device, and so cannot change what it shows.
 pub(crate) fn check_showing(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
-    for file in files.iter().filter(|file| is_under(&file.path, SHOWING_FILES)) {
+    for file in files
+        .iter()
+        .filter(|file| is_under(&file.path, SHOWING_FILES))
+    {
         for offset in words(&file.shipped, "Gpu") {
             offences.push(file.offence(offset, "it shows snapshots and samples, and has no `Gpu`"));
         }

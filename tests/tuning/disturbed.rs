@@ -121,7 +121,7 @@ fn where_there_is_no_room_for_a_trial_all_is_as_without() {
         let c = a.matmul(&b).unwrap();
         assert_eq!(c.to_vec::<f32>().unwrap(), by_hand(64, 64, 64));
         assert_eq!(gpu.tuned().trials, 0);
-        gpu.memory()
+        gpu.memory().stats()
     };
     let (with, without) = (run(Tune::FirstUse), run(Tune::Off));
     assert_eq!((with.evicted_bytes, with.refusals), (0, 0), "{with}");
@@ -194,7 +194,7 @@ fn inside_functions_of_the_app_the_rules_hold() {
     // A rematerializer runs when its tensor comes back.
     let calls = Arc::new(AtomicU32::new(0));
     let (seen, operand) = (calls.clone(), a.clone());
-    let guard = gpu.on_pressure(move |_| {
+    let guard = gpu.memory().on_pressure(move |_| {
         seen.fetch_add(1, Ordering::Relaxed);
         let product = operand.matmul(&operand).unwrap();
         drop(product);
@@ -202,14 +202,14 @@ fn inside_functions_of_the_app_the_rules_hold() {
     made.evict().unwrap();
     let product = made.to_vec::<f32>().unwrap();
     assert_eq!(product, by_hand(64, 64, 64));
-    gpu.set_budget(Budget::device(4 << 20)).unwrap();
+    gpu.memory().set_budget(Budget::device(4 << 20)).unwrap();
     let full = |_| gpu.full(&[256 << 10], 1.0, DType::F32).unwrap();
     let held: Vec<Tensor> = (0..8).map(full).collect();
     held.iter().for_each(|tensor| tensor.force().unwrap());
     assert!(calls.load(Ordering::Relaxed) > 0);
     assert_eq!(gpu.tuned().trials, 0, "{:?}", gpu.tuned());
     drop((guard, held));
-    gpu.set_budget(Budget::default()).unwrap();
+    gpu.memory().set_budget(Budget::default()).unwrap();
     a.matmul(&a).unwrap().force().unwrap();
     assert!(gpu.tuned().trials > 0);
 }

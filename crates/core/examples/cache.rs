@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let total = sum.to_vec::<u32>()?[0];
     let seconds = start.elapsed().as_secs_f64();
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     println!("{memory}");
     println!(
         "{looked_at} looks at {} tiles in {seconds:.1} s; {} came from their sources",

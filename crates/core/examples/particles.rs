@@ -99,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     gpu.finish()?;
     let seconds = start.elapsed().as_secs_f64();
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     println!("{memory}");
 
     let path = std::env::args_os().nth(1).map(PathBuf::from);

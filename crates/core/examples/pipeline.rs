@@ -116,7 +116,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "pipeline: right=yes frames={} frames_per_second={:.0} buffers_created={}",
         counts.len(),
         f64::from(FRAMES) / seconds,
-        gpu.memory().slabs_created
+        gpu.memory().stats().slabs_created
     );
     Ok(())
 }

@@ -26,7 +26,7 @@ use crate::driver::{Caps, Driver, Dx12Compiler};
 use crate::engine::fusion::Fuse;
 use crate::engine::{Diagnostics, Engine, Launch, Setup, block_on};
 use crate::error::{Error, Result};
-use crate::memory::Budget;
+use crate::memory::{Budget, Scope};
 use crate::transfer::SpillOptions;
 
 use diagnose::Handles;
@@ -91,9 +91,9 @@ pub struct Options {
     /// folder can crash the driver: use a folder of the user's own, such as the app's cache folder.
     pub cache_folder: Option<PathBuf>,
     /// Never move buffers while they are on the device: neither to keep the high-water mark low,
-    /// nor by [`Gpu::compact`]. This reserves more memory: on recorded programs 1.06 of peak live,
-    /// with moving 1.02. A nearly full budget leads to evictions instead. For apps that want no
-    /// copies but their own, and to find out whether moving causes a problem.
+    /// nor by [`GpuMemory::compact`]. This reserves more memory: on recorded programs 1.06 of peak
+    /// live, with moving 1.02. A nearly full budget leads to evictions instead. For apps that want
+    /// no copies but their own, and to find out whether moving causes a problem.
     pub never_move: bool,
     /// Fuse elementwise operations of the crate `lapidary`: `relu(a * b + c)` becomes one kernel.
     /// Intermediate values without other holders are never written to memory. `None`: the
@@ -164,7 +164,7 @@ impl Options {
 /// let gpu = Gpu::open(Options::default())?;
 /// let numbers = gpu.buffer_from(&[1.0_f32, 2.0, 3.0])?;
 /// assert_eq!(numbers.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
-/// println!("{}", gpu.memory());
+/// println!("{}", gpu.memory().stats());
 /// # Ok::<(), lapidary_core::Error>(())
 /// ```
 #[derive(Clone)]
@@ -218,7 +218,7 @@ impl Gpu {
         setup.tuning = tune.over(driver.caps(), cache_folder.as_deref());
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.set_budget_async(budget).await?;
+        gpu.memory().set_budget_async(budget).await?;
         Ok(gpu)
     }
 
@@ -286,7 +286,7 @@ impl Gpu {
         setup.tuning = tune.over(driver.caps(), cache_folder.as_deref());
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.set_budget(budget)?;
+        gpu.memory().set_budget(budget)?;
         Ok(gpu)
     }
 
@@ -330,7 +330,7 @@ impl Gpu {
         if compact_always {
             gpu.engine.compact_always();
         }
-        gpu.set_budget(budget)?;
+        gpu.memory().set_budget(budget)?;
         Ok((gpu, handle))
     }
 
@@ -396,9 +396,9 @@ impl Gpu {
 
     /// For apps with a frame loop: call it once a frame. It notices finished work, lets the budget
     /// follow the operating system's, and releases slabs and staging that were unused for [a
-    /// while](Gpu::release_idle_after). It waits in one case only: to evict what exceeds a budget
-    /// that fell below the memory in use. An app that only polls might make no other call that does
-    /// so.
+    /// while](GpuMemory::release_idle_after). It waits in one case only: to evict what exceeds a
+    /// budget that fell below the memory in use. An app that only polls might make no other call
+    /// that does so.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
@@ -428,12 +428,57 @@ impl Gpu {
         }
     }
 
+    /// Puts `name` into the tags of buffers that this thread makes, until the scope is dropped. The
+    /// tag also has the names of outer scopes: `step/forward: src/net.rs:17`. A scope belongs to
+    /// the thread, so it covers every `Gpu`.
+    ///
+    /// ```
+    /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
+    /// let step = gpu.scope("step");
+    /// let x = {
+    ///     let _forward = gpu.scope("forward");
+    ///     gpu.buffer(64 << 10)?
+    /// };
+    /// drop(step);
+    /// assert_eq!(x.tag().scope(), Some("step/forward"));
+    /// # Ok(()) }
+    /// ```
+    pub fn scope(&self, name: &str) -> Scope {
+        Scope::enter(name)
+    }
+
+    /// The memory of the device: its budget, its statistics, its history.
+    pub fn memory(&self) -> GpuMemory<'_> {
+        GpuMemory {
+            engine: &self.engine,
+        }
+    }
+
     fn wgpu(&self, operation: &'static str) -> Result<&WgpuDriver> {
         self.engine.driver().as_wgpu().ok_or_else(|| Error::Buffer {
             operation,
             reason: "the device is simulated and has no wgpu buffers".into(),
         })
     }
+}
+
+/// The memory of a device, as [`GpuMemory::stats`] gives it: budgets, statistics, measurements,
+/// history and snapshots.
+///
+/// ```no_run
+/// # fn main() -> lapidary_core::Result<()> {
+/// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+/// use lapidary_core::Budget;
+///
+/// let memory = gpu.memory().stats();
+/// memory.set_budget(Budget::device(512 << 20))?;
+/// println!("{}", memory.stats());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct GpuMemory<'gpu> {
+    engine: &'gpu Arc<Engine>,
 }
 
 impl fmt::Debug for Gpu {

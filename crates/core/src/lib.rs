@@ -35,7 +35,7 @@ pub use self::{
     dtype::{DType, Element},
     engine::{Diagnostics, Finding, Findings, KernelTime, Leak, Pressure, PressureGuard},
     error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, Tune, Tuned},
+    gpu::{Access, Bound, BoundRange, Compacted, Gpu, GpuMemory, Options, Tune, Tuned},
     kernel::{Kernel, KernelCall},
     memory::{
         Advice, Block, BlockState, Budget, ClassUse, Event, EvictedStorage, Moment, Recovered,

@@ -61,10 +61,10 @@ const MOST_NUMBER: u64 = (1 << 53) - 1;
 ///
 /// ```no_run
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-/// gpu.keep_history(1_000_000);
+/// gpu.memory().keep_history(1_000_000);
 /// // ... a few steps ...
 /// let file = std::fs::File::create("memory.html")?;
-/// lapidary_tools::page::write(&gpu.snapshot(), file)?;
+/// lapidary_tools::page::write(&gpu.memory().snapshot(), file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -79,10 +79,10 @@ pub fn write(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
 ///
 /// ```no_run
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-/// let before = gpu.snapshot();
+/// let before = gpu.memory().snapshot();
 /// // ... a few steps ...
 /// let file = std::fs::File::create("compare.html")?;
-/// lapidary_tools::page::write_comparison(&before, &gpu.snapshot(), file)?;
+/// lapidary_tools::page::write_comparison(&before, &gpu.memory().snapshot(), file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

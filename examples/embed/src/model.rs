@@ -217,6 +217,7 @@ fn batch_tokens(gpu: &Gpu, config: &Config) -> usize {
     const MOST: u64 = 2048;
     let token_bytes = 4 * (config.intermediate_size as u64 + 3 * config.hidden_size as u64);
     let room = gpu
+        .memory()
         .budget()
         .device_bytes
         .map_or(MOST, |bytes| bytes / 4 / token_bytes);

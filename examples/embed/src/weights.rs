@@ -83,7 +83,7 @@ impl<'a> Weights<'a> {
         };
         let file = self.file.floats_as(dtype)?;
         let row_bytes = width as u64 * dtype.size_bytes();
-        let part_rows = match self.gpu.budget().device_bytes {
+        let part_rows = match self.gpu.memory().budget().device_bytes {
             Some(bytes) if bytes / 2 < rows as u64 * row_bytes => bytes / 16 / row_bytes,
             _ => rows as u64,
         };

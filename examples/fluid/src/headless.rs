@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, path: &Path) -> Outcome {
     }
     let pixels = picture::read(&picture, &device)?;
     picture::save(path, SIZE, &pixels)?;
-    println!("{}\n{}", scene.gpu.memory(), scene.times);
+    println!("{}\n{}", scene.gpu.memory().stats(), scene.times);
     println!("the picture is {}", path.display());
     found.judge(args, &mut scene, &device, &pixels)
 }
@@ -119,7 +119,10 @@ fn draw(scene: &mut Scene, device: &Device, picture: &Picture, frame: u64) -> Ou
 
 fn show_progress(drawn: u64, frames: u64, scene: &Scene) {
     if std::io::stderr().is_terminal() {
-        let (budget, held) = (Bytes(scene.pace.bytes), scene.gpu.memory().device_bytes.now);
+        let (budget, held) = (
+            Bytes(scene.pace.bytes),
+            scene.gpu.memory().stats().device_bytes.now,
+        );
         let held = Bytes(held);
         eprint!("\rframe {drawn} of {frames}, {held} of a budget of {budget}      ");
         if drawn == frames {
@@ -132,7 +135,7 @@ fn show_progress(drawn: u64, frames: u64, scene: &Scene) {
 
 impl Findings {
     fn look(&mut self, scene: &Scene) {
-        let held_bytes = scene.gpu.memory().device_bytes.now;
+        let held_bytes = scene.gpu.memory().stats().device_bytes.now;
         self.peak_bytes = self.peak_bytes.max(held_bytes);
         let over_bytes = held_bytes.saturating_sub(scene.pace.bytes);
         self.over_budget_bytes = self.over_budget_bytes.max(over_bytes);
@@ -141,7 +144,7 @@ impl Findings {
 
     /// Prints the line for programs. A broken promise is also an error.
     fn judge(&self, args: &Args, scene: &mut Scene, device: &Device, pixels: &[u8]) -> Outcome {
-        let stats = scene.gpu.memory();
+        let stats = scene.gpu.memory().stats();
         let step = scene.fluid.now().step();
         let equal = alone(device, args, step)? == scene.fluid.now().dye().to_vec::<f32>()?;
         let again = rewound(scene, step)?;

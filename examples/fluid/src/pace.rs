@@ -33,7 +33,7 @@ impl Pace {
             return Ok(false);
         }
         // Memory that is not in use may be cut at once.
-        let held_bytes = gpu.memory().device_bytes.now;
+        let held_bytes = gpu.memory().stats().device_bytes.now;
         let from_bytes = self.bytes.min(held_bytes.max(self.wanted_bytes));
         let down_bytes = from_bytes.saturating_sub(SLICE_BYTES);
         self.set(gpu, self.wanted_bytes.max(down_bytes))?;
@@ -43,9 +43,9 @@ impl Pace {
     fn set(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
         let budget = Budget {
             device_bytes: Some(bytes),
-            ..gpu.budget()
+            ..gpu.memory().budget()
         };
-        self.shortfall_bytes = gpu.set_budget(budget)?;
+        self.shortfall_bytes = gpu.memory().set_budget(budget)?;
         self.bytes = bytes;
         Ok(())
     }

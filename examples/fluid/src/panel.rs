@@ -74,7 +74,7 @@ impl Wish {
 /// Draws all panels, and returns the input.
 pub(crate) fn show(ui: &mut Ui, scene: &Scene) -> Wish {
     let mut wish = Wish::default();
-    let stats = scene.gpu.memory();
+    let stats = scene.gpu.memory().stats();
     egui::Panel::right("memory")
         .resizable(false)
         .exact_size(WIDTH)

@@ -123,7 +123,7 @@ impl Scene {
         // Once a frame: notices finished work, and changes budget and holes a little at a time.
         self.gpu.poll()?;
         let budget_moves = self.pace.approach(&self.gpu)?;
-        self.gpu.compact_for(COMPACTION)?;
+        self.gpu.memory().compact_for(COMPACTION)?;
 
         let context = self.context.clone();
         let mut wish = Wish::default();
@@ -226,7 +226,7 @@ impl Scene {
 
     /// Records the frame's time and its kind.
     fn note(&mut self, budget_moves: bool, began: Instant) {
-        let stats = self.gpu.memory();
+        let stats = self.gpu.memory().stats();
         let travelled_bytes = stats.evicted_bytes + stats.restored_bytes + stats.moved_bytes;
         let travels =
             travelled_bytes != std::mem::replace(&mut self.travelled_bytes, travelled_bytes);

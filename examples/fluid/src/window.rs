@@ -36,7 +36,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     events.run_app(&mut app)?;
     if let Some(shown) = &app.shown {
-        println!("{}\n{}", shown.scene.gpu.memory(), shown.scene.times);
+        println!(
+            "{}\n{}",
+            shown.scene.gpu.memory().stats(),
+            shown.scene.times
+        );
         println!(
             "fluid: frames={} steps={} budget_bytes={} losses={}",
             shown.scene.drawn,

@@ -227,20 +227,20 @@ async fn kernel(gpu: &Gpu) -> Result<Vec<f32>> {
 /// memory, or to disk where host and device share memory.
 async fn over_budget(gpu: &Gpu) -> Result<Vec<f32>> {
     gpu.finish_async().await?;
-    gpu.trim_async(0).await?;
-    let before = gpu.budget();
+    gpu.memory().trim_async(0).await?;
+    let before = gpu.memory().budget();
     let budget = Budget {
         host_bytes: Some(256 << 20),
         ..Budget::device(8 << 20)
     };
-    gpu.set_budget_async(budget).await?;
+    gpu.memory().set_budget_async(budget).await?;
     let many = keep_many(gpu).await;
-    gpu.set_budget_async(before).await?;
+    gpu.memory().set_budget_async(before).await?;
     many
 }
 
 async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
-    let evicted = gpu.memory().evicted_bytes;
+    let evicted = gpu.memory().stats().evicted_bytes;
     let mut kept = Vec::new();
     for seed in 0..32 {
         let tensor = gpu.full(&[256, 1024], seed as f32, DType::F32)?;
@@ -253,7 +253,7 @@ async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
     for tensor in &kept {
         sums.extend(tensor.mean(&[0, 1])?.read::<f32>().await?);
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     // Most of the 32 MiB were evicted, and the limit held.
     sums.push(f32::from(u8::from(
         memory.evicted_bytes - evicted >= 20 << 20,
@@ -275,7 +275,7 @@ async fn moved(gpu: &Gpu) -> Result<Vec<f32>> {
         at % 3 == 0
     });
     gpu.finish_async().await?;
-    let compacted = gpu.compact_async(u64::MAX).await?;
+    let compacted = gpu.memory().compact_async(u64::MAX).await?;
     let mut all = all_of(&tensors).await?;
     all.push(f32::from(u8::from(compacted.moved_bytes > 0)));
     Ok(all)

@@ -88,7 +88,7 @@ impl Simulation {
 
     /// The memory report, as text.
     pub fn memory(&self) -> String {
-        self.gpu.memory().to_string()
+        self.gpu.memory().stats().to_string()
     }
 
     /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.

@@ -29,7 +29,7 @@ pub(crate) fn told(error: impl std::fmt::Display) -> JsError {
 
 /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
 pub(crate) fn levels(gpu: &Gpu) -> Vec<f64> {
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     let levels = [
         memory.live_bytes,
         memory.reserved_bytes,

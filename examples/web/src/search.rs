@@ -135,12 +135,12 @@ impl Search {
 
     /// The most bytes on the device since indexing of these texts began.
     pub fn peak_bytes(&self) -> f64 {
-        self.gpu.memory().device_bytes.peak as f64
+        self.gpu.memory().stats().device_bytes.peak as f64
     }
 
     /// The memory report, as text.
     pub fn memory(&self) -> String {
-        self.gpu.memory().to_string()
+        self.gpu.memory().stats().to_string()
     }
 
     /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
@@ -172,8 +172,8 @@ impl Search {
         if let Err(lapidary::Error::DeviceLost { .. }) = self.gpu.finish_async().await {
             self.gpu.reopen_async().await?;
         }
-        self.gpu.set_budget_async(budget).await?;
-        self.gpu.reset_peaks();
+        self.gpu.memory().set_budget_async(budget).await?;
+        self.gpu.memory().reset_peaks();
         Ok(())
     }
 }

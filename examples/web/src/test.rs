@@ -54,7 +54,7 @@ fn device(gpu: &Gpu) -> String {
 
 fn json(gpu: &Gpu) -> String {
     let mut json = Vec::new();
-    match gpu.snapshot().write_json(&mut json) {
+    match gpu.memory().snapshot().write_json(&mut json) {
         Ok(()) => String::from_utf8_lossy(&json).into_owned(),
         Err(error) => error.to_string(),
     }
@@ -83,8 +83,8 @@ async fn blocking(gpu: &Gpu) -> Told {
     let y = (&x + &x).map_err(text)?;
     for result in [
         gpu.finish(),
-        gpu.trim(0).map(drop),
-        gpu.compact(MIB).map(drop),
+        gpu.memory().trim(0).map(drop),
+        gpu.memory().compact(MIB).map(drop),
         y.evict(),
     ] {
         check(
@@ -118,14 +118,17 @@ async fn refusals(gpu: &Gpu) -> Told {
         matches!(too_large, Err(Error::NeverFits { .. })),
         "32 GiB never fit",
     )?;
-    let before = gpu.budget();
+    let before = gpu.memory().budget();
     gpu.finish_async().await.map_err(text)?;
-    gpu.trim_async(0).await.map_err(text)?;
+    gpu.memory().trim_async(0).await.map_err(text)?;
     let none_to_host = Budget {
         host_bytes: Some(0),
         ..Budget::device(4 * MIB)
     };
-    gpu.set_budget_async(none_to_host).await.map_err(text)?;
+    gpu.memory()
+        .set_budget_async(none_to_host)
+        .await
+        .map_err(text)?;
     let mut kept = Vec::new();
     let mut refused = None;
     for _ in 0..8 {
@@ -136,7 +139,7 @@ async fn refusals(gpu: &Gpu) -> Told {
         }
         kept.push(tensor);
     }
-    gpu.set_budget_async(before).await.map_err(text)?;
+    gpu.memory().set_budget_async(before).await.map_err(text)?;
     let Some(error) = refused else {
         return Err("8 MiB found room within 4".into());
     };
@@ -237,7 +240,7 @@ async fn least_limits() -> Told {
         .await
         .map_err(text)?;
     check(most == [(len - 1) * 3 + 1], "the largest of 40 Mi elements")?;
-    let reserved = gpu.memory().reserved_bytes.peak / MIB;
+    let reserved = gpu.memory().stats().reserved_bytes.peak / MIB;
     Ok(format!(
         "160 MiB through windows of 128, {reserved} MiB reserved at most"
     ))

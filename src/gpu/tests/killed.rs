@@ -86,7 +86,11 @@ fn look(folder: &Path) -> Result<(bool, bool)> {
     }
     let gpu = open(folder)?;
     let tensors = fill(&gpu, -7)?;
-    assert!(gpu.memory().disk_bytes.now > 0, "{}", gpu.memory());
+    assert!(
+        gpu.memory().stats().disk_bytes.now > 0,
+        "{}",
+        gpu.memory().stats()
+    );
     let saved = match gpu.load_state(state(folder)) {
         Err(Error::State {
             failure: StateFailure::NotFound,

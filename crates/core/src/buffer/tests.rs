@@ -102,12 +102,13 @@ fn buffers_leave_and_come_back_with_their_bytes() {
 #[test]
 fn a_source_or_a_function_stands_in_for_bytes_that_were_given_up() {
     let (gpu, _) = open();
-    gpu.set_budget(Budget {
-        host_bytes: Some(0),
-        disk_bytes: Some(0),
-        ..Budget::default()
-    })
-    .unwrap();
+    gpu.memory()
+        .set_budget(Budget {
+            host_bytes: Some(0),
+            disk_bytes: Some(0),
+            ..Budget::default()
+        })
+        .unwrap();
     let ramp = Source::reader(|offset_bytes, bytes| {
         let numbers = (offset_bytes..).map(|number| number as u8);
         bytes

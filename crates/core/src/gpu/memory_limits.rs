@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+#[cfg(doc)]
 use super::Gpu;
+use super::GpuMemory;
 use crate::engine::{Pressure, PressureGuard, block_on};
 #[cfg(doc)]
 use crate::error::Error;
@@ -14,7 +16,7 @@ use crate::shortage::Holder;
 #[cfg(not(target_arch = "wasm32"))]
 const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 
-/// Result of [`compact`](Gpu::compact).
+/// Result of [`compact`](GpuMemory::compact).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compacted {
@@ -26,9 +28,9 @@ pub struct Compacted {
     pub pinned: Vec<Holder>,
 }
 
-impl Gpu {
+impl GpuMemory<'_> {
     /// The budget as the app set it.
-    pub fn budget(&self) -> Budget {
+    pub fn budget(self) -> Budget {
         self.engine.budget()
     }
 
@@ -45,7 +47,7 @@ impl Gpu {
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
     /// use lapidary_core::Budget;
     ///
-    /// let shortfall_bytes = gpu.set_budget(Budget::device(512 << 20))?;
+    /// let shortfall_bytes = gpu.memory().set_budget(Budget::device(512 << 20))?;
     /// assert_eq!(shortfall_bytes, 0);
     /// # Ok(())
     /// # }
@@ -54,15 +56,15 @@ impl Gpu {
     /// # Errors
     /// [`Error::Option`] for limits that contradict each other, and [`Error::Reentered`] inside a
     /// callback; neither changes anything. [`Error::DeviceLost`].
-    pub fn set_budget(&self, budget: Budget) -> Result<u64> {
-        block_on("Gpu::set_budget", self.set_budget_async(budget))
+    pub fn set_budget(self, budget: Budget) -> Result<u64> {
+        block_on("GpuMemory::set_budget", self.set_budget_async(budget))
     }
 
-    /// As [`set_budget`](Gpu::set_budget), as a future: the only form in a browser.
+    /// As [`set_budget`](GpuMemory::set_budget), as a future: the only form in a browser.
     ///
     /// # Errors
-    /// As [`set_budget`](Gpu::set_budget).
-    pub async fn set_budget_async(&self, budget: Budget) -> Result<u64> {
+    /// As [`set_budget`](GpuMemory::set_budget).
+    pub async fn set_budget_async(self, budget: Budget) -> Result<u64> {
         self.engine.set_budget(budget).await
     }
 
@@ -70,55 +72,56 @@ impl Gpu {
     /// are reserved, including existing slabs, or when the budget is used up. Returns the reserved
     /// bytes.
     ///
-    /// Unused slabs are released by [`trim`](Gpu::trim), by [`poll`](Gpu::release_idle_after), and
-    /// when other requests need the room.
+    /// Unused slabs are released by [`trim`](GpuMemory::trim), by
+    /// [`poll`](GpuMemory::release_idle_after), and when other requests need the room.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// let reserved_bytes = gpu.reserve(256 << 20)?;
+    /// let reserved_bytes = gpu.memory().reserve(256 << 20)?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    pub fn reserve(&self, bytes: u64) -> Result<u64> {
-        block_on("Gpu::reserve", self.reserve_async(bytes))
+    pub fn reserve(self, bytes: u64) -> Result<u64> {
+        block_on("GpuMemory::reserve", self.reserve_async(bytes))
     }
 
-    /// As [`reserve`](Gpu::reserve), as a future: the only form in a browser.
+    /// As [`reserve`](GpuMemory::reserve), as a future: the only form in a browser.
     ///
     /// # Errors
-    /// As [`reserve`](Gpu::reserve).
-    pub async fn reserve_async(&self, bytes: u64) -> Result<u64> {
+    /// As [`reserve`](GpuMemory::reserve).
+    pub async fn reserve_async(self, bytes: u64) -> Result<u64> {
         self.engine.reserve(bytes).await
     }
 
     /// Releases empty slabs, longest unused first, while more than `keep_bytes` are reserved. With
     /// 0 it also releases idle staging. Returns the bytes of the released slabs. It moves and
-    /// evicts no buffer: [`compact`](Gpu::compact) and [`set_budget`](Gpu::set_budget) do.
+    /// evicts no buffer: [`compact`](GpuMemory::compact) and [`set_budget`](GpuMemory::set_budget)
+    /// do.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
     /// // Between two phases of a program.
-    /// let given_back_bytes = gpu.trim(0)?;
+    /// let given_back_bytes = gpu.memory().trim(0)?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
-    pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
-        block_on("Gpu::trim", self.trim_async(keep_bytes))
+    pub fn trim(self, keep_bytes: u64) -> Result<u64> {
+        block_on("GpuMemory::trim", self.trim_async(keep_bytes))
     }
 
-    /// As [`trim`](Gpu::trim), as a future: the only form in a browser.
+    /// As [`trim`](GpuMemory::trim), as a future: the only form in a browser.
     ///
     /// # Errors
-    /// As [`trim`](Gpu::trim).
-    pub async fn trim_async(&self, keep_bytes: u64) -> Result<u64> {
+    /// As [`trim`](GpuMemory::trim).
+    pub async fn trim_async(self, keep_bytes: u64) -> Result<u64> {
         self.engine.trim(keep_bytes).await
     }
 
@@ -137,7 +140,7 @@ impl Gpu {
     /// loop {
     ///     draw_frame();
     ///     gpu.poll()?;
-    ///     if gpu.compact(4 << 20)?.moved_bytes == 0 {
+    ///     if gpu.memory().compact(4 << 20)?.moved_bytes == 0 {
     ///         break;
     ///     }
     /// }
@@ -147,15 +150,15 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
-    pub fn compact(&self, limit_bytes: u64) -> Result<Compacted> {
-        block_on("Gpu::compact", self.compact_async(limit_bytes))
+    pub fn compact(self, limit_bytes: u64) -> Result<Compacted> {
+        block_on("GpuMemory::compact", self.compact_async(limit_bytes))
     }
 
-    /// As [`compact`](Gpu::compact), as a future: the only form in a browser.
+    /// As [`compact`](GpuMemory::compact), as a future: the only form in a browser.
     ///
     /// # Errors
-    /// As [`compact`](Gpu::compact).
-    pub async fn compact_async(&self, limit_bytes: u64) -> Result<Compacted> {
+    /// As [`compact`](GpuMemory::compact).
+    pub async fn compact_async(self, limit_bytes: u64) -> Result<Compacted> {
         let (moved_bytes, released_bytes) = self.engine.compact(limit_bytes).await?;
         Ok(Compacted {
             moved_bytes,
@@ -164,13 +167,13 @@ impl Gpu {
         })
     }
 
-    /// As [`compact`](Gpu::compact), for at most `time`. It waits for the device after every few
-    /// MiB. So it may exceed the time by one such slice, or by one larger buffer.
+    /// As [`compact`](GpuMemory::compact), for at most `time`. It waits for the device after every
+    /// few MiB. So it may exceed the time by one such slice, or by one larger buffer.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// let compacted = gpu.compact_for(std::time::Duration::from_millis(2))?;
+    /// let compacted = gpu.memory().compact_for(std::time::Duration::from_millis(2))?;
     /// println!("{} bytes were given back", compacted.released_bytes);
     /// # Ok(())
     /// # }
@@ -179,7 +182,7 @@ impl Gpu {
     /// # Errors
     /// As [`flush`](Gpu::flush).
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn compact_for(&self, time: std::time::Duration) -> Result<Compacted> {
+    pub fn compact_for(self, time: std::time::Duration) -> Result<Compacted> {
         let until = std::time::Instant::now().checked_add(time);
         let mut all = Compacted::default();
         let mut slice_bytes = COMPACTION_SLICE_BYTES;
@@ -196,7 +199,7 @@ impl Gpu {
             }
             all.moved_bytes += slice.moved_bytes;
             all.released_bytes += slice.released_bytes;
-            self.finish()?;
+            block_on("GpuMemory::compact_for", self.engine.finish())?;
         }
         Ok(all)
     }
@@ -218,13 +221,13 @@ impl Gpu {
     ///
     /// let cache = Arc::new(Mutex::new(vec![gpu.buffer_zeroed(4 << 20)?]));
     /// let in_callback = cache.clone();
-    /// let _guard = gpu.on_pressure(move |_pressure| in_callback.lock().unwrap().clear());
+    /// let _guard = gpu.memory().on_pressure(move |_pressure| in_callback.lock().unwrap().clear());
     /// # Ok(())
     /// # }
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
     pub fn on_pressure(
-        &self,
+        self,
         callback: impl Fn(&Pressure) + Send + Sync + 'static,
     ) -> PressureGuard {
         self.engine.on_pressure(Arc::new(callback))
@@ -234,14 +237,14 @@ impl Gpu {
     /// buffers are moved or evicted, so that the app can drop buffers that it does not need. Calls
     /// that would wait return [`Error::Reentered`] in it. A panic in it is caught.
     #[cfg(target_arch = "wasm32")]
-    pub fn on_pressure(&self, callback: impl Fn(&Pressure) + 'static) -> PressureGuard {
+    pub fn on_pressure(self, callback: impl Fn(&Pressure) + 'static) -> PressureGuard {
         self.engine.on_pressure(Arc::new(callback))
     }
 
     /// Sets after how many calls of [`poll`](Gpu::poll) without a use an empty slab, or staging, is
     /// released. The default is 600, ten seconds of a frame loop; 0 means never. It counts polls,
     /// not time, so a clock that jumps has no effect.
-    pub fn release_idle_after(&self, polls: u32) {
+    pub fn release_idle_after(self, polls: u32) {
         self.engine.set_idle_polls(polls);
     }
 }

@@ -1,49 +1,31 @@
 //! Statistics, history, snapshots and measurements of the memory.
 
+#[cfg(doc)]
 use super::Gpu;
+use super::GpuMemory;
 use crate::engine::block_on;
 use crate::error::Result;
-use crate::memory::Scope;
 use crate::observe::{History, Measure, MemoryStats, Sampler, Snapshot, Suggestion};
 
-impl Gpu {
+impl GpuMemory<'_> {
     /// Memory statistics; they print as a report.
-    pub fn memory(&self) -> MemoryStats {
-        MemoryStats::of(&self.engine)
+    pub fn stats(self) -> MemoryStats {
+        MemoryStats::of(self.engine)
     }
 
-    /// Passes the numbers of [`memory`](Gpu::memory) to the app's recorder of the crate `metrics`.
-    /// `lapidary_live_bytes` and similar names are gauges; `lapidary_submissions_total` and similar
-    /// names are counters. All have the label `adapter` with the adapter's name. The bytes that a
-    /// reclaim step freed have the step's name as the label `step`. Call it before an export or
-    /// once a frame; nothing is recorded at other times.
+    /// Passes the numbers of [`stats`](GpuMemory::stats) to the app's recorder of the crate
+    /// `metrics`. `lapidary_live_bytes` and similar names are gauges; `lapidary_submissions_total`
+    /// and similar names are counters. All have the label `adapter` with the adapter's name. The
+    /// bytes that a reclaim step freed have the step's name as the label `step`. Call it before an
+    /// export or once a frame; nothing is recorded at other times.
     #[cfg(feature = "metrics")]
-    pub fn record_metrics(&self) {
-        self.memory().record();
+    pub fn record_metrics(self) {
+        self.stats().record();
     }
 
-    /// Resets the peaks of [`memory`](Gpu::memory) to the current values.
-    pub fn reset_peaks(&self) {
+    /// Resets the peaks of [`stats`](GpuMemory::stats) to the current values.
+    pub fn reset_peaks(self) {
         self.engine.reset_peaks();
-    }
-
-    /// Puts `name` into the tags of buffers that this thread makes, until the scope is dropped. The
-    /// tag also has the names of outer scopes: `step/forward: src/net.rs:17`. A scope belongs to
-    /// the thread, so it covers every `Gpu`.
-    ///
-    /// ```
-    /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
-    /// let step = gpu.scope("step");
-    /// let x = {
-    ///     let _forward = gpu.scope("forward");
-    ///     gpu.buffer(64 << 10)?
-    /// };
-    /// drop(step);
-    /// assert_eq!(x.tag().scope(), Some("step/forward"));
-    /// # Ok(()) }
-    /// ```
-    pub fn scope(&self, name: &str) -> Scope {
-        Scope::enter(name)
     }
 
     /// Starts to measure the memory use of a part of the program, which also becomes a
@@ -54,7 +36,7 @@ impl Gpu {
     ///
     /// ```
     /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
-    /// let forward = gpu.measure("forward")?;
+    /// let forward = gpu.memory().measure("forward")?;
     /// let y = gpu.buffer_zeroed(1 << 20)?;
     /// println!("{}", forward.end()?);
     /// # Ok(()) }
@@ -62,33 +44,34 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
-    pub fn measure(&self, name: &str) -> Result<Measure> {
-        block_on("Gpu::measure", self.measure_async(name))
+    pub fn measure(self, name: &str) -> Result<Measure> {
+        block_on("GpuMemory::measure", self.measure_async(name))
     }
 
-    /// As [`measure`](Gpu::measure), as a future.
+    /// As [`measure`](GpuMemory::measure), as a future.
     ///
     /// # Errors
-    /// As [`measure`](Gpu::measure).
-    pub async fn measure_async(&self, name: &str) -> Result<Measure> {
+    /// As [`measure`](GpuMemory::measure).
+    pub async fn measure_async(self, name: &str) -> Result<Measure> {
         Measure::begin(self.engine.clone(), name).await
     }
 
-    /// Keeps the last `events` events from now on, for [`history`](Gpu::history). 0, the default,
-    /// keeps none. An event takes 64 bytes.
-    pub fn keep_history(&self, events: usize) {
+    /// Keeps the last `events` events from now on, for [`history`](GpuMemory::history). 0, the
+    /// default, keeps none. An event takes 64 bytes.
+    pub fn keep_history(self, events: usize) {
         self.engine.keep_history(events);
     }
 
-    /// The last events in memory, up to the number set by [`keep_history`](Gpu::keep_history).
-    pub fn history(&self) -> History {
-        History::of(&self.engine)
+    /// The last events in memory, up to the number set by
+    /// [`keep_history`](GpuMemory::keep_history).
+    pub fn history(self) -> History {
+        History::of(self.engine)
     }
 
     /// The state of the memory now: the numbers, every block with its maker, and the history if one
     /// is kept. Never waits. Takes microseconds per thousand blocks and events.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(&self.engine)
+    pub fn snapshot(self) -> Snapshot {
+        Snapshot::of(self.engine)
     }
 
     /// Takes memory statistics on any thread, for an observer. The sampler does not keep the device
@@ -96,7 +79,7 @@ impl Gpu {
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// let sampler = gpu.sampler();
+    /// let sampler = gpu.memory().sampler();
     /// std::thread::spawn(move || {
     ///     while let Some(stats) = sampler.memory() {
     ///         println!("{}", stats.live_bytes.now);
@@ -105,8 +88,8 @@ impl Gpu {
     /// });
     /// # Ok::<(), lapidary_core::Error>(())
     /// ```
-    pub fn sampler(&self) -> Sampler {
-        Sampler::of(&self.engine)
+    pub fn sampler(self) -> Sampler {
+        Sampler::of(self.engine)
     }
 
     /// Suggests changes so that the memory goes further, in sentences with figures. Empty if there
@@ -114,12 +97,12 @@ impl Gpu {
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// for suggestion in gpu.advice() {
+    /// for suggestion in gpu.memory().advice() {
     ///     println!("{suggestion}");
     /// }
     /// # Ok::<(), lapidary_core::Error>(())
     /// ```
-    pub fn advice(&self) -> Vec<Suggestion> {
+    pub fn advice(self) -> Vec<Suggestion> {
         self.snapshot().advice()
     }
 }

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::memory::{Moment, Tag};
 
-/// The last things that happened to memory: see [`Gpu::history`](crate::Gpu::history).
+/// The last things that happened to memory: see [`GpuMemory::history`](crate::GpuMemory::history).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct History {

@@ -56,7 +56,7 @@ impl Snapshot {
     /// let x = gpu.buffer_from(&[1.0_f32; 4096])?.named("weights");
     /// x.force()?;
     /// let mut json = Vec::new();
-    /// gpu.snapshot().write_json(&mut json).unwrap();
+    /// gpu.memory().snapshot().write_json(&mut json).unwrap();
     /// let snapshot = Snapshot::from_json(&json)?;
     /// assert_eq!(snapshot.slabs[0].blocks[0].size_bytes, 16384);
     /// assert!(Snapshot::from_json(&json[..100]).is_err());

@@ -34,8 +34,8 @@ impl Snapshot {
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// println!("{}", gpu.snapshot().map());
-    /// println!("{}", gpu.snapshot().map().columns(160).lines(60).colored(true));
+    /// println!("{}", gpu.memory().snapshot().map());
+    /// println!("{}", gpu.memory().snapshot().map().columns(160).lines(60).colored(true));
     /// # Ok::<(), lapidary_core::Error>(())
     /// ```
     pub fn map(&self) -> Picture<'_> {

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::memory::Scope;
 use crate::units::Bytes;
 
-/// A measurement under way: see [`Gpu::measure`](crate::Gpu::measure). Dropped, it is given up.
+/// A measurement under way: see [`GpuMemory::measure`](crate::GpuMemory::measure). Dropped, it is
+/// given up.
 #[derive(Debug)]
 #[must_use = "what was measured is told by `end`"]
 pub struct Measure {

@@ -6,7 +6,7 @@ use super::MemoryStats;
 use crate::engine::Engine;
 
 /// Takes samples of a device's memory for as long as the device is there: see
-/// [`Gpu::sampler`](crate::Gpu::sampler). Cheap to clone, and at home on any thread.
+/// [`GpuMemory::sampler`](crate::GpuMemory::sampler). Cheap to clone, and at home on any thread.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     engine: Weak<Engine>,

@@ -6,8 +6,8 @@ use crate::memory::{EvictedStorage, Moment, SlabMap, Tag};
 
 use super::stats::{HOLDERS, MemoryStats};
 
-/// The memory at one moment: see [`Gpu::snapshot`](crate::Gpu::snapshot). With the feature
-/// `snapshot` it is written to files and read from them.
+/// The memory at one moment: see [`GpuMemory::snapshot`](crate::GpuMemory::snapshot). With the
+/// feature `snapshot` it is written to files and read from them.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -34,7 +34,7 @@ pub struct Snapshot {
     /// How many earlier events were forgotten.
     pub dropped: u64,
     /// What happened, the oldest first: nothing, unless
-    /// [`Gpu::keep_history`](crate::Gpu::keep_history) was called.
+    /// [`GpuMemory::keep_history`](crate::GpuMemory::keep_history) was called.
     pub moments: Vec<Moment>,
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn measure(seconds: f64) -> Result<bool, Box<dyn Error>> {
         }
         println!(
             "{makers:>8} {:>8}  {:>10.2} % {:>10.2} %",
-            gpu.memory().slabs.len(),
+            gpu.memory().stats().slabs.len(),
             shares[0],
             shares[1]
         );

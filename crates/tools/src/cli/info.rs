@@ -97,7 +97,7 @@ fn open(adapter: Option<String>) -> lapidary_core::Result<Opened> {
     })?;
     Ok(Opened {
         caps: gpu.caps().clone(),
-        budget_bytes: gpu.memory().budget_bytes,
+        budget_bytes: gpu.memory().stats().budget_bytes,
     })
 }
 
@@ -173,13 +173,13 @@ fn budget(budget_bytes: Option<u64>) -> Row {
     let (figure, meaning) = match budget_bytes {
         Some(bytes) => (
             size(bytes),
-            "what a program may take here. Set less by LAPIDARY_BUDGET=512MiB or Gpu::set_budget: what \
+            "what a program may take here. Set less by LAPIDARY_BUDGET=512MiB or GpuMemory::set_budget: what \
              finds no room then leaves for the host's memory or the disk, and comes back when it is used",
         ),
         None => (
             "unknown".into(),
             "the system does not say how much there is, so the driver's refusals teach it. Set a budget \
-             by LAPIDARY_BUDGET=512MiB or Gpu::set_budget",
+             by LAPIDARY_BUDGET=512MiB or GpuMemory::set_budget",
         ),
     };
     ("budget", figure, meaning.into())

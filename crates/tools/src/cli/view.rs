@@ -17,7 +17,7 @@ use crate::cli::style::{Style, clean_path, width};
 /// --pickle and --rmm it writes that file instead; with --map, prints the map alone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The snapshot, as `gpu.snapshot().write_json(…)` writes it
+    /// The snapshot, as `gpu.memory().snapshot().write_json(…)` writes it
     snapshot: PathBuf,
     /// Write a page for browsers: timeline, map, holders; one file, without a network
     #[arg(long, value_name = "FILE")]

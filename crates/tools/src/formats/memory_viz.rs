@@ -25,10 +25,10 @@ const NAME_COLUMNS: usize = 120;
 ///
 /// ```no_run
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-/// gpu.keep_history(100_000);
+/// gpu.memory().keep_history(100_000);
 /// // ... a few steps ...
 /// let file = std::fs::File::create("snapshot.pickle")?;
-/// lapidary_tools::formats::write_pickle(&gpu.snapshot(), file)?;
+/// lapidary_tools::formats::write_pickle(&gpu.memory().snapshot(), file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -51,7 +51,7 @@ pub enum Control {
 /// # fn demo(frame: &mut ratatui::Frame<'_>, gpu: &lapidary_core::Gpu) {
 /// let mut monitor = Monitor::new();
 /// // Ten times a second or so, and when something else was drawn over it:
-/// monitor.push(gpu.memory());
+/// monitor.push(gpu.memory().stats());
 /// frame.render_widget(&monitor, frame.area());
 /// # }
 /// ```

@@ -38,7 +38,7 @@ impl Monitor {
     /// use std::time::Duration;
     ///
     /// // On a thread of its own, or on the main one while others work.
-    /// Monitor::new().run(Duration::from_millis(100), || Ok(gpu.memory()))
+    /// Monitor::new().run(Duration::from_millis(100), || Ok(gpu.memory().stats()))
     /// # }
     /// ```
     ///

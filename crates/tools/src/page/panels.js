@@ -55,7 +55,7 @@ function summary(model, inks) {
 function noticeText(model) {
   const notices = [];
   if (model.dropped) notices.push(`The first ${counted(model.dropped, "event")} were forgotten: what was there already is at its place from the start.`);
-  if (!model.events.count) notices.push("No history was kept (Gpu::keep_history): this is the moment of the snapshot alone.");
+  if (!model.events.count) notices.push("No history was kept (GpuMemory::keep_history): this is the moment of the snapshot alone.");
   if (model.clipped) notices.push(`${counted(model.clipped, "text")} of more than 1 KiB ${model.clipped === 1 ? "was" : "were"} clipped when this page was written.`);
   return notices.join(" ");
 }

@@ -51,10 +51,10 @@ pub fn replay(
     };
     let mut outcome = Outcome::default();
     let mut elapsed = Duration::ZERO;
-    let mut before = replay.gpu.memory();
+    let mut before = replay.gpu.memory().stats();
     for (number, (first, end)) in stretches(trace.events.len()).enumerate() {
         if number == LAST_THIRD {
-            before = replay.gpu.memory();
+            before = replay.gpu.memory().stats();
         }
         let start = Instant::now();
         let mut events = trace.events[first..end].iter();
@@ -83,7 +83,7 @@ fn open(setting: Setting) -> Result<Gpu, Error> {
     };
     let (gpu, _sim) = Gpu::simulated_with(device, options)?;
     if let Some(budget_bytes) = setting.budget_bytes {
-        gpu.set_budget(Budget {
+        gpu.memory().set_budget(Budget {
             staging_bytes: Some(STAGING_BYTES),
             disk_bytes: Some(0),
             ..Budget::device(budget_bytes.saturating_add(STAGING_BYTES))
@@ -173,8 +173,8 @@ impl Replay<'_> {
 
     /// The most that there was since the last point.
     fn point(&self) -> Point {
-        let stats = self.gpu.memory();
-        self.gpu.reset_peaks();
+        let stats = self.gpu.memory().stats();
+        self.gpu.memory().reset_peaks();
         Point {
             live_bytes: stats.requested_bytes.peak,
             reserved_bytes: stats.reserved_bytes.peak,
@@ -182,7 +182,7 @@ impl Replay<'_> {
     }
 
     fn tell(&self, before: &MemoryStats, outcome: &mut Outcome) {
-        let stats = self.gpu.memory();
+        let stats = self.gpu.memory().stats();
         let most = |bytes: fn(&Point) -> u64| outcome.curve.iter().map(bytes).max().unwrap_or(0);
         // Of refused requests only the live part is missing from the peak.
         outcome.peak_live_bytes = match self.refused {

@@ -67,7 +67,7 @@ pub struct MonitorServer {
 /// [`Error::Socket`](crate::Error::Socket): the folder is another user's or open to others, the
 /// path is too long for a socket (about 100 bytes) or something else is there.
 pub fn serve(gpu: &Gpu, path: Option<&Path>) -> Result<MonitorServer> {
-    MonitorServer::start(gpu.sampler(), path)
+    MonitorServer::start(gpu.memory().sampler(), path)
 }
 
 impl MonitorServer {

@@ -19,7 +19,7 @@ fn tensor(gpu: &Gpu, kib: usize, name: &str) -> Tensor {
 /// A program that grows, has too little, and shrinks; its last sample is of 12 s after the first.
 fn seen() -> (Monitor, Gpu) {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
-    gpu.set_budget(Budget::device(24 << 20)).unwrap();
+    gpu.memory().set_budget(Budget::device(24 << 20)).unwrap();
     let mut monitor = Monitor::new();
     let mut held = Vec::new();
     for second in 0..13_u64 {
@@ -37,7 +37,7 @@ fn seen() -> (Monitor, Gpu) {
             11 => held[0].evict().unwrap(),
             _ => {}
         }
-        monitor.push_at(Duration::from_secs(second), gpu.memory());
+        monitor.push_at(Duration::from_secs(second), gpu.memory().stats());
     }
     (monitor, gpu)
 }
@@ -104,7 +104,7 @@ fn it_answers_keys() {
     let paused = drawn(&monitor, 120, 32);
     assert!(paused.contains("paused"));
     let _more = tensor(&gpu, 512, "afterwards");
-    monitor.push_at(Duration::from_secs(20), gpu.memory());
+    monitor.push_at(Duration::from_secs(20), gpu.memory().stats());
     assert_eq!(drawn(&monitor, 120, 32), paused);
     press(&mut monitor, "p");
     assert!(drawn(&monitor, 120, 32).contains("afterwards"));
@@ -135,7 +135,7 @@ fn it_fits_into_any_terminal_and_takes_any_numbers() {
     drawn(&monitor, 20, 3);
     press(&mut monitor, "x");
     for bytes in [0, 1, u64::MAX] {
-        let mut stats = gpu.memory();
+        let mut stats = gpu.memory().stats();
         stats.budget_bytes = Some(bytes);
         for level in [
             &mut stats.live_bytes,

@@ -53,7 +53,7 @@ fn top_prints_what_the_other_process_holds_and_notices_its_end() {
         .collect();
     assert_eq!(samples.len(), 2);
     assert_eq!(samples[0].live_bytes.now, 1 << 20);
-    assert_eq!(samples[0].tags[0].tag, gpu.memory().tags[0].tag);
+    assert_eq!(samples[0].tags[0].tag, gpu.memory().stats().tags[0].tag);
     check_fails(&["top", name], &["needs a terminal", "--json"]);
 
     let mut remote = Remote::connect(&path).unwrap();

@@ -14,7 +14,7 @@ use crate::cli::{check_fails, file, folder, program, run};
 
 fn open() -> Gpu {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
-    gpu.keep_history(1000);
+    gpu.memory().keep_history(1000);
     gpu
 }
 
@@ -34,7 +34,7 @@ fn json(snapshot: &Snapshot) -> Vec<u8> {
 fn a_snapshot_is_shown_as_the_page_and_written_in_other_forms() {
     let gpu = open();
     let _kept = tensor(&gpu, 512, "weights");
-    let snapshot = gpu.snapshot();
+    let snapshot = gpu.memory().snapshot();
     let path = file("one.json", &json(&snapshot));
 
     let ran = run(&["view", &path]);
@@ -83,7 +83,7 @@ fn a_snapshot_is_shown_as_the_page_and_written_in_other_forms() {
 #[test]
 fn a_file_that_is_no_snapshot_or_only_a_part_of_one_is_refused_with_the_place() {
     let gpu = open();
-    let whole = json(&gpu.snapshot());
+    let whole = json(&gpu.memory().snapshot());
     let cut = file("cut.json", &whole[..whole.len() / 2]);
     check_fails(&["view", &cut], &[&cut, "line 1"]);
     check_fails(&["diff", &cut, &cut], &[&cut]);
@@ -116,10 +116,10 @@ fn two_snapshots_differ_by_what_is_new_what_grew_what_shrank_and_what_is_gone() 
             .collect::<Vec<_>>()
     };
     let (few, many, goes) = (grows(1), shrinks(3), tensor(&gpu, 16, "goes"));
-    let before = file("before.json", &json(&gpu.snapshot()));
+    let before = file("before.json", &json(&gpu.memory().snapshot()));
     drop((few, many, goes));
     let _kept = (grows(3), shrinks(1), tensor(&gpu, 32, "comes"));
-    let after = file("after.json", &json(&gpu.snapshot()));
+    let after = file("after.json", &json(&gpu.memory().snapshot()));
 
     let ran = run(&["diff", &before, &after]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
@@ -166,7 +166,7 @@ fn two_snapshots_differ_by_what_is_new_what_grew_what_shrank_and_what_is_gone() 
 fn who_stops_reading_is_no_failure() {
     let gpu = open();
     let _kept: Vec<Tensor> = (0..100).map(|_| tensor(&gpu, 1, "many")).collect();
-    let path = file("pipe.json", &json(&gpu.snapshot()));
+    let path = file("pipe.json", &json(&gpu.memory().snapshot()));
     for args in [
         &["view", "--json", &path][..],
         &["completions", "zsh"],
@@ -187,7 +187,7 @@ fn who_stops_reading_is_no_failure() {
 
 #[test]
 fn all_files_are_written_even_where_nobody_hears_of_them() {
-    let path = file("deaf.json", &json(&open().snapshot()));
+    let path = file("deaf.json", &json(&open().memory().snapshot()));
     let folder = folder("unheard");
     let (html, pickle) = (folder.join("page.html"), folder.join("s.pickle"));
     let (reader, writer) = io::pipe().unwrap();
@@ -204,7 +204,7 @@ fn all_files_are_written_even_where_nobody_hears_of_them() {
 fn names_from_files_and_of_files_cannot_steer_the_terminal() {
     let hostile = "a\u{1b}[2J\u{7}\u{202e}\n";
     let on = |adapter: &str, name: &str| {
-        let mut value: Value = serde_json::from_slice(&json(&open().snapshot())).unwrap();
+        let mut value: Value = serde_json::from_slice(&json(&open().memory().snapshot())).unwrap();
         value["stats"]["adapter"] = format!("{hostile}{adapter}").into();
         file(&format!("{hostile}{name}"), value.to_string().as_bytes())
     };

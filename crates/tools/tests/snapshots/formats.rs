@@ -58,7 +58,7 @@ fn program() -> Snapshot {
         x
     };
     let (weights, input) = (make("weights", 70_000), make("input", 3000));
-    gpu.keep_history(1000);
+    gpu.memory().keep_history(1000);
     let step = gpu.scope("step");
     for _ in 0..2 {
         let hidden = {
@@ -75,14 +75,14 @@ fn program() -> Snapshot {
     let small: Vec<_> = (0..9).map(|_| make("small", 90_000)).collect();
     let mut small: Vec<_> = small.into_iter().step_by(3).collect();
     weights.prefetch().unwrap();
-    gpu.compact(0).unwrap();
+    gpu.memory().compact(0).unwrap();
     small.push(make("big", 450_000));
     let pins: Vec<_> = small.iter().map(|small| small.pin().unwrap()).collect();
     let refused = gpu.zeros(&[500_000], DType::F32).unwrap();
     assert!(refused.force().is_err());
     drop(refused);
     weights.evict().unwrap();
-    let snapshot = gpu.snapshot();
+    let snapshot = gpu.memory().snapshot();
     drop((small, pins));
     snapshot
 }
@@ -118,7 +118,7 @@ fn training() -> Snapshot {
         memory_bytes: 1 << 30,
         ..SimOptions::default()
     });
-    gpu.keep_history(1 << 20);
+    gpu.memory().keep_history(1 << 20);
     let random = |shape: &[usize]| gpu.rand_normal(shape, 0.0, 0.1, 7, DType::F32).unwrap();
     let mut weights: Vec<_> = (0..3)
         .map(|layer| random(&[32, 32]).named(&format!("w{layer}")))
@@ -141,7 +141,7 @@ fn training() -> Snapshot {
         }
         gpu.flush().unwrap();
     }
-    gpu.snapshot()
+    gpu.memory().snapshot()
 }
 
 /// Whoever has other programs' tools at hand names a folder: `cargo xtask ci --only formats` does.
@@ -197,7 +197,7 @@ fn large_snapshots_are_measured() {
         ..SimOptions::default()
     })
     .unwrap();
-    gpu.keep_history(1_000_000);
+    gpu.memory().keep_history(1_000_000);
     let make = |index: usize| {
         let x = gpu.zeros(&[64 + index % 5000], DType::F32).unwrap();
         x.named(&format!("layer{}", index % 1000))
@@ -216,7 +216,7 @@ fn large_snapshots_are_measured() {
         bytes
     };
     let begin = std::time::Instant::now();
-    let snapshot = gpu.snapshot();
+    let snapshot = gpu.memory().snapshot();
     println!("taken in {} ms", begin.elapsed().as_millis());
     let blocks: usize = snapshot.slabs.iter().map(|slab| slab.blocks.len()).sum();
     assert_eq!((blocks, snapshot.moments.len()), (100_000, 1_000_000));
@@ -265,7 +265,7 @@ fn a_snapshot_without_a_history_is_what_there_is() {
     let x = gpu.zeros(&[1000], DType::F32).unwrap();
     let y = gpu.zeros(&[9], DType::F32).unwrap();
     gpu.flush().unwrap();
-    let snapshot = gpu.snapshot();
+    let snapshot = gpu.memory().snapshot();
     add_up(&snapshot);
     assert_eq!(read_rmm(&rmm(&snapshot)[..]).unwrap().len(), 2);
     drop((x, y));

@@ -28,7 +28,7 @@ fn head(page: &str) -> serde_json::Value {
 
 fn named(names: &[&str]) -> (Gpu, Vec<Tensor>) {
     let (gpu, _) = open_alone(SimOptions::default());
-    gpu.keep_history(1000);
+    gpu.memory().keep_history(1000);
     let make = |name: &&str| {
         let x = gpu.zeros(&[1000], DType::F32).unwrap().named(name);
         x.force().unwrap();
@@ -41,7 +41,7 @@ fn named(names: &[&str]) -> (Gpu, Vec<Tensor>) {
 #[test]
 fn a_page_has_the_blocks_the_tags_and_every_event() {
     let (gpu, _tensors) = named(&["weights", "scores"]);
-    let snapshot = gpu.snapshot();
+    let snapshot = gpu.memory().snapshot();
     let page = page(&snapshot);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     let head = head(&page);
@@ -60,7 +60,7 @@ fn a_page_has_the_blocks_the_tags_and_every_event() {
 
 #[test]
 fn a_page_asks_for_nothing_else() {
-    let page = page(&named(&["x"]).0.snapshot());
+    let page = page(&named(&["x"]).0.memory().snapshot());
     for outside in [
         "http:", "https:", " src=", "@import", "url(", "fetch(", "import(",
     ] {
@@ -77,9 +77,9 @@ fn hostile_names_are_in_a_page_as_escapes_only() {
         "<img src=x onerror=alert(1)>",
         "\u{0}\u{1b}[31m\u{202e}\n",
     ];
-    let plain = page(&named(&["x"]).0.snapshot());
+    let plain = page(&named(&["x"]).0.memory().snapshot());
     let (gpu, _tensors) = named(&names);
-    let hostile = page(&gpu.snapshot());
+    let hostile = page(&gpu.memory().snapshot());
     for markup in ["<script", "</script", "<!--", "<img", "alert(1)</"] {
         let count = |page: &str| page.matches(markup).count();
         assert_eq!(count(&plain), count(&hostile), "{markup}");
@@ -102,9 +102,9 @@ fn hostile_names_are_in_a_page_as_escapes_only() {
 #[test]
 fn long_names_are_clipped_and_that_is_told() {
     let long = "é".repeat(5 << 20);
-    let short = page(&named(&["x"]).0.snapshot());
+    let short = page(&named(&["x"]).0.memory().snapshot());
     let (gpu, _tensors) = named(&[&long]);
-    let clipped = page(&gpu.snapshot());
+    let clipped = page(&gpu.memory().snapshot());
     assert!(clipped.len() < short.len() + 2048, "{}", clipped.len());
     let head = head(&clipped);
     assert_eq!(head["clipped"], 1);
@@ -115,15 +115,15 @@ fn long_names_are_clipped_and_that_is_told() {
 #[test]
 fn an_event_takes_a_few_bytes() {
     let (gpu, mut tensors) = named(&["x"]);
-    gpu.keep_history(100_000);
-    while gpu.history().moments.len() < 20_000 {
+    gpu.memory().keep_history(100_000);
+    while gpu.memory().history().moments.len() < 20_000 {
         tensors.clear();
         for _ in 0..64 {
             tensors.push(gpu.zeros(&[1000], DType::F32).unwrap());
         }
         gpu.flush().unwrap();
     }
-    let snapshot = gpu.snapshot();
+    let snapshot = gpu.memory().snapshot();
     let page = page(&snapshot);
     let events = inside(&page, "<script type=\"text/plain\" id=\"events-0\">");
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
@@ -135,9 +135,9 @@ fn an_event_takes_a_few_bytes() {
 #[test]
 fn two_snapshots_make_one_page() {
     let (gpu, _tensors) = named(&["x"]);
-    let before = gpu.snapshot();
+    let before = gpu.memory().snapshot();
     let mut page = Vec::new();
-    lapidary_tools::page::write_comparison(&before, &gpu.snapshot(), &mut page).unwrap();
+    lapidary_tools::page::write_comparison(&before, &gpu.memory().snapshot(), &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert_eq!(page.matches(" data-snapshot=\"events-").count(), 2);
     assert!(page.contains(" id=\"events-1\">"));

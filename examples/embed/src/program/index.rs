@@ -55,7 +55,7 @@ pub(super) fn run(
             out.line(time)?;
         }
     }
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     let count = sentences.len();
     once_more(&gpu, || {
         let index = pollster::block_on(Index::new(&gpu, entries.clone(), &embedded))?;

@@ -27,7 +27,7 @@ fn check(free: &[f32], budget_bytes: u64) {
         0,
         "numbers differ with {budget_bytes} bytes"
     );
-    let memory = gpu.memory();
+    let memory = gpu.memory().stats();
     assert!(
         memory.device_bytes.peak <= budget_bytes,
         "{}",

@@ -331,11 +331,13 @@ mod tests {
 
         let mut fluid = fluid(&gpu);
         fluid.keep(30, 1);
-        gpu.set_budget(Budget::device(1 << 20)).expect("a budget");
+        gpu.memory()
+            .set_budget(Budget::device(1 << 20))
+            .expect("a budget");
         assert_eq!(run(&mut fluid, 40), expected);
         let is_evicted = |frame: &&Frame| frame.residency() != Residency::Device;
         assert!(fluid.history().iter().filter(is_evicted).count() > 5);
-        assert!(gpu.memory().device_bytes.now <= 1 << 20);
+        assert!(gpu.memory().stats().device_bytes.now <= 1 << 20);
 
         assert_eq!(fluid.history()[3].step(), 13);
         assert!(fluid.go_back(3) && !fluid.go_back(3));

@@ -74,7 +74,7 @@ pub struct FileFault {
 /// use lapidary_core::{Budget, Error, Gpu};
 ///
 /// let (gpu, sim) = Gpu::simulated(SimOptions::default())?;
-/// gpu.set_budget(Budget { host_bytes: Some(0), ..Budget::default() })?;
+/// gpu.memory().set_budget(Budget { host_bytes: Some(0), ..Budget::default() })?;
 /// let x = gpu.buffer_from(&[7.0_f32; 100])?;
 /// sim.files().arm(FileFault {
 ///     site: FileSite::Write,
