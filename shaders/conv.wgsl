@@ -43,18 +43,18 @@ fn main(
   let taps = p.size.y * p.kernel.x * p.kernel.y;
   let first_row = own_group * p.size.z + row;
   //% for i in 0..loads
-  //% if lanes > 0
+  //%   if lanes > 0
   let w_${i} = p.starts.y + (own_group * p.size.z + min(row + (lane + ${i * lanes}u) % ${rows}u, last_row)) * taps;
-  //% else
+  //%   else
   let w_${i} = p.starts.y + (own_group * p.size.z + min(row + ${i}u, last_row)) * taps;
-  //% end
+  //%   end
   //% end
   //% for r in 0..rows
-  //% if has_bias
+  //%   if has_bias
   var acc_${r} = vec4(b_get(p.starts.z + own_group * p.size.z + min(row + ${r}u, last_row)));
-  //% else
+  //%   else
   var acc_${r} = vec4<f32>();
-  //% end
+  //%   end
   //% end
   var plane = p.starts.x + sample * p.x.x + own_group * p.size.y * p.x.y;
   var tap = 0u;
@@ -72,11 +72,11 @@ fn main(
         let g_${i} = w_get(w_${i} + tap);
         //% end
         //% for r in 0..rows
-        //% if lanes > 0
+        //%   if lanes > 0
         acc_${r} = fma(vec4(subgroupBroadcast(g_${r / lanes}, ${r % lanes}u)), v, acc_${r});
-        //% else
+        //%   else
         acc_${r} = fma(vec4(g_${r}), v, acc_${r});
-        //% end
+        //%   end
         //% end
         tap++;
       }

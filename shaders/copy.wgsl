@@ -74,12 +74,12 @@ fn batch_at(b: u32) -> u32 {
   var r = b;
   var at = 0u;
   //% for e in 0..rank
-  //% let d = rank - 1 - e
-  //% if d == 0
+  //%   let d = rank - 1 - e
+  //%   if d == 0
   at += r * $word(strides + d);
-  //% else
+  //%   else
   at += (r % $word(dims + d)) * $word(strides + d); r = r / $word(dims + d);
-  //% end
+  //%   end
   //% end
   return at;
 }
@@ -89,7 +89,7 @@ fn row_at(row: u32) -> vec2<u32> {
   var r = row;
   var at = vec2<u32>(p.w0.y, $word(dims - 1));
   //% for e in 0..outer
-  //% let d = outer - 1 - e
+  //%   let d = outer - 1 - e
   at += (r % $word(dims + d)) * vec2<u32>($word(to + d), $word(from + d)); r = r / $word(dims + d);
   //% end
   return at;

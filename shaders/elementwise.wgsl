@@ -17,7 +17,7 @@ fn coordinates(k: u32) -> C {
   var c: C;
   var r = k;
   //% for e in 1..rank
-  //% let d = rank - e
+  //%   let d = rank - e
   let q${d} = r / $word(dims + d); c[${d}] = r - q${d} * $word(dims + d); r = q${d};
   //% end
   c[0] = r;
@@ -26,7 +26,7 @@ fn coordinates(k: u32) -> C {
 fn next(from_c: C) -> C {
   var c = from_c;
   //% for e in 1..rank
-  //% let d = rank - e
+  //%   let d = rank - e
   c[${d}] += 1u; if (c[${d}] < $word(dims + d)) { return c; } c[${d}] = 0u;
   //% end
   c[0] += 1u;
@@ -50,19 +50,19 @@ fn main(
   let i = at(coordinates(thread * ${4 * each}u));
   //% end
   //% if vec8s
-  //% for v in 0..each / 2
+  //%   for v in 0..each / 2
   if (thread * ${4 * each}u + ${8 * v}u < p.w0.x) { put_vec8(thread * ${4 * each}u + ${8 * v}u, i + ${2 * v}u * step()); }
-  //% end
+  //%   end
   //% else
-  //% for v in 0..each
-  //% if is_together
+  //%   for v in 0..each
+  //%     if is_together
   if ((thread * ${each}u + ${v}u) < vec4s) { put_vec4(((thread * ${each}u + ${v}u) << 2u), i + ${v}u * step()); }
-  //% else if is_whole
+  //%     else if is_whole
   if ((thread * ${each}u + ${v}u) < vec4s) { put_vec4(((thread * ${each}u + ${v}u) << 2u), at(coordinates(((thread * ${each}u + ${v}u) << 2u)))); }
-  //% else
+  //%     else
   if ((thread * ${each}u + ${v}u) < vec4s) { put_vec4(((thread * ${each}u + ${v}u) << 2u), vec4<u32>()); }
-  //% end
-  //% end
+  //%     end
+  //%   end
   //% end
 }
 

@@ -50,11 +50,11 @@ fn main(
   var sum = ${vector}();
   for (var key = 0u; key < keys; key += ${keys}u) {
     //% for i in 0..key_loads
-    //% if lanes > 0
+    //%   if lanes > 0
     let k_at_${i} = k_start + min(key + ${i * lanes}u + lane, last_key) * p.k.w;
-    //% else
+    //%   else
     let k_at_${i} = k_start + min(key + ${i}u, last_key) * p.k.w;
-    //% end
+    //%   end
     //% end
     //% for t in 0..keys
     var s_${t} = ${vector}();
@@ -70,14 +70,14 @@ fn main(
       let g_${i} = k_get4(k_at_${i} + d);
       //% end
       //% for t in 0..keys
-      //% if lanes > 0
+      //%   if lanes > 0
       let b_${t} = subgroupBroadcast(g_${t / lanes}, ${t % lanes}u);
-      //% else
+      //%   else
       let b_${t} = g_${t};
-      //% end
-      //% for i in 0..4
+      //%   end
+      //%   for i in 0..4
       s_${t} = fma(x_$lane(i), $splat(b_${t}.$lane(i)), s_${t});
-      //% end
+      //%   end
       //% end
     }
 ${mask}
@@ -97,41 +97,41 @@ ${mask}
     weights[${t} * ${threads} + lane] = s_${t};
     //% end
     //% for loop in 0..(vec4s + vec4s_of_a_loop - 1) / vec4s_of_a_loop
-    //% let first = loop * vec4s_of_a_loop
-    //% let some = min(vec4s_of_a_loop, vec4s - first)
-    //% let shares = min(lanes, 1) * ((4 * some + lanes - 1) / max(lanes, 1))
+    //%   let first = loop * vec4s_of_a_loop
+    //%   let some = min(vec4s_of_a_loop, vec4s - first)
+    //%   let shares = min(lanes, 1) * ((4 * some + lanes - 1) / max(lanes, 1))
     {
-    //% for i in 0..shares
+    //%   for i in 0..shares
     let item_${i} = min(lane + ${i * lanes}u, ${4 * some - 1}u);
     let v_at_${i} = v_start + min(column + (${first}u + item_${i} % ${some}u) * 4u, p.rest.y - 4u);
-    //% end
+    //%   end
     for (var t = 0u; t < ${keys}u; t += 4u) {
-      //% for j in 0..4
+      //%   for j in 0..4
       let w_${j} = weights[(t + ${j}u) * ${threads} + lane];
-      //% end
-      //% for i in 0..shares
+      //%   end
+      //%   for i in 0..shares
       let g_${i} = v_get4(v_at_${i} + min(key + t + item_${i} / ${some}u, last_key) * p.v.w);
-      //% end
-      //% if lanes == 0
-      //% for j in 0..4
+      //%   end
+      //%   if lanes == 0
+      //%     for j in 0..4
       let row_${j} = v_start + min(key + t + ${j}u, last_key) * p.v.w;
-      //% end
-      //% end
-      //% for c in first..first + some
-      //% for j in 0..4
-      //% let item = j * some + c - first
-      //% if lanes > 0
+      //%     end
+      //%   end
+      //%   for c in first..first + some
+      //%     for j in 0..4
+      //%       let item = j * some + c - first
+      //%       if lanes > 0
       let b_${c}_${j} = subgroupBroadcast(g_${item / lanes}, ${item % lanes}u);
-      //% else
+      //%       else
       let b_${c}_${j} = v_get4(row_${j} + min(column + ${4 * c}u, p.rest.y - 4u));
-      //% end
-      //% end
-      //% for i in 0..4
-      //% for j in 0..4
+      //%       end
+      //%     end
+      //%     for i in 0..4
+      //%       for j in 0..4
       o_${4 * c + i} = fma(w_${j}, $splat(b_${c}_${j}.$lane(i)), o_${4 * c + i});
-      //% end
-      //% end
-      //% end
+      //%       end
+      //%     end
+      //%   end
     }
     }
     //% end
@@ -141,22 +141,22 @@ ${mask}
   let y_start = (head * p.size.x + row) * p.rest.y + column;
   //% let at_once = keys / 4
   //% for loop in 0..(vec4s + at_once - 1) / at_once
-  //% let first = loop * at_once
-  //% let some = min(at_once, vec4s - first)
-  //% for e in 0..4 * some
+  //%   let first = loop * at_once
+  //%   let some = min(at_once, vec4s - first)
+  //%   for e in 0..4 * some
   weights[${e} * ${threads} + lane] = o_${4 * first + e} * share;
-  //% end
+  //%   end
   for (var c = ${4 * first}u; c < ${4 * (first + some)}u; c += 4u) {
-    //% for e in 0..4
+    //%   for e in 0..4
     let c_${e} = weights[(c - ${4 * first}u + ${e}u) * ${threads} + lane];
-    //% end
-    //% if width == 1
+    //%   end
+    //%   if width == 1
     store(y_start + 0u * p.rest.y + c, row + 0u, column + c, vec4(c_0, c_1, c_2, c_3));
-    //% else
-    //% for r in 0..width
+    //%   else
+    //%     for r in 0..width
     store(y_start + ${r}u * p.rest.y + c, row + ${r}u, column + c, vec4($join(e in 0..4, c_${e}.$lane(r))));
-    //% end
-    //% end
+    //%     end
+    //%   end
   }
   //% end
 }

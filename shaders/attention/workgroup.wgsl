@@ -42,9 +42,9 @@ fn main(
   //% for n in 0..vec4s
   let column_${n} = column + ${n * 64}u + across * 4u;
   let v_at_${n} = v_start + min(column_${n}, p.rest.y - 4u);
-  //% for r in 0..4
+  //%   for r in 0..4
   var o_${r}_${n} = vec4<f32>();
-  //% end
+  //%   end
   //% end
   var highest = vec4<f32>(-3.4028234663852886e+38);
   var sum = vec4<f32>();
@@ -77,9 +77,9 @@ ${mask}
     highest = peak;
     sum *= shrink;
     //% for n in 0..vec4s
-    //% for r in 0..4
+    //%   for r in 0..4
     o_${r}_${n} *= shrink.$lane(r);
-    //% end
+    //%   end
     //% end
     s_0 = exp_of(s_0 - peak);
     s_1 = exp_of(s_1 - peak);
@@ -97,9 +97,9 @@ ${mask}
       let at = min(tile_key + i % 16u * 4u + i / 16u, last_key) * p.v.w;
       //% for n in 0..vec4s
       let v_${n} = v_get4(v_at_${n} + at);
-      //% for r in 0..4
+      //%   for r in 0..4
       o_${r}_${n} = fma(vec4(w.$lane(r)), v_${n}, o_${r}_${n});
-      //% end
+      //%   end
       //% end
     }
   }
@@ -112,9 +112,9 @@ ${mask}
   let share = select(1.0 / sum, vec4<f32>(), sum == vec4<f32>());
   let y_start = (head * p.size.x + row) * p.rest.y;
   //% for n in 0..vec4s
-  //% for r in 0..4
+  //%   for r in 0..4
   store(y_start + ${r}u * p.rest.y + column_${n}, row + ${r}u, column_${n}, o_${r}_${n} * share.$lane(r));
-  //% end
+  //%   end
   //% end
 }
 

@@ -5,17 +5,17 @@
 fn ${side}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {
   let line = ${line};
   //% if along_k
-  //% for j in 0..4
+  //%   for j in 0..4
   let at_${j} = base + min(edge + ${j}u, ${last} - 1u) * line + $side.along(k);
-  //% end
+  //%   end
   //% else
   let at_0 = base + min(edge, (${last} - 1u) & ~3u) + k * line;
-  //% if !vec4s
+  //%   if !vec4s
   let at_over = (${last} - 1u) - min(edge, (${last} - 1u));
-  //% end
-  //% for i in 1..4
+  //%   end
+  //%   for i in 1..4
   let at_${i} = at_${i - 1} + line;
-  //% end
+  //%   end
   //% end
   //% if rest == 0
   return ${body};
@@ -31,10 +31,10 @@ fn ${side}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {
   }
   return v;
   //% else if rest == 2
-  //% for i in 0..3
+  //%   for i in 0..3
   var v_${i} = vec4<f32>();
   if (k + ${i}u < p.size.z) { v_${i} = $side.step(${i}u); }
-  //% end
+  //%   end
   return mat4x4<f32>(v_0, v_1, v_2, vec4<f32>());
   //% end
 }

@@ -32,9 +32,9 @@ fn main(
   let b_start = start_b(matrix);
 ${prepare}
   //% for r in 0..down
-  //% for c in 0..across
+  //%   for c in 0..across
   var acc_${r}_${c} = coop_mat${size}x${size}<f32, C>();
-  //% end
+  //%   end
   //% end
   for (var k = 0u; k < p.size.z; k += ${depth}u) {
 ${share}
@@ -43,38 +43,38 @@ ${share}
 ${ahead}
     }
     //% for d in 0..depth / size
-    //% let deep = d * size
-    //% for r in 0..down
-    //% if a_along_k
+    //%   let deep = d * size
+    //%   for r in 0..down
+    //%     if a_along_k
     let x_${deep}_${r} = coopLoadT<coop_mat${size}x${size}<f16, A>>(&a_tile[(own_row + ${r * size}u) * ${a_stride}u + ${deep / 4}u], ${a_stride}u);
-    //% else
+    //%     else
     let x_${deep}_${r} = coopLoad<coop_mat${size}x${size}<f16, A>>(&a_tile[own_row / 4u + ${deep * a_stride + r * size / 4}u], ${a_stride}u);
-    //% end
-    //% end
-    //% for c in 0..across
-    //% if b_along_k
+    //%     end
+    //%   end
+    //%   for c in 0..across
+    //%     if b_along_k
     let y_${deep}_${c} = coopLoad<coop_mat${size}x${size}<f16, B>>(&b_tile[(own_column + ${c * size}u) * ${b_stride}u + ${deep / 4}u], ${b_stride}u);
-    //% else
+    //%     else
     let y_${deep}_${c} = coopLoadT<coop_mat${size}x${size}<f16, B>>(&b_tile[own_column / 4u + ${deep * b_stride + c * size / 4}u], ${b_stride}u);
-    //% end
-    //% end
-    //% for r in 0..down
-    //% for c in 0..across
+    //%     end
+    //%   end
+    //%   for r in 0..down
+    //%     for c in 0..across
     acc_${r}_${c} = coopMultiplyAdd(x_${deep}_${r}, y_${deep}_${c}, acc_${r}_${c});
-    //% end
-    //% end
+    //%     end
+    //%   end
     //% end
     workgroupBarrier();
   }
   let c_start = start_c(matrix);
   let square = subgroup * ${size * size}u;
   //% for r in 0..down
-  //% for c in 0..across
+  //%   for c in 0..across
   coopStoreT(acc_${r}_${c}, &squares[square], ${size}u);
   workgroupBarrier();
   put(c_start, square, lane, tile_row + own_row + ${r * size}u, tile_column + own_column + ${c * size}u);
   workgroupBarrier();
-  //% end
+  //%   end
   //% end
 }
 

@@ -2,14 +2,14 @@
 
 //# prepare
   //% for t in 0..loads
-  //% let first = t * threads
-  //% if along_k
+  //%   let first = t * threads
+  //%   if along_k
   let ${side}_edge_${t} = ${tile_start} + (local + ${first}u) / ${line_vec4s}u;
   let ${side}_deep_${t} = (local + ${first}u) % ${line_vec4s}u * 4u;
-  //% else
+  //%   else
   let ${side}_edge_${t} = ${tile_start} + (local + ${first}u) % ${line_vec4s}u * 4u;
   let ${side}_deep_${t} = (local + ${first}u) / ${line_vec4s}u;
-  //% end
+  //%   end
   let ${side}_at_${t} = (local + ${first}u) / ${line_vec4s}u * ${stride}u + (local + ${first}u) % ${line_vec4s}u;
   var ${side}_vec4_${t} = ${side}_halves(${side}_start, ${side}_edge_${t}, ${side}_deep_${t});
   //% end
@@ -36,9 +36,9 @@ fn ${side}_halves(base: u32, edge: u32, k: u32) -> vec4<f16> {
   //% else
   if (k >= p.size.z) { return vec4<f16>(); }
   let at = base + min(edge, (${last}) & ~3u) + k * ${line};
-  //% if !vec4s
+  //%   if !vec4s
   let at_over = (${last}) - min(edge, (${last}));
-  //% end
+  //%   end
   return vec4<f16>($side.within(at, at_over));
   //% end
 }

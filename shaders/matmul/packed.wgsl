@@ -18,45 +18,45 @@ fn main(
   //% end
   //% for q in 0..vec4s
   let b_${q} = (matrix * p.b.x + min(column / ${width}u + ${q}u, (p.size.y - 1u) / ${width}u) * steps) * ${width * 4}u + lane * 4u;
-  //% if is_grouped
-  //% for c in 0..4
+  //%   if is_grouped
+  //%     for c in 0..4
   let of_${q}_${c} = scale_line(column + ${q * width + c}u);
-  //% end
-  //% end
+  //%     end
+  //%   end
   //% end
   //% for r in 0..rows
-  //% for q in 0..vec4s
+  //%   for q in 0..vec4s
   var acc_${r}_${q} = vec4<f32>();
-  //% end
+  //%   end
   //% end
   for (var k = 0u; k < steps; k++) {
     //% for h in 0..rows / width
-    //% for t in 0..4
+    //%   for t in 0..4
     let g_${h}_${t} = a_get4(a_${h} + k * ${width * 4}u + ${t * width}u);
-    //% end
+    //%   end
     //% end
     //% for q in 0..vec4s
-    //% for c in 0..4
+    //%   for c in 0..4
     let w_${q}_${c} = $b.scaled(b_get4(b_${q} + k * ${width * 4}u + ${c * width}u), of_${q}_${c}, k * 4u);
-    //% end
-    //% for i in 0..4
+    //%   end
+    //%   for i in 0..4
     let y_${q}_$lane(i) = vec4($join(c in 0..4, w_${q}_${c}.$lane(i)));
-    //% end
+    //%   end
     //% end
     //% for r in 0..rows
-    //% let line = r % width
+    //%   let line = r % width
     let x_${r} = subgroupBroadcast(g_${r / width}_${line % 4}, ${line / 4}u);
-    //% for q in 0..vec4s
+    //%   for q in 0..vec4s
     acc_${r}_${q} += (x_${r}.x * y_${q}_x + x_${r}.y * y_${q}_y) + (x_${r}.z * y_${q}_z + x_${r}.w * y_${q}_w);
-    //% end
+    //%   end
     //% end
   }
   let c_start = start_c(matrix);
   //% for r in 0..rows
   let c_${r} = c_start + (row + ${r}u) * p.rest.y;
-  //% for q in 0..vec4s
+  //%   for q in 0..vec4s
   store(c_${r}, row + ${r}u, column + ${q * width}u, acc_${r}_${q});
-  //% end
+  //%   end
   //% end
 }
 

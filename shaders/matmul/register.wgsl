@@ -34,146 +34,146 @@ fn main(
   let whole = p.size.z & ~3u;
   //% for q in 0..vec4s
   let column_${q} = column + ${q * across * 4}u;
-  //% if b_along_k
-  //% for j in 0..4
+  //%   if b_along_k
+  //%     for j in 0..4
   let b_${q}_${j} = b_start + min(column_${q} + ${j}u, last_column) * b_line;
-  //% if is_grouped
+  //%       if is_grouped
   let of_${q}_${j} = scale_line(column_${q} + ${j}u);
-  //% end
-  //% end
-  //% else
+  //%       end
+  //%     end
+  //%   else
   let b_${q} = b_start + min(column_${q}, last_column & ~3u);
-  //% if !b_vec4s
+  //%     if !b_vec4s
   let b_${q}_over = last_column - min(column_${q}, last_column);
-  //% end
-  //% end
+  //%     end
+  //%   end
   //% end
   //% if lanes == 0
-  //% for t in 0..rows
+  //%   for t in 0..rows
   let s_${t} = a_start + min(row + ${t}u, last_row)${a_step};
-  //% end
-  //% for t in 0..row_vec4s
+  //%   end
+  //%   for t in 0..row_vec4s
   let a_${t} = a_start + min(row + ${t * 4}u, last_row & ~3u);
-  //% if !a_vec4s
+  //%     if !a_vec4s
   let a_${t}_over = last_row - min(row + ${t * 4}u, last_row);
-  //% end
-  //% end
+  //%     end
+  //%   end
   //% else
-  //% for t in 0..shares_of_rows
+  //%   for t in 0..shares_of_rows
   let s_${t} = a_start + min(row + (lane + ${t * lanes}u) % ${rows}u, last_row)${a_step};
-  //% end
-  //% if !a_along_k
-  //% for t in 0..shares_of_vec4s
+  //%   end
+  //%   if !a_along_k
+  //%     for t in 0..shares_of_vec4s
   let i_${t} = (lane + ${t * lanes}u) % ${row_vec4s * 4}u;
   let a_${t} = a_start + min(row + i_${t} % ${row_vec4s}u * 4u, last_row & ~3u) + i_${t} / ${row_vec4s}u * a_line;
-  //% if !a_vec4s
+  //%       if !a_vec4s
   let a_${t}_over = last_row - min(row + i_${t} % ${row_vec4s}u * 4u, last_row);
-  //% end
-  //% end
-  //% end
+  //%       end
+  //%     end
+  //%   end
   //% end
   //% for r in 0..rows
-  //% for q in 0..vec4s
+  //%   for q in 0..vec4s
   var acc_${r}_${q} = vec4<f32>();
-  //% end
+  //%   end
   //% end
   for (var k = 0u; k < whole; k += 4u) {
     //% for q in 0..vec4s
-    //% if b_along_k
-    //% for j in 0..4
+    //%   if b_along_k
+    //%     for j in 0..4
     let w_${q}_${j} = $b.scaled($b.vec4(b_${q}_${j} + $b.along(k)), of_${q}_${j}, k);
-    //% end
-    //% for kk in 0..4
+    //%     end
+    //%     for kk in 0..4
     let y_${q}_${kk} = vec4($join(j in 0..4, w_${q}_${j}.$lane(kk)));
-    //% end
-    //% else
-    //% for kk in 0..4
+    //%     end
+    //%   else
+    //%     for kk in 0..4
     let y_${q}_${kk} = $b.within(b_${q} + (k + ${kk}u) * b_line, b_${q}_over);
-    //% end
-    //% end
+    //%     end
+    //%   end
     //% end
     //% if a_along_k
-    //% if lanes > 0
-    //% for t in 0..shares_of_rows
+    //%   if lanes > 0
+    //%     for t in 0..shares_of_rows
     let g_${t} = $a.vec4(s_${t} + $a.along(k));
-    //% end
-    //% end
-    //% for r in 0..rows
-    //% if lanes == 0
+    //%     end
+    //%   end
+    //%   for r in 0..rows
+    //%     if lanes == 0
     let x_${r} = $a.vec4(s_${r} + $a.along(k));
-    //% else
+    //%     else
     let x_${r} = subgroupBroadcast(g_${r / lanes}, ${r % lanes}u);
-    //% end
-    //% for q in 0..vec4s
-    //% if lanes > 0
+    //%     end
+    //%     for q in 0..vec4s
+    //%       if lanes > 0
     acc_${r}_${q} += (x_${r}.x * y_${q}_0 + x_${r}.y * y_${q}_1) + (x_${r}.z * y_${q}_2 + x_${r}.w * y_${q}_3);
-    //% else
-    //% for kk in 0..4
+    //%       else
+    //%         for kk in 0..4
     acc_${r}_${q} = fma(vec4(x_${r}.$lane(kk)), y_${q}_${kk}, acc_${r}_${q});
-    //% end
-    //% end
-    //% end
-    //% end
+    //%         end
+    //%       end
+    //%     end
+    //%   end
     //% else
-    //% if lanes > 0
-    //% for t in 0..shares_of_vec4s
+    //%   if lanes > 0
+    //%     for t in 0..shares_of_vec4s
     let g_${t} = $a.within(a_${t} + k * a_line, a_${t}_over);
-    //% end
-    //% end
-    //% for v in 0..row_vec4s
-    //% for kk in 0..4
-    //% let item = kk * row_vec4s + v
-    //% if lanes == 0
+    //%     end
+    //%   end
+    //%   for v in 0..row_vec4s
+    //%     for kk in 0..4
+    //%       let item = kk * row_vec4s + v
+    //%       if lanes == 0
     let x_${v}_${kk} = $a.within(a_${v} + (k + ${kk}u) * a_line, a_${v}_over);
-    //% else
+    //%       else
     let x_${v}_${kk} = subgroupBroadcast(g_${item / lanes}, ${item % lanes}u);
-    //% end
-    //% end
-    //% for i in 0..rows_of_vec4
-    //% let r = v * 4 + i
-    //% for q in 0..vec4s
-    //% if lanes > 0
+    //%       end
+    //%     end
+    //%     for i in 0..rows_of_vec4
+    //%       let r = v * 4 + i
+    //%       for q in 0..vec4s
+    //%         if lanes > 0
     acc_${r}_${q} += (x_${v}_0.$lane(i) * y_${q}_0 + x_${v}_1.$lane(i) * y_${q}_1) + (x_${v}_2.$lane(i) * y_${q}_2 + x_${v}_3.$lane(i) * y_${q}_3);
-    //% else
-    //% for kk in 0..4
+    //%         else
+    //%           for kk in 0..4
     acc_${r}_${q} = fma(vec4(x_${v}_${kk}.$lane(i)), y_${q}_${kk}, acc_${r}_${q});
-    //% end
-    //% end
-    //% end
-    //% end
-    //% end
+    //%           end
+    //%         end
+    //%       end
+    //%     end
+    //%   end
     //% end
   }
   for (var k = whole; k < p.size.z; k++) {
     //% for q in 0..vec4s
-    //% if b_along_k
+    //%   if b_along_k
     let y_${q} = vec4($join(j in 0..4, $b.scaled(b_get(b_${q}_${j} + $b.along(k)), of_${q}_${j}, k)));
-    //% else
+    //%   else
     let y_${q} = $b.within(b_${q} + k * b_line, b_${q}_over);
-    //% end
+    //%   end
     //% end
     //% if lanes > 0
-    //% for t in 0..shares_of_rows
+    //%   for t in 0..shares_of_rows
     let g_${t} = a_get(s_${t} + ${a_k});
-    //% end
+    //%   end
     //% end
     //% for r in 0..rows
-    //% if lanes == 0
+    //%   if lanes == 0
     let x_${r} = vec4(a_get(s_${r} + ${a_k}));
-    //% else
+    //%   else
     let x_${r} = vec4(subgroupBroadcast(g_${r / lanes}, ${r % lanes}u));
-    //% end
-    //% for q in 0..vec4s
+    //%   end
+    //%   for q in 0..vec4s
     acc_${r}_${q} = fma(x_${r}, y_${q}, acc_${r}_${q});
-    //% end
+    //%   end
     //% end
   }
   let c_start = start_c(matrix);
   //% for r in 0..rows
   let c_${r} = c_start + (row + ${r}u) * p.rest.y;
-  //% for q in 0..vec4s
+  //%   for q in 0..vec4s
   store(c_${r}, row + ${r}u, column_${q}, acc_${r}_${q});
-  //% end
+  //%   end
   //% end
 }
 

@@ -28,9 +28,9 @@ fn main(
   let x_vec4 = local / 16u;
   let y_vec4 = local % 16u;
   //% for r in 0..rows
-  //% for q in 0..rows / 4
+  //%   for q in 0..rows / 4
   var acc_${r}_${q} = vec4<f32>();
-  //% end
+  //%   end
   //% end
   for (var k = 0u; k < p.size.z; k += ${depth}u) {
     let at = deep * 4u * ${edge_vec4s}u + (edge ^ deep);
@@ -56,9 +56,9 @@ fn main(
       let y_${h} = b_tile[line + ((y_vec4 + ${h * 16}u) ^ swap)];
       //% end
       //% for r in 0..rows
-      //% for q in 0..rows / 4
+      //%   for q in 0..rows / 4
       acc_${r}_${q} = fma(vec4(x_${r / 4}.$lane(r)), y_${q}, acc_${r}_${q});
-      //% end
+      //%   end
       //% end
     }
     workgroupBarrier();
@@ -67,9 +67,9 @@ fn main(
   //% for r in 0..rows
   let row_${r} = tile_row + x_vec4 * 4u + ${r / 4 * 64 + r % 4}u;
   let c_${r} = c_start + row_${r} * p.rest.y;
-  //% for q in 0..rows / 4
+  //%   for q in 0..rows / 4
   store(c_${r}, row_${r}, tile_column + y_vec4 * 4u + ${q * 64}u, acc_${r}_${q});
-  //% end
+  //%   end
   //% end
 }
 

@@ -48,14 +48,7 @@ impl Expr {
         for (index, leaf) in structure.leaves.iter().enumerate() {
             may_reuse |= u8::from(leaf.fetch == Fetch::InOrder) << index;
         }
-        let words = self.words(&structure);
-        let whole = Whole {
-            structure,
-            words,
-            args,
-            may_reuse,
-        };
-        limits.allow(&whole.args).then_some(whole)
+        self.made(structure, args, may_reuse, limits)
     }
 
     /// The whole of it with the launch that takes up all that anybody wants of it.
@@ -105,14 +98,7 @@ impl Expr {
             }
             args.push(arg);
         }
-        let words = self.words(&structure);
-        let whole = Whole {
-            structure,
-            words,
-            args,
-            may_reuse: 0,
-        };
-        limits.allow(&whole.args).then_some(whole)
+        self.made(structure, args, 0, limits)
     }
 
     /// The whole of it with the launch whose result it takes up, and nobody else. `None` if that
@@ -163,14 +149,24 @@ impl Expr {
             args.push(arg_of(members, one.at, true));
         }
         args.extend(others.iter().cloned());
+        self.made(structure, args, 0, limits)
+    }
+
+    /// With these operands, if a kernel may have them.
+    fn made(
+        &self,
+        structure: Structure,
+        args: SmallVec<[Arg; 4]>,
+        may_reuse: u8,
+        limits: &Limits,
+    ) -> Option<Whole> {
         let words = self.words(&structure);
-        let whole = Whole {
+        limits.allow(&args).then_some(Whole {
             structure,
             words,
             args,
-            may_reuse: 0,
-        };
-        limits.allow(&whole.args).then_some(whole)
+            may_reuse,
+        })
     }
 
     fn swap_leaves(&mut self, a: u8, b: u8) {

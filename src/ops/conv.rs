@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
 
+use super::copy::contiguous;
 use super::elementwise::arg;
 use super::long::{assemble, part};
 use super::normalize::check_float;
@@ -249,10 +250,7 @@ fn direct(
     }
     engine.pads(&y.storage, pixels, padded_pixels);
     let weight = weight.contiguous()?;
-    let bias = match bias {
-        Some(bias) => Some(bias.contiguous()?),
-        None => None,
-    };
+    let bias = contiguous(bias)?;
     let second = bias.as_ref().unwrap_or(&weight);
     let starts = [x, &weight, second].map(|tensor| tensor.layout.offset as u32);
     let params = Params {

@@ -1,4 +1,5 @@
-//! Skeletons: WGSL in which loops, conditions and placeholders write what differs between variants.
+//! Skeletons: WGSL in which loops, conditions and placeholders write what differs between
+//! variants.
 //! Rust gives them their numbers, and texts that it has from elsewhere.
 //!
 //! | in a skeleton | what becomes of it |
@@ -60,8 +61,10 @@ pub(crate) struct Skeleton<'a> {
     function: Function<'a>,
 }
 
-/// How operators of expressions are spelled, how tightly they bind, and what they compute.
-const OPERATORS: [(&str, u8, fn(i64, i64) -> i64); 13] = [
+/// How an operator of expressions is spelled, how tightly it binds, and what it computes.
+type Operator = (&'static str, u8, fn(i64, i64) -> i64);
+
+const OPERATORS: [Operator; 13] = [
     ("||", 1, |a, b| i64::from(a != 0 || b != 0)),
     ("&&", 2, |a, b| i64::from(a != 0 && b != 0)),
     ("==", 3, |a, b| i64::from(a == b)),
@@ -298,7 +301,7 @@ impl<'a> Skeleton<'a> {
 
 /// What a line of a skeleton commands, if it is no line of the text.
 fn directive(line: &str) -> Option<&str> {
-    line.trim().strip_prefix("//% ")
+    line.trim().strip_prefix("//%").map(str::trim_start)
 }
 
 fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {

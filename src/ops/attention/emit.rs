@@ -1,8 +1,8 @@
 //! The text of each variant of attention, from the skeletons in `shaders/attention/`.
 //!
-//! What is unrolled there is so since an accumulator that is an indexed array would live in memory.
-//! Names in the text: `q` and `x` queries by rows and by elements, `s` scores of a key, `w`
-//! weights, `o` columns of the result, `g` a lane's share of what it broadcasts.
+//! They unroll what an indexed array would hold, since that would live in memory. Names in the
+//! text: `q` and `x` queries by rows and by elements, `s` scores of a key, `w` weights, `o` columns
+//! of the result, `g` a lane's share of what it broadcasts.
 
 use std::borrow::Cow;
 

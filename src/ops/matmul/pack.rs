@@ -3,8 +3,9 @@
 
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::problem::{Problem, Side};
-use super::product::{Output, arg};
+use super::product::Output;
 use super::{choice, variants};
+use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Kernel, Launch, Operand};
 use lapidary_core::{DType, Result};

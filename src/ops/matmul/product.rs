@@ -1,12 +1,12 @@
 //! One product: its output, its tile, and the commands that compute it.
 
-use std::sync::Arc;
-
 use super::epilogue::Epilogue;
 use super::form::{End, Form, Tile};
 use super::problem::Problem;
 use super::right::{Groups, Right};
 use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype, summed_as};
+use crate::ops::copy::contiguous;
+use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
 use lapidary_core::internal::{Arg, Launch};
@@ -137,15 +137,8 @@ impl Tensor {
 impl<'a> Output<'a> {
     #[track_caller]
     fn new(c: &'a Tensor, c_row: u32, groups: Option<Groups<'_>>, end: &Epilogue) -> Result<Self> {
-        // Given as a function, `contiguous` would not know for whom it is called.
-        let scales = match end.columns.as_ref().or(groups.map(|of| of.scales)) {
-            Some(scales) => Some(scales.contiguous()?),
-            None => None,
-        };
-        let bias = match &end.bias {
-            Some(bias) => Some(bias.contiguous()?),
-            None => None,
-        };
+        let scales = contiguous(end.columns.as_ref().or(groups.map(|of| of.scales)))?;
+        let bias = contiguous(end.bias.as_ref())?;
         let residual = match &end.residual {
             Some(residual) => Some(residual.broadcast_to(c.shape())?.contiguous()?),
             None => None,
@@ -234,12 +227,4 @@ fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'
     ];
     let groups = choice::groups(caps, form, problem);
     output.command(operands, form, problem.params(output.c_row), groups)
-}
-
-pub(super) fn arg(tensor: &Tensor, vec4s: bool) -> Arg {
-    Arg {
-        storage: Arc::clone(&tensor.storage),
-        dtype: tensor.dtype,
-        vec4s,
-    }
 }
