@@ -2,10 +2,12 @@
 //! cargo-nextest where it is installed (a process for each test) and with cargo's own runner where
 //! not.
 
+use std::env::consts::EXE_SUFFIX;
 use std::process::Command;
+use std::sync::OnceLock;
 
-use crate::driver::cargo_with_gpu;
-use crate::process::{Result, cargo, has_cargo_command, run};
+use crate::driver::{cargo_with_gpu, with_gpu};
+use crate::process::{Result, cargo, command, has_cargo_command, run, target_dir};
 
 /// The libraries' own tests, in cargo's words.
 pub(crate) const LIBRARIES: &[&str] = &[
@@ -15,6 +17,9 @@ pub(crate) const LIBRARIES: &[&str] = &[
     "lapidary-core",
     "--lib",
 ];
+
+/// The bodies of the fuzz targets, on stable Rust.
+const FUZZED: &[&str] = &["--package", "lapidary-fuzzing", "--lib"];
 
 /// The program `lapidary`, in cargo's words.
 pub(crate) const PROGRAM: &[&str] = &["--package", "lapidary-tools", "--bin", "lapidary"];
@@ -76,7 +81,23 @@ pub(crate) fn check(args: &[String]) -> Result {
     crate::ci::source::tidy()?;
     crate::ci::source::clippy()?;
     run(cargo().args(["test", "--package", "lapidary-alloc", "--lib"]))?;
-    run(&mut selected(OF_CHECK, NAMES_OF_CHECK)?)
+    run(&mut selected(OF_CHECK, NAMES_OF_CHECK)?)?;
+    run(&mut selected(FUZZED, &[])?)
+}
+
+/// A program of the workspace, or an example of a published crate (`examples/NAME`), as the suite
+/// builds them: with all features, and where the suite has run there is nothing to build.
+pub(crate) fn built(program: &str) -> Result<Command> {
+    static BUILT: OnceLock<Result> = OnceLock::new();
+    let build = || {
+        let mut build = cargo_with_gpu()?;
+        build.args(["build", "--workspace", "--bins", "--examples"]);
+        run(build.args(FEATURES))
+    };
+    BUILT.get_or_init(build).clone()?;
+    let file = target_dir().join("debug").join(program);
+    let file = file.display().to_string() + EXE_SUFFIX;
+    with_gpu(command(&file))
 }
 
 /// A run of the tests that `target` selects (as cargo's options do) and whose names hold one of

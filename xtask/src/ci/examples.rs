@@ -1,11 +1,8 @@
 //! The programs that a user starts from: they run, the demo learns what it should, and those that
 //! have too little memory, or lose their device, end with the right result.
 
-use std::env::consts::EXE_SUFFIX;
-
-use crate::driver::{cargo_with_gpu, with_gpu};
-use crate::process::{Result, command, run, target_dir, watch};
-use crate::suite::FEATURES;
+use crate::process::{Result, watch};
+use crate::suite::built;
 
 /// Programs that need only run to their end.
 const PROGRAMS: &[&str] = &["hello", "matmul", "custom_kernel", "adopt_device"];
@@ -40,17 +37,9 @@ const MOST_BUFFERS: f64 = 8.0;
 /// How many times as much memory training takes without the habits that save it: 6 as a rule.
 const LEAST_SAVED: f64 = 4.0;
 
-/// Builds all programs at once, runs each, and reads what some say at the end.
+/// Runs each program, and reads what some say at the end. They are those that the suite has built:
+/// the kernels take most of the time, and no release build makes those faster.
 pub(crate) fn run_all() -> Result<String> {
-    let mut build = cargo_with_gpu()?;
-    build.args(["build", "--release"]).args(FEATURES);
-    build.args(["--package", "lapidary", "--package", "lapidary-core"]);
-    let judged = JUDGED.iter().map(|(name, ..)| name);
-    for name in PROGRAMS.iter().chain(judged) {
-        build.args(["--example", name]);
-    }
-    run(&mut build)?;
-
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for name in PROGRAMS {
         failures.extend(run_one(name, &[]).err());
@@ -70,9 +59,7 @@ pub(crate) fn run_all() -> Result<String> {
 
 /// Runs one program and returns the lines it printed.
 fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
-    let folder = target_dir().join("release/examples");
-    let file = folder.join(format!("{name}{EXE_SUFFIX}"));
-    let mut program = with_gpu(command(&file.to_string_lossy()))?;
+    let mut program = built(&format!("examples/{name}"))?;
     program.args(args);
     let output = watch(&mut program, |_| true)?;
     if !output.succeeded {

@@ -2,11 +2,9 @@
 //! adapter. Whatever else runs a kernel again, or takes long, is a step of `nightly`.
 
 pub(crate) mod adapters;
-mod app;
 pub(crate) mod examples;
 mod formats;
 pub(crate) mod hlsl;
-pub(crate) mod mesa;
 mod messages;
 pub(crate) mod shaders;
 pub(crate) mod source;
@@ -41,6 +39,11 @@ const STEPS: &[Step] = &[
         run: source::clippy,
     },
     Step {
+        name: "clippy-examples",
+        about: "the same for the programs of examples/, a workspace of their own",
+        run: source::clippy_examples,
+    },
+    Step {
         name: "clippy-bare",
         about: "no warnings in each crate alone, with default features",
         run: source::clippy_bare,
@@ -66,11 +69,6 @@ const STEPS: &[Step] = &[
         run: adapters::swiftshader,
     },
     Step {
-        name: "mesa",
-        about: "the newest lavapipe: cooperative matrices, a budget that moves",
-        run: mesa::part,
-    },
-    Step {
         name: "spirv",
         about: "the translated shaders are valid SPIR-V",
         run: shaders::spirv,
@@ -89,11 +87,6 @@ const STEPS: &[Step] = &[
         name: "examples",
         about: "the example programs run, learn, and keep within their memory",
         run: examples::run_all,
-    },
-    Step {
-        name: "app",
-        about: "a program with a device of its own: without a window, and in one, with a pointer",
-        run: app::check,
     },
     Step {
         name: "top",

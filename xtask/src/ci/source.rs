@@ -26,9 +26,15 @@ pub(crate) fn tidy() -> Result<String> {
 }
 
 pub(crate) fn clippy() -> Result<String> {
-    run(cargo()
-        .args(["clippy", "--workspace", "--all-targets", "--all-features"])
-        .args(["--", "-D", "warnings"]))?;
+    passed(
+        cargo()
+            .args(["clippy", "--workspace", "--all-targets", "--all-features"])
+            .args(["--", "-D", "warnings"]),
+    )
+}
+
+/// The programs that need windows, tokenizers or a browser, which nobody else compiles here.
+pub(crate) fn clippy_examples() -> Result<String> {
     passed(of_examples(&["clippy", "--workspace", "--all-targets"]).args(["--", "-D", "warnings"]))
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn check() -> Result<String> {
 
 fn check_one(target: &str) -> Result {
     let mut check = if rustup_has(target) {
+        // Macros and build scripts are this machine's, and already compiled.
         let mut cargo = cargo();
         cargo.arg("check");
         cargo
@@ -48,6 +49,7 @@ fn check_one(target: &str) -> Result {
         // std is compiled in full, once for each target, and nothing of it ever runs.
         cargo.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
         cargo.args(["-Z", "build-std=std,panic_abort"]);
+        cargo.env("CARGO_TARGET_DIR", target_dir().join("targets"));
         cargo
     } else {
         return Err(format!(
@@ -59,7 +61,7 @@ fn check_one(target: &str) -> Result {
         WEB => check.args(SIMULATION).args(OF_WEB),
         _ => check.args(FEATURES).args(PROGRAM),
     };
-    run(check.env("CARGO_TARGET_DIR", target_dir().join("targets")))
+    run(&mut check)
 }
 
 /// Whether rustup has a target installed.

@@ -11,9 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::apt;
-use crate::driver::{cargo_with_gpu, with_gpu};
-use crate::process::{Result, capture, command, run, target_dir};
-use crate::suite::{FEATURES, PROGRAM};
+use crate::process::{Result, capture, command};
+use crate::suite::built;
 
 /// The screen shows what it should by then, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,10 +29,6 @@ pub(crate) fn top() -> Result<String> {
     if capture(command("tmux").arg("-V")).is_err() {
         apt::install(&["tmux"])?;
     }
-    let mut build = cargo_with_gpu()?;
-    build.args(["build", "--release"]).args(FEATURES);
-    build.args(["--package", "lapidary", "--example", "monitor"]);
-    run(build.args(PROGRAM))?;
     let mut served = Served::start()?;
     let screen = Screen::start(&served.path)?;
     look(&screen, &mut served)
@@ -98,8 +93,7 @@ struct Served {
 
 impl Served {
     fn start() -> Result<Served> {
-        let program = built("examples/monitor");
-        let mut program = with_gpu(command(&program.to_string_lossy()))?;
+        let mut program = built("examples/monitor")?;
         program.arg("--serve").stdout(Stdio::piped());
         let child = program
             .spawn()
@@ -139,7 +133,8 @@ impl Screen {
         let screen = Screen {
             server: format!("lapidary-{}", std::process::id()),
         };
-        let program = built("lapidary");
+        let program = built("lapidary")?;
+        let program = PathBuf::from(program.get_program());
         // The arguments are the shell's own, so nothing in them is read by it.
         let script = r#""$0" top "$1"; echo "it ended with $?"; exec sleep 600"#;
         let size = ["-x", "120", "-y", "32"];
@@ -198,9 +193,4 @@ impl Drop for Screen {
     fn drop(&mut self) {
         let _ = self.tmux(&["kill-server"]);
     }
-}
-
-/// A program of the release build.
-fn built(name: &str) -> PathBuf {
-    target_dir().join("release").join(name)
 }

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::bench::row::fields;
-use crate::process::{Result, capture, cargo, root};
-use crate::suite::PROGRAM;
+use crate::process::{Result, capture, root};
+use crate::suite::built;
 
 /// Where all thirteen may lie, beside the checkout; the suite's own few are in the checkout.
 const ALL: &str = "../shared/traces";
@@ -131,11 +131,9 @@ fn name(file: &Path) -> &str {
 }
 
 fn replay(options: &[&str], files: &[PathBuf]) -> Result<Vec<Replayed>> {
-    let mut replay = cargo();
+    let mut replay = built("lapidary")?;
     replay
-        .args(["run", "--quiet", "--release"])
-        .args(PROGRAM)
-        .args(["--", "replay", "--json"])
+        .args(["replay", "--json"])
         .args(["--against", "none"])
         .args(options)
         .args(files);

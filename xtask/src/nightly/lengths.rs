@@ -30,10 +30,18 @@ pub(super) fn random() -> Result<String> {
     ))
 }
 
-/// Every tile with its operands in every pair of orders, of which the suite takes some.
+/// Every tile with its operands in every pair of orders, and a state file with every bit flipped,
+/// of which the suite takes some.
 pub(super) fn pairs() -> Result<String> {
-    let tests = selected(LIBRARIES, &["ops::matmul::tests::chosen::"])?;
-    long(tests, &[("LAPIDARY_EVERY_PAIR", "1")])?;
+    const NAMES: &[&str] = &[
+        "ops::matmul::tests::chosen::",
+        "a_file_with_any_bit_flipped_is_refused",
+    ];
+    let tests = selected(LIBRARIES, NAMES)?;
+    long(
+        tests,
+        &[("LAPIDARY_EVERY_PAIR", "1"), ("LAPIDARY_EVERY_BIT", "1")],
+    )?;
     Ok(String::new())
 }
 

@@ -1,16 +1,18 @@
 //! `nightly`: whatever runs a kernel again that the suite and `ci` have run, or takes long. The
 //! hosted workflow runs each step as a job of its own.
 
+mod app;
 mod dx12;
 mod fuzz;
 mod lengths;
+mod mesa;
 mod model;
 mod page;
 mod pressure;
 mod reached;
 mod web;
 
-use crate::ci::{CI, adapters, hlsl, mesa};
+use crate::ci::{CI, adapters, hlsl};
 use crate::process::Result;
 use crate::steps::{Checks, Step};
 
@@ -37,7 +39,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "pairs",
-        about: "every tile of a product with its operands in every pair of orders",
+        about: "every tile in every pair of orders, a state file with every bit flipped",
         run: lengths::pairs,
     },
     Step {
@@ -87,7 +89,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "mesa-whole",
-        about: "the suite on the newest lavapipe, with subgroups of 8, 4 and 16",
+        about: "the suite on the newest lavapipe: cooperative matrices, subgroups of 8, 4 and 16",
         run: mesa::whole,
     },
     Step {
@@ -109,6 +111,11 @@ const STEPS: &[Step] = &[
         name: "model",
         about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
         run: model::check,
+    },
+    Step {
+        name: "app",
+        about: "a program with a device of its own: without a window, and in one, with a pointer",
+        run: app::check,
     },
     Step {
         name: "page",

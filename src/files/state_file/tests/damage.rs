@@ -67,10 +67,16 @@ fn a_file_that_is_cut_off_anywhere_is_refused() {
     assert_eq!(scratch.load(&bytes).unwrap(), contents(&small(7)));
 }
 
+/// Each bit of the header and the table, and one of each byte behind them, which checksums cover.
+/// With `LAPIDARY_EVERY_BIT` each bit of these, too.
 #[test]
 fn a_file_with_any_bit_flipped_is_refused() {
     let (mut bytes, mut scratch) = (sound(), Scratch::new());
-    for bit in 0..bytes.len() * 8 {
+    let is_whole = std::env::var_os("LAPIDARY_EVERY_BIT").is_some();
+    let table_bytes = u64::from_le_bytes(bytes[24..32].try_into().unwrap());
+    let table_end = (HEADER_BYTES + table_bytes) as usize;
+    let is_tried = |bit: &usize| is_whole || bit / 8 < table_end || bit % 8 == bit / 8 % 8;
+    for bit in (0..bytes.len() * 8).filter(is_tried) {
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(
             failure(scratch.load(&bytes)),

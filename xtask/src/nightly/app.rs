@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::examples::Line;
 use crate::apt;
+use crate::ci::examples::Line;
 use crate::driver::{cargo_with_gpu, with_gpu};
 use crate::process::{Result, command, run, target_dir, watch};
 use crate::screen::Screen;

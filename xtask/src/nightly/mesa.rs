@@ -5,24 +5,11 @@ use std::env;
 use std::process::Command;
 
 use crate::process::{Result, run};
-use crate::suite::{LIBRARIES, selected};
+use crate::suite::selected;
 use crate::trixie::Trixie;
 
 /// Bits of a vector of lavapipe's, of 32 for each lane of a subgroup.
 const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
-
-/// What only this driver runs.
-const OF_THIS_DRIVER: &[&str] = &[
-    "ops::matmul::tests::cooperative::",
-    "gpu::tests::os_budget::",
-];
-
-/// What other drivers do not run.
-pub(crate) fn part() -> Result<String> {
-    let trixie = Trixie::provide()?;
-    on_mesa(&trixie, None, selected(LIBRARIES, OF_THIS_DRIVER)?)?;
-    Ok(String::new())
-}
 
 /// The whole suite, with each size of a subgroup. The tests of `xtask` itself are left out: they
 /// call Cargo, which the folder does not hold.
