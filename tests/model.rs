@@ -6,8 +6,6 @@ mod arrays;
 mod attacks;
 mod files;
 mod loads;
-mod look;
-mod mutations;
 mod pressure;
 mod quantized;
 mod saves;

@@ -1,27 +1,38 @@
-//! One look at bytes that may be a model file: whatever they are, nobody panics, and what is taken
-//! is what the format's own reader takes. The fuzz target is this function, too.
+//! Bytes that may be a model file: whatever they are, nobody panics, and what is taken is what the
+//! format's own reader takes.
 
-use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{DType, Error, Gpu, ModelFile, Tensor};
+#[cfg(test)]
+mod mutations;
+
+use std::cell::OnceCell;
+
+use lapidary::sim::SimHandle;
+use lapidary::{Error, Gpu, ModelFile};
 use safetensors::SafeTensors;
 
-/// A device to load on.
-pub(crate) fn device() -> (Gpu, SimHandle) {
-    let options = SimOptions {
-        dirty: true,
-        ..SimOptions::default()
-    };
-    Gpu::simulated(options).expect("these options can be")
+use crate::elements::elements;
+use crate::{device, turns};
+
+thread_local! {
+    static DEVICE: OnceCell<(Gpu, SimHandle)> = const { OnceCell::new() };
+}
+
+/// Loads the bytes as a model file; `true` if they are one.
+pub fn body(bytes: &[u8]) -> bool {
+    DEVICE.with(|device_cell| {
+        let (gpu, sim) = device_cell.get_or_init(device);
+        look(gpu, sim, bytes)
+    })
 }
 
 /// Looks at the bytes; `true` if they are a model file.
-pub(crate) fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
+fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
     let theirs = SafeTensors::deserialize(bytes);
     let buffers = sim.counters().buffers_created;
     let file = match ModelFile::from_bytes(bytes) {
         Ok(file) => file,
         Err(Error::Model { reason, .. }) => {
-            let hides = |c: char| c.is_control() || matches!(c, '\u{200e}'..='\u{202e}');
+            let hides = |c: char| c.is_control() || turns(c);
             assert!(!reason.contains(hides), "{reason:?}");
             assert_eq!(sim.counters().buffers_created, buffers);
             return false;
@@ -62,25 +73,4 @@ pub(crate) fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
     }
     assert_eq!(sim.complaints(), [""; 0]);
     true
-}
-
-/// The bytes of a tensor's elements, if there are any to be had.
-fn elements(tensor: &Tensor) -> Option<Vec<u8>> {
-    fn bytes<T: lapidary::Element>(tensor: &Tensor) -> Option<Vec<u8>> {
-        match tensor.to_vec::<T>() {
-            Ok(elements) => Some(T::bytes_of(&elements).to_vec()),
-            Err(Error::Source { .. }) => None,
-            Err(other) => panic!("{other:?}"),
-        }
-    }
-    match tensor.dtype() {
-        DType::F32 => bytes::<f32>(tensor),
-        DType::F16 => bytes::<half::f16>(tensor),
-        DType::Bf16 => bytes::<half::bf16>(tensor),
-        DType::I32 => bytes::<i32>(tensor),
-        DType::U32 => bytes::<u32>(tensor),
-        DType::I8 => bytes::<i8>(tensor),
-        DType::U8 => bytes::<u8>(tensor),
-        DType::Bool => bytes::<bool>(tensor),
-    }
 }

@@ -2,13 +2,12 @@
 //! one again, `LAPIDARY_STEPS` says how many there are.
 
 use std::fs;
-use std::path::Path;
 
 use fastrand::Rng;
 
-use crate::model::files::{file_of, file_with};
-use crate::model::loads::GOLDEN;
-use crate::model::look::{device, look};
+use super::look;
+use crate::device;
+use crate::tests::corpus;
 
 const FILES: u64 = 3000;
 
@@ -50,6 +49,26 @@ const WORDS: &[&str] = &[
     "[]",
 ];
 
+/// A file of a header and what follows it.
+fn file_of(header: &str, data: &[u8]) -> Vec<u8> {
+    let length = (header.len() as u64).to_le_bytes();
+    [&length, header.as_bytes(), data].concat()
+}
+
+/// A file of arrays: their names, types, shapes and bytes.
+fn file_with(arrays: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
+    let (mut header, mut data) = (Vec::new(), Vec::new());
+    for (name, dtype, shape, bytes) in arrays {
+        let from = data.len();
+        data.extend_from_slice(bytes);
+        header.push(format!(
+            "{name:?}:{{\"dtype\":{dtype:?},\"shape\":{shape:?},\"data_offsets\":[{from},{}]}}",
+            data.len()
+        ));
+    }
+    file_of(&format!("{{{}}}", header.join(",")), &data)
+}
+
 /// Sound files, of every type.
 fn sound() -> Vec<Vec<u8>> {
     let floats: Vec<u8> = [0.5_f64, -1e300, f64::NAN]
@@ -60,8 +79,9 @@ fn sound() -> Vec<Vec<u8>> {
         .iter()
         .flat_map(|n| n.to_le_bytes())
         .collect();
+    let golden = corpus("model_file").join("golden.safetensors");
     vec![
-        GOLDEN.to_vec(),
+        fs::read(golden).expect("the golden file is there"),
         file_of("{}", b""),
         file_of(
             r#"{"__metadata__":{"a":"b","c":""},"x":{"dtype":"U8","shape":[3,1],"data_offsets":[0,3]}}"#,
@@ -208,7 +228,7 @@ fn a_file_that_was_changed_is_refused_or_sound_and_never_more_than_it_is() {
 
 #[test]
 fn the_files_that_fuzzing_begins_with_are_looked_at() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/model_files");
+    let folder = corpus("model_file");
     let (gpu, sim) = device();
     let mut sound = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -1,0 +1,31 @@
+//! Bytes that may be a snapshot: what is read is written in every format, and read again as the
+//! same.
+
+use std::io;
+
+use lapidary::{Error, Snapshot, read_rmm};
+
+/// Reads the bytes as a snapshot; `true` if they are one.
+pub fn body(bytes: &[u8]) -> bool {
+    let snapshot = match Snapshot::from_json(bytes) {
+        Ok(snapshot) => snapshot,
+        Err(Error::Format { .. }) => return false,
+        Err(other) => panic!("{other:?}"),
+    };
+    let written = |write: &dyn Fn(&mut Vec<u8>) -> io::Result<()>| {
+        let mut bytes = Vec::new();
+        write(&mut bytes).expect("memory takes what is written");
+        bytes
+    };
+    let json = written(&|to| snapshot.write_json(to));
+    let again = Snapshot::from_json(&json).expect("what was written can be read");
+    assert!(again == snapshot, "{}", String::from_utf8_lossy(&json));
+    written(&|to| snapshot.write_pickle(to));
+    written(&|to| snapshot.write_trace(to));
+    written(&|to| snapshot.write_html(to));
+    written(&|to| snapshot.compare_html(&again, to));
+    let log = written(&|to| snapshot.write_rmm(to));
+    read_rmm(&log[..]).expect("a log that was written can be read");
+    drop(snapshot.map().to_string());
+    true
+}
