@@ -62,7 +62,7 @@ impl fmt::Display for OutOfMemory {
         if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
             // The app has no tensor that it could drop.
             return f.write_str(
-                ". This Gpu holds no memory: the device has less left than the request needs. Use \
+                ". This Gpu holds no memory: the request is more than the device has left. Use \
                  smaller tensors, or close other programs that use the device, and force again",
             );
         }

@@ -249,7 +249,7 @@ fn mappings_that_cannot_be() {
         ("cannot be mapped", (|r| r.slab, MapMode::Write, 0, 8)),
         ("cannot be mapped", (|r| r.upload, MapMode::Read, 0, 8)),
         ("cannot be mapped", (|r| r.readback, MapMode::Write, 0, 8)),
-        ("nothing of", (|r| r.upload, MapMode::Write, 0, 0)),
+        ("an empty range", (|r| r.upload, MapMode::Write, 0, 0)),
         ("multiples of 8", (|r| r.upload, MapMode::Write, 4, 8)),
         ("multiples of 8", (|r| r.upload, MapMode::Write, 0, 6)),
         ("outside", (|r| r.upload, MapMode::Write, 0, 68)),
