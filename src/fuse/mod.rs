@@ -34,6 +34,7 @@ use smallvec::SmallVec;
 
 use crate::ops::elementwise::element::{Element, Seen};
 use crate::ops::elementwise::groups;
+use crate::ops::families::seen;
 use crate::ops::readers::reader_of;
 use codegen::{OUTS, leaf_names};
 use expr::Expr;
@@ -178,7 +179,7 @@ impl Fuser {
         if launch.args.iter().any(is_foreign) || !launch.ranges.is_empty() {
             return Kind::Other(Cmd::Launch(launch));
         }
-        if let Some(seen) = Seen::of(&launch) {
+        if let Some(seen) = seen(&launch) {
             let section = (seen.element.section)(&launch.variant());
             let uses_scalars = self.uses_scalars(seen.element, section);
             return Kind::Member(Member {

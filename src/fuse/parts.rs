@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 use super::structure::{Fetch, Input, Node, Params, Structure, TailShape};
 use crate::ops::elementwise::Code;
-use crate::ops::elementwise::element::{Element, are_vec4s, into};
+use crate::ops::elementwise::element::{are_vec4s, into};
+use crate::ops::families::copy_family;
 use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::{Arg, Kernel, Storage};
@@ -150,7 +151,7 @@ fn copy_of(
     (node, operand): (usize, usize),
     start: Option<u32>,
 ) -> Option<Step> {
-    let (family, dtype) = (Element::copy(), structure.nodes[node].dtype);
+    let (family, dtype) = (copy_family(), structure.nodes[node].dtype);
     let layout = Layout::contiguous(&[len as usize]);
     let (mut code, mut words, groups) =
         family.plan(caps, 0, &[len as usize], &[&layout], &[false], [0, 0])?;

@@ -14,6 +14,7 @@
 use smallvec::SmallVec;
 
 use crate::ops::elementwise::element::Element;
+use crate::ops::families::number_of;
 use crate::ops::readers::{READER_WORDS, Reader, unseen_words};
 use crate::tensor::layout::MAX_RANK;
 use lapidary_core::DType;
@@ -68,7 +69,7 @@ impl Node {
     /// All that it is, in one number: those that compute the same have the same.
     pub(super) fn signature(&self) -> u64 {
         const { assert!(DType::ALL.len() <= 8, "a type has 3 bits here") };
-        let mut bits = self.element.number() << 8 | u64::from(self.op);
+        let mut bits = number_of(self.element) << 8 | u64::from(self.op);
         bits = bits << 6 | (self.main as u64) << 3 | self.dtype as u64;
         for scalar in self.scalars {
             bits = bits << 6 | u64::from(scalar.map_or(0, |slot| slot + 1));

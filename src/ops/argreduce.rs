@@ -5,6 +5,9 @@
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::arg;
@@ -23,7 +26,7 @@ pub(super) static ARGREDUCE: Kernel = Kernel {
     name: "argreduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::argreduce::run),
+    reference: reference!(reference::run),
 };
 
 /// `y[r]` = the best of the positions that `c` holds of row `r` of `x`.
@@ -31,7 +34,7 @@ static ARGREDUCE_PICK: Kernel = Kernel {
     name: "argreduce_pick",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text: pick_text,
-    reference: reference!(super::reference::argreduce::pick),
+    reference: reference!(reference::pick),
 };
 
 /// Bit of a variant's code: the smallest element is looked for.

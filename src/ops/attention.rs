@@ -21,6 +21,9 @@ mod problem;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::arg;
@@ -52,7 +55,7 @@ static ATTENTION: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::attention::run),
+    reference: reference!(reference::run),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

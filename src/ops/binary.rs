@@ -1,5 +1,8 @@
 //! Operations on two elements at a time, of two tensors or of a tensor and a scalar.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::element::Element;

@@ -4,6 +4,9 @@
 //! one invocation owns a vec4 and looks up which input each element comes from. Launches after
 //! the first leave what is not theirs as it is; they run in order.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
@@ -33,7 +36,7 @@ static CONCAT: Kernel = Kernel {
         Operand::write("y"),
     ],
     text: first_text,
-    reference: reference!(super::reference::concat::run),
+    reference: reference!(reference::run),
 };
 
 /// Further inputs, between what is there.
@@ -47,7 +50,7 @@ static CONCAT_MORE: Kernel = Kernel {
         Operand::update("y"),
     ],
     text: more_text,
-    reference: reference!(super::reference::concat::run),
+    reference: reference!(reference::run),
 };
 
 /// `struct Params` of `shaders/concat.wgsl`.

@@ -8,6 +8,9 @@ mod geometry;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
@@ -39,7 +42,7 @@ static CONV: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::conv::run),
+    reference: reference!(reference::run),
 };
 
 /// Bit of a variant's code, after rows and lanes.

@@ -13,6 +13,9 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -40,7 +43,7 @@ macro_rules! kernels {
             name: $name,
             operands: &[Operand::read("x"), Operand::$y("y")],
             text: $text,
-            reference: reference!(super::reference::copy::$reference),
+            reference: reference!(reference::$reference),
         };
     )*};
 }

@@ -16,6 +16,9 @@ pub(crate) mod element;
 mod parts;
 mod shader;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -27,7 +30,6 @@ use lapidary_core::{AdapterKind, Caps, DType, Result};
 
 use element::Element;
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
-pub(crate) use shader::word;
 pub(super) use shader::{head, index, text};
 
 /// Invocations of a workgroup.

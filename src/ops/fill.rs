@@ -1,5 +1,8 @@
 //! Tensors that are made of nothing: one value, a range, an identity.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! Slices picked by index along an axis: the lookup of an embedding, a gather of rows.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
@@ -24,7 +27,7 @@ static INDEX_SELECT: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::index_select::run),
+    reference: reference!(reference::run),
 };
 
 /// `struct Params` of `shaders/index_select.wgsl`.

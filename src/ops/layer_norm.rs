@@ -1,5 +1,8 @@
 //! Layer and RMS normalization over the last dimensions, and group normalization by them.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::arg;
@@ -22,7 +25,7 @@ pub(super) static LAYER_NORM: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::layer_norm::run),
+    reference: reference!(reference::run),
 };
 
 /// With the mean `s` of every row, and the sum `t` of the squared distances from it.
@@ -37,7 +40,7 @@ static LAYER_NORM_APPLY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::layer_norm::apply),
+    reference: reference!(reference::apply),
 };
 
 /// Bits of a variant's code.

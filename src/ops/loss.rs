@@ -1,5 +1,8 @@
 //! Losses: cross-entropy, the negative log-likelihood, the mean squared error.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::class_loss::ClassLoss;
@@ -19,7 +22,7 @@ static LOSS: Kernel = Kernel {
     name: "loss",
     operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::loss::run),
+    reference: reference!(reference::run),
 };
 
 /// The same, taken from `m[r]`.
@@ -32,7 +35,7 @@ static LOSS_OF_LOGITS: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::loss::run),
+    reference: reference!(reference::run),
 };
 
 /// Bit of a variant's code: `x` holds logits.

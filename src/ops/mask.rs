@@ -1,5 +1,8 @@
 //! Operations that keep an element or make it 0, as its place says: triangles and dropout.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::element::Element;

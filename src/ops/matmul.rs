@@ -24,6 +24,7 @@ mod choice;
 mod epilogue;
 mod form;
 mod long;
+mod output;
 mod pack;
 mod problem;
 mod product;
@@ -31,6 +32,9 @@ mod right;
 #[cfg(test)]
 mod tests;
 mod variants;
+
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
 
 use std::borrow::Cow;
 
@@ -53,7 +57,7 @@ const fn kernel(operands: &'static [Operand]) -> Kernel {
         name: "matmul",
         operands,
         text,
-        reference: reference!(super::reference::matmul::run),
+        reference: reference!(reference::run),
     }
 }
 

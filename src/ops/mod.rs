@@ -24,6 +24,7 @@ mod conv;
 mod copy;
 mod einsum;
 pub(crate) mod elementwise;
+pub(crate) mod families;
 pub(crate) mod fill;
 pub(crate) mod functions;
 mod gather;
@@ -69,9 +70,6 @@ mod unary;
 mod check;
 #[cfg(test)]
 mod tests;
-
-#[cfg(any(test, feature = "sim"))]
-pub(crate) mod reference;
 
 pub use attention::Causal;
 pub use class_loss::ClassLoss;

@@ -2,7 +2,7 @@
 
 use lapidary_core::internal::{Launch, Program};
 
-use super::elementwise::element::Element;
+use super::families::family_of;
 use super::readers::reader_of;
 
 /// What a launch computes, as whoever called for it would say.
@@ -10,7 +10,7 @@ pub(crate) fn name_of(launch: &Launch) -> String {
     let Program::Builtin(kernel) = &launch.program else {
         return launch.program.name().to_owned();
     };
-    if let Some((element, _)) = Element::of(kernel) {
+    if let Some((element, _)) = family_of(kernel) {
         return (element.section)(&launch.variant()).to_owned();
     }
     let reader = reader_of(kernel);

@@ -5,6 +5,9 @@
 //! halves, few and very long rows) take two reductions and a last launch that applies the two
 //! numbers.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::fmt;
 
 use crate::tensor::Tensor;

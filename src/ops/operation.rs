@@ -138,7 +138,7 @@ macro_rules! kernels {
             name: $name,
             operands: &[$($operand),*],
             text,
-            reference: reference!(crate::ops::reference::$reference::run),
+            reference: reference!(crate::ops::$reference::reference::run),
         };
     )*};
 }

@@ -8,6 +8,9 @@ mod call;
 mod kernel;
 mod windows;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use crate::tensor::Tensor;
 use call::Planes;
 use lapidary_core::Result;

@@ -1,6 +1,9 @@
 //! Random tensors. The same seed gives the same numbers on every adapter, but for the last bits
 //! of what is made of them.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

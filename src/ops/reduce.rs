@@ -18,6 +18,9 @@ mod op;
 mod tests;
 mod tuned;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::arg;
@@ -35,7 +38,7 @@ pub(super) static REDUCE: Kernel = Kernel {
     name: "reduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::reduce::run),
+    reference: reference!(reference::run),
 };
 
 /// The same of what `lift` makes of `x` and of the row's `m[r]`.
@@ -43,7 +46,7 @@ pub(super) static REDUCE_AROUND: Kernel = Kernel {
     name: "reduce_around",
     operands: &[Operand::read("x"), Operand::read("m"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::reduce::run),
+    reference: reference!(reference::run),
 };
 
 /// Which kernel folds.

@@ -1,5 +1,8 @@
 //! Rotary position embedding.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
@@ -24,7 +27,7 @@ static ROTARY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::rotary::run),
+    reference: reference!(reference::run),
 };
 
 /// `struct Params` of `shaders/rotary.wgsl`.

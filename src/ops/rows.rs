@@ -4,6 +4,9 @@
 //! dimensions as say the same; `shaders/rows.wgsl` walks them. A view that needs more than four
 //! on a side is copied first.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 

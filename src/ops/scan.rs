@@ -3,6 +3,9 @@
 //! Few long rows are cut into parts: the parts are folded as in [`reduce`](super::reduce), what
 //! they fold to is scanned in turn, and from that every part goes on.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::arg;
@@ -22,7 +25,7 @@ static SCAN: Kernel = Kernel {
     name: "scan",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::scan::run),
+    reference: reference!(reference::run),
 };
 
 /// Rows in parts, of which `c` holds what they fold to.
@@ -30,7 +33,7 @@ static SCAN_PARTS: Kernel = Kernel {
     name: "scan_parts",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::scan::run),
+    reference: reference!(reference::run),
 };
 
 /// Bits of a variant's code; two say which [`Fold`] it is.

@@ -8,6 +8,9 @@ mod long;
 mod methods;
 mod reduce;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
@@ -35,7 +38,7 @@ static SCATTER: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::scatter::run),
+    reference: reference!(reference::run),
 };
 
 /// `struct Params` of `shaders/scatter.wgsl`.

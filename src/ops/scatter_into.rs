@@ -1,6 +1,9 @@
 //! Elements written, or folded, in place: only those that the indices name are read and written,
 //! and where several share a word, what is in it.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -24,7 +27,7 @@ static SCATTER_INTO: Kernel = Kernel {
         Operand::update("y"),
     ],
     text,
-    reference: reference!(super::reference::scatter_into::run),
+    reference: reference!(reference::run),
 };
 
 /// Bit of a variant's code: elements share words, so an invocation has four.

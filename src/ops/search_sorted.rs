@@ -1,5 +1,8 @@
 //! Where values belong among sorted elements.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
@@ -19,7 +22,7 @@ static SEARCH_SORTED: Kernel = Kernel {
     name: "search_sorted",
     operands: &[Operand::read("s"), Operand::read("v"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::search_sorted::run),
+    reference: reference!(reference::run),
 };
 
 /// `struct Params` of `shaders/search_sorted.wgsl`.

@@ -1,5 +1,8 @@
 //! One of two elements, as a third says; one of the two may be a scalar.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::element::Element;

@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use super::elementwise::word;
+use super::text::word;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]

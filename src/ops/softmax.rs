@@ -1,5 +1,8 @@
 //! Softmax and its logarithm along any axis.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::arg;
@@ -18,7 +21,7 @@ pub(super) static SOFTMAX: Kernel = Kernel {
     name: "softmax",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    reference: reference!(super::reference::softmax::run),
+    reference: reference!(reference::run),
 };
 
 /// With the maximum `s` and the sum `t` of every row.
@@ -31,7 +34,7 @@ static SOFTMAX_APPLY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    reference: reference!(super::reference::softmax::apply),
+    reference: reference!(reference::apply),
 };
 
 /// Bit of a variant's code: the logarithm.

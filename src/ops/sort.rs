@@ -1,6 +1,9 @@
 //! Sorting along any axis: blocks of eight, then runs merged two by two until one is left. Where
 //! only the first few are wanted, no run grows beyond them.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
@@ -24,7 +27,7 @@ static SORT_BLOCKS: Kernel = Kernel {
     name: "sort_blocks",
     operands: &[Operand::read("x"), Operand::write("k"), Operand::write("o")],
     text: blocks_text,
-    reference: reference!(super::reference::sort::blocks),
+    reference: reference!(reference::blocks),
 };
 
 /// The keys `l` and the order `q` of runs that are twice as long.
@@ -37,7 +40,7 @@ static SORT_MERGE: Kernel = Kernel {
         Operand::write("q"),
     ],
     text: merge_text,
-    reference: reference!(super::reference::sort::merge),
+    reference: reference!(reference::merge),
 };
 
 /// `struct Params` of the section `merge` of `shaders/sort.wgsl`.

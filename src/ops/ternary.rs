@@ -1,5 +1,8 @@
 //! Operations on three elements at a time, of three tensors.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::binary::BinaryOp;

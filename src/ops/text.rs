@@ -6,6 +6,11 @@ use std::fmt::{Display, Write};
 use super::functions::push_functions;
 use lapidary_core::internal::sections::push_sections;
 
+/// How a word of the parameters is spelled.
+pub(crate) fn word(index: usize) -> String {
+    format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
+}
+
 /// A text that is being written.
 pub(super) struct Text(String);
 

@@ -1,5 +1,8 @@
 //! Operations on one element at a time.
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
 use std::borrow::Cow;
 
 use super::elementwise::element::Element;

@@ -448,7 +448,7 @@ fn roundabout_ways_are_found() {
     );
     assert_eq!(
         order_of(
-            "src/ops/reference/matmul.rs",
+            "src/ops/matmul/reference.rs",
             "use super::super::matmul::Layout;"
         ),
         0

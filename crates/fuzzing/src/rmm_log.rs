@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use lapidary::{Error, RmmEvent, read_rmm};
+use lapidary_tools::Error;
+use lapidary_tools::formats::{RmmEvent, read_rmm};
 
 use crate::turns;
 
@@ -10,8 +11,9 @@ use crate::turns;
 pub fn body(bytes: &[u8]) -> bool {
     let rows = match read_rmm(bytes) {
         Ok(rows) => rows,
-        Err(Error::Format { reason, .. }) => {
-            assert!(reason.contains("line "), "{reason}");
+        Err(Error::Rmm { line, reason }) => {
+            let lines = bytes.split(|byte| *byte == b'\n').count() as u64;
+            assert!(1 <= line && line <= lines + 1, "line {line} of {lines}");
             let hides = |c: char| c.is_control() || turns(c);
             assert!(!reason.contains(hides), "{reason:?}");
             return false;

@@ -3,7 +3,9 @@
 
 use std::io;
 
-use lapidary::{Error, Snapshot, read_rmm};
+use lapidary::{Error, Snapshot};
+use lapidary_tools::formats::{read_rmm, write_pickle, write_rmm, write_trace};
+use lapidary_tools::page;
 
 /// Reads the bytes as a snapshot; `true` if they are one.
 pub fn body(bytes: &[u8]) -> bool {
@@ -20,11 +22,11 @@ pub fn body(bytes: &[u8]) -> bool {
     let json = written(&|to| snapshot.write_json(to));
     let again = Snapshot::from_json(&json).expect("what was written can be read");
     assert!(again == snapshot, "{}", String::from_utf8_lossy(&json));
-    written(&|to| snapshot.write_pickle(to));
-    written(&|to| snapshot.write_trace(to));
-    written(&|to| snapshot.write_html(to));
-    written(&|to| snapshot.compare_html(&again, to));
-    let log = written(&|to| snapshot.write_rmm(to));
+    written(&|to| write_pickle(&snapshot, to));
+    written(&|to| write_trace(&snapshot, to));
+    written(&|to| page::write(&snapshot, to));
+    written(&|to| page::write_comparison(&snapshot, &again, to));
+    let log = written(&|to| write_rmm(&snapshot, to));
     read_rmm(&log[..]).expect("a log that was written can be read");
     drop(snapshot.map().to_string());
     true

@@ -1,18 +1,16 @@
 //! What fusion is told of the families whose vec4s of output are made of vec4s of input: all that
-//! their texts are made of. A new operation of a family is fused without another word; a new family
-//! is one more line below.
+//! their texts are made of. [`families`](crate::ops::families) lists them.
 
 use smallvec::SmallVec;
 
 use super::{Call, Code, Fetch, Input, MAP, Plan};
-use crate::ops::{binary, copy, fill, select, ternary, unary};
 use crate::tensor::layout::{Layout, MAX_RANK};
 use lapidary_core::Caps;
 use lapidary_core::internal::sections::{section, section_for};
-use lapidary_core::internal::{Kernel, Launch, Program, Variant};
+use lapidary_core::internal::{Kernel, Launch, Variant};
 
 /// Two kernels of one text: one makes a new storage, one writes through a part of an old one. Those
-/// that are listed below can become part of a larger kernel.
+/// that `families` lists can become part of a larger kernel.
 #[derive(Debug)]
 pub(crate) struct Element {
     /// Makes a new storage.
@@ -29,18 +27,6 @@ pub(crate) struct Element {
     pub(crate) section: fn(&Variant) -> &'static str,
 }
 
-static ELEMENTS: [&Element; 9] = [
-    &binary::ELEMENT,
-    &binary::ELEMENT_SCALAR,
-    &unary::ELEMENT,
-    &select::ELEMENT,
-    &copy::ELEMENT,
-    &binary::ELEMENT_SCALAR_FIRST,
-    &select::ELEMENT_SCALAR,
-    &fill::ELEMENT,
-    &ternary::ELEMENT,
-];
-
 impl Element {
     /// Operation `op` of these inputs, with the scalars that [`Call`] describes.
     pub(in crate::ops) fn call<'a>(
@@ -55,28 +41,6 @@ impl Element {
             inputs,
             scalars,
         }
-    }
-
-    /// The family of a kernel, and whether it writes through a part of an old storage.
-    pub(crate) fn of(kernel: &'static Kernel) -> Option<(&'static Element, bool)> {
-        ELEMENTS.iter().find_map(|element| match kernel {
-            _ if std::ptr::eq(kernel, element.fresh) => Some((*element, false)),
-            _ if std::ptr::eq(kernel, element.into) => Some((*element, true)),
-            _ => None,
-        })
-    }
-
-    /// No other family has it.
-    pub(crate) fn number(&self) -> u64 {
-        let mut elements = ELEMENTS.iter();
-        elements
-            .position(|one| std::ptr::eq(*one, self))
-            .unwrap_or(0) as u64
-    }
-
-    /// The family whose first operation changes nothing.
-    pub(crate) fn copy() -> &'static Element {
-        &copy::ELEMENT
     }
 
     /// The text of an operation, a function `op`, for inputs that are computed in `kind`.
@@ -156,19 +120,15 @@ fn word_of(launch: &Launch, index: usize) -> u32 {
 }
 
 impl Seen {
-    /// `None` if it is a launch of anything else, or one of several that make up a call.
-    pub(crate) fn of(launch: &Launch) -> Option<Seen> {
-        let Program::Builtin(kernel) = launch.program else {
-            return None;
-        };
-        let (element, is_into) = Element::of(kernel)?;
-        launch.ranges.is_empty().then(|| Seen {
+    /// A launch of this family; `is_into` if it writes through a part of an old storage.
+    pub(in crate::ops) fn new(element: &'static Element, is_into: bool, launch: &Launch) -> Seen {
+        Seen {
             element,
             start: is_into.then(|| word_of(launch, 1)),
             code: Code(launch.code),
             len: word_of(launch, 0),
             scalars: [word_of(launch, 2), word_of(launch, 3)],
-        })
+        }
     }
 
     /// The dimensions over which it walks its inputs.

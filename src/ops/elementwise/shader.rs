@@ -8,16 +8,12 @@ use super::element::Element;
 use super::{Code, Fetch, LEAST_WORDS, MAP, VEC4S_ON_CPU};
 use crate::ops::functions::push_functions;
 use crate::ops::skeleton::Skeleton;
+use crate::ops::text::word;
 use lapidary_core::DType;
 use lapidary_core::internal::Variant;
 use lapidary_core::internal::sections::section_for;
 
 const WGSL: &str = include_str!("../../../shaders/elementwise.wgsl");
-
-/// How a word of the parameters is spelled.
-pub(crate) fn word(index: usize) -> String {
-    format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
-}
 
 /// The parameters and the aliases of a shader: `A` and `T` of the input, `Y` and `E` of the output.
 pub(in crate::ops) fn head(out: &mut String, words: usize, input: DType, output: DType) {

@@ -2,8 +2,8 @@
 //! start at vec4s and have whole steps of k, whatever the operands look like.
 
 use super::form::{End, Form, Order, Packing, Spread, Tile};
+use super::output::Output;
 use super::problem::{Problem, Side};
-use super::product::Output;
 use super::{choice, variants};
 use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
@@ -14,7 +14,7 @@ pub(super) static PACK: Kernel = Kernel {
     name: "matmul_pack",
     operands: &[Operand::read("a"), Operand::write("c")],
     text: variants::pack,
-    reference: reference!(crate::ops::reference::matmul::pack),
+    reference: reference!(crate::ops::matmul::reference::pack),
 };
 
 /// Elements of a packed operand with an edge of `edge`, for subgroups of `lanes`.

@@ -2,6 +2,7 @@
 
 use super::epilogue::Epilogue;
 use super::form::{End, Form, Tile};
+use super::output::Output;
 use super::problem::Problem;
 use super::right::{Groups, Right};
 use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype, summed_as};
@@ -11,20 +12,6 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
 use lapidary_core::internal::{Arg, Launch};
 use lapidary_core::{AdapterKind, DType, Result};
-
-/// Elements of C between its rows, and what they end with.
-pub(super) struct Output<'a> {
-    pub(super) c: &'a Tensor,
-    pub(super) c_row: u32,
-    /// Those of B's groups, or of C's columns.
-    pub(super) scales: Option<Tensor>,
-    pub(super) group_log2: u8,
-    pub(super) bias: Option<Tensor>,
-    pub(super) residual: Option<Tensor>,
-    pub(super) end: End,
-    /// What the end needs of the parameters.
-    pub(super) more: [u32; 4],
-}
 
 impl Tensor {
     /// The product by a tile of the caller's choice.

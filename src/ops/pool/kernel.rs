@@ -14,7 +14,7 @@ pub(super) static POOL: Kernel = Kernel {
     name: "pool",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    reference: reference!(crate::ops::reference::pool::run),
+    reference: reference!(crate::ops::pool::reference::run),
 };
 
 /// `y` is the gradient by `x`, `g` that by the result.
@@ -22,7 +22,7 @@ pub(super) static POOL_BACKWARD: Kernel = Kernel {
     name: "pool_backward",
     operands: &[Operand::read("x"), Operand::read("g"), Operand::write("y")],
     text: text_of_gradient,
-    reference: reference!(crate::ops::reference::pool::run_backward),
+    reference: reference!(crate::ops::pool::reference::run_backward),
 };
 
 /// What a window is folded to.

@@ -5,6 +5,7 @@ mod forced;
 use super::*;
 use crate::ops::check::valid;
 use crate::ops::rows::RowParams;
+use crate::ops::rows::reference::element;
 use crate::tensor::layout::Layout;
 
 /// Every operation that a method asks for, or a launch of it.
@@ -113,7 +114,7 @@ fn rows_name_the_elements_of_the_view() {
             let bits = rows::rank_bits(&rows);
             for (row, expected) in expected.iter_mut().enumerate() {
                 let mut named: Vec<usize> = (0..rows.length)
-                    .map(|k| crate::ops::reference::rows::element(&params, bits, row as u32, k))
+                    .map(|k| element(&params, bits, row as u32, k))
                     .collect();
                 named.sort_unstable();
                 expected.sort_unstable();
