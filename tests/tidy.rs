@@ -39,10 +39,11 @@ fn assert_tidy(offences: Vec<String>) {
 }
 
 /// Where the crates' sources are.
-const CRATES: [&str; 4] = [
+const CRATES: [&str; 5] = [
     "src",
     "crates/alloc/src",
     "crates/core/src",
+    "crates/egui/src",
     "crates/tools/src",
 ];
 
@@ -154,7 +155,13 @@ fn the_readme_is_short_and_lines_of_markdown_fit() {
 fn every_dependency_is_explained() {
     let list = std::fs::read_to_string(root().join("docs/dependencies.md"));
     let list = list.expect("the list of dependencies is there");
-    for folder in ["", "crates/alloc", "crates/core", "crates/tools"] {
+    for folder in [
+        "",
+        "crates/alloc",
+        "crates/core",
+        "crates/egui",
+        "crates/tools",
+    ] {
         let manifest = manifest_of(folder);
         assert_tidy(manifest::check_comments(&manifest));
         assert_tidy(manifest::check_list(&manifest, &list));

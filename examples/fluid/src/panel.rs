@@ -1,24 +1,23 @@
-//! The panels beside the fluid: memory, the budget's slider, the past and its places, frame times.
+//! What is beside the fluid: the budget's slider, where the memory is (the panel of
+//! `lapidary-egui`), frame times, the past and where it lies.
 
 use egui::{Color32, Rect, RichText, Sense, Ui, Vec2, pos2, vec2};
 use fluid::Stir;
+use lapidary::Residency;
 use lapidary::units::Bytes;
-use lapidary::{MemoryStats, Residency};
 
 use crate::device::Device;
+use crate::pace::Pace;
 use crate::scene::Scene;
 use crate::times::{BARS_MS, Phase};
 
 const LIVE: Color32 = Color32::from_rgb(64, 176, 120);
 const FREE: Color32 = Color32::from_rgb(52, 62, 74);
-const STAGING: Color32 = Color32::from_rgb(108, 132, 214);
 const HOST: Color32 = Color32::from_rgb(226, 164, 62);
 const DISK: Color32 = Color32::from_rgb(196, 92, 84);
 const EDGE: Color32 = Color32::from_rgb(236, 236, 236);
 
 const WIDTH: f32 = 330.0;
-const SLABS: usize = 24;
-const HOLDERS: usize = 4;
 
 /// The user's input with the pointer.
 #[derive(Debug)]
@@ -71,14 +70,15 @@ impl Wish {
     }
 }
 
-/// Draws all panels, and returns the input.
-pub(crate) fn show(ui: &mut Ui, scene: &Scene) -> Wish {
+/// Draws all panels, and finds out what is asked for.
+pub(crate) fn show(ui: &mut Ui, scene: &mut Scene) -> Wish {
     let mut wish = Wish::default();
-    let stats = scene.gpu.memory().stats();
     egui::Panel::right("memory")
         .resizable(false)
         .exact_size(WIDTH)
-        .show(ui, |ui| memory(ui, scene, &stats, &mut wish));
+        .show(ui, |ui| {
+            egui::ScrollArea::vertical().show(ui, |ui| memory(ui, scene, &mut wish))
+        });
     egui::Panel::bottom("past").show(ui, |ui| past(ui, scene, &mut wish));
     let rest = egui::CentralPanel::default().frame(egui::Frame::NONE);
     rest.show(ui, |ui| hand(ui, scene, &mut wish));
@@ -120,55 +120,23 @@ fn hand(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     );
 }
 
-fn memory(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
+/// The slider, the memory, frame times, and a button for the worst.
+fn memory(ui: &mut Ui, scene: &mut Scene, wish: &mut Wish) {
     ui.add_space(6.0);
-    ui.label(RichText::new(&stats.adapter).strong());
-    budget(ui, scene, stats, wish);
+    ui.label(RichText::new("budget").strong());
+    budget(ui, &scene.pace, wish);
     ui.separator();
-
-    let live = format!(
-        "live {} in {} tensors",
-        Bytes(stats.live_bytes.now),
-        stats.live_storages.now
-    );
-    ui.label(live);
-    ui.label(format!(
-        "reserved {} in {} slabs, peak {}",
-        Bytes(stats.reserved_bytes.now),
-        stats.slabs.len(),
-        Bytes(stats.reserved_bytes.peak)
-    ));
-    slabs(ui, stats);
-    ui.separator();
-
-    let (host, disk) = (Bytes(stats.host_bytes.now), Bytes(stats.spilled_bytes.now));
-    ui.label(format!(
-        "elsewhere: {host} in the host's memory, {disk} on disk"
-    ));
-    ui.label(format!(
-        "out {}, back {}, moved {}",
-        Bytes(stats.evicted_bytes),
-        Bytes(stats.restored_bytes),
-        Bytes(stats.moved_bytes)
-    ));
-    ui.separator();
-
-    ui.label("largest holders");
-    for holder in stats.holders.iter().take(HOLDERS) {
-        let (bytes, count) = (Bytes(holder.bytes), holder.storages);
-        let line = format!("{bytes:>9}  {count:>3} x {}", holder.tag);
-        ui.add(egui::Label::new(RichText::new(line).monospace().size(10.5)).truncate());
-    }
+    let stats = scene.gpu.memory().stats();
+    scene.memory.show(ui, &stats);
     ui.separator();
     times(ui, scene);
     ui.add_space(6.0);
     wish.loses = ui.button("Lose the device").clicked();
 }
 
-/// The slider, and a bar as long as the budget or the memory in use, whichever is more.
-fn budget(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
+/// The slider.
+fn budget(ui: &mut Ui, pace: &Pace, wish: &mut Wish) {
     const MIB: f64 = (1 << 20) as f64;
-    let pace = &scene.pace;
     let mut mib = pace.wanted_bytes as f64 / MIB;
     ui.spacing_mut().slider_width = WIDTH - 120.0;
     let slider = egui::Slider::new(&mut mib, 1.0..=1024.0).logarithmic(true);
@@ -176,40 +144,6 @@ fn budget(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
     if ui.add(slider).changed() {
         wish.budget_bytes = Some((mib * MIB) as u64);
     }
-    let held_bytes = stats.device_bytes.now;
-    let held = format!("{} of a budget of {}", Bytes(held_bytes), Bytes(pace.bytes));
-    ui.label(held);
-    let whole_bytes = pace.bytes.max(held_bytes).max(1);
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 14.0), Sense::hover());
-    let x = |bytes: u64| rect.left() + rect.width() * (bytes as f32 / whole_bytes as f32).min(1.0);
-    let painter = ui.painter();
-    painter.rect_filled(rect, 2.0, Color32::BLACK);
-    let mut from_bytes = 0;
-    let rest_bytes = held_bytes.saturating_sub(stats.reserved_bytes.now);
-    let cached_bytes = stats
-        .reserved_bytes
-        .now
-        .saturating_sub(stats.live_bytes.now);
-    let parts = [
-        (stats.live_bytes.now, LIVE),
-        (cached_bytes, FREE),
-        (rest_bytes, STAGING),
-    ];
-    for (bytes, colour) in parts {
-        let part = [
-            pos2(x(from_bytes), rect.top()),
-            pos2(x(from_bytes + bytes), rect.bottom()),
-        ];
-        painter.rect_filled(Rect::from_min_max(part[0], part[1]), 0.0, colour);
-        from_bytes += bytes;
-    }
-    painter.vline(x(pace.bytes), rect.y_range(), (2.0, EDGE));
-    let keys = [
-        ("live", LIVE),
-        ("free in slabs", FREE),
-        ("staging", STAGING),
-    ];
-    legend(ui, &keys);
     if pace.shortfall_bytes > 0 {
         let short = Bytes(pace.shortfall_bytes);
         ui.colored_label(DISK, format!("{short} cannot leave at the moment"));
@@ -226,33 +160,7 @@ fn legend(ui: &mut Ui, keys: &[(&str, Color32)]) {
     });
 }
 
-/// Every slab as a bar of its size, with its live part.
-fn slabs(ui: &mut Ui, stats: &MemoryStats) {
-    let mut slabs: Vec<_> = stats.slabs.iter().collect();
-    slabs.sort_by_key(|slab| std::cmp::Reverse(slab.size_bytes));
-    let largest_bytes = slabs.first().map_or(1, |slab| slab.size_bytes).max(1);
-    let (rect, _) = ui.allocate_exact_size(
-        vec2(
-            ui.available_width(),
-            4.0 * SLABS.min(slabs.len().max(1)) as f32,
-        ),
-        Sense::hover(),
-    );
-    for (row, slab) in slabs.iter().take(SLABS).enumerate() {
-        let top = rect.top() + 4.0 * row as f32;
-        let bar = |bytes: u64| {
-            let width = rect.width() * bytes as f32 / largest_bytes as f32;
-            Rect::from_min_size(pos2(rect.left(), top), vec2(width, 3.0))
-        };
-        ui.painter().rect_filled(bar(slab.size_bytes), 0.0, FREE);
-        ui.painter().rect_filled(bar(slab.live_bytes), 0.0, LIVE);
-    }
-    if slabs.len() > SLABS {
-        ui.label(RichText::new(format!("and {} more", slabs.len() - SLABS)).size(11.0));
-    }
-}
-
-/// A cell for each kept frame, coloured by its place. Pointing at a cell shows the frame.
+/// A cell for each kept frame, coloured by where it is; who points at one sees it.
 fn past(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     let history = scene.fluid.history();
     ui.add_space(4.0);

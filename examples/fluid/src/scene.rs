@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use egui_wgpu::{RendererOptions, ScreenDescriptor};
 use fluid::{Fluid, Frame, Painter, Stir, on_black};
 use lapidary::{Access, Error, Gpu, Options, wgpu};
+use lapidary_egui::MemoryPanel;
 
 use crate::Outcome;
 use crate::args::Args;
@@ -24,6 +25,7 @@ pub(crate) struct Scene {
     pub(crate) fluid: Fluid,
     pub(crate) pace: Pace,
     pub(crate) times: Times,
+    pub(crate) memory: MemoryPanel,
     /// The kept frame on display; the fluid stands still meanwhile.
     pub(crate) looks_at: Option<usize>,
     /// The reason why the fluid stands still, if it cannot go on.
@@ -70,6 +72,7 @@ impl Scene {
             gpu,
             fluid,
             times: Times::default(),
+            memory: MemoryPanel::new().with_holders(4),
             looks_at: None,
             trouble: None,
             context: egui::Context::default(),

@@ -59,6 +59,13 @@ pub(crate) fn clippy_bare() -> Result<String> {
             .args(["clippy", "--package", package])
             .args(["--", "-D", "warnings"]))?;
     }
+    // The library within an app, whose program is something else.
+    for features in ["", "monitor", "serve"] {
+        run(cargo()
+            .args(["clippy", "--package", "lapidary-tools", "--lib"])
+            .args(["--no-default-features", "--features", features])
+            .args(["--", "-D", "warnings"]))?;
+    }
     // Examples and tests turn on features of the core that the library itself does not know of.
     passed(
         cargo()
@@ -68,9 +75,11 @@ pub(crate) fn clippy_bare() -> Result<String> {
 }
 
 pub(crate) fn doc() -> Result<String> {
+    run(cargo()
+        .args(["doc", "--workspace", "--no-deps", "--all-features"])
+        .env("RUSTDOCFLAGS", "-D warnings"))?;
     passed(
-        cargo()
-            .args(["doc", "--workspace", "--no-deps", "--all-features"])
+        of_examples(&["doc", "--package", "lapidary-egui", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )
 }

@@ -1,6 +1,6 @@
-//! The program with a device of its own, `examples/fluid`: its tests, a run without a window whose
-//! budget moves, one whose device is lost, and a real window on a screen that is not there, used
-//! with a pointer.
+//! The program with a device of its own, `examples/fluid`, and the panel that it shows its memory
+//! with: their tests, a run without a window whose budget moves, one whose device is lost, and a
+//! real window on a screen that is not there, used with a pointer.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -53,7 +53,8 @@ const SECONDS: f64 = 16.0;
 pub(crate) fn check() -> Result<String> {
     for verb in ["build", "test"] {
         let mut cargo = cargo_with_gpu()?;
-        cargo.args([verb, "--manifest-path", MANIFEST, "--package", "fluid"]);
+        cargo.args([verb, "--manifest-path", MANIFEST]);
+        cargo.args(["--package", "fluid", "--package", "lapidary-egui"]);
         run(cargo.env("CARGO_TARGET_DIR", target_dir()))?;
     }
     let found = [budget()?, loss()?, window()?];

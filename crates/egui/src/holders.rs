@@ -1,0 +1,42 @@
+//! Who holds how much: the makers that have most, each with a bar.
+
+use std::cmp::Reverse;
+
+use egui::{Rect, RichText, Sense, Ui, vec2};
+use lapidary_core::units::Bytes;
+use lapidary_core::{MemoryStats, TagUse};
+
+use crate::bars::share;
+use crate::style::{LIVE, SMALL};
+
+const BAR_POINTS: f32 = 48.0;
+
+/// The greatest, with what they hold and their names. Whoever points at one sees all of its name,
+/// and its peak.
+pub(crate) fn list(ui: &mut Ui, stats: &MemoryStats, most: usize) {
+    let mut tags: Vec<&TagUse> = stats.tags.iter().filter(|tag| tag.bytes.now > 0).collect();
+    tags.sort_by_key(|tag| Reverse(tag.bytes.now));
+    ui.label(format!("holders: {}", tags.len()));
+    for tag in tags.iter().take(most) {
+        let name = match &tag.tag {
+            // A tag prints on one line, and no longer than so, whatever the app called it.
+            Some(tag) => tag.to_string(),
+            None => "others".into(),
+        };
+        let row = ui.horizontal(|ui| {
+            let size = vec2(BAR_POINTS, SMALL);
+            let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+            let part = share(tag.bytes.now, stats.live_bytes.now);
+            let bar = Rect::from_min_size(rect.min, vec2(rect.width() * part, rect.height()));
+            let background = ui.visuals().extreme_bg_color;
+            ui.painter().rect_filled(rect, 1.0, background);
+            ui.painter().rect_filled(bar, 1.0, LIVE);
+            let text = format!("{:>9}  {name}", Bytes(tag.bytes.now).to_string());
+            let text = RichText::new(text).monospace().size(SMALL);
+            ui.add(egui::Label::new(text).truncate());
+        });
+        let (peak, storages) = (Bytes(tag.bytes.peak), tag.storages.now);
+        let all = format!("{name}\n{storages} tensors, peak {peak}");
+        row.response.on_hover_text(all);
+    }
+}
