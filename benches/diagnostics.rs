@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use lapidary::{DType, Diagnostics, Gpu, Options, Result, Tensor};
+use lapidary::{DType, Gpu, Options, Result, Tensor, diagnostics::Diagnostics};
 
 const ROUNDS: usize = 60;
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lapidary::{DType, Gpu, Options, Result, Tensor, Tune};
+use lapidary::{DType, Gpu, Options, Result, Tensor, adapter::Tune};
 
 /// Rounds of one problem at the least and at the most, and how long they go on in between.
 const ROUNDS: (usize, usize) = (9, 400);

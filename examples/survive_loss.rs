@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lapidary::units::Bytes;
-use lapidary::{DType, Gpu, Options, Recovered, Source, Tensor, wgpu};
+use lapidary::{DType, Gpu, Options, Source, Tensor, stats::Recovered, wgpu};
 
 /// The training data: number of examples, and numbers per example.
 const EXAMPLES: usize = 512;

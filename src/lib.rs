@@ -89,23 +89,23 @@ mod kernel;
 mod ops;
 mod tensor;
 
-#[cfg(not(target_arch = "wasm32"))]
-pub use lapidary_core::adapters;
 pub use lapidary_core::{
-    Access, AdapterKind, AdapterSummary, Advice, Block, BlockState, Bound, BoundRange, Budget,
-    Buffer, Caps, ClassUse, Compacted, DType, Diagnostics, Dx12Compiler, Element, Error, Event,
-    EvictedStorage, Finding, Findings, GpuMemory, History, Holder, KernelError, KernelTime, Leak,
-    Measure, Measured, MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin,
-    Pressure, PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Sampler,
-    Scope, ShaderCompiler, SlabMap, SlabUse, Snapshot, Source, SpillError, SpillFailure,
-    StateFailure, Suggestion, Tag, TagUse, Topic, Tune, Tuned,
+    Access, Advice, Bound, BoundRange, Budget, Buffer, Caps, DType, Element, Error, GpuMemory,
+    Options, Pin, Residency, Result, Scope, Source,
 };
-pub use lapidary_core::{alloc, units};
+pub use lapidary_core::{adapter, alloc, failure, stats, units};
+
+/// Bugs that the engine looks for, tensors that are still alive, the times of kernels, and the
+/// kernels that fusion made.
+pub mod diagnostics {
+    pub use crate::gpu::FusedKernel;
+    pub use lapidary_core::diagnostics::*;
+}
 
 #[cfg(feature = "safetensors")]
 pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::{
-    gpu::{FusedKernel, Gpu, State, Upload},
+    gpu::{Gpu, State, Upload},
     kernel::{Kernel, KernelCall, Operand},
     ops::{
         Activation, Causal, Choice, ClassLoss, Conv, Epilogue, PadMode, Pool, Quantized, Reduction,

@@ -14,7 +14,7 @@ mod ops;
 mod whole;
 mod world;
 
-use lapidary::{Diagnostics, Error};
+use lapidary::{Error, diagnostics::Diagnostics};
 use world::{Outcome, World, calm};
 
 fn number(variable: &str) -> Option<u64> {

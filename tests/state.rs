@@ -9,7 +9,7 @@ use std::time::Duration;
 use half::{bf16, f16};
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{
-    Budget, DType, Element, Error, Gpu, Residency, Source, State, StateFailure, Tensor,
+    Budget, DType, Element, Error, Gpu, Residency, Source, State, Tensor, failure::StateFailure,
 };
 
 const MIB: usize = 1 << 20;

@@ -6,7 +6,10 @@ mod disturbed;
 use std::path::{Path, PathBuf};
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{AdapterKind, Budget, DType, Gpu, Options, Result, Tensor, Tune};
+use lapidary::{
+    Budget, DType, Gpu, Options, Result, Tensor,
+    adapter::{AdapterKind, Tune},
+};
 
 /// A folder that goes when the test ends.
 struct Folder(PathBuf);

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use digits::{CLASSES, Digits, PIXELS, WHITE};
-use lapidary::{DType, Gpu, MemoryStats, Options, Tensor};
+use lapidary::{DType, Gpu, Options, Tensor, stats::MemoryStats};
 use network::Network;
 
 const SEED: u64 = 1998;

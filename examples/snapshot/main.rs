@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use lapidary::Snapshot;
+use lapidary::stats::Snapshot;
 use lapidary::units::Bytes;
 use lapidary_tools::page;
 

@@ -3,7 +3,7 @@
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::units::GIB;
-use lapidary::{DType, Gpu, Result, Snapshot, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor, stats::Snapshot};
 
 const BLOCKS: usize = 100_000;
 const EVENTS: usize = 1_000_000;

@@ -2,7 +2,7 @@
 //! little memory for all its tensors: velocities are evicted between two updates.
 
 use lapidary::units::MIB;
-use lapidary::{Budget, DType, Gpu, Options, Result, Snapshot, Tensor};
+use lapidary::{Budget, DType, Gpu, Options, Result, Tensor, stats::Snapshot};
 
 /// The device's budget.
 const BUDGET_BYTES: u64 = 44 * MIB;

@@ -23,7 +23,7 @@ use safetensors::Dtype;
 
 use contents::Contents;
 use header::Header;
-use lapidary_core::{DType, Error, ModelFailure, Result};
+use lapidary_core::{DType, Error, Result, failure::ModelFailure};
 
 pub(crate) use convert::can_load;
 pub(crate) use header::{Entry, ShownShape};

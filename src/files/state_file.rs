@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::replace::Failure;
-use lapidary_core::{Error, Result, StateFailure};
+use lapidary_core::{Error, Result, failure::StateFailure};
 
 pub(crate) use format::Entry;
 pub(crate) use reader::StateReader;

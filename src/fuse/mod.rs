@@ -42,7 +42,7 @@ use grouping::{Group, Grouping, Reading};
 use lapidary_core::internal::{
     Arg, Cmd, DeadList, Engine, Fuse, Fused, FusedReference, Launch, Operand, Pending, Program,
 };
-use lapidary_core::{AdapterKind, Caps, Residency};
+use lapidary_core::{Caps, Residency, adapter::AdapterKind};
 use structure::Structure;
 use whole::Whole;
 

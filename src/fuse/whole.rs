@@ -10,7 +10,7 @@ use super::{Limits, Member};
 use crate::ops::elementwise::{GROUP, VEC4S_ON_CPU};
 use crate::ops::readers::Reader;
 use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS};
-use lapidary_core::{AdapterKind, DType};
+use lapidary_core::{DType, adapter::AdapterKind};
 
 /// On a software rasterizer an invocation takes several vec4s, unless they are so much work.
 const MOST_NODES_UNROLLED: usize = 16;

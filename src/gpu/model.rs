@@ -15,7 +15,7 @@ use crate::files::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load, device_type,
 };
 use crate::tensor::Tensor;
-use lapidary_core::{DType, Error, ModelFailure, Result, Source};
+use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 
 /// An open model file in the format [safetensors](https://huggingface.co/docs/safetensors): the
 /// names, types and shapes of its tensors. Cheap to clone.

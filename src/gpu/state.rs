@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides};
 use lapidary_core::internal::{BoxFuture, block_on};
 use lapidary_core::units::MIB;
-use lapidary_core::{DType, Element, Error, Result, Source, StateFailure};
+use lapidary_core::{DType, Element, Error, Result, Source, failure::StateFailure};
 
 /// Most bytes of a part. Tensors pass through the host in parts.
 const PART_BYTES: u64 = 8 * MIB;
@@ -110,7 +110,7 @@ impl Gpu {
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
-    /// use lapidary::{DType, Error, StateFailure};
+    /// use lapidary::{DType, Error, failure::StateFailure};
     ///
     /// let (mut weights, mut step) = match gpu.load_state("job.state") {
     ///     Ok(state) => (state.get("weights")?, state.get("step")?.item::<u32>()?),

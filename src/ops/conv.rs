@@ -24,7 +24,7 @@ use super::rows::count_out;
 use super::skeleton::Skeleton;
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
-use lapidary_core::{AdapterKind, Caps, Error, Result};
+use lapidary_core::{Caps, Error, Result, adapter::AdapterKind};
 
 pub use geometry::Conv;
 use geometry::Geometry;

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 use lapidary_core::internal::{Arg, Engine, Kernel, Launch, MAX_PARAMS_BYTES, Program, Ranges};
-use lapidary_core::{AdapterKind, Caps, DType, Result};
+use lapidary_core::{Caps, DType, Result, adapter::AdapterKind};
 
 use element::Element;
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};

@@ -42,7 +42,7 @@ use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
 use lapidary_core::internal::{Kernel, Operand, Variant};
-use lapidary_core::{AdapterKind, DType, Error, Result};
+use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
 
 pub use epilogue::{Activation, Epilogue};
 pub(super) use form::Form;

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis_or_number, collapse};
-use lapidary_core::{AdapterKind, Caps, Error, Result};
+use lapidary_core::{Caps, Error, Result, adapter::AdapterKind};
 
 /// The WGSL that goes with this file.
 pub(super) const WGSL: &str = include_str!("../../shaders/rows.wgsl");

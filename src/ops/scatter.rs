@@ -21,7 +21,7 @@ use super::sort::sorted;
 use super::text::{Text, nan_key};
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Kernel, Operand, Variant};
-use lapidary_core::{AdapterKind, DType, Result};
+use lapidary_core::{DType, Result, adapter::AdapterKind};
 
 pub use reduce::ScatterReduce;
 

@@ -13,7 +13,7 @@ use super::scatter::{self, How, LONGEST_RUN_ON_CPU, Params, Settle};
 use super::sort::sorted;
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
-use lapidary_core::{AdapterKind, DType, Result};
+use lapidary_core::{DType, Result, adapter::AdapterKind};
 
 const WGSL: &str = include_str!("../../shaders/scatter_into.wgsl");
 

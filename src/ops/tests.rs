@@ -7,7 +7,7 @@ use super::{binary, check, copy, fill, mask, random, select, ternary, unary};
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::{Kernel, Look, MAX_OPERANDS, Variant};
 use lapidary_core::sim::SimOptions;
-use lapidary_core::{AdapterKind, Caps, DType, Gpu};
+use lapidary_core::{Caps, DType, Gpu, adapter::AdapterKind};
 
 const INTO: u64 = 1 << 13;
 const WHOLE: u64 = 1 << 12;

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lapidary_core::internal::{Engine, Storage};
-use lapidary_core::{DType, Error, Residency, Result, Tag};
+use lapidary_core::{DType, Error, Residency, Result, stats::Tag};
 use layout::{Layout, checked};
 
 /// An n-dimensional array in device memory.

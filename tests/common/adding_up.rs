@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lapidary::{Event, Moment, Snapshot};
+use lapidary::stats::{Event, Moment, Snapshot};
 use lapidary_tools::formats::{RmmEvent, read_rmm, write_rmm, write_trace};
 use serde_json::Value;
 

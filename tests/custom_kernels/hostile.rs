@@ -1,6 +1,6 @@
 //! Texts and indices that mean harm: nothing is reached that is not bound, and nothing overflows.
 
-use lapidary::{DType, Kernel, ShaderCompiler};
+use lapidary::{DType, Kernel, adapter::ShaderCompiler};
 
 use crate::custom_kernels::{framed, gpu, shown};
 

@@ -54,7 +54,7 @@ fn sizes_alone_need_no_reference() {
 
 /// What a kernel with one fault is told, and the line.
 #[track_caller]
-fn fault_of(body: &str, says: &[&str]) -> lapidary::KernelError {
+fn fault_of(body: &str, says: &[&str]) -> lapidary::failure::KernelError {
     let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
     let text = format!(
         "@group(0) @binding(0) var<storage, read> x: array<u32>;

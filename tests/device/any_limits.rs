@@ -228,7 +228,7 @@ fn the_lowest_limits_that_are_adopted_work() {
 #[cfg(feature = "sim")]
 #[test]
 fn the_lowest_limits_suffice_for_the_kernels_of_every_kind_of_device() {
-    use lapidary::AdapterKind;
+    use lapidary::adapter::AdapterKind;
     use lapidary::sim::SimOptions;
 
     let expected = program(&gpu()).unwrap();

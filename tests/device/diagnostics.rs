@@ -1,6 +1,10 @@
 //! Bugs that an app can only plant on a real device, and what diagnostics say of them.
 
-use lapidary::{Access, DType, Diagnostics, Finding, Gpu, Kernel, Options, Tensor, wgpu};
+use lapidary::{
+    Access, DType, Gpu, Kernel, Options, Tensor,
+    diagnostics::{Diagnostics, Finding},
+    wgpu,
+};
 
 use crate::app::App as AppDevice;
 use crate::{floats, ramp};

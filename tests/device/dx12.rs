@@ -1,6 +1,9 @@
 //! The compilers of DX12: which one is used, and what is said of one that cannot be.
 
-use lapidary::{Dx12Compiler, Gpu, Options, Result, ShaderCompiler};
+use lapidary::{
+    Gpu, Options, Result,
+    adapter::{Dx12Compiler, ShaderCompiler},
+};
 
 #[cfg(windows)]
 use lapidary::Error;

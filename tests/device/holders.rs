@@ -372,7 +372,7 @@ fn packed_and_padded_products_are_held_by_their_callers() {
 #[cfg(feature = "sim")]
 #[test]
 fn what_an_operation_makes_on_other_devices_is_held_by_its_caller_too() {
-    use lapidary::AdapterKind;
+    use lapidary::adapter::AdapterKind;
     use lapidary::sim::SimOptions;
 
     for kind in [AdapterKind::Discrete, AdapterKind::Cpu] {

@@ -1,6 +1,9 @@
 //! Finding an adapter, and what a device says of itself.
 
-use lapidary::{AdapterKind, Error, Gpu, Options, Result, adapters};
+use lapidary::{
+    Error, Gpu, Options, Result,
+    adapter::{AdapterKind, adapters},
+};
 
 use super::{app::App, floats, gpu};
 

@@ -1,6 +1,6 @@
 //! Kernels are timed by the device's own clock.
 
-use lapidary::{DType, Error, Event, Gpu};
+use lapidary::{DType, Error, Gpu, stats::Event};
 
 use crate::gpu;
 

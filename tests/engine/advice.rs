@@ -1,7 +1,7 @@
 //! Advice is given where something is the matter, with the figures, and not where nothing is.
 
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{Budget, DType, Gpu, Options, Tensor, Topic};
+use lapidary::{Budget, DType, Gpu, Options, Tensor, stats::Topic};
 
 use super::open_alone;
 

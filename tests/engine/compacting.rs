@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapidary::sim::{Fault, FaultKind, Repeat, SimOptions, Site};
-use lapidary::{Budget, Compacted, DType, Gpu, Options, Tensor};
+use lapidary::{Budget, DType, Gpu, Options, Tensor, stats::Compacted};
 
 use crate::engine::{ended, open_alone, options};
 

@@ -1,7 +1,10 @@
 //! Planted bugs that diagnostics must find, and right programs in which there is nothing to find.
 
 use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
-use lapidary::{Budget, DType, Diagnostics, Error, Finding, Gpu, Kernel, Options, Tensor};
+use lapidary::{
+    Budget, DType, Error, Gpu, Kernel, Options, Tensor,
+    diagnostics::{Diagnostics, Finding},
+};
 
 use crate::engine::{ended, numbers, options};
 

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, ReclaimStep, Snapshot, Tensor};
+use lapidary::{
+    Budget, DType, Gpu, Options, Tensor,
+    stats::{Event, MemoryStats, ReclaimStep, Snapshot},
+};
 
 use super::open_alone;
 
@@ -177,7 +180,7 @@ impl Told {
         let pending = stats.pending_bytes;
         assert_eq!(pending.up - pending.down, pending.now);
         let of_classes =
-            |of: fn(&lapidary::ClassUse) -> u64| stats.classes.iter().map(of).sum::<u64>();
+            |of: fn(&lapidary::stats::ClassUse) -> u64| stats.classes.iter().map(of).sum::<u64>();
         assert_eq!(
             of_classes(|class| class.live_bytes.now),
             stats.live_bytes.now

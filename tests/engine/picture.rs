@@ -1,7 +1,7 @@
 //! The picture of slabs keeps its size and is text, whatever there is and whatever it is called.
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Snapshot};
+use lapidary::{DType, stats::Snapshot};
 
 #[test]
 fn a_picture_stays_in_its_frame() {

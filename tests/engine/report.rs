@@ -1,7 +1,10 @@
 //! The memory report: a page that one can read, whatever is in it.
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Error, Gpu, MemoryStats, ReclaimStep, ReclaimStepUse};
+use lapidary::{
+    Budget, DType, Error, Gpu,
+    stats::{MemoryStats, ReclaimStep, ReclaimStepUse},
+};
 
 use crate::engine::{ended, open_alone as open, options};
 

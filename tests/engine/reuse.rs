@@ -1,7 +1,7 @@
 //! Little is made, little is submitted, and what is free is used again.
 
 use lapidary::sim::{Fault, FaultKind, SimMode, SimOptions, Site};
-use lapidary::{AdapterKind, Budget, DType, Error};
+use lapidary::{Budget, DType, Error, adapter::AdapterKind};
 use pollster::block_on;
 
 use crate::engine::{ended, numbers, open_alone as open, open_apart, options};

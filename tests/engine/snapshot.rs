@@ -1,7 +1,10 @@
 //! Snapshots tell what is there, survive their files, and bad files are told from good ones.
 
 use lapidary::sim::SimOptions;
-use lapidary::{BlockState, DType, Gpu, Residency, Snapshot};
+use lapidary::{
+    DType, Gpu, Residency,
+    stats::{BlockState, Snapshot},
+};
 
 use super::open_alone;
 

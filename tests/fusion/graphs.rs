@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use half::{bf16, f16};
 use lapidary::sim::SimOptions;
-use lapidary::{DType, FusedKernel, Gpu, Result, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor, diagnostics::FusedKernel};
 
 use crate::common::scattered::Place;
 use crate::fusion::{options, simulated};

@@ -1,7 +1,7 @@
 //! Every attack on the reader that is known of, by name: an error that says what is wrong, before
 //! anything is made on a device.
 
-use lapidary::{ModelFailure, ModelFile};
+use lapidary::{ModelFile, failure::ModelFailure};
 
 use crate::model::files::{Folder, failure, file_of, file_with};
 

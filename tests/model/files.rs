@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, Error, Gpu, ModelFailure};
+use lapidary::{Budget, Error, Gpu, failure::ModelFailure};
 
 /// A folder of the test's own, gone after it.
 pub(crate) struct Folder(PathBuf);

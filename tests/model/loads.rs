@@ -1,7 +1,7 @@
 //! What is in a file is loaded, uploaded or backed, from a path or from bytes.
 
 use half::{bf16, f16};
-use lapidary::{DType, Element, Model, ModelFailure, ModelFile, Residency};
+use lapidary::{DType, Element, Model, ModelFile, Residency, failure::ModelFailure};
 
 use crate::model::files::{Folder, bytes_of, failure, file_of, file_with, open};
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use lapidary::units::MIB;
-use lapidary::{Budget, DType, Error, Gpu, Model, ModelFailure, ModelFile, Options, Residency};
+use lapidary::{
+    Budget, DType, Error, Gpu, Model, ModelFile, Options, Residency, failure::ModelFailure,
+};
 
 use crate::model::files::{Folder, bytes_of, failure, file_with, open, open_with};
 

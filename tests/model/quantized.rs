@@ -1,6 +1,6 @@
 //! A matrix in eight bits is what the device would make of it, and the device never has its floats.
 
-use lapidary::{DType, Error, ModelFailure, ModelFile, Residency};
+use lapidary::{DType, Error, ModelFile, Residency, failure::ModelFailure};
 
 use crate::model::files::{bytes_of, failure, file_with, open};
 

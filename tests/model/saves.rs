@@ -5,7 +5,7 @@ use std::fs;
 
 use half::f16;
 use lapidary::sim::{FileFault, FileFaultKind, FileSite, Repeat};
-use lapidary::{Budget, DType, Error, Gpu, ModelFailure, ModelFile, Tensor};
+use lapidary::{Budget, DType, Error, Gpu, ModelFile, Tensor, failure::ModelFailure};
 
 use crate::model::files::{Folder, failure, open, open_with};
 use crate::model::loads::GOLDEN;

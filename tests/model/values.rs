@@ -2,7 +2,7 @@
 //! asked for.
 
 use half::{bf16, f16};
-use lapidary::{DType, Error, ModelFailure, ModelFile};
+use lapidary::{DType, Error, ModelFile, failure::ModelFailure};
 
 use crate::model::files::{bytes_of, failure, file_with, open};
 

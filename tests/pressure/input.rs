@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lapidary::sim::{FileFault, FileFaultKind, FileSite, Repeat, SimHandle, SimOptions};
 use lapidary::{
-    Budget, DType, Error, Gpu, Options, Residency, Result, Source, SpillFailure, Tensor,
+    Budget, DType, Error, Gpu, Options, Residency, Result, Source, Tensor, failure::SpillFailure,
 };
 
 use crate::pressure::world::folder;

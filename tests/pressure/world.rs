@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, Error, Gpu, Options, PressureGuard, Result, Tensor};
+use lapidary::{Budget, Error, Gpu, Options, Result, Tensor, stats::PressureGuard};
 
 use crate::pressure::data::Held;
 

@@ -1,7 +1,11 @@
 //! The devices that kernels are interpreted on.
 
 use lapidary::sim::{SimHandle, SimKernels, SimOptions};
-use lapidary::{AdapterKind, Budget, Diagnostics, Gpu, Options, ShaderCompiler};
+use lapidary::{
+    Budget, Gpu, Options,
+    adapter::{AdapterKind, ShaderCompiler},
+    diagnostics::Diagnostics,
+};
 
 /// A simulated device that interprets kernels.
 pub(crate) struct Device {

@@ -6,7 +6,10 @@ use std::sync::Once;
 
 use fastrand::Rng;
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{DType, Diagnostics, Element, Error, Finding, Gpu, Options, Result, Tensor};
+use lapidary::{
+    DType, Element, Error, Gpu, Options, Result, Tensor,
+    diagnostics::{Diagnostics, Finding},
+};
 
 use super::model::{self, Model, Read};
 use crate::common::scattered::Place;

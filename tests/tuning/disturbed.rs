@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapidary::sim::{Fault, FaultKind, SimMode, SimOptions, Site};
-use lapidary::{Budget, DType, Error, Options, Tensor, Tune};
+use lapidary::{Budget, DType, Error, Options, Tensor, adapter::Tune};
 
 use super::{Folder, assert_same, options, simulated, whole, work};
 
@@ -125,7 +125,8 @@ fn where_there_is_no_room_for_a_trial_all_is_as_without() {
     };
     let (with, without) = (run(Tune::FirstUse), run(Tune::Off));
     assert_eq!((with.evicted_bytes, with.refusals), (0, 0), "{with}");
-    let numbers = |of: &lapidary::MemoryStats| (of.commands, of.submissions, of.device_bytes.peak);
+    let numbers =
+        |of: &lapidary::stats::MemoryStats| (of.commands, of.submissions, of.device_bytes.peak);
     assert_eq!(numbers(&with), numbers(&without));
 }
 

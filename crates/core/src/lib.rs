@@ -27,25 +27,48 @@ pub mod units;
 
 pub use lapidary_alloc as alloc;
 
-#[cfg(not(target_arch = "wasm32"))]
-pub use self::gpu::adapters;
 pub use self::{
     buffer::{Buffer, Pin},
-    driver::{AdapterKind, AdapterSummary, Caps, Dx12Compiler, ShaderCompiler},
+    driver::Caps,
     dtype::{DType, Element},
-    engine::{Diagnostics, Finding, Findings, KernelTime, Leak, Pressure, PressureGuard},
-    error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, Gpu, GpuMemory, Options, Tune, Tuned},
+    error::{Error, Result},
+    gpu::{Access, Bound, BoundRange, Gpu, GpuMemory, Options},
     kernel::{Kernel, KernelCall},
-    memory::{
-        Advice, Block, BlockState, Budget, ClassUse, Event, EvictedStorage, Moment, Recovered,
-        Residency, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
-    },
-    observe::{
-        History, Measure, Measured, MemoryStats, Picture, Sampler, Snapshot, Suggestion, Topic,
-    },
-    shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse},
+    memory::{Advice, Budget, Residency, Scope, Source},
 };
+
+/// What [`GpuMemory`] tells of the memory: statistics, measurements, history, snapshots, and the
+/// errors and callbacks of a shortage.
+pub mod stats {
+    pub use crate::engine::{Pressure, PressureGuard};
+    pub use crate::gpu::Compacted;
+    pub use crate::memory::{
+        Block, BlockState, ClassUse, Event, EvictedStorage, Moment, Recovered, SlabMap, SlabUse,
+        Tag, TagUse,
+    };
+    pub use crate::observe::{
+        History, Measure, Measured, MemoryStats, Picture, Sampler, Snapshot, Suggestion, Topic,
+    };
+    pub use crate::shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse};
+}
+
+/// Bugs that the engine looks for, buffers that are still alive, and the times of kernels.
+pub mod diagnostics {
+    pub use crate::engine::{Diagnostics, Finding, Findings, KernelTime, Leak};
+}
+
+/// Adapters, their compilers of kernels, and the choice of kernels by trials.
+pub mod adapter {
+    pub use crate::driver::{AdapterKind, AdapterSummary, Dx12Compiler, ShaderCompiler};
+    #[cfg(not(target_arch = "wasm32"))]
+    pub use crate::gpu::adapters;
+    pub use crate::gpu::{Tune, Tuned};
+}
+
+/// Details of an [`Error`].
+pub mod failure {
+    pub use crate::error::{KernelError, ModelFailure, SpillError, SpillFailure, StateFailure};
+}
 
 /// The version of wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] use.
 pub use wgpu;

@@ -85,9 +85,9 @@ pub struct Holder {
 
 /// One step to make room. Reclaim executes the steps in the order of [`ReclaimStep::ALL`], which is
 /// the order below, until there is room.
-/// [`MemoryStats::reclaim_steps`](crate::MemoryStats::reclaim_steps) and
-/// [`OutOfMemory::reclaim_steps`](crate::OutOfMemory::reclaim_steps) count the results of each
-/// step.
+/// [`MemoryStats::reclaim_steps`](crate::stats::MemoryStats::reclaim_steps) and
+/// [`OutOfMemory::reclaim_steps`](crate::stats::OutOfMemory::reclaim_steps) count the results of
+/// each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use egui::{Color32, Rect, RichText, Sense, Ui, pos2, vec2};
+use lapidary_core::stats::{MemoryStats, SlabUse};
 use lapidary_core::units::Bytes;
-use lapidary_core::{MemoryStats, SlabUse};
 
 use crate::style::{FREE, LIVE, SMALL, STAGING, line};
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use egui::{Color32, Pos2, Sense, Shape, Stroke, Ui, pos2, vec2};
-use lapidary_core::MemoryStats;
+use lapidary_core::stats::MemoryStats;
 use lapidary_core::units::Bytes;
 
 use crate::bars::{legend, share};

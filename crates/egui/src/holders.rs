@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use egui::{Rect, RichText, Sense, Ui, vec2};
+use lapidary_core::stats::{MemoryStats, TagUse};
 use lapidary_core::units::Bytes;
-use lapidary_core::{MemoryStats, TagUse};
 
 use crate::bars::share;
 use crate::style::{LIVE, SMALL};

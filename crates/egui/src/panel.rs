@@ -1,8 +1,8 @@
 //! The panel: takes samples, and draws them from top to bottom.
 
 use egui::{Response, RichText, Ui};
-use lapidary_core::MemoryStats;
 use lapidary_core::internal::printable;
+use lapidary_core::stats::MemoryStats;
 use lapidary_core::units::Bytes;
 
 use crate::curves::{Curves, Sample};

@@ -4,7 +4,7 @@ use egui::epaint::Shape;
 use egui::{Context, Pos2, RawInput, Rect, vec2};
 use lapidary_core::sim::SimOptions;
 use lapidary_core::units::Level;
-use lapidary_core::{Budget, Buffer, Gpu, MemoryStats};
+use lapidary_core::{Budget, Buffer, Gpu, stats::MemoryStats};
 use lapidary_egui::MemoryPanel;
 
 const MIB: u64 = 1 << 20;

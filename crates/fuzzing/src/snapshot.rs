@@ -3,7 +3,7 @@
 
 use std::io;
 
-use lapidary::{Error, Snapshot};
+use lapidary::{Error, stats::Snapshot};
 use lapidary_tools::formats::{read_rmm, write_pickle, write_rmm, write_trace};
 use lapidary_tools::page;
 

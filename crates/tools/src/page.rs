@@ -13,10 +13,10 @@
 use std::io::{self, Write};
 
 use lapidary_core::internal::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
-use lapidary_core::units::Level;
-use lapidary_core::{
+use lapidary_core::stats::{
     Event, EvictedStorage, Moment, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot, Tag,
 };
+use lapidary_core::units::Level;
 use serde::Serialize;
 
 /// What is before the snapshots, ...

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::Fault;
-use lapidary_core::ModelFailure;
+use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::SpillFile;
 
 pub(super) enum Contents {

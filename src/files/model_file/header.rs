@@ -14,7 +14,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use super::Fault;
 use super::contents::Contents;
 use crate::files::quoted;
-use lapidary_core::ModelFailure;
+use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::printable;
 
 /// Most bytes of a header, the limit of all readers of the format.

@@ -12,7 +12,7 @@ use super::header::{LENGTH_BYTES, METADATA, MOST_HEADER_BYTES};
 use super::{Fault, check_system, error};
 use crate::files::quoted;
 use crate::files::replace::{Failure, FileOptions, Readers, Replacement};
-use lapidary_core::{DType, ModelFailure, Result};
+use lapidary_core::{DType, Result, failure::ModelFailure};
 
 /// One array to save.
 #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,7 @@ use crate::files::quoted;
 use lapidary_core::units::Bytes;
 use lapidary_core::units::KIB;
 use lapidary_core::units::MIB;
-use lapidary_core::{DType, StateFailure};
+use lapidary_core::{DType, failure::StateFailure};
 
 /// Size of the header.
 pub(super) const HEADER_BYTES: u64 = 64;

@@ -11,7 +11,7 @@ use crate::files::replace::FileOptions;
 use lapidary_core::internal::SpillFile;
 #[cfg(any(test, feature = "sim"))]
 use lapidary_core::sim::FileSite;
-use lapidary_core::{DType, Result, StateFailure};
+use lapidary_core::{DType, Result, failure::StateFailure};
 
 /// An open state file with a valid table. If the file is replaced or removed meanwhile, this still
 /// reads the old contents.

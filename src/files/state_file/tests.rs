@@ -12,7 +12,7 @@ use super::format::Entry;
 use super::{StateReader, StateWriter};
 use crate::files::replace::FileOptions;
 use lapidary_core::internal::random;
-use lapidary_core::{DType, Error, Result, StateFailure};
+use lapidary_core::{DType, Error, Result, failure::StateFailure};
 
 /// A folder for one test, removed after it.
 struct Folder(PathBuf);

@@ -87,8 +87,8 @@ impl Gpu {
     /// Loads one tensor of a file, in the way of [`load_model`](Self::load_model).
     ///
     /// # Errors
-    /// As [`load_model`](Self::load_model), and [`ModelFailure::Name`](crate::ModelFailure::Name)
-    /// if no tensor has this name.
+    /// As [`load_model`](Self::load_model), and
+    /// [`ModelFailure::Name`](crate::failure::ModelFailure::Name) if no tensor has this name.
     #[track_caller]
     pub fn load_tensor(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
         block_on("Gpu::load_tensor", self.load_tensor_async(file, name))
@@ -117,7 +117,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`load_model_backed`](Self::load_model_backed), and
-    /// [`ModelFailure::Name`](crate::ModelFailure::Name) if no tensor has this name.
+    /// [`ModelFailure::Name`](crate::failure::ModelFailure::Name) if no tensor has this name.
     #[track_caller]
     pub fn load_tensor_backed(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
         let (index, tensor) = self.model_tensor(file, name)?;

@@ -7,7 +7,7 @@ use crate::files::{ModelFault, ShownShape};
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
 use lapidary_core::internal::printable;
-use lapidary_core::{ModelFailure, Result};
+use lapidary_core::{Result, failure::ModelFailure};
 
 impl Gpu {
     /// Some rows of a tensor of a file, read at their first use, as with

@@ -7,7 +7,7 @@ use crate::gpu::Gpu;
 use crate::gpu::state::{changed, stream};
 use crate::tensor::Tensor;
 use lapidary_core::internal::printable;
-use lapidary_core::{Error, ModelFailure, Result};
+use lapidary_core::{Error, Result, failure::ModelFailure};
 
 impl Gpu {
     /// Saves named tensors into a file in the format safetensors, with notes in its metadata.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::tensor::Tensor;
 use crate::{Budget, Gpu, Options};
 use lapidary_core::units::KIB;
-use lapidary_core::{DType, Error, Result, StateFailure};
+use lapidary_core::{DType, Error, Result, failure::StateFailure};
 use lapidary_testing::killed::{kill, work_until_killed};
 
 /// Tensors of 4 KiB: together more than the budget.

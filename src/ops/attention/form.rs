@@ -2,7 +2,10 @@
 
 use super::problem::Problem;
 use crate::ops::rows::count_out;
-use lapidary_core::{AdapterKind, Caps, ShaderCompiler};
+use lapidary_core::{
+    Caps,
+    adapter::{AdapterKind, ShaderCompiler},
+};
 
 /// Keys of a tile where lanes broadcast: as many accumulators as matmul's tallest tile has.
 const KEYS_OF_LANES: u32 = 32;

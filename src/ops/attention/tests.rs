@@ -6,7 +6,10 @@ use super::{ATTENTION, Call};
 use crate::ops::check::{valid, valid_beyond_fxc};
 use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
-use lapidary_core::{AdapterKind, DType, ShaderCompiler};
+use lapidary_core::{
+    DType,
+    adapter::{AdapterKind, ShaderCompiler},
+};
 
 fn tiles() -> Vec<Tile> {
     let lanes = [0, 4, 8, 32];

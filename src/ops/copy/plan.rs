@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::ops::rows::groups;
 use crate::tensor::layout::{Dims, Layout, Strides, collapse};
 use lapidary_core::internal::MAX_PARAMS_BYTES;
-use lapidary_core::{AdapterKind, Caps, DType};
+use lapidary_core::{Caps, DType, adapter::AdapterKind};
 
 /// Rows and columns that a matrix must have for its blocks to pay, where they do not lie in vec4s.
 const LEAST_RAGGED_EDGE: u32 = 8;

@@ -81,7 +81,7 @@ mod tests {
     use super::super::Activation;
     use super::*;
     use crate::{Gpu, Options};
-    use lapidary_core::{AdapterKind, Error};
+    use lapidary_core::{Error, adapter::AdapterKind};
 
     /// Whole numbers, so that no order of adding them up rounds.
     fn small(gpu: &Gpu, seed: u64, shape: &[usize], dtype: DType) -> Tensor {

@@ -10,7 +10,7 @@ use super::problem::{Problem, Side};
 use super::right::Right;
 use crate::ops::trial::{Call, bucket};
 use crate::tensor::Tensor;
-use lapidary_core::{AdapterKind, Caps, DType};
+use lapidary_core::{Caps, DType, adapter::AdapterKind};
 
 /// Multiplications from which what a variant saves is more than what a launch costs.
 const LEAST_WORK: u64 = 64 * 64 * 64;

@@ -4,7 +4,10 @@ use super::form::{End, Form, Order, Spread, Squares, Tile};
 use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
 use crate::ops::rows::count_out;
-use lapidary_core::{AdapterKind, Caps, DType, ShaderCompiler};
+use lapidary_core::{
+    Caps, DType,
+    adapter::{AdapterKind, ShaderCompiler},
+};
 
 /// Multiplications up to which no other variant is worth its compilation.
 const NAIVE_WORK: u64 = 16 * 16 * 16;

@@ -11,7 +11,7 @@ use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
 use lapidary_core::internal::{Arg, Launch};
-use lapidary_core::{AdapterKind, DType, Result};
+use lapidary_core::{DType, Result, adapter::AdapterKind};
 
 impl Tensor {
     /// The product by a tile of the caller's choice.

@@ -16,7 +16,10 @@ use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
 use lapidary_core::internal::wgsl::{Target, shader};
 use lapidary_core::internal::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Variant, wgsl};
-use lapidary_core::{AdapterKind, Caps, DType, ShaderCompiler};
+use lapidary_core::{
+    Caps, DType,
+    adapter::{AdapterKind, ShaderCompiler},
+};
 use lapidary_testing::{translate, translate_beyond_fxc};
 
 const ORDERS: [Order; 3] = [Order::AlongK, Order::AlongEdge, Order::Stepped];

@@ -12,7 +12,7 @@ use crate::ops::reduce::{Op, fold};
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::{AdapterKind, DType, Error, Result};
+use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
 
 /// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in
 /// all of them.

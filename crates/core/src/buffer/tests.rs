@@ -1,8 +1,11 @@
 //! Buffers on the simulated device keep their bytes, wherever the bytes were in between.
 
 use crate::sim::{SimHandle, SimKernels, SimOptions};
-use crate::{Advice, Budget, Buffer, Diagnostics, Error, Gpu, Kernel, Options, Residency, Result};
-use crate::{Finding, Source};
+use crate::{
+    Advice, Budget, Buffer, Error, Gpu, Kernel, Options, Residency, Result,
+    diagnostics::Diagnostics,
+};
+use crate::{Source, diagnostics::Finding};
 
 fn open() -> (Gpu, SimHandle) {
     let options = SimOptions {

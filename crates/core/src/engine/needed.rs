@@ -42,7 +42,7 @@ pub(super) fn needed_storages(state: &State, storage: &Arc<Storage>) -> Vec<Arc<
     seen
 }
 
-/// Bytes of the [`needed_storages`](Self::needed_storages).
+/// Bytes of the [`needed_storages`](needed_storages).
 pub(super) fn needed_bytes(state: &State, storage: &Arc<Storage>) -> u64 {
     let needed = needed_storages(state, storage);
     needed

@@ -54,7 +54,7 @@ impl Gpu {
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
-    /// use lapidary_core::{Diagnostics, Gpu, Options};
+    /// use lapidary_core::{Gpu, Options, diagnostics::Diagnostics};
     ///
     /// let diagnostics = Some(Diagnostics::all());
     /// let gpu = Gpu::open(Options { diagnostics, ..Options::default() })?;

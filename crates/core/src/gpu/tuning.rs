@@ -91,7 +91,7 @@ impl Gpu {
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
-    /// use lapidary_core::{Gpu, Options, Tune};
+    /// use lapidary_core::{Gpu, Options, adapter::Tune};
     ///
     /// let tune = Some(Tune::FirstUse);
     /// let gpu = Gpu::open(Options { tune, ..Options::default() })?;

@@ -112,8 +112,8 @@ pub use reference::CustomReferenceCall;
 /// Errors that the device finds later, in compiling or running, belong to the tensors that the
 /// kernel should have written. Each call is a separate submission.
 ///
-/// [`Diagnostics`](crate::Diagnostics) finds kernels that write past an end or leave output
-/// unwritten.
+/// [`Diagnostics`](crate::diagnostics::Diagnostics) finds kernels that write past an end or leave
+/// output unwritten.
 ///
 /// Three things are yours to take care of:
 ///

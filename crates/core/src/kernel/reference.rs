@@ -31,7 +31,7 @@ impl CustomReferenceCall<'_> {
     }
 
     /// Writes elements to the beginning of a binding. Elements beyond its end are dropped;
-    /// [`Diagnostics::canaries`](crate::Diagnostics::canaries) reports them.
+    /// [`Diagnostics::canaries`](crate::diagnostics::Diagnostics::canaries) reports them.
     pub fn write<T: Element>(&mut self, name: &str, elements: &[T]) {
         let index = self.index(name);
         if let Some(binding) = index.and_then(|index| self.bindings.get_mut(index)) {

@@ -50,7 +50,7 @@ impl Snapshot {
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
-    /// use lapidary_core::{Gpu, Snapshot};
+    /// use lapidary_core::{Gpu, stats::Snapshot};
     ///
     /// let (gpu, _) = Gpu::simulated(Default::default())?;
     /// let x = gpu.buffer_from(&[1.0_f32; 4096])?.named("weights");

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use lapidary_core::stats::{Snapshot, TagUse};
 use lapidary_core::units::Bytes;
-use lapidary_core::{Snapshot, TagUse};
 use lapidary_tools::page;
 use serde_json::json;
 
@@ -118,7 +118,7 @@ pub(crate) fn diff(args: &Args, style: Style, out: &mut dyn Write) -> Result {
 /// The sums that say where bytes are.
 fn totals(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
     let (b, a) = (&before.stats, &after.stats);
-    let staging = |s: &lapidary_core::MemoryStats| {
+    let staging = |s: &lapidary_core::stats::MemoryStats| {
         (s.upload_bytes.now)
             .saturating_add(s.restore_staging_bytes.now)
             .saturating_add(s.readback_bytes.now)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use lapidary_core::Snapshot;
+use lapidary_core::stats::Snapshot;
 use lapidary_core::units::{Bytes, GIB};
 
 use crate::cli::failure::{Failure, Result};

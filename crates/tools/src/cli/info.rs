@@ -4,7 +4,10 @@
 use std::io::{self, Write};
 
 use lapidary_core::units::Bytes;
-use lapidary_core::{AdapterKind, AdapterSummary, Caps, Gpu, Options, ShaderCompiler, adapters};
+use lapidary_core::{
+    Caps, Gpu, Options,
+    adapter::{AdapterKind, AdapterSummary, ShaderCompiler, adapters},
+};
 use serde_json::{Value, json};
 
 use crate::cli::failure::{Failure, Result};

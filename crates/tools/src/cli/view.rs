@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use lapidary_core::Snapshot;
+use lapidary_core::stats::Snapshot;
 use lapidary_tools::{formats, page};
 
 use crate::cli::failure::Result;

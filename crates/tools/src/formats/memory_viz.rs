@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use lapidary_core::alloc::SlabClass;
 use lapidary_core::internal::{printable, printable_end};
-use lapidary_core::{Event, SlabMap, Snapshot};
+use lapidary_core::stats::{Event, SlabMap, Snapshot};
 
 use super::pickle::Pickle;
 use super::places::{Held, Places, Range, Step};

@@ -7,7 +7,7 @@ mod places;
 mod rmm;
 mod trace;
 
-use lapidary_core::Snapshot;
+use lapidary_core::stats::Snapshot;
 
 pub use memory_viz::write_pickle;
 pub use rmm::{RmmEvent, RmmRow, read_rmm, write_rmm};

@@ -4,7 +4,7 @@
 //! A snapshot's events name storages, and say of a storage that goes only which it is. So they are
 //! gone through twice: once to find out what there was before the first of them, and once to tell.
 
-use lapidary_core::{Block, Event, Moment, Snapshot};
+use lapidary_core::stats::{Block, Event, Moment, Snapshot};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Slabs lie so far apart in the addresses that are made up for them. A slab has the same address

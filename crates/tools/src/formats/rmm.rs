@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, Read, Write};
 
 use lapidary_core::internal::printable;
-use lapidary_core::{Event, Snapshot};
+use lapidary_core::stats::{Event, Snapshot};
 use rustc_hash::FxHashMap;
 
 use super::places::{Held, Places, Step};

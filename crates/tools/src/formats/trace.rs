@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 
 use lapidary_core::internal::{EVENT_KINDS, printable};
-use lapidary_core::{Event, Snapshot};
+use lapidary_core::stats::{Event, Snapshot};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -29,10 +29,10 @@ const PRESSURE: u32 = 5;
 
 /// Writes the history of a snapshot as a trace that <https://ui.perfetto.dev> and
 /// `chrome://tracing` open: counters of what is live (granted, as
-/// [`MemoryStats::live_bytes`](lapidary_core::MemoryStats::live_bytes)), reserved and the budget,
-/// and of the tags that had most; submissions, transfers, moves, slabs, the reclaim steps and
-/// refusals; and kernels, if [they were timed](lapidary_core::Gpu::time_kernels). Times begin when
-/// the device was opened.
+/// [`MemoryStats::live_bytes`](lapidary_core::stats::MemoryStats::live_bytes)), reserved and the
+/// budget, and of the tags that had most; submissions, transfers, moves, slabs, the reclaim steps
+/// and refusals; and kernels, if [they were timed](lapidary_core::Gpu::time_kernels). Times begin
+/// when the device was opened.
 ///
 /// # Errors
 /// The writer's own.

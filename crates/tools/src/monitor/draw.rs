@@ -9,9 +9,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Widget};
 
 use super::{Monitor, WINDOWS};
-use lapidary_core::MemoryStats;
-use lapidary_core::SlabUse;
 use lapidary_core::internal::printable;
+use lapidary_core::stats::MemoryStats;
+use lapidary_core::stats::SlabUse;
 use lapidary_core::units::Bytes;
 
 pub(super) const DIM: Style = Style::new().fg(Color::DarkGray);

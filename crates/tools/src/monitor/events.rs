@@ -11,10 +11,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 
 use super::draw::{DIM, panel};
-use lapidary_core::MemoryStats;
 use lapidary_core::internal::counted;
+use lapidary_core::stats::MemoryStats;
+use lapidary_core::stats::{ReclaimStep, ReclaimStepUse};
 use lapidary_core::units::Bytes;
-use lapidary_core::{ReclaimStep, ReclaimStepUse};
 
 const MOST_LINES: usize = 200;
 

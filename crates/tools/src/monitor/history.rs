@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
 
 use super::draw::{DIM, LIVE, OUT, RESERVED, panel};
-use lapidary_core::MemoryStats;
+use lapidary_core::stats::MemoryStats;
 use lapidary_core::units::Bytes;
 
 /// At ten a second, an hour.

@@ -10,8 +10,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table, Widget};
 
 use super::draw::{DIM, LIVE, panel};
-use lapidary_core::MemoryStats;
-use lapidary_core::TagUse;
+use lapidary_core::stats::MemoryStats;
+use lapidary_core::stats::TagUse;
 use lapidary_core::units::Bytes;
 
 /// A longer filter finds nothing more.

@@ -21,7 +21,7 @@ use ratatui::widgets::Widget;
 use events::RecentEvents;
 use history::Curve;
 use holders::Holders;
-use lapidary_core::MemoryStats;
+use lapidary_core::stats::MemoryStats;
 
 /// How much of the past the curve shows.
 const WINDOWS: [Duration; 4] = [

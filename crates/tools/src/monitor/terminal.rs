@@ -10,7 +10,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 
 use super::{Control, Monitor};
-use lapidary_core::MemoryStats;
+use lapidary_core::stats::MemoryStats;
 
 /// After a sample that failed the next is not tried sooner: keys are answered in between.
 const RETRY: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lapidary_core::sim::{SimMode, SimOptions};
-use lapidary_core::{Budget, Buffer, Error, Gpu, MemoryStats, Options};
+use lapidary_core::{Budget, Buffer, Error, Gpu, Options, stats::MemoryStats};
 
 use super::outcome::{LAST_THIRD, Outcome, Point, stretches};
 use super::spilling::{Order, spill};

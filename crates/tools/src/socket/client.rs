@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lapidary_core::MemoryStats;
+use lapidary_core::stats::MemoryStats;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Answer, Head, MOST_ANSWER_BYTES, REQUEST, VERSION, place, refuse};

@@ -1,7 +1,7 @@
 //! Statistics for another process of the same user: a local socket that the app opens when it is
 //! asked to, and nothing else that listens.
 //!
-//! A client sends a line, [`REQUEST`]; the answer is a line of JSON, an [`Answer`]. Nobody else's
+//! A client sends a line, `REQUEST`; the answer is a line of JSON, an `Answer`. Nobody else's
 //! process comes in: the socket has the mode 0600 and lies in a folder with 0700, and on Linux and
 //! Android, but not elsewhere, both ends ask the kernel who is at the other. A server answers when
 //! it is asked and sleeps else; what a client may make it hold is bounded, and so is how long it
@@ -13,7 +13,7 @@ mod server;
 #[cfg(all(test, any(target_os = "linux", target_os = "android")))]
 mod tests;
 
-use lapidary_core::MemoryStats;
+use lapidary_core::stats::MemoryStats;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;

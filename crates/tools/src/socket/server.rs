@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use lapidary_core::{Gpu, Sampler, Tag};
+use lapidary_core::{
+    Gpu,
+    stats::{Sampler, Tag},
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Answer, MOST_SLABS, MOST_TAGS, REQUEST, VERSION, place, refuse};

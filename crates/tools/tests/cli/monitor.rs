@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Gpu, MemoryStats, Tensor};
+use lapidary::{Budget, DType, Gpu, Tensor, stats::MemoryStats};
 use lapidary_tools::monitor::{Control, Monitor};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Gpu, MemoryStats, Tensor};
+use lapidary::{DType, Gpu, Tensor, stats::MemoryStats};
 use lapidary_tools::socket::{Remote, serve};
 
 use crate::cli::{check_fails, program, run};

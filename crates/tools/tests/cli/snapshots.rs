@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Gpu, Snapshot, Tensor};
+use lapidary::{DType, Gpu, Tensor, stats::Snapshot};
 use lapidary_tools::{formats, page};
 use serde_json::Value;
 

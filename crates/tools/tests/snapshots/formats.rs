@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{DType, Gpu, Snapshot};
+use lapidary::{DType, Gpu, stats::Snapshot};
 use lapidary_tools::formats::{read_rmm, write_pickle};
 use serde_json::Value;
 

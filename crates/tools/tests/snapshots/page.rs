@@ -2,7 +2,7 @@
 //! it.
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Gpu, Snapshot, Tensor};
+use lapidary::{DType, Gpu, Tensor, stats::Snapshot};
 
 use super::open_alone;
 

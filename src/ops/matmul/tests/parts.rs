@@ -4,7 +4,7 @@ use super::super::choice::{groups, parts_of_k, spread_of};
 use super::super::form::{End, Form, Tile};
 use super::{caps, problem, tiles};
 use crate::tensor::layout::Layout;
-use lapidary_core::{AdapterKind, Caps, DType};
+use lapidary_core::{Caps, DType, adapter::AdapterKind};
 
 #[test]
 fn long_sums_are_cut_where_there_is_little_side_by_side() {

@@ -23,7 +23,7 @@ use crate::memory::Tag;
 /// have no fences, and a device that is lost takes along what was not told.
 ///
 /// ```
-/// use lapidary_core::{Diagnostics, Options};
+/// use lapidary_core::{Options, diagnostics::Diagnostics};
 ///
 /// let all = Options { diagnostics: Some(Diagnostics::all()), ..Options::default() };
 /// let some: Diagnostics = "canaries,non_finite".parse()?;

@@ -1,7 +1,7 @@
 //! Without a limit of the app, the budget follows the operating system's budget for the process.
 
 use crate::units::MIB;
-use crate::{AdapterKind, Budget, Buffer, Gpu, Options, Result};
+use crate::{Budget, Buffer, Gpu, Options, Result, adapter::AdapterKind};
 
 /// The engine asks the system at every eighth poll, and a rise must last for four answers.
 const POLLS: u32 = 8 * 6;
