@@ -46,10 +46,10 @@
 //!
 //! Its [`snapshot`](lapidary_core::GpuMemory::snapshot) is the whole state with every block, and
 //! the history if [`keep_history`](lapidary_core::GpuMemory::keep_history) was called.
-//! [`Snapshot::map`] prints it as a picture. With the feature `snapshot`, `Snapshot::write_json`
-//! writes it to a file. [`advice`](lapidary_core::GpuMemory::advice) suggests changes in sentences.
-//! [`guides::from_torch`] is for users of PyTorch, and [`guides::torch_memory`] lists PyTorch's
-//! functions for memory with their counterparts here.
+//! [`Snapshot::map`](stats::Snapshot::map) prints it as a picture. With the feature `snapshot`,
+//! `Snapshot::write_json` writes it to a file. [`advice`](lapidary_core::GpuMemory::advice)
+//! suggests changes in sentences. [`guides::from_torch`] is for users of PyTorch, and
+//! [`guides::torch_memory`] lists PyTorch's functions for memory with their counterparts here.
 //!
 //! The package `lapidary-tools` shows all of that. Its program `lapidary` opens files of snapshots.
 //! It makes an interactive HTML page of them, or files for PyTorch's viewer, Perfetto and RMM's
@@ -61,8 +61,8 @@
 //! [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, finds these
 //! bugs, in kernels of your own and in commands of your app, and names the culprit: writes past the
 //! end of a tensor; writes to a freed tensor; the operation that made the first NaN; output that a
-//! kernel left unwritten; tensors that are still alive when they should not be. See [`Diagnostics`]
-//! and [`Finding`].
+//! kernel left unwritten; tensors that are still alive when they should not be. See
+//! [`Diagnostics`](diagnostics::Diagnostics) and [`Finding`](diagnostics::Finding).
 //!
 //! # Features
 //!
@@ -77,7 +77,8 @@
 //!   them: see `ModelFile`.
 //! * `ndarray`: converts tensors from and to arrays of that crate: `Gpu::tensor_from`,
 //!   `Tensor::to_array`.
-//! * `static-dxc`: links DX12's better compiler into a program for Windows: see [`Dx12Compiler`].
+//! * `static-dxc`: links DX12's better compiler into a program for Windows: see
+//!   [`Dx12Compiler`](adapter::Dx12Compiler).
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //!
 //! The crate [`lapidary_core`] is the memory manager alone, for your own kernels, without tensors.

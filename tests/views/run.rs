@@ -69,8 +69,7 @@ pub(crate) fn all(devices: &Devices, extent: Extent) {
 
 /// Has the device, as DX12 with FXC, too few bindings for two of each operand?
 fn is_beyond(devices: &Devices, fault: &str) -> bool {
-    devices.hostile.caps().max_storage_bindings < 16
-        && fault.contains("what the bindings of one kernel show")
+    devices.hostile.caps().max_storage_bindings < 16 && fault.contains("a total binding size")
 }
 
 /// A kind for each operand, some times.

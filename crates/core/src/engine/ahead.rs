@@ -1,9 +1,10 @@
-//! Writing out ahead of need: what must leave before long is copied to the host while the device
-//! computes, so that it is clean by the time its room is wanted.
+//! Copies storages to the host ahead of need, while the device computes. They are clean by the time
+//! their memory is needed.
 //!
-//! How much that will be is read off the queue: it tells what will be made and restored, and what
-//! will die. Where it tells of no shortage, nothing is copied. A storage whose copy is on its way
-//! stays where it is; a write to it, or its death, makes the copy worth nothing.
+//! The engine reads off the queue how many bytes it will have to evict: the queue shows which
+//! storages the commands place, restore and free. If the queue shows no shortage, nothing is
+//! copied. A storage whose copy is in progress stays on the device. If it is written to or freed,
+//! the copy is worthless.
 
 use super::cleaning::Cleaning;
 use super::destination::Tier;
@@ -13,8 +14,8 @@ use super::tiers;
 use crate::error::Result;
 use crate::memory::Candidate;
 
-/// Records copies of storages that will have to leave before long, as many as there is room
-/// for without waiting for anything or taking it from others.
+/// Records copies of storages that will be evicted soon. Stops where a copy would have to wait or
+/// take memory from others.
 pub(super) async fn start_ahead(pass: &Pass, victims: Vec<Candidate>, tier: Tier) -> Result<()> {
     for victim in victims {
         if victim.storage.len_bytes() > pass.readbacks.room_bytes() {
@@ -39,8 +40,8 @@ pub(super) async fn start_ahead(pass: &Pass, victims: Vec<Candidate>, tier: Tier
     Ok(())
 }
 
-/// The victim as one that is leaving, if a copy of what it holds is on its way already; else as
-/// it is.
+/// The pending eviction of a victim whose copy is already in progress. Returns the victim itself if
+/// there is no such copy.
 pub(super) fn already_evicting(
     pass: &Pass,
     victim: Candidate,
@@ -51,7 +52,7 @@ pub(super) fn already_evicting(
     };
     if one.storage(&state.memory).is_none() {
         state.counters.evicted_bytes += one.len_bytes;
-        // Room on disk is given back without the lock.
+        // Disk space is freed outside the lock.
         drop(state);
         return Err(victim);
     }

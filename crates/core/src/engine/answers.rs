@@ -1,4 +1,4 @@
-//! Looking at all there is while bugs are looked for, and having the answers.
+//! Checks all fences and freed ranges for the diagnostics, and collects the answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,8 +9,8 @@ use crate::driver::{DriverError, DriverResult, Op};
 use crate::error::Result;
 use crate::transfer::{Piece, Reading};
 
-/// At the end of an execution pass that somebody waits for: looks at every fence and all that
-/// is poisoned, and has the answers.
+/// Checks every fence and all poisoned memory, and collects the answers. Runs at the end of an
+/// execution pass whose results a caller waits for.
 pub(super) async fn look_over(pass: &Pass) -> Result<()> {
     let Some((graves, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
         return Ok(());
@@ -39,7 +39,7 @@ pub(super) async fn look_over(pass: &Pass) -> Result<()> {
         let looked = look_at_groups(pass, some).await;
         pass.check_lost()?;
         if let Err(error) = looked {
-            // There is no memory for it now: the next execution pass looks again.
+            // There is no memory for the check now. The next execution pass tries again.
             if let Some(diagnose) = &mut pass.lock().diagnose {
                 diagnose.miss(&format!("{error:?}"));
             }
@@ -53,7 +53,7 @@ pub(super) async fn look_over(pass: &Pass) -> Result<()> {
     Ok(())
 }
 
-/// Must answers be collected before more is asked?
+/// Whether the pass must collect answers before it asks more.
 fn is_half_full(pass: &Pass) -> bool {
     let state = pass.lock();
     state
@@ -62,7 +62,7 @@ fn is_half_full(pass: &Pass) -> bool {
         .is_some_and(|one| one.is_half_full())
 }
 
-/// One dispatch a slab, or window of one, over a table of their places.
+/// Records one dispatch per slab, or per window of one, over a table of the zones.
 async fn look_at_groups(pass: &Pass, groups: Vec<Group>) -> DriverResult<()> {
     let table: Vec<u8> = groups.iter().flat_map(Group::table).collect();
     let count = (table.len() as u64 / ANSWER_BYTES) as u32;
@@ -75,9 +75,9 @@ async fn look_at_groups(pass: &Pass, groups: Vec<Group>) -> DriverResult<()> {
     Ok(())
 }
 
-/// Waits for the answers to all that was asked, and says what was found.
+/// Waits for all answers and reports the findings.
 pub(super) async fn collect(pass: &Pass) -> Result<()> {
-    // What the batch asks is answered with it; a refusal takes the questions back.
+    // The batch that asks also copies the answers. A refusal takes the questions back.
     pass.submit()?;
     let used = match &pass.lock().diagnose {
         Some(diagnose) => diagnose.used(),

@@ -11,27 +11,28 @@ use crate::transfer::{Piece, Reading, Region};
 /// A read-back buffer: its id, and its size in bytes.
 type ReadbackBuffer = (BufferId, u64);
 
-/// The ops of one submission, and what is to be done once it was accepted or refused.
+/// The ops of one submission, and the data needed after the driver accepts or refuses it.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     ops: Vec<Op>,
     params: Vec<u8>,
-    /// Staged bytes that the ops copy from.
+    /// The staged bytes that the ops copy from.
     regions: Vec<Region>,
-    /// Reads whose copies are among the ops, with their buffers.
+    /// The reads whose copies are among the ops, with their buffers.
     reads: Vec<(Arc<Reading>, Piece, ReadbackBuffer)>,
-    /// Of each dispatch among the ops, where its time counts; empty where nobody wants to know.
+    /// For each dispatch among the ops, the entry that counts its time. Empty if timing is off.
     timed: Vec<Entry>,
-    /// Storages that the ops bring back.
+    /// The storages that the ops restore.
     arrived: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
     moved: Vec<Moved>,
-    /// Nothing else may join: what it does is not ours to vouch for.
+    /// No other command may join. An app's kernel or buffer is in the batch, and the driver may
+    /// refuse it.
     is_closed: bool,
-    /// About how much the dispatches are to do, as [`Caps::most_work`](crate::driver::Caps) counts
-    /// it.
+    /// The approximate work of the dispatches, in the unit of
+    /// [`Caps::most_work`](crate::driver::Caps).
     work: u64,
-    /// The custom kernel in it, whose pipeline stays until it is submitted.
+    /// The custom kernel in the batch. Its pipeline stays until the submission.
     custom: Option<Arc<Custom>>,
 }
 
@@ -48,18 +49,18 @@ impl Batch {
         &self.params
     }
 
-    /// Is it to be submitted before anything else joins it?
+    /// Whether the batch must be submitted before any other op joins.
     pub(super) fn is_full(&self, most_ops: usize) -> bool {
         self.ops.len() >= most_ops || self.is_closed
     }
 
-    /// Lets nothing else join, or everything again.
+    /// Closes the batch for other ops, or opens it again.
     pub(super) fn close(&mut self, is_closed: bool) {
         self.is_closed = is_closed;
     }
 
-    /// What the dispatches amount to if one of this amount joins; `None` if that is more than one
-    /// submission should have.
+    /// The work of the batch after a dispatch of `amount` joins. `None` if one submission may not
+    /// have that much.
     pub(super) fn work_with(&self, amount: u64, most_work: u64) -> Option<u64> {
         let work = self.work.saturating_add(amount);
         (work <= most_work || self.is_empty()).then_some(work)
@@ -69,7 +70,7 @@ impl Batch {
         self.work = work;
     }
 
-    /// Does it keep the device busy with more than copies?
+    /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
     pub(super) fn computes(&self) -> bool {
         self.dispatches() > 0
     }
@@ -83,7 +84,7 @@ impl Batch {
         self.ops.push(op);
     }
 
-    /// The op that was pushed last.
+    /// The last op.
     pub(super) fn last_mut(&mut self) -> Option<&mut Op> {
         self.ops.last_mut()
     }
@@ -105,7 +106,7 @@ impl Batch {
         });
     }
 
-    /// The time of the last dispatch counts there.
+    /// Notes the entry that counts the time of the last dispatch.
     pub(super) fn count_time(&mut self, entry: Entry) {
         self.timed.push(entry);
     }
@@ -114,7 +115,8 @@ impl Batch {
         &self.timed
     }
 
-    /// Times the dispatches from now on, or no longer; those it has already count as `others`.
+    /// Times the dispatches that follow, or stops timing. Those in the batch already count as
+    /// `others`.
     pub(super) fn time(&mut self, others: Option<Entry>) {
         self.timed.clear();
         if let Some(others) = others {
@@ -122,7 +124,7 @@ impl Batch {
         }
     }
 
-    /// The ops copy from these staged bytes.
+    /// Adds staged bytes that the ops copy from.
     pub(super) fn copies_from(&mut self, region: Region) {
         self.regions.push(region);
     }
@@ -131,12 +133,12 @@ impl Batch {
         &self.regions
     }
 
-    /// The chunks of the staged bytes are sealed.
+    /// Forgets the staged bytes, because their chunks are sealed.
     pub(super) fn forget_regions(&mut self) {
         self.regions.clear();
     }
 
-    /// The ops copy a piece of a reading to this buffer.
+    /// Adds a piece of a reading that the ops copy to this buffer.
     pub(super) fn reads(&mut self, reading: Arc<Reading>, piece: Piece, buffer: ReadbackBuffer) {
         self.reads.push((reading, piece, buffer));
     }
@@ -147,17 +149,17 @@ impl Batch {
         self.reads.drain(..)
     }
 
-    /// The ops bring a storage back.
+    /// Adds a storage that the ops restore.
     pub(super) fn brings(&mut self, storage: &Arc<Storage>) {
         self.arrived.push(Arc::downgrade(storage));
     }
 
-    /// The storages that the ops bring back, and that are still held.
+    /// The storages that the ops restore, if they still have holders.
     pub(super) fn arrived(&self) -> impl Iterator<Item = Arc<Storage>> {
         self.arrived.iter().filter_map(Weak::upgrade)
     }
 
-    /// The ops move a block.
+    /// Adds a block that the ops move.
     pub(super) fn moves(&mut self, one: Moved) {
         self.moved.push(one);
     }
@@ -166,22 +168,22 @@ impl Batch {
         self.moved.last()
     }
 
-    /// Does it move blocks?
+    /// Whether the batch moves blocks.
     pub(super) fn has_moves(&self) -> bool {
         !self.moved.is_empty()
     }
 
-    /// Takes out the moves, the last first.
+    /// Takes the moves in reverse order.
     pub(super) fn take_moves(&mut self) -> impl Iterator<Item = Moved> {
         self.moved.drain(..).rev()
     }
 
-    /// A kernel of the app's is in it.
+    /// Keeps a custom kernel until the submission.
     pub(super) fn holds(&mut self, custom: Arc<Custom>) {
         self.custom = Some(custom);
     }
 
-    /// Empties it, keeping its allocations.
+    /// Empties the batch and keeps its allocations.
     pub(super) fn clear(&mut self) {
         self.ops.clear();
         self.params.clear();

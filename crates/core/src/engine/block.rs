@@ -1,4 +1,4 @@
-//! The blocking form of a call: a wrapper around the asynchronous one.
+//! The blocking form of calls: a wrapper around the asynchronous form.
 
 #[cfg(target_arch = "wasm32")]
 use crate::error::Error;
@@ -10,7 +10,7 @@ pub fn block_on<T>(_what: &'static str, future: impl Future<Output = Result<T>>)
     pollster::block_on(future)
 }
 
-/// Runs a future as far as it gets without waiting: in a browser nothing may block.
+/// Polls a future once, because nothing may block in a browser. Fails if the future is pending.
 #[cfg(target_arch = "wasm32")]
 pub fn block_on<T>(what: &'static str, future: impl Future<Output = Result<T>>) -> Result<T> {
     let mut future = std::pin::pin!(future);

@@ -1,4 +1,4 @@
-//! Pipelines and bind groups that were made once and are wanted again.
+//! The caches of pipelines and bind groups.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::driver::{
 };
 use crate::error::Error;
 
-/// A kernel's identity: the address of a constant, or the id of a custom or fused kernel.
+/// The identity of a kernel: the address of a constant, or the id of a custom or fused kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ProgramId {
     Builtin(usize),
@@ -21,7 +21,7 @@ pub(super) enum ProgramId {
     Fused(u64),
 }
 
-/// Everything that a compiled kernel depends on.
+/// The key of a compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PipelineKey {
     program: ProgramId,
@@ -44,7 +44,8 @@ impl PipelineKey {
     }
 }
 
-/// By words: it is looked up once a command, and most of it is lists of small numbers.
+/// Hashes whole words, because each command looks its key up and most of it is lists of small
+/// numbers.
 impl Hash for PipelineKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (variant, layout) = (&self.variant, &self.layout);
@@ -58,11 +59,11 @@ impl Hash for PipelineKey {
     }
 }
 
-/// Compiled kernels, and those that would not compile: they are not tried again.
+/// Compiled kernels, and those that failed to compile, which are not tried again.
 #[derive(Debug, Default)]
 pub(super) struct Pipelines {
     made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
-    /// Of kernels that are gone, but the batch may name them.
+    /// Pipelines of dropped kernels, which the batch may still name.
     discarded: Vec<PipelineId>,
 }
 
@@ -75,7 +76,7 @@ impl Pipelines {
         self.made.insert(key, made);
     }
 
-    /// Discards the pipelines of a custom or fused kernel that is gone, and their bind groups.
+    /// Discards the pipelines of a dropped custom or fused kernel, and their bind groups.
     pub(super) fn discard(&mut self, program: ProgramId, groups: &mut BindGroups) {
         let discarded = &mut self.discarded;
         self.made.retain(|key, made| {
@@ -88,7 +89,7 @@ impl Pipelines {
         });
     }
 
-    /// Destroys what is no longer in the cache. Call when no batch is being encoded.
+    /// Destroys the discarded pipelines. The caller must not be encoding a batch.
     pub(super) fn sweep(&mut self, driver: &Device) {
         for pipeline in self.discarded.drain(..) {
             driver.destroy_pipeline(pipeline);
@@ -102,20 +103,20 @@ impl Pipelines {
 
 pub(super) type Bindings = SmallVec<[Binding; 4]>;
 
-/// Bind groups of one generation; when it is full it becomes the old one, and what nobody asked for
-/// since the last time goes. That is within a factor of two of keeping the most recently used, for
-/// none of the bookkeeping.
+/// The size of a generation of bind groups. A full generation becomes the old one. The groups of
+/// the generation before it that no command has used since are discarded. The result is within a
+/// factor of two of an LRU cache, without its bookkeeping.
 ///
-/// There are two generations, and a third and fourth that the device may still use.
+/// The cache has two generations, and the device may still use two more.
 const GENERATION: usize = MOST_BIND_GROUPS / 4;
 
-/// Bind groups by pipeline and ranges; bounded.
+/// A bounded cache of bind groups, by pipeline and ranges.
 #[derive(Debug)]
 pub(super) struct BindGroups {
     driver: Device,
     young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
-    /// Out of the cache, but the batch may name them.
+    /// Groups out of the cache, which the batch may still name.
     discarded: Vec<BindGroupId>,
 }
 
@@ -151,13 +152,13 @@ impl BindGroups {
         Ok(group)
     }
 
-    /// Forgets the groups that name a buffer which is about to be destroyed. The batch must not
-    /// name it any more.
+    /// Forgets the groups that name a buffer about to be destroyed. The batch must not name it any
+    /// more.
     pub(super) fn forget_buffer(&mut self, buffer: BufferId) {
         self.forget(|(_, bindings)| bindings.iter().any(|binding| binding.buffer == buffer));
     }
 
-    /// As [`forget_buffer`](Self::forget_buffer) of all of them, which takes no longer than of one.
+    /// As [`forget_buffer`](Self::forget_buffer), for many buffers in the time of one.
     pub(super) fn forget_buffers(&mut self, buffers: &FxHashSet<BufferId>) {
         self.forget(|(_, bindings)| {
             let mut named = bindings.iter().map(|binding| &binding.buffer);
@@ -165,7 +166,7 @@ impl BindGroups {
         });
     }
 
-    /// Forgets the groups of a pipeline that is about to be destroyed.
+    /// Forgets the groups of a pipeline about to be destroyed.
     fn forget_pipeline(&mut self, pipeline: PipelineId) {
         self.forget(|(other, _)| *other == pipeline);
     }
@@ -182,13 +183,13 @@ impl BindGroups {
         }
     }
 
-    /// Takes out what is no longer in the cache, to be destroyed. Call when no batch is being
-    /// encoded.
+    /// Takes the discarded groups, so that the caller destroys them. The caller must not be
+    /// encoding a batch.
     pub(super) fn take_discarded(&mut self) -> Vec<BindGroupId> {
         std::mem::take(&mut self.discarded)
     }
 
-    /// Destroys what is no longer in the cache. Call when no batch is being encoded.
+    /// Destroys the discarded groups. The caller must not be encoding a batch.
     pub(super) fn sweep(&mut self) {
         for group in self.discarded.drain(..) {
             self.driver.destroy_bind_group(group);

@@ -1,11 +1,12 @@
-//! Asking the app for memory.
+//! Asks the app to free memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::outside::Pressure;
 use super::pass::Pass;
 
-/// Asks the app; returns the bytes that came free. No lock of ours is held but the execution lock.
+/// Calls the app's callbacks. Returns the bytes that became free. The caller has no lock but the
+/// execution lock.
 pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     let Some(round) = pass.outside.begin_round() else {
         return 0;
@@ -19,9 +20,9 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     };
     for callback in round.callbacks {
         let _inside = pass.inside();
-        // A panic is the app's affair; what it freed before counts.
+        // A panic is the app's affair. The memory that it freed before counts.
         let _ = catch_unwind(AssertUnwindSafe(|| callback(&pressure)));
-        // Its guard may be gone by now, and this the last to hold it.
+        // The app may have dropped the guard meanwhile, so this may be the last holder.
         pass.drop_theirs(callback);
     }
     let mut state = pass.lock();

@@ -1,4 +1,4 @@
-//! Copies on their way of storages that are still on the device.
+//! Copies in progress of storages that are still on the device.
 
 use std::sync::{Arc, Weak};
 
@@ -6,19 +6,19 @@ use super::destination::DestinationGuard;
 use super::reading_guard::ReadingGuard;
 use crate::memory::{Memory, Storage};
 
-/// A copy on its way, of a storage that is still on the device.
+/// A copy in progress of a storage that is still on the device.
 #[derive(Debug)]
 pub(super) struct Cleaning {
     storage: Weak<Storage>,
     pub(super) len_bytes: u64,
-    /// The last write to it before the copy was recorded.
+    /// The number of the last write to the storage before the copy was recorded.
     writes: u64,
     pub(super) destination: DestinationGuard,
     pub(super) reading: ReadingGuard,
 }
 
 impl Cleaning {
-    /// A copy of what a storage holds after so many writes.
+    /// A copy of the storage's value after the write with the number `writes`.
     pub(super) fn new(
         storage: &Arc<Storage>,
         writes: u64,
@@ -34,7 +34,7 @@ impl Cleaning {
         }
     }
 
-    /// The storage, if what is copied is what it still holds.
+    /// The storage, if the copied value is still its value.
     pub(super) fn storage(&self, memory: &Memory) -> Option<Arc<Storage>> {
         let storage = self.storage.upgrade()?;
         let is_same = memory.writes_to(&storage) == self.writes;
@@ -47,7 +47,7 @@ impl Cleaning {
     }
 }
 
-/// All copies on their way of what will have to leave before long.
+/// All copies in progress of storages that will be evicted soon.
 #[derive(Debug, Default)]
 pub(super) struct Cleanings(Vec<Cleaning>);
 
@@ -56,24 +56,25 @@ impl Cleanings {
         self.0.push(one);
     }
 
-    /// Is a copy of the storage on its way?
+    /// Whether a copy of the storage is in progress.
     pub(super) fn holds(&self, storage: &Storage) -> bool {
         self.0.iter().any(|one| one.is_of(storage))
     }
 
-    /// Takes out the copy of a storage.
+    /// Takes the copy of a storage.
     pub(super) fn take(&mut self, storage: &Storage) -> Option<Cleaning> {
         let index = self.0.iter().position(|one| one.is_of(storage))?;
         Some(self.0.remove(index))
     }
 
-    /// Takes out all of them. They keep room in the host's memory or on disk, which is given back
-    /// without the engine's lock.
+    /// Takes all copies. They hold host memory or disk space, so the caller drops them outside the
+    /// engine's lock.
     pub(super) fn take_all(&mut self) -> Vec<Cleaning> {
         std::mem::take(&mut self.0)
     }
 
-    /// Takes out those of storages that nobody holds any more, to be dropped like the others.
+    /// Takes the copies of storages that have no holder. The caller drops them outside the engine's
+    /// lock.
     pub(super) fn take_dead(&mut self) -> Vec<Cleaning> {
         let is_dead = |one: &mut Cleaning| one.storage.strong_count() == 0;
         self.0.extract_if(.., is_dead).collect()

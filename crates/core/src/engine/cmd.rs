@@ -1,4 +1,4 @@
-//! What waits in the queue: commands, as values.
+//! Commands: the values that wait in the queue.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::memory::{Residency, Storage};
 use crate::transfer::{LARGE_PIECE_BYTES, Piece, Reading, Region};
 
-/// A command. It holds its operands' storages, not their places: those are looked up when
-/// the execution pass comes to it. Dropping it is all that freeing an operand takes.
+/// A command. It holds the storages of its operands and not their places. An execution pass looks
+/// up the places when it reaches the command. To free an operand, dropping the command is enough.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all commands are launches, and a box would be an allocation for each"
@@ -25,20 +25,20 @@ pub enum Cmd {
         dst: Arc<Storage>,
         offset_bytes: u64,
         region: Region,
-        /// It is the first piece of an upload that replaces all there is.
+        /// Whether this is the first piece of an upload that replaces the whole value.
         whole: bool,
     },
-    /// What was to be written here failed at the call: no value from now on.
+    /// Poisons a storage, because the call that should have written it failed.
     Poison {
         dst: Arc<Storage>,
         cause: Arc<Error>,
     },
-    /// Gives a storage a place, and what it holds, before somebody needs it.
+    /// Places a storage and restores its bytes before a command needs them.
     Prefetch(Arc<Storage>),
     /// Needs its operands on the device and does nothing with them.
     #[cfg(any(test, feature = "sim"))]
     Touch(Vec<(Arc<Storage>, Role)>),
-    /// What a rematerializer made becomes the bytes of the storage that it was made for.
+    /// Moves the result of a rematerializer into the storage for which it ran.
     TakeOver {
         from: Arc<Storage>,
         to: Arc<Storage>,
@@ -52,7 +52,7 @@ pub enum Cmd {
 }
 
 impl Cmd {
-    /// Calls `visit` for each operand, with what is done to it.
+    /// Calls `visit` for each operand, with its role.
     pub fn each_operand(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
         match self {
             Cmd::Launch(launch) => {
@@ -74,43 +74,44 @@ impl Cmd {
         }
     }
 
-    /// Drops it, and hands on its operands one by one.
+    /// Drops the command and hands its operands to `receive` one by one.
     pub(super) fn into_operands(self, mut receive: impl FnMut(Arc<Storage>)) {
         match self {
             Cmd::Launch(launch) => launch.args.into_iter().for_each(|arg| receive(arg.storage)),
             Cmd::Clear(storage) => receive(storage),
-            // Rarely the last to hold something: that is buried like all that dies elsewhere.
+            // These are rarely the last holders. Their storages go through the dead list like all
+            // others.
             _ => {}
         }
     }
 
-    /// Does the submission need something of it? Else it is dropped as soon as it is encoded, and
-    /// with it whatever it was the last to hold.
+    /// Whether the submission needs data of the command. If not, the pass drops the command as soon
+    /// as it is encoded, and frees the operands that have no other holder.
     pub(super) fn outlasts_encoding(&self) -> bool {
         matches!(self, Cmd::Upload { .. }) || self.is_custom()
     }
 
-    /// Is it best submitted without waiting for what comes after it? Somebody waits for a large
-    /// read, and copies it out while the device copies the next.
+    /// Whether the command should be submitted at once. The reading thread copies one large piece
+    /// out while the device copies the next.
     pub(super) fn goes_at_once(&self) -> bool {
         matches!(self, Cmd::Read { piece, .. } if piece.size_bytes >= LARGE_PIECE_BYTES)
     }
 
-    /// Does it run a kernel of the app's? Those get a submission of their own: a driver that
-    /// refuses it refuses nothing else.
+    /// Whether the command runs a kernel of the app. Such a command is submitted alone: if the
+    /// driver refuses it, no other command fails.
     pub(super) fn is_custom(&self) -> bool {
         matches!(self, Cmd::Launch(launch) if matches!(launch.program, Program::Custom(_)))
     }
 
-    /// Does it touch a buffer of the app's? Those get a submission of their own too: the app may
-    /// have destroyed the buffer.
+    /// Whether the command uses a buffer of the app. Such a command is submitted alone too, because
+    /// the app may have destroyed the buffer.
     pub(super) fn is_foreign(&self) -> bool {
         let mut foreign = false;
         self.each_operand(|storage, _| foreign |= storage.residency() == Residency::Imported);
         foreign
     }
 
-    /// Does it make several results, of which one may be had without the others?
+    /// Whether the command has several results, of which some may be available without the others.
     pub(super) fn has_several_results(&self) -> bool {
         match self {
             Cmd::Launch(launch) => match &launch.program {

@@ -1,5 +1,5 @@
-//! Appending commands, and having the queue run: what the other layers ask of the engine, and what
-//! comes of it in the order of the calls.
+//! Appending commands and starting passes: the calls of the other layers, in the order of the
+//! program.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
@@ -21,28 +21,30 @@ use crate::memory::Storage;
 use crate::transfer::{FEED_BYTES, Piece, Sink, refusal};
 
 impl Engine {
-    /// From now on every command is submitted alone, and all that can be moved is moved after it.
+    /// Submits every later command alone and compacts after each one.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn compact_always(&self) {
         self.lock().pace.submit_each();
     }
 
-    /// A storage was given a name: if it has a block already, that is another holder's now.
+    /// Notes a new name of a storage. If the storage has a block, the block's owner changes too.
     pub fn renamed(&self, storage: &Storage) {
         if storage.slot().is_some() {
             self.lock().memory.renamed(storage);
         }
     }
 
-    /// Appends a kernel.
+    /// Appends the launch of a kernel.
     ///
     /// # Errors
-    /// `Foreign` for a storage of another engine, `NeverFits` when the operands need more bindings
-    /// than a dispatch has, `Driver` for more workgroups than one takes, `DeviceLost`.
+    /// - `Foreign` for a storage of another engine.
+    /// - `NeverFits` if the operands need more bindings than a dispatch may have.
+    /// - `Driver` for more workgroups than a dispatch may have.
+    /// - `DeviceLost`.
     pub fn launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
         self.check_launch(&launch)?;
         let mut state = self.to_append()?;
-        // With the lock: whoever sees the new version appends its reads after this.
+        // Under the lock: a thread that sees the new version appends its reads after this command.
         launch.bump_versions();
         self.end_of(&mut state).push_back(Cmd::Launch(launch));
         self.appended(state);
@@ -51,7 +53,7 @@ impl Engine {
 
     /// Appends a clear of the whole storage to zero.
     pub fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        // Spelled out, a short command is not moved as if it were a long one.
+        // Not by `push_one`: a short command would be moved at the size of a launch.
         let mut state = self.to_append()?;
         self.end_of(&mut state)
             .push_back(Cmd::Clear(storage.clone()));
@@ -59,28 +61,28 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs all that was appended. Returns once it is submitted, not once it is done. Commands
-    /// that find no room stay queued: their error is for those who want their results.
+    /// Runs all appended commands. Returns once they are submitted, before the device has run them.
+    /// Commands that find no room stay queued. Only the users of their results get the error.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
         self.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
         in_span!("flush", {}, Pass::run(self, work)).await
     }
 
-    /// Runs what `storage` needs; the error is the storage's own.
+    /// Runs the commands that `storage` needs. The error is the storage's own.
     pub async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let storage = storage.clone();
         let work = move |pass: Pass| async move {
             pass.execute().await?;
-            // The next execution pass, of whichever thread, will forget what this one has left
+            // The next pass, which may be another thread's, forgets which commands this one left
             // behind.
             pass.error_of(&storage)
         };
         Pass::run(self, work).await
     }
 
-    /// Waits until everything submitted so far is done.
+    /// Waits until the device has finished all submissions.
     pub(super) async fn wait_idle(&self) -> Result<()> {
         let last = self.lock().pace.last().cloned();
         if let Some(submission) = last {
@@ -92,18 +94,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the device has done everything that was appended.
+    /// Waits until the device has run all appended commands.
     pub async fn finish(self: &Arc<Self>) -> Result<()> {
         self.flush().await?;
         self.wait_idle().await
     }
 
-    /// Appends commands, with nobody's between them.
+    /// Appends commands without any other command between them.
     pub(super) fn push(self: &Arc<Self>, cmds: impl IntoIterator<Item = Cmd>) -> Result<()> {
         self.push_with(|_| cmds)
     }
 
-    /// Appends commands that depend on the state of then.
+    /// Appends commands that depend on the state at that moment.
     pub(super) fn push_with<C: IntoIterator<Item = Cmd>>(
         self: &Arc<Self>,
         make: impl FnOnce(&State) -> C,
@@ -122,18 +124,18 @@ impl Engine {
         Ok(())
     }
 
-    /// The state, for commands to be appended.
+    /// Locks the state so that the caller can append commands.
     fn to_append(&self) -> Result<MutexGuard<'_, State>> {
         self.check_lost()?;
         Ok(self.lock())
     }
 
-    /// Where this thread's commands go.
+    /// The list for the commands of this thread.
     fn end_of<'a>(&self, state: &'a mut State) -> &'a mut VecDeque<Cmd> {
         state.queue.end(self.is_recording())
     }
 
-    /// Commands were appended: lets them run if it is time.
+    /// Starts a pass if enough commands were appended.
     fn appended(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.notice_pending();
         if self.is_recording() {
@@ -153,11 +155,11 @@ impl Engine {
         self.run_appended(is_full);
     }
 
-    /// It is time that what waits runs. Who fills the queue waits for that.
+    /// Runs the queue. A thread that fills the queue waits for it.
     #[cold]
     fn run_appended(self: &Arc<Self>, is_full: bool) {
         if is_full {
-            // Whatever goes wrong here belongs to the tensors concerned.
+            // An error belongs to the tensors that it concerns, so it is not returned here.
             let _ = block_on("a full queue", self.flush());
             return;
         }
@@ -165,22 +167,22 @@ impl Engine {
         self.lock().queue.wait_for_more();
     }
 
-    /// Lets what was appended run, unless somebody does anyway.
+    /// Runs the queue, unless another thread is running it.
     pub(super) fn run_if_nobody_does(self: &Arc<Self>) {
         if let Some(pass) = Pass::try_begin(self) {
             let _ = block_on("an automatic flush", pass.execute_early());
         }
     }
 
-    /// Has the device done everything that was appended so far?
+    /// Whether the device has run all appended commands.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
         state.queue.is_empty() && state.is_device_idle()
     }
 
-    /// How many bindings of storages a dispatch has, at most.
+    /// The most bindings of storages in a dispatch.
     pub fn most_windows(&self) -> u64 {
-        // One fewer than the limit: some drivers miscount. A layout counts up to 255.
+        // One fewer than the limit, because some drivers miscount. A layout counts up to 255.
         let most = self.caps().max_storage_bindings.saturating_sub(1);
         u64::from(most.min(u8::MAX.into()))
     }
@@ -191,28 +193,28 @@ impl Engine {
         for (index, arg) in launch.args.iter().enumerate() {
             if !self.owns(&arg.storage) {
                 return Err(Error::Foreign {
-                    operation: "a kernel",
+                    operation: "a launch",
                 });
             }
             are_single &= launch.shown_bytes(index) <= caps.max_binding_bytes;
         }
         let most = self.most_windows();
-        // As nearly always: one window an operand.
+        // Nearly always each operand has one window.
         let is_small = are_single && launch.args.len() as u64 <= most;
         if !is_small && launch.windows(caps.max_binding_bytes) > most {
-            // Each window counts whole: what it leaves unused is no use to another operand.
+            // Each window counts whole, because no other operand can use the rest of it.
             return Err(Error::NeverFits {
-                what: "what the bindings of one kernel show",
+                what: "a total binding size",
                 requested_bytes: launch.windows(caps.max_binding_bytes) * caps.max_binding_bytes,
                 limit_bytes: most * caps.max_binding_bytes,
-                hint: "Work on slices of them",
+                hint: "Work on slices of the operands",
             });
         }
         if launch.groups.iter().any(|&groups| groups > caps.max_groups) {
             return Err(Error::Driver {
                 what: "a dispatch",
                 message: format!(
-                    "{:?} workgroups, at most {}",
+                    "{:?} workgroups, but the device allows at most {} in each direction",
                     launch.groups, caps.max_groups
                 ),
             });
@@ -220,27 +222,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends a dummy operator with these operands, each storage once.
+    /// Appends a test operator with these operands, each storage once.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn touch(self: &Arc<Self>, operands: Vec<(Arc<Storage>, Role)>) -> Result<()> {
         self.push_one(Cmd::Touch(operands))
     }
 
-    /// From now on commands go through `fuse`.
+    /// Sends all later commands through `fuse`.
     pub fn fuse_with(&self, fuse: Fuse) {
         self.lock().queue.fuse_with(fuse);
     }
 
-    /// The fused kernels that were compiled and are still kept.
+    /// The compiled fused kernels that still have holders.
     pub fn fused(&self) -> Vec<Arc<Fused>> {
         self.lock().queue.fused_kernels()
     }
 
-    /// Appends an upload: the bytes are copied before this returns. Offset a multiple of 4; a
-    /// length that is not is padded with zeros to 4.
+    /// Appends an upload. The bytes are copied before the call returns. The offset is a multiple of
+    /// 4. Zeros pad the length to a multiple of 4.
     ///
-    /// After an error nothing was written, unless the upload is more than what is fed to the device
-    /// at once, or was left waiting for staging memory: then the storage has no value any more.
+    /// After an error nothing was written, with two exceptions. The upload may be longer than one
+    /// feed to the device, or may have waited for staging memory. Then the storage is poisoned.
     pub fn upload(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -256,8 +258,8 @@ impl Engine {
         )
     }
 
-    /// As [`upload`](Self::upload), for a browser too: it waits for staging memory without
-    /// blocking.
+    /// As [`upload`](Self::upload), but asynchronous, and so for browsers too: it waits for staging
+    /// memory without blocking.
     pub async fn upload_async(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -270,7 +272,7 @@ impl Engine {
         upload::stage_whole(self, dst, offset_bytes, bytes, true).await
     }
 
-    /// Uploads in place where that can be done.
+    /// Uploads in place if that is possible. Returns whether it was.
     fn begin_upload(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -283,8 +285,8 @@ impl Engine {
         direct::upload_in_place(self, dst, offset_bytes, bytes)
     }
 
-    /// Appends the next part of an upload that began with offset 0, to a storage that nobody knows
-    /// of before all of it is there. A multiple of 4 bytes, but for the last part.
+    /// Appends the next part of an upload that began at offset 0. Nothing else may use the storage
+    /// until all of it is uploaded. Each part but the last has a multiple of 4 bytes.
     pub fn upload_more(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -296,7 +298,7 @@ impl Engine {
             return self.upload(dst, offset_bytes, bytes);
         }
         self.check_lost()?;
-        // Nothing stays in hand while the app works on the next part: others may need the chunk.
+        // All bytes are queued before the app works on the next part, so others may use the chunk.
         let (whole, mut begun) = (offset_bytes == 0, true);
         let staged = upload::stage_all(
             self,
@@ -314,9 +316,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads bytes (any offset and length), once everything appended before has run, and hands them
-    /// to `sink` piece by piece, in order. The read is appended at the call, not at the first poll.
-    /// The sink is called from whichever thread executes the queue, and must not call the engine.
+    /// Reads bytes (any offset and length) after all earlier commands, and hands them to `sink` in
+    /// order, piece by piece. The read is appended at the call, not at the first poll. The thread
+    /// that executes the queue calls the sink, and the sink must not call the engine.
     pub(crate) fn read_to(
         self: &Arc<Self>,
         src: &Arc<Storage>,
@@ -330,9 +332,9 @@ impl Engine {
         }))
     }
 
-    /// Shows bytes of a storage where they lie, once everything appended before has run. `false`
-    /// where that cannot be: then `look` was not called, and a read does it. The execution lock is
-    /// held meanwhile.
+    /// Shows bytes of a storage in place, after all earlier commands. The execution lock is held
+    /// meanwhile. `false` if that is impossible: then `look` was not called, and the caller must
+    /// read.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn show_in_place(
         self: &Arc<Self>,
@@ -343,10 +345,10 @@ impl Engine {
         direct::show_in_place(self, src, piece, look)
     }
 
-    /// Shows bytes (any offset and length) to `look` where they lie or arrive, once everything
-    /// appended before has run; where they cannot be seen there, hands them to `sink` instead, as
-    /// [`read_to`](Self::read_to) does, and returns `false`. What waits for the device is refused
-    /// inside `look`, on this thread.
+    /// Shows bytes (any offset and length) to `look` after all earlier commands, in the slab or in
+    /// the read-back buffer. If that is impossible, hands them to `sink` as
+    /// [`read_to`](Self::read_to) does and returns `false`. Inside `look`, calls of this thread
+    /// that would wait for the device are refused.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn show(
         self: &Arc<Self>,
@@ -371,7 +373,7 @@ impl Engine {
                 read::finish_read(self, src, &wanted).await?;
                 return Ok(false);
             }
-            // What is to be shown is left where it arrives.
+            // The bytes stay in the read-back buffer in which they arrive.
             read::submit_read(self, src, &wanted, false).await?;
             let shown = self.readbacks.show(&wanted, &mut look).await;
             self.check_lost()?;

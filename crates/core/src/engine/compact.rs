@@ -1,8 +1,8 @@
-//! Moving blocks: a plan of the pools carried out by recorded copies.
+//! Moves blocks: carries out a plan of the pools by recorded copies.
 //!
-//! The queue runs in order, so a range is free for the next command as soon as the copy that
-//! empties it is recorded. Moves travel in submissions of their own: if one is refused, whoever
-//! submits it puts every block of it back to where its bytes still are.
+//! The queue runs in order. So a range is free for the next command as soon as the copy that
+//! empties it is recorded. Moves are submitted alone. If the driver refuses such a submission, the
+//! engine moves every block of it back to where its bytes still are.
 
 use super::pass::Pass;
 use super::retire;
@@ -13,27 +13,27 @@ use crate::error::{Error, Result};
 use crate::memory::{Moved, Place};
 use crate::transfer::refusal;
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// All of it was carried out.
+    /// All steps were carried out.
     Done,
-    /// A slab of the plan could not be had: there is no memory for it.
+    /// There is no memory for a slab of the plan.
     NoSlab,
-    /// Something had changed since it was made, or a submission was refused.
+    /// The state had changed since the plan was made, or a submission was refused.
     Void,
     /// The driver refused for another reason.
     Refused(Error),
 }
 
-/// Carries out the steps of a plan, as far as that goes. Whatever the outcome, every storage
-/// is where the tables say. The caller has the execution lock.
+/// Carries out the steps of a plan as far as possible. Afterwards the tables are right about every
+/// storage, whatever the outcome. The caller has the execution lock.
 pub(super) async fn carry_out(pass: &Pass, steps: &[Step]) -> Result<Outcome> {
     let has_moves = steps
         .iter()
         .any(|step| matches!(step, Step::Move { .. } | Step::MoveToNew { .. }));
     if has_moves {
-        // What was recorded before must not fall with the moves.
+        // Ops that were recorded before must not fail with the moves.
         pass.submit()?;
         pass.lock().counters.compactions += 1;
     }
@@ -79,8 +79,8 @@ fn no_slab(pass: &Pass, error: DriverError) -> Result<Outcome> {
     })
 }
 
-/// Submits the moves recorded so far. `false` if a submission was refused since there were so
-/// many refused ones: then its moves are undone.
+/// Submits the moves recorded so far. `false` if a submission was refused since `refused_before`
+/// was read. Then its moves are undone.
 fn submit_moves(pass: &Pass, refused_before: u64) -> Result<bool> {
     if pass.lock().batch.has_moves() {
         pass.submit()?;
@@ -88,8 +88,8 @@ fn submit_moves(pass: &Pass, refused_before: u64) -> Result<bool> {
     Ok(pass.lock().counters.refused_submissions == refused_before)
 }
 
-/// Creates a slab. Where slabs given back are still in use, and with them the device's bytes
-/// would pass the high-water mark or the budget, those are waited for first.
+/// Creates a slab. Released slabs may still be in use. If the device's bytes would pass the
+/// high-water mark or the budget with them, the engine first waits for them.
 pub(super) async fn create_planned(pass: &Pass, growth: &Growth) -> Result<SlabId, DriverError> {
     let retiring_bytes = pass.driver.ledger().levels().retiring_bytes.now;
     if pass
@@ -141,8 +141,8 @@ async fn create_slab(pass: &Pass, growth: &Growth) -> Result<SlabId, DriverError
     })
 }
 
-/// A limit that was said keeps room for staging. Without one, and where the driver has less
-/// than that, slabs may take all there is: so a little is set aside for evicting them.
+/// Keeps a read-back buffer for evictions. If the app sets a limit, the ledger keeps room for
+/// staging. Without a limit, or if the driver has less memory, slabs may take all of it.
 async fn keep_readback(pass: &Pass) {
     let levels = pass.driver.ledger().levels();
     let is_said = levels.said_bytes < u64::MAX && levels.limit_bytes == levels.said_bytes;
@@ -152,8 +152,8 @@ async fn keep_readback(pass: &Pass) {
     }
 }
 
-/// Moves blocks together, at most so many bytes of them, and gives back the slabs that this
-/// empties. Returns the bytes moved and those given back.
+/// Moves blocks together, at most `limit_bytes` of them, and releases the empty slabs. Returns the
+/// bytes moved and the bytes released.
 pub(super) async fn compact_pass(pass: &Pass, limit_bytes: u64) -> Result<(u64, u64)> {
     let (steps, moved_before, undone_before) = {
         let mut state = pass.lock();
@@ -184,14 +184,14 @@ fn record_moves(state: &mut State, steps: &[Step]) {
     }
 }
 
-/// Moves a block and records the copy. One that died meanwhile need not move.
+/// Moves a block and records the copy. Does nothing if the block was freed meanwhile.
 fn record_move(state: &mut State, block: BlockId, to: &Spot) {
     let Some(one) = state.memory.relocate(block, to) else {
         return;
     };
     state.memory.touch(one.from);
     state.memory.touch(one.to);
-    // What happened to blocks before comes before the copy.
+    // The diagnostics handle earlier changes of blocks before the copy.
     if state.memory.has_changes() || !extend_copy(state, &one) {
         state.push_op(Op::Copy {
             src: one.from.buffer,
@@ -205,8 +205,8 @@ fn record_move(state: &mut State, block: BlockId, to: &Spot) {
     state.batch.moves(one);
 }
 
-/// Lets the last copy do this one too, if it moves the block before this to the place before
-/// this one's. What lies between the two is the first block's own.
+/// Extends the last copy by this move, if both blocks are neighbours before and after it. The bytes
+/// between the two belong to the first block.
 fn extend_copy(state: &mut State, one: &Moved) -> bool {
     let Some(&last) = state.batch.last_moved() else {
         return false;

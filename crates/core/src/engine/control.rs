@@ -1,4 +1,4 @@
-//! What the app controls: budgets, where storages are, and which device there is.
+//! The controls of the app: budgets, the residency of storages, and the device.
 
 use std::mem::swap;
 use std::panic::Location;
@@ -21,18 +21,18 @@ use crate::memory::{Budget, Copies, Recovered, Source, Storage, TenantId};
 use crate::shortage::Holder;
 
 impl Engine {
-    /// All that slabs may take.
+    /// The limit of all slabs together.
     pub fn slab_limit_bytes(&self) -> u64 {
         self.driver.ledger().slab_limit_bytes()
     }
 
-    /// What the app allows.
+    /// The budget that the app has set.
     pub(crate) fn budget(&self) -> Budget {
         self.limits().budget
     }
 
-    /// Sets the limits, and gets down to them as far as that goes. Returns the bytes by which what
-    /// is in use still passes them.
+    /// Sets the limits and shrinks to them as far as possible. Returns the bytes by which the bytes
+    /// in use still exceed the device's limit.
     pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
         budget.check()?;
         if self.is_inside() {
@@ -59,8 +59,8 @@ impl Engine {
         Pass::run(self, move |pass| async move { shrink::shrink(&pass).await }).await
     }
 
-    /// Gives back empty slabs, longest unused first, while more than `keep_bytes` are reserved.
-    /// Returns the bytes given back.
+    /// Releases empty slabs while more than `keep_bytes` are reserved, the longest unused first.
+    /// Returns the released bytes.
     pub(crate) async fn trim(self: &Arc<Self>, keep_bytes: u64) -> Result<u64> {
         self.check_lost()?;
         let pass = Pass::with(self, Pass::lock(self).await?);
@@ -78,16 +78,16 @@ impl Engine {
         Ok(before_bytes - after_bytes)
     }
 
-    /// Creates slabs until so many bytes are reserved, up to 64 KiB less, or the soft budget's end.
-    /// Returns how many are.
+    /// Creates slabs until `bytes` are reserved, but stops within 64 KiB of that, or at the soft
+    /// budget. Returns the reserved bytes.
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<u64> {
         self.check_lost()?;
         let work = move |pass: Pass| async move { reserve::create_slabs(&pass, bytes).await };
         Pass::run(self, work).await
     }
 
-    /// Moves blocks together, at most so many bytes of them. Returns the bytes moved and given
-    /// back.
+    /// Moves blocks together, at most `limit_bytes` of them. Returns the bytes moved and the bytes
+    /// released.
     pub(crate) async fn compact(self: &Arc<Self>, limit_bytes: u64) -> Result<(u64, u64)> {
         self.check_lost()?;
         let work = move |pass: Pass| async move {
@@ -97,21 +97,21 @@ impl Engine {
         Pass::run(self, work).await
     }
 
-    /// The greatest holders of what is pinned in slabs with free room.
+    /// The largest holders of pinned storages in slabs that have holes.
     pub(crate) fn pinned_in_the_way(&self) -> Vec<Holder> {
         self.lock().memory.pinned_in_the_way(HOLDERS_NAMED)
     }
 
-    /// Calls back when memory is short.
+    /// Registers a callback for shortages of memory.
     pub(crate) fn on_pressure(&self, callback: Arc<Callback>) -> PressureGuard {
         self.outside.listen(callback)
     }
 
-    /// Lets finished work be noticed, the limit follow what the operating system leaves, and
-    /// what is idle go. Waits only to get down to a limit that has fallen below what is held, and
-    /// not in a browser.
+    /// Notices finished work, updates the limit by what the operating system leaves, and releases
+    /// idle memory. Waits only to shrink to a limit that has fallen below the bytes in use, and
+    /// never in a browser.
     pub(crate) fn poll(self: &Arc<Self>) -> Result<()> {
-        // Losing the device is the only failure that concerns the caller here.
+        // Only a loss of the device concerns the caller, and `check_lost` reports it.
         let _ = self.driver.poll();
         self.check_lost()?;
         self.driver.settle();
@@ -122,7 +122,7 @@ impl Engine {
         }
         if let Some(pass) = Pass::try_begin(self) {
             if asks && self.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
-                // Whoever polls may have no other work that would get down to it.
+                // The polling app may have no other work whose pass would shrink.
                 block_on("Gpu::poll", shrink::shrink(&pass))?;
             }
             retire::take_in_cleaned(&pass);
@@ -131,12 +131,12 @@ impl Engine {
         self.check_lost()
     }
 
-    /// So many polls without a use, and what is reserved is given back; 0 for never.
+    /// Sets the number of polls after which unused memory is released; 0 for never.
     pub(crate) fn set_idle_polls(&self, polls: u32) {
         self.outside.set_idle_polls(polls);
     }
 
-    /// Evicts one storage, wherever there is room for it; it stays where it is if that fails.
+    /// Evicts one storage to any tier with room. If that fails, the storage stays on the device.
     pub async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let storage = storage.clone();
@@ -147,12 +147,12 @@ impl Engine {
         Pass::run(self, work).await
     }
 
-    /// Asks for a storage to be back on the device when the queue comes to it.
+    /// Appends a command that restores a storage when a pass reaches it.
     pub fn prefetch(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.push_one(Cmd::Prefetch(storage.clone()))
     }
 
-    /// Lets a source stand in for the bytes that a storage has now, once what is queued has run.
+    /// Backs the present bytes of a storage by a source, after all queued commands.
     pub async fn back(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) -> Result<()> {
         self.check_lost()?;
         let storage = storage.clone();
@@ -163,7 +163,7 @@ impl Engine {
         Pass::run(self, work).await
     }
 
-    /// The same, once what was queued has run.
+    /// As [`back`](Self::back), for a caller that has run the queue.
     fn enter_source(&self, storage: &Arc<Storage>, source: Source) -> Result<()> {
         self.error_of(storage)?;
         let mut state = self.lock();
@@ -178,12 +178,12 @@ impl Engine {
             .memory
             .copied(storage, |copies| swap(&mut copies.source, &mut other));
         drop(state);
-        // The one before it; or itself, of a storage without bytes.
+        // This drops the source before it. If the storage has no bytes, it drops the new one.
         self.drop_theirs(other);
         Ok(())
     }
 
-    /// A storage whose bytes its source will give when somebody uses it.
+    /// Backs a new storage by a source, which gives the bytes when a command needs them.
     pub fn back_new(&self, storage: &Arc<Storage>, source: Source) {
         let copies = Copies {
             source: Some(source),
@@ -192,8 +192,8 @@ impl Engine {
         self.lock().memory.back(storage, copies);
     }
 
-    /// Lets a rematerializer stand in for the bytes that a storage has now, for as long as its
-    /// inputs stay what they are.
+    /// Registers a rematerializer for the present bytes of a storage. It is valid as long as no
+    /// command writes to its inputs.
     pub async fn recompute_with(
         self: &Arc<Self>,
         storage: &Arc<Storage>,
@@ -209,7 +209,7 @@ impl Engine {
         Pass::run(self, work).await
     }
 
-    /// Runs what is queued and pins the storages at their places.
+    /// Runs the queue and pins the storages to their places.
     pub(crate) async fn pin(self: &Arc<Self>, storages: &[&Arc<Storage>]) -> Result<Pinned> {
         self.check_lost()?;
         let storages: Vec<_> = storages.iter().map(|&storage| storage.clone()).collect();
@@ -220,12 +220,13 @@ impl Engine {
         Pass::run(self, work).await
     }
 
-    /// Lets the app submit commands of its own that use pinned places, after everything of ours
-    /// that is queued; `submit` gives them to the device. They may write to those `written`.
+    /// Lets the app submit its own commands, which use pinned places, after all queued commands.
+    /// `submit` gives them to the device. They may write to the storages in `written`.
     ///
     /// # Errors
-    /// `DeviceLost` when the device is gone on which the places were, also if there is another one
-    /// by now: then nothing is submitted and nothing written. What `submit` says.
+    /// - `DeviceLost` if the device of the places is lost, even if it was replaced. Then nothing is
+    ///   submitted or written.
+    /// - The errors of `submit`.
     pub(crate) async fn submit_foreign(
         self: &Arc<Self>,
         pinned: &Pinned,
@@ -234,12 +235,12 @@ impl Engine {
     ) -> Result<()> {
         let lock = Pass::lock(self).await?;
         self.check_lost()?;
-        // Only who has the execution lock replaces a device.
+        // Only a holder of the execution lock replaces a device.
         if self.driver.ledger().epoch() != pinned.epoch() {
             let reason = "it was replaced while the app recorded its commands".into();
             return Err(Error::DeviceLost { reason });
         }
-        // Under the execution lock: whoever sees the new version reads what is written now.
+        // Under the execution lock: a thread that sees the new version reads what is written now.
         for storage in written {
             storage.bump_version();
         }
@@ -262,7 +263,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a storage of a range of the app's buffer, which `enter` gives an id.
+    /// Makes a storage of a range of the app's buffer. `enter` gives the buffer an id.
     pub(crate) fn import(
         &self,
         enter: impl FnOnce() -> BufferId,
@@ -272,7 +273,7 @@ impl Engine {
     ) -> Result<Arc<Storage>> {
         let storage = Storage::new(len_bytes, TenantId::MAIN, site, self.dead_list().clone());
         let size_bytes = storage.size_bytes();
-        // Under the lock, so that nobody forgets the buffer before a storage lies in it.
+        // Under the lock, so that no other thread forgets the buffer before the storage lies in it.
         let mut state = self.lock();
         state.free_dead();
         let buffer = enter();
@@ -289,7 +290,7 @@ impl Engine {
         Ok(storage)
     }
 
-    /// Puts a new device into the place of one that was lost, and takes stock.
+    /// Opens a new device in place of a lost one. Returns what survived.
     pub(crate) async fn reopen(self: &Arc<Self>) -> Result<Recovered> {
         let work = move |pass: Pass| async move {
             let cause = recovery::give_up_lost(&pass)?;
@@ -299,7 +300,7 @@ impl Engine {
         Pass::run(self, work).await
     }
 
-    /// The same by `readopt`, which does not wait.
+    /// As [`reopen`](Self::reopen), with `readopt` as the new device. Does not wait.
     pub(crate) async fn reopen_by(
         self: &Arc<Self>,
         readopt: impl FnOnce() -> DriverResult<()>,

@@ -1,9 +1,10 @@
-//! What it costs to have bytes back from the host's memory, and from the disk or a source: guesses
-//! to begin with, then what was measured on this machine.
+//! The costs of restoring bytes from the host, and from the disk or a source. They begin as
+//! guesses; measurements on this machine replace them.
 //!
-//! Only the work of bringing bytes in is timed, never a wait: what the device was busy with says
-//! nothing of the tier. Writing out is not, since the choice of victims does not ask for it. A
-//! simulated device keeps the guesses, so that the same calls have the same outcome.
+//! The engine times only the work of bringing bytes in. It times no wait, because the other work of
+//! the device says nothing about the tier. It does not time evictions, because the choice of
+//! victims does not use their cost. A simulated device keeps the guesses, so that the same calls
+//! have the same outcome.
 
 use std::time::Duration;
 #[cfg(not(target_arch = "wasm32"))]
@@ -12,13 +13,13 @@ use std::time::Instant;
 use super::destination::Tier;
 use crate::memory::TransferCost;
 
-/// Less than this says more of the clock than of the tier.
+/// The time of a smaller transfer says more about the clock than about the tier.
 const LEAST_BYTES: u64 = 64 << 10;
 
-/// A new time counts for one part in so many.
+/// A new time counts for 1/8.
 const NEWS_PART: u64 = 8;
 
-/// No tier is taken to be faster, or slower, than this.
+/// The bounds of the measured speed of a tier.
 const NS_PER_KIB: std::ops::RangeInclusive<u64> = 1..=10_000_000;
 
 /// The costs of one device.
@@ -44,7 +45,7 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// What it costs to have bytes back from a tier; a source counts as a disk.
+    /// The cost of restoring bytes from a tier. A source counts as a disk.
     pub(super) fn of(&self, tier: Tier) -> TransferCost {
         match tier {
             Tier::Host => self.host,
@@ -52,7 +53,7 @@ impl Costs {
         }
     }
 
-    /// So many bytes took so long to bring in.
+    /// Notes the time of a transfer of `size_bytes` from a tier.
     pub(super) fn note(&mut self, tier: Tier, size_bytes: u64, time: Duration) {
         if size_bytes < LEAST_BYTES {
             return;
@@ -69,7 +70,7 @@ impl Costs {
     }
 }
 
-/// Time spent working, without the waits in between.
+/// The time spent working, without the waits in between.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     runs: bool,
@@ -77,7 +78,7 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// One that `runs` where there is a clock.
+    /// A stopwatch that runs if `runs` is set and there is a clock.
     pub(super) fn new(runs: bool) -> Self {
         Stopwatch {
             runs: runs && cfg!(not(target_arch = "wasm32")),
@@ -85,7 +86,7 @@ impl Stopwatch {
         }
     }
 
-    /// Does some work, and counts the time that it takes.
+    /// Runs `work` and counts its time.
     pub(super) fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
         #[cfg(not(target_arch = "wasm32"))]
         if self.runs {
@@ -97,7 +98,7 @@ impl Stopwatch {
         work()
     }
 
-    /// The time, if there was a clock to take it.
+    /// The counted time, or `None` without a clock.
     pub(super) fn spent(&self) -> Option<Duration> {
         self.runs.then_some(self.spent)
     }

@@ -1,15 +1,15 @@
-//! How often things happened since the engine was opened.
+//! The counters of the engine since it was opened.
 
 use crate::shortage::ReclaimCounts;
 
-/// Plain numbers: whoever does something counts it.
+/// Plain numbers. The code that does the work counts it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) commands: u64,
-    /// Those of them that no rematerializer recorded: what rematerializers do may be undone, and
-    /// done again.
+    /// The commands that no rematerializer recorded. Those of rematerializers may be undone and run
+    /// again.
     pub(super) commands_of_app: u64,
-    /// Of the bytes that were moved, those that came to nothing, and those that were moved back.
+    /// The moved bytes that were lost in a refused submission, and those that moved back.
     pub(super) undone_bytes: u64,
     pub(super) submissions: u64,
     pub(super) slabs_created: u64,
@@ -18,22 +18,21 @@ pub(super) struct Counters {
     pub(super) staging_waits: u64,
     /// Submissions that the driver refused.
     pub(super) refused_submissions: u64,
-    /// Plans carried out that moved blocks.
+    /// The plans that moved blocks.
     pub(super) compactions: u64,
     /// Bytes written out to the host or to disk.
     pub(super) evicted_bytes: u64,
-    /// Bytes given up because they were elsewhere too.
+    /// The bytes that were dropped because they had another copy.
     pub(super) dropped_bytes: u64,
-    /// Bytes restored.
     pub(super) restored_bytes: u64,
-    /// What came of each reclaim step.
+    /// The runs of each reclaim step and their results.
     pub(super) reclaim_counts: ReclaimCounts,
-    /// The most bytes that had no place when something was appended.
+    /// The most bytes without a place at the time of an append.
     pub(super) peak_pending_bytes: u64,
 }
 
 impl Counters {
-    /// How many commands of the app's have run, and how many submissions were refused.
+    /// The commands of the app that have run, and the refused submissions.
     pub(super) fn progress(&self) -> (u64, u64) {
         (self.commands_of_app, self.refused_submissions)
     }

@@ -1,4 +1,4 @@
-//! What the driver is told of a kernel that is to be compiled.
+//! Describes a kernel to the driver, which compiles it.
 
 use super::caches::PipelineKey;
 use super::kernel::Program;

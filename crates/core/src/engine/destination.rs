@@ -1,4 +1,4 @@
-//! Where the bytes of a storage go that leaves the device.
+//! The destination of evicted bytes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,14 +6,14 @@ use crate::error::{Error, Result};
 use crate::memory::{Copies, HostCharge, HostCopy};
 use crate::transfer::{Sink, SpillWriter};
 
-/// Where bytes go that leave the device.
+/// The tiers that take evicted bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tier {
     Host,
     Disk,
 }
 
-/// What takes a victim's bytes.
+/// The receiver of a victim's bytes.
 #[derive(Debug)]
 pub(super) enum Destination {
     Host(Vec<u8>, HostCharge),
@@ -21,10 +21,11 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// Takes the next bytes.
+    /// Writes the next bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
-            // Room was made for all of them before, unless the device has none to give.
+            // Memory for all bytes was allocated before, unless the simulated buffers have no
+            // contents.
             Destination::Host(copy, _) => {
                 let room = copy.capacity() - copy.len();
                 copy.extend_from_slice(&bytes[..room.min(bytes.len())]);
@@ -34,7 +35,7 @@ impl Destination {
         }
     }
 
-    /// All bytes have come: they are a copy from now on.
+    /// Turns the complete bytes into a copy of the storage.
     pub(super) fn finish(self, copies: &mut Copies) -> Result<()> {
         match self {
             Destination::Host(bytes, charge) => {
@@ -46,7 +47,7 @@ impl Destination {
     }
 }
 
-/// A taker that a reading's sink fills, and the first thing that went wrong with it.
+/// A destination that a reading's sink fills, and the first error.
 #[derive(Debug)]
 struct Shared(Mutex<(Option<Destination>, Option<Error>)>);
 
@@ -64,13 +65,13 @@ impl Shared {
     }
 }
 
-/// What takes a victim's bytes, for as long as somebody wants them: a reading that was given up
-/// holds its sink until it is taken in, and would keep the room on the host or on disk for so long.
+/// The owner of a destination. On drop the destination releases its memory or its disk space. A
+/// cancelled reading keeps its sink until the reading is taken in, and would keep both until then.
 #[derive(Debug)]
 pub(super) struct DestinationGuard(Arc<Shared>);
 
 impl DestinationGuard {
-    /// Guards a destination, and makes the sink of the reading that fills it.
+    /// Guards a destination, and returns the sink of the reading that fills it.
     pub(super) fn new(destination: Destination) -> (Self, Sink) {
         let guard = DestinationGuard(Arc::new(Shared(Mutex::new((Some(destination), None)))));
         let into = guard.0.clone();
@@ -83,7 +84,7 @@ impl DestinationGuard {
         (guard, Box::new(sink))
     }
 
-    /// All that was to come has come: it is a copy from now on.
+    /// Turns the complete bytes into a copy of the storage.
     pub(super) fn finish(&self, copies: &mut Copies) -> Result<()> {
         self.0.finish(copies)
     }

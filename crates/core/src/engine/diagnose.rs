@@ -1,17 +1,18 @@
-//! Bugs are looked for while commands run: [`Diagnostics`] says which.
+//! The diagnostics: they look for bugs while commands run. [`Diagnostics`] says for which.
 //!
 //! ```text
-//!   blocks come and go ──► memory's changes ──attend──► fills of fences and poison ─┐
-//!   a launch ────────────► watch ──────────────────────► looks at what it wrote ────┤ ops of the batch
-//!   a pass's end ────────► look_over ──────────────────► one look at all fences ────┘
-//!                                                                 │ four words an answer
-//!                          findings ◄──evaluate── collect ◄───────┘
+//!   blocks come and go ──► changes ────► fills of fences and freed blocks ─┐
+//!   a launch ────────────► watch ──────► looks at its results ─────────────┤ ops of the batch
+//!   the end of a pass ───► look_over ──► one look at all fences ───────────┘
+//!                                                      │ four words an answer
+//!               findings ◄──evaluate── collect ◄───────┘
 //! ```
 //!
-//! Everything is ops in the same batches as the commands, at the place in the queue where it is
-//! meant. The answers lie in a buffer of their own until an execution pass that somebody waits for
-//! has ended, or it is half full. Where nothing is looked for there is no [`Diagnose`], and asking
-//! for it is all that it costs.
+//! A *look* is a dispatch that checks a range and writes an answer. Looks and fills are ops in the
+//! same batches as the commands, at the right place in the queue. The answers stay in a separate
+//! buffer. The engine collects them at the end of an execution pass whose results a caller waits
+//! for, or when the buffer is half full. Without diagnostics there is no [`Diagnose`], and the only
+//! cost is the check for it.
 
 mod evaluate;
 mod finding;
@@ -35,53 +36,54 @@ pub(super) use over::{Group, begin_look_over, look_at_grave, look_at_groups};
 use watch::Watch;
 pub(super) use watch::{watch_after, watch_before, watch_foreign, watch_read};
 
-/// The pattern lies ready in so many bytes, to be copied from.
+/// The bytes of the buffer that hold the pattern, ready to be copied.
 pub(super) const PATTERN_BYTES: u64 = 64 << 10;
 
-/// An answer is four words.
+/// The size of an answer: four words.
 pub(super) const ANSWER_BYTES: u64 = 16;
 
-/// So many answers find room, where a binding shows as many.
+/// The most answers in the buffer, if one binding can show as many.
 const MOST_ANSWERS: u64 = 16 << 10;
 
-/// So many are kept where memory is short.
+/// The number of answers when memory is short.
 const LEAST_ANSWERS: u64 = 4 << 10;
 
-/// A look at one range sees so many of them, of which its own are some.
+/// The number of answers that a look at one range binds. It writes some of them.
 const PAGE_ANSWERS: u32 = 256;
 
-/// Bytes of the parameters of a look.
+/// The bytes of the parameters of a look.
 pub(super) const PARAMS_BYTES: u32 = 32;
 
-/// A workgroup looks at so many elements at least, before another one helps; so many do at most.
+/// A workgroup looks at no fewer elements than `LEAST_SHARE`, unless it is the only one. At most
+/// `MOST_SHARES` workgroups share a look.
 const LEAST_SHARE: u64 = 8192;
 const MOST_SHARES: u64 = 32;
 
-/// The names of so many commands that ran are kept, for those who ask who it was.
+/// The number of commands whose names are kept as suspects of a finding.
 const MOST_SUSPECTS: usize = 8;
 
-/// Why something was not looked at.
-const NO_ROOM: &str = "more was to be looked at at once than finds room for its answers";
+/// The reason of a look that was not taken.
+const NO_ROOM: &str = "the buffer for answers was full";
 
-/// What to look for.
+/// The kinds of looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Words that are not the pattern.
+    /// Counts words that differ from the pattern.
     Words,
-    /// The same, of many ranges.
+    /// The same, for many ranges.
     Table,
-    /// Words that are, which become zeros.
+    /// Counts words of the pattern, and replaces them by zeros.
     Mend,
-    /// NaN and infinities.
+    /// Counts NaN and infinities of f32.
     F32,
-    /// The same, of halves, ...
+    /// Counts NaN and infinities of f16.
     F16,
-    /// ... and of the upper halves of f32.
+    /// Counts NaN and infinities of bf16.
     Bf16,
 }
 
 impl Look {
-    /// Every look, by its code.
+    /// All looks, in the order of their codes.
     pub const ALL: [Look; 6] = [
         Look::Words,
         Look::Table,
@@ -91,7 +93,7 @@ impl Look {
         Look::Bf16,
     ];
 
-    /// That of a variant's code.
+    /// The look of a variant's code.
     pub(crate) fn of(code: u64) -> Look {
         let known = Look::ALL.get(code as usize);
         known.copied().unwrap_or(Look::Words)
@@ -122,22 +124,22 @@ impl Look {
     }
 }
 
-/// What an engine is told of it.
+/// The options of the diagnostics for an engine.
 pub(crate) struct Wanted {
     pub(crate) diagnostics: Diagnostics,
-    /// What a launch computes, as whoever called for it would say.
+    /// A function that describes a launch in the words of its caller.
     pub(crate) operation: fn(&Launch) -> String,
     pub(crate) findings: Findings,
 }
 
-/// What an answer is about.
+/// The subject of an answer.
 #[derive(Debug)]
 enum About {
-    /// A fence, which should be whole.
+    /// A fence, which should hold the pattern.
     Fence(Zone),
-    /// The end of what a user's kernel of this name has written to.
+    /// The fence behind the range that the user's kernel of this name may write to.
     End(Zone, String),
-    /// What was freed, which should be as it was left.
+    /// A freed range, which should still hold the pattern.
     Grave(Zone),
     /// The output of a user's kernel, by the number of its last write.
     Output(u64),
@@ -145,31 +147,31 @@ enum About {
     Result(u64),
 }
 
-/// A look that was asked for.
+/// A look whose answer has not come yet.
 #[derive(Debug)]
 struct Asked {
     about: About,
-    /// Its answers.
+    /// The first of its answers.
     first: u32,
     count: u32,
-    /// The first element that it looks at, counted from that of what it is about.
+    /// The first element that it examines, counted from the start of its subject.
     from: u64,
 }
 
-/// All that looking takes.
+/// The state of the diagnostics.
 pub(super) struct Diagnose {
     wanted: Wanted,
     gear: Option<Gear>,
     asked: Vec<Asked>,
-    /// So many of these are in submissions that were accepted.
+    /// The number of looks in accepted submissions.
     submitted: usize,
-    /// Answers that are spoken for.
+    /// The number of answers in use.
     used: u32,
-    /// What ran since all was last looked at, the latest at the end.
+    /// The commands since the last complete check, the latest at the end.
     suspects: Vec<String>,
-    /// Nothing was missed since the last look over all began.
+    /// Whether no look was missed since the last check of everything began.
     is_all_seen: bool,
-    /// Why something was missed that nobody was told of, the first time.
+    /// The reason of the first missed look that the app has not learned of.
     missed: Option<String>,
     watch: Watch,
 }
@@ -195,7 +197,7 @@ impl Diagnose {
         self.wanted.diagnostics
     }
 
-    /// Is there what looking takes?
+    /// Whether the device resources of the diagnostics exist.
     pub(super) fn has_gear(&self) -> bool {
         self.gear.is_some()
     }
@@ -204,28 +206,28 @@ impl Diagnose {
         self.gear = Some(gear);
     }
 
-    /// So many answers are spoken for.
+    /// The number of answers in use.
     pub(super) fn used(&self) -> u32 {
         self.used
     }
 
-    /// Why something was missed of which nobody has been told.
+    /// The reason of the first missed look that the app has not learned of.
     pub(super) fn take_missed(&mut self) -> Option<String> {
         self.missed.take()
     }
 
-    /// A result has padding: see [`Watch::pads`].
+    /// Notes that a result has padding: see [`Watch::pads`].
     pub(super) fn pads(&mut self, storage: &Arc<Storage>, rows: (u32, u32)) {
         self.watch.pads(storage, rows);
     }
 
-    /// Must answers be collected before more is asked?
+    /// Whether the pass must collect answers before it asks more.
     pub(super) fn is_half_full(&self) -> bool {
         let answers = self.gear.as_ref().map_or(u32::MAX, |gear| gear.answers);
         self.used > answers / 2
     }
 
-    /// Speaks for so many answers, which lie in one page if they fit into one.
+    /// Reserves answers. They are in one page if they fit into one.
     fn take_answers(&mut self, count: u32) -> Option<u32> {
         let gear = self.gear.as_ref()?;
         let in_page = self.used % PAGE_ANSWERS;
@@ -240,7 +242,7 @@ impl Diagnose {
         })
     }
 
-    /// The device was lost, and with it whatever it should have answered.
+    /// Forgets the looks on a lost device.
     pub(super) fn device_gone(&mut self) {
         self.gear = None;
         self.forget_asked(0);
@@ -248,7 +250,7 @@ impl Diagnose {
         self.watch = Watch::default();
     }
 
-    /// What was asked beyond the first so many is not answered.
+    /// Forgets all looks but the first `keep`, because they will not be answered.
     fn forget_asked(&mut self, keep: usize) {
         let keep = keep.min(self.asked.len());
         for asked in self.asked.drain(keep..) {
@@ -261,18 +263,17 @@ impl Diagnose {
         self.used = last.map_or(0, |last| last.first + last.count);
     }
 
-    /// Something was not looked at, or what was seen is not known: whoever asks what was found is
-    /// told.
+    /// Notes that a look was not taken or not answered. Callers that ask for findings learn of it.
     #[cold]
     pub(super) fn miss(&mut self, reason: &str) {
         self.is_all_seen = false;
         if self.missed.is_none() {
-            log::warn!("lapidary: some of what was looked for is not known: {reason}");
+            log::warn!("lapidary: the diagnostics missed a check: {reason}");
             self.missed = Some(reason.to_owned());
         }
     }
 
-    /// This ran.
+    /// Adds a command to the suspects.
     fn ran(&mut self, name: String) {
         if self.suspects.last() != Some(&name) {
             self.suspects.retain(|one| *one != name);
@@ -285,7 +286,7 @@ impl Diagnose {
 }
 
 impl Diagnose {
-    /// Copies the pattern all over a zone.
+    /// Fills a zone with the pattern.
     fn fill(&self, state: &mut State, zone: &Zone) {
         let Some(gear) = &self.gear else { return };
         state.memory.touch(zone.place);
@@ -303,7 +304,7 @@ impl Diagnose {
         }
     }
 
-    /// Looks at a zone, unless only as many answers are left as a launch may need.
+    /// Looks at a zone, unless the free answers are needed for launches.
     fn look_at_zone(&mut self, state: &mut State, zone: Zone, about: fn(Zone) -> About) {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
         let answers = self.gear.as_ref().map_or(0, |gear| gear.answers);
@@ -316,7 +317,7 @@ impl Diagnose {
         });
     }
 
-    /// Looks at a range of a slab. What finds no room for its answers is not looked at.
+    /// Looks at a range of a slab. Counts the look as missed if there is no room for its answers.
     fn look_at(
         &mut self,
         state: &mut State,
@@ -328,7 +329,7 @@ impl Diagnose {
         self.look_at_rows(state, look, (place, size_bytes), (0, 0), about);
     }
 
-    /// The same, where so many elements are a row, and so many of each are no padding.
+    /// The same for rows of `of` elements, of which all after the first `row` are padding.
     fn look_at_rows(
         &mut self,
         state: &mut State,
@@ -386,7 +387,7 @@ impl Diagnose {
         groups: u32,
     ) {
         let Some(gear) = &self.gear else { return };
-        // All of them, or a page.
+        // A table binds all answers, any other look a page of them.
         let [[start, elements, first, shares], rows] = params;
         let (page, shown) = match look {
             Look::Table => (0, gear.answers),
@@ -402,10 +403,10 @@ impl Diagnose {
         let pipeline = gear.pipelines[look as usize];
         let group = pipeline.map(|pipeline| (pipeline, state.groups.get(pipeline, bindings)));
         let Some((pipeline, Ok(bind_group))) = group else {
-            // Nothing answers, so nothing is to be read from there.
+            // This look writes no answer, so none must be read.
             let is_asked = |asked: &Asked| asked.first + asked.count <= first;
             self.asked.retain(is_asked);
-            self.miss("a bind group was refused");
+            self.miss("the driver refused a bind group");
             return;
         };
         let params = bytemuck::bytes_of(&params);
@@ -422,13 +423,13 @@ pub(super) fn gear_buffer(state: &State) -> Option<BufferId> {
     gear.map(|gear| gear.buffer)
 }
 
-/// The answers to all that was asked have come, or will not. Returns what was found.
+/// Takes the answers to all looks, or the error that prevented them. Returns the findings.
 pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(mut diagnose) = state.diagnose.take() {
         match answers {
             Ok(answers) => diagnose.evaluate(state, &answers, &mut found),
-            // Where there is no memory to read them, nothing is known of what was asked.
+            // Without the answers, the results of the looks are unknown.
             Err(error) => diagnose.miss(&format!("{error:?}")),
         }
         diagnose.forget_asked(0);
@@ -437,7 +438,7 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
     found
 }
 
-/// Fills and looks where blocks came and went.
+/// Fills and looks at the blocks that were allocated or freed since the last call.
 #[cold]
 pub(in crate::engine) fn attend(state: &mut State) {
     let changes = state.memory.take_changes();
@@ -462,17 +463,17 @@ pub(in crate::engine) fn attend(state: &mut State) {
     state.diagnose = Some(diagnose);
 }
 
-/// A submission was refused, and with it what it should have filled and answered.
+/// Forgets the fills and looks of a refused submission.
 pub(in crate::engine) fn not_answered(state: &mut State) {
     if let Some(diagnose) = &mut state.diagnose {
         diagnose.forget_asked(diagnose.submitted);
-        // Fences are made anew, whether or not somebody has seen them.
-        diagnose.miss("a submission was refused");
+        // All fences are filled again, because the lost fills are not known one by one.
+        diagnose.miss("the driver refused a submission");
         state.memory.fence_anew();
     }
 }
 
-/// The alignment of bindings, and how much one shows of a slab.
+/// The alignment of bindings, and the largest window of a slab.
 fn steps(caps: &Caps) -> (u64, u64) {
     let alignment = caps.offset_alignment_bytes;
     (alignment, caps.max_binding_bytes & !(alignment - 1))

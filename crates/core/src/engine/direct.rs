@@ -1,8 +1,8 @@
-//! Transfers without staging, where host and device share memory: a slab is mapped where it lies.
+//! Transfers without staging, where host and device share memory: the host maps the slab itself.
 //!
-//! While a slab is mapped no submission may name it, so both directions need the slab idle and the
-//! execution lock: nobody else encodes meanwhile. In exchange the bytes are copied once, at the
-//! speed of memory.
+//! No submission may name a mapped slab. So both directions need an idle slab, and the execution
+//! lock, which keeps other threads from encoding. In exchange the bytes are copied only once, at
+//! the speed of memory.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::error::Result;
 use crate::memory::{Fit, Place, Storage};
 use crate::transfer::{Piece, Reading, refusal};
 
-/// Uploads from this on ask the device whether a slab is idle by now; those below go by what is
-/// known, since their copy out of staging costs hardly more than the question.
+/// Uploads from this size on ask the device whether a slab is idle. Smaller ones use the known
+/// state, because their copy out of staging costs hardly more than the question.
 const LARGE_BYTES: usize = 32 << 10;
 
-/// Uploads by mapping the place of a storage, or the one it gets. `false` where that cannot be:
-/// then nothing is lost, and staging does it.
+/// Uploads by mapping the place of a storage, or a new place. `false` if that is impossible. Then
+/// nothing is lost, and the caller uploads through staging.
 pub(super) fn upload_in_place(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
     offset_bytes: u64,
     bytes: &[u8],
 ) -> Result<bool> {
-    // What is looked for is looked for by ops, in the order of the queue.
+    // The diagnostics check ops, in the order of the queue.
     if !engine.caps().maps_slabs || bytes.is_empty() || engine.wanted.is_some() {
         return Ok(false);
     }
@@ -57,7 +57,7 @@ pub(super) fn upload_in_place(
     };
     let mut found = find();
     if found.is_none() && bytes.len() >= LARGE_BYTES {
-        // What was finished meanwhile makes slabs idle; a loss shows below.
+        // Polling may show that slabs are idle. `check_lost` reports a loss.
         let _ = engine.driver.poll();
         engine.check_lost()?;
         found = find();
@@ -76,9 +76,8 @@ pub(super) fn upload_in_place(
     Ok(written.is_ok())
 }
 
-/// Shows bytes of a storage where they lie, once everything appended before has run. `false`
-/// where that cannot be: then `look` was not called, and a read does it. The execution lock is
-/// held meanwhile.
+/// Shows bytes of a storage in place, after all earlier commands. The execution lock is held
+/// meanwhile. `false` if that is impossible: then `look` was not called, and the caller must read.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn show_in_place(
     engine: &Arc<Engine>,
@@ -121,7 +120,7 @@ pub(super) fn show_in_place(
     Ok(true)
 }
 
-/// A place for a storage without waiting for its first command.
+/// Places a storage before its first command runs. `None` if there is no room.
 fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
     for _ in 0..2 {
         {
@@ -143,7 +142,7 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
 }
 
 async fn write_in_place(pass: &Pass, buffer: BufferId, at: u64, bytes: &[u8]) -> DriverResult<()> {
-    // A mapping starts at a multiple of 8.
+    // A mapping must start at a multiple of 8.
     let (map_at, end) = (at & !7, (at + bytes.len() as u64).next_multiple_of(4));
     let signal = pass
         .driver
@@ -153,7 +152,7 @@ async fn write_in_place(pass: &Pass, buffer: BufferId, at: u64, bytes: &[u8]) ->
     pass.driver.write_mapped(buffer, at, bytes)
 }
 
-/// Maps a range of an idle slab and hands it to the reading at the head of the queue.
+/// Maps a range of an idle slab and delivers it to the reading at the head of the queue.
 pub(super) async fn read_in_place(
     pass: &Pass,
     reading: &Arc<Reading>,
@@ -161,7 +160,7 @@ pub(super) async fn read_in_place(
     place: Place,
 ) -> Result<()> {
     if !pass.lock().batch.is_empty() {
-        // A refusal would leave nothing to read: look again.
+        // If the driver refuses the batch, there is nothing to read. The next step finds out.
         return pass.submit();
     }
     if pass.lock().memory.idle(place, pass.driver.completed()) == Some(false) {
@@ -179,7 +178,7 @@ pub(super) async fn read_in_place(
     if let Err(error) = read {
         reading.fail(refusal("to map a slab", error));
     }
-    // The command has been carried out here.
+    // The read has run here, so its command goes.
     let mut state = pass.lock();
     if let Some(Cmd::Read { src, .. }) = state.queue.pop_head() {
         state.memory.was_read(&src, piece.size_bytes);
@@ -187,7 +186,7 @@ pub(super) async fn read_in_place(
     Ok(())
 }
 
-/// Maps a piece of what lies at a place of an idle slab, and shows it.
+/// Maps a piece of an idle slab, and shows it to `look`.
 async fn look(
     pass: &Pass,
     place: Place,
@@ -196,7 +195,7 @@ async fn look(
 ) -> DriverResult<()> {
     let (start, size_bytes) = piece.words();
     let from = place.offset_bytes + start;
-    // A mapping starts at a multiple of 8.
+    // A mapping must start at a multiple of 8.
     let (map_at, map_bytes) = (from & !7, size_bytes + (from & 7));
     let skip = (from - map_at + (piece.offset_bytes & 3)) as usize;
     let end = skip + piece.size_bytes as usize;
@@ -212,8 +211,8 @@ async fn look(
         .read_mapped(buffer, map_at, map_bytes, &mut look)
 }
 
-/// The place of a storage that is about to be written to before anything else runs, if it may
-/// be.
+/// The place of a storage for a write that runs before all commands. `None` if the write must be
+/// queued.
 fn begin_write_in_place(state: &mut State, storage: &Storage, completed: u64) -> Option<Place> {
     if !state.has_nothing_to_do() || !state.memory.in_slab(storage) || storage.pins() > 0 {
         return None;
@@ -222,7 +221,7 @@ fn begin_write_in_place(state: &mut State, storage: &Storage, completed: u64) ->
     if state.memory.idle(place, completed) != Some(true) {
         return None;
     }
-    // With the lock: whoever sees the new version appends its reads after this.
+    // Under the lock: a thread that sees the new version appends its reads after this write.
     storage.bump_version();
     state.memory.used(storage);
     state.memory.written(storage);

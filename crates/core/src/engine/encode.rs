@@ -1,4 +1,4 @@
-//! Encoding: a command becomes ops once all that it needs has a place.
+//! Encoding: a command becomes ops once all its operands have places.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::error::Error;
 use crate::memory::{Place, Storage};
 use crate::transfer::{Piece, Reading};
 
-/// What several operands may have in common: a storage, or one range of it.
+/// A storage, or a range of one, that several operands may share.
 struct Part<'a> {
-    /// Its slot.
+    /// The slot of the storage.
     slot: Option<u32>,
     range: Option<&'a (u64, u64)>,
     buffer: BufferId,
 }
 
 impl State {
-    /// Turns the command at the head of the queue into ops, unless it needs more for that.
+    /// Encodes the command at the head of the queue, or returns what the command still needs.
     pub(super) fn encode(&mut self, cmd: &Cmd) -> Result<(), Stop> {
         match cmd {
             Cmd::Launch(launch) => self.encode_launch(launch),
@@ -51,7 +51,7 @@ impl State {
                 if *whole {
                     self.memory.clear_poison(dst);
                 } else if self.memory.poison_of(dst).is_some() {
-                    // A part of a value is none.
+                    // A partial write cannot give a poisoned storage a value.
                     return Ok(());
                 }
                 let place = match whole {
@@ -76,7 +76,7 @@ impl State {
             Cmd::Touch(operands) => self.encode_touch(operands),
             Cmd::TakeOver { from, to } => {
                 if self.memory.is_evicted(from) {
-                    // It has been evicted while more was made.
+                    // The result was evicted while other commands ran.
                     self.place(from)?;
                 }
                 self.take_over_made(from, to);
@@ -199,9 +199,9 @@ impl State {
         Ok(())
     }
 
-    /// Gives every operand that has none a place. Those that were evicted are restored first.
-    /// What was placed when one finds no room is kept for the command until that is found, or it
-    /// is said that there is none: two that both take the one hole there is would never end.
+    /// Places every operand that has no place. Evicted operands are restored first. If one finds no
+    /// room, the command keeps the other places until the pass has made room or given up. Otherwise
+    /// two operands that fit only into the same hole would take it in turns for ever.
     fn acquire(&mut self, launch: &Launch) -> Result<(), Stop> {
         let mut placed = SmallVec::<[&Arg; 4]>::new();
         for (index, arg) in launch.args.iter().enumerate() {
@@ -225,7 +225,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets an output become what an operand was that this command is the last to hold.
+    /// Lets an output take over the storage of an operand that has no other holder.
     fn take_over(&mut self, launch: &Launch, output: &Arg) -> bool {
         for (index, arg) in launch.args.iter().enumerate() {
             if launch.may_reuse >> index & 1 == 0 {
@@ -237,12 +237,12 @@ impl State {
             let (mut here, mut reusable) = (0, true);
             for (index, _) in same {
                 here += 1;
-                // Another operand may show the same bytes under another map.
+                // Another operand may show the same bytes in another layout.
                 reusable &= launch.may_reuse >> index & 1 == 1;
             }
             let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
             let ours = self.memory.in_slab(dying) && dying.tenant() == output.storage.tenant();
-            // The same elements have the same places, and nobody else has taken them.
+            // The elements have the same size, and no other output has taken the storage over.
             let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !dying.is_donated();
             if last && ours && fits && dying.size_bytes() == output.storage.size_bytes() {
                 self.memory.donate(dying, &output.storage);
@@ -253,9 +253,9 @@ impl State {
         false
     }
 
-    /// Decides how the operands are bound: one part for each storage or range of one, in as many
-    /// windows as it needs, and one for each operand of a custom kernel. Bit `i` of `written`:
-    /// operand `i` is.
+    /// Decides the bindings of the operands. Each storage, or range of one, is a part with as many
+    /// windows as it needs. Each operand of a custom kernel is its own part. Bit `i` of `written`
+    /// is set if operand `i` is written.
     fn bind(&self, launch: &Launch, written: u8) -> Result<(Layout, Bindings), Stop> {
         let window_bytes = self.driver.caps().max_binding_bytes;
         let mut layout = Layout {
@@ -301,11 +301,13 @@ impl State {
         Ok((layout, bindings))
     }
 
-    /// Which parts are bound read-write, as a bit each, if those are `written`: the others of their
-    /// slabs too, as wgpu wants it. Where a slab's neighbours are is chance, and every combination
-    /// is a pipeline of its own. So on a software adapter all are: it compiles for seconds, and
-    /// reads no faster what cannot be written. Elsewhere that would be barriers between what only
-    /// reads the same slab.
+    /// The parts to bind read-write, one bit each, if the command writes the parts `written`. wgpu
+    /// requires the same access for all parts of one slab.
+    ///
+    /// Which operands share a slab is chance, and each combination needs a pipeline. A software
+    /// adapter compiles a pipeline for seconds, and read-only bindings are no faster there. So all
+    /// parts are read-write on it. Other devices would then put barriers between dispatches that
+    /// only read the same slab.
     fn writable(&self, parts: &[Part<'_>], written: u8) -> u8 {
         let is_software = self.driver.caps().kind == AdapterKind::Cpu;
         let is_beside_written = |part: &Part<'_>| {
@@ -316,7 +318,7 @@ impl State {
             .fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
-    /// The place of a storage, with what it holds: it gets one if it has none.
+    /// The place of a storage with its bytes. Places the storage if it has no place yet.
     fn place(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
         if self.memory.is_evicted(storage) {
             let storage = storage.clone();
@@ -325,7 +327,7 @@ impl State {
         self.place_for_overwrite(storage)
     }
 
-    /// The place of a storage all of which is about to be written.
+    /// The place of a storage that the command overwrites as a whole.
     pub(super) fn place_for_overwrite(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
         if let Some(place) = self.memory.find(storage) {
             return Ok(place);
@@ -385,19 +387,20 @@ impl State {
 }
 
 impl State {
-    /// A rematerializer's result becomes the bytes of the storage that it was made for.
+    /// Moves the result of a rematerializer into the storage for which it ran.
     pub(super) fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
         let failure = self.memory.poison_of(from);
         self.rematerializers.ended(to, failure.clone());
         if failure.is_some() || !self.memory.is_evicted(to) {
-            // Another time it may go well. Or there is nothing to be taken over any more.
+            // A failed rematerialization may succeed later, or the storage has its value already.
         } else if Arc::strong_count(from) != 1 || !self.memory.take_over_place(from, to) {
-            let reason = "it kept what it made, or made nothing new".into();
+            let reason =
+                "its rematerializer kept the result, or returned an existing tensor".into();
             let made_at = to.tag().to_string();
             let cause = Error::Recompute { made_at, reason };
             self.memory.poison(to, &Arc::new(cause));
         } else {
-            // The batch that made it may still be refused.
+            // The driver may still refuse the batch that computes it.
             self.batch.brings(to);
         }
     }

@@ -1,8 +1,8 @@
-//! Evicting storages: who goes, and where their bytes are taken.
+//! Evicts storages: writes their bytes to another tier and frees their places.
 //!
-//! A storage leaves only after its bytes have arrived elsewhere, so whatever fails on the way,
-//! nothing is lost. Several victims travel in one submission. Where host and device share memory
-//! there is no submission at all: the slab is mapped once it is idle.
+//! A storage is evicted only after its bytes have arrived elsewhere, so a failure on the way loses
+//! nothing. Several victims share one submission. Where host and device share memory there is no
+//! submission: the slab is mapped once it is idle.
 
 use rustc_hash::FxHashSet;
 
@@ -16,22 +16,22 @@ use crate::error::Result;
 use crate::memory::{Candidate, Copies};
 use crate::transfer::{Piece, Reading, refusal};
 
-/// After so many rounds in a row in which nobody could leave, nobody else is asked.
+/// The rounds in a row that may free nothing before the eviction stops.
 const ROUNDS_IN_VAIN: usize = 4;
 
-/// Pieces smaller than this are not worth the copies.
+/// The smallest piece that is worth a copy.
 const LEAST_PIECE_BYTES: u64 = 4 << 10;
 
 /// A victim whose bytes are on their way.
 pub(super) struct PendingEviction {
     pub(super) victim: Candidate,
     pub(super) destination: DestinationGuard,
-    /// Whoever stops waiting gives up: the storage stays where it is.
+    /// Cancelled on drop: then the storage stays on the device.
     pub(super) reading: ReadingGuard,
 }
 
-/// Takes the places of storages whose bytes are elsewhere too, as many as it takes, and of
-/// those whose bytes are worth nothing.
+/// Frees the places of poisoned storages. If there are none, drops storages that have another copy,
+/// until `wanted_bytes` are free.
 pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64) -> u64 {
     let mut state = pass.lock();
     let stay = needed::needed_slots(&state);
@@ -46,11 +46,11 @@ pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64) -> u64 {
         .sum()
 }
 
-/// Lets storages leave until so many bytes are free: those whose bytes are elsewhere too are
-/// dropped, the others are evicted. Returns how many bytes became free.
+/// Evicts storages until `wanted_bytes` are free. Those with another copy are dropped, the others
+/// are written to the tier. Returns the freed bytes.
 pub(super) async fn evict_bytes(pass: &Pass, wanted_bytes: u64, tier: Tier) -> Result<u64> {
     if tier == Tier::Host && pass.caps().maps_slabs {
-        // Host and device share one memory: nothing would be gained.
+        // Host and device share one memory, so this would free nothing.
         return Ok(0);
     }
     retire::take_in_cleaned(pass);
@@ -70,7 +70,7 @@ pub(super) async fn evict_bytes(pass: &Pass, wanted_bytes: u64, tier: Tier) -> R
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
         freed_bytes += left_bytes;
         match too_large_bytes {
-            // A tier without room for these may have room for smaller ones.
+            // A tier without room for these victims may have room for smaller ones.
             Some(too_large_bytes) => most_bytes = too_large_bytes.saturating_sub(1),
             None if left_bytes == 0 => in_vain += 1,
             None => in_vain = 0,
@@ -79,9 +79,8 @@ pub(super) async fn evict_bytes(pass: &Pass, wanted_bytes: u64, tier: Tier) -> R
     Ok(freed_bytes)
 }
 
-/// Lets these storages leave, as far as the tier has room, and starts to copy those out that
-/// will have to leave next. Returns the bytes that became free, and the least that the tier had
-/// no room for.
+/// Evicts these victims as far as the tier has room, and starts the copies of `ahead`. Returns the
+/// freed bytes, and the size of the smallest victim for which the tier had no room.
 pub(super) async fn evict_victims(
     pass: &Pass,
     victims: Vec<Candidate>,
@@ -120,7 +119,7 @@ pub(super) async fn evict_victims(
         }
     }
     if !evictions.is_empty() {
-        // Nobody waits for more than these.
+        // The pass waits for these evictions only.
         pass.submit()?;
     }
     if !ahead.is_empty() {
@@ -137,7 +136,7 @@ pub(super) async fn evict_victims(
     Ok((freed_bytes, too_large_bytes))
 }
 
-/// Who should be copied out now, since they will have to leave after these.
+/// The storages to copy out now, because they will be evicted after these victims.
 fn who_comes_next(
     pass: &Pass,
     victims: &[Candidate],
@@ -153,14 +152,14 @@ fn who_comes_next(
     victims::victims_ahead(&state, victims, tier, stay, limit_bytes, most_bytes)
 }
 
-/// Records the copies that take a victim's bytes to the host. `None` if there is no buffer
-/// for them.
+/// Records the copies that take a victim's bytes to the host. `None` if there is no buffer for
+/// them.
 pub(super) async fn start_eviction(
     pass: &Pass,
     victim: Candidate,
     destination: Destination,
 ) -> Result<Option<PendingEviction>> {
-    // At once: when this is given up half-way, what was begun may still be on its way.
+    // Guarded at once, because the copies go on if this future is dropped half-way.
     let (destination, sink) = DestinationGuard::new(destination);
     let len_bytes = victim.storage.len_bytes();
     let Some(piece_bytes) = piece_bytes_to_be_had(pass, len_bytes).await? else {
@@ -199,14 +198,14 @@ pub(super) async fn start_eviction(
     }))
 }
 
-/// The largest read-back buffer that there is memory for: what is evicted because memory is
-/// short must do with little.
+/// The size of the largest read-back buffer that can be had. An eviction runs because memory is
+/// short, so it must do with little.
 async fn piece_bytes_to_be_had(pass: &Pass, len_bytes: u64) -> Result<Option<u64>> {
     let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
     let mut piece_bytes = pass.readbacks.piece_bytes().min(whole_bytes);
     let least_bytes = LEAST_PIECE_BYTES.min(piece_bytes);
     if !pass.readbacks.has_room(piece_bytes) {
-        // It is taken from an older one, whose copy must be under way.
+        // The buffer is taken from an older piece, whose copy must be submitted.
         pass.submit()?;
     }
     loop {
@@ -217,13 +216,13 @@ async fn piece_bytes_to_be_had(pass: &Pass, len_bytes: u64) -> Result<Option<u64
         if piece_bytes / 4 >= least_bytes {
             piece_bytes /= 4;
         } else if retire::wait_for_retiring(pass).await? == 0 {
-            // Nor was there any that was given back and is still in use.
+            // No released buffer is still in use, so a wait frees nothing.
             return Ok(None);
         }
     }
 }
 
-/// Waits until a victim's bytes have arrived, and lets it leave.
+/// Waits until a victim's bytes have arrived, then evicts it.
 pub(super) async fn finish_eviction(pass: &Pass, eviction: PendingEviction) -> Result<()> {
     let reading = &eviction.reading;
     while !reading.is_done() {
@@ -243,7 +242,7 @@ pub(super) async fn finish_eviction(pass: &Pass, eviction: PendingEviction) -> R
     Ok(())
 }
 
-/// Takes a victim's bytes out of its slab, where the host can look into it.
+/// Copies a victim's bytes out of its mapped slab, then evicts it.
 pub(super) async fn evict_in_place(
     pass: &Pass,
     victim: &Candidate,
@@ -280,7 +279,7 @@ pub(super) async fn evict_in_place(
     Ok(())
 }
 
-/// The bytes have been taken: the storage leaves.
+/// Frees the place of a victim whose bytes were copied.
 fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
     let mut state = pass.lock();
     state

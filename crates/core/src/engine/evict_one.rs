@@ -1,4 +1,4 @@
-//! Evicting one storage because the app asks for it.
+//! The eviction of one storage at the app's request.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::driver::DriverError;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
 
-/// Evicts a storage, once what was queued has run.
+/// Evicts a storage, after all queued commands.
 pub(super) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     pass.error_of(storage)?;
     while !in_span!(
@@ -27,8 +27,7 @@ pub(super) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()>
     Ok(())
 }
 
-/// Lets a storage leave, whatever has to be done for it. `false` if there is no buffer for its
-/// bytes.
+/// Evicts a storage by any means. `false` if there is no read-back buffer for its bytes.
 async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
     let pinned = || Error::Pinned {
         operation: "evict",
@@ -41,7 +40,7 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         }
         let victim = match state.memory.candidate(storage) {
             Some(victim) => victim,
-            // It has no bytes, or no place since nobody has written to it or used it.
+            // The storage has no bytes, or no place because no command has used it yet.
             None if storage.len_bytes() == 0 || state.memory.find(storage).is_none() => {
                 return Ok(true);
             }

@@ -1,7 +1,7 @@
-//! The execution pass: takes the queue to its end, and provides what each step of it needs.
+//! The execution pass: runs the whole queue and meets the needs of its steps.
 //!
-//! A command whose need cannot be met is at the head of the queue: it is left behind (no room now),
-//! or what it writes is poisoned (never).
+//! If the pass cannot meet a need, the command at the head of the queue fails. It is left behind if
+//! there is no room now. If it can never run, its results are poisoned.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::error::{Error, Result};
 use crate::memory::Storage;
 use crate::transfer::refusal;
 
-/// So many submissions are refused while one command is at the head of the queue, and it is given
-/// up: what it needs is undone each time.
+/// The command at the head of the queue fails after this many refused submissions. Each refusal
+/// undoes the preparation of the command.
 const MOST_REFUSALS: u64 = 8;
 
 impl Pass {
-    /// Takes the queue to its end and submits what came of it. The caller has the execution lock.
+    /// Runs the whole queue and submits the rest of the batch. The caller has the execution lock.
     pub(super) async fn execute(&self) -> Result<()> {
         self.lock().queue.begin_pass(false);
         in_span!("execution_pass", {}, self.execute_queue()).await
     }
 
-    /// As [`execute`](Self::execute), before anybody wants a result: what later commands may become
-    /// one with is left at the end of the queue, unless room is short.
+    /// As [`execute`](Self::execute), when no caller waits for a result. Leaves commands at the end
+    /// of the queue for fusion with later ones, unless memory is short.
     pub(super) async fn execute_early(&self) -> Result<()> {
         self.lock().queue.begin_pass(true);
         in_span!("execution_pass", { early = true }, self.execute_queue()).await
@@ -50,12 +50,12 @@ impl Pass {
                 (state.counters.commands_of_app, state.memory.freed())
             };
             self.execute_once().await?;
-            // Room may have come free behind a command that found none.
+            // Commands behind one that found no room may have freed memory.
             let state = self.lock();
             let has_run = state.counters.commands_of_app > begun;
             let has_freed = state.memory.freed() > freed;
-            // What is left time and again, though some of it is done anew each time, waits for the
-            // next execution pass.
+            // If no fewer commands are left behind than before, they wait for the next pass.
+            // Rematerialized commands run again each time and are no progress.
             let left = state.left.len();
             if left == 0 || left >= left_before || !(has_run && has_freed) {
                 break;
@@ -64,8 +64,8 @@ impl Pass {
         }
         loop {
             self.free_all_dead();
-            // What rematerializers held that are gone by now may have been all that wanted what was
-            // left behind.
+            // Dropped rematerializers may have been the last holders of results that commands left
+            // behind would write.
             let state = &mut *self.lock();
             if !state.left.drop_unwanted(&state.memory) {
                 break;
@@ -100,7 +100,7 @@ impl Pass {
                     refusals = refusals_now;
                     state.head_failed(Error::Driver {
                         what: "a submission",
-                        message: "again and again, while room was made for a command".into(),
+                        message: "again and again, while the engine freed memory".into(),
                     });
                     continue;
                 }
@@ -160,7 +160,7 @@ impl Pass {
     }
 }
 
-/// Makes room for a piece among the read-back buffers. The inner error is the reading's.
+/// Provides a read-back buffer for a piece. The inner error concerns the reading only.
 async fn provide_readback(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -199,7 +199,7 @@ async fn provide_pipeline(
     let desc = describe::describe(program, &key, params_bytes, pass.driver.caps());
     let made = match pass.driver.create_pipeline(desc).await {
         Ok(pipeline) => Ok(pipeline),
-        // Only the kernel's own fault is remembered: it will be the same next time.
+        // Only errors of the kernel itself are cached, because they would occur again.
         Err(DriverError::Invalid(message)) => Err(Arc::new(Error::Driver {
             what: "a kernel",
             message: format!("{}: {message}", program.name()),
@@ -224,7 +224,7 @@ async fn or_leave(pass: &Pass, made: Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Poisons the command at the head of the queue if what it needs was refused.
+/// Fails the command at the head of the queue if the driver refused its need.
 fn or_give_up(pass: &Pass, result: Result<(), DriverError>, what: &'static str) -> Result<()> {
     pass.check_lost()?;
     if let Err(error) = result {

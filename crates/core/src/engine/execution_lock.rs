@@ -1,12 +1,12 @@
 //! The execution lock: an asynchronous mutex without data.
 //!
-//! The execution pass must await (a slab, a pipeline, a submission) with the engine's own lock
-//! released, and yet be the only one: whoever holds this lock is. A waiter that is dropped leaves
-//! nothing behind: an unlock wakes all who wait, and the first to be polled has the lock.
+//! An execution pass awaits slabs, pipelines and submissions with the engine's lock released. The
+//! execution lock keeps it the only pass meanwhile. A dropped waiter leaves nothing behind: an
+//! unlock wakes all waiters, and the first one to be polled gets the lock.
 //!
-//! Where a pass really waits, as in a browser, an app may keep a future without polling it, and
-//! with it the lock. So the pass lends its work to the lock as [`Work`]: whoever waits for the lock
-//! polls that work in the meantime.
+//! In a browser a pass really waits, and the app may keep its future without polling it. That
+//! future holds the lock. So the pass lends its work to the lock as [`Work`], and the waiters for
+//! the lock poll that work.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,33 +18,34 @@ use crate::driver::{BoxFuture, MaybeSend};
 #[derive(Debug, Default)]
 pub(super) struct ExecutionLock {
     whose: Arc<Whose>,
-    /// What whoever has the execution lock does, if others may do some of it. Locked after `whose`.
+    /// The work of the lock's holder, if waiters may poll it. Locked after `whose`.
     work: Mutex<Option<Arc<Work>>>,
 }
 
-/// Apart from the work, which in a browser may not leave its thread as a waker may.
+/// The waker's part. It is apart from the work because, in a browser, a waker may change threads
+/// and the work may not.
 #[derive(Debug, Default)]
 struct Whose(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     taken: bool,
-    /// There is work.
+    /// Whether the holder has lent its work.
     is_lent: bool,
-    /// Those who wait for the execution lock, and whoever has it and waits for something else.
+    /// The waiters for the lock, and the holder if it waits for something else.
     waiting: Wakers,
 }
 
-/// Those who are to be woken, each once.
+/// The wakers of tasks, each once.
 #[derive(Debug, Default)]
 struct Wakers(Vec<Waker>);
 
-/// The execution lock, given back on drop.
+/// Holds the execution lock until it is dropped.
 #[derive(Debug)]
 pub(super) struct ExecutionGuard(Arc<ExecutionLock>);
 
 impl ExecutionLock {
-    /// Waits for the execution lock, and works for whoever has it.
+    /// Waits for the execution lock and polls the holder's work meanwhile.
     pub(super) async fn lock(self: &Arc<Self>) -> ExecutionGuard {
         poll_fn(|context| {
             loop {
@@ -65,7 +66,7 @@ impl ExecutionLock {
         ExecutionGuard(self.clone())
     }
 
-    /// The execution lock, if nobody has it.
+    /// The execution lock, if it is free.
     pub(super) fn try_lock(self: &Arc<Self>) -> Option<ExecutionGuard> {
         if std::mem::replace(&mut self.whose.lock().taken, true) {
             return None;
@@ -73,7 +74,7 @@ impl ExecutionLock {
         Some(ExecutionGuard(self.clone()))
     }
 
-    /// Lets others do some of what is done under the execution lock.
+    /// Lets the waiters poll the work of the lock's holder.
     fn lend(&self, work: Arc<Work>) {
         let mut state = self.whose.lock();
         state.is_lent = true;
@@ -91,7 +92,7 @@ impl Whose {
     }
 }
 
-/// What wakes it wakes all who wait.
+/// A wake-up of the lent work wakes all waiters.
 impl Wake for Whose {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -125,18 +126,18 @@ impl Drop for ExecutionGuard {
             (work, std::mem::take(&mut state.waiting))
         };
         waiting.wake();
-        // What it holds is dropped without the lock.
+        // The work may hold values of the app, so it is dropped outside the lock.
         drop(work);
     }
 }
 
-/// What is done under the execution lock, which ends with it.
+/// Work under the execution lock. It drops the lock at its end.
 struct Work {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// Those who found another polling it. They poll it next: what they were woken for may have
-    /// come too late for that one, which may never poll again.
+    /// Tasks that found another task polling the work. They poll it next, because their wake-up may
+    /// have come too late for the other task, which may never poll again.
     missed: Mutex<Wakers>,
-    /// Whoever wanted its result is gone: it is to be dropped where it is.
+    /// The owner of the result is gone, so the work must be dropped instead of polled.
     is_given_up: AtomicBool,
 }
 
@@ -155,11 +156,12 @@ impl Work {
         }
     }
 
-    /// Goes on with it, unless another thread does, which then wakes `by`; whether it has ended.
+    /// Polls the work, unless another thread is polling it; that thread then wakes `by`. Returns
+    /// whether the work has ended.
     fn has_ended(&self, whose: &Arc<Whose>, by: &Waker) -> bool {
         let tried = self.try_lock().or_else(|| {
             self.missed().add(by);
-            // The other may have looked there just before.
+            // The other thread may have read `missed` just before this entry.
             self.try_lock()
         });
         let Some(mut future) = tried else {
@@ -175,7 +177,7 @@ impl Work {
         drop(future);
         let missed = std::mem::take(&mut *self.missed());
         missed.wake();
-        // What it held is dropped without its lock.
+        // The values of the work are dropped outside its lock.
         drop(done);
         if self.is_given_up.load(Ordering::SeqCst) {
             self.end();
@@ -189,7 +191,7 @@ impl Work {
         self.end();
     }
 
-    /// Drops what is left of it, unless it is being polled: then that will.
+    /// Drops the rest of the work. If a thread is polling it, that thread drops it.
     fn end(&self) {
         let future = self.try_lock().and_then(|mut future| future.take());
         drop(future);
@@ -208,7 +210,7 @@ impl Work {
     }
 }
 
-/// Gives its work up when it is dropped.
+/// Gives up the work when it is dropped.
 struct Owner(Arc<Work>);
 
 impl Drop for Owner {
@@ -218,7 +220,7 @@ impl Drop for Owner {
 }
 
 impl ExecutionGuard {
-    /// Does `work` and gives the lock back. Others who want the lock do some of the work meanwhile.
+    /// Runs `work` and releases the lock. Waiters for the lock poll the work meanwhile.
     pub(super) async fn lend<T: MaybeSend + 'static>(
         self,
         work: impl Future<Output = T> + MaybeSend + 'static,

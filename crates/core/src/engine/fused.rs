@@ -1,10 +1,10 @@
-//! Kernels that are put together at run time out of several of the crate's.
+//! Kernels that are composed at run time of several kernels of our crates.
 //!
-//! The engine does not know what computes what: the root crate registers a
-//! [`Fuse`](super::fusion::Fuse), to which the execution pass gives its commands before it encodes
-//! them. What comes back are commands like any others, fewer of them, that make whatever anybody
-//! still holds. A fused one can be taken apart again: where it cannot run, or must not fail as one,
-//! its parts take its place.
+//! The engine does not know which kernel computes what. The root crate registers a
+//! [`Fuse`](super::fusion::Fuse), and the execution pass sends its commands through it before it
+//! encodes them. The results are ordinary commands, but fewer. They compute every storage that
+//! still has holders. A fused command can be split again: where it cannot run, or must not fail as
+//! a whole, its parts take its place.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,31 +12,31 @@ use std::sync::{Arc, OnceLock};
 use super::kernel::{Launch, Operand, ReferenceCall};
 use crate::memory::{Dead, DeadList};
 
-/// Takes a fused launch apart: those that do the same one by one, if there is room for their
-/// parameters.
+/// Splits a fused launch into launches that do the same work. `None` if their parameters do not
+/// fit.
 pub(crate) type Parts = Box<dyn Fn(&Launch) -> Option<Vec<Launch>> + Send + Sync>;
 
-/// The same work on the host.
+/// The reference of a fused kernel: the same work on the host.
 pub type FusedReference = Arc<dyn Fn(&mut ReferenceCall) + Send + Sync>;
 
-/// A kernel that was put together at run time.
+/// A kernel that was composed at run time.
 pub struct Fused {
-    /// No other fused kernel of this process has it.
+    /// An id that no other fused kernel of this process has.
     pub id: u64,
-    /// What it computes: `relu(a * b)`.
+    /// The expression that it computes: `relu(a * b)`.
     pub name: String,
     /// Its operands, in the order in which commands name them.
     pub operands: Vec<Operand>,
-    /// The text, with operands and `p` undeclared.
+    /// The text, without declarations of operands and `p`.
     pub text: String,
-    /// Takes a launch of it apart.
+    /// Splits a launch of it into its parts.
     pub parts: Parts,
-    /// The same work on the host, by the reference kernels of its parts. `None` where the simulated
-    /// device is compiled out.
+    /// The reference, made of the reference kernels of the parts. `None` where the simulated device
+    /// is compiled out.
     pub reference: Option<FusedReference>,
     /// The whole shader of the first pipeline.
     pub shader: OnceLock<String>,
-    /// Where it says that it is gone.
+    /// The list to which the kernel adds itself when it is dropped.
     pub dead: Arc<DeadList>,
 }
 

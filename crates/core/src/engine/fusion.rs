@@ -1,21 +1,21 @@
-//! Where commands go through fusion: few are made of many before they are encoded.
+//! The interface to fusion, which combines several commands into fewer before they are encoded.
 
 use std::collections::VecDeque;
 
 use super::cmd::Cmd;
 
-/// Commands on their way through a [`Fuse`].
+/// The argument of a [`Fuse`].
 #[derive(Debug, Default)]
 pub struct Pending {
-    /// As they were recorded. Those that are left wait for what may still become one with them.
+    /// The recorded commands. Those that [`Fuse`] leaves here wait for fusion with later ones.
     pub recorded: VecDeque<Cmd>,
-    /// As they are to run.
+    /// The commands that are ready to run.
     pub ready: Vec<Cmd>,
-    /// May any be left? Else all of them are to run.
+    /// Whether commands may be left in `recorded`. If not, all of them must become ready.
     pub may_wait: bool,
-    /// What slabs may hold. What one command needs of it is to stay far below.
+    /// The limit of the slabs. A fused command must need far less.
     pub limit_bytes: u64,
 }
 
-/// Makes few commands of many. Called under the engine's lock.
+/// Combines several commands into fewer. Called under the engine's lock.
 pub type Fuse = Box<dyn FnMut(&mut Pending) + Send>;

@@ -1,4 +1,4 @@
-//! Making what looking for bugs takes on the device, before the first command runs.
+//! Creates the device resources of the diagnostics before the first command runs.
 
 use super::describe;
 use super::diagnose::{Gear, Look, PARAMS_BYTES, PATTERN_BYTES};
@@ -8,7 +8,7 @@ use crate::driver::{Account, DriverError, DriverResult, Op};
 use crate::error::{Error, Result};
 use crate::memory::PATTERN;
 
-/// Makes what looking takes, if it is not there.
+/// Creates the resources, unless they exist.
 pub(super) async fn prepare_diagnose(pass: &Pass) -> Result<()> {
     let wants = {
         let state = pass.lock();
@@ -19,11 +19,11 @@ pub(super) async fn prepare_diagnose(pass: &Pass) -> Result<()> {
     };
     let made = make_gear(pass, wants).await;
     pass.check_lost()?;
-    // Without it values would be wrong, not only unwatched: outputs of kernels begin full of
-    // the pattern.
+    // A pass cannot go on without them. Outputs of kernels begin full of the pattern, so values
+    // would be wrong and not only unchecked.
     made.map_err(|error| Error::Driver {
-        what: "memory to look for bugs",
-        message: format!("{error:?}; give it more, or look for none"),
+        what: "memory for the diagnostics",
+        message: format!("{error:?}; raise the budget, or turn the diagnostics off"),
     })
 }
 
@@ -39,7 +39,7 @@ async fn make_gear(pass: &Pass, wants: Diagnostics) -> DriverResult<()> {
     let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
     let answers = Gear::most_answers(limit_bytes, caps);
     if answers == 0 {
-        return Err(DriverError::Invalid("a binding shows too little".into()));
+        return Err(DriverError::Invalid("a binding is too small".into()));
     }
     let (size_bytes, label) = (Gear::size_bytes(answers), "lapidary diagnostics");
     let buffer = pass.driver.create_buffer(Account::Slabs, size_bytes, label);
@@ -51,7 +51,7 @@ async fn make_gear(pass: &Pass, wants: Diagnostics) -> DriverResult<()> {
     stage_for_gear(pass, &pattern, 0).await
 }
 
-/// Copies bytes to the gear's buffer, by ops of the batch.
+/// Copies bytes to the buffer of the diagnostics, by ops of the batch.
 pub(super) async fn stage_for_gear(
     pass: &Pass,
     bytes: &[u8],

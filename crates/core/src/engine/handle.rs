@@ -1,4 +1,4 @@
-//! The engine: one device, its memory, and the state that the lock guards.
+//! The engine: a device, its memory, and the state that a lock guards.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 #[cfg(feature = "tracing")]
@@ -18,43 +18,43 @@ use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use crate::tuning::Tuning;
 
-/// One device's queue of commands, and everything that it takes to run them.
+/// The queue of commands of one device, and all that the engine needs to run them.
 #[derive(Debug)]
 pub struct Engine {
     pub(super) driver: Device,
     pub(super) uploads: Uploads,
-    /// Staging of the execution pass's own, for storages that come back.
+    /// The staging of restores, which only execution passes use.
     pub(super) restore_staging: Uploads,
     pub(super) readbacks: Arc<Readbacks>,
     dead: Arc<DeadList>,
-    /// The host's memory for storages that were evicted.
+    /// The account of the host's memory for evicted storages.
     pub(super) host: Arc<HostAccount>,
-    /// The disk for those that find no room there either.
+    /// The spill file for storages that find no room on the host.
     pub(super) spill: SpillStore,
     pub(super) limits: Mutex<Limits>,
     pub(super) outside: Outside,
-    /// What trials found, where they are made.
+    /// The results of tuning, if the app turned tuning on.
     tuning: Option<Tuning>,
-    /// What is looked for, where something is.
+    /// The diagnostics that the app asked for.
     pub(super) wanted: Option<Diagnostics>,
     findings: Findings,
     pub(super) execution_lock: Arc<ExecutionLock>,
-    /// Where bytes rest that come from the disk or a source, on their way to staging.
+    /// A buffer for bytes from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
     #[cfg(feature = "tracing")]
     lost_is_told: AtomicBool,
 }
 
-/// What an engine is told when it is made, and keeps to.
+/// The options of an engine, which do not change later.
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) spill: SpillOptions,
-    /// Blocks stay where they are.
+    /// Compaction is off.
     pub(crate) never_move: bool,
-    /// Variants of kernels are tried.
+    /// The store of tuning results. `None` turns tuning off.
     pub(crate) tuning: Option<Tuning>,
-    /// Bugs are looked for.
+    /// The diagnostics to run.
     pub(crate) diagnose: Option<Wanted>,
 }
 
@@ -71,7 +71,7 @@ impl Engine {
             .as_ref()
             .map(|wanted| match driver.has_contents() {
                 true => wanted.diagnostics,
-                // Where buffers hold nothing there is nothing to see.
+                // Without contents of buffers there is nothing to check.
                 false => wanted.diagnostics.without_looks(),
             });
         let findings = setup
@@ -111,33 +111,32 @@ impl Engine {
         self.driver.caps()
     }
 
-    /// The driver.
     pub(crate) fn driver(&self) -> &Device {
         &self.driver
     }
 
-    /// What goes wrong with files, on a simulated device.
+    /// The faults of files on a simulated device.
     #[cfg(any(test, feature = "sim"))]
     pub fn file_faults(&self) -> crate::driver::sim::FileFaults {
         self.spill.faults()
     }
 
-    /// What trials found, where they are made.
+    /// The results of tuning, if the app turned tuning on.
     pub fn tuning(&self) -> Option<&Tuning> {
         self.tuning.as_ref()
     }
 
-    /// What is looked for, where something is.
+    /// The diagnostics that the app asked for.
     pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
         self.wanted
     }
 
-    /// What was found.
+    /// The findings of the diagnostics.
     pub(crate) fn findings(&self) -> &Findings {
         &self.findings
     }
 
-    /// A storage of at least `bytes` (padded to 16), without a place yet, tagged with the caller.
+    /// A new storage of at least `bytes` (padded to 16), without a place. Its tag names the caller.
     #[inline]
     #[track_caller]
     pub fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
@@ -155,27 +154,27 @@ impl Engine {
         Ok(Storage::new(bytes, TenantId::MAIN, site, dead))
     }
 
-    /// Is a storage one of this engine's?
+    /// Whether a storage belongs to this engine.
     pub fn owns(&self, storage: &Storage) -> bool {
         storage.belongs_to(&self.dead)
     }
 
-    /// Where a custom kernel says that it is gone.
+    /// The list to which a dropped custom kernel adds itself.
     pub fn dead_list(&self) -> &Arc<DeadList> {
         &self.dead
     }
 
-    /// The parts that the lock guards. Nothing is awaited, compiled, mapped or called back with it.
+    /// Locks the state. The holder must not await, compile, map or call the app.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before any lock of the ledger or of what was heard from the operating system.
+    /// Locks the limits. Taken before any lock of the ledger or of the operating system's limits.
     pub(super) fn lock_limits(&self) -> MutexGuard<'_, Limits> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is gone by besides the ledger's limit.
+    /// The limits of the app beside the ledger's limit.
     pub(super) fn limits(&self) -> Limits {
         *self.lock_limits()
     }
@@ -184,12 +183,12 @@ impl Engine {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stopwatch; one that stands still where times must not matter, or there is no clock.
+    /// A stopwatch. It does not run on a simulated device or without a clock.
     pub(super) fn stopwatch(&self) -> Stopwatch {
         Stopwatch::new(self.caps().backend != "sim")
     }
 
-    /// Is the device still there?
+    /// Returns an error if the device is lost.
     pub(crate) fn check_lost(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),
@@ -201,7 +200,7 @@ impl Engine {
         }
     }
 
-    /// Once for each loss.
+    /// Logs each loss once.
     #[cfg(feature = "tracing")]
     #[cold]
     fn tell_lost(&self, reason: &str) {
@@ -210,13 +209,13 @@ impl Engine {
         }
     }
 
-    /// There is another device: its loss would be a new one.
+    /// Notes that the device was reopened, so that a new loss is logged again.
     pub(super) fn is_found(&self) {
         #[cfg(feature = "tracing")]
         self.lost_is_told.store(false, Ordering::Relaxed);
     }
 
-    /// Why a storage has no value (yet), if that is so after an execution pass.
+    /// The reason why a storage has no value, or no value yet, after an execution pass.
     pub(crate) fn error_of(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let state = self.lock();
@@ -230,53 +229,53 @@ impl Engine {
         state.left.reason(storage).map_or(Ok(()), Err)
     }
 
-    /// Which engine it is, for what a thread remembers.
+    /// The engine's identity, for the thread-local lists of `inside`.
     fn address(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
 
-    /// The thread calls a function of the app until this is dropped: what waits for the execution
-    /// lock meanwhile would wait for ever, and is refused.
+    /// Marks this thread as inside a function of the app until the guard is dropped. Calls that
+    /// would wait for the execution lock are refused meanwhile, because they would wait for ever.
     pub(super) fn inside(&self) -> Inside {
         Inside::enter(self.address())
     }
 
-    /// Is this thread inside a function of the app that is called while others wait for it?
+    /// Whether this thread is inside a function of the app that the engine called.
     pub(super) fn is_inside(&self) -> bool {
         Inside::is_of(self.address())
     }
 
-    /// The thread runs a rematerializer until this is dropped.
+    /// Marks this thread as running a rematerializer until the guard is dropped.
     pub(super) fn recording(&self) -> Recording {
         Recording::begin(self.address())
     }
 
-    /// Does this thread run a rematerializer of this engine?
+    /// Whether this thread runs a rematerializer of this engine.
     pub(super) fn is_recording(&self) -> bool {
         Recording::is_of(self.address())
     }
 
-    /// Calls a function of the app's that waits for nothing of the device.
+    /// Calls a function of the app that does not wait for the device.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn call_theirs<T>(&self, call: impl FnOnce() -> T) -> T {
         let _inside = self.inside();
         call()
     }
 
-    /// Drops what may hold a function of the app, and whatever that holds: its `Drop` is the app's
-    /// code as well. No lock of ours is held but, at most, the execution lock.
+    /// Drops a value that may hold a function of the app. Its `Drop` may run code of the app, so
+    /// the caller holds no lock but, at most, the execution lock.
     pub(super) fn drop_theirs<T>(&self, theirs: T) {
         let _inside = self.inside();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(theirs)));
     }
 
-    /// Drops copies that are out of date, which may take the file system a while.
+    /// Drops stale copies. The file system may take a while for this.
     pub(super) fn drop_gone(&self) {
         let gone = self.lock().memory.take_gone();
         gone.into_iter().for_each(|copies| self.drop_theirs(copies));
     }
 
-    /// Frees what nobody holds any more, also what was held by rematerializers that nobody needs.
+    /// Frees all storages without holders, including those that dropped rematerializers held.
     pub(super) fn free_all_dead(&self) {
         loop {
             let (rematerializers, copies, _cleanings) = {

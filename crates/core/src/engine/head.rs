@@ -1,4 +1,4 @@
-//! What the command at the head of the queue was given so far, while it still needs more.
+//! What the command at the head of the queue has already got while it still needs more.
 
 use std::sync::{Arc, Weak};
 
@@ -8,18 +8,18 @@ use crate::memory::{Fit, Storage};
 /// The state of the command at the head of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// What was given a place for it.
+    /// The storages that the engine has placed for the command.
     placed: Vec<Weak<Storage>>,
-    /// The rows that it picks of a table that is not on the device.
+    /// The rows that the command picks from a table that is not on the device.
     picking: Option<Picking>,
-    /// Where its operands may lie.
+    /// The holes that the operands may use.
     fit: Fit,
-    /// Slabs get down to a lowered limit: what it needs is spared no more than anything else.
+    /// While slabs drain to a lower limit, the operands of the command may be evicted too.
     is_fair_game: bool,
 }
 
 impl Head {
-    /// It has run, or is somewhere else now.
+    /// Resets the state after the command has run or was moved to another list.
     #[inline]
     pub(super) fn has_run(&mut self) {
         self.fit = Fit::Best;
@@ -28,23 +28,23 @@ impl Head {
         }
     }
 
-    /// Where its operands may lie.
+    /// The holes that the operands may use.
     #[inline]
     pub(super) fn fit(&self) -> Fit {
         self.fit
     }
 
-    /// Its operands may lie there, until it has run or found no room.
+    /// Sets the holes that the operands may use, until the command has run or found no room.
     pub(super) fn may_lie(&mut self, fit: Fit) {
         self.fit = fit;
     }
 
-    /// This was given a place for it.
+    /// Notes that the engine placed a storage for the command.
     pub(super) fn placed(&mut self, storage: &Arc<Storage>) {
         self.placed.push(Arc::downgrade(storage));
     }
 
-    /// Takes out what was given a place for it and is still held.
+    /// Takes the storages that the engine placed for the command, if they still have holders.
     pub(super) fn take_placed(&mut self) -> impl Iterator<Item = Arc<Storage>> {
         let placed = std::mem::take(&mut self.placed);
         placed.into_iter().filter_map(|one| one.upgrade())
@@ -62,7 +62,7 @@ impl Head {
         self.picking = picking;
     }
 
-    /// Whether what it needs may be evicted like anything else.
+    /// Whether the operands may be evicted like any other storage.
     pub(super) fn is_fair_game(&self) -> bool {
         self.is_fair_game
     }

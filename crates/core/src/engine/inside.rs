@@ -1,31 +1,31 @@
-//! Which functions of the app this thread is inside of.
+//! The functions of the app that this thread is inside of.
 //!
-//! The app is called under the execution lock: what waits for that lock meanwhile would wait for
-//! ever, and is refused. What a rematerializer appends goes to a list of its own.
+//! The app is called under the execution lock. A call of the app that waits for that lock would
+//! wait for ever, so it is refused. Commands that a rematerializer appends go to a separate list.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// The engines for which this thread is inside a function of the app, by address, the innermost
-    /// first; 0 for none. Without a destructor, so that a thread that ends may still call.
+    /// The addresses of the engines that called a function of the app on this thread, the innermost
+    /// first; 0 for none. It has no destructor, so that a thread may call the engine while it ends.
     static INSIDE: Cell<[usize; 4]> = const { Cell::new([0; 4]) };
 
-    /// The engine for which this thread runs a rematerializer, by address; 0 for none.
+    /// The address of the engine that runs a rematerializer on this thread; 0 for none.
     static RECORDING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// This thread is inside a function of the app until this is dropped, perhaps under the execution
+/// Until this is dropped, the thread is inside a function of the app, perhaps under the execution
 /// lock.
 pub(super) struct Inside([usize; 4]);
 
 impl Inside {
-    /// The thread calls a function of the app for the engine at this address.
+    /// Notes that the engine at this address calls a function of the app.
     pub(super) fn enter(engine: usize) -> Self {
         let [first, second, third, _] = INSIDE.get();
         Inside(INSIDE.replace([engine, first, second, third]))
     }
 
-    /// Is this thread inside a function of the app that the engine at this address called?
+    /// Whether the thread is inside a function of the app that the engine at this address called.
     pub(super) fn is_of(engine: usize) -> bool {
         INSIDE.get().contains(&engine)
     }
@@ -37,16 +37,16 @@ impl Drop for Inside {
     }
 }
 
-/// While it lives, what this thread appends is a rematerializer's.
+/// Until this is dropped, the thread appends commands to the list of a rematerializer.
 pub(super) struct Recording(usize);
 
 impl Recording {
-    /// The thread runs a rematerializer for the engine at this address.
+    /// Notes that the engine at this address runs a rematerializer.
     pub(super) fn begin(engine: usize) -> Self {
         Recording(RECORDING.replace(engine))
     }
 
-    /// Does this thread run a rematerializer for the engine at this address?
+    /// Whether this thread runs a rematerializer of the engine at this address.
     pub(super) fn is_of(engine: usize) -> bool {
         RECORDING.get() == engine
     }

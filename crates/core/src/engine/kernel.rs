@@ -1,10 +1,9 @@
-//! A kernel as the engine sees it: a name, operands, a text that depends on the variant, a
-//! reference kernel.
+//! A kernel for the engine: a name, operands, a text for each variant, and a reference kernel.
 //!
-//! The text is WGSL in which the operands are not declared: [`wgsl`](super::wgsl) declares them
-//! when the places are known, since only then is it clear which bindings are written through,
-//! which coincide, and how many windows each needs. For every operand `x` of the kernel the text
-//! may use
+//! The text is WGSL without declarations of the operands. [`wgsl`](super::wgsl) declares them once
+//! their places are known. Only then is it clear which bindings the command writes to, which of
+//! them coincide, and how many windows each needs. For every operand `x` of the kernel the text may
+//! use
 //!
 //! | name | what it is |
 //! | --- | --- |
@@ -14,9 +13,9 @@
 //! | `x_put(i, v)` | writes element `i`: types of 4 bytes only, and never where bound as vec4s |
 //! | `p` | the parameters: a `struct Params` that the text declares |
 //!
-//! `T` is [`DType::wgsl`]: f16 and bf16 are widened to f32, u8 and bool to u32, i8 to i32. Whole
-//! vec4s are written, so a storage is padded to 16 bytes, and elements narrower than a word need
-//! nothing special.
+//! `T` is [`DType::wgsl`]: f16 and bf16 are widened to f32, u8 and bool to u32, i8 to i32. Kernels
+//! write whole vec4s, so a storage is padded to 16 bytes. Elements narrower than a word need no
+//! other treatment.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,17 +28,18 @@ use super::wgsl::{Layout, Target};
 use crate::dtype::DType;
 use crate::memory::{Dead, DeadList, Storage};
 
-/// Bit `i` of the code of a user's launch: operand `i` is bound with some of its fence. Bit
-/// `UNWRITTEN + i`: it is an output full of the pattern, of which what is left is found.
+/// Bit `i` in the code of a user's launch: operand `i` is bound with a part of its fence. Bit
+/// `UNWRITTEN + i`: operand `i` is an output that begins full of the pattern. The diagnostics count
+/// the words of the pattern that are left.
 pub(crate) const UNWRITTEN: u32 = 8;
 
-/// The bits of the operands with some of their fence.
+/// The bits of operands that are bound with a part of their fence.
 pub(crate) const FENCED: u64 = 0xff;
 
-/// Operands of one kernel, at most.
+/// The most operands of a kernel.
 pub const MAX_OPERANDS: usize = 8;
 
-/// Bytes of parameters, at most: what immediates hold everywhere that has them.
+/// The most bytes of parameters. Immediates have this size on every device that has them.
 pub const MAX_PARAMS_BYTES: usize = 128;
 
 /// What a kernel does with an operand.
@@ -47,9 +47,9 @@ pub const MAX_PARAMS_BYTES: usize = 128;
 pub enum Role {
     /// Only reads it.
     Read,
-    /// Writes all of it: what it held is of no interest.
+    /// Writes all of it and ignores the old contents.
     Write,
-    /// Writes some of it, or reads what it held.
+    /// Writes a part of it, or reads the old contents.
     Update,
 }
 
@@ -58,15 +58,16 @@ pub enum Role {
 pub struct Operand {
     /// Its name in the text.
     pub(crate) name: &'static str,
-    /// What is done with it.
+    /// The kernel's access to it.
     pub role: Role,
-    /// Of the first operand: which rows of it the second one names. See [`RowsNamed`].
+    /// For the first operand: a function that says which rows the second operand names. See
+    /// [`RowsNamed`].
     pub(crate) rows: Option<fn(&Launch) -> Option<RowsNamed>>,
 }
 
-/// Names an operand: `Operand::read("a")`.
+/// Constructors: `Operand::read("a")`.
 impl Operand {
-    /// An operand that is only read.
+    /// An operand that the kernel only reads.
     pub const fn read(name: &'static str) -> Self {
         Operand {
             name,
@@ -75,7 +76,7 @@ impl Operand {
         }
     }
 
-    /// A table of which the kernel copies rows.
+    /// A table from which the kernel copies rows.
     pub const fn table(name: &'static str, rows: fn(&Launch) -> Option<RowsNamed>) -> Self {
         Operand {
             rows: Some(rows),
@@ -83,7 +84,7 @@ impl Operand {
         }
     }
 
-    /// An operand that is written whole, and not read.
+    /// An operand that the kernel writes whole and does not read.
     pub const fn write(name: &'static str) -> Self {
         Operand {
             name,
@@ -91,7 +92,7 @@ impl Operand {
             rows: None,
         }
     }
-    /// An operand of which some is written, or that is read too.
+    /// An operand that the kernel writes in part, or also reads.
     pub const fn update(name: &'static str) -> Self {
         Operand {
             name,
@@ -101,35 +102,36 @@ impl Operand {
     }
 }
 
-/// What a launch does that copies rows of its first operand, the table, one after the other into
-/// its third: words of the second one name them. A row that the table does not have is zeros.
+/// The copies of a launch that picks rows. Words of the second operand name rows of the first
+/// operand, the table. The launch copies them one after the other into the third operand. A row
+/// that the table does not have becomes zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsNamed {
-    /// Where in the table row 0 starts.
+    /// The offset of row 0 in the table.
     pub start_bytes: u64,
-    /// From one row to the next.
+    /// The distance from one row to the next.
     pub step_bytes: u64,
-    /// Bytes of a row, without gaps.
+    /// The bytes of a row, without gaps.
     pub row_bytes: u64,
-    /// How many rows the table has.
+    /// The number of rows in the table.
     pub rows: u32,
-    /// The word that names the first row of the result, and from it to the next one.
+    /// The index of the word that names the first row of the result.
     pub first_word: u32,
-    /// See [`first_word`](Self::first_word).
+    /// The distance from one such word to the next.
     pub word_step: u32,
-    /// How many rows the result has.
+    /// The number of rows in the result.
     pub count: u32,
 }
 
-/// Which text of a kernel: small, compared and hashed once a command.
+/// The key of a kernel's text: small, because each command compares and hashes it once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
-    /// What the kernel's own module put there: the operation, the rank, the tile, ….
+    /// A code of the kernel's own module: the operation, the rank, the tile, ….
     pub code: u64,
-    /// Element type of each operand.
+    /// The element type of each operand.
     pub dtypes: [DType; MAX_OPERANDS],
-    /// Bit `i`: operand `i` is accessed by vec4s only (`x_get4`, `x_put4`), so it is bound as an
-    /// array of vec4s, which loads and stores several words at once.
+    /// Bit `i`: the text accesses operand `i` only by vec4s (`x_get4`, `x_put4`). Then it is bound
+    /// as an array of vec4s, and each access loads or stores several words at once.
     pub vec4s: u8,
 }
 
@@ -143,16 +145,16 @@ impl fmt::Debug for Variant {
     }
 }
 
-/// A kernel of the crate: a constant.
+/// A kernel of our crates: a constant.
 pub struct Kernel {
     /// The stem of its WGSL file.
     pub name: &'static str,
     /// Its operands, in the order in which commands name them.
     pub operands: &'static [Operand],
-    /// The text of a variant, with operands and `p` undeclared. Called once a pipeline.
+    /// The text of a variant, without declarations of operands and `p`. Called once per pipeline.
     pub text: fn(&Variant) -> Cow<'static, str>,
-    /// The same work, naively, on the host.
-    /// `None` where the simulated device is compiled out.
+    /// The reference kernel: the same work on the host. `None` where the simulated device is
+    /// compiled out.
     pub reference: Option<fn(&mut ReferenceCall)>,
 }
 
@@ -165,44 +167,45 @@ impl fmt::Debug for Kernel {
 /// One operand of a command.
 #[derive(Clone, Debug)]
 pub struct Arg {
-    /// Whose bytes.
+    /// The storage.
     pub storage: Arc<Storage>,
-    /// What they are.
+    /// The element type.
     pub dtype: DType,
-    /// Bound as vec4s (see [`Variant::vec4s`]).
+    /// Whether it is bound as vec4s (see [`Variant::vec4s`]).
     pub vec4s: bool,
 }
 
 /// Writes the whole shader of a custom kernel.
 ///
-/// Bit `i` of the number: binding `i` shows some of the fence behind it.
+/// Bit `i` of the number: binding `i` shows a part of the fence behind it.
 pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target, u64) -> String + Send + Sync>;
 
-/// The same work on the host: bindings, parameters, and the number that a [`CustomShader`] is
-/// given.
+/// The reference of a custom kernel. Its arguments are the bindings, the parameters, and the same
+/// number that a [`CustomShader`] gets.
 #[cfg(any(test, feature = "sim"))]
 pub(crate) type CustomReference = Arc<dyn Fn(&mut [Vec<u8>], &[u8], u64) + Send + Sync>;
 
-/// The ranges of their storages that a launch's operands show: (offset, size) in bytes.
+/// For each operand of a launch, its range of the storage: (offset, size) in bytes.
 pub type Ranges = SmallVec<[(u64, u64); 0]>;
 
-/// A kernel that a user wrote: its text is whole, but for the head of each binding's declaration.
+/// A kernel that a user wrote. Its text is whole, except for the head of each binding's
+/// declaration.
 ///
-/// The last to hold it may be a command: when it goes, its pipelines go too.
+/// A command may be its last holder. Its pipelines are destroyed after its last holder drops it.
 pub struct Custom {
-    /// No other custom kernel of this process has it.
+    /// An id that no other custom kernel of this process has.
     pub(crate) id: u64,
-    /// The entry point, by which the kernel is known.
+    /// The entry point, which names the kernel.
     pub(crate) entry: String,
-    /// What it does with each operand.
+    /// Its access to each operand.
     pub(crate) roles: Vec<Role>,
-    /// The whole shader for a layout. Every operand of a custom kernel is a part of its own, in
-    /// one window.
+    /// The whole shader for a layout. Each operand of a custom kernel is its own part with one
+    /// window.
     pub(crate) shader: CustomShader,
-    /// The same work on the host, if the user gave it.
+    /// The reference on the host, if the user gave one.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) reference: Option<CustomReference>,
-    /// Where it says that it is gone.
+    /// The list to which the kernel adds itself when it is dropped.
     pub(crate) dead: Arc<DeadList>,
 }
 
@@ -218,19 +221,19 @@ impl Drop for Custom {
     }
 }
 
-/// Whose kernel it is.
+/// The origin of a kernel.
 #[derive(Clone, Debug)]
 pub enum Program {
-    /// One of the crate's.
+    /// A kernel of our crates.
     Builtin(&'static Kernel),
-    /// One of the user's: it gets a submission of its own, so that its failure is its own.
+    /// A kernel of the user. It is submitted alone, so that its failure affects no other command.
     Custom(Arc<Custom>),
-    /// Several of the crate's in one.
+    /// Several kernels of our crates, fused.
     Fused(Arc<Fused>),
 }
 
 impl Program {
-    /// What reports call it.
+    /// The name in reports.
     pub fn name(&self) -> &str {
         match self {
             Program::Builtin(kernel) => kernel.name,
@@ -239,7 +242,7 @@ impl Program {
         }
     }
 
-    /// What it does with operand `index`.
+    /// The access to operand `index`.
     pub fn role(&self, index: usize) -> Role {
         match self {
             Program::Builtin(kernel) => kernel.operands[index].role,
@@ -248,7 +251,7 @@ impl Program {
         }
     }
 
-    /// How many operands it has.
+    /// The number of operands.
     pub(crate) fn operands(&self) -> usize {
         match self {
             Program::Builtin(kernel) => kernel.operands.len(),
@@ -258,7 +261,7 @@ impl Program {
     }
 }
 
-/// A kernel to run: a value, which waits in the queue until an execution pass places its operands.
+/// A kernel to run: a value in the queue until an execution pass places its operands.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The kernel.
@@ -271,30 +274,31 @@ pub struct Launch {
     pub params: SmallVec<[u8; 64]>,
     /// Workgroups in x, y, z.
     pub groups: [u32; 3],
-    /// Bit `i`: if this command is the last to hold operand `i`, its storage may become that of
-    /// a `Write` operand with elements as wide: element `i` of it depends on element `i` alone.
+    /// Bit `i`: an output may take over the storage of operand `i` if this command is its last
+    /// holder. Element `i` of that `Write` operand has the same size and depends on element `i` of
+    /// this one alone.
     pub may_reuse: u8,
-    /// Which bytes of its storage each operand is, as (start, length), both multiples of 4; empty
-    /// where they see whole storages. The crate's kernels count elements from the start of what
-    /// they are shown; their ranges are the same or apart, and start at multiples of 16.
+    /// The byte range of each operand in its storage, as (start, length), both multiples of 4.
+    /// Empty if all operands are whole storages. Kernels of our crates count elements from the
+    /// start of the range. Their ranges are equal or disjoint and start at multiples of 16.
     pub ranges: Ranges,
-    /// Multiply-adds, where they are many more than its operands have bytes; 0 elsewhere.
+    /// The multiply-adds, if they are many more than the bytes of the operands; else 0.
     pub work: u64,
 }
 
 impl Launch {
-    /// The same, with so many multiply-adds to do.
+    /// The same launch with this number of multiply-adds.
     pub fn with_work(self, work: u64) -> Self {
         Launch { work, ..self }
     }
 
-    /// About how much it is to do, as [`Caps::most_work`](crate::driver::Caps) counts it.
+    /// The approximate work, in the unit of [`Caps::most_work`](crate::driver::Caps).
     pub(super) fn amount(&self) -> u64 {
         let bytes = (0..self.args.len()).map(|index| self.shown_bytes(index));
         bytes.sum::<u64>().max(self.work)
     }
 
-    /// What it writes to is not what it was.
+    /// Raises the version of each storage that the launch updates.
     pub(super) fn bump_versions(&self) {
         for (index, arg) in self.args.iter().enumerate() {
             if self.program.role(index) == Role::Update {
@@ -303,8 +307,8 @@ impl Launch {
         }
     }
 
-    /// A launch of a user's kernel, whose operands are ranges of their storages; the code says what
-    /// is watched.
+    /// A launch of a user's kernel, whose operands are ranges of storages. `code` says what the
+    /// diagnostics watch.
     pub(crate) fn custom(
         kernel: &Arc<Custom>,
         args: impl IntoIterator<Item = (Arg, (u64, u64))>,
@@ -327,7 +331,7 @@ impl Launch {
         }
     }
 
-    /// A launch of one of the crate's kernels.
+    /// A launch of a kernel of our crates.
     pub fn new<P: bytemuck::NoUninit>(
         kernel: &'static Kernel,
         code: u64,
@@ -350,7 +354,7 @@ impl Launch {
         }
     }
 
-    /// How many bytes of its storage an operand is.
+    /// The bytes of an operand.
     pub(crate) fn shown_bytes(&self, index: usize) -> u64 {
         match self.ranges.get(index) {
             Some((_, size_bytes)) => *size_bytes,
@@ -358,8 +362,8 @@ impl Launch {
         }
     }
 
-    /// How many windows of this size its operands need. Those of a kernel of the crate that are the
-    /// same bytes share theirs.
+    /// The number of windows of this size that the operands need. In a kernel of our crates,
+    /// operands with the same bytes share windows.
     pub(crate) fn windows(&self, window_bytes: u64) -> u64 {
         let is_known = |index: usize| {
             (0..index).any(|other| {
@@ -374,7 +378,7 @@ impl Launch {
             .sum()
     }
 
-    /// Which text of the kernel it runs.
+    /// The key of the launch's text.
     pub fn variant(&self) -> Variant {
         let mut variant = Variant {
             code: self.code,
@@ -382,7 +386,7 @@ impl Launch {
             vec4s: 0,
         };
         if matches!(self.program, Program::Custom(_)) {
-            // Its text is the same whatever the tensors hold.
+            // The text of a custom kernel does not depend on the element types.
             variant.code &= FENCED;
             return variant;
         }
@@ -394,10 +398,11 @@ impl Launch {
     }
 }
 
-/// What a reference kernel is called with: every operand's storage as bytes, from its start.
+/// The arguments of a reference kernel: each operand's storage as bytes, from its start.
 #[derive(Debug)]
 pub struct ReferenceCall {
-    /// One for each of [`Kernel::operands`]; what is left in the written ones is the result.
+    /// The operands, in the order of [`Kernel::operands`]. The results are left in the written
+    /// ones.
     pub operands: Vec<Vec<u8>>,
     /// The variant.
     pub variant: Variant,
@@ -406,7 +411,7 @@ pub struct ReferenceCall {
 }
 
 impl ReferenceCall {
-    /// The parameters as the struct that the launch was made from.
+    /// The parameters, as the struct that made the launch.
     pub fn params<P: bytemuck::AnyBitPattern>(&self) -> P {
         bytemuck::pod_read_unaligned(&self.params[..size_of::<P>()])
     }
@@ -421,8 +426,7 @@ impl ReferenceCall {
         }
     }
 
-    /// Element `index` of an operand of any integer type, with its sign drawn out, or a bool as 0
-    /// or 1.
+    /// Element `index` of an operand of any integer type, sign-extended, or a bool as 0 or 1.
     pub fn int(&self, operand: usize, index: usize) -> u32 {
         match self.variant.dtypes[operand] {
             DType::I32 | DType::U32 => self.word(operand, index),

@@ -1,4 +1,4 @@
-//! Commands that an execution pass left behind, and those that must not overtake them.
+//! Commands that an execution pass left behind, and the conflicts of later commands with them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use crate::error::Error;
 use crate::memory::{Memory, Residency, Storage};
 use crate::transfer::Reading;
 
-/// Commands that wait for room, and those that must not overtake them.
+/// Commands that wait for memory, and the storages that they use.
 ///
-/// A command that finds no room stays behind, and with it every later one that reads what it
-/// writes, or writes what it reads or writes, or what a rematerializer would compute that from; all
-/// others go on. So one thread's shortage is not another's error, and order holds wherever it can
-/// be observed.
+/// A command that finds no room is left behind. Later commands are left behind too if they depend
+/// on it: they read what it writes, or they write what it reads or writes. The inputs from which
+/// rematerializers would compute its operands count as read. All other commands run. So one
+/// thread's shortage is not another thread's error, and no observable order changes.
 #[derive(Debug, Default)]
 pub(super) struct LeftBehind {
     cmds: Vec<(Cmd, Error)>,
-    /// By address of the storage; the commands above, and what is below, keep the storages alive.
+    /// Keyed by the address of the storage. The commands above and the sources below keep the
+    /// storages alive.
     touched: FxHashMap<usize, Touched>,
-    /// What rematerializers would compute the commands' operands from.
+    /// The inputs from which rematerializers would compute the operands of the commands.
     sources: Vec<Arc<Storage>>,
 }
 
@@ -46,13 +47,13 @@ impl LeftBehind {
         self.cmds.iter().map(|(cmd, _)| cmd)
     }
 
-    /// Uploads whose staged bytes wait with them.
+    /// The number of uploads whose staged bytes wait here.
     pub(super) fn uploads(&self) -> u64 {
         let is_upload = |cmd: &&Cmd| matches!(cmd, Cmd::Upload { .. });
         self.iter().filter(is_upload).count() as u64
     }
 
-    /// Drops what nobody has a use for any more. Returns whether there was anything.
+    /// Drops commands whose results nothing can use any more. Returns whether there were any.
     pub(super) fn drop_unwanted(&mut self, memory: &Memory) -> bool {
         let left_before = self.cmds.len();
         let mut wanted = VecDeque::new();
@@ -63,7 +64,7 @@ impl LeftBehind {
         self.cmds.len() < left_before
     }
 
-    /// Leaves a command behind.
+    /// Adds a command.
     pub(super) fn push(&mut self, cmd: Cmd, error: Error, memory: &Memory) {
         let touched = &mut self.touched;
         let mut touch = |storage: &Arc<Storage>, role| {
@@ -84,13 +85,13 @@ impl LeftBehind {
         self.cmds.push((cmd, error));
     }
 
-    /// Why this command must wait behind one that was left, if it must.
+    /// The error of a command that `cmd` must not overtake. `None` if there is no conflict.
     pub(super) fn holds_up(&self, cmd: &Cmd) -> Option<Error> {
         if self.cmds.is_empty() {
             return None;
         }
         let mut reason = None;
-        // To have a value again changes nothing for those who only read it.
+        // A takeover restores a value, which does not change it for readers.
         let changes = !matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(|storage, role| {
             let touched = self.touched.get(&storage.address());
@@ -103,13 +104,13 @@ impl LeftBehind {
         reason
     }
 
-    /// Why a storage does not have its value yet.
+    /// The reason why a storage does not have its value yet.
     pub(super) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
         let touched = self.touched.get(&storage.address())?;
         touched.written.then(|| touched.error.clone())
     }
 
-    /// Why a reading was left behind, if it was.
+    /// The reason why a reading was left behind, if it was.
     pub(super) fn reason_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
         let mut cmds = self.cmds.iter();
         cmds.find_map(|(cmd, error)| match cmd {
@@ -118,17 +119,17 @@ impl LeftBehind {
         })
     }
 
-    /// The error of the first command that was left.
+    /// The error of the first command.
     pub(super) fn first_error(&self) -> Option<Error> {
         self.cmds.first().map(|(_, error)| error.clone())
     }
 
-    /// Takes out all commands, the last first, and hands those on which are to be tried again. The
-    /// others write what nobody asks for any more: no tensor, and no command behind them.
+    /// Takes all commands, the last first, and hands on those to retry. The others write storages
+    /// that no tensor and no later command holds.
     pub(super) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
-        // How often each storage is held by the commands that are still to be looked at.
+        // For each storage, its holders among the commands that are still to be examined.
         let mut held: FxHashMap<usize, usize> = FxHashMap::default();
         for (cmd, _) in &self.cmds {
             cmd.each_operand(|storage, _| *held.entry(storage.address()).or_default() += 1);
@@ -140,7 +141,7 @@ impl LeftBehind {
             };
             cmd.each_operand(|storage, role| {
                 let held = held.get(&storage.address()).copied().unwrap_or(0);
-                // What is written to the app's own buffer, the app may look at without us.
+                // The app may look at its own buffer without a call to the engine.
                 let seen = storage.residency() == Residency::Imported;
                 wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
             });

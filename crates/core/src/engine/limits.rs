@@ -1,8 +1,8 @@
-//! What the app allows.
+//! The limits that the app sets.
 
 use crate::memory::Budget;
 
-/// What the engine goes by besides the ledger's limit.
+/// The limits that the engine keeps beside the ledger's limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) budget: Budget,

@@ -1,10 +1,9 @@
-//! A slab that the host sees.
+//! A slab that is mapped for the host.
 
 use super::handle::Engine;
 use crate::driver::BufferId;
 
-/// A slab that is mapped, or about to be, until this is dropped: also if the execution pass is
-/// dropped while it waits.
+/// Unmaps a slab on drop, also if the execution pass is dropped while it waits for the mapping.
 pub(super) struct Mapped<'a>(pub(super) &'a Engine, pub(super) BufferId);
 
 impl Drop for Mapped<'_> {

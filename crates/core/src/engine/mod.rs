@@ -1,9 +1,10 @@
-//! Commands as values, and the one execution pass that places and runs them.
+//! Commands as values, and the execution pass that places and runs them.
 //!
-//! An operation appends a [`Launch`] (or an upload, a clear, a read) and returns: nothing is
-//! placed, encoded or bound. At a flush one execution pass takes the queue in order. It places what
-//! each command needs, encodes it, and drops it. That frees what the command was the last to hold,
-//! so the next one may have the room.
+//! An operation appends a [`Launch`] (or an upload, a clear, a read) and returns. Nothing is
+//! placed, encoded or bound at the call. A flush starts an execution pass, which takes the commands
+//! of the queue in order. For each command the pass places the operands, encodes the ops and drops
+//! the command. The drop frees the storages that no other holder has, so the next command may use
+//! their memory.
 //!
 //! ```text
 //!   commands, control, report ── what the other layers ask of the engine
@@ -15,11 +16,11 @@
 //!             memory                      submit, pipelines, read-backs
 //! ```
 //!
-//! `state` joins the parts that the lock guards; each part owns its fields. `handle` is the engine,
-//! `pass` the right to encode and to reclaim, which only the execution lock gives.
+//! `state` joins the parts that the engine's lock guards. Each part owns its fields. `handle` is
+//! the engine. A `pass` is the right to encode and to reclaim; only the execution lock gives it.
 //!
-//! Locks, in order: the execution lock (asynchronous, held across a whole execution pass), then the
-//! state or the staging, never both. Nothing is awaited, compiled, mapped or called back under the
+//! Lock order: the execution lock (asynchronous, held for a whole execution pass), then the state
+//! or the staging, never both. The engine awaits, compiles, maps and calls back only without the
 //! state's lock.
 
 mod ahead;

@@ -1,4 +1,4 @@
-//! What the command at the head of the queue needs.
+//! The storages that the command at the head of the queue needs.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use rustc_hash::FxHashSet;
 use super::state::State;
 use crate::memory::Storage;
 
-/// The slots of the command at the head of the queue: what it needs must stay.
+/// The slots of the storages that must not be evicted: the operands of the command at the head of
+/// the queue.
 pub(super) fn needed_slots(state: &State) -> FxHashSet<u32> {
     let mut needed = FxHashSet::default();
     if let Some(cmd) = state.queue.head().filter(|_| !state.head.is_fair_game()) {
@@ -16,7 +17,7 @@ pub(super) fn needed_slots(state: &State) -> FxHashSet<u32> {
     needed
 }
 
-/// Does the command at the head of the queue need the storage?
+/// Whether the command at the head of the queue needs the storage.
 pub(super) fn is_needed(state: &State, storage: &Arc<Storage>) -> bool {
     let mut needs = false;
     if let Some(cmd) = state.queue.head() {
@@ -25,8 +26,8 @@ pub(super) fn is_needed(state: &State, storage: &Arc<Storage>) -> bool {
     needs
 }
 
-/// The storages that the command at the head of the queue needs, if this is one of them; else
-/// only this one.
+/// The operands of the command at the head of the queue, if the storage is one of them; else only
+/// the storage.
 pub(super) fn needed_storages(state: &State, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
     let mut seen: Vec<Arc<Storage>> = vec![storage.clone()];
     if let Some(cmd) = state.queue.head() {
@@ -42,7 +43,7 @@ pub(super) fn needed_storages(state: &State, storage: &Arc<Storage>) -> Vec<Arc<
     seen
 }
 
-/// Bytes of the [`needed_storages`](needed_storages).
+/// The bytes of the [`needed_storages`].
 pub(super) fn needed_bytes(state: &State, storage: &Arc<Storage>) -> u64 {
     let needed = needed_storages(state, storage);
     needed

@@ -1,5 +1,5 @@
-//! Pressure from outside: callbacks of the app, what the operating system leaves to us, and time
-//! that passes without anybody using what is reserved.
+//! Pressure from outside: callbacks of the app, the limit of the operating system, and memory that
+//! stays unused for many polls.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::driver::{OsBudget, OsLimit};
 
-/// The operating system is asked at every so manieth poll: it is a call to the driver.
+/// The engine asks the operating system at every eighth poll, because that is a call to the driver.
 const POLLS_PER_QUESTION: u32 = 8;
 
-/// Polls after which what nobody has used is given back: ten seconds at 60 a second.
+/// Unused memory is released after this many polls: ten seconds at 60 polls a second.
 const IDLE_POLLS: u32 = 600;
 
-/// How often the app is asked in one execution pass, at most. One that frees a little and records
-/// work that needs more, whenever it is asked, would keep the execution pass busy for ever.
+/// The most calls of the app's callbacks in one execution pass. A callback might free a little each
+/// time and record work that needs more. Without this limit it would keep the pass busy for ever.
 const MOST_ROUNDS: u32 = 256;
 
-/// What an app is told when memory is short.
+/// The shortage of memory that a callback gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pressure {
-    /// Bytes that should come free.
+    /// The bytes that the engine needs.
     pub wanted_bytes: u64,
-    /// Bytes that are reserved on the device: slabs and staging.
+    /// The bytes reserved on the device: slabs and staging.
     pub reserved_bytes: u64,
-    /// What they are limited to, if they are.
+    /// The limit of the reserved bytes, if there is one.
     pub limit_bytes: Option<u64>,
 }
 
@@ -34,8 +34,8 @@ pub(crate) type Callback = dyn Fn(&Pressure) + Send + Sync;
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Callback = dyn Fn(&Pressure);
 
-/// Keeps a callback registered until it is dropped. A round of callbacks that has begun by then, on
-/// another thread or around the drop, may still call it once.
+/// Keeps a callback registered until it is dropped. A round of callbacks that has already begun may
+/// still call it once.
 #[must_use = "the callback is removed as soon as this is dropped"]
 pub struct PressureGuard {
     listeners: Weak<Mutex<Vec<Listener>>>,
@@ -54,7 +54,8 @@ impl Drop for PressureGuard {
             let mut listeners = lock(&listeners);
             let gone = listeners.iter().position(|listener| listener.id == self.id);
             let gone = gone.map(|index| listeners.swap_remove(index));
-            // The app's closure may hold anything, also tensors: it goes without the lock.
+            // The app's closure may hold tensors or other values, so it is dropped outside the
+            // lock.
             drop(listeners);
             drop(gone);
         }
@@ -66,21 +67,21 @@ struct Listener {
     callback: Arc<Callback>,
 }
 
-/// Who listens, and what was heard from the operating system.
+/// The app's callbacks, and the limit of the operating system.
 #[derive(Default)]
 pub(super) struct Outside {
     listeners: Arc<Mutex<Vec<Listener>>>,
     next_id: AtomicU64,
-    /// How often the app may still be asked in this execution pass.
+    /// The rounds of callbacks that are left in this execution pass.
     rounds_left: AtomicU32,
     polls: AtomicU32,
     idle_polls: AtomicU32,
     os: Mutex<Option<OsLimit>>,
-    /// What the system said never changes: there is no need to ask again.
+    /// The operating system's answer never changes, so the engine need not ask again.
     os_is_static: AtomicBool,
-    /// The limit is below what is reserved: the next execution pass gets down to it.
+    /// The limit is below the reserved bytes. The next execution pass must shrink to it.
     must_shrink: AtomicBool,
-    /// How often the limit had been lowered when an execution pass last began to get down to it.
+    /// The ledger's count of lowered limits when an execution pass last began to shrink.
     lowered_before: AtomicU64,
 }
 
@@ -90,18 +91,18 @@ impl fmt::Debug for Outside {
     }
 }
 
-/// The app is asked once.
+/// One round of the app's callbacks.
 pub(super) struct Round {
     pub(super) callbacks: Vec<Arc<Callback>>,
-    /// For [`Outside::end_round`].
+    /// The argument of [`Outside::end_round`].
     pub(super) rounds_left: u32,
 }
 
-/// The app has polled.
+/// The result of a poll.
 pub(super) struct Polled {
-    /// How often before.
+    /// The number of polls before.
     pub(super) polls: u32,
-    /// Is it time to ask the operating system?
+    /// Whether to ask the operating system now.
     pub(super) asks: bool,
 }
 
@@ -112,7 +113,7 @@ impl Outside {
         outside
     }
 
-    /// Calls back when memory is short.
+    /// Registers a callback for shortages of memory.
     pub(super) fn listen(&self, callback: Arc<Callback>) -> PressureGuard {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         lock(&self.listeners).push(Listener { id, callback });
@@ -122,12 +123,13 @@ impl Outside {
         }
     }
 
-    /// An execution pass begins: the app may have something to drop again.
+    /// Allows all rounds again at the start of an execution pass, because the app may have memory
+    /// to free again.
     pub(super) fn may_ask_anew(&self) {
         self.rounds_left.store(MOST_ROUNDS, Ordering::Relaxed);
     }
 
-    /// Who is to be asked; `None` if nobody is, or not again in this execution pass.
+    /// The callbacks to call. `None` if there are none, or no round is left in this execution pass.
     pub(super) fn begin_round(&self) -> Option<Round> {
         let rounds_left = self.rounds_left.load(Ordering::Relaxed);
         if rounds_left == 0 {
@@ -141,20 +143,20 @@ impl Outside {
         })
     }
 
-    /// All were asked. After a round that freed nothing nobody is asked again in the same pass.
+    /// Ends a round. A round that freed nothing is the last in the same pass.
     pub(super) fn end_round(&self, rounds_left: u32, has_freed: bool) {
         let rounds_left = if has_freed { rounds_left - 1 } else { 0 };
         self.rounds_left.store(rounds_left, Ordering::Relaxed);
     }
 
-    /// The app polls.
+    /// Counts a poll of the app.
     pub(super) fn poll(&self) -> Polled {
         let polls = self.polls.fetch_add(1, Ordering::Relaxed);
         let asks = polls.is_multiple_of(POLLS_PER_QUESTION);
         Polled { polls, asks }
     }
 
-    /// So many polls without a use, and what is reserved is given back; 0 for never.
+    /// The number of polls after which unused memory is released; 0 for never.
     pub(super) fn idle_polls(&self) -> u32 {
         self.idle_polls.load(Ordering::Relaxed)
     }
@@ -163,17 +165,17 @@ impl Outside {
         self.idle_polls.store(polls, Ordering::Relaxed);
     }
 
-    /// Is what the system said the size of something, which never changes?
+    /// Whether the operating system's answer is a constant size.
     pub(super) fn os_is_static(&self) -> bool {
         self.os_is_static.load(Ordering::Relaxed)
     }
 
-    /// What the system said never changes, or it may.
+    /// Notes whether the operating system's answer is constant.
     pub(super) fn set_os_static(&self, is_static: bool) {
         self.os_is_static.store(is_static, Ordering::Relaxed);
     }
 
-    /// Goes by what the operating system says, of which so many bytes are ours.
+    /// Takes a new answer of the operating system. `ours_bytes` of the memory in use are ours.
     pub(super) fn follow_os(&self, os_budget: OsBudget, ours_bytes: u64) {
         match &mut *lock(&self.os) {
             Some(limit) => drop(limit.follow(os_budget, ours_bytes)),
@@ -181,12 +183,12 @@ impl Outside {
         }
     }
 
-    /// What the operating system leaves to us, as far as it says.
+    /// The limit that the operating system leaves to the process, if it gives one.
     pub(super) fn os_limit_bytes(&self) -> Option<u64> {
         lock(&self.os).as_ref().map(OsLimit::limit_bytes)
     }
 
-    /// Is the limit below what is reserved?
+    /// Whether the limit is below the reserved bytes.
     pub(super) fn must_shrink(&self) -> bool {
         self.must_shrink.load(Ordering::Acquire)
     }
@@ -195,12 +197,14 @@ impl Outside {
         self.must_shrink.store(must_shrink, Ordering::Release);
     }
 
-    /// The limit was lowered so often by now: was it since an execution pass last got down to it?
+    /// Whether the limit was lowered since an execution pass last shrank to it. `times` is the
+    /// ledger's count.
     pub(super) fn is_newly_lowered(&self, times: u64) -> bool {
         self.lowered_before.load(Ordering::Acquire) != times
     }
 
-    /// An execution pass begins to get down to a limit that was lowered so often by now.
+    /// Notes that an execution pass begins to shrink. `times` is the ledger's count of lowered
+    /// limits.
     pub(super) fn begin_shrink(&self, times: u64) {
         self.may_ask_anew();
         self.lowered_before.store(times, Ordering::Release);

@@ -1,20 +1,20 @@
-//! How many ops a submission has, and what was submitted last.
+//! The number of ops in a submission, and the last submission.
 
 use crate::driver::{Device, Submission};
 
-/// Ops of one submission, at most: the device has work early, and stays clear of watchdogs.
+/// The most ops of a submission. So the device gets work early, and no watchdog ends a submission.
 const MAX_BATCH_OPS: usize = 256;
 
-/// Ops of the first submission to a device that has nothing to do; each one after it may have twice
-/// as many as the one before.
+/// The most ops of the first submission to an idle device. Each later submission may have twice as
+/// many.
 const FIRST_BATCH_OPS: usize = 32;
 
-/// When the device is given work.
+/// The sizes of submissions.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Ops of one submission, at most.
+    /// The most ops of any submission.
     most_ops: usize,
-    /// Ops of the next submission, while the device waits for work: few at first, then more.
+    /// The most ops of the next submission. It starts small when the device is idle, and grows.
     next_ops: usize,
     last: Option<Submission>,
 }
@@ -30,34 +30,34 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Ops of the next submission, at most.
+    /// The most ops of the next submission.
     #[inline]
     pub(super) fn most_ops(&self) -> usize {
         self.most_ops.min(self.next_ops)
     }
 
-    /// From now on every command is submitted alone.
+    /// Submits every later command alone.
     #[cfg(any(test, feature = "sim"))]
     pub(super) fn submit_each(&mut self) {
         self.most_ops = 1;
     }
 
-    /// Is every command submitted alone?
+    /// Whether every command is submitted alone.
     pub(super) fn submits_each(&self) -> bool {
         self.most_ops == 1
     }
 
-    /// The device has nothing to do: it gets little at first, so that it gets it early.
+    /// Makes the next submission small, so that an idle device gets work early.
     pub(super) fn begin_early(&mut self) {
         self.next_ops = FIRST_BATCH_OPS;
     }
 
-    /// A batch was submitted: the next one may be larger.
+    /// Lets the next submission be larger than the last.
     pub(super) fn grow(&mut self) {
         self.next_ops = (2 * self.next_ops).min(MAX_BATCH_OPS);
     }
 
-    /// This was submitted.
+    /// Notes the last submission.
     pub(super) fn submitted(&mut self, submission: Submission) {
         self.last = Some(submission);
     }
@@ -66,12 +66,12 @@ impl Pace {
         self.last.as_ref()
     }
 
-    /// The device is gone, and all that it had to do.
+    /// Forgets the last submission, because its device is gone.
     pub(super) fn forget(&mut self) {
         self.last = None;
     }
 
-    /// Is all done that was submitted, as far as that was noticed?
+    /// Whether the device has finished all submissions, as far as the engine has noticed.
     pub(super) fn is_idle(&self, driver: &Device) -> bool {
         let last = self.last.as_ref();
         last.is_none_or(|last| last.serial <= driver.completed())

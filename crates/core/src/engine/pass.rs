@@ -1,4 +1,4 @@
-//! Who has the execution lock: functions that need it take a [`Pass`], which only it can give.
+//! The proof of holding the execution lock: functions that need the lock take a [`Pass`].
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,11 +9,11 @@ use super::handle::Engine;
 use crate::driver::MaybeSend;
 use crate::error::{Error, Result};
 
-/// The engine, for whoever has the execution lock: nobody else encodes, reclaims memory or submits
-/// meanwhile. A call may wait with it; the engine's lock is released then.
+/// The engine, for the holder of the execution lock. No other thread encodes, reclaims memory or
+/// submits meanwhile. A holder may wait, with the engine's lock released.
 pub(super) struct Pass {
     engine: Arc<Engine>,
-    /// Given back on drop, unless whoever made this keeps it.
+    /// Released on drop. `None` if the creator of the pass keeps the lock.
     _lock: Option<ExecutionGuard>,
 }
 
@@ -32,11 +32,11 @@ impl Deref for Pass {
 }
 
 impl Pass {
-    /// Waits for the execution lock and does `work` under it. Where the work may have to wait,
-    /// others do some of it who want the lock.
+    /// Waits for the execution lock and runs `work` under it. If the work may have to wait, other
+    /// waiters for the lock poll it too.
     ///
-    /// It is made in its place: an execution pass is thousands of bytes, too many to move for each
-    /// call.
+    /// `work` builds the future in place. A pass has thousands of bytes, which are too many to move
+    /// at each call.
     pub(super) async fn run<T, F>(
         engine: &Arc<Engine>,
         work: impl FnOnce(Pass) -> F + MaybeSend + 'static,
@@ -49,7 +49,7 @@ impl Pass {
         Pass::run_locked(engine, lock, work).await
     }
 
-    /// As [`run`](Self::run), with the lock.
+    /// As [`run`](Self::run), for a caller that has the lock.
     pub(super) async fn run_locked<T, F>(
         engine: &Arc<Engine>,
         lock: ExecutionGuard,
@@ -79,7 +79,7 @@ impl Pass {
         Ok(engine.execution_lock.lock().await)
     }
 
-    /// The pass of whoever holds the lock.
+    /// The pass of a caller that has the lock.
     pub(super) fn with(engine: &Arc<Engine>, lock: ExecutionGuard) -> Pass {
         Pass {
             engine: engine.clone(),
@@ -87,7 +87,7 @@ impl Pass {
         }
     }
 
-    /// The execution lock, if nobody has it.
+    /// A pass, if the execution lock is free.
     pub(super) fn try_begin(engine: &Arc<Engine>) -> Option<Pass> {
         let lock = engine.execution_lock.try_lock()?;
         Some(Pass::with(engine, lock))

@@ -1,4 +1,4 @@
-//! Whether a launch picks rows of a table that is not on the device.
+//! Decides whether a launch picks rows of a table that is not on the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,11 +9,11 @@ use super::state::State;
 use super::step::{Need, Stop};
 use crate::transfer::{Piece, Reading};
 
-/// Bytes of rows that one launch may pick: they wait in the host's memory.
+/// The most bytes of rows that one launch may pick, because they wait in the host's memory.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// What a launch needs that copies rows of a table which is not on the device. `None` if it is
-/// to run like any other.
+/// The next need of a launch that copies rows of a table that is not on the device. `None` if the
+/// launch must run like any other.
 pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, Stop> {
     let Program::Builtin(kernel) = &launch.program else {
         return Ok(None);
@@ -24,7 +24,7 @@ pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, S
     let Some(rows_of) = kernel.operands[0].rows else {
         return Ok(None);
     };
-    // What is looked for is looked for in what kernels read.
+    // The diagnostics check the operands of kernels, so the kernel must run.
     if state.diagnose.is_some() || !state.memory.is_evicted_with_bytes(&table.storage) {
         return Ok(None);
     }
@@ -61,7 +61,7 @@ pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, S
     Ok(piece.map(|piece| Need::Words(words(piece))))
 }
 
-/// Reads the words before the launch at the head of the queue.
+/// Queues a read of the words before the launch at the head of the queue.
 pub(super) fn read_words(state: &mut State, words: Words) {
     let read = Arc::new(Mutex::new(Vec::new()));
     let into = read.clone();
@@ -90,7 +90,7 @@ pub(super) fn read_words(state: &mut State, words: Words) {
     }
 }
 
-/// The launch at the head of the queue runs like any other.
+/// Lets the launch at the head of the queue run like any other.
 pub(super) fn pick_nothing(state: &mut State) {
     if let Some(picking) = state.head.picking_mut() {
         picking.reading = None;

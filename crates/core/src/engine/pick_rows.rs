@@ -1,9 +1,9 @@
-//! Rows of a table that is not on the device: they alone are read where the table lies, and not
-//! the whole of it restored.
+//! Copies rows of a table that is not on the device, without a restore of the whole table.
 //!
-//! The host must know which rows: so the words that name them are read first, as any read, and the
-//! launch waits at the head of the queue until they have come. Then the rows go to its result the
-//! way that uploads go. A table whose rows come to more than itself is restored as a whole.
+//! The host must know which rows the launch picks. So the engine first reads the words that name
+//! them, as any read, while the launch waits at the head of the queue. Then the rows go through
+//! staging to the result of the launch. If the rows would come to more than the table, the whole
+//! table is restored.
 
 use std::sync::{Arc, PoisonError};
 
@@ -16,8 +16,8 @@ use crate::driver::Op;
 use crate::error::Result;
 use crate::memory::Storage;
 
-/// Gives the launch at the head of the queue the rows that it copies. The inner error is its
-/// own.
+/// Copies the rows that the launch at the head of the queue picks. The inner error concerns the
+/// launch.
 pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> {
     let Rows {
         table,
@@ -35,15 +35,15 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     };
     let taken_in = read::take_in(pass, &reading).await;
     pass.check_lost()?;
-    // They stay: whoever executes the queue may be dropped below, and the next one comes here
-    // again.
+    // The words are cloned and stay in the state. If this pass is dropped below, the next pass
+    // comes here again.
     let words = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let picked = match taken_in {
         Ok(()) => picked(pass, table, rows, &words),
         Err(error) => Err(error),
     };
     let Ok(Some(picked)) = picked else {
-        // Whatever it was, bringing the table back says so, or finds another way.
+        // Restoring the table reports the error, or takes another copy.
         pick::pick_nothing(&mut pass.lock());
         return Ok(Ok(()));
     };
@@ -84,7 +84,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     Ok(Ok(()))
 }
 
-/// The rows that the words name; `None` if the table has come back, or a word is missing.
+/// The rows that the words name. `None` if the table is on the device again, or a word is missing.
 fn picked(
     pass: &Pass,
     table: &Arc<Storage>,
@@ -97,7 +97,7 @@ fn picked(
     let mut supply = Supply::new(pass, table, &copies);
     let mut picked = vec![0; rows.count as usize * rows.row_bytes as usize];
     let step = rows.step();
-    // Downwards, the last word comes first.
+    // With a negative step, the last word comes first.
     let first = if step < 0 { rows.count as i64 - 1 } else { 0 };
     for (index, row) in picked.chunks_exact_mut(rows.row_bytes as usize).enumerate() {
         let at = 4 * ((index as i64 - first) * step) as usize;

@@ -1,4 +1,4 @@
-//! A launch that picks rows of a table which is not on the device, and the words that name them.
+//! A launch that picks rows of a table that is not on the device, and the words that name the rows.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -6,10 +6,10 @@ use super::kernel::RowsNamed;
 use crate::memory::Storage;
 use crate::transfer::{Piece, Reading};
 
-/// Bytes of the words that name rows: they wait in the host's memory.
+/// The most bytes of the words that name rows, because they wait in the host's memory.
 pub(super) const MOST_WORDS_BYTES: u64 = 64 << 10;
 
-/// The words that name rows, for the launch that makes `result`.
+/// The words that name rows, for the launch that computes `result`.
 #[derive(Debug)]
 pub(super) struct Words {
     pub(super) storage: Arc<Storage>,
@@ -17,7 +17,7 @@ pub(super) struct Words {
     pub(super) result: Weak<Storage>,
 }
 
-/// Rows of a table, and whose they are to be.
+/// Rows of a table, and the result that gets them.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) table: Arc<Storage>,
@@ -25,22 +25,22 @@ pub(super) struct Rows {
     pub(super) rows: RowsNamed,
 }
 
-/// A launch that picks rows, by its result, and the words that it waits for.
+/// A launch that picks rows, identified by its result, and the words for which it waits.
 #[derive(Debug)]
 pub(super) struct Picking {
     pub(super) result: Weak<Storage>,
     pub(super) words: Arc<Mutex<Vec<u8>>>,
-    /// `None` where the words or the rows could not be read: the launch runs like any other.
+    /// `None` if the words or the rows could not be read. Then the launch runs like any other.
     pub(super) reading: Option<Arc<Reading>>,
 }
 
 impl RowsNamed {
-    /// From one word that names a row to the next.
+    /// The distance from one word that names a row to the next.
     pub(super) fn step(&self) -> i64 {
         i64::from(self.word_step as i32)
     }
 
-    /// The words that name rows. `None` if they are too many to be read for this.
+    /// The words that name rows. `None` if they are too many to read.
     pub(super) fn words(&self) -> Option<Piece> {
         let first = i64::from(self.first_word);
         let last = first + self.step() * (i64::from(self.count) - 1);

@@ -1,4 +1,4 @@
-//! Storages that stay where they are while the app's own commands use them.
+//! Storages that stay at their places while the app's own commands use them.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::error::{Error, Result};
 use crate::memory::{Place, Storage};
 use crate::shortage::ReclaimCounts;
 
-/// Storages that stay where they are for as long as this lives.
+/// Pins storages to their places until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pub(crate) storages: Vec<Arc<Storage>>,
-    /// Where they are, in the order in which they were named.
+    /// The places, in the order of the storages.
     pub(crate) places: Vec<Place>,
-    /// On which of the devices that there were one after another.
+    /// The epoch of the device that has the places.
     epoch: u64,
 }
 
 impl Pinned {
-    /// On which of the devices that there were one after another the places are.
+    /// The epoch of the device that has the places.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -32,10 +32,10 @@ impl Drop for Pinned {
     }
 }
 
-/// A storage that is to be pinned is restored so often, at most, while the budget falls.
+/// The most restores of a storage that is to be pinned, while the budget is lowered.
 const MOST_RESTORES: u32 = 8;
 
-/// Pins the storages at their places, once what was queued has run.
+/// Pins storages to their places, after all queued commands.
 pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pinned> {
     let mut pinned = Pinned {
         storages: Vec::new(),
@@ -44,18 +44,18 @@ pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pi
     };
     for storage in storages {
         pass.error_of(storage)?;
-        // At once, so that nothing that waits for room evicts it when it has arrived.
+        // Pinned at once, so that no later reclaim evicts the storage after it has arrived.
         storage.pin();
         pinned.storages.push(storage.clone());
         restore_pinned(pass, storage).await?;
     }
-    // What was brought in must be there before the app's own commands run.
+    // The copies that restore storages must run before the app's own commands.
     pass.submit()?;
     let state = pass.lock();
     for storage in &pinned.storages {
         let place = state.memory.find(storage).ok_or_else(|| Error::Driver {
-            what: "to bind a tensor",
-            message: "it has no place".into(),
+            what: "a binding of a tensor",
+            message: "the tensor has no place".into(),
         })?;
         pinned.places.push(place);
     }
@@ -63,7 +63,7 @@ pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pi
     Ok(pinned)
 }
 
-/// Restores a storage that is pinned already, so that it stays once it is there.
+/// Restores a storage that is already pinned, so that it stays after it has arrived.
 async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     for _ in 0..MOST_RESTORES {
         match restore::restore(pass, storage).await? {
@@ -73,7 +73,7 @@ async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
         if !pass.lock().memory.is_evicted(storage) {
             return place_pinned(pass, storage).await;
         }
-        // What rematerializes it is in the queue now.
+        // The commands that rematerialize it are in the queue now.
         pass.execute().await?;
         pass.error_of(storage)?;
     }
@@ -87,7 +87,7 @@ async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     }
 }
 
-/// Gives a storage a place if nobody has written to it or used it so far.
+/// Places a storage if no command has written to it or used it so far.
 async fn place_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     pass.error_of(storage)?;
     let has_place = || pass.lock().memory.find(storage).is_some();

@@ -1,4 +1,4 @@
-//! The queue: commands in program order, of which those at the head have gone through fusion.
+//! The queue: commands in program order. The commands at its head have gone through fusion.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -11,35 +11,34 @@ use super::fusion::{Fuse, Pending};
 use super::kernel::Program;
 use super::staging_loss::StagingLoss;
 
-/// Commands in the queue at which the caller executes the queue, if nobody else does: the device
-/// has work early.
+/// At this length of the queue the appending thread starts an execution pass, if none is running.
+/// So the device gets work early.
 const FLUSH_AT_COMMANDS: usize = 256;
 
-/// So many more commands in the queue, and the caller executes the queue if the device has nothing
-/// to do.
+/// After this number of further commands the appending thread starts a pass, if the device is idle.
 const EARLY_COMMANDS: usize = 32;
 
-/// Commands in the queue at which the caller waits for whoever executes the queue.
+/// At this length of the queue an appending thread waits for the running pass.
 const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
 
-/// The commands of the queue among which the next uses are known.
+/// The number of commands in which the engine looks for the next use of a storage.
 const LOOK_AHEAD_COMMANDS: usize = 1024;
 
 /// Commands that wait for an execution pass.
 pub(super) struct Queue {
     /// In program order.
     commands: VecDeque<Cmd>,
-    /// So many commands at the head have gone through fusion.
+    /// The number of commands at the head that have gone through fusion.
     fused_commands: usize,
-    /// Makes few commands of many, if that is wanted.
+    /// Combines several commands into fewer, if fusion is on.
     fuse: Option<Fuse>,
     /// The fused kernels that have a pipeline.
     fused_kernels: Vec<Weak<Fused>>,
-    /// The execution pass under way may leave commands at the end that others may yet join.
+    /// Whether the current pass may leave commands at the end for fusion with later ones.
     may_leave: bool,
-    /// What a rematerializer appends while it runs.
+    /// The commands that the running rematerializer has appended.
     recorded: VecDeque<Cmd>,
-    /// Commands at which the device is given some if it has none.
+    /// The length of the queue at which an idle device gets work.
     early_commands: usize,
 }
 
@@ -57,11 +56,11 @@ impl Default for Queue {
     }
 }
 
-/// When the storages are used next, as far as the queue tells.
+/// The next uses of storages, as far as the queue shows them.
 pub(super) struct NextUses {
-    /// By slot, how many commands there are before the one that uses it.
+    /// For each slot, the number of commands up to and including the first that uses it.
     pub(super) by_slot: FxHashMap<u32, u32>,
-    /// So many commands are known.
+    /// The number of commands that were examined.
     pub(super) known: u32,
 }
 
@@ -74,12 +73,12 @@ impl Queue {
         self.commands.is_empty()
     }
 
-    /// Is it so long that who appends more is to wait?
+    /// Whether the queue is so long that an appending thread must wait.
     pub(super) fn is_full(&self) -> bool {
         self.commands.len() >= QUEUE_LIMIT
     }
 
-    /// Where commands are appended: those of a rematerializer to a list of their own.
+    /// The list to append to. A rematerializer has a separate list.
     #[inline]
     pub(super) fn end(&mut self, is_recording: bool) -> &mut VecDeque<Cmd> {
         match is_recording {
@@ -88,7 +87,7 @@ impl Queue {
         }
     }
 
-    /// Takes what a rematerializer appended.
+    /// Takes the commands that a rematerializer appended.
     pub(super) fn take_recorded(&mut self) -> VecDeque<Cmd> {
         std::mem::take(&mut self.recorded)
     }
@@ -98,17 +97,17 @@ impl Queue {
         self.commands.front()
     }
 
-    /// Every command, those that a rematerializer has recorded at the end.
+    /// All commands. The last ones are those that a rematerializer has recorded.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Cmd> {
         self.commands.iter().chain(&self.recorded)
     }
 
-    /// The commands that the choice of victims looks at.
+    /// The commands that the choice of victims examines.
     pub(super) fn ahead(&self) -> impl Iterator<Item = &Cmd> {
         self.commands.iter().take(LOOK_AHEAD_COMMANDS)
     }
 
-    /// When the storages are used next.
+    /// The next uses of storages.
     pub(super) fn next_uses(&self) -> NextUses {
         let (mut by_slot, mut known) = (FxHashMap::default(), 0);
         for cmd in self.ahead() {
@@ -122,24 +121,23 @@ impl Queue {
         NextUses { by_slot, known }
     }
 
-    /// Uploads whose bytes are lost become ones without a value.
+    /// Replaces each upload whose staged bytes are lost by a command that poisons the target.
     pub(super) fn lose_staged(&mut self, loss: &StagingLoss) {
         self.commands.iter_mut().for_each(|cmd| loss.apply(cmd));
     }
 
-    /// An execution pass begins. One that nobody waits for `may_leave` commands at the end, for
-    /// later ones to become one with.
+    /// Begins an execution pass. A pass whose results no caller waits for `may_leave` commands at
+    /// the end for fusion with later ones.
     pub(super) fn begin_pass(&mut self, may_leave: bool) {
         self.may_leave = may_leave;
     }
 
-    /// The execution pass comes to the queue.
+    /// Begins a round of a pass over the queue.
     pub(super) fn begin_round(&mut self) {
         self.early_commands = EARLY_COMMANDS;
     }
 
-    /// Memory is short: what waits for others to become one with it keeps its operands. So nothing
-    /// is left from now on.
+    /// Stops leaving commands at the end, because they hold their operands and memory is short.
     pub(super) fn leave_nothing(&mut self) {
         self.may_leave = false;
     }
@@ -148,8 +146,8 @@ impl Queue {
         self.may_leave
     }
 
-    /// Is it time that the queue runs? There are many commands, or the device has had nothing to
-    /// do while some were recorded.
+    /// Whether a pass should start: the queue is long, or the device was idle while the last
+    /// commands were recorded.
     #[inline]
     pub(super) fn is_time_to_run(&mut self, is_device_idle: impl FnOnce() -> bool) -> bool {
         let waiting = self.commands.len();
@@ -163,18 +161,18 @@ impl Queue {
         is_device_idle()
     }
 
-    /// The device is given work again once there are some more commands.
+    /// Delays the next early pass until some more commands are in the queue.
     pub(super) fn wait_for_more(&mut self) {
         self.early_commands = self.commands.len() + EARLY_COMMANDS;
     }
 
-    /// From now on commands go through `fuse`.
+    /// Sends all later commands through `fuse`.
     pub(super) fn fuse_with(&mut self, fuse: Fuse) {
         self.fuse = Some(fuse);
     }
 
-    /// Takes the next command, unless all that are left wait for others to become one with them.
-    /// No fused command is to need a larger part of `limit_bytes` than its parts do.
+    /// Takes the next command. `None` if all remaining commands wait for fusion with later ones. A
+    /// fused command must not need a larger share of `limit_bytes` than its parts.
     #[inline]
     pub(super) fn next(&mut self, limit_bytes: impl FnOnce() -> u64) -> Option<Cmd> {
         if self.fused_commands == 0 {
@@ -193,7 +191,7 @@ impl Queue {
             let commands = std::mem::take(&mut self.commands);
             let (ready, rest) = self.fused(commands, self.may_leave, limit_bytes());
             self.fused_commands = ready.len();
-            // Commands are large: those that are ready stay where they are.
+            // Commands are large, so the ready ones stay in their allocation.
             self.commands = ready.into();
             self.commands.extend(rest);
         } else {
@@ -201,7 +199,7 @@ impl Queue {
         }
     }
 
-    /// What the commands become, and those that may wait for others.
+    /// The fused commands, and those that may wait for later ones.
     fn fused(
         &mut self,
         recorded: VecDeque<Cmd>,
@@ -221,7 +219,7 @@ impl Queue {
         (pending.ready, pending.recorded)
     }
 
-    /// Puts these in front of all others: they are next.
+    /// Puts commands at the head of the queue.
     pub(super) fn put_in_front(&mut self, commands: VecDeque<Cmd>, limit_bytes: u64) {
         let (ready, _) = self.fused(commands, false, limit_bytes);
         for cmd in ready.into_iter().rev() {
@@ -239,7 +237,7 @@ impl Queue {
         self.commands.pop_front()
     }
 
-    /// Puts the parts of a fused command in front of the queue. `false` if it has none.
+    /// Replaces a fused command by its parts, at the head of the queue. `false` if it has none.
     pub(super) fn take_apart(&mut self, cmd: &Cmd) -> bool {
         let Cmd::Launch(launch) = cmd else {
             return false;
@@ -256,7 +254,7 @@ impl Queue {
         true
     }
 
-    /// A fused kernel has a pipeline.
+    /// Notes that a fused kernel has a pipeline.
     pub(super) fn compiled(&mut self, fused: &Arc<Fused>) {
         self.fused_kernels.retain(|one| one.strong_count() > 0);
         let known = |one: &Weak<Fused>| std::ptr::eq(one.as_ptr(), Arc::as_ptr(fused));
@@ -265,7 +263,7 @@ impl Queue {
         }
     }
 
-    /// The fused kernels that have a pipeline and are still kept.
+    /// The fused kernels that have a pipeline and still have holders.
     pub(super) fn fused_kernels(&self) -> Vec<Arc<Fused>> {
         self.fused_kernels
             .iter()

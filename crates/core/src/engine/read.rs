@@ -1,4 +1,4 @@
-//! Reads: appended at the call, finished when somebody awaits them.
+//! Reads: the call appends them, and the awaiting task finishes them.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub(super) async fn finish_read(
     take_in(engine, reading).await
 }
 
-/// Runs what a read waits for, and the read; and takes in what arrives meanwhile, if that is
-/// asked for.
+/// Runs the read and the commands before it. If `takes_in`, also takes in the bytes that arrive
+/// meanwhile.
 pub(super) async fn submit_read(
     engine: &Arc<Engine>,
     src: &Arc<Storage>,
@@ -54,8 +54,9 @@ pub(super) async fn submit_read(
             reading.await_now();
         }
         pass.execute().await?;
-        // What became of the source later is no concern of a read that has been submitted,
-        // and the next execution pass will forget what this one has left behind.
+        // The later fate of the source does not matter to a submitted read. For other reads the
+        // error is taken here, because the next pass forgets the commands that this one left
+        // behind.
         if !reading.is_submitted() {
             pass.error_of(&src)?;
             if let Some(error) = pass.lock().left.reason_of_reading(&reading) {
@@ -67,7 +68,7 @@ pub(super) async fn submit_read(
     Pass::run(engine, work).await
 }
 
-/// Takes in what has been submitted of a read, piece by piece.
+/// Takes in the submitted pieces of a read, one by one.
 pub(super) async fn take_in(engine: &Engine, reading: &Arc<Reading>) -> Result<()> {
     while !reading.is_done() {
         engine.check_lost()?;

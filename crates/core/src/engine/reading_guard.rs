@@ -1,11 +1,11 @@
-//! A reading that is given up as soon as nobody waits for it.
+//! A reading that is cancelled when its last user drops it.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::transfer::Reading;
 
-/// Tells the engine, on drop, that nobody wants the bytes.
+/// Cancels the reading on drop.
 #[derive(Debug)]
 pub(super) struct ReadingGuard(Arc<Reading>);
 

@@ -1,22 +1,21 @@
-//! Reclaim: what is tried, one reclaim step after the other, when a storage finds no room.
+//! Reclaim: the steps that run, one after the other, when a storage finds no room.
 //!
 //! | step | what it does |
 //! | --- | --- |
 //! | retire | notices what the device has finished |
-//! | caches | gives back staging and read-back buffers that hold nothing |
-//! | callbacks | asks the app |
-//! | trim | gives back slabs that hold nothing |
+//! | caches | releases idle staging and read-back buffers |
+//! | callbacks | asks the app to free memory |
+//! | trim | releases empty slabs |
 //! | compact | moves blocks together |
-//! | wait | waits for submissions that still use slabs given back |
-//! | host | evicts storages to the host's memory, or drops those whose bytes are elsewhere too |
-//! | disk | evicts storages to disk, or drops them |
-//! | drop | drops what is elsewhere too, where nothing can be evicted |
-//! | repack | evicts what the command itself needs, and lays it out afresh |
+//! | wait | waits for submissions that still use released slabs |
+//! | host | evicts storages to the host's memory, or drops those that have another copy |
+//! | disk | evicts storages to the disk, or drops them |
+//! | drop | drops storages that have another copy, where nothing can be evicted |
+//! | repack | evicts the operands of the command itself, and lays them side by side |
 //!
-//! After each that freed something the room is looked for anew. Whoever reclaims has the execution
-//! lock, so there is one at a time; the engine's lock is released while a reclaim step waits. The
-//! operands of the command at the head of the queue, for which all this is done, are evicted by the
-//! last reclaim step only.
+//! After each step that freed memory the engine looks for room again. The execution lock lets only
+//! one thread reclaim at a time. The engine's lock is released while a step waits. Only the last
+//! step evicts the operands of the command at the head of the queue, for which all this is done.
 
 use std::sync::Arc;
 
@@ -31,45 +30,44 @@ use crate::memory::{Fit, Storage};
 use crate::shortage::{ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 
-/// How many plans are made for one request before it goes to the next reclaim step.
+/// The plans that are made for one request before the next reclaim step runs.
 const PLANS: usize = 3;
 
-/// At least one part in so many of a request's size is made free at a time, ...
+/// A step frees at least 1/8 of the size of a request at a time.
 const LEAST_PART: u64 = 8;
 
-/// ... and so many bytes, where many small ones leave: each round looks at all there are and waits
-/// for the device. ...
+/// A step also frees at least this many bytes, because each round examines all storages and waits
+/// for the device.
 const LEAST_ROUND_BYTES: u64 = 256 << 10;
 
-/// ... but no more than one part in so many of the limit.
+/// But this least size is at most 1/64 of the limit.
 const LEAST_ROUND_PART: u64 = 64;
 
-/// How often slabs make way for staging in vain before there is said to be no room for it.
+/// The attempts to make way for staging, before the request for staging fails.
 const STAGING_TRIES: u32 = 4;
 
-/// Slabs make way for so much staging at first, at most, ...
+/// Slabs make way for this much staging at first, at most.
 const MAKE_WAY_BYTES: u64 = 1 << 20;
 
-/// ... and for twice as much each time, so often.
+/// Then for twice as much at each attempt, up to this number of doublings.
 const MAKE_WAY_DOUBLINGS: u32 = 20;
 
-/// The reclaim steps that [`run_reclaim_step`] runs: all but the last, which is for a
-/// storage only.
+/// The reclaim steps that [`run_reclaim_step`] runs: all but the last, which needs a storage.
 fn general_steps() -> impl Iterator<Item = ReclaimStep> {
     ReclaimStep::ALL
         .into_iter()
         .filter(|step| *step != ReclaimStep::Repack)
 }
 
-/// How far the device's bytes may rise.
+/// The limit for the bytes of slabs: the soft limit of the app, or the hard one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ceiling {
     Soft,
     Hard,
 }
 
-/// Makes room for a storage: a slab, or a hole. The inner error is the storage's, the outer
-/// one everybody's. The caller has the execution lock.
+/// Makes room for a storage: a slab or a hole. The inner error concerns the storage, the outer
+/// error the whole pass. The caller has the execution lock.
 pub(super) async fn make_room(pass: &Pass, storage: &Arc<Storage>) -> Result<Result<()>> {
     if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
         return Ok(made);
@@ -77,7 +75,7 @@ pub(super) async fn make_room(pass: &Pass, storage: &Arc<Storage>) -> Result<Res
     if let Err(error) = check_fits(pass, storage) {
         return Ok(Err(error));
     }
-    // What waits for others to become one with it keeps its operands.
+    // Commands that wait for fusion keep their operands.
     pass.lock().queue.leave_nothing();
     let (mut reclaim_counts, mut ceiling) = (ReclaimCounts::default(), Ceiling::Soft);
     for step in general_steps() {
@@ -85,16 +83,15 @@ pub(super) async fn make_room(pass: &Pass, storage: &Arc<Storage>) -> Result<Res
             let soft_bytes = slabs_limit_bytes(pass, ceiling);
             pass.driver.ledger().hinders();
             ceiling = Ceiling::Hard;
-            // Where both are one, it has been tried.
+            // If both limits are equal, this was tried.
             if slabs_limit_bytes(pass, ceiling) > soft_bytes {
                 if let Some(made) = grow(pass, storage, ceiling).await? {
                     return Ok(made);
                 }
             }
         }
-        // A reclaim step is run again for as long as it frees something, unless the driver
-        // refuses what is submitted for it: what came of that is undone, and would be done
-        // again.
+        // A step runs again as long as it frees memory. If the driver refuses a submission of the
+        // step, its work is undone. Then another run would only repeat that.
         let refused_before = refused_submissions(pass);
         while refused_submissions(pass) == refused_before {
             let wanted_bytes = missing_bytes(pass, storage, ceiling);
@@ -111,7 +108,7 @@ pub(super) async fn make_room(pass: &Pass, storage: &Arc<Storage>) -> Result<Res
             }
         }
     }
-    // Nobody is turned away for what was only learned.
+    // A limit that was only learned must not cause an error.
     if pass.driver.ledger().forget_learned() {
         if let Some(made) = grow(pass, storage, ceiling).await? {
             return Ok(made);
@@ -126,8 +123,8 @@ pub(super) async fn make_room(pass: &Pass, storage: &Arc<Storage>) -> Result<Res
     }
 }
 
-/// Runs one reclaim step; returns the bytes that it freed, or `None` for one that this device
-/// has not, or that is no use now. The last one is for a storage only, and is not climbed here.
+/// Runs one reclaim step and returns the bytes that it freed. `None` if this device lacks the step,
+/// or the step is no use now. The step *repack* is not run here, because it needs a storage.
 pub(super) async fn run_reclaim_step(
     pass: &Pass,
     step: ReclaimStep,
@@ -155,8 +152,8 @@ fn refused_submissions(pass: &Pass) -> u64 {
     pass.lock().counters.refused_submissions
 }
 
-/// A slab for the storage, or a hole that it fits into, if need be by moving others together.
-/// `None` if there is neither.
+/// Creates a slab for the storage, or finds a hole, if need be by moving blocks together. `None` if
+/// that fails.
 async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<Option<Result<()>>> {
     let size_bytes = storage.size_bytes();
     let mut limit_bytes = slabs_limit_bytes(pass, ceiling);
@@ -183,8 +180,8 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
                 }
                 state.head.may_lie(Fit::Best);
             }
-            // The driver has less than the budget allows: the least that will do, or what
-            // there is.
+            // The driver has less memory than the budget allows. Tries the smallest slab that will
+            // do, then the slabs that exist.
             Outcome::NoSlab => {
                 if let Some(refused) = create_least(pass, storage).await? {
                     return Ok(Some(Err(refused)));
@@ -198,7 +195,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
     Ok(None)
 }
 
-/// A slab that has room for the storage and little else, if one can be had.
+/// Creates a slab with room for the storage and little else, if the driver allows one.
 async fn create_least(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
     let growth = pass.lock().memory.growth(storage.size_bytes());
     let Ok(growth) = growth else { return Ok(None) };
@@ -222,8 +219,9 @@ async fn create_least(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Erro
     Ok(None)
 }
 
-/// How much should leave for a storage: what is missing if all that is free lay together, which
-/// moving sees to. Where that is nothing, a part of its size, so that every round counts.
+/// The bytes to free for a storage. That is the shortage if all free bytes were in one hole,
+/// because compaction joins holes. If there is none, it is a part of the storage's size, so that
+/// every round makes progress.
 fn missing_bytes(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> u64 {
     let limit_bytes = slabs_limit_bytes(pass, ceiling);
     let state = pass.lock();
@@ -235,7 +233,7 @@ fn missing_bytes(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> u64 {
     missing_bytes.clamp(least_bytes, size_bytes.max(least_bytes))
 }
 
-/// What all slabs may take together, those excluded that are on their way back.
+/// The limit of all slabs together, without those that are being released.
 fn slabs_limit_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
     let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
     match ceiling {
@@ -244,8 +242,8 @@ fn slabs_limit_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
     }
 }
 
-/// Can the command at the head of the queue run within the budget, with nothing else on the
-/// device?
+/// Returns an error if the command at the head of the queue does not fit in the budget, even with
+/// nothing else on the device.
 fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     let limit_bytes = pass.driver.ledger().slab_limit_bytes();
     let state = pass.lock();
@@ -254,21 +252,22 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
         return Ok(());
     }
     let what = match needed_bytes > storage.size_bytes() {
-        true => "the operands and results of one operation together",
+        true => "a command with operands and results",
         false => "a tensor",
     };
     Err(Error::NeverFits {
         what,
         requested_bytes: needed_bytes,
         limit_bytes,
-        hint: "Raise the budget, or work on slices: of the rows of one operand at a time, say",
+        hint: "Raise the budget, or work on slices, such as some rows of an operand at a time",
     })
 }
 
-/// For staging that found no memory, so many times already: gives the driver back all that is
-/// empty and waits for what is on its way there; then makes the slabs fewer, by more each time,
-/// since nobody says how much the driver lacks. Returns whether to try again: it is the driver
-/// that has no more, and got some.
+/// Makes way for staging that found no memory. `tries` counts the attempts before.
+///
+/// Releases all empty buffers and waits until the device has released them. From the second attempt
+/// on also shrinks the slabs, by more each time, because the driver does not say how much it lacks.
+/// Returns whether the caller should try again: the driver is short, and got memory back.
 pub(super) async fn make_way(pass: &Pass, wanted_bytes: u64, tries: u32) -> Result<bool> {
     let before_bytes = pass.lock().memory.reserved_bytes();
     pass.submit()?;
@@ -286,13 +285,12 @@ pub(super) async fn make_way(pass: &Pass, wanted_bytes: u64, tries: u32) -> Resu
     Ok(is_drivers && is_less || tries < STAGING_TRIES)
 }
 
-/// Runs the reclaim steps until no more is reserved for slabs than the target, which may
-/// change.
+/// Runs the reclaim steps until slabs reserve at most the target, which may change.
 pub(super) async fn drain_to(pass: &Pass, target_bytes: impl Fn(&Pass) -> u64) -> Result<()> {
     for step in general_steps() {
         let refused_before = refused_submissions(pass);
         while refused_submissions(pass) == refused_before {
-            // Only whole slabs make the reserved bytes fewer.
+            // Only the release of whole slabs lowers the reserved bytes.
             let target_bytes = target_bytes(pass);
             let steps = {
                 let mut state = pass.lock();

@@ -1,9 +1,8 @@
-//! After a loss: another device in the place of the one that is gone, and what came over.
+//! Reopening after a device loss: a new device, and the storages that survive.
 //!
-//! A storage whose bytes are in the host's memory, on disk or at a source comes back when
-//! somebody uses it, as if it had been evicted. One that was only on the device has no value any
-//! more. Commands that had not run stay queued: they run on the new device, as far as what they
-//! need has come over.
+//! A storage with a copy in the host's memory, on disk or at a source counts as evicted. It is
+//! restored when a command needs it. A storage that was only on the device is poisoned. Commands
+//! that had not run stay queued. They run on the new device if their operands survived.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::memory::Recovered;
 use crate::transfer::refusal;
 
-/// Forgets what was on the device that is lost; why it is.
+/// Forgets the state of the lost device. Returns the error of the loss.
 pub(super) fn give_up_lost(pass: &Pass) -> Result<Error> {
     let Some(reason) = pass.driver.lost() else {
         return Err(Error::Option {
@@ -25,8 +24,7 @@ pub(super) fn give_up_lost(pass: &Pass) -> Result<Error> {
         });
     };
     let cause = Error::DeviceLost { reason };
-    // While calls of other threads still fail: what they create from now on is the new
-    // device's.
+    // Calls of other threads still fail here. Later they create buffers on the new device.
     pass.uploads.forget_all();
     pass.restore_staging.forget_all();
     pass.readbacks.forget_all(&cause);
@@ -34,7 +32,7 @@ pub(super) fn give_up_lost(pass: &Pass) -> Result<Error> {
     Ok(cause)
 }
 
-/// What is left, once there is another device.
+/// Updates the state for the new device. Returns what survived.
 pub(super) fn take_stock(
     pass: &Pass,
     cause: Error,
@@ -65,7 +63,7 @@ pub(super) fn take_stock(
             message: error.to_string(),
         })?;
     state.try_again();
-    // Nor has what others write that have staged and not appended yet.
+    // Uploads that threads have staged but not appended yet are lost too.
     state.staging_loss.lost(pass.uploads.epoch(), cause);
     state.queue.lose_staged(&state.staging_loss);
     drop(guard);

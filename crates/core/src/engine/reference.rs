@@ -1,4 +1,4 @@
-//! A reference kernel, called with a dispatch's bindings: for a device that computes on the host.
+//! Adapts reference kernels to the bindings of a dispatch, for a device that computes on the host.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::kernel::{ReferenceCall, Role};
 use super::wgsl::Layout;
 use crate::driver::{Caps, ReferenceKernel};
 
-/// The reference kernel for a layout; none on a device that runs the WGSL.
+/// The reference kernel for a layout. `None` on a device that runs the WGSL.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn builtin_reference(
     kernel: &'static Kernel,
@@ -22,7 +22,7 @@ pub(super) fn builtin_reference(
     Some(over_bindings(roles.collect(), variant, layout, run))
 }
 
-/// The reference kernels of a fused kernel's parts, one after the other.
+/// Runs the reference kernels of a fused kernel's parts, one after the other.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn fused_reference(
     fused: &Arc<Fused>,
@@ -39,7 +39,7 @@ pub(super) fn fused_reference(
     Some(over_bindings(roles.collect(), variant, layout, run))
 }
 
-/// A reference kernel that is given whole operands, as one that is given bindings.
+/// Adapts a reference kernel of whole operands to bindings.
 #[cfg(any(test, feature = "sim"))]
 fn over_bindings(
     roles: Vec<Role>,
@@ -79,7 +79,7 @@ fn over_bindings(
     })
 }
 
-/// What the user gave as the reference kernel of a custom kernel, whose bindings are its operands.
+/// The user's reference of a custom kernel. Its bindings are its operands.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn custom_reference(
     custom: &Custom,
@@ -94,13 +94,13 @@ pub(super) fn custom_reference(
     Some(Arc::new(run))
 }
 
-/// No device here computes on the host.
+/// No device of this build computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
 pub(super) fn custom_reference(_: &Custom, _: u64, _: &Caps) -> Option<ReferenceKernel> {
     None
 }
 
-/// The reference kernels are not compiled in: no device here computes on the host.
+/// The reference kernels are not compiled in: no device of this build computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
 pub(super) fn builtin_reference(
     _: &'static Kernel,
@@ -111,7 +111,7 @@ pub(super) fn builtin_reference(
     None
 }
 
-/// The reference kernels are not compiled in: no device here computes on the host.
+/// The reference kernels are not compiled in: no device of this build computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
 pub(super) fn fused_reference(
     _: &Arc<Fused>,

@@ -1,4 +1,4 @@
-//! Refusals: what is said when there is no room.
+//! The errors of requests that find no room.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::memory::{Event, Storage};
 use crate::shortage::{OutOfMemory, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 
-/// How many holders an error or a report of a pass names.
+/// The number of holders that an error or a report of a pass names.
 pub(super) const HOLDERS_NAMED: usize = 5;
 
-/// A reclaim step was run, and freed so much.
+/// Counts a run of a reclaim step and the bytes that it freed.
 pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed_bytes: u64) {
     let mut state = engine.lock();
     state.counters.reclaim_counts.enter(step, freed_bytes);
@@ -27,7 +27,7 @@ pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed_bytes: u6
     }
 }
 
-/// A storage found no room: says what there is.
+/// The error of a storage that found no room, with the levels of memory.
 pub(super) fn out_of_memory(
     engine: &Engine,
     storage: &Storage,
@@ -41,8 +41,8 @@ pub(super) fn out_of_memory(
     error
 }
 
-/// A refusal of the driver, met on behalf of a storage: for want of memory it is no reason to
-/// give up, and nothing is lost.
+/// The error of a refusal by the driver on behalf of a storage. A lack of memory becomes
+/// `OutOfMemory`, which is not final: the commands stay queued.
 pub(super) fn refused(
     engine: &Engine,
     what: &'static str,

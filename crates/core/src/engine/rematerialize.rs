@@ -1,9 +1,9 @@
-//! Tensors that are cheaper to compute again than to keep: activation checkpointing, without
+//! Storages that are cheaper to compute again than to keep: activation checkpointing, without
 //! automatic differentiation.
 //!
-//! A rematerializer counts as one more copy of a storage: to evict it costs nothing. When somebody
-//! uses the storage, the rematerializer is asked for commands; they go in front of the one that
-//! waits, and after them one that lets the storage take over what they made.
+//! A rematerializer counts as another copy of a storage, so eviction costs nothing. When a command
+//! needs the storage, the engine calls the rematerializer, which records commands. They go to the
+//! head of the queue, and after them a command that moves the result into the storage.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::error::{Error, Result};
 use crate::memory::{RematerializerToken, Storage};
 use crate::shortage::ReclaimCounts;
 
-/// A storage is made anew so many times for one command of the app's at most.
+/// The most rematerializations of a storage for one command of the app.
 const MOST_TIMES: u32 = 16;
 
-/// The same, once what was queued has run.
+/// Registers a rematerializer for a storage, after all queued commands.
 pub(super) fn register_rematerializer(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -34,7 +34,7 @@ pub(super) fn register_rematerializer(
     if state.memory.comes_from(&inputs, storage) {
         return Err(Error::Recompute {
             made_at: storage.tag().to_string(),
-            reason: "it is among what its inputs are computed from".into(),
+            reason: "one of the inputs would be computed from it".into(),
         });
     }
     let id = state.rematerializers.enter(rematerializer);
@@ -45,8 +45,8 @@ pub(super) fn register_rematerializer(
     Ok(())
 }
 
-/// Puts the commands that make a storage anew in front of the queue. The inner error is the
-/// command's that wants it.
+/// Puts the commands that compute a storage again at the head of the queue. The inner error
+/// concerns the command that needs the storage.
 pub(super) fn rematerialize(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -96,7 +96,7 @@ pub(super) fn rematerialize(
     match made {
         Ok(from) if from.size_bytes() == storage.size_bytes() => {
             let to = storage.clone();
-            // It may have to give way to what comes first now.
+            // The commands that now come first may need its memory.
             state.unplace_head();
             state.rematerializers.begun(storage);
             state.queue.push_head(Cmd::TakeOver { from, to });
@@ -104,7 +104,9 @@ pub(super) fn rematerialize(
             state.queue.put_in_front(recorded, limit_bytes);
             Ok(Ok(()))
         }
-        Ok(_) => Ok(Err(refused("it made a tensor of another size".into()))),
+        Ok(_) => Ok(Err(refused(
+            "its rematerializer returned a tensor of another size".into(),
+        ))),
         Err(error) => Ok(Err(error)),
     }
 }

@@ -1,4 +1,4 @@
-//! Who makes storages anew, and what is being made at this moment.
+//! The rematerializers, and the rematerializations in progress.
 
 use std::sync::{Arc, Weak};
 
@@ -7,23 +7,23 @@ use rustc_hash::FxHashMap;
 use crate::error::{Error, Result};
 use crate::memory::{Candidate, Memory, Storage};
 
-/// Records the commands that make a storage anew, and names what they make.
+/// Records the commands that compute a storage again, and returns the storage of their result.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) type Rematerializer = Arc<dyn Fn() -> Result<Arc<Storage>> + Send + Sync>;
-/// Records the commands that make a storage anew, and names what they make.
+/// Records the commands that compute a storage again, and returns the storage of their result.
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Rematerializer = Arc<dyn Fn() -> Result<Arc<Storage>>>;
 
-/// The rematerializers, and what they make anew for the command that the execution pass has come
-/// to, and for those that make it.
+/// The rematerializers, and the rematerializations for the command at the head of the queue or for
+/// the commands that rematerialize its operands.
 #[derive(Default)]
 pub(super) struct Rematerializers {
     by_id: FxHashMap<u64, Rematerializer>,
     next_id: u64,
-    /// Those that nobody needs any more. They hold what is the app's: to be dropped without the
-    /// lock.
+    /// Rematerializers whose storages are gone. They hold values of the app, so they must be
+    /// dropped outside the lock.
     dropped: Vec<Rematerializer>,
-    /// By address of the storage; that it is known here keeps the address from being another's.
+    /// Keyed by the address of the storage. The weak reference keeps the address from being reused.
     of: FxHashMap<usize, Rematerialization>,
     under_way: usize,
 }
@@ -33,23 +33,23 @@ struct Rematerialization {
     storage: Weak<Storage>,
     times: u32,
     is_under_way: bool,
-    /// Why it could not be made, for whoever wants it.
+    /// The error of the rematerialization, for the next command that needs the storage.
     failure: Option<Arc<Error>>,
 }
 
-/// How far the making of a storage has come.
+/// The progress of a rematerialization.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// It is being made.
+    /// Whether the commands are in the queue.
     pub(super) is_under_way: bool,
-    /// How often it was made for the command.
+    /// The number of rematerializations for the current command.
     pub(super) times: u32,
-    /// Why it could not be made, of which nobody has been told.
+    /// The error, if no command has got it yet.
     pub(super) failure: Option<Arc<Error>>,
 }
 
 impl Rematerializers {
-    /// Enters a rematerializer; returns its number.
+    /// Adds a rematerializer and returns its id.
     pub(super) fn enter(&mut self, rematerializer: Rematerializer) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -61,17 +61,17 @@ impl Rematerializers {
         self.by_id.get(&id).cloned()
     }
 
-    /// Nobody needs this one any more.
+    /// Removes a rematerializer whose storage is gone.
     pub(super) fn forget(&mut self, id: u64) {
         self.dropped.extend(self.by_id.remove(&id));
     }
 
-    /// Takes out those that nobody needs any more.
+    /// Takes the removed rematerializers.
     pub(super) fn take_dropped(&mut self) -> Vec<Rematerializer> {
         std::mem::take(&mut self.dropped)
     }
 
-    /// How far the making of a storage has come. The failure is told once.
+    /// The progress of a storage's rematerialization. The error is returned once.
     pub(super) fn progress(&mut self, storage: &Arc<Storage>) -> Progress {
         let rematerialization = self.of(storage);
         Progress {
@@ -87,7 +87,7 @@ impl Rematerializers {
         rematerialization
     }
 
-    /// The commands that make it are next.
+    /// Notes that the commands of a rematerialization are at the head of the queue.
     pub(super) fn begun(&mut self, storage: &Arc<Storage>) {
         let rematerialization = self.of(storage);
         rematerialization.is_under_way = true;
@@ -95,7 +95,7 @@ impl Rematerializers {
         self.under_way += 1;
     }
 
-    /// What should have been made is made, has failed, or is put off.
+    /// Notes that a rematerialization succeeded, failed or was put off.
     pub(super) fn ended(&mut self, storage: &Arc<Storage>, failure: Option<Arc<Error>>) {
         if self.of.is_empty() && failure.is_none() {
             return;
@@ -106,7 +106,8 @@ impl Rematerializers {
         self.under_way -= usize::from(was_under_way);
     }
 
-    /// A command has come to its end. Was it one of the app's, and not of a rematerializer's?
+    /// Notes the end of a command. Returns whether it is a command of the app, and not of a
+    /// rematerializer.
     #[inline]
     pub(super) fn is_the_apps(&mut self) -> bool {
         if self.under_way > 0 {
@@ -118,8 +119,9 @@ impl Rematerializers {
         true
     }
 
-    /// What was made twice for one command is not given up for a third time, but evicted: two that
-    /// need each other's room would never end.
+    /// Requires a real copy of storages that were rematerialized twice for one command: they are
+    /// evicted and not dropped. Otherwise two storages that need each other's memory would be
+    /// rematerialized in turn for ever.
     pub(super) fn keep_what_was_made_twice(&self, candidates: &mut [Candidate], memory: &Memory) {
         if self.of.is_empty() {
             return;
@@ -132,13 +134,13 @@ impl Rematerializers {
         }
     }
 
-    /// An execution pass begins: what was under way is asked for again.
+    /// Forgets all progress at the start of an execution pass.
     pub(super) fn begin_pass(&mut self) {
         self.of.clear();
         self.under_way = 0;
     }
 
-    /// Why a storage could not be made, if nobody has been told.
+    /// The error of a rematerialization, if no command has got it yet.
     pub(super) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
         let rematerialization = self.of.get(&storage.address())?;
         rematerialization.failure.clone()

@@ -1,8 +1,8 @@
-//! The last reclaim step: where all that is left on the device is what the command itself needs,
-//! and it lies so that there is no hole, it leaves too, and comes back side by side.
+//! The last reclaim step: evicts the operands of the command itself and restores them side by side.
+//! The operands may be all that is left on the device, and yet leave no hole that is large enough.
 //!
-//! So a command that fits within the budget finds room whatever lies where, as long as nothing
-//! that is pinned is in the way, and the host or the disk can take its operands for a moment.
+//! So a command that fits in the budget finds memory wherever its operands lie. No pinned storage
+//! may be in the way, and the host or the disk must have room for the operands for a moment.
 
 use std::sync::Arc;
 
@@ -15,9 +15,8 @@ use crate::driver::DriverError;
 use crate::error::Result;
 use crate::memory::{Fit, PendingRestore, Storage};
 
-/// Evicts what the command at the head of the queue needs, or this storage alone, and gives
-/// each of them a block of its own. Returns what came of it, `None` where that is not possible,
-/// and the bytes that were evicted.
+/// Evicts the operands of the command at the head of the queue, or only this storage, and gives
+/// each a new block. Returns the result, or `None` if that is impossible, and the evicted bytes.
 pub(super) async fn repack(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -31,7 +30,7 @@ pub(super) async fn repack(
     let freed_bytes = evict_needed(pass, &needed).await?;
     retire::trim_slabs(pass)?;
     retire::wait_for_all(pass).await?;
-    // The largest first: they have the least choice.
+    // The largest come first, because they fit into the fewest holes.
     needed.sort_by_key(|storage| std::cmp::Reverse(storage.size_bytes()));
     let mut blocks = Vec::new();
     for one in needed {
@@ -42,8 +41,8 @@ pub(super) async fn repack(
             }
             memory.is_evicted(&one) && !memory.is_evicted_with_bytes(&one)
         };
-        // What has no bytes is computed when the command asks for it; unless room is all that
-        // the command asks for, since it writes all of it.
+        // Storages without bytes are computed when the command asks for them. The exception is a
+        // storage that the command overwrites, for which only room is needed.
         if is_unmade && !Arc::ptr_eq(&one, storage) {
             continue;
         }
@@ -70,12 +69,12 @@ pub(super) async fn repack(
             }
         }
     }
-    // The hole of one that is no operand, or is written anew, is for whoever asked.
+    // The hole for a storage that is no operand, or is overwritten, is left for the request.
     pass.lock().head.may_lie(Fit::Anywhere);
     Ok((Some(Ok(())), freed_bytes))
 }
 
-/// Evicts these storages, those that can be. Returns their bytes.
+/// Evicts these storages if possible. Returns the freed bytes.
 async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
     let mut freed_bytes = 0;
     for tier in [Tier::Host, Tier::Disk] {
@@ -89,7 +88,7 @@ async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
                 let Some(mut victim) = state.memory.candidate(storage) else {
                     continue;
                 };
-                // What would be computed again would need room for that.
+                // A rematerialization would need memory itself.
                 if !state.memory.has_bytes_elsewhere(storage) {
                     victim.is_clean = false;
                     victims.push(victim);
@@ -105,7 +104,7 @@ async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
     Ok(freed_bytes)
 }
 
-/// A block in whatever hole there is, or in a slab that is no larger.
+/// A block in any hole, or in a new slab that is no larger than needed.
 async fn block_of_its_own(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<PendingRestore>> {
     for _ in 0..2 {
         let growth = {

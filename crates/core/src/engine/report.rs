@@ -1,4 +1,4 @@
-//! The engine's numbers, for reports.
+//! The numbers of the engine, for reports.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::memory::{Map, MemoryReport, Moment, Storage, Tag, TagUse};
 use crate::shortage::ReclaimCounts;
 use crate::units::Level;
 
-/// What the engine counts.
+/// The numbers of the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineReport {
     pub(crate) memory: MemoryReport,
     pub(crate) tags: Vec<TagUse>,
     pub(crate) levels: Levels,
-    /// Of storages that have no place yet.
+    /// The bytes of storages that have no place yet.
     pub(crate) pending_bytes: Level,
-    /// Commands that wait in the queue.
+    /// The number of commands that wait in the queue.
     pub(crate) queued: u64,
     pub(crate) commands: u64,
     pub(crate) submissions: u64,
@@ -45,7 +45,7 @@ pub(crate) struct EngineReport {
     pub(crate) bind_groups: u64,
 }
 
-/// What has come together since the engine was opened.
+/// Sums since the engine was opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     pub(crate) live_bytes: Level,
@@ -60,14 +60,14 @@ pub(crate) struct Tally {
 }
 
 impl Engine {
-    /// All numbers at once, with the `holders` greatest holders of memory.
+    /// All numbers at once, with the `holders` largest holders of memory.
     pub(crate) fn report(&self, holders: usize) -> EngineReport {
         self.prepare_report();
         self.report_of(&self.lock(), holders)
     }
 
-    /// The numbers, where everything is, and what happened: all as of one moment, which comes
-    /// first, in nanoseconds since the device was opened.
+    /// The time, the numbers and the places of all storages, as of one moment. The time is in
+    /// nanoseconds since the device was opened.
     pub(crate) fn snapshot(&self, holders: usize) -> (u64, EngineReport, Map) {
         self.prepare_report();
         let state = self.lock();
@@ -75,7 +75,7 @@ impl Engine {
         (state.timing.now_ns(), report, state.memory.map())
     }
 
-    /// What is gone is not to be reported as held.
+    /// Frees all dead storages, so that the report does not count them.
     fn prepare_report(&self) {
         self.driver.settle();
         self.free_all_dead();
@@ -111,25 +111,25 @@ impl Engine {
         }
     }
 
-    /// Keeps the last so many events.
+    /// Keeps a history of the last `most` events.
     pub(crate) fn keep_history(&self, most: usize) {
         let mut state = self.lock();
         state.memory.keep_history(most);
         state.tell_time();
     }
 
-    /// The events that were kept, the tags they name, and how many events were not kept.
+    /// The events in the history, the tags that they name, and the number of dropped events.
     pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
         self.free_all_dead();
         self.lock().memory.history()
     }
 
-    /// The names of the kernels that events name.
+    /// The names of the kernels in the history.
     pub(crate) fn kernels(&self) -> Vec<String> {
         self.lock().memory.kernels()
     }
 
-    /// Begins to watch the peaks.
+    /// Begins to track peaks. Returns the number of the measurement, and the sums so far.
     pub(crate) fn begin_measure(&self) -> (u64, Tally) {
         self.free_all_dead();
         let mut state = self.lock();
@@ -137,7 +137,7 @@ impl Engine {
         (number, tally(&state, self.driver.buffers_created()))
     }
 
-    /// What has come together, and the highest live and reserved bytes meanwhile.
+    /// Ends a measurement. Returns the sums, and its peaks of live and reserved bytes.
     pub(crate) fn end_measure(&self, number: u64) -> (Tally, Option<(u64, u64)>) {
         self.free_all_dead();
         let mut state = self.lock();
@@ -145,12 +145,12 @@ impl Engine {
         (tally(&state, self.driver.buffers_created()), peaks)
     }
 
-    /// Nobody wants to know.
+    /// Ends a measurement whose result is not needed.
     pub(crate) fn give_up_measure(&self, number: u64) {
         self.lock().memory.measured(number);
     }
 
-    /// Starts the peaks anew from the present.
+    /// Resets all peaks to the present levels.
     pub(crate) fn reset_peaks(&self) {
         self.driver.ledger().reset_peak();
         self.host.reset_peak();
@@ -160,36 +160,36 @@ impl Engine {
         state.counters.peak_pending_bytes = 0;
     }
 
-    /// Times kernels from now on, or no longer.
+    /// Turns the timing of kernels on or off.
     pub(crate) fn time_kernels(&self, on: bool) -> DriverResult<()> {
         self.driver.time_kernels(on)?;
         self.lock().time_kernels(on);
         Ok(())
     }
 
-    /// What was timed since this was last asked.
+    /// The times of kernels since the last call.
     pub(crate) fn take_kernel_times(&self) -> Vec<KernelTime> {
         self.lock().timing.take()
     }
 
-    /// Was all seen that was to be looked at, since this was asked the last time?
+    /// Returns an error if the diagnostics missed a check since the last call.
     pub(crate) fn check_missed(&self) -> Result<()> {
         let mut state = self.lock();
         let missed = state.diagnose.as_mut().and_then(|one| one.take_missed());
         match missed {
             None => Ok(()),
             Some(reason) => Err(Error::Driver {
-                what: "some of the looks for bugs",
+                what: "some checks of the diagnostics",
                 message: format!(
-                    "{reason}; give the device more memory, or flush more often. What was found is \
-                     listed still"
+                    "{reason}; raise the budget, or flush more often. The earlier findings are \
+                     still listed"
                 ),
             }),
         }
     }
 
-    /// A result is longer than what it is to hold: of each row of so many elements the rest is
-    /// padding, in which anything may be. Said before the launch that makes it.
+    /// Notes that a result has padding: each row has `of` elements, and all after the first `row`
+    /// may hold anything. Called before the launch that computes the result.
     pub fn pads(&self, storage: &Arc<Storage>, row: usize, of: usize) {
         if row < of && self.wanted.is_some_and(|wanted| wanted.non_finite) {
             if let Some(diagnose) = &mut self.lock().diagnose {
@@ -214,8 +214,7 @@ fn tally(state: &State, buffers_created: u64) -> Tally {
     }
 }
 
-/// Bytes of what has no place yet. The peak is that of the moments at which something was
-/// appended.
+/// The bytes of storages without a place. The peak is that of the moments after an append.
 fn pending_bytes(state: &State) -> Level {
     let (up, down) = state.memory.pending_bytes();
     let now = up.wrapping_sub(down);
@@ -228,7 +227,7 @@ fn pending_bytes(state: &State) -> Level {
 }
 
 impl Engine {
-    /// The storages that somebody but the queue holds, by who made them, the most bytes first.
+    /// The storages with a holder other than the queue, grouped by maker, the most bytes first.
     pub(crate) fn leaks(&self) -> Vec<Leak> {
         let mut leaks: Vec<Leak> = Vec::new();
         let alive = alive(&self.lock());
@@ -252,9 +251,10 @@ impl Engine {
     }
 }
 
-/// The storages that somebody but the queue holds.
+/// The storages with a holder other than the queue.
 fn alive(state: &State) -> Vec<Arc<Storage>> {
-    // By address, how often the queue holds one; the queue keeps it alive meanwhile.
+    // For each address, a storage and the number of times that the queue holds it. The clone keeps
+    // the storage alive meanwhile.
     let mut queued: FxHashMap<usize, (Arc<Storage>, usize)> = FxHashMap::default();
     for cmd in state.queue.iter().chain(state.left.iter()) {
         cmd.each_operand(|storage, _| {
@@ -267,7 +267,7 @@ fn alive(state: &State) -> Vec<Arc<Storage>> {
         let held = queued
             .get(&storage.address())
             .map_or(0, |(_, held)| held + 1);
-        // One is this list's.
+        // One holder is this list.
         Arc::strong_count(storage) > held + 1
     });
     let unplaced = queued.into_values().filter(|(storage, held)| {

@@ -1,4 +1,4 @@
-//! Slabs that are created before anybody needs them.
+//! Creates slabs before a command needs them.
 
 use super::compact;
 use super::pass::Pass;
@@ -8,13 +8,13 @@ use crate::error::Result;
 use crate::transfer::refusal;
 use crate::units::MIB;
 
-/// Slabs that are created ahead have this size: any request but a large one can use them.
+/// The size of a slab that is created ahead. Any request but a large one can use such a slab.
 const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
 
-/// ... or, at the end, a multiple of this.
+/// The last slab may be smaller, but is a multiple of this.
 const LEAST_RESERVED_BYTES: u64 = 64 << 10;
 
-/// Creates slabs until so many bytes are reserved. Returns how many are.
+/// Creates slabs until `bytes` are reserved. Returns the bytes that are reserved.
 pub(super) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
     loop {
         let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();

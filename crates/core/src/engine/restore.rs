@@ -1,9 +1,9 @@
-//! Restoring storages that were evicted, and reading them where they are.
+//! Restores evicted storages, and reads them where their bytes are.
 //!
-//! The bytes come from the best copy there is: the host's memory, else the source. They go into
-//! staging of the execution pass's own, so that they never wait for an app's uploads, and from
-//! there by copies in the batch; or straight into the slab, where host and device share memory and
-//! the slab is idle.
+//! The bytes come from the best copy: the host's memory, then the disk, then the source. They go
+//! through staging that only execution passes use, so a restore never waits for uploads of the app.
+//! Copies in the batch take them to the slab. Where host and device share memory and the slab is
+//! idle, the bytes go straight into the slab.
 
 use std::sync::Arc;
 
@@ -18,14 +18,15 @@ use crate::error::{Error, Result};
 use crate::memory::{Copies, Fit, PendingRestore, Place, Storage};
 use crate::transfer::{Piece, Reading, Region, refusal};
 
-/// What takes at least so many bytes to bring in is staged while the device computes what was
-/// encoded before: about as long as a submission takes.
+/// A restore of at least this size is staged while the device runs the commands encoded before.
+/// Staging it takes about as long as a submission.
 const OVERLAP_BYTES: u64 = 256 << 10;
 
-/// How often a storage is restored when the submissions that do so are refused.
+/// The attempts to restore a storage when the driver refuses the submissions.
 const FILLS: usize = 3;
 
-/// A block for a storage on its way back; given up on drop, also if the execution pass is dropped.
+/// A block for a storage that is being restored. It is freed on drop, also if the execution pass is
+/// dropped.
 pub(super) struct RestoreGuard<'a>(pub(super) &'a Pass, pub(super) Option<PendingRestore>);
 
 impl Drop for RestoreGuard<'_> {
@@ -36,7 +37,7 @@ impl Drop for RestoreGuard<'_> {
     }
 }
 
-/// Restores a storage that was evicted. The inner error is the command's that wants it.
+/// Restores an evicted storage. The inner error concerns the command that needs it.
 pub(super) async fn restore(pass: &Pass, storage: &Arc<Storage>) -> Result<Result<()>> {
     let copies = supply::evicted_copies(pass, storage).filter(|copies| !copies.has_bytes());
     if let Some(rematerializer) = copies
@@ -72,8 +73,8 @@ pub(super) async fn restore(pass: &Pass, storage: &Arc<Storage>) -> Result<Resul
     restore_into(pass, storage, &mut restore_guard).await
 }
 
-/// Brings the bytes of a storage into the block that was taken for it. The inner error is the
-/// command's that wants them.
+/// Copies the bytes of a storage into the block that was taken for it. The inner error concerns the
+/// command that needs them.
 pub(super) async fn restore_into(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -88,7 +89,7 @@ pub(super) async fn restore_into(
         Err(error @ Error::SpillCorrupt { .. }) => {
             let mut state = pass.lock();
             if !state.memory.disk_is_damaged(storage) {
-                // The bytes are gone: whoever wants them is told why.
+                // The bytes are lost. Users of the storage get the reason.
                 state.memory.poison(storage, &Arc::new(error));
             }
             return Ok(Ok(()));
@@ -108,8 +109,7 @@ pub(super) async fn restore_into(
     Ok(Ok(()))
 }
 
-/// Fills a place, however often it takes until no part of that was in a submission that was
-/// refused.
+/// Fills a place. Repeats that if a submission with a part of it was refused.
 async fn fill_for_sure(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -126,11 +126,11 @@ async fn fill_for_sure(
     }
     Err(Error::Driver {
         what: "a submission",
-        message: "again and again, while a tensor was restored".into(),
+        message: "again and again, while the engine restored a tensor".into(),
     })
 }
 
-/// Records, or does, what fills a place with the bytes of a storage.
+/// Fills a place with the bytes of a storage, by ops of the batch or in the mapped slab.
 async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place) -> Result<()> {
     let mut supply = Supply::new(pass, storage, copies);
     let len_bytes = storage.len_bytes();
@@ -138,7 +138,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
         return Ok(());
     }
     if len_bytes >= OVERLAP_BYTES && pass.lock().batch.computes() {
-        // The device has something to do while these are staged.
+        // The device works on the batch while the bytes are staged.
         pass.submit()?;
     }
     let idle = {
@@ -150,7 +150,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
     };
     let waits_anyway = idle == Some(false) && !pass.restore_staging.holds(len_bytes);
     if pass.caps().maps_slabs && waits_anyway {
-        // Through staging it would be done piece by piece, with a wait for each.
+        // The bytes exceed staging, which would be filled piece by piece, with a wait for each.
         pass.submit()?;
         pass.wait_idle().await?;
     }
@@ -160,7 +160,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
     let (mut at, mut watch, tier) = (0, pass.stopwatch(), supply.tier());
     while at < len_bytes {
         let mut rest = watch.time(|| supply.piece(at, u64::MAX))?;
-        // A piece may be larger than staging is, and is not fetched twice for that.
+        // A piece may be larger than the free staging. It is staged in parts and fetched once.
         while !rest.is_empty() {
             let (region, taken) = stage_restore(pass, storage, rest, &mut watch).await?;
             let mut state = pass.lock();
@@ -215,8 +215,8 @@ fn note_cost(pass: &Pass, tier: Tier, size_bytes: u64, watch: &Stopwatch) {
     }
 }
 
-/// Copies the first of `bytes` into the execution pass's own staging, and says how many those
-/// are.
+/// Copies the first of `bytes` into the staging of restores. Returns the region and the number of
+/// bytes copied.
 pub(super) async fn stage_restore(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -235,7 +235,7 @@ pub(super) async fn stage_restore(
             Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
             Err(error) => return Err(refused(error)),
         }
-        // All of it is on its way: what was recorded so far must go, and come back.
+        // All staging is in use. The batch must be submitted so that its chunks return.
         pass.lock().counters.staging_waits += 1;
         pass.submit()?;
         pass.restore_staging.sweep().map_err(refused)?;
@@ -249,15 +249,15 @@ pub(super) async fn stage_restore(
     }
 }
 
-/// Hands a piece of a storage that is not on the device to the reading at the head of the
-/// queue: what is only looked at need not come back for it.
+/// Delivers a piece of an evicted storage to the reading at the head of the queue. A storage that
+/// the host only reads need not be restored.
 pub(super) async fn read_evicted(
     pass: &Pass,
     storage: &Arc<Storage>,
     reading: &Arc<Reading>,
     piece: Piece,
 ) -> Result<()> {
-    // What was read before comes first: its bytes may still be on their way.
+    // Earlier pieces of the reading come first, and their bytes may still be on their way.
     pass.submit()?;
     while reading.next_signal().is_some() && reading.failure().is_none() {
         let taken_in = pass.readbacks.take_in(reading).await;
@@ -281,7 +281,8 @@ pub(super) async fn read_evicted(
             Err(error) => {
                 let is_damaged = matches!(error, Error::SpillCorrupt { .. });
                 if is_damaged && pass.lock().memory.disk_is_damaged(storage) {
-                    // The read is still at the head of the queue, and finds another way.
+                    // The read is still at the head of the queue, and the next step takes another
+                    // copy.
                     return Ok(());
                 }
                 reading.fail(error);

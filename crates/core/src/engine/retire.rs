@@ -1,4 +1,4 @@
-//! Noticing and waiting for what the device has done, and giving back what that empties.
+//! Notices or awaits what the device has finished, and releases what becomes empty.
 
 use super::pass::Pass;
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::memory::{Copies, Memory};
 /// Notices what the device has finished.
 pub(super) fn retire(pass: &Pass) -> Result<u64> {
     let freed_before = pass.lock().memory.freed_bytes();
-    // Losing the device is all that can go wrong here.
+    // Only a loss of the device can go wrong here.
     let _ = pass.driver.poll();
     pass.check_lost()?;
     let settled_bytes = pass.driver.settle();
@@ -16,7 +16,7 @@ pub(super) fn retire(pass: &Pass) -> Result<u64> {
     Ok(settled_bytes + state.memory.freed_bytes() - freed_before)
 }
 
-/// Gives back staging and read-back buffers that hold nothing.
+/// Releases idle staging and read-back buffers.
 pub(super) fn shed_caches(pass: &Pass) -> Result<u64> {
     let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     for staging in [&pass.uploads, &pass.restore_staging] {
@@ -29,7 +29,7 @@ pub(super) fn shed_caches(pass: &Pass) -> Result<u64> {
     Ok(before_bytes.saturating_sub(after_bytes))
 }
 
-/// Gives back slabs that hold nothing.
+/// Releases empty slabs.
 pub(super) fn trim_slabs(pass: &Pass) -> Result<u64> {
     let before_bytes = pass.lock().memory.reserved_bytes();
     pass.release(Memory::next_empty)?;
@@ -37,13 +37,13 @@ pub(super) fn trim_slabs(pass: &Pass) -> Result<u64> {
     Ok(before_bytes.saturating_sub(after_bytes))
 }
 
-/// Is there anything that slabs could have once the device is done with it?
+/// Whether slabs could get more memory once the device has finished.
 pub(super) fn wait_would_help(pass: &Pass) -> bool {
     let ledger = pass.driver.ledger();
     ledger.levels().retiring_bytes.now > 0 || ledger.staging_hinders()
 }
 
-/// Waits for what the device still uses, staging included, and gives back what that frees.
+/// Waits until the device has finished, also with staging, and releases what becomes empty.
 pub(super) async fn wait_for_all(pass: &Pass) -> Result<u64> {
     let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     pass.submit()?;
@@ -55,34 +55,34 @@ pub(super) async fn wait_for_all(pass: &Pass) -> Result<u64> {
     Ok(before_bytes.saturating_sub(after_bytes))
 }
 
-/// Waits for the submissions that still use slabs given back.
+/// Waits for the submissions that still use released slabs.
 pub(super) async fn wait_for_retiring(pass: &Pass) -> Result<u64> {
     if pass.driver.ledger().levels().retiring_bytes.now == 0 {
         return Ok(0);
     }
     let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     pass.submit()?;
-    // Who could not wait finds no memory once more, and says so.
+    // If the wait is impossible, the request finds no memory again and fails with that error.
     let _ = pass.wait_idle().await;
     pass.check_lost()?;
     let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     Ok(before_bytes.saturating_sub(after_bytes))
 }
 
-/// Takes in the copies that have arrived, and forgets those that are worth nothing. Waits for
-/// nothing. The caller has the execution lock.
+/// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the
+/// execution lock.
 pub(super) fn take_in_cleaned(pass: &Pass) {
     let on_their_way = pass.lock().cleanings.take_all();
     if on_their_way.is_empty() {
         return;
     }
-    // A loss shows in the readings.
+    // A loss of the device shows in the readings.
     let _ = pass.driver.poll();
     for one in on_their_way {
         pass.readbacks.take_in_arrived(&one.reading);
         let mut state = pass.lock();
         let Some(storage) = one.storage(&state.memory) else {
-            // It has travelled all the same.
+            // The transfer took place all the same.
             state.counters.evicted_bytes += one.len_bytes;
             continue;
         };
@@ -100,7 +100,7 @@ pub(super) fn take_in_cleaned(pass: &Pass) {
     }
 }
 
-/// Gives back what nobody has used for so many polls as the app says.
+/// Releases memory that was not used for as many polls as the app has set.
 pub(super) fn release_idle(pass: &Pass, polls: u32) -> Result<()> {
     let idle_polls = pass.outside.idle_polls();
     let idle_slab = {

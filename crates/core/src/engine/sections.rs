@@ -1,4 +1,4 @@
-//! WGSL files are cut into sections by lines of the form `//# name`.
+//! Sections of WGSL files: each begins with a line of the form `//# name`.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ pub fn section(file: &'static str, name: &str) -> Option<&'static str> {
         .find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'))
 }
 
-/// The names of a file's sections.
+/// The names of the sections of a file.
 pub fn names(file: &'static str) -> impl Iterator<Item = &'static str> {
     let sections = file.split("//# ").skip(1);
     sections.filter_map(|part| part.lines().next())
@@ -21,14 +21,14 @@ pub fn section_for(file: &'static str, name: &str, kind: &str) -> &'static str {
         .expect("the tests look at every operation's section")
 }
 
-/// Appends the sections `names`, all of which are there.
+/// Appends the sections `names`, all of which must exist.
 pub fn push_sections(out: &mut String, file: &'static str, names: &[&str]) {
     for name in names {
         out.push_str(section(file, name).expect("the tests look at every variant's sections"));
     }
 }
 
-/// A skeleton with values in the place of `${name}`.
+/// A skeleton with its placeholders `${name}` replaced.
 pub fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
     let mut text = skeleton.to_string();
     for (name, value) in values {
@@ -38,7 +38,7 @@ pub fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
     text
 }
 
-/// A text in which some of the words have become others. A field of something is none of them.
+/// A text with some words replaced. A word after a dot is a field and stays.
 pub fn with_words<'a>(text: &str, other: impl Fn(&str) -> Option<Cow<'a, str>>) -> String {
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut out = String::with_capacity(2 * text.len());

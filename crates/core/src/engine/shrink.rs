@@ -1,11 +1,11 @@
-//! Getting down to a limit that was lowered.
+//! Shrinks the bytes in use to a lowered limit.
 
 use super::pass::Pass;
 use super::{follow, reclaim, tiers};
 use crate::error::Result;
 
-/// While it lives, slabs get down to a limit that was lowered: staging may pass it, and nobody is
-/// spared for the sake of the command at the head of the queue.
+/// A drain of the slabs to a lowered limit. Until it is dropped, staging may exceed the limit, and
+/// the operands of the command at the head of the queue may be evicted.
 struct DrainGuard<'a>(&'a Pass);
 
 impl<'a> DrainGuard<'a> {
@@ -25,9 +25,10 @@ impl Drop for DrainGuard<'_> {
     }
 }
 
-/// Something found no room. Was the limit lowered below what is taken since an execution pass
-/// last got down to it? Then gets down to it: above it nothing is created, be it to evict
-/// something, so what failed is to be tried again. The caller has the execution lock.
+/// Shrinks if the limit was lowered below the bytes in use since an execution pass last shrank.
+/// Returns whether it was; then the caller should repeat the request that found no room. Above its
+/// limit the ledger admits nothing new, not even for an eviction. The caller has the execution
+/// lock.
 pub(super) async fn was_lowered(pass: &Pass) -> Result<bool> {
     let times = pass.driver.ledger().times_lowered();
     let is_new = pass.outside.is_newly_lowered(times);
@@ -37,8 +38,8 @@ pub(super) async fn was_lowered(pass: &Pass) -> Result<bool> {
     Ok(is_new)
 }
 
-/// Gets down to the limits; returns by how much the reserved bytes are above the device's. The
-/// caller has the execution lock.
+/// Shrinks to the limits. Returns the bytes by which the reserved bytes still exceed the device's
+/// limit. The caller has the execution lock.
 pub(super) async fn shrink(pass: &Pass) -> Result<u64> {
     let times = pass.driver.ledger().times_lowered();
     pass.outside.begin_shrink(times);
@@ -49,11 +50,11 @@ pub(super) async fn shrink(pass: &Pass) -> Result<u64> {
         reclaim::drain_to(pass, target_bytes).await?;
     }
     if follow::excess_bytes(pass) > 0 {
-        // What is above it is staging.
+        // The rest above the limit is staging.
         reclaim::make_way(pass, 0, 0).await?;
     }
     tiers::drain_host(pass)?;
-    // What is pinned may be let go later.
+    // Pinned storages may be unpinned later.
     follow::note_excess(pass, &pass.lock_limits());
     Ok(follow::excess_bytes(pass))
 }

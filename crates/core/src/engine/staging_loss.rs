@@ -1,27 +1,27 @@
-//! What was staged on a device that has been replaced since.
+//! Uploads whose staged bytes were lost with a device.
 
 use std::sync::Arc;
 
 use super::cmd::Cmd;
 use crate::error::Error;
 
-/// Which uploads were lost with a device, and why.
+/// The loss of staged bytes with a device, and its cause.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StagingLoss {
-    /// What was staged before this epoch is lost, ...
+    /// Bytes staged before this epoch are lost.
     epoch: u64,
-    /// ... for this reason.
+    /// The cause of the loss.
     cause: Option<Arc<Error>>,
 }
 
 impl StagingLoss {
-    /// What was staged before this epoch is lost.
+    /// Notes that bytes staged before this epoch are lost.
     pub(super) fn lost(&mut self, epoch: u64, cause: Arc<Error>) {
         self.epoch = epoch;
         self.cause = Some(cause);
     }
 
-    /// An upload whose bytes are lost becomes one without a value.
+    /// Replaces an upload whose bytes are lost by a command that poisons the target.
     pub(super) fn apply(&self, cmd: &mut Cmd) {
         if let (Cmd::Upload { dst, region, .. }, Some(cause)) = (&*cmd, &self.cause) {
             if region.epoch < self.epoch {

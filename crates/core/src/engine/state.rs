@@ -1,6 +1,6 @@
-//! What the engine's lock guards: the parts that an execution pass works with.
+//! The state that the engine's lock guards: the parts that an execution pass works with.
 //!
-//! Each part owns its fields. This file joins them where one thing concerns several.
+//! Each part owns its fields. This file has the methods that concern several parts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,28 +30,28 @@ use crate::transfer::Readbacks;
 pub(super) struct State {
     pub(super) driver: Device,
     pub(super) readbacks: Arc<Readbacks>,
-    /// Commands that wait, in program order.
+    /// Commands that wait for a pass, in program order.
     pub(super) queue: Queue,
-    /// What the command at the head of the queue was given so far.
+    /// The places and the rows that the command at the head of the queue has already got.
     pub(super) head: Head,
-    /// Commands that could not run in the execution pass under way.
+    /// Commands that found no room in the current pass.
     pub(super) left: LeftBehind,
-    /// Where every storage is.
+    /// The places of all storages.
     pub(super) memory: Memory,
-    /// Who makes storages anew.
+    /// The functions that compute storages again.
     pub(super) rematerializers: Rematerializers,
-    /// Copies on their way of what will have to leave before long.
+    /// Copies in progress of storages that will soon be evicted.
     pub(super) cleanings: Cleanings,
-    /// What it costs to have back what is evicted.
+    /// The costs of restoring evicted bytes.
     pub(super) costs: Costs,
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,
-    /// Ops on their way to the next submission.
+    /// The ops of the next submission.
     pub(super) batch: Batch,
     pub(super) pace: Pace,
-    /// Uploads that were lost with a device.
+    /// The record of uploads that were lost with a device.
     pub(super) staging_loss: StagingLoss,
-    /// Looks for bugs, if that is wanted.
+    /// The diagnostics, if the app asked for any.
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
     pub(super) counters: Counters,
@@ -91,7 +91,8 @@ impl State {
         }
     }
 
-    /// An op of a command: what happened to blocks before comes first.
+    /// Adds an op of a command to the batch. The diagnostics first handle earlier changes of
+    /// blocks.
     #[inline]
     pub(super) fn push_op(&mut self, op: Op) {
         if self.memory.has_changes() {
@@ -100,13 +101,13 @@ impl State {
         self.batch.push(op);
     }
 
-    /// An op that writes to a storage.
+    /// Adds an op that writes to a storage.
     pub(super) fn write(&mut self, storage: &Storage, op: Op) {
         self.memory.record_operand(storage, true);
         self.push_op(op);
     }
 
-    /// Work was submitted, with these dispatches.
+    /// Counts a submission with these dispatches.
     pub(super) fn submitted(&mut self, submission: Submission, dispatches: &[Entry]) {
         self.counters.submissions += 1;
         let (serial, commands) = (submission.serial, self.counters.commands);
@@ -118,32 +119,32 @@ impl State {
         self.pace.submitted(submission);
     }
 
-    /// Times kernels from now on, or no longer. What the batch holds already is nobody's.
+    /// Turns the timing of kernels on or off. Dispatches that are in the batch already count as
+    /// `others`.
     pub(super) fn time_kernels(&mut self, on: bool) {
         if !(on && self.timing.is_on()) {
             self.batch.time(self.timing.set(on));
         }
     }
 
-    /// What happens from now on happens at this time. The clock is not read where nobody wants to
-    /// know.
+    /// Sets the time of the events that follow. Reads the clock only if the app keeps a history.
     pub(super) fn tell_time(&mut self) {
         if self.memory.keeps_history() {
             self.memory.set_time(self.timing.now_ns());
         }
     }
 
-    /// Is all done that was submitted, as far as that was noticed?
+    /// Whether the device has finished all submissions, as far as the engine has noticed.
     pub(super) fn is_device_idle(&self) -> bool {
         self.pace.is_idle(&self.driver)
     }
 
-    /// Would an execution pass have nothing to do?
+    /// Whether an execution pass would have nothing to do.
     pub(super) fn has_nothing_to_do(&self) -> bool {
         self.queue.is_empty() && self.left.is_empty() && self.batch.is_empty()
     }
 
-    /// Something was appended, and so was made before.
+    /// Updates the peak of the bytes without a place, after commands were appended.
     #[inline]
     pub(super) fn notice_pending(&mut self) {
         let (up_bytes, down_bytes) = self.memory.pending_bytes();
@@ -152,7 +153,7 @@ impl State {
         *peak_bytes = now_bytes.max(*peak_bytes);
     }
 
-    /// What a command writes has no value: the reason goes to whoever asks for it.
+    /// Marks the results of a command as poisoned. Later uses of them get the cause.
     pub(super) fn poison(&mut self, cmd: &Cmd, cause: &Arc<Error>) {
         cmd.each_operand(|storage, role| {
             if role != Role::Read {
@@ -164,18 +165,17 @@ impl State {
         }
     }
 
-    /// Puts what was left behind by the last execution pass back in front of the queue, but for
-    /// what nobody has a use for any more.
+    /// Puts the commands that the last pass left behind back at the head of the queue. Drops those
+    /// whose results nothing can use any more.
     pub(super) fn try_again(&mut self) {
         self.unplace_head();
         self.rematerializers.begin_pass();
-        // The last comes first, and so the first is at the head in the end.
+        // The last command comes first, so the first command ends up at the head.
         let queue = &mut self.queue;
         self.left.take_wanted(|cmd, _| queue.push_head(cmd));
     }
 
-    /// Takes back the places that the command at the head of the queue was given so far, or took
-    /// over.
+    /// Takes back the places that the command at the head of the queue has got or taken over.
     pub(super) fn unplace_head(&mut self) {
         if let Some(cmd) = self.queue.head() {
             take_back(cmd, &mut self.memory, &mut self.counters);
@@ -183,7 +183,7 @@ impl State {
         self.unplace();
     }
 
-    /// As [`unplace_head`](Self::unplace_head), of a command that was at the head.
+    /// As [`unplace_head`](Self::unplace_head), for a command that was just removed from the head.
     pub(super) fn unplace_cmd(&mut self, cmd: &Cmd) {
         take_back(cmd, &mut self.memory, &mut self.counters);
         self.unplace();
@@ -195,19 +195,19 @@ impl State {
         }
     }
 
-    /// The command at the head of the queue cannot run: not now, or not at all.
+    /// Handles a failure of the command at the head of the queue: it cannot run now, or never.
     pub(super) fn head_failed(&mut self, error: Error) {
         self.unplace_head();
         let head = self.queue.pop_head();
-        // What needs more room than its parts do gives way to them.
+        // A fused command may need more memory than its parts. Then the parts take its place.
         if head.as_ref().is_some_and(|cmd| self.queue.take_apart(cmd)) {
             return;
         }
         self.rematerializers.is_the_apps();
         match head {
-            // It was only a hint, and must not hold anybody up.
+            // A prefetch is only a hint and must not block other commands.
             Some(Cmd::Prefetch(_)) | None => {}
-            // The budget may be raised, and what the command was to change keeps its bytes.
+            // The app may raise the budget, and the command's targets keep their bytes until then.
             Some(cmd) if matches!(error, Error::NeverFits { .. }) => {
                 self.left.push(cmd, error, &self.memory)
             }
@@ -217,8 +217,8 @@ impl State {
     }
 }
 
-/// What a command took over that has not run. Only the last to hold a storage hands its place on,
-/// so it was this command that did.
+/// Undoes the takeovers of a command that has not run. Only the last holder of a storage hands its
+/// place on, so this command did it.
 fn take_back(cmd: &Cmd, memory: &mut Memory, counters: &mut Counters) {
     cmd.each_operand(|storage, _| {
         if storage.is_donated() {

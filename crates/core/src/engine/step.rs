@@ -1,9 +1,8 @@
-//! One step of the execution pass: turns commands into ops with places, until something is needed
-//! that takes time.
+//! One step of the execution pass: encodes commands until the pass needs something that takes time.
 //!
-//! A step runs under the engine's lock and never waits. When it needs a slab, a pipeline or a
-//! submission, it leaves the command at the head of the queue and says so;
-//! [`execute`](super::execute) provides it with the lock released, and goes on.
+//! A step runs under the engine's lock and never waits. It may need a slab, a pipeline or a
+//! submission. Then it leaves the command at the head of the queue and returns the need.
+//! [`execute`](super::execute) releases the lock, meets the need and starts the next step.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,39 +20,39 @@ use crate::error::Error;
 use crate::memory::{Dead, Place, Storage};
 use crate::transfer::{Piece, Reading};
 
-/// What the execution pass cannot go on without.
+/// What the execution pass needs before it can go on.
 #[derive(Debug)]
 pub(super) enum Need {
-    /// The batch is to be submitted first.
+    /// Submit the batch.
     Submit,
-    /// Room for a storage that has no place yet.
+    /// Memory for a storage that has no place yet.
     Room { storage: Arc<Storage> },
-    /// A storage that was evicted back on the device.
+    /// Restore an evicted storage.
     Restore { storage: Arc<Storage> },
-    /// The bytes of a storage that is not on the device, for the reading at the head of the queue.
+    /// Deliver the bytes of an evicted storage to the reading at the head of the queue.
     ReadEvicted {
         storage: Arc<Storage>,
         reading: Arc<Reading>,
         piece: Piece,
     },
-    /// The words that name rows of a table that is not on the device.
+    /// Read the words that name rows of a table that is not on the device.
     Words(Words),
-    /// Those rows of the table, in the result of the command at the head of the queue.
+    /// Copy those rows of the table into the result of the command at the head of the queue.
     Rows(Rows),
-    /// A compiled kernel.
+    /// Compile a kernel.
     Pipeline {
         program: Program,
         key: PipelineKey,
         params_bytes: u32,
     },
-    /// A read-back buffer of so many bytes, for a piece of a storage.
+    /// A read-back buffer for `size_bytes` of a storage.
     Readback {
         storage: Arc<Storage>,
         size_bytes: u64,
     },
-    /// The answers to what bugs were looked for.
+    /// Collect the answers of the diagnostics.
     Answers,
-    /// The slab of this place idle, to be mapped and read where it lies.
+    /// Wait until the slab of this place is idle, then map it and read the piece there.
     Direct {
         reading: Arc<Reading>,
         piece: Piece,
@@ -61,10 +60,10 @@ pub(super) enum Need {
     },
 }
 
-/// Why a command did not become ops.
+/// Why a command was not encoded.
 pub(super) enum Stop {
     Need(Need),
-    /// What it writes has no value, for this reason.
+    /// The results of the command have no value, for this reason.
     Poison(Arc<Error>),
     Lost,
 }
@@ -98,7 +97,7 @@ impl From<AllocError> for Stop {
 }
 
 impl State {
-    /// Encodes commands until the queue is empty (`None`) or something is needed.
+    /// Encodes commands until the queue is empty (`None`) or the pass needs something.
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
@@ -120,15 +119,15 @@ impl State {
         }
     }
 
-    /// Encodes the command that was at the head of the queue, or puts it where it belongs. Breaks
-    /// off where the execution pass must: with what is needed, or because the device is lost.
+    /// Encodes the command that was at the head of the queue, or moves it to the right list. Breaks
+    /// if the pass needs something or the device is lost.
     #[inline(never)]
     fn run(&mut self, cmd: Cmd) -> ControlFlow<Option<Need>> {
         if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
             return ControlFlow::Continue(());
         }
         if let Some(error) = self.left.holds_up(&cmd) {
-            // One of its results may not have to wait.
+            // Some of the results may not have to wait.
             if cmd.has_several_results() && self.queue.take_apart(&cmd) {
                 return ControlFlow::Continue(());
             }
@@ -159,8 +158,8 @@ impl State {
                     self.poison(&cmd, &cause);
                 }
             }
-            // The caller finds the device lost as soon as it asks the driver. The command stays,
-            // for the device that may come after.
+            // The caller learns of the loss when it asks the driver. The command stays for the next
+            // device.
             Err(Stop::Lost) => {
                 self.queue.push_head(cmd);
                 return ControlFlow::Break(None);
@@ -169,7 +168,7 @@ impl State {
         ControlFlow::Continue(())
     }
 
-    /// A command has become ops.
+    /// Finishes a command that was encoded.
     pub(super) fn has_run(&mut self, cmd: Cmd) {
         self.head.has_run();
         self.counters.commands += 1;
@@ -184,7 +183,7 @@ impl State {
         }
     }
 
-    /// Frees what nobody holds any more.
+    /// Frees the storages and kernels that have no holder.
     #[inline]
     pub(super) fn free_dead(&mut self) {
         if self.memory.has_dead() {
@@ -209,7 +208,7 @@ impl State {
         }
     }
 
-    /// A command has been encoded: keeps what the submission still needs of it.
+    /// Keeps the data of an encoded command that the submission still needs.
     fn keep(&mut self, cmd: Cmd) {
         match cmd {
             Cmd::Upload { region, .. } => self.batch.copies_from(region),

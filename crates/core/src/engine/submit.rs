@@ -1,4 +1,4 @@
-//! Submitting the batch, and giving back slabs that it does not name.
+//! Submitting the batch, and releasing slabs that the batch does not name.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::memory::Memory;
 use crate::transfer::refusal;
 
 impl Pass {
-    /// Submits the batch. A refusal poisons what the batch should have written.
+    /// Submits the batch. A refusal poisons the storages that the batch should have written.
     pub(super) fn submit(&self) -> Result<()> {
         let mut batch = {
             let mut state = self.lock();
@@ -83,19 +83,20 @@ impl Pass {
             for storage in written {
                 state.memory.poison(&storage, &cause);
             }
-            // What should have brought these back was refused too: they are where they were.
+            // The copies that should have restored these were refused too, so the storages stay
+            // evicted.
             for storage in batch.arrived() {
                 state.memory.undo_restore(&storage, &cause);
             }
             diagnose::not_answered(&mut state);
         }
-        // A chunk that cannot be mapped again is found broken at its next use.
+        // The next use of a chunk finds out if it could not be mapped again.
         let _ = self.uploads.sweep();
         let _ = self.restore_staging.sweep();
         self.driver.settle();
-        // While the device copies this piece: some drivers take a submission only when they are
-        // through with the last, and the pieces would all have arrived before the first is looked
-        // at.
+        // Takes pieces in while the device copies this one. Some drivers accept a submission only
+        // after they have finished the last. Then all pieces would arrive before the first is taken
+        // in.
         if let Some(reading) = awaited {
             self.readbacks.take_in_arrived(&reading);
         }
@@ -107,7 +108,7 @@ impl Pass {
         self.release(|memory| memory.if_empty(slab))
     }
 
-    /// Releases the empty slabs that `next` names, one after the other.
+    /// Releases, one by one, the empty slabs that `next` names.
     pub(super) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
         let mut released = 0;
         loop {
@@ -115,7 +116,7 @@ impl Pass {
             let (is_over, groups) = {
                 let mut state = self.lock();
                 if state.memory.has_changes() {
-                    // What lay in a slab that goes is looked at first.
+                    // The diagnostics first check the freed blocks of a slab that goes.
                     diagnose::attend(&mut state);
                 }
                 let is_over = release_slabs(&mut state, &next, &mut buffers);
@@ -124,7 +125,7 @@ impl Pass {
                 }
                 (is_over, forget_buffers(&mut state, &buffers))
             };
-            // That takes a while where there are many, and others may record meanwhile.
+            // Destroying many groups takes a while, so other threads may record meanwhile.
             for group in groups {
                 self.driver.destroy_bind_group(group);
             }
@@ -140,8 +141,8 @@ impl Pass {
     }
 }
 
-/// Gives up the empty slabs that `next` names. Returns whether that was all: if not, the batch
-/// names the next one, and must be submitted first.
+/// Releases the empty slabs that `next` names. Returns whether it released all. If not, the batch
+/// names the next slab and must be submitted first.
 fn release_slabs(
     state: &mut State,
     next: impl Fn(&Memory) -> Option<(SlabId, bool)>,
@@ -159,8 +160,8 @@ fn release_slabs(
     true
 }
 
-/// Forgets the bind groups that name buffers which are about to be destroyed. Returns what is
-/// to be destroyed now; with a batch on its way that waits for the batch.
+/// Forgets the bind groups that name buffers about to be destroyed. Returns the groups to destroy
+/// now. If the batch has ops, its submission destroys them.
 fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGroupId> {
     match buffers {
         [] => return Vec::new(),
@@ -176,15 +177,15 @@ fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGro
     }
 }
 
-/// The batch was refused: what it should have moved is where it was. A block whose old range
-/// was taken since has lost its bytes.
+/// Undoes the moves of a refused batch. A block is poisoned if another block has taken its old
+/// range since.
 fn undo_moves(state: &mut State, batch: &mut Batch, cause: &Arc<Error>) {
     for one in batch.take_moves() {
         let before_bytes = state.memory.moved_bytes();
         if !state.memory.move_back(&one) {
             state.memory.poison_block(one.block, cause);
         }
-        // There and back; or only there, of one that has died or lost its bytes.
+        // A block that moved back counts twice. One that died or lost its bytes counts once.
         state.counters.undone_bytes += match state.memory.moved_bytes() - before_bytes {
             0 => one.size_bytes,
             back_bytes => 2 * back_bytes,

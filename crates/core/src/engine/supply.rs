@@ -1,5 +1,4 @@
-//! The bytes of a storage that is not on the device: from the host's memory, from the disk, or from
-//! its source.
+//! Supplies the bytes of an evicted storage: from the host's memory, the disk or a source.
 
 use std::ops::Deref;
 
@@ -9,15 +8,15 @@ use crate::error::{Error, Result};
 use crate::memory::{Copies, Storage};
 use crate::units::MIB;
 
-/// A source is asked for so many bytes at a time.
+/// The engine asks a source for this many bytes at a time.
 const SOURCE_PIECE_BYTES: u64 = MIB;
 
-/// The bytes of a storage that is not on the device, piece by piece.
+/// The bytes of an evicted storage, piece by piece.
 pub(super) struct Supply<'a> {
     engine: &'a Engine,
     storage: &'a Storage,
     copies: &'a Copies,
-    /// The engine's, for as long as this lasts: its content is of no interest.
+    /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
     scratch: Vec<u8>,
 }
 
@@ -38,7 +37,7 @@ impl<'a> Supply<'a> {
         }
     }
 
-    /// Where the bytes come from; a source counts as a disk.
+    /// The tier of the bytes. A source counts as a disk.
     pub(super) fn tier(&self) -> Tier {
         match self.copies.host {
             Some(_) => Tier::Host,
@@ -46,7 +45,7 @@ impl<'a> Supply<'a> {
         }
     }
 
-    /// Room for some bytes, with anything in it.
+    /// A part of the scratch buffer, with any contents.
     fn room(&mut self, size_bytes: u64) -> &mut [u8] {
         let size = size_bytes as usize;
         if self.scratch.len() < size {
@@ -55,27 +54,27 @@ impl<'a> Supply<'a> {
         &mut self.scratch[..size]
     }
 
-    /// Some of the bytes from an offset on, at most so many.
+    /// The bytes from an offset on: at least one, at most `most_bytes`.
     pub(super) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         if let Some(host) = &self.copies.host {
             if !self.engine.driver.has_contents() {
-                // Any bytes will do.
+                // The simulated buffers have no contents, so any bytes will do.
                 return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
             }
             let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
             return host.bytes.get(range).ok_or_else(|| Error::Source {
                 made_at: self.storage.tag().to_string(),
                 offset_bytes,
-                message: "its copy in the host's memory ends before".into(),
+                message: "the copy in the host's memory is too short".into(),
             });
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
         let mut missing = Error::Source {
             made_at: self.storage.tag().to_string(),
             offset_bytes,
-            message: "it has none".into(),
+            message: "the tensor has no source".into(),
         };
         if let Some(disk) = &self.copies.disk {
             let (scratch, mut at) = (self.room(piece_bytes), 0);
@@ -107,8 +106,8 @@ impl<'a> Supply<'a> {
     }
 }
 
-/// Copies that were looked up. Whatever becomes of the storage meanwhile: what they are the last to
-/// hold goes as the app's.
+/// Copies of a storage for a while. The storage may drop them meanwhile, and this may be their last
+/// holder. They may hold a source of the app, so they are dropped as the app's values are.
 pub(super) struct Lent<'a>(&'a Engine, Copies);
 
 impl Deref for Lent<'_> {
@@ -125,7 +124,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Where the bytes of a storage are that is not on the device, if it has any.
+/// The copies of an evicted storage, if it has any.
 pub(super) fn evicted_copies<'a>(engine: &'a Engine, storage: &Storage) -> Option<Lent<'a>> {
     let copies = engine.lock().memory.evicted_copies(storage);
     copies.map(|copies| Lent(engine, copies))

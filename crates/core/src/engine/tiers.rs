@@ -1,4 +1,4 @@
-//! Where storages go that leave the device: the host's share, what gives way in it, and the disk.
+//! The tiers of evicted storages: the host's share of memory and the disk.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::supply;
 use crate::error::{Error, Result};
 use crate::memory::{HostCharge, Storage};
 
-/// Somewhere to take a storage's bytes, that nobody else has to give way for.
+/// A destination for a storage's bytes that takes no memory from other copies.
 pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
     if tier == Tier::Host && pass.host.missing_bytes(storage.len_bytes()) > 0 {
         return Err(no_room_on_host());
@@ -16,7 +16,7 @@ pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> R
     destination(pass, storage, tier)
 }
 
-/// Somewhere to take a storage's bytes.
+/// A destination for a storage's bytes.
 pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
     let len_bytes = storage.len_bytes();
     match tier {
@@ -40,7 +40,7 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
     }
 }
 
-/// Takes bytes of the host's share, if need be of copies that are not the only ones.
+/// Reserves bytes of the host's share. If need be, drops copies of storages that have another one.
 pub(super) fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
     let charge = pass.host.charge(size_bytes);
     if charge.is_some() || pass.host.limit_bytes() < size_bytes {
@@ -51,9 +51,9 @@ pub(super) fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCha
     Ok(pass.host.charge(size_bytes))
 }
 
-/// Gives up copies in the host's memory of what is on the device or on disk as well.
+/// Drops host copies of storages that are also on the device or on disk.
 fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
-    // The copies that bring back what has arrived in the batch may still be refused.
+    // The driver may still refuse the batch that restores such storages.
     pass.submit()?;
     let mut state = pass.lock();
     state.memory.shed_host_copies(wanted_bytes);
@@ -62,11 +62,11 @@ fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Brings the host's share below its limit, as far as the disk has room. The caller has
-/// the execution lock.
+/// Brings the host's share below its limit, as far as the disk has room. The caller has the
+/// execution lock.
 pub(super) fn drain_host(pass: &Pass) -> Result<()> {
     if pass.host.excess_bytes() > 0 {
-        // Those on their way there have their room already.
+        // Copies in progress have reserved their bytes already.
         let given_up = pass.lock().cleanings.take_all();
         drop(given_up);
     }
@@ -79,7 +79,7 @@ pub(super) fn drain_host(pass: &Pass) -> Result<()> {
     };
     while pass.host.excess_bytes() > 0 {
         let Some(storage) = on_host.pop() else { break };
-        // What finds no room on the disk stays: it has nowhere to go.
+        // A storage that finds no room on the disk stays on the host.
         let _ = send_to_disk(pass, &storage);
     }
     Ok(())
@@ -107,6 +107,6 @@ fn send_to_disk(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
 fn no_room_on_host() -> Error {
     Error::Option {
         option: "budget",
-        reason: "the host has no room for the tensor".into(),
+        reason: "the host's share has no room for the tensor".into(),
     }
 }

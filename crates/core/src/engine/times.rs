@@ -1,4 +1,4 @@
-//! What kernels took by the device's own clock, by what they worked on and for whom.
+//! The running times of kernels by the device's clock, per kernel, operand sizes and call site.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -12,29 +12,29 @@ use super::kernel::{Launch, Role};
 use crate::dtype::DType;
 use crate::memory::{Storage, Tag};
 
-/// More sorts of dispatches than this share one entry.
+/// The most kinds of dispatches with separate entries. All further kinds share one entry.
 const MOST_ENTRIES: usize = 1 << 12;
 
-/// How long dispatches ran, by the device's own clock: those of one kernel, with operands of the
-/// same sizes, for tensors made at the same place.
+/// The running times of dispatches by the device's own clock. An entry covers dispatches of one
+/// kernel, with operands of the same sizes, for tensors made at the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct KernelTime {
     /// The kernel's name, or the entry point of a kernel of the app's.
     pub kernel: String,
-    /// The elements that it reads, and after an arrow those that it writes: `f32 4096, f32
-    /// 16777216 → f32 4096`. Several of one kind in a row are counted: `3 × f32 4096`.
+    /// The elements that the kernel reads, then an arrow, then those that it writes: `f32 4096, f32
+    /// 16777216 → f32 4096`. Equal operands in a row are counted: `3 × f32 4096`.
     pub operands: String,
-    /// Where the first tensor that it writes was made, with its name and scope.
+    /// The place that made the first written tensor, with its name and scope.
     pub tag: Option<Tag>,
-    /// Dispatches that were timed.
+    /// The number of timed dispatches.
     pub calls: u64,
-    /// All of them together, in nanoseconds.
+    /// The sum of their times, in nanoseconds.
     pub total_ns: u64,
-    /// The shortest one.
+    /// The shortest time, in nanoseconds.
     pub least_ns: u64,
-    /// The longest one.
+    /// The longest time, in nanoseconds.
     pub most_ns: u64,
 }
 
@@ -83,17 +83,17 @@ impl fmt::Display for KernelTime {
     }
 }
 
-/// What sort of dispatch it is.
+/// The kind of a dispatch.
 #[derive(PartialEq, Eq, Hash)]
 struct Sort {
     kernel: Arc<str>,
     operands: SmallVec<[(Role, DType, u64); 4]>,
-    /// The address of the call site that made what is written, and the number of its scope.
+    /// The address of the call site that made the written tensor, and the number of its scope.
     made_at: Option<(usize, u32)>,
     name: Option<Arc<str>>,
 }
 
-/// The entry of a dispatch, in one table of [`Times`].
+/// The entry of a dispatch in one table of [`Times`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     table: u32,
@@ -103,12 +103,12 @@ pub(super) struct Entry {
 /// The number of the next table.
 static NEXT_TABLE: AtomicU32 = AtomicU32::new(0);
 
-/// The times of all sorts of dispatches.
+/// The times of all kinds of dispatches.
 pub(super) struct Times {
-    /// Tells its entries from those of other tables.
+    /// Distinguishes its entries from those of other tables.
     table: u32,
     numbers: FxHashMap<Sort, u32>,
-    /// The first is that of all that found none.
+    /// The first entry is shared by all kinds without their own.
     entries: Vec<(Arc<str>, KernelTime)>,
     names: FxHashMap<String, Arc<str>>,
 }
@@ -130,7 +130,7 @@ impl Times {
         }
     }
 
-    /// That of a dispatch about which nothing is known.
+    /// The shared entry of dispatches about which nothing is known.
     pub(super) fn others(&self) -> Entry {
         self.entry(0)
     }
@@ -140,7 +140,7 @@ impl Times {
         Entry { table, number }
     }
 
-    /// That of a kernel that checks others.
+    /// The entry of a kernel of the diagnostics.
     pub(super) fn of_check(&mut self, kernel: &str) -> Entry {
         self.enter(kernel, SmallVec::new(), None)
     }
@@ -195,8 +195,8 @@ impl Times {
         self.entry(number)
     }
 
-    /// One dispatch took so long; the kernel's name. None, and not counted, if the entry is of
-    /// another table: timing was switched off and on while the dispatch was on its way.
+    /// Counts the time of a dispatch and returns the kernel's name. `None`, and not counted, if the
+    /// entry belongs to another table: timing was switched off and on while the dispatch ran.
     pub(super) fn ran(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
         if entry.table != self.table {
             return None;
@@ -206,7 +206,7 @@ impl Times {
         Some(name)
     }
 
-    /// What was timed since this was last asked.
+    /// The times since the last call.
     pub(super) fn take(&mut self) -> Vec<KernelTime> {
         let timed = self.entries.iter_mut().filter(|(_, time)| time.calls > 0);
         let taken = timed.map(|(_, time)| {
@@ -217,7 +217,7 @@ impl Times {
     }
 }
 
-/// The operands in words.
+/// Describes the operands in words.
 fn told(operands: &[(Role, DType, u64)]) -> String {
     let mut text = String::new();
     let (read, written): (Vec<(Role, DType, u64)>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! The time since the device was opened, and what kernels take, if they are timed.
+//! The time since the device was opened, and the times of kernels if timing is on.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
@@ -11,10 +11,10 @@ use crate::memory::Memory;
 /// The clock of one device, and the times of its kernels.
 #[derive(Debug)]
 pub(super) struct Timing {
-    /// When the engine was made.
+    /// The time at which the engine was created.
     #[cfg(not(target_arch = "wasm32"))]
     opened: Instant,
-    /// What kernels take, if they are timed.
+    /// The times of kernels, if timing is on.
     times: Option<Box<Times>>,
 }
 
@@ -37,30 +37,29 @@ impl Timing {
         return 0;
     }
 
-    /// Are kernels timed?
+    /// Whether timing is on.
     pub(super) fn is_on(&self) -> bool {
         self.times.is_some()
     }
 
-    /// Times kernels from now on, or no longer. Returns where dispatches count that nothing is
-    /// known about.
+    /// Turns timing on or off. Returns the entry for dispatches about which nothing is known.
     pub(super) fn set(&mut self, on: bool) -> Option<Entry> {
         self.times = on.then(|| Box::new(Times::new()));
         self.times.as_ref().map(|times| times.others())
     }
 
-    /// Where the time of a launch counts.
+    /// The entry for the time of a launch.
     #[inline]
     pub(super) fn of_launch(&mut self, launch: &Launch) -> Option<Entry> {
         self.times.as_mut().map(|times| times.of_launch(launch))
     }
 
-    /// Where the time of a kernel counts that checks others.
+    /// The entry for the time of a kernel of the diagnostics.
     pub(super) fn of_check(&mut self, kernel: &str) -> Option<Entry> {
         self.times.as_mut().map(|times| times.of_check(kernel))
     }
 
-    /// The kernels of the last submission, which are timed: it has been waited for.
+    /// Counts the times of the kernels of the last submission, which the caller has awaited.
     #[cold]
     pub(super) fn kernels_ran(
         &mut self,
@@ -82,13 +81,14 @@ impl Timing {
         }
     }
 
-    /// What was timed since this was last asked.
+    /// The times since the last call.
     pub(super) fn take(&mut self) -> Vec<KernelTime> {
         let times = self.times.as_mut();
         times.map(|times| times.take()).unwrap_or_default()
     }
 
-    /// The device is gone: nothing is timed on the next one until it is asked for.
+    /// Forgets all times, because the device is gone. Timing is off on the next device until the
+    /// app turns it on.
     pub(super) fn forget(&mut self) {
         self.times = None;
     }

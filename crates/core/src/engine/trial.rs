@@ -1,5 +1,5 @@
-//! What a trial of a kernel's variants asks of the engine: whether it may be made here and now. It
-//! records and waits like any call does, with nothing held.
+//! Support for trials of kernel variants: whether a trial may run here and now. A trial records and
+//! waits like any call, and holds no lock.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::error::Result;
 use crate::memory::Storage;
 use crate::tuning::{Ready, Trial};
 
-/// Runs all that was asked for before a trial that reads `operands` and takes `scratch_bytes`.
-/// It is not made where this thread must not wait, where work waits for room, or where the
+/// Runs all queued commands before a trial that reads `operands` and takes `scratch_bytes`. The
+/// trial must not run in three cases: this thread must not wait, commands wait for room, or the
 /// trial would have to make room.
 pub fn prepare_trial(
     engine: &Arc<Engine>,
     operands: &[&Arc<Storage>],
     scratch_bytes: u64,
 ) -> Ready {
-    // Before anything runs that need not run yet: what is refused now may be asked at each
-    // call.
+    // This check comes first, so that a refusal does not run queued commands early. The caller may
+    // ask again at each call.
     if engine.is_recording() || engine.is_inside() || !has_room_for(engine, scratch_bytes) {
         return Ready::Later;
     }
@@ -37,7 +37,7 @@ pub fn prepare_trial(
     }
 }
 
-/// Waits for what a trial has recorded, whose last result is this.
+/// Waits for the commands of a trial. Its last result is `recorded`.
 pub fn end_trial(engine: &Arc<Engine>, recorded: Result<Arc<Storage>>) -> Trial {
     let ran = recorded.and_then(|last| {
         block_on("a trial", engine.finish())?;
@@ -50,7 +50,7 @@ pub fn end_trial(engine: &Arc<Engine>, recorded: Result<Arc<Storage>>) -> Trial 
     }
 }
 
-/// Is there so much that nobody would have to make way?
+/// Whether this many bytes are free without any reclaim.
 fn has_room_for(engine: &Engine, bytes: u64) -> bool {
     let limit_bytes = engine.driver.ledger().slab_limit_now_bytes();
     let limit_bytes = limit_bytes.min(engine.limits().soft_bytes);

@@ -1,4 +1,4 @@
-//! Uploads: the bytes go to staging memory at the call, and to their storage in program order.
+//! Uploads: the call copies the bytes to staging memory. They reach their storage in program order.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::transfer::{FEED_BYTES, refusal};
 
 pub(super) const WHAT: &str = "an upload";
 
-/// A call may wait here: it blocks its thread, which nothing may in a browser.
+/// Whether a call may block its thread here. In a browser it may not.
 pub(super) const BLOCKS: bool = cfg!(not(target_arch = "wasm32"));
 
-/// A wait in the middle of an upload, as far as it gets without waiting if it may not.
+/// Awaits a step of an upload. If it may not wait, runs the step only as far as that goes without a
+/// wait.
 async fn or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> Result<T> {
     match may_wait {
         true => wait.await,
@@ -25,8 +26,8 @@ async fn or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> 
     }
 }
 
-/// An upload of several pieces. If it does not end well, or is dropped while it waits, its storage
-/// has no value any more.
+/// An upload of several pieces. Poisons its storage if the upload fails or is dropped while it
+/// waits.
 struct Writing<'a> {
     engine: &'a Arc<Engine>,
     dst: &'a Arc<Storage>,
@@ -41,20 +42,21 @@ impl Drop for Writing<'_> {
         }
         let dropped = || Error::Driver {
             what: WHAT,
-            message: "it was dropped before its end".into(),
+            message: "the app dropped it before its end".into(),
         };
         let ended = self.ended.take().unwrap_or_else(|| Err(dropped()));
         if let Err(error) = ended {
-            // In order, as the pieces are: what comes before them still sees the old value.
+            // The poison is queued after the pieces, so commands before them still see the old
+            // value.
             let (dst, cause) = (self.dst.clone(), Arc::new(error));
-            // A device that is lost takes no commands, and says so to whoever reads.
+            // A lost device takes no commands. Readers learn of the loss from the device.
             let _ = self.engine.push_one(Cmd::Poison { dst, cause });
         }
         self.dst.end_write();
     }
 }
 
-/// Stages all of an upload, and appends it.
+/// Stages all bytes of an upload and appends it.
 pub(super) async fn stage_whole(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
@@ -77,8 +79,9 @@ pub(super) async fn stage_whole(
     staged
 }
 
-/// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are
-/// in the queue. Unless it `may_wait`, what would wait is refused.
+/// Stages bytes and appends them. `whole`: this is the first part of an upload that replaces the
+/// whole value. `begun` is set once the first pieces are in the queue. Unless it `may_wait`, the
+/// call fails where it would have to wait.
 pub(super) async fn stage_all(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
@@ -112,17 +115,17 @@ pub(super) async fn stage_all(
             }
             continue;
         }
-        // What the driver refuses at once is asked for below, where room is made for it.
+        // If the driver refuses memory here, it is asked again below, where the engine makes room.
         if matches!(engine.uploads.grow_now(rest.len() as u64), Ok(true)) {
             continue;
         }
         if may_wait && engine.driver.may_wait() {
-            // The app may keep this unpolled from here on. What is staged then runs with the
-            // next execution pass, or it would keep its chunks from everybody.
+            // The app may stop polling from here on. The staged pieces are queued so that the next
+            // pass runs them. Otherwise their chunks would be kept from all other uploads.
             push_begun(engine, dst, begun, &mut staged)?;
             waiting_bytes = 0;
         }
-        // An error shows again below, to those that make room.
+        // An error occurs again below, where the engine makes room.
         let wait = async { Ok(matches!(engine.uploads.wait().await, Ok(true))) };
         if is_idle && engine.uploads.has_enough() && or_refuse(may_wait, wait).await? {
             continue;
@@ -142,7 +145,7 @@ pub(super) async fn stage_all(
     push_staged(engine, dst, staged)
 }
 
-/// Appends the first pieces of an upload, with more to come.
+/// Appends pieces of an upload that is not finished.
 fn push_begun(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
@@ -155,14 +158,14 @@ fn push_begun(
     push_staged(engine, dst, staged.drain(..))
 }
 
-/// Appends uploads. What was staged on a device that has been replaced since is lost.
+/// Appends uploads. Bytes staged on a device that was replaced since are lost.
 fn push_staged(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
     staged: impl IntoIterator<Item = Cmd>,
 ) -> Result<()> {
     engine.push_with(|state| {
-        // With the lock: whoever sees the new version appends its reads after this.
+        // Under the lock: a thread that sees the new version appends its reads after these.
         dst.bump_version();
         let loss = state.staging_loss.clone();
         staged.into_iter().map(move |mut cmd| {
@@ -172,8 +175,8 @@ fn push_staged(
     })
 }
 
-/// Waits for room in the staging memory: for a chunk that comes back when its submission is
-/// done, or for memory that others give back. There was none so many times already.
+/// Waits for staging memory: for a chunk whose submission ends, or for memory that reclaim frees.
+/// `tries` counts the attempts before.
 async fn more_staging(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
@@ -187,7 +190,7 @@ async fn more_staging(
     Pass::run(engine, work).await
 }
 
-/// The same, for who has the execution lock.
+/// As [`more_staging`], for a caller that has the execution lock.
 async fn find_staging(
     pass: &Pass,
     dst: &Arc<Storage>,
@@ -209,14 +212,15 @@ async fn find_staging(
     }
     let left_behind = pass.lock().left.uploads();
     if pass.uploads.has_idle() || pass.uploads.pending_regions() > left_behind {
-        // Another thread has a chunk, or has staged what runs with the next execution pass.
+        // Another thread holds a chunk, or has staged uploads that run with the next execution
+        // pass.
         std::thread::yield_now();
         return Ok(());
     }
     if tries_again || shrink::was_lowered(pass).await? {
         return Ok(());
     }
-    // Everything staged waits for commands that found no room.
+    // All staged uploads wait for commands that found no room.
     let left = pass.lock().left.first_error();
     Err(left.unwrap_or_else(|| refused(DriverError::OutOfMemory)))
 }

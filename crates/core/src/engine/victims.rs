@@ -1,7 +1,8 @@
-//! Who leaves: the choice of victims, now and ahead of need.
+//! The choice of victims, now and ahead of need.
 //!
-//! How much must leave before long is read off the queue: it tells what will be made and restored,
-//! and what will die. Where it tells of no shortage, nothing is copied ahead.
+//! The engine reads off the queue how many bytes it will have to evict: the queue shows which
+//! storages the commands place, restore and free. If the queue shows no shortage, nothing is copied
+//! ahead of need.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::queue::NextUses;
 use super::state::State;
 use crate::memory::{Candidate, Storage, choose};
 
-/// Drops a storage whose bytes are elsewhere too. Returns the bytes that became free.
+/// Drops a storage that has another copy. Returns the bytes that became free.
 pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
     let freed_bytes = match state.memory.evict_clean(&victim.storage) {
         true => victim.storage.size_bytes(),
@@ -22,13 +23,12 @@ pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
     freed_bytes
 }
 
-/// Who should be evicted so that so many bytes become free, first those who gain the most for
-/// what it costs to have them back. Without a tier to put them, only those that are elsewhere
-/// too. Those of the slots that `stay` are no candidates; those that would have to be evicted
-/// are of at most `most_bytes` each.
+/// The storages to evict so that `wanted_bytes` become free: those with the best ratio of gain to
+/// the cost of restoring. Without a tier, only storages with another copy are candidates. Slots in
+/// `stay` are no candidates. Storages without another copy may have at most `most_bytes` each.
 ///
-/// One choice among all: where weights are read in a cycle, to drop first what is elsewhere too
-/// would move several times as much.
+/// There is one choice among all candidates. Where weights are read in a cycle, dropping clean
+/// storages first would move several times as many bytes.
 pub(super) fn victims(
     state: &State,
     wanted_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) fn victims(
     )
 }
 
-/// Those of the candidates who should go so that so many bytes become free.
+/// The best of the candidates, so that `wanted_bytes` become free.
 fn best(
     state: &State,
     mut candidates: Vec<Candidate>,
@@ -75,21 +75,21 @@ fn best(
     candidates
 }
 
-/// What the queue does to a storage.
+/// The use of a storage by the queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
-    /// How often its commands hold it.
+    /// The number of times that commands of the queue hold it.
     held: usize,
-    /// The last command that uses it.
+    /// The index of the last command that uses it.
     last: usize,
-    /// It has been counted in, and out.
+    /// Whether its bytes were added to the live bytes.
     has_come: bool,
     has_gone: bool,
 }
 
-/// Those that should be copied out now, since they will have to leave while the queue runs:
-/// after the `victims`, so that the slabs hold no more than `limit_bytes`. At most `most_bytes`
-/// of them.
+/// The storages to copy out now, because they will be evicted while the queue runs. They leave
+/// after `victims`, so that the slabs hold at most `limit_bytes`. Together they have at most
+/// `most_bytes`.
 pub(super) fn victims_ahead(
     state: &State,
     victims: &[Candidate],
@@ -106,7 +106,7 @@ pub(super) fn victims_ahead(
     }
     let uses = state.queue.next_uses();
     let mut candidates = state.memory.candidates(stay);
-    // What the queue still uses has to be there for that.
+    // Storages that the queue uses must stay on the device.
     candidates.retain(|candidate| {
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !uses.by_slot.contains_key(&slot))
@@ -116,8 +116,8 @@ pub(super) fn victims_ahead(
     chosen
 }
 
-/// How many bytes more than the limit will be live at some time while the queue runs, if so
-/// many are now. Looks no further once that is `most_bytes`.
+/// The bytes by which the live bytes will exceed the limit while the queue runs, at most
+/// `most_bytes`. `live_bytes` is the number now.
 fn missing_ahead(state: &State, mut live_bytes: u64, limit_bytes: u64, most_bytes: u64) -> u64 {
     let mut spans: FxHashMap<*const Storage, Span> = FxHashMap::default();
     for (index, cmd) in state.queue.ahead().enumerate() {

@@ -1,11 +1,12 @@
-//! From a kernel's text to a whole shader: declares the operands for the places they were given.
+//! Builds the whole shader of a kernel: declares the operands of its text for a layout.
 //!
-//! wgpu forbids one buffer to be bound read-only and read-write in one dispatch, WGSL has no way
-//! to override a binding's access, and one binding shows at most a window of a large operand. So
-//! the declarations are written last, from a [`Layout`]: which operands coincide (one *part*
-//! each), whether a part is written through, and through how many windows it is seen. Every
-//! binding is an array of words or of vec4s of words; operands are bit-cast on the way in and
-//! out, which costs nothing, so that operands of one part may even differ in type.
+//! wgpu forbids binding one buffer both read-only and read-write in one dispatch. WGSL cannot
+//! override the access of a binding. One binding shows at most a window of a large operand. So the
+//! engine writes the declarations last, from a [`Layout`]. The layout says which operands coincide
+//! (one *part* each), whether the kernel may write to a part, and how many windows the part has.
+//!
+//! Every binding is an array of words or of vec4s of words. The accessors bit-cast operands on the
+//! way in and out, which costs nothing. So operands of one part may even differ in type.
 
 mod access;
 
@@ -16,27 +17,28 @@ use crate::driver::Access;
 use crate::dtype::DType;
 use access::declare_operand;
 
-/// How a kernel's operands are bound: with the kernel and the variant, the key of a pipeline.
+/// The bindings of a kernel's operands. The kernel, the variant and the layout are the key of a
+/// pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// The part of each operand; operands of one storage share a part. Numbered from 0 in order
-    /// of first appearance.
+    /// The part of each operand. Operands of one storage share a part. Parts are numbered from 0 in
+    /// the order of first appearance.
     pub parts: [u8; MAX_OPERANDS],
-    /// Windows of each part, at least 1.
+    /// The number of windows of each part, at least 1.
     pub windows: [u8; MAX_OPERANDS],
-    /// Bit `k`: part `k` is bound read-write, be it that an operand of it is written, or that
-    /// something beside it is.
+    /// Bit `k`: part `k` is bound read-write, because the command writes one of its operands or
+    /// another part of the same slab.
     pub writable: u8,
 }
 
 impl Layout {
-    /// How many parts `operands` operands have.
+    /// The number of parts of the first `operands` operands.
     pub(crate) fn part_count(&self, operands: usize) -> usize {
         let last = self.parts[..operands].iter().max();
         last.map_or(0, |&last| usize::from(last) + 1)
     }
 
-    /// The access of each binding, in order: every window of every part.
+    /// The access of each binding, in order: all windows of the first part, then of the next.
     pub(crate) fn bindings(&self, operands: usize) -> Vec<Access> {
         let mut bindings = Vec::new();
         for part in 0..self.part_count(operands) {
@@ -49,8 +51,8 @@ impl Layout {
         bindings
     }
 
-    /// Bit `i`: all operands that binding `i` shows are written whole, and not read. Of bindings
-    /// after the 64th, which no adapter has, nothing is said.
+    /// Bit `i`: all operands that binding `i` shows are written whole, and not read. The bits cover
+    /// the first 64 bindings; no adapter has more.
     pub(crate) fn written_whole(&self, operands: &[Operand]) -> u64 {
         let (mut bits, mut binding) = (0, 0_u32);
         for part in 0..self.part_count(operands.len()) {
@@ -65,20 +67,21 @@ impl Layout {
     }
 }
 
-/// What the target wants of a shader beyond the layout.
+/// The demands of the target beside the layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Bytes of one window.
+    /// The size of a window.
     pub window_bytes: u64,
-    /// Parameters are immediates; else a uniform binding after the storage bindings.
+    /// Whether the parameters are immediates. If not, they are a uniform binding after the storage
+    /// bindings.
     pub immediates: bool,
-    /// The `enable` lines that browsers need, and naga refuses natively.
+    /// Whether the shader has the `enable` lines that browsers require. Natively naga rejects them.
     pub enables: bool,
-    /// Vec4s are loaded and stored as words of 64 bits (see `Caps::wide_words`).
+    /// Whether vec4s are loaded and stored as words of 64 bits (see `Caps::wide_words`).
     pub wide_words: bool,
 }
 
-/// The whole shader for a kernel's text.
+/// The whole shader of a kernel's text.
 pub fn shader(
     text: &str,
     operands: &[Operand],
@@ -148,7 +151,7 @@ pub fn shader(
     out
 }
 
-/// From and to words of 64 bits: the low half is the first word.
+/// Conversions from and to words of 64 bits. The low half is the first word.
 const WIDE_WORDS: &str = "fn from_wide2(v: u64) -> vec2<u32> {
   return vec2<u32>(u32(v), u32(v >> 32u));
 }
@@ -165,7 +168,7 @@ fn to_wide4(v: vec4<u32>) -> vec2<u64> {
 }
 ";
 
-/// Two vec4s, from and to four words of 64 bits.
+/// Conversions of two vec4s from and to four words of 64 bits.
 const VEC8S: &str = "struct Vec8 { low: vec4<u32>, high: vec4<u32> }
 fn to_wide8(v: Vec8) -> vec4<u64> {
   let low = vec4<u64>(vec4<u32>(v.low.xz, v.high.xz));
@@ -178,10 +181,11 @@ fn from_wide8(v: vec4<u64>) -> Vec8 {
 }
 ";
 
-/// Two f32 to two f16, rounded to the nearest, ties to the even one, as every host does it.
-/// WGSL's `pack2x16float` may round either way, and gives anything for what passes the largest
-/// f16. A number below the least normal f16 takes its place in the last bits of 0.5 + x; others
-/// move the exponent and round up half of what is cut off, where a carry makes infinity.
+/// Converts two f32 to two f16, rounded to nearest, ties to even, as every host does. WGSL's
+/// `pack2x16float` may round either way, and its result is undefined above the largest f16.
+///
+/// For a number below the least normal f16, the last bits of 0.5 + x are the f16. For others the
+/// exponent moves, and the cut-off bits round the rest; a carry may make infinity.
 const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
   let bits = bitcast<vec2<u32>>(v);
   let size = bits & vec2<u32>(0x7fffffffu);
@@ -196,8 +200,8 @@ const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
 }
 ";
 
-/// Four f32, rounded to what their upper halves hold: a bf16 each, to the nearest, ties to the even
-/// one. A carry moves the exponent, up to infinity; NaN is kept from becoming that.
+/// Rounds four f32 to bf16 in their upper halves, to nearest, ties to even. A carry moves the
+/// exponent, up to infinity. NaN stays NaN.
 const UPPER_HALVES: &str = "fn upper_halves(v: vec4<f32>) -> vec4<u32> {
   let bits = bitcast<vec4<u32>>(v);
   let odd = (bits >> vec4<u32>(16u)) & vec4<u32>(1u);
@@ -207,7 +211,7 @@ const UPPER_HALVES: &str = "fn upper_halves(v: vec4<f32>) -> vec4<u32> {
 }
 ";
 
-/// The element of a binding's array.
+/// The element type of a binding's array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     /// One word.
@@ -230,7 +234,7 @@ impl Unit {
         }
     }
 
-    /// The element of the array that is bound, and what turns one into the other and back.
+    /// The element type of the bound array, and the conversions from and to it.
     fn bound(self, wide_words: bool) -> (&'static str, [&'static str; 2]) {
         match (self, wide_words) {
             (Unit::Vec4Words2, true) => ("u64", ["from_wide2", "to_wide2"]),
@@ -255,8 +259,8 @@ fn operands_of(layout: &Layout, operands: usize, part: usize) -> impl Iterator<I
     (0..operands).filter(move |&index| usize::from(layout.parts[index]) == part)
 }
 
-/// Can a part be bound as vec8s? Where every operand of it is read or written by them alone, in one
-/// window: what is left at the end of another might be less than one.
+/// Whether a part can be bound as vec8s. All accesses to its operands must be vec8s, and it must
+/// have one window. The end of another window might be shorter than a vec8.
 fn has_vec8s(
     text: &str,
     operands: &[Operand],
@@ -277,7 +281,7 @@ fn has_vec8s(
     target.wide_words && layout.windows[part] == 1 && all
 }
 
-/// Vec4s if every operand of the part wants vec4s of the same size, else words.
+/// Vec4s if every operand of the part uses vec4s of the same size, else words.
 fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize) -> Unit {
     let mut unit = None;
     for index in operands_of(layout, operands, part) {
@@ -297,8 +301,8 @@ fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize
     unit.unwrap_or(Unit::Word)
 }
 
-/// The variables of a part's windows, and `b0_load`, which chooses among them; and `b0_store`, if
-/// an operand of the part is written.
+/// Declares the variables of a part's windows, and `b0_load`, which chooses among them. Declares
+/// `b0_store` too if the command writes an operand of the part.
 fn declare_part(
     out: &mut String,
     layout: &Layout,
@@ -350,7 +354,7 @@ fn declare_part(
         out,
         format_args!("fn b{part}_store(u: u32, v: {unit_name}) {{"),
     );
-    // Ranges beside each other: FXC refuses what many returns leave, as if it were deeply nested.
+    // An `if` for each range, side by side. FXC treats many returns as deep nesting and fails.
     for window in 0..windows {
         let (start, end) = (window * units, (window + 1) * units);
         let store = format_args!("b{part}_{window}[{}] = {store}(v);", offset("u", start));

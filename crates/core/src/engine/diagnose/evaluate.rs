@@ -1,4 +1,4 @@
-//! From answers to findings.
+//! Turns answers into findings.
 
 use super::finding::Finding;
 use super::watch::Taint;
@@ -6,10 +6,10 @@ use super::{ANSWER_BYTES, About, Asked, Diagnose};
 use crate::engine::state::State;
 use crate::memory::Zone;
 
-/// What was seen of one range, in elements counted from its beginning.
+/// The result of a look, in elements counted from the start of its subject.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    /// Of the first kind, and of the second.
+    /// The counts of the first and the second kind.
     counts: [u64; 2],
     first: u64,
     end: u64,
@@ -26,7 +26,7 @@ impl Answer {
         self.counts == [0; 2]
     }
 
-    /// Both, as one.
+    /// Combines two answers.
     fn and(self, other: Answer) -> Answer {
         Answer {
             counts: [0, 1].map(|kind| self.counts[kind] + other.counts[kind]),
@@ -36,7 +36,7 @@ impl Answer {
     }
 }
 
-/// All answers to one question.
+/// Combines all answers of one look.
 fn answer(asked: &Asked, answers: &[u8]) -> Answer {
     let start = asked.first as usize * ANSWER_BYTES as usize;
     let bytes = answers.get(start..).unwrap_or_default();
@@ -57,7 +57,7 @@ fn answer(asked: &Asked, answers: &[u8]) -> Answer {
     .fold(Answer::NOTHING, Answer::and)
 }
 
-/// Are they about the same value, of which each sees a part?
+/// Whether both looks are at parts of the same value.
 fn is_same(one: &Asked, next: &Asked) -> bool {
     match (&one.about, &next.about) {
         (About::Output(one), About::Output(next)) | (About::Result(one), About::Result(next)) => {
@@ -68,7 +68,7 @@ fn is_same(one: &Asked, next: &Asked) -> bool {
 }
 
 impl Diagnose {
-    /// What the answers to all that was asked say, in order.
+    /// Evaluates the answers to all looks, in order.
     pub(super) fn evaluate(&mut self, state: &mut State, answers: &[u8], found: &mut Vec<Finding>) {
         let asked = std::mem::take(&mut self.asked);
         for of_one in asked.chunk_by(is_same) {
@@ -135,7 +135,8 @@ fn written_after_free(
 }
 
 impl Diagnose {
-    /// A value was looked at: did something come into the world with it?
+    /// Judges a value by its answer. Returns a finding if the value has a NaN or infinity that its
+    /// inputs did not have.
     fn judge(&mut self, version: u64, answer: Answer) -> Option<Finding> {
         let before = self.watch.taint_of_inputs(version);
         let maker = self.watch.makers.get_mut(&version)?;
@@ -158,7 +159,7 @@ impl Diagnose {
         })
     }
 
-    /// The outputs that somebody read though they were not wholly written; each is told once.
+    /// The outputs that were read although they were not wholly written. Each is reported once.
     fn unwritten(&mut self) -> Vec<Finding> {
         let mut found = Vec::new();
         self.watch.outputs.retain(|_, output| {

@@ -1,4 +1,4 @@
-//! What is looked for, and what was found: plain values.
+//! The options and findings of the diagnostics: plain values.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,18 +9,21 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Tag;
 
-/// Which bugs are looked for while a program runs:
+/// The bugs to look for while a program runs:
 /// [`Options::diagnostics`](crate::Options::diagnostics).
 ///
-/// All are off by default, and then cost nothing. What is found is a [`Finding`]: a warning to the
-/// crate `log`, and in the list of [`Gpu::findings`](crate::Gpu::findings). Every flush, read and
-/// finish waits for the device and looks; results are the same, bit for bit.
+/// All checks are off by default, and then cost nothing. A bug that is found is a [`Finding`]. It
+/// goes to the crate `log` as a warning and to the list of [`Gpu::findings`](crate::Gpu::findings).
+/// With checks on, every flush, read and finish waits for the device and looks. Results are the
+/// same, bit for bit.
 ///
-/// They take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes a tensor for its fence. And
-/// time: a small network's steps, each of which was read, took on lavapipe 1.9 times as long with
-/// canaries, 2.7 times with poison, 2.1 times with `non_finite` and 3.2 times with all
-/// (`cargo bench --bench diagnostics`). Buffers of the app that were [imported](crate::Gpu::import)
-/// have no fences, and a device that is lost takes along what was not told.
+/// Checks take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes per tensor for its fence.
+/// They also take time, measured on lavapipe with a read after each step of a small network (`cargo
+/// bench --bench diagnostics`). A step took 1.9 times as long with canaries, 2.7 times with poison,
+/// 2.1 times with `non_finite` and 3.2 times with all.
+///
+/// Buffers of the app that were [imported](crate::Gpu::import) have no fences. Findings that were
+/// not collected before a device loss are lost.
 ///
 /// ```
 /// use lapidary_core::{Options, diagnostics::Diagnostics};
@@ -32,43 +35,44 @@ use crate::memory::Tag;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Diagnostics {
-    /// Behind every tensor lies a fence of at least 256 bytes, and one kernel looks at all of them:
-    /// whoever writes past an end is found ([`Finding::Overrun`]). A write before the beginning
+    /// Puts a fence of at least 256 bytes behind every tensor. One kernel checks all fences, so a
+    /// write past the end of a tensor is found ([`Finding::Overrun`]). A write before the beginning
     /// hits the fence of the neighbour, which the finding names too.
     ///
-    /// What is written through by a [`Kernel`](crate::Kernel) of the app's is bound with 256 bytes
-    /// of its fence, so that a wrong index lands there instead of being cut off at the last
-    /// element; `arrayLength` says what it always says. It is bound exactly, and wrong indices are
-    /// not found, where it is a view that ends before its storage does, an import, an array of
-    /// elements that do not divide 256, or where the text hands `arrayLength` something else than
-    /// `&name`.
+    /// A [`Kernel`](crate::Kernel) of the app gets its written operands with 256 bytes of their
+    /// fence. So a write with a wrong index lands there and is not cut off at the last element.
+    /// `arrayLength` returns the same as without checks.
+    ///
+    /// Wrong indices are not found in operands that are bound exactly: views that end before their
+    /// storage, imports, and arrays whose elements do not divide 256. The same holds if the text
+    /// hands `arrayLength` something other than `&name`.
     pub canaries: bool,
-    /// What is freed is filled with words of `0xffed_ffed`, which are NaN in floats of every width,
-    /// and is looked at before it is given out again, and at every flush: a write to it through a
-    /// range that an app has kept is found ([`Finding::WrittenAfterFree`]), and what is read from
-    /// there shows.
+    /// Fills freed memory with words of `0xffed_ffed`, which are NaN in floats of every width. The
+    /// memory is checked before it is reused, and at every flush. So a write to it through a range
+    /// that the app has kept is found ([`Finding::WrittenAfterFree`]). A read from there returns
+    /// NaN.
     pub poison: bool,
-    /// What a [`Kernel`](crate::Kernel) of the app's leaves unwritten in its
-    /// [`out`](crate::KernelCall::out) is found as soon as an operation or the host reads that
-    /// tensor ([`Finding::Unwritten`]). It reads as zeros as ever. An output that the kernel itself
-    /// reads is not watched, and a word of `0xffed_ffed` counts as unwritten and becomes zero.
-    /// Nothing else can be without a value: whatever else makes a tensor writes all of it.
+    /// Finds words that a [`Kernel`](crate::Kernel) of the app leaves unwritten in its
+    /// [`out`](crate::KernelCall::out), as soon as an operation or the host reads the tensor
+    /// ([`Finding::Unwritten`]). They read as zeros, as without checks. An output that the kernel
+    /// itself reads is not watched. A word of `0xffed_ffed` counts as unwritten and becomes zero.
+    /// All other ways to make a tensor write all of it.
     pub unwritten: bool,
-    /// When the last [`Gpu`](crate::Gpu) goes while tensors live, they are listed
+    /// Lists the tensors that are alive when the last [`Gpu`](crate::Gpu) is dropped
     /// ([`Finding::Leak`]). [`Gpu::leaks`](crate::Gpu::leaks) lists them at any time, also without
-    /// this.
+    /// this option.
     pub leaks: bool,
-    /// Looks at every result of floats, and names the operation of which one has a NaN though its
-    /// operands had none, or an infinity though they had neither ([`Finding::NonFinite`]).
-    /// Operations are not put together meanwhile ([`Options::fuse`](crate::Options::fuse)).
+    /// Checks every result of floats. Reports the operation whose result has a NaN although its
+    /// operands had none, or an infinity although they had neither ([`Finding::NonFinite`]). Fusion
+    /// is off meanwhile ([`Options::fuse`](crate::Options::fuse)).
     pub non_finite: bool,
 }
 
-/// What each is called.
+/// The names of the options.
 const NAMES: [&str; 5] = ["canaries", "poison", "unwritten", "leaks", "non_finite"];
 
 impl Diagnostics {
-    /// Looks for all of them.
+    /// Turns all checks on.
     #[must_use]
     pub const fn all() -> Self {
         Diagnostics {
@@ -80,7 +84,7 @@ impl Diagnostics {
         }
     }
 
-    /// Looks for none.
+    /// Turns all checks off.
     #[must_use]
     pub const fn none() -> Self {
         Diagnostics {
@@ -92,7 +96,7 @@ impl Diagnostics {
         }
     }
 
-    /// Only what needs no look at the device.
+    /// The same options without the checks on the device.
     pub(crate) fn without_looks(self) -> Self {
         Diagnostics {
             leaks: self.leaks,
@@ -100,7 +104,7 @@ impl Diagnostics {
         }
     }
 
-    /// Is there anything to look for on the device?
+    /// Whether any check runs on the device.
     pub(crate) fn looks(&self) -> bool {
         self.canaries || self.poison || self.unwritten || self.non_finite
     }
@@ -116,7 +120,7 @@ impl Diagnostics {
     }
 }
 
-/// `all`, `none`, or names with commas between them.
+/// Parses `all`, `none`, or names with commas between them.
 impl FromStr for Diagnostics {
     type Err = Error;
 
@@ -135,7 +139,7 @@ impl FromStr for Diagnostics {
                 _ => {
                     return Err(Error::Option {
                         option: "diagnostics",
-                        reason: format!("`{name}` is none of all, none, {}", NAMES.join(", ")),
+                        reason: format!("`{name}` is not one of: all, none, {}", NAMES.join(", ")),
                     });
                 }
             }
@@ -144,117 +148,117 @@ impl FromStr for Diagnostics {
     }
 }
 
-/// A bug that was found. Prints as a sentence or two.
+/// A bug that was found. Its `Display` form is one or two sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Something wrote past the end of a tensor, or before the beginning of the one behind it.
+    /// A command wrote past the end of a tensor, or before the beginning of the next one.
     #[non_exhaustive]
     Overrun {
-        /// Who made the tensor; `None` where there are too many tags.
+        /// The maker of the tensor; `None` if there are too many tags.
         made_at: Option<Tag>,
-        /// How long it is, in bytes, with padding to a multiple of 16.
+        /// The size of the tensor in bytes, padded to a multiple of 16.
         size_bytes: u64,
-        /// The first byte that was written, counted from the beginning of the tensor ...
+        /// The first byte that was written, counted from the beginning of the tensor.
         first_byte: u64,
-        /// ... and the one after the last.
+        /// The byte after the last one that was written.
         end_byte: u64,
-        /// How many words were found changed in between.
+        /// The number of changed words in between.
         words: u64,
-        /// Who made the tensor that lies right behind it, if there is one.
+        /// The maker of the tensor that lies right behind it, if there is one.
         next: Option<Tag>,
-        /// What ran since the fence was last seen whole: of many kernels the last ones.
+        /// The commands since the last look that found the fence whole; at most the last 8.
         suspects: Vec<String>,
     },
-    /// Something wrote to memory of a tensor that was gone.
+    /// A command wrote to memory of a freed tensor.
     #[non_exhaustive]
     WrittenAfterFree {
-        /// Who made the tensor that lay there last.
+        /// The maker of the last tensor that lay there.
         made_at: Option<Tag>,
-        /// How long it was, in bytes.
+        /// The size of that tensor in bytes.
         size_bytes: u64,
-        /// The first byte that was written, counted from the beginning of that tensor ...
+        /// The first byte that was written, counted from the beginning of that tensor.
         first_byte: u64,
-        /// ... and the one after the last.
+        /// The byte after the last one that was written.
         end_byte: u64,
-        /// How many words were found changed in between.
+        /// The number of changed words in between.
         words: u64,
-        /// What ran since it was last seen whole: of many kernels the last ones.
+        /// The commands since the last look that found the memory unchanged; at most the last 8.
         suspects: Vec<String>,
     },
-    /// A kernel of the app's left elements of its output unwritten, and somebody read it.
+    /// A kernel of the app left elements of its output unwritten, and they were read.
     #[non_exhaustive]
     Unwritten {
-        /// Who made the output: the call of the kernel.
+        /// The maker of the output: the call of the kernel.
         made_at: Tag,
-        /// The kernel's entry point.
+        /// The entry point of the kernel.
         kernel: String,
-        /// How many words it left.
+        /// The number of unwritten words.
         words: u64,
-        /// How many the output has.
+        /// The number of words of the output.
         of_words: u64,
-        /// The first of them.
+        /// The index of the first unwritten word.
         first_word: u64,
-        /// Who read it first.
+        /// The first reader.
         read_by: String,
     },
-    /// An operation made the first NaN, or infinity.
+    /// An operation made the first NaN or infinity.
     #[non_exhaustive]
     NonFinite {
-        /// What was computed; `None` of what the app or a source wrote.
+        /// The operation. `None` if the app or a source wrote the value.
         operation: Option<String>,
-        /// Who made the tensor.
+        /// The maker of the tensor.
         made_at: Tag,
-        /// What its elements are.
+        /// The element type.
         dtype: DType,
-        /// How many elements its storage has.
+        /// The number of elements of its storage.
         elements: u64,
-        /// How many of them are NaN.
+        /// The number of NaN elements.
         nans: u64,
-        /// How many are infinite.
+        /// The number of infinite elements.
         infinities: u64,
-        /// The first of either, counted from the start of the storage.
+        /// The first of them, counted from the start of the storage.
         first_element: u64,
-        /// Infinities were among the operands, so that a NaN came of one.
+        /// Whether the operands had infinities, so that a NaN may come from one.
         of_infinity: bool,
     },
-    /// Tensors were alive when the last handle of their device went.
+    /// Tensors were alive when the last handle of their device was dropped.
     Leak(Leak),
 }
 
-/// Tensors that are alive, of one maker.
+/// Tensors of one maker that are alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leak {
-    /// Where they were made, with their name and scope.
+    /// The place that made them, with their name and scope.
     pub made_at: Tag,
-    /// How many storages that is: views share one.
+    /// The number of storages; views share one.
     pub storages: u64,
-    /// Their bytes, wherever they are.
+    /// The bytes of the storages, wherever they are.
     pub bytes: u64,
 }
 
-/// A tag, where there is one.
+/// Displays a tag, if there is one.
 struct Maker<'a>(&'a Option<Tag>);
 
 impl fmt::Display for Maker<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(tag) => write!(f, "{tag}"),
-            None => f.write_str("one of too many places to remember"),
+            None => f.write_str("an unknown place, because there are too many tags"),
         }
     }
 }
 
-/// Who may have done it.
+/// Displays the suspects of a finding.
 struct Suspects<'a>(&'a [String]);
 
 impl fmt::Display for Suspects<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             [] => Ok(()),
-            [one] => write!(f, " What ran since it was last whole is {one}."),
-            many => write!(f, " What ran since it was last whole: {}.", many.join(", ")),
+            [one] => write!(f, " One command ran since the last check: {one}."),
+            many => write!(f, " These ran since the last check: {}.", many.join(", ")),
         }
     }
 }
@@ -273,8 +277,8 @@ impl fmt::Display for Finding {
             } => {
                 write!(
                     f,
-                    "{words} words in bytes {first_byte}..{end_byte} of a tensor of {size_bytes} bytes \
-                     were overwritten, past its end. It was made at {}.",
+                    "{words} words in bytes {first_byte}..{end_byte} of a tensor of {size_bytes} \
+                     bytes were overwritten, past its end. It was made at {}.",
                     Maker(made_at)
                 )?;
                 if next.is_some() {
@@ -293,7 +297,7 @@ impl fmt::Display for Finding {
             } => write!(
                 f,
                 "{words} words in bytes {first_byte}..{end_byte} of a tensor of {size_bytes} bytes \
-                 were written after it was gone. It was made at {}.{}",
+                 were written after it was freed. It was made at {}.{}",
                 Maker(made_at),
                 Suspects(suspects)
             ),
@@ -306,8 +310,8 @@ impl fmt::Display for Finding {
                 read_by,
             } => write!(
                 f,
-                "kernel `{kernel}` left {words} of the {of_words} words of its output unwritten, the \
-                 first of them word {first_word}, and {read_by} read it. It was made at {made_at}."
+                "kernel `{kernel}` left {words} of the {of_words} words of its output unwritten \
+                 (the first is word {first_word}), and {read_by} read it. It was made at {made_at}."
             ),
             Finding::NonFinite {
                 operation,
@@ -321,12 +325,12 @@ impl fmt::Display for Finding {
             } => {
                 let by = match operation {
                     Some(operation) => format!("`{operation}` made"),
-                    None => "what was written from outside has".to_owned(),
+                    None => "the app or a source wrote".to_owned(),
                 };
                 write!(
                     f,
-                    "{by} {nans} NaN and {infinities} infinities among {elements} elements of {dtype}, \
-                     the first of them element {first_element}"
+                    "{by} {nans} NaN and {infinities} infinities among {elements} elements of \
+                     {dtype}, the first at element {first_element}"
                 )?;
                 match (operation, of_infinity) {
                     (None, _) => f.write_str(".")?,
@@ -355,23 +359,24 @@ impl fmt::Display for Leak {
     }
 }
 
-/// So many findings are kept: the first of all, since later ones tend to follow from them.
+/// The most findings that are kept. The first ones stay, because later ones tend to follow from
+/// them.
 const MOST_FINDINGS: usize = 256;
 
-/// The list of what was found. It may outlive its [`Gpu`](crate::Gpu), and then has the leaks too.
+/// The list of findings. It may outlive its [`Gpu`](crate::Gpu), and then also has the leaks.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     list: Arc<Mutex<VecDeque<Finding>>>,
 }
 
 impl Findings {
-    /// Takes what was found since the last time, in the order in which it was found. At most 256
-    /// are kept.
+    /// Takes the findings since the last call, in the order of their discovery. The list keeps at
+    /// most 256.
     pub fn take(&self) -> Vec<Finding> {
         self.lock().drain(..).collect()
     }
 
-    /// Has nothing been found, or all of it been taken?
+    /// Whether the list has no finding.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }

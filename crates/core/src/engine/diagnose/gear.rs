@@ -1,4 +1,5 @@
-//! What looking takes on the device: kernels, the pattern to fill with, and a place for answers.
+//! The device resources of the diagnostics: kernels, the pattern for fills, and a buffer for
+//! answers.
 
 use super::{
     ANSWER_BYTES, Diagnostics, LEAST_ANSWERS, Look, MOST_ANSWERS, PAGE_ANSWERS, PATTERN_BYTES,
@@ -10,16 +11,16 @@ use crate::engine::caches::PipelineKey;
 use crate::engine::kernel::{MAX_OPERANDS, Program, Variant};
 use crate::engine::wgsl::Layout;
 
-/// Where fills come from and answers go.
+/// The device resources of the diagnostics.
 pub(in crate::engine) struct Gear {
     pub(super) buffer: BufferId,
-    /// Of what is looked for.
+    /// The pipelines of the looks, in the order of their codes.
     pub(super) pipelines: [Option<PipelineId>; 6],
     pub(super) answers: u32,
 }
 
 impl Gear {
-    /// A buffer of the pattern and so many answers, with the kernels of the looks.
+    /// Resources with room for this number of answers.
     pub(in crate::engine) fn new(
         buffer: BufferId,
         pipelines: [Option<PipelineId>; 6],
@@ -32,8 +33,7 @@ impl Gear {
         }
     }
 
-    /// How many answers find room, where slabs may take so many bytes: of a small budget, a small
-    /// part.
+    /// The number of answers for slabs with this limit. A small budget gives them a small part.
     pub(in crate::engine) fn most_answers(limit_bytes: u64, caps: &Caps) -> u64 {
         let share_bytes = limit_bytes / 32;
         let answers = MOST_ANSWERS.min(caps.max_binding_bytes / ANSWER_BYTES);
@@ -41,14 +41,14 @@ impl Gear {
         answers & !(u64::from(PAGE_ANSWERS) - 1)
     }
 
-    /// The bytes of the pattern and so many answers.
+    /// The bytes of the pattern and this number of answers.
     pub(in crate::engine) fn size_bytes(answers: u64) -> u64 {
         PATTERN_BYTES + answers * ANSWER_BYTES
     }
 }
 
 impl Look {
-    /// The kernel that looks; `None` if nobody wants it.
+    /// The kernel of the look. `None` if the app did not ask for it.
     pub(in crate::engine) fn kernel(self, wants: Diagnostics) -> Option<(Program, PipelineKey)> {
         let kernel = match self {
             Look::Mend => &kernels::MEND,
@@ -68,7 +68,7 @@ fn variant(look: Look) -> Variant {
     }
 }
 
-/// Two operands, a window each.
+/// Two operands with one window each.
 fn layout(look: Look) -> Layout {
     let mut layout = Layout {
         parts: [0; MAX_OPERANDS],

@@ -1,4 +1,4 @@
-//! The kernels that look for bugs.
+//! The kernels of the diagnostics.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::engine::{Kernel, Look, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/probe.wgsl");
 
-/// Reads `x`, and writes what it saw to `y`.
+/// Reads `x`, and writes an answer to `y`.
 pub static PROBE: Kernel = Kernel {
     name: "probe",
     operands: &[Operand::read("x"), Operand::update("y")],
@@ -15,7 +15,7 @@ pub static PROBE: Kernel = Kernel {
     reference: Some(super::reference::run),
 };
 
-/// The same, and writes to `x`.
+/// The same, and also writes to `x`.
 pub static MEND: Kernel = Kernel {
     name: "mend",
     operands: &[Operand::update("x"), Operand::update("y")],

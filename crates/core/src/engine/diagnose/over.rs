@@ -1,30 +1,29 @@
-//! One look at all there is: every fence, and all that is poisoned.
+//! Looks at all fences and all freed ranges.
 
 use super::{ANSWER_BYTES, About, Asked, Diagnose, Look, steps};
 use crate::driver::Binding;
 use crate::engine::state::State;
 use crate::memory::Zone;
 
-/// What was freed and has more bytes than so many is looked at by many invocations, all else by one
-/// each.
+/// Larger freed ranges get a look with many invocations. All other zones get one invocation each.
 const TABLED_BYTES: u64 = 4 << 10;
 
-/// A zone, and what an answer is about that tells of it.
+/// A zone, and the subject of its answer.
 type Tabled = (Zone, fn(Zone) -> About);
 
-/// Zones of one slab that one binding shows.
+/// Zones of one slab that fit in one binding.
 pub(in crate::engine) struct Group {
     seen: Binding,
     zones: Vec<Tabled>,
 }
 
 impl Group {
-    /// How many answers it takes.
+    /// The number of answers of the group.
     pub(in crate::engine) fn len(&self) -> usize {
         self.zones.len()
     }
 
-    /// Where its zones are in the binding, four words a zone.
+    /// The ranges of the zones in the binding, four words a zone.
     pub(in crate::engine) fn table(&self) -> Vec<u8> {
         let words = self.zones.iter().map(|(zone, _)| {
             let start = (zone.place.offset_bytes - self.seen.offset_bytes) / 4;
@@ -36,8 +35,8 @@ impl Group {
     }
 }
 
-/// What there is to be looked at: what was freed and is large, one by one, and all else in groups.
-/// Nothing was missed from now on.
+/// Begins a check of everything. Returns the large freed ranges, which are checked one by one, and
+/// all other zones in groups.
 pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<Group>)> {
     state.diagnose.as_mut()?.is_all_seen = true;
     super::attend(state);
@@ -55,7 +54,7 @@ pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>
     Some((large, by_window(state, zones)))
 }
 
-/// Looks at a range that was freed.
+/// Looks at a freed range.
 pub(in crate::engine) fn look_at_grave(state: &mut State, grave: Zone) {
     if let Some(mut diagnose) = state.diagnose.take() {
         diagnose.look_at_zone(state, grave, About::Grave);
@@ -63,8 +62,8 @@ pub(in crate::engine) fn look_at_grave(state: &mut State, grave: Zone) {
     }
 }
 
-/// One dispatch for each group, over a table of the places of its zones, which lies where the
-/// answers go: from the answer `first` on.
+/// Records one dispatch for each group. Its table of zones lies in the buffer of the answers, from
+/// the answer `first` on.
 pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<Group>, first: u32) {
     let Some(mut diagnose) = state.diagnose.take() else {
         return;
@@ -86,13 +85,13 @@ pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<Group>, f
         let groups = count.div_ceil(64);
         diagnose.dispatch(state, Look::Table, group.seen, params, groups);
     }
-    // A refusal meanwhile may have taken back what was asked before.
+    // A refusal meanwhile may have taken back earlier looks.
     diagnose.used = diagnose.used.max(answer);
     state.diagnose = Some(diagnose);
 }
 
-/// Zones, which are sorted by slab and offset, as bindings show them; so few in each that their
-/// answers find room.
+/// Groups zones, sorted by slab and offset, by binding. Limits the size of a group so that its
+/// answers fit.
 fn by_window(state: &State, zones: Vec<Tabled>) -> Vec<Group> {
     let (alignment, window_bytes) = steps(state.driver.caps());
     let gear = state.diagnose.as_ref().and_then(|one| one.gear.as_ref());
@@ -127,14 +126,14 @@ fn by_window(state: &State, zones: Vec<Tabled>) -> Vec<Group> {
 }
 
 impl Diagnose {
-    /// So many more answers find room.
+    /// The number of free answers.
     pub(in crate::engine) fn free_answers(&self) -> usize {
         let free = self.gear.as_ref().map(|gear| gear.answers - self.used);
         free.unwrap_or(0) as usize
     }
 
-    /// Speaks for the answers to a table of so many zones; returns the first, and where it lies in
-    /// the buffer of the answers.
+    /// Reserves answers for a table of `count` zones. Returns the first, and its offset in the
+    /// buffer.
     pub(in crate::engine) fn take_table(&mut self, count: u32) -> (u32, u64) {
         let first = self.used;
         self.used += count;
@@ -144,15 +143,15 @@ impl Diagnose {
         )
     }
 
-    /// All was looked at. Who damaged what was not seen is still to be named by the execution pass
-    /// that sees it.
+    /// Ends a check of everything. If looks were missed, the suspects stay for the pass that finds
+    /// the damage.
     pub(in crate::engine) fn end_look_over(&mut self) {
         if self.is_all_seen {
             self.suspects.clear();
         }
     }
 
-    /// All that was asked so far is on its way.
+    /// Notes that all looks so far are in accepted submissions.
     pub(in crate::engine) fn was_submitted(&mut self) {
         self.submitted = self.asked.len();
     }

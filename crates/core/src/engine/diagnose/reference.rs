@@ -1,4 +1,4 @@
-//! Reference kernel of `shaders/probe.wgsl`.
+//! The reference kernel of `shaders/probe.wgsl`.
 
 use crate::engine::Look;
 use crate::engine::kernel::ReferenceCall;

@@ -1,4 +1,4 @@
-//! What is watched of launches: what they read, and what becomes of what they write.
+//! Watches launches: the values that they read and the results that they write.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use crate::engine::kernel::{Launch, Program, Role, UNWRITTEN};
 use crate::engine::state::State;
 use crate::memory::{FENCE_BYTES, Storage, Tag, Zone};
 
-/// NaN, and infinities, are in a value.
+/// Whether a value has NaN or infinities.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taint {
     pub(super) nan: bool,
@@ -29,21 +29,21 @@ impl std::ops::BitOr for Taint {
     }
 }
 
-/// How a value came about.
+/// The origin of a value.
 #[derive(Debug)]
 pub(super) struct Maker {
-    /// What computed it; none of what the app or a source wrote.
+    /// The operation that computed it. `None` for values that the app or a source wrote.
     pub(super) operation: Option<String>,
     pub(super) tag: Tag,
     pub(super) dtype: DType,
     pub(super) elements: u64,
-    /// The values that it was computed from.
+    /// The values from which it was computed.
     inputs: SmallVec<[u64; 4]>,
-    /// What those of them had that nobody remembers.
+    /// Problems (NaN, infinity) inherited from inputs whose history was dropped.
     inherited: Taint,
-    /// It is looked at, or will be.
+    /// Whether a look at the value was or will be taken.
     is_asked: bool,
-    /// What it has, once that is known.
+    /// The result of the look, once it is known.
     pub(super) taint: Option<Taint>,
 }
 
@@ -53,20 +53,20 @@ pub(super) struct Output {
     pub(super) kernel: String,
     pub(super) tag: Tag,
     pub(super) words: u64,
-    /// How many of them nobody wrote, and the first; once that is known.
+    /// The number of unwritten words and the index of the first, once they are known.
     pub(super) left: Option<(u64, u64)>,
     pub(super) read_by: Option<String>,
 }
 
-/// What is remembered of values, by the numbers of the writes that made them.
+/// The history of values, by the numbers of the writes that made them.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     pub(super) makers: FxHashMap<u64, Maker>,
     pub(super) outputs: FxHashMap<u64, Output>,
-    /// Results with padding, of rows of so many elements of which so many are none.
+    /// Results with padding, as (elements of a row, elements that are no padding).
     padded: Vec<(Weak<Storage>, (u32, u32))>,
-    /// Of the launch that is being encoded: what it computes, from what, and which operands hold
-    /// values as a whole after it.
+    /// For the launch that is being encoded: its operation, its inputs, and a bit for each operand
+    /// that is a whole value after it.
     operation: String,
     inputs: SmallVec<[u64; 4]>,
     whole: u8,
@@ -77,14 +77,14 @@ impl Watch {
         self.padded.push((Arc::downgrade(storage), rows));
     }
 
-    /// The rows of a storage: none where it has no padding.
+    /// The rows of a storage, as in `padded`; (0, 0) without padding.
     fn rows(&self, storage: &Storage) -> (u32, u32) {
         let is_it = |one: &&(Weak<Storage>, _)| std::ptr::eq(one.0.as_ptr(), storage);
         self.padded.iter().find(is_it).map_or((0, 0), |one| one.1)
     }
 
-    /// What a value was made of had: of those of which that is unknown, what they in turn were made
-    /// of.
+    /// The problems of a value's inputs. If those of an input are unknown, the problems of its own
+    /// inputs count.
     pub(super) fn taint_of_inputs(&self, version: u64) -> Taint {
         let mut all = Taint::default();
         let mut seen = FxHashSet::default();
@@ -106,14 +106,15 @@ impl Watch {
         all
     }
 
-    /// It is not known what a value has: who reads it next has it looked at again.
+    /// Notes that a look at a value was not answered. The next command that reads the value takes
+    /// another look.
     pub(super) fn is_not_seen(&mut self, version: u64) {
         if let Some(maker) = self.makers.get_mut(&version) {
             maker.is_asked = false;
         }
     }
 
-    /// All that was asked is answered: what nobody can ask for again is forgotten.
+    /// Forgets the history of all values but `live`, after all looks were answered.
     pub(super) fn forget_all_but(&mut self, live: &FxHashSet<u64>) {
         let versions = self
             .makers
@@ -145,7 +146,7 @@ impl Watch {
 }
 
 impl Diagnose {
-    /// Counts what is not finite in what a storage holds, unless that was done.
+    /// Counts NaN and infinities in the value of a storage, unless a look was taken.
     fn look_at_value(&mut self, state: &mut State, storage: &Storage, dtype: DType) {
         let version = state.memory.writes_to(storage);
         let makers = &mut self.watch.makers;
@@ -161,7 +162,7 @@ impl Diagnose {
         }
     }
 
-    /// Counts what a user's kernel left of the pattern in its outputs, which becomes zeros.
+    /// Counts the words of the pattern that a user's kernel left in its outputs. They become zeros.
     fn look_for_unwritten(&mut self, state: &mut State, launch: &Launch) {
         if !matches!(launch.program, Program::Custom(_)) || launch.code >> UNWRITTEN == 0 {
             return;
@@ -188,7 +189,7 @@ impl Diagnose {
     }
 }
 
-/// A launch has places, and is about to be encoded.
+/// Watches a launch that has its places, before it is encoded.
 #[cold]
 pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
     let Some(mut diagnose) = state.diagnose.take() else {
@@ -228,7 +229,7 @@ pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
         }
     }
     for zone in ends(state, launch) {
-        // The padding is anybody's, and may hold anything.
+        // Any command may write to the padding, so its contents are unknown.
         let padding_bytes = zone.of_bytes - zone.from_bytes;
         let padding = Zone {
             size_bytes: padding_bytes,
@@ -241,7 +242,7 @@ pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
     state.diagnose = Some(diagnose);
 }
 
-/// The launch has been encoded.
+/// Watches a launch after it was encoded.
 #[cold]
 pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
     let Some(mut diagnose) = state.diagnose.take() else {
@@ -252,7 +253,7 @@ pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
         let about = || About::End(zone.clone(), name.to_owned());
         diagnose.look_at(state, Look::Words, place, size_bytes, about);
-        // So that it is not found a second time.
+        // Filled again, so that the next look does not find the same writes.
         diagnose.fill(state, &zone);
     }
     diagnose.look_for_unwritten(state, launch);
@@ -277,7 +278,7 @@ pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
     state.diagnose = Some(diagnose);
 }
 
-/// Commands of the app's own were submitted. Returns whether to look at what they did.
+/// Notes that the app submitted its own commands. Returns whether to check everything.
 pub(in crate::engine) fn watch_foreign(state: &mut State) -> bool {
     let Some(diagnose) = &mut state.diagnose else {
         return false;
@@ -286,7 +287,7 @@ pub(in crate::engine) fn watch_foreign(state: &mut State) -> bool {
     true
 }
 
-/// The host is about to read a storage.
+/// Watches a read by the host.
 #[cold]
 pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
     let Some(mut diagnose) = state.diagnose.take() else {
@@ -301,8 +302,8 @@ pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
     state.diagnose = Some(diagnose);
 }
 
-/// The operands of a user's kernel that are bound with some of their fence: from the end of
-/// what it may write to the end of that.
+/// The zones behind the writable operands of a user's kernel. A zone ends where the bound part of
+/// the fence ends.
 fn ends(state: &State, launch: &Launch) -> SmallVec<[Zone; 2]> {
     let mut ends = SmallVec::new();
     if !matches!(launch.program, Program::Custom(_)) {

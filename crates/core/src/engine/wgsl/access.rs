@@ -1,10 +1,10 @@
-//! How an operand's elements are read and written: from words of whatever width they lie in.
+//! The accessors of an operand: they read and write elements in words of any width.
 
 use super::{Unit, line};
 use crate::dtype::DType;
 use crate::engine::kernel::{Operand, Role};
 
-/// The accessors of an operand that the text uses.
+/// Declares the accessors of an operand that the text uses.
 pub(super) fn declare_operand(
     out: &mut String,
     text: &str,
