@@ -389,7 +389,7 @@ fn parameters_and_groups() {
     assert!(message.contains("[1, 0, 1] workgroups"), "{message}");
     let (message, _) = shown(call.clone().groups([1, 1, 65_536]).run());
     assert!(
-        message.contains("takes 65535 in each dimension"),
+        message.contains("takes at most 65535 in each dimension"),
         "{message}"
     );
 

@@ -143,7 +143,7 @@ fn types_that_devices_do_not_have_are_listed_and_refused() {
         ] {
             assert_eq!(failed.0, ModelFailure::Unsupported);
             assert!(
-                failed.1.contains(&format!("it is of {dtype}")),
+                failed.1.contains(&format!("it has elements of {dtype}")),
                 "{}",
                 failed.1
             );

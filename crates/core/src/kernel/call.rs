@@ -326,7 +326,7 @@ impl<T: Bind + Clone> KernelCall<T> {
                 "{groups:?} workgroups: each dimension needs at least 1"
             )),
             Some(groups) if groups.iter().any(|&groups| groups > most) => self.refuse(format!(
-                "{groups:?} workgroups: this device takes at most {most} a dimension; spread them \
+                "{groups:?} workgroups: this device takes at most {most} in each dimension; spread them \
                  over x, y and z"
             )),
             Some(groups) => Ok(groups),
