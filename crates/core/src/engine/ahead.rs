@@ -42,7 +42,7 @@ pub(super) async fn start_ahead(pass: &Pass, victims: Vec<Candidate>, tier: Tier
 
 /// The pending eviction of a victim whose copy is already in progress. Returns the victim itself if
 /// there is no such copy.
-pub(super) fn already_evicting(
+pub(super) fn take_pending_eviction(
     pass: &Pass,
     victim: Candidate,
 ) -> std::result::Result<PendingEviction, Candidate> {

@@ -41,7 +41,7 @@ pub(super) async fn look_over(pass: &Pass) -> Result<()> {
         if let Err(error) = looked {
             // There is no memory for the check now. The next execution pass tries again.
             if let Some(diagnose) = &mut pass.lock().diagnose {
-                diagnose.miss(&format!("{error:?}"));
+                diagnose.note_missed(&format!("{error:?}"));
             }
             break;
         }
@@ -135,6 +135,6 @@ fn read_answer(pass: &Pass, reading: &Arc<Reading>, piece: Piece) -> bool {
         dst_offset_bytes: 0,
         size_bytes: piece.size_bytes,
     });
-    state.batch.reads(reading.clone(), piece, buffer);
+    state.batch.add_read(reading.clone(), piece, buffer);
     true
 }

@@ -23,7 +23,7 @@ pub(super) struct Batch {
     /// For each dispatch among the ops, the entry that counts its time. Empty if timing is off.
     timed: Vec<Entry>,
     /// The storages that the ops restore.
-    arrived: Vec<Weak<Storage>>,
+    restored: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
     moved: Vec<Moved>,
     /// No other command may join. An app's kernel or buffer is in the batch, and the driver may
@@ -71,7 +71,7 @@ impl Batch {
     }
 
     /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
-    pub(super) fn computes(&self) -> bool {
+    pub(super) fn has_dispatches(&self) -> bool {
         self.dispatches() > 0
     }
 
@@ -107,7 +107,7 @@ impl Batch {
     }
 
     /// Notes the entry that counts the time of the last dispatch.
-    pub(super) fn count_time(&mut self, entry: Entry) {
+    pub(super) fn add_timed(&mut self, entry: Entry) {
         self.timed.push(entry);
     }
 
@@ -125,7 +125,7 @@ impl Batch {
     }
 
     /// Adds staged bytes that the ops copy from.
-    pub(super) fn copies_from(&mut self, region: Region) {
+    pub(super) fn add_region(&mut self, region: Region) {
         self.regions.push(region);
     }
 
@@ -139,7 +139,7 @@ impl Batch {
     }
 
     /// Adds a piece of a reading that the ops copy to this buffer.
-    pub(super) fn reads(&mut self, reading: Arc<Reading>, piece: Piece, buffer: ReadbackBuffer) {
+    pub(super) fn add_read(&mut self, reading: Arc<Reading>, piece: Piece, buffer: ReadbackBuffer) {
         self.reads.push((reading, piece, buffer));
     }
 
@@ -150,17 +150,17 @@ impl Batch {
     }
 
     /// Adds a storage that the ops restore.
-    pub(super) fn brings(&mut self, storage: &Arc<Storage>) {
-        self.arrived.push(Arc::downgrade(storage));
+    pub(super) fn add_restored(&mut self, storage: &Arc<Storage>) {
+        self.restored.push(Arc::downgrade(storage));
     }
 
     /// The storages that the ops restore, if they still have holders.
-    pub(super) fn arrived(&self) -> impl Iterator<Item = Arc<Storage>> {
-        self.arrived.iter().filter_map(Weak::upgrade)
+    pub(super) fn restored(&self) -> impl Iterator<Item = Arc<Storage>> {
+        self.restored.iter().filter_map(Weak::upgrade)
     }
 
     /// Adds a block that the ops move.
-    pub(super) fn moves(&mut self, one: Moved) {
+    pub(super) fn add_move(&mut self, one: Moved) {
         self.moved.push(one);
     }
 
@@ -179,7 +179,7 @@ impl Batch {
     }
 
     /// Keeps a custom kernel until the submission.
-    pub(super) fn holds(&mut self, custom: Arc<Custom>) {
+    pub(super) fn keep_custom(&mut self, custom: Arc<Custom>) {
         self.custom = Some(custom);
     }
 
@@ -190,7 +190,7 @@ impl Batch {
         self.regions.clear();
         self.reads.clear();
         self.timed.clear();
-        self.arrived.clear();
+        self.restored.clear();
         self.moved.clear();
         self.is_closed = false;
         self.work = 0;

@@ -23,7 +23,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
         // A panic is the app's affair. The memory that it freed before counts.
         let _ = catch_unwind(AssertUnwindSafe(|| callback(&pressure)));
         // The app may have dropped the guard meanwhile, so this may be the last holder.
-        pass.drop_theirs(callback);
+        pass.drop_app_value(callback);
     }
     let mut state = pass.lock();
     state.free_dead();

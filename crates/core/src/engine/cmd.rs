@@ -93,7 +93,7 @@ impl Cmd {
 
     /// Whether the command should be submitted at once. The reading thread copies one large piece
     /// out while the device copies the next.
-    pub(super) fn goes_at_once(&self) -> bool {
+    pub(super) fn submits_at_once(&self) -> bool {
         matches!(self, Cmd::Read { piece, .. } if piece.size_bytes >= LARGE_PIECE_BYTES)
     }
 

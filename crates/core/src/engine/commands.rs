@@ -43,21 +43,21 @@ impl Engine {
     /// - `DeviceLost`.
     pub fn launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
         self.check_launch(&launch)?;
-        let mut state = self.to_append()?;
+        let mut state = self.lock_to_append()?;
         // Under the lock: a thread that sees the new version appends its reads after this command.
         launch.bump_versions();
-        self.end_of(&mut state).push_back(Cmd::Launch(launch));
-        self.appended(state);
+        self.append_list(&mut state).push_back(Cmd::Launch(launch));
+        self.after_append(state);
         Ok(())
     }
 
     /// Appends a clear of the whole storage to zero.
     pub fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         // Not by `push_one`: a short command would be moved at the size of a launch.
-        let mut state = self.to_append()?;
-        self.end_of(&mut state)
+        let mut state = self.lock_to_append()?;
+        self.append_list(&mut state)
             .push_back(Cmd::Clear(storage.clone()));
-        self.appended(state);
+        self.after_append(state);
         Ok(())
     }
 
@@ -110,33 +110,33 @@ impl Engine {
         self: &Arc<Self>,
         make: impl FnOnce(&State) -> C,
     ) -> Result<()> {
-        let mut state = self.to_append()?;
+        let mut state = self.lock_to_append()?;
         let cmds = make(&state);
-        self.end_of(&mut state).extend(cmds);
-        self.appended(state);
+        self.append_list(&mut state).extend(cmds);
+        self.after_append(state);
         Ok(())
     }
 
     pub(super) fn push_one(self: &Arc<Self>, cmd: Cmd) -> Result<()> {
-        let mut state = self.to_append()?;
-        self.end_of(&mut state).push_back(cmd);
-        self.appended(state);
+        let mut state = self.lock_to_append()?;
+        self.append_list(&mut state).push_back(cmd);
+        self.after_append(state);
         Ok(())
     }
 
     /// Locks the state so that the caller can append commands.
-    fn to_append(&self) -> Result<MutexGuard<'_, State>> {
+    fn lock_to_append(&self) -> Result<MutexGuard<'_, State>> {
         self.check_lost()?;
         Ok(self.lock())
     }
 
     /// The list for the commands of this thread.
-    fn end_of<'a>(&self, state: &'a mut State) -> &'a mut VecDeque<Cmd> {
-        state.queue.end(self.is_recording())
+    fn append_list<'a>(&self, state: &'a mut State) -> &'a mut VecDeque<Cmd> {
+        state.queue.append_list(self.is_recording())
     }
 
     /// Starts a pass if enough commands were appended.
-    fn appended(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn after_append(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.notice_pending();
         if self.is_recording() {
             return;
@@ -152,23 +152,23 @@ impl Engine {
         }
         let is_full = queue.is_full();
         drop(state);
-        self.run_appended(is_full);
+        self.run_queue(is_full);
     }
 
     /// Runs the queue. A thread that fills the queue waits for it.
     #[cold]
-    fn run_appended(self: &Arc<Self>, is_full: bool) {
+    fn run_queue(self: &Arc<Self>, is_full: bool) {
         if is_full {
             // An error belongs to the tensors that it concerns, so it is not returned here.
             let _ = block_on("a full queue", self.flush());
             return;
         }
-        self.run_if_nobody_does();
+        self.try_run_queue();
         self.lock().queue.wait_for_more();
     }
 
     /// Runs the queue, unless another thread is running it.
-    pub(super) fn run_if_nobody_does(self: &Arc<Self>) {
+    pub(super) fn try_run_queue(self: &Arc<Self>) {
         if let Some(pass) = Pass::try_begin(self) {
             let _ = block_on("an automatic flush", pass.execute_early());
         }
@@ -311,7 +311,7 @@ impl Engine {
         );
         block_on(upload::WHAT, staged)?;
         if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
-            self.run_if_nobody_does();
+            self.try_run_queue();
         }
         Ok(())
     }

@@ -202,7 +202,7 @@ fn record_move(state: &mut State, block: BlockId, to: &Spot) {
         });
     }
     state.memory.moved_away(&one);
-    state.batch.moves(one);
+    state.batch.add_move(one);
 }
 
 /// Extends the last copy by this move, if both blocks are neighbours before and after it. The bytes

@@ -179,7 +179,7 @@ impl Engine {
             .copied(storage, |copies| swap(&mut copies.source, &mut other));
         drop(state);
         // This drops the source before it. If the storage has no bytes, it drops the new one.
-        self.drop_theirs(other);
+        self.drop_app_value(other);
         Ok(())
     }
 
@@ -293,9 +293,9 @@ impl Engine {
     /// Opens a new device in place of a lost one. Returns what survived.
     pub(crate) async fn reopen(self: &Arc<Self>) -> Result<Recovered> {
         let work = move |pass: Pass| async move {
-            let cause = recovery::give_up_lost(&pass)?;
+            let cause = recovery::forget_lost_device(&pass)?;
             let reopened = pass.driver.reopen().await;
-            recovery::take_stock(&pass, cause, reopened)
+            recovery::recover(&pass, cause, reopened)
         };
         Pass::run(self, work).await
     }
@@ -306,7 +306,7 @@ impl Engine {
         readopt: impl FnOnce() -> DriverResult<()>,
     ) -> Result<Recovered> {
         let pass = Pass::with(self, Pass::lock(self).await?);
-        let cause = recovery::give_up_lost(&pass)?;
-        recovery::take_stock(&pass, cause, readopt())
+        let cause = recovery::forget_lost_device(&pass)?;
+        recovery::recover(&pass, cause, readopt())
     }
 }

@@ -255,7 +255,7 @@ impl Diagnose {
         let keep = keep.min(self.asked.len());
         for asked in self.asked.drain(keep..) {
             if let About::Result(version) = asked.about {
-                self.watch.is_not_seen(version);
+                self.watch.forget_look(version);
             }
         }
         self.submitted = self.submitted.min(keep);
@@ -265,7 +265,7 @@ impl Diagnose {
 
     /// Notes that a look was not taken or not answered. Callers that ask for findings learn of it.
     #[cold]
-    pub(super) fn miss(&mut self, reason: &str) {
+    pub(super) fn note_missed(&mut self, reason: &str) {
         self.is_all_seen = false;
         if self.missed.is_none() {
             log::warn!("lapidary: the diagnostics missed a check: {reason}");
@@ -274,7 +274,7 @@ impl Diagnose {
     }
 
     /// Adds a command to the suspects.
-    fn ran(&mut self, name: String) {
+    fn add_suspect(&mut self, name: String) {
         if self.suspects.last() != Some(&name) {
             self.suspects.retain(|one| *one != name);
             self.suspects.push(name);
@@ -309,7 +309,7 @@ impl Diagnose {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
         let answers = self.gear.as_ref().map_or(0, |gear| gear.answers);
         if self.used > answers / 4 * 3 {
-            self.miss(NO_ROOM);
+            self.note_missed(NO_ROOM);
             return;
         }
         self.look_at(state, Look::Words, place, size_bytes, || {
@@ -348,7 +348,7 @@ impl Diagnose {
             let shares = (elements / LEAST_SHARE).clamp(1, MOST_SHARES);
             let Some(first) = self.take_answers(shares as u32) else {
                 if self.gear.is_some() {
-                    self.miss(NO_ROOM);
+                    self.note_missed(NO_ROOM);
                 }
                 return;
             };
@@ -406,13 +406,13 @@ impl Diagnose {
             // This look writes no answer, so none must be read.
             let is_asked = |asked: &Asked| asked.first + asked.count <= first;
             self.asked.retain(is_asked);
-            self.miss("the driver refused a bind group");
+            self.note_missed("the driver refused a bind group");
             return;
         };
         let params = bytemuck::bytes_of(&params);
         (state.batch).dispatch(pipeline, bind_group, params, [groups, 1, 1]);
         if let Some(entry) = state.timing.of_check("probe") {
-            state.batch.count_time(entry);
+            state.batch.add_timed(entry);
         }
     }
 }
@@ -430,7 +430,7 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
         match answers {
             Ok(answers) => diagnose.evaluate(state, &answers, &mut found),
             // Without the answers, the results of the looks are unknown.
-            Err(error) => diagnose.miss(&format!("{error:?}")),
+            Err(error) => diagnose.note_missed(&format!("{error:?}")),
         }
         diagnose.forget_asked(0);
         state.diagnose = Some(diagnose);
@@ -440,7 +440,7 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
 
 /// Fills and looks at the blocks that were allocated or freed since the last call.
 #[cold]
-pub(in crate::engine) fn attend(state: &mut State) {
+pub(in crate::engine) fn handle_changes(state: &mut State) {
     let changes = state.memory.take_changes();
     let Some(mut diagnose) = state.diagnose.take() else {
         return;
@@ -468,7 +468,7 @@ pub(in crate::engine) fn not_answered(state: &mut State) {
     if let Some(diagnose) = &mut state.diagnose {
         diagnose.forget_asked(diagnose.submitted);
         // All fences are filled again, because the lost fills are not known one by one.
-        diagnose.miss("the driver refused a submission");
+        diagnose.note_missed("the driver refused a submission");
         state.memory.fence_anew();
     }
 }

@@ -128,7 +128,7 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
             state.free_dead();
             let fit = state.head.fit();
             let placed = state.memory.place(storage, fit);
-            state.head.may_lie(Fit::Best);
+            state.head.set_fit(Fit::Best);
             if let Ok(Some(place)) = placed {
                 return Ok(Some(place));
             }
@@ -137,7 +137,7 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
             break;
         }
     }
-    pass.lock().head.may_lie(Fit::Best);
+    pass.lock().head.set_fit(Fit::Best);
     Ok(None)
 }
 

@@ -133,7 +133,7 @@ impl State {
         };
         self.memory.record_operand(src, false);
         self.memory.was_read(src, piece.size_bytes);
-        self.batch.reads(reading.clone(), piece, buffer);
+        self.batch.add_read(reading.clone(), piece, buffer);
         self.push_op(Op::Copy {
             src: place.buffer,
             src_offset_bytes: place.offset_bytes + start,
@@ -181,7 +181,7 @@ impl State {
         };
         let bind_group = self.groups.get(pipeline, bindings)?;
         if self.diagnose.is_some() {
-            diagnose::attend(self);
+            diagnose::handle_changes(self);
             diagnose::watch_before(self, launch);
         }
         for (index, arg) in launch.args.iter().enumerate() {
@@ -191,7 +191,7 @@ impl State {
         self.batch.set_work(work);
         (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
         if let Some(entry) = self.timing.of_launch(launch) {
-            self.batch.count_time(entry);
+            self.batch.add_timed(entry);
         }
         if self.diagnose.is_some() {
             diagnose::watch_after(self, launch);
@@ -219,7 +219,9 @@ impl State {
             } else {
                 Need::Room { storage: storage() }
             };
-            placed.iter().for_each(|arg| self.head.placed(&arg.storage));
+            placed
+                .iter()
+                .for_each(|arg| self.head.note_placed(&arg.storage));
             return Err(Stop::Need(need));
         }
         Ok(())
@@ -379,7 +381,9 @@ impl State {
                     storage: storage.clone(),
                 }
             };
-            placed.iter().for_each(|storage| self.head.placed(storage));
+            placed
+                .iter()
+                .for_each(|storage| self.head.note_placed(storage));
             return Ok(Some(need));
         }
         Ok(None)
@@ -390,7 +394,7 @@ impl State {
     /// Moves the result of a rematerializer into the storage for which it ran.
     pub(super) fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
         let failure = self.memory.poison_of(from);
-        self.rematerializers.ended(to, failure.clone());
+        self.rematerializers.finish(to, failure.clone());
         if failure.is_some() || !self.memory.is_evicted(to) {
             // A failed rematerialization may succeed later, or the storage has its value already.
         } else if Arc::strong_count(from) != 1 || !self.memory.take_over_place(from, to) {
@@ -401,7 +405,7 @@ impl State {
             self.memory.poison(to, &Arc::new(cause));
         } else {
             // The driver may still refuse the batch that computes it.
-            self.batch.brings(to);
+            self.batch.add_restored(to);
         }
     }
 }

@@ -64,7 +64,7 @@ pub(super) async fn evict_bytes(pass: &Pass, wanted_bytes: u64, tier: Tier) -> R
             break;
         }
         stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
-        let ahead = who_comes_next(pass, &victims, tier, &stay);
+        let ahead = next_victims(pass, &victims, tier, &stay);
         let taken_out = evict_victims(pass, victims, ahead, tier);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
@@ -88,13 +88,13 @@ pub(super) async fn evict_victims(
     tier: Tier,
 ) -> Result<(u64, Option<u64>)> {
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
-    pass.drop_gone();
+    pass.drop_stale_copies();
     for victim in victims {
         if victim.is_clean {
             freed_bytes += victims::drop_one(&mut pass.lock(), &victim);
             continue;
         }
-        let victim = match ahead::already_evicting(pass, victim) {
+        let victim = match ahead::take_pending_eviction(pass, victim) {
             Ok(begun) => {
                 evictions.push(begun);
                 continue;
@@ -137,7 +137,7 @@ pub(super) async fn evict_victims(
 }
 
 /// The storages to copy out now, because they will be evicted after these victims.
-fn who_comes_next(
+fn next_victims(
     pass: &Pass,
     victims: &[Candidate],
     tier: Tier,
@@ -162,7 +162,7 @@ pub(super) async fn start_eviction(
     // Guarded at once, because the copies go on if this future is dropped half-way.
     let (destination, sink) = DestinationGuard::new(destination);
     let len_bytes = victim.storage.len_bytes();
-    let Some(piece_bytes) = piece_bytes_to_be_had(pass, len_bytes).await? else {
+    let Some(piece_bytes) = available_piece_bytes(pass, len_bytes).await? else {
         return Ok(None);
     };
     let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
@@ -182,7 +182,7 @@ pub(super) async fn start_eviction(
         };
         let mut state = pass.lock();
         state.memory.touch(victim.place);
-        state.batch.reads(reading.clone(), piece, buffer);
+        state.batch.add_read(reading.clone(), piece, buffer);
         state.push_op(Op::Copy {
             src: victim.place.buffer,
             src_offset_bytes: victim.place.offset_bytes + start,
@@ -200,7 +200,7 @@ pub(super) async fn start_eviction(
 
 /// The size of the largest read-back buffer that can be had. An eviction runs because memory is
 /// short, so it must do with little.
-async fn piece_bytes_to_be_had(pass: &Pass, len_bytes: u64) -> Result<Option<u64>> {
+async fn available_piece_bytes(pass: &Pass, len_bytes: u64) -> Result<Option<u64>> {
     let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
     let mut piece_bytes = pass.readbacks.piece_bytes().min(whole_bytes);
     let least_bytes = LEAST_PIECE_BYTES.min(piece_bytes);

@@ -51,14 +51,14 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         }
         victim
     };
-    pass.drop_gone();
+    pass.drop_stale_copies();
     if pass.caps().maps_slabs {
         let destination = tiers::destination(pass, storage, Tier::Disk)?;
         return evict::evict_in_place(pass, &victim, destination)
             .await
             .map(|()| true);
     }
-    let victim = match ahead::already_evicting(pass, victim) {
+    let victim = match ahead::take_pending_eviction(pass, victim) {
         Ok(begun) => return evict::finish_eviction(pass, begun).await.map(|()| true),
         Err(victim) => victim,
     };

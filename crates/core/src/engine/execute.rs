@@ -36,7 +36,7 @@ impl Pass {
     }
 
     async fn execute_queue(&self) -> Result<()> {
-        self.outside.may_ask_anew();
+        self.outside.reset_rounds();
         if self.wanted.is_some() {
             gear::prepare_diagnose(self).await?;
         }
@@ -56,7 +56,7 @@ impl Pass {
             let has_freed = state.memory.freed() > freed;
             // If no fewer commands are left behind than before, they wait for the next pass.
             // Rematerialized commands run again each time and are no progress.
-            let left = state.left.len();
+            let left = state.left_behind.len();
             if left == 0 || left >= left_before || !(has_run && has_freed) {
                 break;
             }
@@ -67,12 +67,12 @@ impl Pass {
             // Dropped rematerializers may have been the last holders of results that commands left
             // behind would write.
             let state = &mut *self.lock();
-            if !state.left.drop_unwanted(&state.memory) {
+            if !state.left_behind.drop_unwanted(&state.memory) {
                 break;
             }
         }
         self.submit()?;
-        if self.wanted.is_some() && !self.lock().queue.may_leave() {
+        if self.wanted.is_some() && !self.lock().queue.may_defer() {
             answers::look_over(self).await?;
         }
         Ok(())
@@ -81,12 +81,12 @@ impl Pass {
     async fn execute_once(&self) -> Result<()> {
         let (mut commands, mut refusals) = {
             let mut state = self.lock();
-            state.tell_time();
+            state.update_time();
             if state.driver.caps().begins_early() && state.is_device_idle() {
                 state.pace.begin_early();
             }
             state.queue.begin_round();
-            state.try_again();
+            state.requeue_left_behind();
             state.counters.progress()
         };
         loop {
@@ -117,11 +117,11 @@ impl Pass {
                 }
                 Need::Room { storage } => {
                     let made = reclaim::make_room(self, &storage).await?;
-                    or_leave(self, made).await?;
+                    leave_behind_on_error(self, made).await?;
                 }
                 Need::Restore { storage } => {
                     let brought = restore::restore(self, &storage).await?;
-                    or_leave(self, brought).await?;
+                    leave_behind_on_error(self, brought).await?;
                 }
                 Need::ReadEvicted {
                     storage,
@@ -131,7 +131,7 @@ impl Pass {
                 Need::Words(words) => pick::read_words(&mut self.lock(), words),
                 Need::Rows(wanted) => {
                     let picked = pick_rows::pick_rows(self, &wanted).await?;
-                    or_leave(self, picked).await?;
+                    leave_behind_on_error(self, picked).await?;
                 }
                 Need::Pipeline {
                     program,
@@ -145,7 +145,7 @@ impl Pass {
                     size_bytes,
                 } => {
                     let provided = provide_readback(self, &storage, size_bytes).await?;
-                    or_leave(self, provided).await?;
+                    leave_behind_on_error(self, provided).await?;
                 }
                 Need::Answers => answers::collect(self).await?,
                 Need::Direct {
@@ -205,7 +205,7 @@ async fn provide_pipeline(
             message: format!("{}: {message}", program.name()),
         })),
         Err(DriverError::Kernel(fault)) => Err(Arc::new(Error::Kernel(fault))),
-        Err(error) => return or_give_up(pass, Err(error), "a kernel"),
+        Err(error) => return fail_head_on_error(pass, Err(error), "a kernel"),
     };
     let mut state = pass.lock();
     if let (Program::Fused(fused), Ok(_)) = (program, &made) {
@@ -216,7 +216,7 @@ async fn provide_pipeline(
 }
 
 /// Leaves the command at the head of the queue behind if there was no room for it.
-async fn or_leave(pass: &Pass, made: Result<()>) -> Result<()> {
+async fn leave_behind_on_error(pass: &Pass, made: Result<()>) -> Result<()> {
     let Err(error) = made else { return Ok(()) };
     if !matches!(error, Error::OutOfMemory(_)) || !shrink::was_lowered(pass).await? {
         pass.lock().head_failed(error);
@@ -225,7 +225,11 @@ async fn or_leave(pass: &Pass, made: Result<()>) -> Result<()> {
 }
 
 /// Fails the command at the head of the queue if the driver refused its need.
-fn or_give_up(pass: &Pass, result: Result<(), DriverError>, what: &'static str) -> Result<()> {
+fn fail_head_on_error(
+    pass: &Pass,
+    result: Result<(), DriverError>,
+    what: &'static str,
+) -> Result<()> {
     pass.check_lost()?;
     if let Err(error) = result {
         pass.lock().head_failed(refusal(what, error));

@@ -17,15 +17,15 @@ use crate::driver::{BoxFuture, MaybeSend};
 
 #[derive(Debug, Default)]
 pub(super) struct ExecutionLock {
-    whose: Arc<Whose>,
-    /// The work of the lock's holder, if waiters may poll it. Locked after `whose`.
+    shared: Arc<Shared>,
+    /// The work of the lock's holder, if waiters may poll it. Locked after `shared`.
     work: Mutex<Option<Arc<Work>>>,
 }
 
 /// The waker's part. It is apart from the work because, in a browser, a waker may change threads
 /// and the work may not.
 #[derive(Debug, Default)]
-struct Whose(Mutex<State>);
+struct Shared(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -49,7 +49,7 @@ impl ExecutionLock {
     pub(super) async fn lock(self: &Arc<Self>) -> ExecutionGuard {
         poll_fn(|context| {
             loop {
-                let mut state = self.whose.lock();
+                let mut state = self.shared.lock();
                 if !state.taken {
                     state.taken = true;
                     return Poll::Ready(());
@@ -57,7 +57,7 @@ impl ExecutionLock {
                 state.waiting.add(context.waker());
                 let work = state.is_lent.then(|| self.work().clone()).flatten();
                 drop(state);
-                if !work.is_some_and(|work| work.has_ended(&self.whose, context.waker())) {
+                if !work.is_some_and(|work| work.poll_to_end(&self.shared, context.waker())) {
                     return Poll::Pending;
                 }
             }
@@ -68,7 +68,7 @@ impl ExecutionLock {
 
     /// The execution lock, if it is free.
     pub(super) fn try_lock(self: &Arc<Self>) -> Option<ExecutionGuard> {
-        if std::mem::replace(&mut self.whose.lock().taken, true) {
+        if std::mem::replace(&mut self.shared.lock().taken, true) {
             return None;
         }
         Some(ExecutionGuard(self.clone()))
@@ -76,7 +76,7 @@ impl ExecutionLock {
 
     /// Lets the waiters poll the work of the lock's holder.
     fn lend(&self, work: Arc<Work>) {
-        let mut state = self.whose.lock();
+        let mut state = self.shared.lock();
         state.is_lent = true;
         *self.work() = Some(work);
     }
@@ -86,14 +86,14 @@ impl ExecutionLock {
     }
 }
 
-impl Whose {
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A wake-up of the lent work wakes all waiters.
-impl Wake for Whose {
+impl Wake for Shared {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -119,7 +119,7 @@ impl Wakers {
 impl Drop for ExecutionGuard {
     fn drop(&mut self) {
         let (work, waiting) = {
-            let mut state = self.0.whose.lock();
+            let mut state = self.0.shared.lock();
             state.taken = false;
             let is_lent = std::mem::take(&mut state.is_lent);
             let work = is_lent.then(|| self.0.work().take());
@@ -136,7 +136,7 @@ struct Work {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     /// Tasks that found another task polling the work. They poll it next, because their wake-up may
     /// have come too late for the other task, which may never poll again.
-    missed: Mutex<Wakers>,
+    missed_wakers: Mutex<Wakers>,
     /// The owner of the result is gone, so the work must be dropped instead of polled.
     is_given_up: AtomicBool,
 }
@@ -151,23 +151,23 @@ impl Work {
     fn new(future: BoxFuture<'static, ()>) -> Self {
         Work {
             future: Mutex::new(Some(future)),
-            missed: Mutex::default(),
+            missed_wakers: Mutex::default(),
             is_given_up: AtomicBool::new(false),
         }
     }
 
     /// Polls the work, unless another thread is polling it; that thread then wakes `by`. Returns
     /// whether the work has ended.
-    fn has_ended(&self, whose: &Arc<Whose>, by: &Waker) -> bool {
+    fn poll_to_end(&self, shared: &Arc<Shared>, by: &Waker) -> bool {
         let tried = self.try_lock().or_else(|| {
-            self.missed().add(by);
-            // The other thread may have read `missed` just before this entry.
+            self.missed_wakers().add(by);
+            // The other thread may have read `missed_wakers` just before this entry.
             self.try_lock()
         });
         let Some(mut future) = tried else {
             return false;
         };
-        let waker = Waker::from(whose.clone());
+        let waker = Waker::from(shared.clone());
         let mut context = Context::from_waker(&waker);
         let ended = match future.as_mut() {
             Some(running) => running.as_mut().poll(&mut context).is_ready(),
@@ -175,8 +175,8 @@ impl Work {
         };
         let done = ended.then(|| future.take());
         drop(future);
-        let missed = std::mem::take(&mut *self.missed());
-        missed.wake();
+        let missed_wakers = std::mem::take(&mut *self.missed_wakers());
+        missed_wakers.wake();
         // The values of the work are dropped outside its lock.
         drop(done);
         if self.is_given_up.load(Ordering::SeqCst) {
@@ -197,8 +197,10 @@ impl Work {
         drop(future);
     }
 
-    fn missed(&self) -> MutexGuard<'_, Wakers> {
-        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn missed_wakers(&self) -> MutexGuard<'_, Wakers> {
+        self.missed_wakers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Option<BoxFuture<'static, ()>>>> {
@@ -211,9 +213,9 @@ impl Work {
 }
 
 /// Gives up the work when it is dropped.
-struct Owner(Arc<Work>);
+struct WorkOwner(Arc<Work>);
 
-impl Drop for Owner {
+impl Drop for WorkOwner {
     fn drop(&mut self) {
         self.0.give_up();
     }
@@ -226,22 +228,22 @@ impl ExecutionGuard {
         work: impl Future<Output = T> + MaybeSend + 'static,
     ) -> T {
         let result = Arc::new(Mutex::new(None));
-        let theirs = result.clone();
-        let (lender, whose) = (self.0.clone(), self.0.whose.clone());
-        let owner = Owner(Arc::new(Work::new(Box::pin(async move {
+        let slot = result.clone();
+        let (lender, shared) = (self.0.clone(), self.0.shared.clone());
+        let owner = WorkOwner(Arc::new(Work::new(Box::pin(async move {
             let done = work.await;
-            *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
             drop(self);
         }))));
         lender.lend(owner.0.clone());
         poll_fn(|context| {
             loop {
-                whose.lock().waiting.add(context.waker());
+                shared.lock().waiting.add(context.waker());
                 let done = result.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(done) = done {
                     return Poll::Ready(done);
                 }
-                if !owner.0.has_ended(&whose, context.waker()) {
+                if !owner.0.poll_to_end(&shared, context.waker()) {
                     return Poll::Pending;
                 }
             }
@@ -321,7 +323,7 @@ mod tests {
                 assert!(kept.as_mut().poll(&mut noop).is_pending());
             });
             polled.wait();
-            execution_lock.whose.wake_by_ref();
+            execution_lock.shared.wake_by_ref();
             assert!(here.as_mut().poll(&mut context).is_pending());
             goes_on.wait();
         });

@@ -71,7 +71,7 @@ pub(super) async fn stage_for_gear(
                 dst_offset_bytes: at,
                 size_bytes: region.size_bytes,
             });
-            state.batch.copies_from(region);
+            state.batch.add_region(region);
             (rest, at) = (&rest[taken..], at + taken as u64);
             continue;
         }

@@ -43,7 +43,7 @@ pub struct Engine {
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
     #[cfg(feature = "tracing")]
-    lost_is_told: AtomicBool,
+    is_loss_logged: AtomicBool,
 }
 
 /// The options of an engine, which do not change later.
@@ -102,7 +102,7 @@ impl Engine {
             scratch: Mutex::default(),
             state: Mutex::new(state),
             #[cfg(feature = "tracing")]
-            lost_is_told: AtomicBool::new(false),
+            is_loss_logged: AtomicBool::new(false),
         }))
     }
 
@@ -194,7 +194,7 @@ impl Engine {
             None => Ok(()),
             Some(reason) => {
                 #[cfg(feature = "tracing")]
-                self.tell_lost(&reason);
+                self.log_loss(&reason);
                 Err(Error::DeviceLost { reason })
             }
         }
@@ -203,16 +203,16 @@ impl Engine {
     /// Logs each loss once.
     #[cfg(feature = "tracing")]
     #[cold]
-    fn tell_lost(&self, reason: &str) {
-        if !self.lost_is_told.swap(true, Ordering::Relaxed) {
+    fn log_loss(&self, reason: &str) {
+        if !self.is_loss_logged.swap(true, Ordering::Relaxed) {
             tell!(ERROR, "the device is lost", { reason = reason });
         }
     }
 
     /// Notes that the device was reopened, so that a new loss is logged again.
-    pub(super) fn is_found(&self) {
+    pub(super) fn note_reopened(&self) {
         #[cfg(feature = "tracing")]
-        self.lost_is_told.store(false, Ordering::Relaxed);
+        self.is_loss_logged.store(false, Ordering::Relaxed);
     }
 
     /// The reason why a storage has no value, or no value yet, after an execution pass.
@@ -226,7 +226,7 @@ impl Engine {
         if let Some(cause) = state.rematerializers.failure(storage) {
             return Err((*cause).clone());
         }
-        state.left.reason(storage).map_or(Ok(()), Err)
+        state.left_behind.reason(storage).map_or(Ok(()), Err)
     }
 
     /// The engine's identity, for the thread-local lists of `inside`.
@@ -264,15 +264,16 @@ impl Engine {
 
     /// Drops a value that may hold a function of the app. Its `Drop` may run code of the app, so
     /// the caller holds no lock but, at most, the execution lock.
-    pub(super) fn drop_theirs<T>(&self, theirs: T) {
+    pub(super) fn drop_app_value<T>(&self, theirs: T) {
         let _inside = self.inside();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(theirs)));
     }
 
     /// Drops stale copies. The file system may take a while for this.
-    pub(super) fn drop_gone(&self) {
+    pub(super) fn drop_stale_copies(&self) {
         let gone = self.lock().memory.take_gone();
-        gone.into_iter().for_each(|copies| self.drop_theirs(copies));
+        gone.into_iter()
+            .for_each(|copies| self.drop_app_value(copies));
     }
 
     /// Frees all storages without holders, including those that dropped rematerializers held.
@@ -292,10 +293,10 @@ impl Engine {
             }
             rematerializers
                 .into_iter()
-                .for_each(|rematerializer| self.drop_theirs(rematerializer));
+                .for_each(|rematerializer| self.drop_app_value(rematerializer));
             copies
                 .into_iter()
-                .for_each(|copies| self.drop_theirs(copies));
+                .for_each(|copies| self.drop_app_value(copies));
         }
     }
 }

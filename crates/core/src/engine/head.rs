@@ -15,13 +15,13 @@ pub(super) struct Head {
     /// The holes that the operands may use.
     fit: Fit,
     /// While slabs drain to a lower limit, the operands of the command may be evicted too.
-    is_fair_game: bool,
+    may_evict_operands: bool,
 }
 
 impl Head {
     /// Resets the state after the command has run or was moved to another list.
     #[inline]
-    pub(super) fn has_run(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.fit = Fit::Best;
         if !self.placed.is_empty() {
             self.placed.clear();
@@ -35,12 +35,12 @@ impl Head {
     }
 
     /// Sets the holes that the operands may use, until the command has run or found no room.
-    pub(super) fn may_lie(&mut self, fit: Fit) {
+    pub(super) fn set_fit(&mut self, fit: Fit) {
         self.fit = fit;
     }
 
     /// Notes that the engine placed a storage for the command.
-    pub(super) fn placed(&mut self, storage: &Arc<Storage>) {
+    pub(super) fn note_placed(&mut self, storage: &Arc<Storage>) {
         self.placed.push(Arc::downgrade(storage));
     }
 
@@ -63,11 +63,11 @@ impl Head {
     }
 
     /// Whether the operands may be evicted like any other storage.
-    pub(super) fn is_fair_game(&self) -> bool {
-        self.is_fair_game
+    pub(super) fn may_evict_operands(&self) -> bool {
+        self.may_evict_operands
     }
 
-    pub(super) fn set_fair_game(&mut self, is_fair_game: bool) {
-        self.is_fair_game = is_fair_game;
+    pub(super) fn set_may_evict_operands(&mut self, may_evict_operands: bool) {
+        self.may_evict_operands = may_evict_operands;
     }
 }

@@ -86,7 +86,7 @@ impl LeftBehind {
     }
 
     /// The error of a command that `cmd` must not overtake. `None` if there is no conflict.
-    pub(super) fn holds_up(&self, cmd: &Cmd) -> Option<Error> {
+    pub(super) fn conflict(&self, cmd: &Cmd) -> Option<Error> {
         if self.cmds.is_empty() {
             return None;
         }
@@ -111,7 +111,7 @@ impl LeftBehind {
     }
 
     /// The reason why a reading was left behind, if it was.
-    pub(super) fn reason_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
+    pub(super) fn error_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
         let mut cmds = self.cmds.iter();
         cmds.find_map(|(cmd, error)| match cmd {
             Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.clone()),

@@ -11,7 +11,11 @@ use crate::memory::Storage;
 /// the queue.
 pub(super) fn needed_slots(state: &State) -> FxHashSet<u32> {
     let mut needed = FxHashSet::default();
-    if let Some(cmd) = state.queue.head().filter(|_| !state.head.is_fair_game()) {
+    if let Some(cmd) = state
+        .queue
+        .head()
+        .filter(|_| !state.head.may_evict_operands())
+    {
         cmd.each_operand(|storage, _| needed.extend(storage.slot()));
     }
     needed

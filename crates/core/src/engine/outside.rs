@@ -125,7 +125,7 @@ impl Outside {
 
     /// Allows all rounds again at the start of an execution pass, because the app may have memory
     /// to free again.
-    pub(super) fn may_ask_anew(&self) {
+    pub(super) fn reset_rounds(&self) {
         self.rounds_left.store(MOST_ROUNDS, Ordering::Relaxed);
     }
 
@@ -206,7 +206,7 @@ impl Outside {
     /// Notes that an execution pass begins to shrink. `times` is the ledger's count of lowered
     /// limits.
     pub(super) fn begin_shrink(&self, times: u64) {
-        self.may_ask_anew();
+        self.reset_rounds();
         self.lowered_before.store(times, Ordering::Release);
     }
 }

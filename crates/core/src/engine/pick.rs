@@ -40,7 +40,7 @@ pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, S
         let had_place = state.memory.find(result).is_some();
         state.place_for_overwrite(result)?;
         if !had_place {
-            state.head.placed(result);
+            state.head.note_placed(result);
         }
         let (table, result) = (table.clone(), result.clone());
         return Ok(Some(Need::Rows(Rows {

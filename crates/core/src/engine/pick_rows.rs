@@ -69,7 +69,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
             };
             state.write(result, copy);
         }
-        state.batch.copies_from(region);
+        state.batch.add_region(region);
         at += taken as u64;
         rest = &rest[taken..];
     }
@@ -79,7 +79,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     state.memory.was_read(table, picked.len() as u64);
     state.counters.restored_bytes += picked.len() as u64;
     if let Some(cmd) = state.queue.pop_head() {
-        state.has_run(cmd);
+        state.finish_command(cmd);
     }
     Ok(Ok(()))
 }

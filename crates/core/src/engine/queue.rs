@@ -35,7 +35,7 @@ pub(super) struct Queue {
     /// The fused kernels that have a pipeline.
     fused_kernels: Vec<Weak<Fused>>,
     /// Whether the current pass may leave commands at the end for fusion with later ones.
-    may_leave: bool,
+    may_defer: bool,
     /// The commands that the running rematerializer has appended.
     recorded: VecDeque<Cmd>,
     /// The length of the queue at which an idle device gets work.
@@ -49,7 +49,7 @@ impl Default for Queue {
             fused_commands: 0,
             fuse: None,
             fused_kernels: Vec::new(),
-            may_leave: false,
+            may_defer: false,
             recorded: VecDeque::new(),
             early_commands: EARLY_COMMANDS,
         }
@@ -80,7 +80,7 @@ impl Queue {
 
     /// The list to append to. A rematerializer has a separate list.
     #[inline]
-    pub(super) fn end(&mut self, is_recording: bool) -> &mut VecDeque<Cmd> {
+    pub(super) fn append_list(&mut self, is_recording: bool) -> &mut VecDeque<Cmd> {
         match is_recording {
             true => &mut self.recorded,
             false => &mut self.commands,
@@ -126,10 +126,10 @@ impl Queue {
         self.commands.iter_mut().for_each(|cmd| loss.apply(cmd));
     }
 
-    /// Begins an execution pass. A pass whose results no caller waits for `may_leave` commands at
+    /// Begins an execution pass. A pass whose results no caller waits for `may_defer` commands at
     /// the end for fusion with later ones.
-    pub(super) fn begin_pass(&mut self, may_leave: bool) {
-        self.may_leave = may_leave;
+    pub(super) fn begin_pass(&mut self, may_defer: bool) {
+        self.may_defer = may_defer;
     }
 
     /// Begins a round of a pass over the queue.
@@ -138,12 +138,12 @@ impl Queue {
     }
 
     /// Stops leaving commands at the end, because they hold their operands and memory is short.
-    pub(super) fn leave_nothing(&mut self) {
-        self.may_leave = false;
+    pub(super) fn defer_nothing(&mut self) {
+        self.may_defer = false;
     }
 
-    pub(super) fn may_leave(&self) -> bool {
-        self.may_leave
+    pub(super) fn may_defer(&self) -> bool {
+        self.may_defer
     }
 
     /// Whether a pass should start: the queue is long, or the device was idle while the last
@@ -186,10 +186,10 @@ impl Queue {
 
     fn fuse_commands(&mut self, limit_bytes: impl FnOnce() -> u64) {
         let is_launch = |cmd: &Cmd| matches!(cmd, Cmd::Launch(_));
-        let is_worth_it = self.commands.len() > 1 || self.may_leave;
+        let is_worth_it = self.commands.len() > 1 || self.may_defer;
         if self.fuse.is_some() && is_worth_it && self.commands.iter().any(is_launch) {
             let commands = std::mem::take(&mut self.commands);
-            let (ready, rest) = self.fused(commands, self.may_leave, limit_bytes());
+            let (ready, rest) = self.fused(commands, self.may_defer, limit_bytes());
             self.fused_commands = ready.len();
             // Commands are large, so the ready ones stay in their allocation.
             self.commands = ready.into();

@@ -59,7 +59,7 @@ pub(super) async fn submit_read(
         // behind.
         if !reading.is_submitted() {
             pass.error_of(&src)?;
-            if let Some(error) = pass.lock().left.reason_of_reading(&reading) {
+            if let Some(error) = pass.lock().left_behind.error_of_reading(&reading) {
                 return Err(error);
             }
         }

@@ -76,7 +76,7 @@ pub(super) async fn make_room(pass: &Pass, storage: &Arc<Storage>) -> Result<Res
         return Ok(Err(error));
     }
     // Commands that wait for fusion keep their operands.
-    pass.lock().queue.leave_nothing();
+    pass.lock().queue.defer_nothing();
     let (mut reclaim_counts, mut ceiling) = (ReclaimCounts::default(), Ceiling::Soft);
     for step in general_steps() {
         if step.has_traffic() && ceiling == Ceiling::Soft {
@@ -174,11 +174,11 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
                 let mut state = pass.lock();
                 for fit in [Fit::Best, Fit::Anywhere] {
                     if state.memory.has_room(size_bytes, fit) {
-                        state.head.may_lie(fit);
+                        state.head.set_fit(fit);
                         return Ok(Some(Ok(())));
                     }
                 }
-                state.head.may_lie(Fit::Best);
+                state.head.set_fit(Fit::Best);
             }
             // The driver has less memory than the budget allows. Tries the smallest slab that will
             // do, then the slabs that exist.

@@ -16,7 +16,7 @@ use crate::memory::Recovered;
 use crate::transfer::refusal;
 
 /// Forgets the state of the lost device. Returns the error of the loss.
-pub(super) fn give_up_lost(pass: &Pass) -> Result<Error> {
+pub(super) fn forget_lost_device(pass: &Pass) -> Result<Error> {
     let Some(reason) = pass.driver.lost() else {
         return Err(Error::Option {
             option: "reopen",
@@ -33,11 +33,7 @@ pub(super) fn give_up_lost(pass: &Pass) -> Result<Error> {
 }
 
 /// Updates the state for the new device. Returns what survived.
-pub(super) fn take_stock(
-    pass: &Pass,
-    cause: Error,
-    reopened: DriverResult<()>,
-) -> Result<Recovered> {
+pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> Result<Recovered> {
     reopened.map_err(|error| match error {
         DriverError::Lost(reason) => Error::DeviceLost { reason },
         error => refusal("to reopen the device", error),
@@ -62,13 +58,13 @@ pub(super) fn take_stock(
             what: "the device's limits",
             message: error.to_string(),
         })?;
-    state.try_again();
+    state.requeue_left_behind();
     // Uploads that threads have staged but not appended yet are lost too.
     state.staging_loss.lost(pass.uploads.epoch(), cause);
     state.queue.lose_staged(&state.staging_loss);
     drop(guard);
     follow::apply_limits(pass);
-    pass.is_found();
+    pass.note_reopened();
     tell!(INFO, "the device was reopened", {});
     Ok(recovered)
 }

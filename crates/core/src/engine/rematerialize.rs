@@ -98,7 +98,7 @@ pub(super) fn rematerialize(
             let to = storage.clone();
             // The commands that now come first may need its memory.
             state.unplace_head();
-            state.rematerializers.begun(storage);
+            state.rematerializers.start(storage);
             state.queue.push_head(Cmd::TakeOver { from, to });
             let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
             state.queue.put_in_front(recorded, limit_bytes);

@@ -88,7 +88,7 @@ impl Rematerializers {
     }
 
     /// Notes that the commands of a rematerialization are at the head of the queue.
-    pub(super) fn begun(&mut self, storage: &Arc<Storage>) {
+    pub(super) fn start(&mut self, storage: &Arc<Storage>) {
         let rematerialization = self.of(storage);
         rematerialization.is_under_way = true;
         rematerialization.times += 1;
@@ -96,7 +96,7 @@ impl Rematerializers {
     }
 
     /// Notes that a rematerialization succeeded, failed or was put off.
-    pub(super) fn ended(&mut self, storage: &Arc<Storage>, failure: Option<Arc<Error>>) {
+    pub(super) fn finish(&mut self, storage: &Arc<Storage>, failure: Option<Arc<Error>>) {
         if self.of.is_empty() && failure.is_none() {
             return;
         }
@@ -109,7 +109,7 @@ impl Rematerializers {
     /// Notes the end of a command. Returns whether it is a command of the app, and not of a
     /// rematerializer.
     #[inline]
-    pub(super) fn is_the_apps(&mut self) -> bool {
+    pub(super) fn end_command(&mut self) -> bool {
         if self.under_way > 0 {
             return false;
         }
@@ -122,7 +122,7 @@ impl Rematerializers {
     /// Requires a real copy of storages that were rematerialized twice for one command: they are
     /// evicted and not dropped. Otherwise two storages that need each other's memory would be
     /// rematerialized in turn for ever.
-    pub(super) fn keep_what_was_made_twice(&self, candidates: &mut [Candidate], memory: &Memory) {
+    pub(super) fn require_copies_of_repeated(&self, candidates: &mut [Candidate], memory: &Memory) {
         if self.of.is_empty() {
             return;
         }

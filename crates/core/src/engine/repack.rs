@@ -46,7 +46,7 @@ pub(super) async fn repack(
         if is_unmade && !Arc::ptr_eq(&one, storage) {
             continue;
         }
-        match block_of_its_own(pass, &one).await? {
+        match new_block(pass, &one).await? {
             Some(pending_restore) => {
                 blocks.push((one, is_unmade, RestoreGuard(pass, Some(pending_restore))))
             }
@@ -65,12 +65,12 @@ pub(super) async fn repack(
             let mut state = pass.lock();
             if let Some(pending_restore) = restore_guard.1.take() {
                 state.memory.finish_restore(&one, pending_restore);
-                state.head.placed(&one);
+                state.head.note_placed(&one);
             }
         }
     }
     // The hole for a storage that is no operand, or is overwritten, is left for the request.
-    pass.lock().head.may_lie(Fit::Anywhere);
+    pass.lock().head.set_fit(Fit::Anywhere);
     Ok((Some(Ok(())), freed_bytes))
 }
 
@@ -105,7 +105,7 @@ async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
 }
 
 /// A block in any hole, or in a new slab that is no larger than needed.
-async fn block_of_its_own(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<PendingRestore>> {
+async fn new_block(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<PendingRestore>> {
     for _ in 0..2 {
         let growth = {
             let mut state = pass.lock();

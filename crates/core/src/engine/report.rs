@@ -88,7 +88,7 @@ impl Engine {
             tags: state.memory.tag_uses(),
             levels: self.driver.ledger().levels(),
             pending_bytes: pending_bytes(state),
-            queued: (state.queue.len() + state.left.len()) as u64,
+            queued: (state.queue.len() + state.left_behind.len()) as u64,
             commands: state.counters.commands,
             submissions: state.counters.submissions,
             buffers_created: self.driver.buffers_created(),
@@ -115,7 +115,7 @@ impl Engine {
     pub(crate) fn keep_history(&self, most: usize) {
         let mut state = self.lock();
         state.memory.keep_history(most);
-        state.tell_time();
+        state.update_time();
     }
 
     /// The events in the history, the tags that they name, and the number of dropped events.
@@ -256,7 +256,7 @@ fn alive(state: &State) -> Vec<Arc<Storage>> {
     // For each address, a storage and the number of times that the queue holds it. The clone keeps
     // the storage alive meanwhile.
     let mut queued: FxHashMap<usize, (Arc<Storage>, usize)> = FxHashMap::default();
-    for cmd in state.queue.iter().chain(state.left.iter()) {
+    for cmd in state.queue.iter().chain(state.left_behind.iter()) {
         cmd.each_operand(|storage, _| {
             let entry = queued.entry(storage.address());
             entry.or_insert_with(|| (storage.clone(), 0)).1 += 1;

@@ -56,7 +56,7 @@ pub(super) async fn restore(pass: &Pass, storage: &Arc<Storage>) -> Result<Resul
             }
             let fit = state.head.fit();
             let received = state.memory.begin_restore(storage, fit);
-            state.head.may_lie(Fit::Best);
+            state.head.set_fit(Fit::Best);
             match received {
                 Ok(Some(pending_restore)) => {
                     restore_guard.1 = Some(pending_restore);
@@ -84,7 +84,7 @@ pub(super) async fn restore_into(
     let (Some(copies), Some(pending_restore)) = (copies, &restore_guard.1) else {
         return Ok(Ok(()));
     };
-    match fill_for_sure(pass, storage, &copies, pending_restore.place).await {
+    match fill_with_retries(pass, storage, &copies, pending_restore.place).await {
         Ok(()) => {}
         Err(error @ Error::SpillCorrupt { .. }) => {
             let mut state = pass.lock();
@@ -103,14 +103,14 @@ pub(super) async fn restore_into(
     if let Some(pending_restore) = restore_guard.1.take() {
         state.memory.finish_restore(storage, pending_restore);
         state.memory.used(storage);
-        state.batch.brings(storage);
+        state.batch.add_restored(storage);
         state.counters.restored_bytes += storage.len_bytes();
     }
     Ok(Ok(()))
 }
 
 /// Fills a place. Repeats that if a submission with a part of it was refused.
-async fn fill_for_sure(
+async fn fill_with_retries(
     pass: &Pass,
     storage: &Arc<Storage>,
     copies: &Copies,
@@ -137,14 +137,14 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
     if len_bytes == 0 {
         return Ok(());
     }
-    if len_bytes >= OVERLAP_BYTES && pass.lock().batch.computes() {
+    if len_bytes >= OVERLAP_BYTES && pass.lock().batch.has_dispatches() {
         // The device works on the batch while the bytes are staged.
         pass.submit()?;
     }
     let idle = {
         let mut state = pass.lock();
         if state.memory.has_changes() {
-            diagnose::attend(&mut state);
+            diagnose::handle_changes(&mut state);
         }
         state.memory.idle(place, pass.driver.completed())
     };
@@ -172,7 +172,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
                 dst_offset_bytes: place.offset_bytes + at,
                 size_bytes: region.size_bytes,
             });
-            state.batch.copies_from(region);
+            state.batch.add_region(region);
             at += taken as u64;
             rest = &rest[taken..];
         }

@@ -13,7 +13,7 @@ impl<'a> DrainGuard<'a> {
         pass.driver.ledger().set_draining(true);
         let mut state = pass.lock();
         state.unplace_head();
-        state.head.set_fair_game(true);
+        state.head.set_may_evict_operands(true);
         DrainGuard(pass)
     }
 }
@@ -21,7 +21,7 @@ impl<'a> DrainGuard<'a> {
 impl Drop for DrainGuard<'_> {
     fn drop(&mut self) {
         self.0.driver.ledger().set_draining(false);
-        self.0.lock().head.set_fair_game(false);
+        self.0.lock().head.set_may_evict_operands(false);
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct State {
     /// The places and the rows that the command at the head of the queue has already got.
     pub(super) head: Head,
     /// Commands that found no room in the current pass.
-    pub(super) left: LeftBehind,
+    pub(super) left_behind: LeftBehind,
     /// The places of all storages.
     pub(super) memory: Memory,
     /// The functions that compute storages again.
@@ -76,7 +76,7 @@ impl State {
             readbacks,
             queue: Queue::default(),
             head: Head::default(),
-            left: LeftBehind::default(),
+            left_behind: LeftBehind::default(),
             memory,
             rematerializers: Rematerializers::default(),
             cleanings: Cleanings::default(),
@@ -96,7 +96,7 @@ impl State {
     #[inline]
     pub(super) fn push_op(&mut self, op: Op) {
         if self.memory.has_changes() {
-            diagnose::attend(self);
+            diagnose::handle_changes(self);
         }
         self.batch.push(op);
     }
@@ -112,7 +112,7 @@ impl State {
         self.counters.submissions += 1;
         let (serial, commands) = (submission.serial, self.counters.commands);
         self.memory.happened(Event::Submission { serial, commands });
-        self.tell_time();
+        self.update_time();
         if self.timing.is_on() {
             (self.timing).kernels_ran(dispatches, &self.driver, &mut self.memory);
         }
@@ -128,7 +128,7 @@ impl State {
     }
 
     /// Sets the time of the events that follow. Reads the clock only if the app keeps a history.
-    pub(super) fn tell_time(&mut self) {
+    pub(super) fn update_time(&mut self) {
         if self.memory.keeps_history() {
             self.memory.set_time(self.timing.now_ns());
         }
@@ -141,7 +141,7 @@ impl State {
 
     /// Whether an execution pass would have nothing to do.
     pub(super) fn has_nothing_to_do(&self) -> bool {
-        self.queue.is_empty() && self.left.is_empty() && self.batch.is_empty()
+        self.queue.is_empty() && self.left_behind.is_empty() && self.batch.is_empty()
     }
 
     /// Updates the peak of the bytes without a place, after commands were appended.
@@ -167,12 +167,12 @@ impl State {
 
     /// Puts the commands that the last pass left behind back at the head of the queue. Drops those
     /// whose results nothing can use any more.
-    pub(super) fn try_again(&mut self) {
+    pub(super) fn requeue_left_behind(&mut self) {
         self.unplace_head();
         self.rematerializers.begin_pass();
         // The last command comes first, so the first command ends up at the head.
         let queue = &mut self.queue;
-        self.left.take_wanted(|cmd, _| queue.push_head(cmd));
+        self.left_behind.take_wanted(|cmd, _| queue.push_head(cmd));
     }
 
     /// Takes back the places that the command at the head of the queue has got or taken over.
@@ -203,16 +203,16 @@ impl State {
         if head.as_ref().is_some_and(|cmd| self.queue.take_apart(cmd)) {
             return;
         }
-        self.rematerializers.is_the_apps();
+        self.rematerializers.end_command();
         match head {
             // A prefetch is only a hint and must not block other commands.
             Some(Cmd::Prefetch(_)) | None => {}
             // The app may raise the budget, and the command's targets keep their bytes until then.
             Some(cmd) if matches!(error, Error::NeverFits { .. }) => {
-                self.left.push(cmd, error, &self.memory)
+                self.left_behind.push(cmd, error, &self.memory)
             }
             Some(cmd) if error.is_final() => self.poison(&cmd, &Arc::new(error)),
-            Some(cmd) => self.left.push(cmd, error, &self.memory),
+            Some(cmd) => self.left_behind.push(cmd, error, &self.memory),
         }
     }
 }

@@ -126,15 +126,15 @@ impl State {
         if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
             return ControlFlow::Continue(());
         }
-        if let Some(error) = self.left.holds_up(&cmd) {
+        if let Some(error) = self.left_behind.conflict(&cmd) {
             // Some of the results may not have to wait.
             if cmd.has_several_results() && self.queue.take_apart(&cmd) {
                 return ControlFlow::Continue(());
             }
             if let Cmd::TakeOver { to, .. } = &cmd {
-                self.rematerializers.ended(to, None);
+                self.rematerializers.finish(to, None);
             }
-            self.left.push(cmd, error, &self.memory);
+            self.left_behind.push(cmd, error, &self.memory);
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
@@ -144,8 +144,8 @@ impl State {
         }
         match self.encode(&cmd) {
             Ok(()) => {
-                self.batch.close(alone || cmd.goes_at_once());
-                self.has_run(cmd);
+                self.batch.close(alone || cmd.submits_at_once());
+                self.finish_command(cmd);
             }
             Err(Stop::Need(need)) => {
                 self.queue.push_head(cmd);
@@ -154,7 +154,7 @@ impl State {
             Err(Stop::Poison(cause)) => {
                 self.unplace_cmd(&cmd);
                 if !self.queue.take_apart(&cmd) {
-                    self.rematerializers.is_the_apps();
+                    self.rematerializers.end_command();
                     self.poison(&cmd, &cause);
                 }
             }
@@ -169,11 +169,11 @@ impl State {
     }
 
     /// Finishes a command that was encoded.
-    pub(super) fn has_run(&mut self, cmd: Cmd) {
-        self.head.has_run();
+    pub(super) fn finish_command(&mut self, cmd: Cmd) {
+        self.head.reset();
         self.counters.commands += 1;
-        let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
-        if is_the_apps && self.rematerializers.is_the_apps() {
+        let is_of_app = !matches!(cmd, Cmd::TakeOver { .. });
+        if is_of_app && self.rematerializers.end_command() {
             self.counters.commands_of_app += 1;
         }
         self.memory.tick();
@@ -211,11 +211,11 @@ impl State {
     /// Keeps the data of an encoded command that the submission still needs.
     fn keep(&mut self, cmd: Cmd) {
         match cmd {
-            Cmd::Upload { region, .. } => self.batch.copies_from(region),
+            Cmd::Upload { region, .. } => self.batch.add_region(region),
             Cmd::Launch(Launch {
                 program: Program::Custom(custom),
                 ..
-            }) => self.batch.holds(custom),
+            }) => self.batch.keep_custom(custom),
             _ => {}
         }
     }

@@ -18,7 +18,7 @@ impl Pass {
         let mut batch = {
             let mut state = self.lock();
             if state.memory.has_changes() {
-                diagnose::attend(&mut state);
+                diagnose::handle_changes(&mut state);
             }
             std::mem::take(&mut state.batch)
         };
@@ -31,7 +31,7 @@ impl Pass {
             }
         };
         batch.clear();
-        self.drop_gone();
+        self.drop_stale_copies();
         let mut state = self.lock();
         state.batch = batch;
         for buffer in state.memory.take_forgotten_imports() {
@@ -85,7 +85,7 @@ impl Pass {
             }
             // The copies that should have restored these were refused too, so the storages stay
             // evicted.
-            for storage in batch.arrived() {
+            for storage in batch.restored() {
                 state.memory.undo_restore(&storage, &cause);
             }
             diagnose::not_answered(&mut state);
@@ -117,7 +117,7 @@ impl Pass {
                 let mut state = self.lock();
                 if state.memory.has_changes() {
                     // The diagnostics first check the freed blocks of a slab that goes.
-                    diagnose::attend(&mut state);
+                    diagnose::handle_changes(&mut state);
                 }
                 let is_over = release_slabs(&mut state, &next, &mut buffers);
                 if !buffers.is_empty() && state.memory.reserved_bytes() == 0 {

@@ -108,9 +108,9 @@ impl<'a> Supply<'a> {
 
 /// Copies of a storage for a while. The storage may drop them meanwhile, and this may be their last
 /// holder. They may hold a source of the app, so they are dropped as the app's values are.
-pub(super) struct Lent<'a>(&'a Engine, Copies);
+pub(super) struct CopiesGuard<'a>(&'a Engine, Copies);
 
-impl Deref for Lent<'_> {
+impl Deref for CopiesGuard<'_> {
     type Target = Copies;
 
     fn deref(&self) -> &Copies {
@@ -118,14 +118,14 @@ impl Deref for Lent<'_> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for CopiesGuard<'_> {
     fn drop(&mut self) {
-        self.0.drop_theirs(std::mem::take(&mut self.1));
+        self.0.drop_app_value(std::mem::take(&mut self.1));
     }
 }
 
 /// The copies of an evicted storage, if it has any.
-pub(super) fn evicted_copies<'a>(engine: &'a Engine, storage: &Storage) -> Option<Lent<'a>> {
+pub(super) fn evicted_copies<'a>(engine: &'a Engine, storage: &Storage) -> Option<CopiesGuard<'a>> {
     let copies = engine.lock().memory.evicted_copies(storage);
-    copies.map(|copies| Lent(engine, copies))
+    copies.map(|copies| CopiesGuard(engine, copies))
 }

@@ -58,7 +58,7 @@ fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
     let mut state = pass.lock();
     state.memory.shed_host_copies(wanted_bytes);
     drop(state);
-    pass.drop_gone();
+    pass.drop_stale_copies();
     Ok(())
 }
 

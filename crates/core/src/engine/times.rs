@@ -85,7 +85,7 @@ impl fmt::Display for KernelTime {
 
 /// The kind of a dispatch.
 #[derive(PartialEq, Eq, Hash)]
-struct Sort {
+struct Kind {
     kernel: Arc<str>,
     operands: SmallVec<[(Role, DType, u64); 4]>,
     /// The address of the call site that made the written tensor, and the number of its scope.
@@ -107,7 +107,7 @@ static NEXT_TABLE: AtomicU32 = AtomicU32::new(0);
 pub(super) struct Times {
     /// Distinguishes its entries from those of other tables.
     table: u32,
-    numbers: FxHashMap<Sort, u32>,
+    numbers: FxHashMap<Kind, u32>,
     /// The first entry is shared by all kinds without their own.
     entries: Vec<(Arc<str>, KernelTime)>,
     names: FxHashMap<String, Arc<str>>,
@@ -172,7 +172,7 @@ impl Times {
                 name
             }
         };
-        let sort = Sort {
+        let kind = Kind {
             kernel,
             operands,
             made_at: made.map(|storage| {
@@ -181,7 +181,7 @@ impl Times {
             }),
             name: made.and_then(Storage::name),
         };
-        if let Some(&number) = self.numbers.get(&sort) {
+        if let Some(&number) = self.numbers.get(&kind) {
             return self.entry(number);
         }
         if self.entries.len() >= MOST_ENTRIES {
@@ -189,15 +189,15 @@ impl Times {
         }
         let number = self.entries.len() as u32;
         let tag = made.map(Storage::tag);
-        let time = KernelTime::none(&sort.kernel, told(&sort.operands), tag);
-        self.entries.push((sort.kernel.clone(), time));
-        self.numbers.insert(sort, number);
+        let time = KernelTime::none(&kind.kernel, describe_operands(&kind.operands), tag);
+        self.entries.push((kind.kernel.clone(), time));
+        self.numbers.insert(kind, number);
         self.entry(number)
     }
 
     /// Counts the time of a dispatch and returns the kernel's name. `None`, and not counted, if the
     /// entry belongs to another table: timing was switched off and on while the dispatch ran.
-    pub(super) fn ran(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
+    pub(super) fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
         if entry.table != self.table {
             return None;
         }
@@ -218,7 +218,7 @@ impl Times {
 }
 
 /// Describes the operands in words.
-fn told(operands: &[(Role, DType, u64)]) -> String {
+fn describe_operands(operands: &[(Role, DType, u64)]) -> String {
     let mut text = String::new();
     let (read, written): (Vec<(Role, DType, u64)>, Vec<_>) =
         (operands.iter()).partition(|(role, ..)| *role == Role::Read);
@@ -265,7 +265,7 @@ mod tests {
                 "2 × u32 5, f32 5 → f32 9",
             ),
         ] {
-            assert_eq!(told(operands), expected);
+            assert_eq!(describe_operands(operands), expected);
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let mut times = Times::new();
         for round in 0..2 * MOST_ENTRIES {
             let entry = times.of_check(&format!("kernel {round}"));
-            assert!(times.ran(entry, 3).is_some());
+            assert!(times.add(entry, 3).is_some());
         }
         let taken = times.take();
         assert_eq!(taken.len(), MOST_ENTRIES);
@@ -292,7 +292,7 @@ mod tests {
         let mut times = Times::new();
         times.of_check("another");
         for entry in entries.into_iter().chain([before.others()]) {
-            assert_eq!(times.ran(entry, 3), None);
+            assert_eq!(times.add(entry, 3), None);
         }
         assert_eq!(times.take(), []);
     }

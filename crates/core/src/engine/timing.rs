@@ -70,7 +70,7 @@ impl Timing {
         let now_ns = self.now_ns();
         let Some(times) = &mut self.times else { return };
         for (run, &entry) in driver.take_kernel_runs().iter().zip(dispatches) {
-            let Some(kernel) = times.ran(entry, run.ns) else {
+            let Some(kernel) = times.add(entry, run.ns) else {
                 continue;
             };
             if memory.keeps_history() {

@@ -29,7 +29,7 @@ pub fn prepare_trial(
     let all_are_here = operands.iter().all(is_here) && {
         let state = engine.lock();
         let mut operands = operands.iter();
-        state.left.is_empty() && operands.all(|storage| state.memory.find(storage).is_some())
+        state.left_behind.is_empty() && operands.all(|storage| state.memory.find(storage).is_some())
     };
     match all_are_here && has_room_for(engine, scratch_bytes) {
         true => Ready::Yes,

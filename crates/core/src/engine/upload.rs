@@ -19,7 +19,7 @@ pub(super) const BLOCKS: bool = cfg!(not(target_arch = "wasm32"));
 
 /// Awaits a step of an upload. If it may not wait, runs the step only as far as that goes without a
 /// wait.
-async fn or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> Result<T> {
+async fn wait_or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> Result<T> {
     match may_wait {
         true => wait.await,
         false => block_on(WHAT, wait),
@@ -28,14 +28,14 @@ async fn or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> 
 
 /// An upload of several pieces. Poisons its storage if the upload fails or is dropped while it
 /// waits.
-struct Writing<'a> {
+struct UploadGuard<'a> {
     engine: &'a Arc<Engine>,
     dst: &'a Arc<Storage>,
     begun: bool,
     ended: Option<Result<()>>,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for UploadGuard<'_> {
     fn drop(&mut self) {
         if !self.begun {
             return;
@@ -64,18 +64,18 @@ pub(super) async fn stage_whole(
     bytes: &[u8],
     may_wait: bool,
 ) -> Result<()> {
-    let mut writing = Writing {
+    let mut guard = UploadGuard {
         engine,
         dst,
         begun: false,
         ended: None,
     };
     let whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
-    let begun = &mut writing.begun;
+    let begun = &mut guard.begun;
     let staged = stage_all(engine, dst, offset_bytes, bytes, whole, begun, may_wait);
     let staged = staged.await;
-    writing.ended = Some(staged.clone());
-    drop(writing);
+    guard.ended = Some(staged.clone());
+    drop(guard);
     staged
 }
 
@@ -111,7 +111,7 @@ pub(super) async fn stage_all(
             if waiting_bytes >= FEED_BYTES && !rest.is_empty() {
                 waiting_bytes = 0;
                 push_begun(engine, dst, begun, &mut staged)?;
-                engine.run_if_nobody_does();
+                engine.try_run_queue();
             }
             continue;
         }
@@ -127,11 +127,11 @@ pub(super) async fn stage_all(
         }
         // An error occurs again below, where the engine makes room.
         let wait = async { Ok(matches!(engine.uploads.wait().await, Ok(true))) };
-        if is_idle && engine.uploads.has_enough() && or_refuse(may_wait, wait).await? {
+        if is_idle && engine.uploads.has_enough() && wait_or_refuse(may_wait, wait).await? {
             continue;
         }
         let grown = async { Ok(engine.uploads.grow(rest.len() as u64).await) };
-        match or_refuse(may_wait, grown).await? {
+        match wait_or_refuse(may_wait, grown).await? {
             Ok(true) => continue,
             Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
             Err(error) => return Err(refuse::refused(engine, "staging memory", error, dst)),
@@ -139,7 +139,7 @@ pub(super) async fn stage_all(
         push_begun(engine, dst, begun, &mut staged)?;
         waiting_bytes = 0;
         let wait = more_staging(engine, dst, rest.len() as u64, tries);
-        or_refuse(may_wait, wait).await?;
+        wait_or_refuse(may_wait, wait).await?;
         tries += 1;
     }
     push_staged(engine, dst, staged)
@@ -210,7 +210,7 @@ async fn find_staging(
         Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
         Err(error) => return Err(refused(error)),
     }
-    let left_behind = pass.lock().left.uploads();
+    let left_behind = pass.lock().left_behind.uploads();
     if pass.uploads.has_idle() || pass.uploads.pending_regions() > left_behind {
         // Another thread holds a chunk, or has staged uploads that run with the next execution
         // pass.
@@ -221,6 +221,6 @@ async fn find_staging(
         return Ok(());
     }
     // All staged uploads wait for commands that found no room.
-    let left = pass.lock().left.first_error();
+    let left = pass.lock().left_behind.first_error();
     Err(left.unwrap_or_else(|| refused(DriverError::OutOfMemory)))
 }

@@ -39,12 +39,12 @@ pub(super) fn victims(
     let mut candidates = state.memory.candidates(stay);
     state
         .rematerializers
-        .keep_what_was_made_twice(&mut candidates, &state.memory);
+        .require_copies_of_repeated(&mut candidates, &state.memory);
     candidates.retain(|candidate| {
         let may_go = tier.is_some() && candidate.storage.len_bytes() <= most_bytes;
         candidate.is_clean || may_go
     });
-    best(
+    choose_best(
         state,
         candidates,
         wanted_bytes,
@@ -54,7 +54,7 @@ pub(super) fn victims(
 }
 
 /// The best of the candidates, so that `wanted_bytes` become free.
-fn best(
+fn choose_best(
     state: &State,
     mut candidates: Vec<Candidate>,
     wanted_bytes: u64,
@@ -83,8 +83,8 @@ struct Span {
     /// The index of the last command that uses it.
     last: usize,
     /// Whether its bytes were added to the live bytes.
-    has_come: bool,
-    has_gone: bool,
+    is_counted: bool,
+    is_discounted: bool,
 }
 
 /// The storages to copy out now, because they will be evicted while the queue runs. They leave
@@ -111,7 +111,7 @@ pub(super) fn victims_ahead(
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !uses.by_slot.contains_key(&slot))
     });
-    let mut chosen = best(state, candidates, missing_bytes, Some(tier), &uses);
+    let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &uses);
     chosen.retain(|candidate| !candidate.is_clean && !state.cleanings.holds(&candidate.storage));
     chosen
 }
@@ -135,12 +135,12 @@ fn missing_ahead(state: &State, mut live_bytes: u64, limit_bytes: u64, most_byte
                 return;
             };
             let size_bytes = state.memory.granted_bytes(storage.size_bytes());
-            let has_come = std::mem::replace(&mut span.has_come, true);
-            if !has_come && state.memory.find(storage).is_none() {
+            let is_counted = std::mem::replace(&mut span.is_counted, true);
+            if !is_counted && state.memory.find(storage).is_none() {
                 live_bytes += size_bytes;
             }
             let dies = span.last == index && Arc::strong_count(storage) <= span.held;
-            if dies && !std::mem::replace(&mut span.has_gone, true) {
+            if dies && !std::mem::replace(&mut span.is_discounted, true) {
                 dying_bytes += size_bytes;
             }
         });

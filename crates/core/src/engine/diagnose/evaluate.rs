@@ -75,10 +75,10 @@ impl Diagnose {
             let each = of_one.iter().map(|asked| answer(asked, answers));
             let answer = each.fold(Answer::NOTHING, Answer::and);
             match &of_one[0].about {
-                About::Result(version) => found.extend(self.judge(*version, answer)),
+                About::Result(version) => found.extend(self.non_finite_finding(*version, answer)),
                 About::Output(version) => {
                     if let Some(output) = self.watch.outputs.get_mut(version) {
-                        output.left = Some((answer.counts[0], answer.first));
+                        output.unwritten = Some((answer.counts[0], answer.first));
                     }
                 }
                 _ if answer.is_nothing() => {}
@@ -137,7 +137,7 @@ fn written_after_free(
 impl Diagnose {
     /// Judges a value by its answer. Returns a finding if the value has a NaN or infinity that its
     /// inputs did not have.
-    fn judge(&mut self, version: u64, answer: Answer) -> Option<Finding> {
+    fn non_finite_finding(&mut self, version: u64, answer: Answer) -> Option<Finding> {
         let before = self.watch.taint_of_inputs(version);
         let maker = self.watch.makers.get_mut(&version)?;
         let [nans, infinities] = answer.counts;
@@ -163,7 +163,7 @@ impl Diagnose {
     fn unwritten(&mut self) -> Vec<Finding> {
         let mut found = Vec::new();
         self.watch.outputs.retain(|_, output| {
-            let (Some((words, first_word)), Some(by)) = (output.left, &output.read_by) else {
+            let (Some((words, first_word)), Some(by)) = (output.unwritten, &output.read_by) else {
                 return true;
             };
             if words > 0 {

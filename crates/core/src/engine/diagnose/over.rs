@@ -39,7 +39,7 @@ impl Group {
 /// all other zones in groups.
 pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<Group>)> {
     state.diagnose.as_mut()?.is_all_seen = true;
-    super::attend(state);
+    super::handle_changes(state);
     let (fences, graves) = state.memory.zones();
     let is_large = |grave: &Zone| grave.size_bytes > TABLED_BYTES;
     let (large, small): (Vec<_>, Vec<_>) = graves.into_iter().partition(is_large);

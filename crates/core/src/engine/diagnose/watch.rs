@@ -54,7 +54,7 @@ pub(super) struct Output {
     pub(super) tag: Tag,
     pub(super) words: u64,
     /// The number of unwritten words and the index of the first, once they are known.
-    pub(super) left: Option<(u64, u64)>,
+    pub(super) unwritten: Option<(u64, u64)>,
     pub(super) read_by: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Watch {
 
     /// Notes that a look at a value was not answered. The next command that reads the value takes
     /// another look.
-    pub(super) fn is_not_seen(&mut self, version: u64) {
+    pub(super) fn forget_look(&mut self, version: u64) {
         if let Some(maker) = self.makers.get_mut(&version) {
             maker.is_asked = false;
         }
@@ -133,7 +133,7 @@ impl Watch {
         }
         self.padded.retain(|one| one.0.strong_count() > 0);
         self.outputs.retain(|version, output| {
-            let is_settled = output.left.is_some_and(|(words, _)| words == 0);
+            let is_settled = output.unwritten.is_some_and(|(words, _)| words == 0);
             live.contains(version) && !is_settled
         });
     }
@@ -178,7 +178,7 @@ impl Diagnose {
                 kernel: launch.program.name().to_owned(),
                 tag: arg.storage.tag(),
                 words: size_bytes / 4,
-                left: None,
+                unwritten: None,
                 read_by: None,
             };
             self.watch.outputs.insert(version, output);
@@ -237,7 +237,7 @@ pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
         };
         diagnose.fill(state, &padding);
     }
-    diagnose.ran(by);
+    diagnose.add_suspect(by);
     diagnose.watch.operation = operation;
     state.diagnose = Some(diagnose);
 }
@@ -283,7 +283,7 @@ pub(in crate::engine) fn watch_foreign(state: &mut State) -> bool {
     let Some(diagnose) = &mut state.diagnose else {
         return false;
     };
-    diagnose.ran("commands of the app's own, with a bound tensor".to_owned());
+    diagnose.add_suspect("commands of the app's own, with a bound tensor".to_owned());
     true
 }
 
