@@ -412,7 +412,7 @@ mod tests {
         assert!(
             no_adapter(&[], Some("0"))
                 .to_string()
-                .starts_with("no GPU adapter: none was")
+                .starts_with("no GPU adapter: none with compute shaders was found")
         );
     }
 }
