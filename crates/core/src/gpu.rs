@@ -470,7 +470,7 @@ impl Gpu {
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
 /// use lapidary_core::Budget;
 ///
-/// let memory = gpu.memory().stats();
+/// let memory = gpu.memory();
 /// memory.set_budget(Budget::device(512 << 20))?;
 /// println!("{}", memory.stats());
 /// # Ok(())
