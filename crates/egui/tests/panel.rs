@@ -78,7 +78,7 @@ fn open(budget_bytes: u64) -> Gpu {
         ..SimOptions::default()
     };
     let (gpu, _) = Gpu::simulated(options).unwrap();
-    gpu.set_budget(Budget::device(budget_bytes)).unwrap();
+    gpu.memory().set_budget(Budget::device(budget_bytes)).unwrap();
     gpu
 }
 
@@ -136,7 +136,7 @@ fn bars_are_as_long_as_their_share() {
 #[test]
 fn a_device_that_holds_nothing_has_a_panel() {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
-    gpu.set_budget(Budget::default()).unwrap();
+    gpu.memory().set_budget(Budget::default()).unwrap();
     let mut stats = gpu.memory().stats();
     (stats.budget_bytes, stats.adapter) = (None, String::new());
     let drawn = frames(&mut MemoryPanel::new(), [400.0, 600.0], [(0.0, &stats)]);
@@ -253,7 +253,7 @@ fn what_was_recorded_while_it_was_hidden_is_in_the_curves() {
     let kept = held(&gpu, 9 * MIB, "kept");
     let high = gpu.memory().stats();
     drop(kept);
-    gpu.trim(0).unwrap();
+    gpu.memory().trim(0).unwrap();
     let low = gpu.memory().stats();
     assert!(low.reserved_bytes.now < high.reserved_bytes.now);
     let most = format!(
