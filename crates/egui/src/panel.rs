@@ -17,7 +17,7 @@ const WINDOW_S: f64 = 60.0;
 
 /// The memory of a device as a panel: its budget, slabs, holders, and how they went.
 ///
-/// It takes samples, [`MemoryStats`], wherever they come from: from `Gpu::memory`, from a
+/// It takes samples, [`MemoryStats`], wherever they come from: from `Gpu::memory().stats()`, from a
 /// snapshot's `stats`, or from another process.
 ///
 /// ```
@@ -31,10 +31,11 @@ const WINDOW_S: f64 = 60.0;
 ///
 /// let mut panel = MemoryPanel::new();
 /// let context = egui::Context::default();
-/// let output = context.run_ui(Default::default(), |ui| {
+/// let mut output = context.run_ui(Default::default(), |ui| {
 ///     panel.show(ui, &gpu.memory().stats());
 /// });
 /// assert!(!output.shapes.is_empty());
+/// output.textures_delta.clear(); // A renderer would take the fonts' texture.
 /// # Ok::<(), lapidary_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -36,9 +36,11 @@ fn frames<'a>(
             time: Some(time_s),
             ..RawInput::default()
         };
-        let output = context.run_ui(input, |ui| {
+        let mut output = context.run_ui(input, |ui| {
             panel.show(ui, stats);
         });
+        // Nobody has the fonts' texture.
+        output.textures_delta.clear();
         // What is drawn can be handed to a GPU.
         let shown = output.shapes.clone();
         for primitive in context.tessellate(output.shapes, output.pixels_per_point) {

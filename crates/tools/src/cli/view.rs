@@ -96,7 +96,7 @@ fn print(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<(
         writeln!(out, "  {suggestion}")?;
     }
     let history = match (snapshot.moments.len(), snapshot.dropped) {
-        (0, _) => "no history was kept (gpu.keep_history)".to_owned(),
+        (0, _) => "no history was kept (gpu.memory().keep_history)".to_owned(),
         (events, 0) => format!("{events} events of history"),
         (events, dropped) => {
             format!("{events} events of history; {dropped} before them were forgotten")
