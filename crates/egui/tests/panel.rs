@@ -80,7 +80,9 @@ fn open(budget_bytes: u64) -> Gpu {
         ..SimOptions::default()
     };
     let (gpu, _) = Gpu::simulated(options).unwrap();
-    gpu.memory().set_budget(Budget::device(budget_bytes)).unwrap();
+    gpu.memory()
+        .set_budget(Budget::device(budget_bytes))
+        .unwrap();
     gpu
 }
 
