@@ -25,7 +25,7 @@ const READ_BYTES: usize = 64 << 10;
 ///
 /// for served in Remote::find() {
 ///     let mut remote = Remote::connect(&served.path)?;
-///     let stats = remote.memory().stats()?;
+///     let stats = remote.memory()?;
 ///     println!("{} ({}): {}", remote.program(), served.pid, stats);
 /// }
 /// # Ok::<(), lapidary_tools::Error>(())
