@@ -192,6 +192,7 @@ impl Tensor {
     }
 
     /// The number as kernels take it, if the operation takes elements of this type.
+    #[inline]
     fn scalar_of(&self, op: BinaryOp, value: Scalar) -> Result<[u32; 1]> {
         op.takes().check(op.name(), self.dtype)?;
         Ok([value.bits(op.name(), self.dtype)?])

@@ -15,7 +15,6 @@ use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::copy::contiguous;
 use super::elementwise::arg;
 use super::long::{assemble, part};
 use super::normalize::check_float;
@@ -253,7 +252,10 @@ fn direct(
     }
     engine.pads(&y.storage, pixels, padded_pixels);
     let weight = weight.contiguous()?;
-    let bias = contiguous(bias)?;
+    let bias = match bias {
+        Some(bias) => Some(bias.contiguous()?),
+        None => None,
+    };
     let second = bias.as_ref().unwrap_or(&weight);
     let starts = [x, &weight, second].map(|tensor| tensor.layout.offset as u32);
     let params = Params {

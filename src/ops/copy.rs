@@ -157,16 +157,6 @@ fn scatter_text(variant: &Variant) -> Cow<'static, str> {
     Cow::Owned(out)
 }
 
-/// The same as [`Tensor::contiguous`], of what may be left out. Given as a function, that would not
-/// know for whom it is called.
-#[track_caller]
-pub(super) fn contiguous(given: Option<&Tensor>) -> Result<Option<Tensor>> {
-    match given {
-        Some(given) => given.contiguous().map(Some),
-        None => Ok(None),
-    }
-}
-
 impl Tensor {
     /// The same elements, row-major without gaps: `self` if it is that already, else a copy.
     ///

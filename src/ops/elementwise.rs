@@ -430,6 +430,7 @@ fn fetch_of(map: &Collapsed, operand: usize, whole: bool) -> Fetch {
     }
 }
 
+#[inline]
 pub(super) fn arg(tensor: &Tensor, vec4s: bool) -> Arg {
     Arg {
         storage: Arc::clone(&tensor.storage),

@@ -6,7 +6,6 @@ use super::output::Output;
 use super::problem::Problem;
 use super::right::{Groups, Right};
 use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype, summed_as};
-use crate::ops::copy::contiguous;
 use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
@@ -124,8 +123,15 @@ impl Tensor {
 impl<'a> Output<'a> {
     #[track_caller]
     fn new(c: &'a Tensor, c_row: u32, groups: Option<Groups<'_>>, end: &Epilogue) -> Result<Self> {
-        let scales = contiguous(end.columns.as_ref().or(groups.map(|of| of.scales)))?;
-        let bias = contiguous(end.bias.as_ref())?;
+        // Given as a function, `contiguous` would not know for whom it is called.
+        let scales = match end.columns.as_ref().or(groups.map(|of| of.scales)) {
+            Some(scales) => Some(scales.contiguous()?),
+            None => None,
+        };
+        let bias = match &end.bias {
+            Some(bias) => Some(bias.contiguous()?),
+            None => None,
+        };
         let residual = match &end.residual {
             Some(residual) => Some(residual.broadcast_to(c.shape())?.contiguous()?),
             None => None,
