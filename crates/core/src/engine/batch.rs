@@ -72,12 +72,12 @@ impl Batch {
 
     /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
     pub(super) fn has_dispatches(&self) -> bool {
-        self.dispatches() > 0
+        self.dispatches().next().is_some()
     }
 
-    fn dispatches(&self) -> usize {
+    fn dispatches(&self) -> impl Iterator<Item = &Op> {
         let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
-        self.ops.iter().filter(is_dispatch).count()
+        self.ops.iter().filter(is_dispatch)
     }
 
     pub(super) fn push(&mut self, op: Op) {
@@ -120,7 +120,7 @@ impl Batch {
     pub(super) fn time(&mut self, others: Option<Entry>) {
         self.timed.clear();
         if let Some(others) = others {
-            self.timed.resize(self.dispatches(), others);
+            self.timed.resize(self.dispatches().count(), others);
         }
     }
 

@@ -8,7 +8,7 @@ use super::pass::Pass;
 /// Calls the app's callbacks. Returns the bytes that became free. The caller has no lock but the
 /// execution lock.
 pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
-    let Some(round) = pass.outside.begin_round() else {
+    let Some(callbacks) = pass.outside.begin_round() else {
         return 0;
     };
     let freed_before = pass.lock().memory.freed_bytes();
@@ -18,7 +18,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
         reserved_bytes: levels.reserved_bytes.now,
         limit_bytes: (levels.limit_bytes != u64::MAX).then_some(levels.limit_bytes),
     };
-    for callback in round.callbacks {
+    for callback in callbacks {
         let _inside = pass.inside();
         // A panic is the app's affair. The memory that it freed before counts.
         let _ = catch_unwind(AssertUnwindSafe(|| callback(&pressure)));
@@ -28,6 +28,6 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     let mut state = pass.lock();
     state.free_dead();
     let freed_bytes = state.memory.freed_bytes() - freed_before;
-    pass.outside.end_round(round.rounds_left, freed_bytes > 0);
+    pass.outside.end_round(freed_bytes > 0);
     freed_bytes
 }

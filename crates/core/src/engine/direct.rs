@@ -31,7 +31,7 @@ pub(super) fn upload_in_place(
     bytes: &[u8],
 ) -> Result<bool> {
     // The diagnostics check ops, in the order of the queue.
-    if !engine.caps().maps_slabs || bytes.is_empty() || engine.wanted.is_some() {
+    if !engine.caps().maps_slabs || bytes.is_empty() || engine.diagnostics().is_some() {
         return Ok(false);
     }
     let Some(pass) = &Pass::try_begin(engine) else {
@@ -85,7 +85,7 @@ pub(super) fn show_in_place(
     piece: Piece,
     look: &mut dyn FnMut(&[u8]),
 ) -> Result<bool> {
-    if !engine.caps().maps_slabs || engine.wanted.is_some() || engine.is_inside() {
+    if !engine.caps().maps_slabs || engine.diagnostics().is_some() || engine.is_inside() {
         return Ok(false);
     }
     engine.check_lost()?;

@@ -164,7 +164,11 @@ impl State {
             if let Some(need) = pick::pick(self, launch)? {
                 return Err(Stop::Need(need));
             }
-            self.acquire(launch)?;
+            let operands = launch.args.iter().map(|arg| &arg.storage);
+            self.acquire(operands, |state, index| {
+                let is_output = launch.program.role(index) == Role::Write;
+                is_output && state.take_over(launch, &launch.args[index])
+            })?;
         }
         let (layout, bindings) = self.bind(launch, written)?;
         let key = PipelineKey::new(&launch.program, launch.variant(), layout);
@@ -202,26 +206,31 @@ impl State {
     /// Places every operand that has no place. Evicted operands are restored first. If one finds no
     /// room, the command keeps the other places until the pass has made room or given up. Otherwise
     /// two operands that fit only into the same hole would take it in turns for ever.
-    fn acquire(&mut self, launch: &Launch) -> Result<(), Stop> {
-        let mut placed = SmallVec::<[&Arg; 4]>::new();
-        for (index, arg) in launch.args.iter().enumerate() {
-            if self.memory.find(&arg.storage).is_some() {
+    ///
+    /// `take_over` may give the operand with this index the storage of another one instead.
+    fn acquire<'a>(
+        &mut self,
+        operands: impl Iterator<Item = &'a Arc<Storage>>,
+        mut take_over: impl FnMut(&mut Self, usize) -> bool,
+    ) -> Result<(), Stop> {
+        let mut placed = SmallVec::<[&Arc<Storage>; 4]>::new();
+        for (index, storage) in operands.enumerate() {
+            if self.memory.find(storage).is_some() {
                 continue;
             }
-            let storage = || arg.storage.clone();
-            let need = if self.memory.is_evicted(&arg.storage) {
-                Need::Restore { storage: storage() }
-            } else if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
+            let need = if self.memory.is_evicted(storage) {
+                let storage = storage.clone();
+                Need::Restore { storage }
+            } else if take_over(self, index) {
                 continue;
-            } else if self.memory.place(&arg.storage, self.head.fit())?.is_some() {
-                placed.push(arg);
+            } else if self.memory.place(storage, self.head.fit())?.is_some() {
+                placed.push(storage);
                 continue;
             } else {
-                Need::Room { storage: storage() }
+                let storage = storage.clone();
+                Need::Room { storage }
             };
-            placed
-                .iter()
-                .for_each(|arg| self.head.note_placed(&arg.storage));
+            placed.iter().for_each(|one| self.head.note_placed(one));
             return Err(Stop::Need(need));
         }
         Ok(())
@@ -339,60 +348,9 @@ impl State {
             Stop::Need(Need::Room { storage })
         })
     }
-}
 
-#[cfg(any(test, feature = "sim"))]
-impl State {
-    pub(super) fn encode_touch(&mut self, operands: &[(Arc<Storage>, Role)]) -> Result<(), Stop> {
-        let read = operands.iter().filter(|(_, role)| *role != Role::Write);
-        for (storage, _) in read {
-            if let Some(cause) = self.memory.poison_of(storage) {
-                return Err(Stop::Poison(cause));
-            }
-        }
-        if let Some(need) = self.acquire_all(operands)? {
-            return Err(Stop::Need(need));
-        }
-        for (storage, role) in operands {
-            self.memory.used(storage);
-            if *role != Role::Read {
-                self.memory.written(storage);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives every operand a place, as `acquire` does for a launch.
-    fn acquire_all(&mut self, operands: &[(Arc<Storage>, Role)]) -> Result<Option<Need>, Stop> {
-        let mut placed = SmallVec::<[&Arc<Storage>; 4]>::new();
-        for (storage, _) in operands {
-            if self.memory.find(storage).is_some() {
-                continue;
-            }
-            let need = if self.memory.is_evicted(storage) {
-                Need::Restore {
-                    storage: storage.clone(),
-                }
-            } else if self.memory.place(storage, self.head.fit())?.is_some() {
-                placed.push(storage);
-                continue;
-            } else {
-                Need::Room {
-                    storage: storage.clone(),
-                }
-            };
-            placed
-                .iter()
-                .for_each(|storage| self.head.note_placed(storage));
-            return Ok(Some(need));
-        }
-        Ok(None)
-    }
-}
-
-impl State {
     /// Moves the result of a rematerializer into the storage for which it ran.
-    pub(super) fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
+    fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
         let failure = self.memory.poison_of(from);
         self.rematerializers.finish(to, failure.clone());
         if failure.is_some() || !self.memory.is_evicted(to) {
@@ -407,5 +365,25 @@ impl State {
             // The driver may still refuse the batch that computes it.
             self.batch.add_restored(to);
         }
+    }
+}
+
+#[cfg(any(test, feature = "sim"))]
+impl State {
+    fn encode_touch(&mut self, operands: &[(Arc<Storage>, Role)]) -> Result<(), Stop> {
+        let read = operands.iter().filter(|(_, role)| *role != Role::Write);
+        for (storage, _) in read {
+            if let Some(cause) = self.memory.poison_of(storage) {
+                return Err(Stop::Poison(cause));
+            }
+        }
+        self.acquire(operands.iter().map(|(storage, _)| storage), |_, _| false)?;
+        for (storage, role) in operands {
+            self.memory.used(storage);
+            if *role != Role::Read {
+                self.memory.written(storage);
+            }
+        }
+        Ok(())
     }
 }

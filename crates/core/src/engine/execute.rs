@@ -37,7 +37,7 @@ impl Pass {
 
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
-        if self.wanted.is_some() {
+        if self.diagnostics().is_some() {
             gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
@@ -72,7 +72,7 @@ impl Pass {
             }
         }
         self.submit()?;
-        if self.wanted.is_some() && !self.lock().queue.may_defer() {
+        if self.diagnostics().is_some() && !self.lock().queue.may_defer() {
             answers::look_over(self).await?;
         }
         Ok(())

@@ -31,12 +31,12 @@ pub struct Engine {
     pub(super) host: Arc<HostAccount>,
     /// The spill file for storages that find no room on the host.
     pub(super) spill: SpillStore,
-    pub(super) limits: Mutex<Limits>,
+    limits: Mutex<Limits>,
     pub(super) outside: Outside,
     /// The results of tuning, if the app turned tuning on.
     tuning: Option<Tuning>,
     /// The diagnostics that the app asked for.
-    pub(super) wanted: Option<Diagnostics>,
+    wanted: Option<Diagnostics>,
     findings: Findings,
     pub(super) execution_lock: Arc<ExecutionLock>,
     /// A buffer for bytes from the disk or a source, on their way to staging.

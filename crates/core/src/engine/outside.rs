@@ -91,13 +91,6 @@ impl fmt::Debug for Outside {
     }
 }
 
-/// One round of the app's callbacks.
-pub(super) struct Round {
-    pub(super) callbacks: Vec<Arc<Callback>>,
-    /// The argument of [`Outside::end_round`].
-    pub(super) rounds_left: u32,
-}
-
 /// The result of a poll.
 pub(super) struct Polled {
     /// The number of polls before.
@@ -130,22 +123,22 @@ impl Outside {
     }
 
     /// The callbacks to call. `None` if there are none, or no round is left in this execution pass.
-    pub(super) fn begin_round(&self) -> Option<Round> {
-        let rounds_left = self.rounds_left.load(Ordering::Relaxed);
-        if rounds_left == 0 {
+    pub(super) fn begin_round(&self) -> Option<Vec<Arc<Callback>>> {
+        if self.rounds_left.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let listeners = lock(&self.listeners);
         let callbacks: Vec<_> = listeners.iter().map(|one| one.callback.clone()).collect();
-        (!callbacks.is_empty()).then_some(Round {
-            callbacks,
-            rounds_left,
-        })
+        (!callbacks.is_empty()).then_some(callbacks)
     }
 
     /// Ends a round. A round that freed nothing is the last in the same pass.
-    pub(super) fn end_round(&self, rounds_left: u32, has_freed: bool) {
-        let rounds_left = if has_freed { rounds_left - 1 } else { 0 };
+    pub(super) fn end_round(&self, has_freed: bool) {
+        // Only the holder of the execution lock counts rounds.
+        let rounds_left = match has_freed {
+            true => self.rounds_left.load(Ordering::Relaxed).saturating_sub(1),
+            false => 0,
+        };
         self.rounds_left.store(rounds_left, Ordering::Relaxed);
     }
 

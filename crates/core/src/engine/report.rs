@@ -191,7 +191,7 @@ impl Engine {
     /// Notes that a result has padding: each row has `of` elements, and all after the first `row`
     /// may hold anything. Called before the launch that computes the result.
     pub fn pads(&self, storage: &Arc<Storage>, row: usize, of: usize) {
-        if row < of && self.wanted.is_some_and(|wanted| wanted.non_finite) {
+        if row < of && self.diagnostics().is_some_and(|wanted| wanted.non_finite) {
             if let Some(diagnose) = &mut self.lock().diagnose {
                 diagnose.pads(storage, (of as u32, row as u32));
             }
