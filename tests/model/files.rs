@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Error, Gpu, failure::ModelFailure};
+pub(crate) use lapidary_testing::model_file::{file_of, file_with};
 
 /// A folder of the test's own, gone after it.
 pub(crate) struct Folder(PathBuf);
@@ -43,26 +44,6 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-/// A file of a header and what follows it.
-pub(crate) fn file_of(header: &str, data: &[u8]) -> Vec<u8> {
-    let length = (header.len() as u64).to_le_bytes();
-    [&length, header.as_bytes(), data].concat()
-}
-
-/// A file of arrays: their names, types, shapes and bytes.
-pub(crate) fn file_with(arrays: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
-    let (mut header, mut data) = (Vec::new(), Vec::new());
-    for (name, dtype, shape, bytes) in arrays {
-        let from = data.len();
-        data.extend_from_slice(bytes);
-        header.push(format!(
-            "{name:?}:{{\"dtype\":{dtype:?},\"shape\":{shape:?},\"data_offsets\":[{from},{}]}}",
-            data.len()
-        ));
-    }
-    file_of(&format!("{{{}}}", header.join(",")), &data)
 }
 
 pub(crate) fn bytes_of<T: lapidary::Element>(elements: &[T]) -> &[u8] {

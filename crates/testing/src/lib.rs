@@ -1,6 +1,7 @@
-//! What the unit tests of lapidary's crates share. Nothing here is published.
+//! What the tests of lapidary's crates share. Nothing here is published.
 
 pub mod killed;
+pub mod model_file;
 mod translate;
 
 pub use naga;
