@@ -1,6 +1,5 @@
 //! Skeletons: WGSL in which loops, conditions and placeholders write what differs between
-//! variants.
-//! Rust gives them their numbers, and texts that it has from elsewhere.
+//! variants. Rust gives them their numbers, and texts that it has from elsewhere.
 //!
 //! | in a skeleton | what becomes of it |
 //! | --- | --- |
@@ -374,7 +373,8 @@ mod tests {
         check(branches, "c\nd\n");
         check(&branches.replace("rows == 1", "is_wide"), "a\nd\n");
         check(&branches.replace("lanes", "2"), "b\nd\n");
-        let nested = "//% for r in 0..2\n//% if r == 1\n//% for q in 0..2\n${r}${q}\n//% end\n//% end\n//% end\n";
-        check(nested, "10\n11\n");
+        let inner = "//% for q in 0..2\n${r}${q}\n//% end\n";
+        let nested = format!("//% for r in 0..2\n//% if r == 1\n{inner}//% end\n//% end\n");
+        check(&nested, "10\n11\n");
     }
 }

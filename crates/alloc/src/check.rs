@@ -123,7 +123,7 @@ impl Carver {
     }
 }
 
-/// The totals that the walk over the slabs counted.
+/// The totals of the check over all slabs.
 #[derive(Default)]
 struct Seen {
     blocks: usize,

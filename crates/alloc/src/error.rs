@@ -117,7 +117,8 @@ impl fmt::Display for AllocError {
             } => {
                 write!(
                     f,
-                    "a slab of {size_bytes} bytes must hold at least one granule and at most {limit_bytes} bytes"
+                    "a slab of {size_bytes} bytes must hold at least one granule and at most \
+                     {limit_bytes} bytes"
                 )
             }
             AllocError::UnitSize { unit_bytes } => {

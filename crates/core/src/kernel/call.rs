@@ -326,8 +326,8 @@ impl<T: Bind + Clone> KernelCall<T> {
                 "{groups:?} workgroups: each dimension needs at least 1"
             )),
             Some(groups) if groups.iter().any(|&groups| groups > most) => self.refuse(format!(
-                "{groups:?} workgroups: this device takes at most {most} in each dimension; spread them \
-                 over x, y and z"
+                "{groups:?} workgroups: this device takes at most {most} in each dimension; \
+                 spread them over x, y and z"
             )),
             Some(groups) => Ok(groups),
         }

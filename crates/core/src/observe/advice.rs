@@ -103,8 +103,9 @@ impl Snapshot {
             None => String::new(),
         };
         let text = format!(
-            "the budget of {} is short by {}: tensors came back to the device {} times, {} in all, because \
-             not all that are alive fit. Raise it (`GpuMemory::set_budget`), or keep less alive at once{holder}.",
+            "the budget of {} is short by {}: tensors came back to the device {} times, {} in all, \
+             because not all that are alive fit. Raise it (`GpuMemory::set_budget`), or keep less \
+             alive at once{holder}.",
             Bytes(budget_bytes),
             Bytes(short_bytes),
             self.stats.restores,
@@ -143,9 +144,9 @@ impl Snapshot {
         }
         let (tag, _) = self.greatest(blocks)?;
         let text = format!(
-            "{} slabs with {} free are kept by {count} blocks of {} in all that outlived their neighbours, most \
-             of them of {}. Make what lives long before what lives briefly, or call `GpuMemory::compact` between \
-             two steps: it moves them together.",
+            "{} slabs with {} free are kept by {count} blocks of {} in all that outlived their \
+             neighbours, most of them of {}. Make what lives long before what lives briefly, or call \
+             `GpuMemory::compact` between two steps: it moves them together.",
             slabs.len(),
             Bytes(free_bytes),
             Bytes(bytes),
@@ -255,9 +256,9 @@ impl Snapshot {
             return None;
         }
         let text = format!(
-            "{created} slabs were created and {released} given back, {} in all: memory goes to the system and is \
-             asked for again. `GpuMemory::reserve({bytes})` before the loop gets it once; trim less often \
-             (`GpuMemory::release_idle_after`).",
+            "{created} slabs were created and {released} given back, {} in all: memory goes to the \
+             system and is asked for again. `GpuMemory::reserve({bytes})` before the loop gets it \
+             once; trim less often (`GpuMemory::release_idle_after`).",
             Bytes(self.stats.reserved_bytes.up),
         );
         suggest(Topic::Churn, bytes, text)

@@ -78,8 +78,8 @@ impl Snapshot {
         if head.version != SNAPSHOT_VERSION {
             let version = head.version;
             return Err(wrong(format!(
-                "it is of version {version}, and only version {SNAPSHOT_VERSION} can be read: use the lapidary \
-                 that wrote it"
+                "it is of version {version}, and only version {SNAPSHOT_VERSION} can be read: use \
+                 the lapidary that wrote it"
             )));
         }
         let snapshot: Snapshot = serde_json::from_slice(json).map_err(|error| broken(&error))?;

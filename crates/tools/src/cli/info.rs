@@ -176,8 +176,9 @@ fn budget(budget_bytes: Option<u64>) -> Row {
     let (figure, meaning) = match budget_bytes {
         Some(bytes) => (
             size(bytes),
-            "what a program may take here. Set less by LAPIDARY_BUDGET=512MiB or GpuMemory::set_budget: what \
-             finds no room then leaves for the host's memory or the disk, and comes back when it is used",
+            "what a program may take here. Set less by LAPIDARY_BUDGET=512MiB or \
+             GpuMemory::set_budget: what finds no room then leaves for the host's memory or the \
+             disk, and comes back when it is used",
         ),
         None => (
             "unknown".into(),

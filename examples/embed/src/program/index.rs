@@ -83,7 +83,8 @@ pub(super) fn run(
     }
     if embedded.cut > 0 {
         out.line(format_args!(
-            "{} of them are longer than the {} tokens that the model reads: only their beginning can be found.",
+            "{} of them are longer than the {} tokens that the model reads: only their beginning \
+             can be found.",
             embedded.cut, model.config.longest
         ))?;
     }

@@ -13,7 +13,7 @@ fn sound() -> Vec<u8> {
     fs::read(folder.file()).unwrap()
 }
 
-/// A folder with one file that each case overwrites. Some systems take long to create a file anew.
+/// A folder with one file that each case overwrites. Some systems take long to create a file.
 struct Scratch {
     folder: Folder,
     file: fs::File,
