@@ -126,6 +126,29 @@ impl Compiler {
         done.into_inner().map_err(|error| format!("{error}."))
     }
 
+    /// Compiles texts while no other is compiled.
+    pub(super) fn compile_alone<'a>(
+        &self,
+        texts: impl Iterator<Item = &'a PathBuf>,
+    ) -> Result<Vec<Compilation>> {
+        let mut done = Vec::new();
+        for text in texts {
+            done.extend(self.compile_some(0, &[text])?);
+        }
+        Ok(done)
+    }
+
+    /// Compiles the yardstick a few times, alone. Returns the least milliseconds.
+    pub(super) fn yardstick(&self) -> Result<u64> {
+        let text = root().join("xtask/src/ci/hlsl/yardstick.hlsl");
+        let times = self.compile_some(0, &[&text; 5])?;
+        let compiled = times
+            .iter()
+            .filter(|time| time.outcome == Outcome::Compiled);
+        let least = compiled.map(|time| time.ms).min();
+        least.ok_or_else(|| format!("{} does not compile the yardstick.", self.kind.name()))
+    }
+
     /// Compiles texts one after the other, until the end or until one takes too long.
     fn compile_some(&self, index: usize, texts: &[&PathBuf]) -> Result<Vec<Compilation>> {
         let list = self.folder.join(format!("list-{index}"));
@@ -195,7 +218,7 @@ fn fallen(text: &Path) -> Compilation {
     Compilation {
         outcome: Outcome::Refused,
         ms: 0,
-        name: shown(&text.to_string_lossy()),
+        name: name_of(text),
         message: "the compiler ended without a word".into(),
     }
 }
@@ -212,13 +235,18 @@ fn read(line: &str) -> Option<Compilation> {
     Some(Compilation {
         outcome,
         ms: fields.next()?.parse().ok()?,
-        name: shown(fields.next()?),
+        name: last_name(fields.next()?),
         message: fields.next().unwrap_or_default().into(),
     })
 }
 
 /// A file's name without its folder.
-fn shown(path: &str) -> String {
+pub(super) fn name_of(path: &Path) -> String {
+    last_name(&path.to_string_lossy())
+}
+
+/// The same for a path as Windows writes it.
+fn last_name(path: &str) -> String {
     let name = path.rsplit(['/', '\\']).next();
     name.unwrap_or(path).to_owned()
 }
