@@ -70,7 +70,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "spirv",
-        about: "the translated shaders are valid SPIR-V",
+        about: "a sample of the translated shaders is valid SPIR-V",
         run: shaders::spirv,
     },
     Step {

@@ -1,9 +1,12 @@
 //! The shaders as drivers get them: the suite writes its translations to a folder. The reference
-//! validator reads every one in SPIR-V; what reads the others is in `hlsl`.
+//! validator reads SPIR-V; what reads the others is in `hlsl`.
 
+use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread;
 
 use crate::apt;
 use crate::process::{Result, capture, command, run, target_dir};
@@ -12,36 +15,70 @@ use crate::suite::selected;
 /// The tests that between them translate every shader: their names hold this word.
 const TRANSLATING_NAMES: &[&str] = &["shader"];
 
-/// Validates every translated shader; none at all is a failure too.
+/// Names the folder where tests write translations.
+const DUMP: &str = "LAPIDARY_SHADER_DUMP";
+
+/// Modules of a kernel in the sample.
+const SAMPLE: usize = 64;
+
+/// Validates a sample of the modules.
 pub(crate) fn spirv() -> Result<String> {
+    check(SAMPLE)
+}
+
+/// Validates every module.
+pub(crate) fn spirv_whole() -> Result<String> {
+    check(usize::MAX)
+}
+
+/// None at all is a failure too.
+fn check(most_of_a_kernel: usize) -> Result<String> {
     if apt::is_here() {
         apt::install(&["spirv-tools"])?;
     }
     let folder = translated()?;
-    let modules = texts(&folder, ".spv")?;
-    let faults: Vec<_> = modules
-        .iter()
-        .filter_map(|module| validate(module).err())
-        .collect();
+    let all = texts(&folder, ".spv")?;
+    let modules = sampled(&all, most_of_a_kernel)?;
+    let share =
+        thread::available_parallelism().map_or(1, |threads| modules.len().div_ceil(threads.get()));
+    let faults = thread::scope(|scope| {
+        let faults_of = |some: &[PathBuf]| -> Vec<String> {
+            some.iter()
+                .filter_map(|module| validate(module).err())
+                .collect()
+        };
+        let shares: Vec<_> = (modules.chunks(share.max(1)))
+            .map(|some| scope.spawn(move || faults_of(some)))
+            .collect();
+        let joined = shares.into_iter().map(|share| share.join());
+        joined.collect::<thread::Result<Vec<_>>>()
+    });
+    let faults = faults
+        .map_err(|_| "a thread that validates panicked.")?
+        .concat();
     for fault in &faults {
         eprintln!("{fault}");
     }
     match (modules.len(), faults.len()) {
         (0, _) => Err(format!("no test wrote a shader to {}.", folder.display())),
-        (count, 0) => Ok(format!("{count} shaders")),
+        (count, 0) => Ok(format!("{count} of {} shaders", all.len())),
         (count, faults) => Err(format!("{faults} of {count} shaders are not valid.")),
     }
 }
 
-/// The folder of every shader's translations, which the suite writes once for all that read them.
+/// The folder of every shader's translations. Where a run of the suite has written them, the
+/// environment names it; otherwise the tests that translate run once for all steps.
 pub(crate) fn translated() -> Result<PathBuf> {
     static WRITTEN: OnceLock<Result<PathBuf>> = OnceLock::new();
     let write = || {
+        if let Some(folder) = env::var_os(DUMP) {
+            return Ok(folder.into());
+        }
         let folder = target_dir().join("shaders");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
         let mut tests = selected(&["--workspace"], TRANSLATING_NAMES)?;
-        run(tests.env("LAPIDARY_SHADER_DUMP", &folder))?;
+        run(tests.env(DUMP, &folder))?;
         Ok(folder)
     };
     WRITTEN.get_or_init(write).clone()
@@ -56,6 +93,31 @@ pub(crate) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
         .collect();
     texts.sort();
     Ok(texts)
+}
+
+/// At most so many texts of each kernel. They are spread evenly over the kernel's texts in the
+/// order of their lengths, from the shortest to the longest: texts of one length are nearly the
+/// same.
+pub(crate) fn sampled(all: &[PathBuf], most: usize) -> Result<Vec<PathBuf>> {
+    let mut kernels: BTreeMap<String, Vec<(u64, &PathBuf)>> = BTreeMap::new();
+    for path in all {
+        let length = fs::metadata(path).map_err(|error| format!("{}: {error}.", path.display()))?;
+        let texts = kernels.entry(kernel_of(path)).or_default();
+        texts.push((length.len(), path));
+    }
+    let mut chosen = Vec::new();
+    for mut texts in kernels.into_values() {
+        texts.sort();
+        chosen.extend(spread(texts.len(), most).map(|index| texts[index].1.clone()));
+    }
+    Ok(chosen)
+}
+
+/// At most `most` places of `count`, the first and the last of them included.
+fn spread(count: usize, most: usize) -> impl Iterator<Item = usize> {
+    let taken = count.min(most);
+    let gaps = taken.saturating_sub(1).max(1);
+    (0..taken).map(move |index| index * (count - 1) / gaps)
 }
 
 /// The kernel's name, which stands before the text's hash. Fused kernels are called by their
@@ -98,7 +160,7 @@ fn environment(module: &[u8]) -> Option<&'static str> {
 mod tests {
     use std::path::Path;
 
-    use super::{environment, kernel_of};
+    use super::{environment, kernel_of, spread};
 
     #[test]
     fn the_environment_follows_the_version_in_the_header() {
@@ -115,5 +177,14 @@ mod tests {
         let kernel = |name: &str| kernel_of(Path::new(name));
         assert_eq!(kernel("/x/scan_parts-01.sm5.hlsl"), "scan_parts");
         assert_eq!(kernel("/x/copy_u8_i32_a__-01.sm5.hlsl"), "fused");
+    }
+
+    #[test]
+    fn a_sample_has_the_shortest_the_longest_and_what_lies_evenly_between() {
+        let of = |count, most| spread(count, most).collect::<Vec<_>>();
+        assert_eq!(of(9, 3), [0, 4, 8]);
+        assert_eq!(of(2, 3), [0, 1]);
+        assert_eq!(of(1, 3), [0]);
+        assert_eq!(of(4, usize::MAX), [0, 1, 2, 3]);
     }
 }

@@ -1,5 +1,6 @@
-//! The other systems: the library is checked for each, with a toolchain that rustup has or, where
-//! it has none, with the one that Debian packages together with the standard library's source.
+//! The other systems: the library is checked for each, with the standard library that rustup
+//! installs or, where there is no rustup, with the compiler that Debian packages together with the
+//! source of std.
 
 use std::env;
 use std::ffi::OsString;
@@ -38,7 +39,7 @@ pub(crate) fn check() -> Result<String> {
 }
 
 fn check_one(target: &str) -> Result {
-    let mut check = if rustup_has(target) {
+    let mut check = if rustup_provides(target) {
         // Macros and build scripts are this machine's, and already compiled.
         let mut cargo = cargo();
         cargo.arg("check");
@@ -64,8 +65,12 @@ fn check_one(target: &str) -> Result {
     run(&mut check)
 }
 
-/// Whether rustup has a target installed.
-pub(crate) fn rustup_has(target: &str) -> bool {
+/// Whether rustup has a target, or could install it.
+pub(crate) fn rustup_provides(target: &str) -> bool {
+    rustup_has(target) || capture(command("rustup").args(["target", "add", target])).is_ok()
+}
+
+fn rustup_has(target: &str) -> bool {
     capture(command("rustup").args(["target", "list", "--installed"]))
         .is_ok_and(|list| list.lines().any(|installed| installed == target))
 }

@@ -10,8 +10,8 @@ use std::process::Command;
 use self::outcome::Outcome;
 use crate::apt;
 use crate::ci::hlsl;
-use crate::ci::targets::rustup_has;
-use crate::process::{Result, cargo, command, run, target_dir, watch};
+use crate::ci::targets::rustup_provides;
+use crate::process::{Result, cargo, run, target_dir, watch};
 use crate::screen::Screen;
 use crate::suite::SIMULATION;
 use crate::trixie::Trixie;
@@ -38,10 +38,8 @@ pub(crate) fn check() -> Result<String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) || !apt::is_here() {
         return Ok("NOT RUN, Wine is provided on x86-64 Debian and its children alone".into());
     }
-    if !rustup_has(TARGET) {
-        if let Err(sentence) = run(command("rustup").args(["target", "add", TARGET])) {
-            return Ok(format!("NOT RUN, there is no {TARGET} here: {sentence}"));
-        }
+    if !rustup_provides(TARGET) {
+        return Ok(format!("NOT RUN, rustup cannot install {TARGET} here"));
     }
     apt::install(&["gcc-mingw-w64-x86-64", "xvfb"])?;
     let programs = target_dir().join(TARGET).join("debug/deps");

@@ -12,7 +12,7 @@ mod pressure;
 mod reached;
 mod web;
 
-use crate::ci::{CI, adapters, hlsl};
+use crate::ci::{CI, adapters, hlsl, shaders, source};
 use crate::process::Result;
 use crate::steps::{Checks, Step};
 
@@ -22,6 +22,11 @@ pub(crate) const NIGHTLY: Checks = Checks {
 };
 
 const STEPS: &[Step] = &[
+    Step {
+        name: "features",
+        about: "no warnings with each feature of the tools alone, and in the library's own tests",
+        run: source::features,
+    },
     Step {
         name: "random",
         about: "long random runs against models",
@@ -96,6 +101,11 @@ const STEPS: &[Step] = &[
         name: "dx12",
         about: "every kernel's and the device's tests on DX12, under Wine",
         run: dx12::check,
+    },
+    Step {
+        name: "spirv-whole",
+        about: "every translated shader is valid SPIR-V",
+        run: shaders::spirv_whole,
     },
     Step {
         name: "fxc-whole",

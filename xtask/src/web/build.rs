@@ -52,7 +52,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 /// Compiles the program and returns its file. Where rustup has no such target, Debian's toolchain
 /// does it, and builds the standard library with it.
 fn compile() -> Result<PathBuf> {
-    let (mut build, folder) = if targets::rustup_has(TARGET) {
+    let (mut build, folder) = if targets::rustup_provides(TARGET) {
         (cargo(), target_dir())
     } else if apt::is_here() {
         apt::install(targets::DEBIAN_TOOLCHAIN)?;

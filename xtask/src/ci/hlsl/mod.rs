@@ -5,14 +5,12 @@
 mod compiler;
 mod figures;
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 pub(crate) use self::compiler::fetch_dll;
 use self::compiler::{Compiler, Kind, name_of};
 use self::figures::{Figures, Pace};
-use crate::ci::shaders::{kernel_of, texts, translated};
+use crate::ci::shaders::{sampled, texts, translated};
 use crate::process::Result;
 
 /// Texts of a kernel in the sample.
@@ -56,43 +54,4 @@ fn check(kind: Kind, most_of_a_kernel: usize) -> Result<String> {
     };
     print!("{}", figures.table());
     judged.map(|found| format!("{found} of {of_all}"))
-}
-
-/// At most so many texts of each kernel. They are spread evenly over the kernel's texts in the
-/// order of their lengths, from the shortest to the longest: texts of one length are nearly the
-/// same.
-fn sampled(all: &[PathBuf], most: usize) -> Result<Vec<PathBuf>> {
-    let mut kernels: BTreeMap<String, Vec<(u64, &PathBuf)>> = BTreeMap::new();
-    for path in all {
-        let length = fs::metadata(path).map_err(|error| format!("{}: {error}.", path.display()))?;
-        let texts = kernels.entry(kernel_of(path)).or_default();
-        texts.push((length.len(), path));
-    }
-    let mut chosen = Vec::new();
-    for mut texts in kernels.into_values() {
-        texts.sort();
-        chosen.extend(spread(texts.len(), most).map(|index| texts[index].1.clone()));
-    }
-    Ok(chosen)
-}
-
-/// At most `most` places of `count`, the first and the last of them included.
-fn spread(count: usize, most: usize) -> impl Iterator<Item = usize> {
-    let taken = count.min(most);
-    let gaps = taken.saturating_sub(1).max(1);
-    (0..taken).map(move |index| index * (count - 1) / gaps)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_has_the_shortest_the_longest_and_what_lies_evenly_between() {
-        let of = |count, most| spread(count, most).collect::<Vec<_>>();
-        assert_eq!(of(9, 3), [0, 4, 8]);
-        assert_eq!(of(2, 3), [0, 1]);
-        assert_eq!(of(1, 3), [0]);
-        assert_eq!(of(4, usize::MAX), [0, 1, 2, 3]);
-    }
 }
