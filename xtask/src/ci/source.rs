@@ -7,6 +7,14 @@ use std::process::Command;
 use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};
 
+/// The crates of this workspace that are published, each after those that it needs.
+const PUBLISHED: [&str; 4] = [
+    "lapidary-alloc",
+    "lapidary-core",
+    "lapidary",
+    "lapidary-tools",
+];
+
 pub(crate) fn fmt() -> Result<String> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
     passed(of_examples(&["fmt", "--all"]).arg("--check"))
@@ -49,12 +57,7 @@ fn of_examples(args: &[&str]) -> Command {
 
 /// Each crate as users build it, one by one: together they would have each other's features.
 pub(crate) fn clippy_bare() -> Result<String> {
-    for package in [
-        "lapidary-alloc",
-        "lapidary-core",
-        "lapidary",
-        "lapidary-tools",
-    ] {
+    for package in PUBLISHED {
         run(cargo()
             .args(["clippy", "--package", package])
             .args(["--", "-D", "warnings"]))?;
@@ -77,6 +80,21 @@ pub(crate) fn features() -> Result<String> {
             .args(["clippy", "--package", "lapidary", "--all-targets"])
             .args(["--features", "safetensors", "--", "-D", "warnings"]),
     )
+}
+
+/// Each published crate builds from its package alone.
+pub(crate) fn packages() -> Result<String> {
+    let mut package = cargo();
+    package.args(["package", "--allow-dirty"]);
+    run(package.args(PUBLISHED.iter().flat_map(|name| ["--package", name])))?;
+    let mut package = of_examples(&["package", "--allow-dirty", "--package", "lapidary-egui"]);
+    for (name, folder) in [("lapidary-alloc", "alloc"), ("lapidary-core", "core")] {
+        // The registry has not got them yet.
+        let path = root().join("crates").join(folder);
+        let patch = format!("patch.crates-io.{name}.path={:?}", path.to_string_lossy());
+        package.args(["--config", &patch]);
+    }
+    passed(&mut package)
 }
 
 pub(crate) fn doc() -> Result<String> {

@@ -28,6 +28,11 @@ const STEPS: &[Step] = &[
         run: source::features,
     },
     Step {
+        name: "packages",
+        about: "each published crate builds from its package alone",
+        run: source::packages,
+    },
+    Step {
         name: "random",
         about: "long random runs against models",
         run: lengths::random,
