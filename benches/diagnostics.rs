@@ -82,7 +82,7 @@ fn main() -> Result<()> {
     for (name, network, best) in &networks {
         let ms = best * 1e3;
         println!("  {name:<12} {ms:>9.2} ms a step {:>7.2} ×", best / none);
-        assert_eq!(network.gpu.diagnose()?, []);
+        assert_eq!(network.gpu.diagnostics().check()?, []);
     }
     Ok(())
 }

@@ -8,7 +8,10 @@
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use lapidary::{Activation, Conv, DType, Epilogue, Gpu, Options, Pool, Reduction, Result, Tensor};
+use lapidary::{
+    DType, Gpu, Options, Result, Tensor,
+    operations::{Activation, Conv, Epilogue, Pool, Reduction},
+};
 
 const ROWS: usize = 4096;
 const COLUMNS: usize = 1024;

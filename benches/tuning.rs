@@ -193,7 +193,7 @@ fn open(tune: Tune, folder: Option<&Path>) -> Result<Gpu> {
 fn try_it(case: &Case, folder: &Path) -> Result<()> {
     let gpu = open(Tune::FirstUse, Some(folder))?;
     start(&gpu, case)?;
-    let found = gpu.tuned();
+    let found = gpu.kernels().tuned();
     print!("{} trials, {:.2} s", found.trials, found.time.as_secs_f64());
     Ok(())
 }
@@ -259,10 +259,13 @@ fn main() -> Result<()> {
         );
     }
     println!();
-    for (problem, variant) in by_trial.tuned().best {
+    for (problem, variant) in by_trial.kernels().tuned().best {
         println!("{problem} = {variant}");
     }
-    println!("trials of this process: {}", by_trial.tuned().trials);
+    println!(
+        "trials of this process: {}",
+        by_trial.kernels().tuned().trials
+    );
     let _ = std::fs::remove_dir_all(&folder);
     Ok(())
 }

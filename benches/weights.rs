@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use lapidary::{DType, Gpu, Options, Quantized, Result, Tensor};
+use lapidary::{DType, Gpu, Options, Result, Tensor, operations::Quantized};
 
 /// Rounds of one layer at the least and at the most, and how long they go on in between.
 const ROUNDS: (usize, usize) = (9, 400);

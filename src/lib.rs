@@ -87,6 +87,7 @@ mod files;
 mod fuse;
 mod gpu;
 mod kernel;
+pub mod operations;
 mod ops;
 mod tensor;
 
@@ -108,10 +109,6 @@ pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::{
     gpu::{Gpu, State, Upload},
     kernel::{Kernel, KernelCall, Operand},
-    ops::{
-        Activation, Causal, Choice, ClassLoss, Conv, Epilogue, PadMode, Pool, Quantized, Reduction,
-        Scalar, ScatterReduce,
-    },
     tensor::Tensor,
 };
 

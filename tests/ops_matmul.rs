@@ -4,7 +4,10 @@ mod linear;
 mod quantized;
 
 use half::{bf16, f16};
-use lapidary::{Activation, DType, Element, Epilogue, Error, Gpu, Options, Tensor};
+use lapidary::{
+    DType, Element, Error, Gpu, Options, Tensor,
+    operations::{Activation, Epilogue},
+};
 
 fn gpu() -> Gpu {
     Gpu::open(Options::default()).unwrap()

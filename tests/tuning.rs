@@ -107,15 +107,19 @@ fn check(name: &str, open: impl Fn(Options) -> Gpu) {
     let folder = Folder::new(name);
     let by_rule = open(options(Tune::Off, Some(&folder.0)));
     let expected = work(&by_rule).unwrap();
-    assert_eq!(by_rule.tuned(), Default::default());
+    assert_eq!(by_rule.kernels().tuned(), Default::default());
 
     let gpu = open(options(Tune::FirstUse, Some(&folder.0)));
     assert_same(&work(&gpu).unwrap(), &expected);
-    let found = gpu.tuned();
+    let found = gpu.kernels().tuned();
     assert!(found.trials > 0, "{found:?}");
     assert!(found.never.is_empty(), "{found:?}");
     assert_same(&work(&gpu).unwrap(), &expected);
-    assert_eq!(gpu.tuned().trials, found.trials, "nothing is tried twice");
+    assert_eq!(
+        gpu.kernels().tuned().trials,
+        found.trials,
+        "nothing is tried twice"
+    );
 
     let text = std::fs::read_to_string(folder.file()).unwrap();
     assert!(text.starts_with("lapidary tuning 1 crc32 "), "{text}");
@@ -137,8 +141,13 @@ fn check(name: &str, open: impl Fn(Options) -> Gpu) {
         a.matmul(&b).unwrap().to_vec::<f32>().unwrap(),
         expected.0[0]
     );
-    assert_eq!(later.tuned().trials, 0, "{:?}", later.tuned());
-    assert_eq!(later.tuned().best, found.best);
+    assert_eq!(
+        later.kernels().tuned().trials,
+        0,
+        "{:?}",
+        later.kernels().tuned()
+    );
+    assert_eq!(later.kernels().tuned().best, found.best);
     println!(
         "{name}: {} trials in {:?}\n{text}",
         found.trials, found.time
@@ -174,7 +183,7 @@ fn a_child_that_is_told_by_its_environment() {
         Ok((gpu, _)) => {
             let a = whole(&gpu, &[64, 64]).unwrap();
             a.matmul(&a).unwrap().force().unwrap();
-            println!("it has tried: {}", gpu.tuned().trials > 0);
+            println!("it has tried: {}", gpu.kernels().tuned().trials > 0);
         }
         Err(error) => println!("it is refused: {error}"),
     }
@@ -211,7 +220,7 @@ fn small_problems_and_those_without_variants_are_not_tried() {
     let ints = a.cast(DType::I32).unwrap();
     let wide = ints.repeat(&[4, 4]).unwrap();
     wide.matmul(&wide).unwrap().force().unwrap();
-    assert_eq!(gpu.tuned(), Default::default());
+    assert_eq!(gpu.kernels().tuned(), Default::default());
 }
 
 #[test]
@@ -241,13 +250,14 @@ fn a_file_that_names_nonsense_does_no_harm() {
     std::fs::write(folder.file(), head + &body).unwrap();
     let gpu = open();
     assert!(
-        gpu.tuned()
+        gpu.kernels()
+            .tuned()
             .best
             .iter()
             .all(|(_, variant)| variant.contains("200"))
     );
     assert_same(&work(&gpu).unwrap(), &expected);
-    assert!(gpu.tuned().trials > 0, "it is found out anew");
+    assert!(gpu.kernels().tuned().trials > 0, "it is found out anew");
 }
 
 /// The checksum of the file's first line, bit by bit.

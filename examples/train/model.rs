@@ -1,7 +1,7 @@
 //! A small vision transformer: 16 patches of an image, four blocks of attention and a network of
 //! two layers, with the backward pass written out.
 
-use lapidary::{Epilogue, Gpu, Result, Tensor};
+use lapidary::{Gpu, Result, Tensor, operations::Epilogue};
 
 use crate::digits::{CLASSES, SIDE};
 use crate::learn::{Habits, Learner, Param};

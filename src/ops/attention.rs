@@ -86,7 +86,7 @@ impl Tensor {
     /// ```
     /// # use lapidary::Tensor;
     /// # fn demo(q: &Tensor, k: &Tensor, v: &Tensor) -> lapidary::Result<()> {
-    /// use lapidary::Causal;
+    /// use lapidary::operations::Causal;
     ///
     /// // q: [batch, 8, 512, 64], k and v: [batch, 2, 512, 64]
     /// let y = q.scaled_dot_product_attention(k, v, None, true, None)?;

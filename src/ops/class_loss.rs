@@ -10,7 +10,7 @@ use lapidary_core::{DType, Error, Result};
 /// [`nll_loss_with`](Tensor::nll_loss_with) look at besides classes and targets.
 ///
 /// ```
-/// # use lapidary::{ClassLoss, Tensor};
+/// # use lapidary::{Tensor, operations::ClassLoss};
 /// # fn demo(logits: &Tensor, labels: &Tensor, rare: &Tensor) -> lapidary::Result<()> {
 /// let options = ClassLoss {
 ///     weights: Some(rare),

@@ -85,7 +85,7 @@ impl Tensor {
     /// [`conv2d`](Tensor::conv2d).
     ///
     /// ```
-    /// # use lapidary::{Conv, Tensor};
+    /// # use lapidary::{Tensor, operations::Conv};
     /// # fn demo(x: &Tensor, weight: &Tensor) -> lapidary::Result<()> {
     /// let y = x.conv1d(weight, None, &Conv { padding: [1], ..Conv::default() })?;
     /// # Ok(()) }
@@ -123,7 +123,7 @@ impl Tensor {
     /// most 16 MiB, everything else straight from the input.
     ///
     /// ```
-    /// # use lapidary::{Conv, Tensor};
+    /// # use lapidary::{Tensor, operations::Conv};
     /// # fn demo(x: &Tensor, weight: &Tensor, bias: &Tensor) -> lapidary::Result<()> {
     /// let options = Conv { stride: [2, 2], padding: [1, 1], ..Conv::default() };
     /// let y = x.conv2d(weight, Some(bias), &options)?;

@@ -65,7 +65,7 @@ impl Tensor {
     /// takes weights, too.
     ///
     /// ```
-    /// # use lapidary::{Reduction, Tensor};
+    /// # use lapidary::{Tensor, operations::Reduction};
     /// # fn demo(logits: &Tensor, labels: &Tensor) -> lapidary::Result<()> {
     /// let loss = logits.cross_entropy(labels, Some(-100), Reduction::Mean)?;
     /// # Ok(()) }
@@ -127,7 +127,7 @@ impl Tensor {
     /// loss is finite.
     ///
     /// ```
-    /// # use lapidary::{Reduction, Tensor};
+    /// # use lapidary::{Tensor, operations::Reduction};
     /// # fn demo(logits: &Tensor, is_cat: &Tensor) -> lapidary::Result<()> {
     /// let loss = logits.sigmoid()?.binary_cross_entropy(is_cat, Reduction::Mean)?;
     /// # Ok(()) }
@@ -151,7 +151,7 @@ impl Tensor {
     /// multiplies what a target of 1 adds to the loss.
     ///
     /// ```
-    /// # use lapidary::{Reduction, Tensor};
+    /// # use lapidary::{Tensor, operations::Reduction};
     /// # fn demo(logits: &Tensor, is_cat: &Tensor) -> lapidary::Result<()> {
     /// let loss = logits.binary_cross_entropy_with_logits(is_cat, None, Reduction::Mean)?;
     /// # Ok(()) }

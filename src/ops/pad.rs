@@ -11,7 +11,7 @@ use lapidary_core::{Error, Result};
 ///
 /// ```
 /// # fn demo(row: &lapidary::Tensor) -> lapidary::Result<()> {
-/// use lapidary::PadMode;
+/// use lapidary::operations::PadMode;
 ///
 /// // With two before and two after, `a b c d` is:
 /// let mirrored = row.pad_with(&[(2, 2)], PadMode::Reflect)?; //   c b a b c d c b
@@ -59,7 +59,7 @@ impl Tensor {
     /// first, how many go before it and how many after, and `mode` which. For every type.
     ///
     /// ```
-    /// # use lapidary::{PadMode, Tensor};
+    /// # use lapidary::{Tensor, operations::PadMode};
     /// # fn demo(image: &Tensor) -> lapidary::Result<()> {
     /// let framed = image.pad_with(&[(0, 0), (1, 1), (2, 2)], PadMode::Reflect)?;
     /// # Ok(()) }

@@ -24,7 +24,7 @@ pub(in crate::ops) use windows::Params;
 /// Windows of `N` dimensions: the arguments of PyTorch's pooling.
 ///
 /// ```
-/// use lapidary::Pool;
+/// use lapidary::operations::Pool;
 ///
 /// let halves = Pool::new([2, 2]);
 /// assert_eq!((halves.stride, halves.padding), ([2, 2], [0, 0]));
@@ -96,7 +96,7 @@ macro_rules! pools {
                 The first axis may be left out.")]
             ///
             /// ```
-            /// # use lapidary::{Pool, Tensor};
+            /// # use lapidary::{Tensor, operations::Pool};
             /// # fn demo(x: &Tensor) -> lapidary::Result<()> {
             #[doc = concat!("let y = x.", stringify!($forward), "(&Pool::new([2; ", stringify!($dims), "]))?;")]
             /// # Ok(()) }

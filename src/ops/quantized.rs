@@ -28,7 +28,7 @@ const GROUPS_LOG2: std::ops::RangeInclusive<u8> = 3..=12;
 /// | a scale for 128, 64, 32 | 1.03, 1.06, 1.13 |
 ///
 /// ```no_run
-/// use lapidary::{Activation, DType, Epilogue, Gpu, Options};
+/// use lapidary::{DType, Gpu, Options, operations::{Activation, Epilogue}};
 ///
 /// let gpu = Gpu::open(Options::default())?;
 /// let weight = gpu.rand_normal(&[1536, 384], 0.0, 0.02, 1, DType::F32)?;

@@ -10,7 +10,7 @@ use lapidary_core::{DType, Error, Result};
 /// holds, a bool tensor takes bools. Made by `From`, so that plain numbers can be passed.
 ///
 /// ```
-/// use lapidary::Scalar;
+/// use lapidary::operations::Scalar;
 /// assert_eq!(Scalar::from(2.5_f32), Scalar::Float(2.5));
 /// assert_eq!(Scalar::from(7_u8), Scalar::Int(7));
 /// ```

@@ -57,7 +57,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 /// so that both can be passed as they are.
 ///
 /// ```
-/// # use lapidary::{Choice, Scalar};
+/// # use lapidary::operations::{Choice, Scalar};
 /// assert!(matches!(Choice::from(0.5), Choice::Number(Scalar::Float(0.5))));
 /// ```
 #[derive(Clone, Copy, Debug)]

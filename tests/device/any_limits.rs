@@ -58,7 +58,7 @@ fn program(gpu: &Gpu) -> Result<Vec<Vec<f32>>> {
         a.index_select(0, &picked)?,
         a.gather(0, &where_to)?,
         Tensor::concat(&[&a, &b, &a, &b, &a], 1)?,
-        image.conv2d(&weight, None, &lapidary::Conv::default())?,
+        image.conv2d(&weight, None, &lapidary::operations::Conv::default())?,
         q.scaled_dot_product_attention(&k, &v, None, false, None)?,
         gpu.arange(0, 100, 3, DType::F32)?,
         gpu.rand_uniform(&[ROWS], -1.0, 1.0, 9, DType::F32)?,

@@ -49,7 +49,7 @@ impl App {
 
     #[track_caller]
     fn one(&self) -> Finding {
-        let mut found = self.gpu.diagnose().unwrap();
+        let mut found = self.gpu.diagnostics().check().unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
         found.remove(0)
     }
@@ -84,7 +84,7 @@ fn the_apps_own_commands_that_pass_the_end_of_a_tensor_are_found() {
     assert_eq!(floats(&behind), ramp(7, 10));
     // Within the tensor the app may write.
     app.clear(&x, 0, 400);
-    assert_eq!(app.gpu.diagnose().unwrap(), []);
+    assert_eq!(app.gpu.diagnostics().check().unwrap(), []);
     assert_eq!(floats(&x), [0.0; 100]);
 }
 
@@ -180,7 +180,7 @@ fn a_users_kernel_is_found_that_overruns_and_one_that_leaves_a_rest() {
         "{found}"
     );
     assert_eq!(floats(&run(128)), ramp(0, 128));
-    assert_eq!(app.gpu.diagnose().unwrap(), []);
+    assert_eq!(app.gpu.diagnostics().check().unwrap(), []);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_nan_is_found_where_it_is_born_and_a_right_network_has_none() {
     let (mean, best) = (y.mean_all().unwrap(), y.argmax(1).unwrap());
     mean.force().unwrap();
     best.force().unwrap();
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     let z = (&(&x - 3.0).unwrap().sqrt().unwrap() * 2.0).unwrap();
     assert!(floats(&z)[0].is_nan());
     let found = app.one();

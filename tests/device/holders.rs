@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use lapidary::{
-    Activation, ClassLoss, Conv, DType, Epilogue, Gpu, Kernel, Options, PadMode, Pool, Reduction,
-    Result, ScatterReduce, Tensor,
+    DType, Gpu, Kernel, Options, Result, Tensor,
+    operations::{Activation, ClassLoss, Conv, Epilogue, PadMode, Pool, Reduction, ScatterReduce},
 };
 
 /// Operands for what takes them.

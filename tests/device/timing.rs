@@ -41,12 +41,12 @@ fn tells_layers_apart(gpu: &Gpu) {
     let weight = gpu.full(&[64, 64], 1.0, DType::F32).unwrap();
     let [small, large] = [8, 16].map(|rows| gpu.full(&[rows, 64], 1.0, DType::F32).unwrap());
     gpu.finish().unwrap();
-    gpu.kernel_times().unwrap();
+    gpu.kernels().times().unwrap();
     for (scope, x) in [("first", &small), ("second", &small), ("second", &large)] {
         let _scope = gpu.scope(scope);
         x.matmul(&weight).unwrap().force().unwrap();
     }
-    let times = gpu.kernel_times().unwrap();
+    let times = gpu.kernels().times().unwrap();
     let products = times.iter().filter(|time| time.kernel.contains("matmul"));
     let mut told: Vec<_> = products
         .map(|time| {
@@ -76,7 +76,7 @@ fn tells_layers_apart(gpu: &Gpu) {
 #[test]
 fn every_dispatch_is_timed_while_that_is_on() {
     let gpu = gpu();
-    match gpu.time_kernels(true) {
+    match gpu.kernels().time(true) {
         Ok(()) => {}
         Err(Error::Option { reason, .. }) => {
             assert!(reason.contains("timestamps"), "{reason}");
@@ -93,7 +93,7 @@ fn every_dispatch_is_timed_while_that_is_on() {
     work(&gpu);
     is_in_the_history(&gpu);
     gpu.memory().keep_history(0);
-    let times = gpu.kernel_times().unwrap();
+    let times = gpu.kernels().times().unwrap();
     let calls = |name: &str| {
         let of_name = times.iter().filter(|time| time.kernel.contains(name));
         of_name.map(|time| time.calls).sum::<u64>()
@@ -110,9 +110,9 @@ fn every_dispatch_is_timed_while_that_is_on() {
     assert_eq!(product.operands, "2 × f32 4096 → f32 4096", "{product}");
     let tag = product.tag.as_ref().unwrap();
     assert!(tag.file().ends_with("timing.rs"), "{product}");
-    assert_eq!(gpu.kernel_times().unwrap(), [], "taken");
+    assert_eq!(gpu.kernels().times().unwrap(), [], "taken");
     tells_layers_apart(&gpu);
-    gpu.time_kernels(false).unwrap();
+    gpu.kernels().time(false).unwrap();
     work(&gpu);
-    assert_eq!(gpu.kernel_times().unwrap(), []);
+    assert_eq!(gpu.kernels().times().unwrap(), []);
 }

@@ -47,7 +47,7 @@ fn counted(kernel: &Kernel, len: usize) -> Tensor {
 /// The one finding there is.
 #[track_caller]
 fn one(gpu: &Gpu) -> Finding {
-    let mut found = gpu.diagnose().unwrap();
+    let mut found = gpu.diagnostics().check().unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
@@ -86,7 +86,7 @@ fn a_users_kernel_that_writes_past_the_end_is_named_with_the_tensor() {
         assert_eq!(suspects[..], ["the kernel `count`"]);
         // The neighbour is whole, and what was found is not found again.
         assert_eq!(other.to_vec::<f32>().unwrap(), [1.0; 64]);
-        assert_eq!(gpu.diagnose().unwrap(), []);
+        assert_eq!(gpu.diagnostics().check().unwrap(), []);
         drop((y, other, kernel));
         ended(gpu, &sim);
     }
@@ -118,7 +118,7 @@ fn a_users_kernel_that_stays_within_is_not_suspected_and_sees_no_fence() {
         let doubled: Vec<f32> = numbers(0, len).iter().map(|y| 2.0 * y).collect();
         assert_eq!(y.to_vec::<f32>().unwrap(), doubled);
     }
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     drop(kernel);
     ended(gpu, &sim);
 }
@@ -128,7 +128,7 @@ fn what_a_kernel_left_unwritten_is_found_once_it_is_read() {
     let (gpu, sim) = open(Diagnostics::all());
     let kernel = count(&gpu, 10);
     let y = counted(&kernel, 16);
-    assert_eq!(gpu.diagnose().unwrap(), [], "nobody has read it");
+    assert_eq!(gpu.diagnostics().check().unwrap(), [], "nobody has read it");
     let sum = y.sum_all().unwrap();
     let expected: Vec<f32> = [numbers(0, 10), vec![0.0; 6]].concat();
     assert_eq!(y.to_vec::<f32>().unwrap(), expected);
@@ -166,7 +166,7 @@ fn a_kernel_that_reads_its_output_finds_zeros_there() {
     let call = kernel.call().out("y", &[3], DType::F32).groups([1, 1, 1]);
     let y = call.run_one().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 0.0, 0.0]);
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     drop((y, kernel));
     ended(gpu, &sim);
 }
@@ -214,7 +214,7 @@ fn an_infinity_and_the_nan_that_comes_of_it_are_both_named() {
     let y = x.log().unwrap();
     let z = (&y - &y).unwrap();
     z.force().unwrap();
-    let found = gpu.diagnose().unwrap();
+    let found = gpu.diagnostics().check().unwrap();
     let names = found.iter().map(|finding| match finding {
         Finding::NonFinite {
             operation: Some(operation),
@@ -249,9 +249,9 @@ fn an_infinity_and_the_nan_that_comes_of_it_are_both_named() {
 #[track_caller]
 fn diagnose_in_vain(gpu: &Gpu, sim: &SimHandle) {
     sim.arm(Fault::once(Site::ReadMapped, 1, FaultKind::Invalid));
-    let error = gpu.diagnose().unwrap_err();
+    let error = gpu.diagnostics().check().unwrap_err();
     assert!(matches!(error, Error::Driver { .. }), "{error}");
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_long_history_of_which_nothing_is_known_is_walked_once() {
     diagnose_in_vain(&gpu, &sim);
     let half = (&y * 0.5).unwrap();
     assert_eq!(half.to_vec::<f32>().unwrap(), [2.0_f32.powi(59); 4]);
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     drop((y, half));
     ended(gpu, &sim);
 }
@@ -291,13 +291,13 @@ fn a_long_history_of_which_nothing_is_known_is_walked_once() {
 #[test]
 fn what_lives_longer_than_its_device_is_listed() {
     let (gpu, _sim) = open(Diagnostics::all());
-    let findings = gpu.findings();
+    let findings = gpu.diagnostics().findings();
     let held = gpu.ones(&[10], DType::F32).unwrap().named("held");
     let view = held.narrow(0, 0, 5).unwrap();
     held.force().unwrap();
     drop((&held + 1.0).unwrap());
     let pending = (&held + 2.0).unwrap();
-    let leaks = gpu.leaks();
+    let leaks = gpu.diagnostics().leaks();
     assert_eq!(leaks.len(), 2, "{leaks:?}");
     assert!(
         leaks
@@ -360,7 +360,7 @@ fn a_right_program_has_nothing_to_find_and_gives_the_same() {
     for diagnostics in ["canaries", "poison", "unwritten", "non_finite", "all"] {
         let (gpu, sim) = open(diagnostics.parse().unwrap());
         assert_eq!(program(&gpu), expected, "{diagnostics}");
-        let found = gpu.diagnose().unwrap();
+        let found = gpu.diagnostics().check().unwrap();
         assert!(
             found.is_empty(),
             "{diagnostics}: {} of {}",
@@ -376,7 +376,7 @@ fn a_right_program_has_nothing_to_find_and_gives_the_same() {
     };
     let (gpu, sim) = open_within(Diagnostics::all(), budget);
     assert_eq!(program(&gpu), expected);
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     ended(gpu, &sim);
 }
 
@@ -389,10 +389,10 @@ fn what_was_found_before_the_device_went_does_not_come_back_on_the_next_one() {
     let y = counted(&kernel, 4);
     one_overrun(&gpu);
     sim.lose("for a test");
-    assert!(gpu.diagnose().is_err());
+    assert!(gpu.diagnostics().check().is_err());
     gpu.reopen().unwrap();
     assert_eq!(held.to_vec::<f32>().unwrap(), [1.0, 2.0]);
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     let again = counted(&kernel, 4);
     one_overrun(&gpu);
     drop((held, y, again, kernel));
@@ -428,7 +428,7 @@ fn thousands_of_fences_and_graves_are_looked_at_and_are_whole() {
             .unwrap()
     };
     let mut held: Vec<Tensor> = (0..3000).map(make).collect();
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     let mut number = 0;
     held.retain(|_| {
         number += 1;
@@ -437,7 +437,7 @@ fn thousands_of_fences_and_graves_are_looked_at_and_are_whole() {
     let y = counted(&kernel, 4);
     one_overrun(&gpu);
     held.extend((0..500).map(make));
-    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
     assert_eq!(held[1999].to_vec::<f32>().unwrap()[0], 2999.0 - 1.0);
     drop((held, y, kernel));
     ended(gpu, &sim);

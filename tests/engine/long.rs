@@ -1,7 +1,10 @@
 //! Work that would keep the device busy for too long, in several submissions.
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Conv, DType, Gpu, Pool, Result, Tensor};
+use lapidary::{
+    DType, Gpu, Result, Tensor,
+    operations::{Conv, Pool},
+};
 
 use crate::engine::{numbers, open_apart, options};
 

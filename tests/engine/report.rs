@@ -228,18 +228,18 @@ fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
 #[test]
 fn a_device_without_a_clock_says_so_and_goes_on() {
     let (gpu, sim) = open(options());
-    let refused = gpu.time_kernels(true).unwrap_err();
+    let refused = gpu.kernels().time(true).unwrap_err();
     assert!(
         matches!(
             refused,
             Error::Option {
-                option: "time_kernels",
+                option: "GpuKernels::time",
                 ..
             }
         ),
         "{refused}"
     );
-    gpu.time_kernels(false).unwrap();
-    assert_eq!(gpu.kernel_times().unwrap(), []);
+    gpu.kernels().time(false).unwrap();
+    assert_eq!(gpu.kernels().times().unwrap(), []);
     ended(gpu, &sim);
 }

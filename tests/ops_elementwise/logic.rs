@@ -62,7 +62,7 @@ fn check_masked<T: Sample>(
     value: T,
 ) -> Result<()>
 where
-    lapidary::Scalar: From<T>,
+    lapidary::operations::Scalar: From<T>,
 {
     for &(shape_a, shape_b, shape) in pairs(T::DTYPE) {
         let mask = tensor::<bool>(gpu, random, shape_a);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use half::f16;
 use lapidary::{
-    Activation, Budget, DType, Element, Epilogue, Error, Gpu, Options, Quantized, Residency,
-    Source, Tensor,
+    Budget, DType, Element, Error, Gpu, Options, Residency, Source, Tensor,
+    operations::{Activation, Epilogue, Quantized},
 };
 
 use super::gpu;

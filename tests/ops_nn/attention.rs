@@ -1,6 +1,6 @@
 //! Scaled dot-product attention.
 
-use lapidary::{Causal, DType, Error, Gpu, Options, Tensor};
+use lapidary::{DType, Error, Gpu, Options, Tensor, operations::Causal};
 
 use crate::ops_reduce::model::*;
 

@@ -1,6 +1,9 @@
 //! Convolution and pooling, and their gradients.
 
-use lapidary::{Conv, DType, Error, Gpu, Options, Pool};
+use lapidary::{
+    DType, Error, Gpu, Options,
+    operations::{Conv, Pool},
+};
 
 use crate::ops_reduce::model::*;
 

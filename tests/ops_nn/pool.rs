@@ -1,6 +1,6 @@
 //! Pooling and its gradients, against windows that are walked one by one.
 
-use lapidary::{DType, Error, Gpu, Options, Pool, Result, Tensor};
+use lapidary::{DType, Error, Gpu, Options, Result, Tensor, operations::Pool};
 
 use crate::ops_reduce::model::*;
 

@@ -1,6 +1,6 @@
 //! stack, split, chunk, pad, repeat, roll, one_hot; triangles and dropout.
 
-use lapidary::{DType, Error, Gpu, PadMode, Tensor};
+use lapidary::{DType, Error, Gpu, Tensor, operations::PadMode};
 
 use super::model::*;
 

@@ -1,7 +1,7 @@
 //! movedim, diagonal, unfold, unflatten, unbind; extremes with their indices; linspace and the
 //! cross entropy of probabilities.
 
-use lapidary::{DType, Error, Reduction, Result};
+use lapidary::{DType, Error, Result, operations::Reduction};
 
 use super::model::*;
 

@@ -1,6 +1,6 @@
 //! scatter_, scatter_add_, scatter_reduce_, index_add_ and index_put_ beside what makes a copy.
 
-use lapidary::{DType, Gpu, Result, ScatterReduce, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor, operations::ScatterReduce};
 
 use super::indexed::indices;
 use super::model::*;

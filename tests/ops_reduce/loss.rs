@@ -1,6 +1,9 @@
 //! Losses, RMS and group normalization, rotary embedding.
 
-use lapidary::{ClassLoss, DType, Error, Gpu, Reduction, Tensor};
+use lapidary::{
+    DType, Error, Gpu, Tensor,
+    operations::{ClassLoss, Reduction},
+};
 
 use super::model::*;
 

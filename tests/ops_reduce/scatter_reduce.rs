@@ -1,6 +1,6 @@
 //! scatter_reduce against one element after the other.
 
-use lapidary::{DType, Error, ScatterReduce};
+use lapidary::{DType, Error, operations::ScatterReduce};
 
 use super::indexed::{indices, is_there};
 use super::model::*;

@@ -1,7 +1,10 @@
 //! Calls for the kernels and variants that neither the operations at small sizes nor the choice
 //! of forms reaches: long rows in several parts, many operands, four axes, several windows.
 
-use lapidary::{Activation, Conv, DType, Epilogue, Gpu, Kernel, Result, ScatterReduce, Tensor};
+use lapidary::{
+    DType, Gpu, Kernel, Result, Tensor,
+    operations::{Activation, Conv, Epilogue, ScatterReduce},
+};
 
 use crate::common::operands::numbers;
 use crate::races::variants::of;
@@ -391,7 +394,7 @@ fn what_looks_for_bugs() -> Result<()> {
         for sum in &sums {
             numbers(sum)?;
         }
-        let found = gpu.diagnose()?;
+        let found = gpu.diagnostics().check()?;
         assert!(!found.is_empty(), "`sqrt` made NaN");
     }
     crate::races::reached::note(&sim);

@@ -1,6 +1,6 @@
 //! Sizes and layouts that choose the other variants of a kernel: tiles, skinny products, long rows.
 
-use lapidary::{Conv, DType, Gpu, Result, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor, operations::Conv};
 
 use crate::common::operands::tensor;
 use crate::races::Rota;

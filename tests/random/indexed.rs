@@ -1,7 +1,7 @@
 //! What several index tensors name, folds of what an index names, running extremes, and batch
 //! norms.
 
-use lapidary::{DType, Error, Result, ScatterReduce, Tensor};
+use lapidary::{DType, Error, Result, Tensor, operations::ScatterReduce};
 
 use super::model::{Model, flat, indices, rounded};
 use super::more::shaped;

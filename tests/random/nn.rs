@@ -1,6 +1,9 @@
 //! Calls of networks: what they give has the right shape and type, whatever went before.
 
-use lapidary::{Conv, DType, Pool, Result, Tensor};
+use lapidary::{
+    DType, Result, Tensor,
+    operations::{Conv, Pool},
+};
 
 use super::model::Model;
 use super::more::shaped;

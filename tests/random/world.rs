@@ -234,7 +234,7 @@ impl World {
     /// Everything is right, and nothing stays behind.
     pub(crate) fn end(mut self) {
         while self.await_one() {}
-        let found = self.gpu.findings().take();
+        let found = self.gpu.diagnostics().findings().take();
         let is_a_bug = |finding: &&Finding| !matches!(finding, Finding::NonFinite { .. });
         if let Some(bug) = found.iter().find(is_a_bug) {
             panic!("{bug}");

@@ -1,7 +1,7 @@
 //! Running extremes, and what folds elements that are named.
 
-use lapidary::ScatterReduce::{Max, Mean, Min, Prod, Sum};
-use lapidary::{Result, ScatterReduce, Tensor};
+use lapidary::operations::ScatterReduce::{Max, Mean, Min, Prod, Sum};
+use lapidary::{Result, Tensor, operations::ScatterReduce};
 
 use crate::torch::cases::{self, Call, both, one};
 

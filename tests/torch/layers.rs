@@ -1,6 +1,6 @@
 //! Poolings, convolutions, paddings, batch norms, and products of bytes.
 
-use lapidary::{Conv, PadMode, Pool};
+use lapidary::operations::{Conv, PadMode, Pool};
 
 use crate::torch::cases::{self, Call, both, one};
 

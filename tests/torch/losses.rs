@@ -1,6 +1,9 @@
 //! Losses.
 
-use lapidary::{ClassLoss, Reduction, Tensor};
+use lapidary::{
+    Tensor,
+    operations::{ClassLoss, Reduction},
+};
 
 use crate::torch::cases::{self, Call, one};
 

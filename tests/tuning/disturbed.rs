@@ -80,8 +80,8 @@ fn a_variant_that_loses_the_device_is_not_tried_again() {
     // The first submission is the trial's: all else has run.
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
     assert!(matches!(a.matmul(&a), Err(Error::DeviceLost { .. })));
-    let never = gpu.tuned().never;
-    assert_eq!(never.len(), 1, "{:?}", gpu.tuned());
+    let never = gpu.kernels().tuned().never;
+    assert_eq!(never.len(), 1, "{:?}", gpu.kernels().tuned());
     drop((a, gpu));
     let text = std::fs::read_to_string(folder.file()).unwrap();
     assert!(text.contains(&format!("never {}\n", never[0])), "{text}");
@@ -92,7 +92,7 @@ fn a_variant_that_loses_the_device_is_not_tried_again() {
         a.matmul(&a).unwrap().to_vec::<f32>().unwrap(),
         by_hand(64, 64, 64)
     );
-    let found = gpu.tuned();
+    let found = gpu.kernels().tuned();
     assert_eq!(found.never, never);
     assert!(
         found.best.iter().all(|(_, variant)| *variant != never[0]),
@@ -120,7 +120,7 @@ fn where_there_is_no_room_for_a_trial_all_is_as_without() {
         gpu.finish().unwrap();
         let c = a.matmul(&b).unwrap();
         assert_eq!(c.to_vec::<f32>().unwrap(), by_hand(64, 64, 64));
-        assert_eq!(gpu.tuned().trials, 0);
+        assert_eq!(gpu.kernels().tuned().trials, 0);
         gpu.memory().stats()
     };
     let (with, without) = (run(Tune::FirstUse), run(Tune::Off));
@@ -143,7 +143,7 @@ fn operands_without_a_value_are_not_tried_and_say_why_as_ever() {
         product.to_vec::<f32>(),
         Err(Error::Poisoned { .. })
     ));
-    assert_eq!(gpu.tuned().trials, 0);
+    assert_eq!(gpu.kernels().tuned().trials, 0);
     assert_eq!(
         a.matmul(&a).unwrap().to_vec::<f32>().unwrap(),
         by_hand(64, 64, 64)
@@ -177,9 +177,12 @@ fn threads_and_devices_share_what_is_found() {
             }
         }
     });
-    let found: Vec<_> = gpus.iter().flat_map(|gpu| gpu.tuned().best).collect();
+    let found: Vec<_> = gpus
+        .iter()
+        .flat_map(|gpu| gpu.kernels().tuned().best)
+        .collect();
     assert!(!found.is_empty());
-    let kept = open().tuned();
+    let kept = open().kernels().tuned();
     assert!(found.iter().any(|one| kept.best.contains(one)), "{kept:?}");
     assert!(kept.never.is_empty(), "{kept:?}");
 }
@@ -208,11 +211,16 @@ fn inside_functions_of_the_app_the_rules_hold() {
     let held: Vec<Tensor> = (0..8).map(full).collect();
     held.iter().for_each(|tensor| tensor.force().unwrap());
     assert!(calls.load(Ordering::Relaxed) > 0);
-    assert_eq!(gpu.tuned().trials, 0, "{:?}", gpu.tuned());
+    assert_eq!(
+        gpu.kernels().tuned().trials,
+        0,
+        "{:?}",
+        gpu.kernels().tuned()
+    );
     drop((guard, held));
     gpu.memory().set_budget(Budget::default()).unwrap();
     a.matmul(&a).unwrap().force().unwrap();
-    assert!(gpu.tuned().trials > 0);
+    assert!(gpu.kernels().tuned().trials > 0);
 }
 
 #[test]
@@ -224,7 +232,7 @@ fn a_device_of_sizes_only_has_nothing_to_try_by() {
     let (gpu, _) = simulated(device, options(Tune::FirstUse, None));
     let a = gpu.zeros(&[512, 512], DType::F32).unwrap();
     a.matmul(&a).unwrap().force().unwrap();
-    let text = format!("{:?}", gpu.tuned().best);
+    let text = format!("{:?}", gpu.kernels().tuned().best);
     assert!(
         text.contains("Workgroup { rows: 4 }"),
         "as the rule has it: {text}"

@@ -6,13 +6,13 @@
 mod diagnose;
 #[cfg(any(test, feature = "sim"))]
 mod dummy_operator;
+mod kernels;
 mod memory_limits;
 mod observe;
 mod recovery;
 mod share;
 #[cfg(test)]
 mod tests;
-mod timing;
 mod tuning;
 
 use std::fmt;
@@ -29,7 +29,9 @@ use crate::error::{Error, Result};
 use crate::memory::{Budget, Scope};
 use crate::transfer::SpillOptions;
 
+pub use diagnose::GpuDiagnostics;
 use diagnose::Handles;
+pub use kernels::GpuKernels;
 pub use memory_limits::Compacted;
 pub use share::{Access, Bound, BoundRange};
 pub use tuning::{Tune, Tuned};
@@ -240,7 +242,7 @@ impl Gpu {
     ///   products of f16 by cooperative matrices. For the first, wgpu wants
     ///   `ExperimentalFeatures::enabled()`, which is `unsafe`: a promise that the app makes;
     /// - `PIPELINE_CACHE` with an [`Options::cache_folder`];
-    /// - `TIMESTAMP_QUERY` to [time kernels](Gpu::time_kernels).
+    /// - `TIMESTAMP_QUERY` to [time kernels](GpuKernels::time).
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when

@@ -55,6 +55,7 @@ pub mod stats {
 /// Bugs that the engine looks for, buffers that are still alive, and the times of kernels.
 pub mod diagnostics {
     pub use crate::engine::{Diagnostics, Finding, Findings, KernelTime, Leak};
+    pub use crate::gpu::{GpuDiagnostics, GpuKernels};
 }
 
 /// Adapters, their compilers of kernels, and the choice of kernels by trials.

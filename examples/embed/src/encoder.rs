@@ -1,7 +1,10 @@
 //! Computes vectors from tokens, as in J. Devlin et al., *BERT*, 2018, and N. Reimers and I.
 //! Gurevych, *Sentence-BERT*, 2019. Every call only records work.
 
-use lapidary::{Activation, Epilogue, Gpu, ModelFile, Tensor};
+use lapidary::{
+    Gpu, ModelFile, Tensor,
+    operations::{Activation, Epilogue},
+};
 
 use crate::config::Config;
 use crate::error::{Error, Result};

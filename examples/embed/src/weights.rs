@@ -1,6 +1,9 @@
 //! The tensors of a model's file, each checked when it is found, and read at its first use.
 
-use lapidary::{DType, Epilogue, Gpu, ModelFile, Quantized, Tensor};
+use lapidary::{
+    DType, Gpu, ModelFile, Tensor,
+    operations::{Epilogue, Quantized},
+};
 
 use crate::error::{Error, Result};
 use crate::precision::Precision;

@@ -174,7 +174,7 @@ async fn convolution(gpu: &Gpu) -> Result<Vec<f32>> {
         numbers(gpu, &[2, 3, 20, 20], 18)?,
         numbers(gpu, &[8, 3, 3, 3], 19)?,
     );
-    let conv = lapidary::Conv::default();
+    let conv = lapidary::operations::Conv::default();
     floats(&x.conv2d(&weight, None, &conv)?).await
 }
 

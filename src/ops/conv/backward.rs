@@ -19,7 +19,7 @@ impl Tensor {
     /// f32.
     ///
     /// ```
-    /// # use lapidary::{Conv, Tensor};
+    /// # use lapidary::{Tensor, operations::Conv};
     /// # fn demo(x: &Tensor, weight: &Tensor, bias: &Tensor, by_y: &Tensor) -> lapidary::Result<()> {
     /// let options = Conv::default();
     /// let y = x.conv2d(weight, Some(bias), &options)?;

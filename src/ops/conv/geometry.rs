@@ -10,7 +10,7 @@ use lapidary_core::{Error, Result};
 /// take after the bias. The default is stride 1, no padding, dilation 1, one group.
 ///
 /// ```
-/// use lapidary::Conv;
+/// use lapidary::operations::Conv;
 ///
 /// let same = Conv { padding: [1, 1], ..Conv::default() };
 /// assert_eq!((same.stride, same.groups), ([1, 1], 1));

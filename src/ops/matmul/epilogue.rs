@@ -54,7 +54,7 @@ impl Activation {
 /// it is a pass over memory of its own.
 ///
 /// ```
-/// use lapidary::{Activation, DType, Epilogue, Tensor};
+/// use lapidary::{DType, Tensor, operations::{Activation, Epilogue}};
 ///
 /// # fn demo(x: &Tensor, w: &Tensor, b: &Tensor, skip: &Tensor) -> lapidary::Result<()> {
 /// let end = Epilogue::new().bias(b).activation(Activation::Gelu).residual(skip);

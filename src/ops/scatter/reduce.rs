@@ -34,7 +34,7 @@ impl Tensor {
     /// are.
     ///
     /// ```
-    /// # use lapidary::{ScatterReduce, Tensor};
+    /// # use lapidary::{Tensor, operations::ScatterReduce};
     /// # fn demo(zeros: &Tensor, groups: &Tensor, x: &Tensor) -> lapidary::Result<()> {
     /// let highest = zeros.scatter_reduce(0, groups, x, ScatterReduce::Max, false)?;
     /// # Ok(()) }

@@ -1,6 +1,9 @@
 //! Operations that take places, and those that put tensors together.
 
-use lapidary::{ClassLoss, DType, PadMode, Reduction, ScatterReduce};
+use lapidary::{
+    DType,
+    operations::{ClassLoss, PadMode, Reduction, ScatterReduce},
+};
 
 use super::*;
 

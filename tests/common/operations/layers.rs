@@ -1,6 +1,6 @@
 //! Products, convolutions, pooling, attention.
 
-use lapidary::{Activation, Conv, Epilogue, Pool, Quantized};
+use lapidary::operations::{Activation, Conv, Epilogue, Pool, Quantized};
 
 use super::*;
 

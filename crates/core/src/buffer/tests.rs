@@ -206,7 +206,7 @@ fn what_a_kernel_leaves_unwritten_is_found() {
     assert_eq!(made.to_vec::<u32>().unwrap(), [1, 1, 0, 0]);
     // It becomes a bug once a command reads it.
     made.copy().unwrap().force().unwrap();
-    let found = gpu.diagnose().unwrap();
+    let found = gpu.diagnostics().check().unwrap();
     assert!(
         matches!(&found[..], [Finding::Unwritten { .. }]),
         "{found:?}"

@@ -48,7 +48,23 @@ impl Drop for Handles {
     }
 }
 
+/// The diagnostics of a device, as [`Gpu::diagnostics`] gives them: what they found, and the
+/// buffers still alive. [`Options::diagnostics`] turns them on.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuDiagnostics<'gpu> {
+    engine: &'gpu Arc<Engine>,
+}
+
 impl Gpu {
+    /// The diagnostics of the device: what they found, and the buffers still alive.
+    pub fn diagnostics(&self) -> GpuDiagnostics<'_> {
+        GpuDiagnostics {
+            engine: &self.engine,
+        }
+    }
+}
+
+impl GpuDiagnostics<'_> {
     /// Runs all recorded work, looks for bugs, and takes the findings since the last call. Returns
     /// none if [`Options::diagnostics`] turns nothing on.
     ///
@@ -59,7 +75,7 @@ impl Gpu {
     /// let diagnostics = Some(Diagnostics::all());
     /// let gpu = Gpu::open(Options { diagnostics, ..Options::default() })?;
     /// // … work …
-    /// for finding in gpu.diagnose()? {
+    /// for finding in gpu.diagnostics().check()? {
     ///     // `blur` wrote beyond the end of `image` (src/main.rs:7), …
     ///     println!("{finding}");
     /// }
@@ -70,16 +86,16 @@ impl Gpu {
     /// # Errors
     /// As [`flush`](Gpu::flush). [`Error::Driver`], once, if a check since the last call could not
     /// run, for example because memory was short: some bugs may be missed. The findings stay in the
-    /// list, for the next call or [`findings`](Gpu::findings).
-    pub fn diagnose(&self) -> Result<Vec<Finding>> {
-        block_on("Gpu::diagnose", self.diagnose_async())
+    /// list, for the next call or [`findings`](Self::findings).
+    pub fn check(self) -> Result<Vec<Finding>> {
+        block_on("GpuDiagnostics::check", self.check_async())
     }
 
-    /// As [`diagnose`](Gpu::diagnose), as a future.
+    /// As [`check`](Self::check), as a future.
     ///
     /// # Errors
-    /// As [`diagnose`](Gpu::diagnose).
-    pub async fn diagnose_async(&self) -> Result<Vec<Finding>> {
+    /// As [`check`](Self::check).
+    pub async fn check_async(self) -> Result<Vec<Finding>> {
         self.engine.flush().await?;
         self.engine.check_missed()?;
         Ok(self.engine.findings().take())
@@ -90,12 +106,12 @@ impl Gpu {
     ///
     /// ```no_run
     /// # fn demo(gpu: lapidary_core::Gpu) {
-    /// let findings = gpu.findings();
+    /// let findings = gpu.diagnostics().findings();
     /// drop(gpu);
     /// assert!(findings.take().is_empty(), "tensors outlive their device");
     /// # }
     /// ```
-    pub fn findings(&self) -> Findings {
+    pub fn findings(self) -> Findings {
         self.engine.findings().clone()
     }
 
@@ -104,12 +120,12 @@ impl Gpu {
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary_core::Gpu) {
-    /// for leak in gpu.leaks() {
+    /// for leak in gpu.diagnostics().leaks() {
     ///     println!("{leak}");
     /// }
     /// # }
     /// ```
-    pub fn leaks(&self) -> Vec<Leak> {
+    pub fn leaks(self) -> Vec<Leak> {
         self.engine.leaks()
     }
 }

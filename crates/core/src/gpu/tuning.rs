@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Gpu, Options};
+use super::Options;
 use crate::driver::Caps;
 use crate::error::{Error, Result};
 use crate::tuning::{Subject, Tuning};
@@ -83,33 +83,5 @@ impl Tune {
             has_clock: caps.backend != "sim",
         };
         Some(Tuning::new(subject, folder))
-    }
-}
-
-impl Gpu {
-    /// The results of trials, sorted by the problems' names.
-    ///
-    /// ```no_run
-    /// # fn main() -> lapidary_core::Result<()> {
-    /// use lapidary_core::{Gpu, Options, adapter::Tune};
-    ///
-    /// let tune = Some(Tune::FirstUse);
-    /// let gpu = Gpu::open(Options { tune, ..Options::default() })?;
-    /// // … work …
-    /// for (problem, variant) in gpu.tuned().best {
-    ///     println!("{problem}: {variant}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn tuned(&self) -> Tuned {
-        let found = self.engine.tuning().map(Tuning::findings);
-        let found = found.unwrap_or_default();
-        Tuned {
-            best: found.best,
-            never: found.never,
-            trials: found.trials,
-            time: found.time,
-        }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn run(
     Index::prepare(&path)?;
     let (gpu, model) = setup.open()?;
     if with_kernels {
-        gpu.time_kernels(true)?;
+        gpu.kernels().time(true)?;
     }
     let entries = corpus::entries(texts)?;
     if !setup.json {
@@ -51,7 +51,7 @@ pub(super) fn run(
     let pace = Pace::new(sentences.len(), start.elapsed().as_secs_f64(), first);
     bar.finish_and_clear();
     if with_kernels {
-        for time in gpu.kernel_times()?.iter().take(KERNELS) {
+        for time in gpu.kernels().times()?.iter().take(KERNELS) {
             out.line(time)?;
         }
     }

@@ -13,7 +13,8 @@ use crate::memory::Tag;
 /// [`Options::diagnostics`](crate::Options::diagnostics).
 ///
 /// All checks are off by default, and then cost nothing. A bug that is found is a [`Finding`]. It
-/// goes to the crate `log` as a warning and to the list of [`Gpu::findings`](crate::Gpu::findings).
+/// goes to the crate `log` as a warning, and to the list of
+/// [`GpuDiagnostics::findings`](crate::diagnostics::GpuDiagnostics::findings).
 /// With checks on, every flush, read and finish waits for the device and looks. Results are the
 /// same, bit for bit.
 ///
@@ -59,8 +60,8 @@ pub struct Diagnostics {
     /// All other ways to make a tensor write all of it.
     pub unwritten: bool,
     /// Lists the tensors that are alive when the last [`Gpu`](crate::Gpu) is dropped
-    /// ([`Finding::Leak`]). [`Gpu::leaks`](crate::Gpu::leaks) lists them at any time, also without
-    /// this option.
+    /// ([`Finding::Leak`]). [`GpuDiagnostics::leaks`](crate::diagnostics::GpuDiagnostics::leaks)
+    /// lists them at any time, also without this option.
     pub leaks: bool,
     /// Checks every result of floats. Reports the operation whose result has a NaN although its
     /// operands had none, or an infinity although they had neither ([`Finding::NonFinite`]). Fusion

@@ -1,11 +1,30 @@
-//! Timing of kernels.
+//! The kernels as the device runs them: their times, and the variants that trials chose.
 
-use super::Gpu;
+use std::sync::Arc;
+
+use super::{Gpu, Tuned};
 use crate::driver::DriverError;
-use crate::engine::KernelTime;
+use crate::engine::{Engine, KernelTime, block_on};
 use crate::error::{Error, Result};
+use crate::tuning::Tuning;
+
+/// The kernels of a device, as [`Gpu::kernels`] gives them: their times, and the variants that
+/// trials chose.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuKernels<'gpu> {
+    engine: &'gpu Arc<Engine>,
+}
 
 impl Gpu {
+    /// The kernels as the device runs them: their times, and the variants that trials chose.
+    pub fn kernels(&self) -> GpuKernels<'_> {
+        GpuKernels {
+            engine: &self.engine,
+        }
+    }
+}
+
+impl GpuKernels<'_> {
     /// Turns the timing of every kernel by the device's clock on or off.
     ///
     /// Use it to find out where the time goes. While it is on, the engine waits for every
@@ -14,12 +33,12 @@ impl Gpu {
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// gpu.time_kernels(true)?;
+    /// gpu.kernels().time(true)?;
     /// // … work …
-    /// for time in gpu.kernel_times()? {
+    /// for time in gpu.kernels().times()? {
     ///     println!("{time}");
     /// }
-    /// gpu.time_kernels(false)?;
+    /// gpu.kernels().time(false)?;
     /// # Ok::<(), lapidary_core::Error>(())
     /// ```
     ///
@@ -27,10 +46,10 @@ impl Gpu {
     /// [`Error::Option`] if the device has no timestamps, or the app opened it without
     /// `wgpu::Features::TIMESTAMP_QUERY`; [`Error::DeviceLost`]; [`Error::Driver`] if the device
     /// has no memory for timestamps.
-    pub fn time_kernels(&self, on: bool) -> Result<()> {
+    pub fn time(self, on: bool) -> Result<()> {
         self.engine.time_kernels(on).map_err(|error| match error {
             DriverError::Invalid(reason) => Error::Option {
-                option: "time_kernels",
+                option: "GpuKernels::time",
                 reason,
             },
             DriverError::Lost(reason) => Error::DeviceLost { reason },
@@ -43,17 +62,43 @@ impl Gpu {
     }
 
     /// Runs all recorded work. Returns how long each kernel took since
-    /// [`time_kernels`](Gpu::time_kernels) or the last call of this function, the longest total
+    /// [`time`](Self::time) or the last call of this function, the longest total
     /// first. Dispatches share an entry if they run the same kernel with operands of the same
     /// sizes, for buffers made at the same place. To tell two layers apart that call one line, use
     /// [`named`](crate::Buffer::named) or [`scope`](Gpu::scope).
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
-    pub fn kernel_times(&self) -> Result<Vec<KernelTime>> {
-        self.flush()?;
+    pub fn times(self) -> Result<Vec<KernelTime>> {
+        block_on("GpuKernels::times", self.engine.flush())?;
         let mut times = self.engine.take_kernel_times();
         times.sort_by_key(|time| std::cmp::Reverse(time.total_ns));
         Ok(times)
+    }
+
+    /// The results of trials, sorted by the problems' names.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// use lapidary_core::{Gpu, Options, adapter::Tune};
+    ///
+    /// let tune = Some(Tune::FirstUse);
+    /// let gpu = Gpu::open(Options { tune, ..Options::default() })?;
+    /// // … work …
+    /// for (problem, variant) in gpu.kernels().tuned().best {
+    ///     println!("{problem}: {variant}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tuned(self) -> Tuned {
+        let found = self.engine.tuning().map(Tuning::findings);
+        let found = found.unwrap_or_default();
+        Tuned {
+            best: found.best,
+            never: found.never,
+            trials: found.trials,
+            time: found.time,
+        }
     }
 }
