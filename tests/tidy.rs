@@ -3,16 +3,18 @@
 //! [`source`] reads a file and knows which of its bytes are code; [`layers`] says who may know
 //! whom, [`structure`] how modules hang together, [`size`] how long things may be, [`panics`] how
 //! code may give up, [`prose`] what text must and must not say, [`markdown`] how long its pages and
-//! lines may be, [`kernels`] that a shader has its layout and its reference kernel, [`manifest`]
-//! that dependencies are explained, [`programs`] how the tests are put together. Each check returns
-//! the offences it finds as `file:line: what`, so that each can be shown a bad sample: a check that
-//! cannot fail checks nothing. The exceptions that are granted stand, with their reasons, at the
-//! top of those files.
+//! lines may be, [`links`] that links have targets, [`kernels`] that a shader has its layout and its
+//! reference kernel, [`manifest`] that dependencies are explained, [`programs`] how the tests are
+//! put together. Each check returns the offences it finds as `file:line: what`, so that each can be
+//! shown a bad sample: a check that cannot fail checks nothing. The exceptions that are granted
+//! stand, with their reasons, at the top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
 #[path = "tidy/layers.rs"]
 mod layers;
+#[path = "tidy/links.rs"]
+mod links;
 #[path = "tidy/manifest.rs"]
 mod manifest;
 #[path = "tidy/markdown.rs"]
@@ -47,7 +49,7 @@ const CRATES: [&str; 5] = [
     "crates/tools/src",
 ];
 
-/// The files of the crates. A package that was published has its own alone.
+/// The files of the crates.
 fn crate_files() -> Vec<Source> {
     let files = source::read_folders(&CRATES, &["rs"]);
     assert!(
@@ -152,6 +154,23 @@ fn the_readme_is_short_and_lines_of_markdown_fit() {
 }
 
 #[test]
+fn links_between_pages_have_targets() {
+    let folders = [
+        "docs", "src", "crates", "examples", "tests", "benches", "xtask", "shaders", "fuzz",
+        ".github",
+    ];
+    let mut files = source::read_folders(&folders, &["md"]);
+    files.extend(source::read_top(&["md"]));
+    let mut paths = source::list(&folders);
+    let top = std::fs::read_dir(root()).expect("the root is a folder");
+    paths.extend(
+        top.flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned()),
+    );
+    assert_tidy(links::check_targets(&files, &paths));
+}
+
+#[test]
 fn every_dependency_is_explained() {
     let list = std::fs::read_to_string(root().join("docs/dependencies.md"));
     let list = list.expect("the list of dependencies is there");
@@ -192,15 +211,8 @@ fn the_tests_are_few_programs_and_no_file_is_left_out() {
     assert_tidy(programs::check(&packages));
 }
 
-/// The manifest of a package. A published one is rewritten, without comments; the original lies
-/// beside it, and the other packages do not.
+/// The manifest of a package.
 fn manifest_of(folder: &str) -> String {
-    let folder = root().join(folder);
-    let original = folder.join("Cargo.toml.orig");
-    let manifest = if original.exists() {
-        original
-    } else {
-        folder.join("Cargo.toml")
-    };
-    std::fs::read_to_string(manifest).unwrap_or_default()
+    let path = root().join(folder).join("Cargo.toml");
+    std::fs::read_to_string(path).expect("a package has a manifest")
 }

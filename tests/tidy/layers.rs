@@ -44,7 +44,7 @@ const CRATES: [Layers; 3] = [
         folder: "src/",
         modules: &["files", "tensor", "ops", "fuse"],
         leaves: &[],
-        front: &["lib.rs", "gpu.rs", "gpu/", "kernel.rs"],
+        front: &["lib.rs", "gpu.rs", "gpu/", "kernel.rs", "operations.rs"],
         name_the_handle: &["tensor", "ops", "fuse"],
     },
     Layers {

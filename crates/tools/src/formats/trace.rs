@@ -31,8 +31,8 @@ const PRESSURE: u32 = 5;
 /// `chrome://tracing` open: counters of what is live (granted, as
 /// [`MemoryStats::live_bytes`](lapidary_core::stats::MemoryStats::live_bytes)), reserved and the
 /// budget, and of the tags that had most; submissions, transfers, moves, slabs, the reclaim steps
-/// and refusals; and kernels, if [they were timed](lapidary_core::diagnostics::GpuKernels::time). Times begin
-/// when the device was opened.
+/// and refusals; and kernels, if [they were
+/// timed](lapidary_core::diagnostics::GpuKernels::time). Times begin when the device was opened.
 ///
 /// # Errors
 /// The writer's own.
