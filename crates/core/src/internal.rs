@@ -1,7 +1,6 @@
 //! What lapidary's other crates use of this one beside its public interface. It may change in any
 //! release: nobody else should name it.
 
-pub use crate::buffer::words::{COPY_WORDS, FILL_WORDS};
 pub use crate::driver::{BoxFuture, Shared};
 pub use crate::engine::diagnose::kernels::{MEND, PROBE};
 pub use crate::engine::fused::{Fused, FusedReference};
@@ -22,4 +21,4 @@ pub use crate::observe::counted;
 pub use crate::observe::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
 pub use crate::printable::{printable, printable_end};
 pub use crate::transfer::{SpillFile, random};
-pub use crate::tuning::{Ready, Runner, Trial, Tuning};
+pub use crate::tuning::Runner;

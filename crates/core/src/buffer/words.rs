@@ -18,7 +18,7 @@ const WGSL: &str = include_str!("../../shaders/words.wgsl");
 const MOST_WORDS: u32 = 1 << 31;
 
 /// Writes one word everywhere.
-pub static FILL_WORDS: Kernel = Kernel {
+pub(crate) static FILL_WORDS: Kernel = Kernel {
     name: "fill_words",
     operands: &[Operand::write("y")],
     text: |_| text("fill"),
@@ -31,7 +31,7 @@ pub static FILL_WORDS: Kernel = Kernel {
 };
 
 /// Copies words.
-pub static COPY_WORDS: Kernel = Kernel {
+pub(crate) static COPY_WORDS: Kernel = Kernel {
     name: "copy_words",
     operands: &[Operand::read("x"), Operand::write("y")],
     text: |_| text("copy"),

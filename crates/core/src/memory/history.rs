@@ -132,7 +132,8 @@ pub enum Event {
         bytes: u64,
     },
     /// A kernel ran while [kernels are timed](crate::diagnostics::GpuKernels::time). The times come
-    /// from the device's clock. They are shifted so that a submission ends when the engine noticed its end.
+    /// from the device's clock. They are shifted so that a submission ends when the engine noticed
+    /// its end.
     Kernel {
         /// Index in the list of kernel names.
         kernel: u32,
