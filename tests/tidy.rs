@@ -5,9 +5,9 @@
 //! code may give up, [`prose`] what text must and must not say, [`markdown`] how long its pages and
 //! lines may be, [`links`] that links have targets, [`kernels`] that a shader has its layout and
 //! its reference kernel, [`manifest`] that dependencies are explained, [`programs`] how the tests
-//! are put together. Each check returns the offences it finds as `file:line: what`, so that each can be
-//! shown a bad sample: a check that cannot fail checks nothing. The exceptions that are granted
-//! stand, with their reasons, at the top of those files.
+//! are put together. Each check returns the offences it finds as `file:line: what`, so that each
+//! can be shown a bad sample: a check that cannot fail checks nothing. The exceptions that are
+//! granted stand, with their reasons, at the top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
