@@ -7,6 +7,8 @@ mod common;
 #[cfg(all(feature = "sim", feature = "snapshot"))]
 mod engine;
 #[cfg(feature = "sim")]
+mod faults;
+#[cfg(feature = "sim")]
 mod pressure;
 #[cfg(feature = "sim")]
 mod random;

@@ -2,6 +2,7 @@
 //! adapter, and on the simulation where that feature is on.
 
 mod common;
+mod devices;
 #[cfg(feature = "sim")]
 mod fusion;
 mod ops_elementwise;

@@ -11,8 +11,8 @@ mod reached;
 mod rest;
 mod variants;
 
-use crate::common::operands::{numbers, plain};
-use crate::common::operations::{self, Operation};
+use crate::common::operands::numbers;
+use crate::common::operations::{self, Operation, plain};
 use devices::{Device, devices};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 

@@ -55,7 +55,7 @@ fn on_an_adapter_every_view_of_every_operand_is_read_as_a_plain_tensor() {
 fn on_an_adapter_views_across_windows_are_read_as_plain_tensors() {
     let devices = Devices {
         plain: simulated(),
-        hostile: crate::common::adopt(WINDOW_BYTES),
+        hostile: crate::devices::adopt(WINDOW_BYTES),
         lead_bytes: LEAD_BYTES,
     };
     run::all(&devices, extent());

@@ -1,62 +1,8 @@
-//! What the modules of a test program share: devices, operands, the list of operations.
+//! What several test programs share: operands, views into scattered storages, the list of
+//! operations.
 
-#[cfg(all(feature = "sim", feature = "snapshot"))]
-#[allow(dead_code, reason = "not every test program looks at formats")]
-pub(crate) mod adding_up;
-#[cfg(feature = "sim")]
-#[allow(dead_code, reason = "not every test program makes faults")]
-pub(crate) mod faults;
-#[allow(dead_code, reason = "not every test program makes all operands")]
 pub(crate) mod operands;
+#[cfg(feature = "sim")]
 pub(crate) mod operations;
-#[allow(dead_code, reason = "not every test program scatters operands")]
+#[cfg(feature = "sim")]
 pub(crate) mod scattered;
-
-use lapidary::{Gpu, Options};
-
-/// Bytes of one binding on the devices that have to look at everything through several windows.
-const SMALL_BINDING_BYTES: u64 = 16 << 10;
-
-/// Every device that there is here, with a name for messages: the default adapter; the same with
-/// bindings so small that ordinary operands take several; and the simulation, likewise.
-#[allow(dead_code, reason = "not every test program opens devices")]
-pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
-    let mut gpus = Vec::new();
-    let open = Gpu::open(Options::default());
-    gpus.push(("adapter", open.expect("the tests need an adapter")));
-    gpus.push(("adapter, small bindings", adopt(SMALL_BINDING_BYTES)));
-    #[cfg(feature = "sim")]
-    for (name, max_binding_bytes) in [
-        ("simulation", 128 << 20),
-        ("simulation, small bindings", SMALL_BINDING_BYTES),
-    ] {
-        let options = lapidary::sim::SimOptions {
-            max_binding_bytes,
-            dirty: true,
-            ..Default::default()
-        };
-        let (gpu, _) = Gpu::simulated(options).expect("these options can be");
-        gpus.push((name, gpu));
-    }
-    gpus
-}
-
-/// The first adapter, opened by hand with a limit lower than its own.
-#[allow(dead_code, reason = "not every test program opens devices")]
-pub(crate) fn adopt(binding_bytes: u64) -> Gpu {
-    use lapidary::wgpu;
-    let instance =
-        wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
-    let adapter = instance.request_adapter(&wgpu::RequestAdapterOptions::default());
-    let adapter = pollster::block_on(adapter).expect("the tests need an adapter");
-    let mut limits = adapter.limits();
-    limits.max_storage_buffer_binding_size = binding_bytes;
-    let wanted = wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
-    let request = adapter.request_device(&wgpu::DeviceDescriptor {
-        required_features: adapter.features() & wanted,
-        required_limits: limits,
-        ..Default::default()
-    });
-    let (device, queue) = pollster::block_on(request).expect("lower limits are always granted");
-    Gpu::adopt(&adapter, &device, &queue).expect("the limits are enough")
-}

@@ -1,42 +1,7 @@
-//! Operands for the list of operations, and tensors of any type as plain numbers.
+//! Tensors of any type as plain numbers.
 
 use half::{bf16, f16};
 use lapidary::{DType, Gpu, Result, Tensor};
-
-use super::operations::{Holds, Operation};
-
-/// An operand of an operation as a tensor of its own, and its elements.
-#[allow(dead_code, reason = "some programs make views instead")]
-pub(crate) fn plain(
-    gpu: &Gpu,
-    operation: &Operation,
-    dtype: DType,
-    number: usize,
-    sizes: (usize, usize),
-) -> Result<(Tensor, Vec<f64>)> {
-    let operand = &operation.operands[number];
-    let dtype = operand.dtype.unwrap_or(dtype);
-    let shape = (operand.shape)(sizes.0, sizes.1);
-    let elements = 0..shape.iter().product();
-    let elements = elements.map(|at| element(operand.holds(dtype), number, at, sizes));
-    let elements: Vec<f64> = elements.collect();
-    Ok((tensor(gpu, dtype, &elements, &shape)?, elements))
-}
-
-/// An element of an operand, in all types alike.
-pub(crate) fn element(holds: Holds, number: usize, at: usize, sizes: (usize, usize)) -> f64 {
-    let step = [3, 5, 7, 11, 13][number];
-    match holds {
-        // Neighbours differ, and all numbers are exact in every type.
-        Holds::Numbers => (1 + (number + at * step) % 8) as f64,
-        Holds::Shares => (1 + (number + at * step) % 15) as f64 / 16.0,
-        Holds::Truths => f64::from(u8::from((at * at + at / 3).is_multiple_of(3))),
-        Holds::Places(axis) => {
-            let axis = axis(sizes.0, sizes.1);
-            ((at * (axis - 1) + at / axis) % axis) as f64
-        }
-    }
-}
 
 /// A tensor of these numbers in any type.
 pub(crate) fn tensor(gpu: &Gpu, dtype: DType, values: &[f64], shape: &[usize]) -> Result<Tensor> {

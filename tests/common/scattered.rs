@@ -81,7 +81,6 @@ impl Place {
     }
 
     /// Which element of the storage an index of the view names.
-    #[allow(dead_code, reason = "not every program has a model of its tensors")]
     pub(crate) fn at(&self, index: &[usize]) -> usize {
         let inside = self.axes.iter().fold(0, |at, &axis| {
             let (before, step, is_turned) = self.cuts[axis];
@@ -92,5 +91,18 @@ impl Place {
             at * self.grown(axis) + before + step * along
         });
         self.lead + inside
+    }
+}
+
+#[test]
+fn a_place_tells_which_element_an_index_names() {
+    let (gpu, _) = lapidary::Gpu::simulated(Default::default()).unwrap();
+    for seed in 0..50 {
+        let place = Place::new(&mut Rng::with_seed(seed), &[3, 4]);
+        let len = place.storage_len();
+        let storage = gpu.arange(0, len as i32, 1, lapidary::DType::I32).unwrap();
+        let view = place.view(&storage).unwrap().to_vec::<i32>().unwrap();
+        let told = (0..12).map(|index| place.at(&[index / 4, index % 4]) as i32);
+        assert_eq!(told.collect::<Vec<_>>(), view, "seed {seed}: {place:?}");
     }
 }

@@ -5,9 +5,9 @@ use lapidary::sim::{Fault, FaultKind, Repeat, SimHandle, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
 use pollster::block_on;
 
-use crate::common::faults::{KINDS, SITES};
 use crate::engine::threads::watched;
 use crate::engine::{ended, numbers, open, open_alone, options};
+use crate::faults::{KINDS, SITES};
 
 const REPEATS: [Repeat; 3] = [Repeat::Once, Repeat::EverySecond, Repeat::ForEver];
 

@@ -3,8 +3,8 @@
 
 use lapidary::{Error, Gpu, Tensor};
 
-use crate::common::operands::{numbers, plain};
-use crate::common::operations;
+use crate::common::operands::numbers;
+use crate::common::operations::{self, plain};
 use crate::engine::{ended, open, options};
 
 /// Rows and columns.

@@ -213,7 +213,6 @@ fn survives_its_file(snapshot: &Snapshot) {
     let mut json = Vec::new();
     snapshot.write_json(&mut json).unwrap();
     assert!(&Snapshot::from_json(&json).unwrap() == snapshot);
-    crate::common::adding_up::add_up(snapshot);
 }
 
 /// Random programs whose tensors come and go, leave and come back, hand on and move.

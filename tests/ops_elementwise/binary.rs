@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Element, Error, Gpu, Result, Tensor};
 
-use crate::common::gpus;
+use crate::devices::gpus;
 use crate::ops_elementwise::model::{
     Sample, assert_close, broadcast, floats, rounded, samples, tensor, views,
 };

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Element, Error, Gpu, Result};
 
-use crate::common::gpus;
+use crate::devices::gpus;
 use crate::ops_elementwise::model::{ODD_FLOATS, Sample, alike, tensor, views};
 
 /// Bytes, so that NaN is equal to itself.

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Error, Residency, Result};
 
-use crate::common::gpus;
+use crate::devices::gpus;
 use crate::ops_elementwise::model::floats;
 
 #[test]

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{Error, Gpu, Result, Tensor};
 
-use crate::common::gpus;
+use crate::devices::gpus;
 use crate::ops_elementwise::model::{Sample, alike, tensor};
 
 /// Makes a view of a tensor of shape `[6, 10, 8]`.

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{Element, Result};
 
-use crate::common::gpus;
+use crate::devices::gpus;
 
 /// Numbers of all sizes, both signs, and what is no number.
 const NUMBERS: [f32; 25] = [

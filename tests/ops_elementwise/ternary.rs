@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
-use crate::common::gpus;
+use crate::devices::gpus;
 use crate::ops_elementwise::model::{Sample, assert_close, broadcast, floats, rounded, tensor};
 
 /// An operation: its name, itself, what it does in f64, and what it may be off by.

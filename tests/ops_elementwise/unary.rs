@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
-use crate::common::gpus;
+use crate::devices::gpus;
 use crate::ops_elementwise::model::{ODD_FLOATS, assert_close, floats, rounded, tensor, views};
 
 type Method = fn(&Tensor) -> Result<Tensor>;

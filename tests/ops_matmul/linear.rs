@@ -2,7 +2,7 @@
 
 use lapidary::DType;
 
-use crate::common::gpus;
+use crate::devices::gpus;
 
 #[test]
 fn linear_takes_integers_with_a_bias_as_without() {

@@ -15,10 +15,10 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
         gpus.push(("simulation", gpu));
     }
     // Larger operands take several windows.
-    let windows = crate::common::adopt(64 << 10);
+    let windows = crate::devices::adopt(64 << 10);
     // A device that binds few storages, as DX12 with FXC, must see more through each.
     gpus.push(match windows.caps().max_storage_bindings {
-        ..16 => ("windows", crate::common::adopt(256 << 10)),
+        ..16 => ("windows", crate::devices::adopt(256 << 10)),
         16.. => ("windows", windows),
     });
     gpus

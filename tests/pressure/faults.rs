@@ -7,7 +7,7 @@ use lapidary::sim::{
 };
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Source, Tensor};
 
-use crate::common::faults::{KINDS, SITES};
+use crate::faults::{KINDS, SITES};
 use crate::pressure::number;
 use crate::pressure::world::folder;
 

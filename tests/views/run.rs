@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use fastrand::Rng;
 use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::common::operands::{element, numbers, tensor};
-use crate::common::operations::{self, Holds, Operation};
+use crate::common::operands::{numbers, tensor};
+use crate::common::operations::{self, Holds, Operation, element};
 use crate::views::hostile::{Kind, Maker, View, together};
 
 /// Rows and columns: a row that consists of vec4s, and one that does not.

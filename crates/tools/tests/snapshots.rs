@@ -1,6 +1,5 @@
 //! Snapshots as a page and in the formats of other tools, of programs on a simulated device.
 
-#[path = "../../../tests/common/adding_up.rs"]
 mod adding_up;
 mod formats;
 mod page;

@@ -1,13 +1,13 @@
 //! Every operation that reads a tensor, as a call of operands that a test may make as it likes.
 
-#![allow(dead_code, reason = "not every program looks at all of it")]
-
 mod elementwise;
 mod indexing;
 mod layers;
 mod reductions;
 
-use lapidary::{DType, Result, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor};
+
+use super::operands::tensor;
 
 /// A shape, for a matrix of so many rows and columns.
 pub(crate) type Shape = fn(usize, usize) -> Vec<usize>;
@@ -69,6 +69,38 @@ impl Operation {
     pub(crate) fn writes(&self) -> bool {
         let method = self.method();
         method.ends_with('_') && method != "where_"
+    }
+}
+
+/// An operand of an operation as a tensor of its own, and its elements.
+pub(crate) fn plain(
+    gpu: &Gpu,
+    operation: &Operation,
+    dtype: DType,
+    number: usize,
+    sizes: (usize, usize),
+) -> Result<(Tensor, Vec<f64>)> {
+    let operand = &operation.operands[number];
+    let dtype = operand.dtype.unwrap_or(dtype);
+    let shape = (operand.shape)(sizes.0, sizes.1);
+    let elements = 0..shape.iter().product();
+    let elements = elements.map(|at| element(operand.holds(dtype), number, at, sizes));
+    let elements: Vec<f64> = elements.collect();
+    Ok((tensor(gpu, dtype, &elements, &shape)?, elements))
+}
+
+/// An element of an operand, in all types alike.
+pub(crate) fn element(holds: Holds, number: usize, at: usize, sizes: (usize, usize)) -> f64 {
+    let step = [3, 5, 7, 11, 13][number];
+    match holds {
+        // Neighbours differ, and all numbers are exact in every type.
+        Holds::Numbers => (1 + (number + at * step) % 8) as f64,
+        Holds::Shares => (1 + (number + at * step) % 15) as f64 / 16.0,
+        Holds::Truths => f64::from(u8::from((at * at + at / 3).is_multiple_of(3))),
+        Holds::Places(axis) => {
+            let axis = axis(sizes.0, sizes.1);
+            ((at * (axis - 1) + at / axis) % axis) as f64
+        }
     }
 }
 
@@ -185,4 +217,18 @@ pub(crate) fn pair(made: Result<(Tensor, Tensor)>) -> Result<Vec<Tensor>> {
 pub(crate) fn written(operands: &[Tensor], done: Result<()>) -> Result<Vec<Tensor>> {
     done?;
     Ok(vec![operands[0].clone()])
+}
+
+#[test]
+fn names_are_distinct_and_families_have_operations_that_stand_for_them() {
+    let mut names: Vec<_> = all().map(|operation| operation.name).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    let families = all().filter(|operation| operation.stands_for_family);
+    assert!((10..count / 2).contains(&families.count()));
+    let written: Vec<_> = all().filter(|one| one.writes()).collect();
+    assert!(written.iter().all(|one| one.method() != "where_"));
+    assert!(written.iter().any(|one| one.method() == "copy_"));
 }

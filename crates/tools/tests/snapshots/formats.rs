@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{DType, Gpu, stats::Snapshot};
+use lapidary::{DType, Gpu, Tensor, stats::Snapshot};
 use lapidary_tools::formats::{read_rmm, write_pickle};
 use serde_json::Value;
 
@@ -245,6 +245,41 @@ fn the_sample_has_everything_that_happens() {
         stats.moved_bytes > 0 && stats.donated > 0 && stats.slabs_released > 0,
         "{stats}"
     );
+}
+
+/// Random programs whose tensors come and go, leave, come back and move.
+#[test]
+fn random_histories_add_up() {
+    let mut happened = [0; 3];
+    for seed in 0..8 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (gpu, _) = super::open_scarce();
+        gpu.memory().keep_history(1 << 20);
+        let mut kept: Vec<Tensor> = Vec::new();
+        for _ in 0..200 {
+            match (random.u8(..6), random.choice(&kept).cloned()) {
+                (0, Some(one)) => kept.push((one + 1.0).unwrap()),
+                (1, Some(one)) => one.evict().unwrap(),
+                (2, Some(_)) => drop(kept.swap_remove(random.usize(..kept.len()))),
+                (3, _) => drop(gpu.memory().compact(random.u64(..1 << 20)).unwrap()),
+                (4, _) => gpu.flush().unwrap(),
+                _ => kept.push(
+                    gpu.full(&[random.usize(1..60_000)], 1.5, DType::F32)
+                        .unwrap(),
+                ),
+            }
+            kept.truncate(20);
+        }
+        gpu.flush().unwrap();
+        let snapshot = gpu.memory().snapshot();
+        add_up(&snapshot);
+        let stats = &snapshot.stats;
+        let counts = [stats.evictions, stats.restores, stats.moved_bytes];
+        for (sum, count) in happened.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+    assert!(happened.iter().all(|&sum| sum > 0), "{happened:?}");
 }
 
 #[test]
