@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::diagnose::{self, ANSWER_BYTES, Group, PATTERN_BYTES};
-use super::gear;
+use super::make_gear;
 use super::pass::Pass;
 use crate::driver::{DriverError, DriverResult, Op};
 use crate::error::Result;
@@ -70,7 +70,7 @@ async fn look_at_groups(pass: &Pass, groups: Vec<Group>) -> DriverResult<()> {
         Some(diagnose) => diagnose.take_table(count),
         None => return Ok(()),
     };
-    gear::stage_for_gear(pass, &table, at).await?;
+    make_gear::stage_for_gear(pass, &table, at).await?;
     diagnose::look_at_groups(&mut pass.lock(), groups, first);
     Ok(())
 }

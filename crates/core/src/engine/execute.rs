@@ -10,7 +10,8 @@ use super::kernel::Program;
 use super::pass::Pass;
 use super::step::Need;
 use super::{
-    answers, compact, describe, direct, gear, pick, pick_rows, reclaim, refuse, restore, shrink,
+    answers, compact, describe, direct, make_gear, pick, pick_rows, reclaim, refuse, restore,
+    shrink,
 };
 use crate::driver::DriverError;
 use crate::error::{Error, Result};
@@ -38,7 +39,7 @@ impl Pass {
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
         if self.diagnostics().is_some() {
-            gear::prepare_diagnose(self).await?;
+            make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
             shrink::shrink(self).await?;
