@@ -6,26 +6,35 @@ use lapidary::{Gpu, Options};
 const SMALL_BINDING_BYTES: u64 = 16 << 10;
 
 /// Every device that there is here, with a name for messages: the default adapter; the same with
-/// bindings so small that ordinary operands take several; and the simulation, likewise.
+/// bindings so small that ordinary operands take several; and the simulation, likewise, unless
+/// `LAPIDARY_TEST_DEVICES` is `adapter`.
 pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = Vec::new();
     let open = Gpu::open(Options::default());
     gpus.push(("adapter", open.expect("the tests need an adapter")));
     gpus.push(("adapter, small bindings", adopt(SMALL_BINDING_BYTES)));
     #[cfg(feature = "sim")]
-    for (name, max_binding_bytes) in [
-        ("simulation", 128 << 20),
-        ("simulation, small bindings", SMALL_BINDING_BYTES),
-    ] {
+    if std::env::var_os("LAPIDARY_TEST_DEVICES").is_none_or(|devices| devices != "adapter") {
+        gpus.extend(simulated());
+    }
+    gpus
+}
+
+#[cfg(feature = "sim")]
+fn simulated() -> [(&'static str, Gpu); 2] {
+    let simulated = |max_binding_bytes| {
         let options = lapidary::sim::SimOptions {
             max_binding_bytes,
             dirty: true,
             ..Default::default()
         };
         let (gpu, _) = Gpu::simulated(options).expect("these options can be");
-        gpus.push((name, gpu));
-    }
-    gpus
+        gpu
+    };
+    [
+        ("simulation", simulated(128 << 20)),
+        ("simulation, small bindings", simulated(SMALL_BINDING_BYTES)),
+    ]
 }
 
 /// The first adapter, opened by hand with a limit lower than its own.

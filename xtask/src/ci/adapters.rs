@@ -17,6 +17,19 @@ use crate::suite::{LIBRARIES, has_nextest, selected, selected_except};
 const CORE: &[&str] = &["--test", "device", "--test", "operations"];
 const NOT_CORE: &[&str] = &["races::", "tuning::", "views::"];
 
+/// Tests that a second adapter adds nothing to: those on the simulation, of the lines that hold
+/// memory, and of limits that are not the adapter's own.
+#[rustfmt::skip]
+const NOT_AGAIN: &[&str] = &[
+    "any_limits::",
+    "fusion::graphs::expressions_before",
+    "fusion::graphs::little",
+    "fusion::graphs::long",
+    "fusion::graphs::operands",
+    "fusion::graphs::thousands",
+    "holders::",
+];
+
 /// The library's own tests that ask for variants which an adapter would not be given. Those of
 /// tiles, all of which take a software adapter minutes to compile, are left to the suite and to
 /// long runs.
@@ -36,7 +49,12 @@ const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
 /// The core tests on SwiftShader alone.
 pub(crate) fn swiftshader() -> Result<String> {
-    core_tests()?.into_iter().try_for_each(on_swiftshader)?;
+    let skipped = [NOT_CORE, NOT_AGAIN].concat();
+    for mut tests in core_tests(&skipped)? {
+        // Without the simulation, on which the suite has run them.
+        tests.env("LAPIDARY_TEST_DEVICES", "adapter");
+        on_swiftshader(tests)?;
+    }
     Ok(String::new())
 }
 
@@ -46,8 +64,8 @@ pub(crate) fn swiftshader_whole() -> Result<String> {
     Ok(String::new())
 }
 
-fn core_tests() -> Result<[Command; 2]> {
-    let core = selected_except(CORE, &[], NOT_CORE)?;
+fn core_tests(skipped: &[&str]) -> Result<[Command; 2]> {
+    let core = selected_except(CORE, &[], skipped)?;
     Ok([core, selected(LIBRARIES, FORCED)?])
 }
 
@@ -70,7 +88,7 @@ pub(crate) fn validation() -> Result<String> {
     write_settings(&settings)?;
 
     let (mut lines, mut succeeded) = (Vec::new(), true);
-    for tests in core_tests()? {
+    for tests in core_tests(NOT_CORE)? {
         let output = under_the_layer(tests, &settings)?;
         lines.extend(output.lines);
         succeeded &= output.succeeded;
