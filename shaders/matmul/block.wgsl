@@ -1,5 +1,5 @@
-// Four lines of an operand, as far as they go along k; rest says what is beyond: nothing, steps of a loop (1), or
-// of branches (2).
+// Reads four lines of an operand at four steps of k. `rest` says how steps past the end of k are
+// handled: there are none (0), a loop (1), branches (2).
 //# block
 
 fn ${side}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {

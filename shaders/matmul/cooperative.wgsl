@@ -1,12 +1,12 @@
-// A tile of C by cooperative matrices: ${tile_m} rows by ${tile_n} columns, ${depth} steps of k at a time. ${threads}
-// threads load halves of A and B into workgroup memory; each of their subgroups multiplies ${size} by ${size} of
-// them at once, for ${down} by ${across} such squares of C, with sums in single precision. While it does, the vec4s
-// of the next steps are on their way to registers. A line in workgroup memory is eight halves longer than what it
-// holds, so that the rows of a square lie in banks of their own.
+// A tile of C by cooperative matrices: ${tile_m} rows by ${tile_n} columns, ${depth} steps of k at
+// a time. ${threads} threads load halves of A and B into workgroup memory. Each subgroup multiplies
+// squares of ${size} by ${size} and accumulates ${down} by ${across} squares of C in f32. Meanwhile
+// the vec4s of the next steps are loaded into registers. Each line in workgroup memory is padded by
+// eight halves, so that the rows of a square do not share banks.
 
 var<workgroup> a_tile: array<vec4<f16>, ${a_len}>;
 var<workgroup> b_tile: array<vec4<f16>, ${b_len}>;
-// A square of C for each subgroup, since how its lanes hold one is not known.
+// One square of C for each subgroup. How its lanes hold a cooperative matrix is not specified.
 var<workgroup> squares: array<f32, ${subgroups * size * size}>;
 
 @compute @workgroup_size(${threads})
@@ -20,8 +20,8 @@ fn main(
   let tiles_n = (p.size.y + ${tile_n}u - 1u) / ${tile_n}u;
   let tiles_m = (p.size.x + ${tile_m}u - 1u) / ${tile_m}u;
   let index = linear(group, groups);
-  // Control flow must be uniform in the compiler's eyes: workgroups past the last matrix do not return, they
-  // compute rows past its end, which nobody stores.
+  // The compiler requires uniform control flow. So workgroups past the last matrix do not return:
+  // they compute rows past its end, which are not stored.
   let matrix = min(index / (tiles_m * tiles_n), p.size.w - 1u);
   let is_past = index / (tiles_m * tiles_n) > matrix;
   let tile_row = select((index / tiles_n % tiles_m) * ${tile_m}u, p.size.x, is_past);
@@ -78,7 +78,7 @@ ${ahead}
   //% end
 }
 
-// What the lanes of a subgroup store of its square, whose first element is at that row and column.
+// The lanes of a subgroup store its square, whose first element is at that row and column.
 fn put(c_start: u32, square: u32, lane: u32, row: u32, column: u32) {
   for (var vec4_index = lane; vec4_index < ${size * size / 4}u; vec4_index += ${lanes}u) {
     let i = square + vec4_index * 4u;

@@ -1,4 +1,4 @@
-// What a thread does for one operand of the variant by cooperative matrices.
+// How a thread loads one operand in the variant by cooperative matrices.
 
 //# prepare
   //% for t in 0..loads

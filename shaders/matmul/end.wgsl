@@ -1,4 +1,4 @@
-// What a product ends with, before its elements are stored.
+// The epilogue of a product: applied before its elements are stored.
 
 //# end
 

@@ -1,8 +1,8 @@
-// One operand, laid out as the packed variant reads it: panels of ${width} lines of the edge, and in a
-// panel, for each four steps of k, those lines as vec4s along k. Line 4 l + c of a panel is vec4
-// ${lanes} c + l: so four lines of a block, which lie side by side where the edge is contiguous, go
-// to the same lane. Past the end of k are zeros, past the edge whatever lies at the edge. A
-// thread moves a block of 4 by 4; workgroups are a grid of steps, panels and matrices.
+// Copies one operand into panels of ${width} lines of its edge. For every four steps of k, a panel
+// holds one vec4 along k of each line. Line 4 l + c of a panel is vec4 ${lanes} c + l. So one lane
+// gets the four lines of a block, which are neighbours where the edge is contiguous. Steps past the
+// end of k are zeros; lines past the edge repeat the last one. A thread moves a block of 4 by 4.
+// Workgroups are a grid of steps, panels and matrices.
 
 @compute @workgroup_size(64)
 fn main(

@@ -1,7 +1,7 @@
-// A tile of C in the registers of one subgroup, from operands that were packed: every load is whole
-// and next to the last one, whatever the operands looked like. ${rows} rows, and ${vec4s} vec4s of columns a
-// lane. Products of four steps of k are added up before they are added to an accumulator: each
-// touch of an accumulator is a load, a selection and a store where loops are masked.
+// A tile of C in the registers of one subgroup, from packed operands: every load is a whole vec4
+// and adjacent to the one before. The tile has ${rows} rows, and ${vec4s} vec4s of columns a lane.
+// The products of four steps of k are summed before they are added to an accumulator. Where loops
+// are masked, each access of an accumulator costs a load, a selection and a store.
 
 @compute @workgroup_size(${lanes})
 fn main(

@@ -1,4 +1,4 @@
-// Workgroups are counted one after the other, down the rows of C first.
+// Workgroups are numbered down the rows of C first.
   let tiles_n = (p.size.y + ${tile_n}u - 1u) / ${tile_n}u;
   let tiles_m = (p.size.x + ${tile_m}u - 1u) / ${tile_m}u;
   let tile = linear(group, groups);

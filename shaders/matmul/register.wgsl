@@ -1,9 +1,9 @@
-// A tile of C in registers, straight from global memory: no workgroup memory, no barrier. Every
-// thread owns ${rows} rows of ${vec4s} vec4s. Four steps of k are taken at a time, and an
-// accumulator is touched four times in a row. Rows and columns past the edge read what lies at
-// the edge, and are not stored.
+// A tile of C in registers, read from global memory: no workgroup memory, no barrier. Every thread
+// owns ${rows} rows of ${vec4s} vec4s. It takes four steps of k at a time and updates each
+// accumulator four times in a row. Rows and columns past the edge read the last one, and are not
+// stored.
 //
-// Where lanes can broadcast to each other, they are the workgroup: they lie side by side along the
+// Where lanes can broadcast to each other, they form the workgroup. They lie side by side along the
 // columns, and each loads a share of A for all.
 
 @compute @workgroup_size(${threads})

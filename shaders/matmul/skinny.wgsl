@@ -1,6 +1,6 @@
-// Few rows of C (${rows}) on a GPU, where only the columns and k are left to share out. Of 256
-// threads, ${across} lie side by side along the columns, a vec4 each; the others split k, and their sums
-// meet in workgroup memory. Neighbouring threads read neighbouring vec4s of B.
+// Few rows of C (${rows}) on a GPU: the threads share out the columns and k. Of 256 threads,
+// ${across} lie side by side along the columns, with a vec4 each. The others split k, and their
+// sums are added in workgroup memory. Neighbouring threads read neighbouring vec4s of B.
 
 var<workgroup> sums: array<vec4<f32>, 256>;
 
@@ -54,7 +54,7 @@ fn total(v: vec4<f32>, local: u32, part: u32) -> vec4<f32> {
   return sum;
 }
 
-// Four steps of k of one row of A; zeros past the end.
+// Four steps of k of one row of A, with zeros past the end.
 fn a_run(base: u32, row: u32, k: u32) -> vec4<f32> {
   let at = base + min(row, p.size.x - 1u) * p.strides.x + k * p.strides.y;
   //% if a_along_k && !a_stepped

@@ -1,7 +1,7 @@
-// Few rows of C (${rows}) on a software adapter, where a load costs the same whatever a lane reads: the lanes
-// of a subgroup split k, and each reads its own steps of A and of ${columns} columns of B. So nobody loads what
-// another has loaded, a row of A is loaded as often as it must, and no lane computes what nobody asked for. Their sums
-// meet at the end. Rows and columns past the edge read what lies at the edge, and are not stored.
+// Few rows of C (${rows}) on a software adapter, where a load costs the same whatever a lane reads.
+// The lanes of a subgroup split k: each reads its own steps of A and of ${columns} columns of B. So
+// no element is loaded twice in a tile, and no lane computes unused elements. The lanes' sums are
+// added at the end. Rows and columns past the edge read the last one, and are not stored.
 
 @compute @workgroup_size(${lanes})
 fn main(

@@ -1,4 +1,4 @@
-// Over a batch of any dimensions.
+// For a batch of any number of dimensions.
   if (p.size.w == 1u) { return 0u; }
   let one = matrix / p.dims.x;
   let two = one / p.dims.y;

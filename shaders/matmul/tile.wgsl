@@ -1,7 +1,8 @@
-// A tile of C in workgroup memory: ${tile} rows by ${tile} columns, ${depth} steps of k at a time. 256 threads
-// load one block of 4 by 4 each, half of them from A, half from B, and compute ${rows} rows by ${rows} columns
-// each. Both tiles lie as vec4s along the tile's edge, one line for each k, and the vec4s of a
-// line are swapped by the block's k, so that neither the writes nor the reads meet in a bank.
+// A tile of C in workgroup memory: ${tile} rows by ${tile} columns, ${depth} steps of k at a time.
+// Each of 256 threads loads one block of 4 by 4, half of them from A, half from B, and computes
+// ${rows} rows by ${rows} columns. Both tiles are stored as vec4s along their edge, one line for
+// each k. The vec4s of a line are permuted by the block's k, so that neither writes nor reads
+// conflict in a bank.
 
 var<workgroup> a_tile: array<vec4<f32>, ${edge_vec4s * depth}>;
 var<workgroup> b_tile: array<vec4<f32>, ${edge_vec4s * depth}>;

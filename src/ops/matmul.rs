@@ -1,21 +1,21 @@
-//! Matrix products: shapes and types are checked here; `problem` puts the operands into the
-//! kernel's terms, `choice` picks the variant, `text` writes it.
+//! Matrix products. Shapes and types are checked here. `problem` puts the operands into the
+//! kernel's terms, `choice` picks the variant, `variants` writes its text.
 //!
 //! | variant | who computes what | for |
 //! | --- | --- | --- |
-//! | naive | a thread four elements | integers, tiny products |
-//! | register | a thread a tile in registers, A broadcast within the subgroup | software adapters |
-//! | register, no lanes | the same, every thread for itself | no subgroups of known size |
-//! | workgroup | 256 threads a tile in workgroup memory | GPUs |
-//! | cooperative | subgroups squares out of workgroup memory, each at once | f16 on GPUs whose Vulkan has them |
+//! | naive | a thread computes four elements | integers, tiny products |
+//! | register | a thread computes a tile in registers; A is broadcast within the subgroup | software adapters |
+//! | register, no lanes | a thread computes a tile in registers | no subgroups of known size |
+//! | workgroup | 256 threads compute a tile in workgroup memory | GPUs |
+//! | cooperative | subgroups multiply squares in workgroup memory | f16 on GPUs with cooperative matrices |
 //! | skinny | 256 threads share out k | up to 8 rows on GPUs |
 //! | split | the lanes of a subgroup share out k | up to 4 rows on software adapters |
-//! | packed | as register, from copies that it reads in one go | software adapters, where that pays |
+//! | packed | as register, from packed copies of the operands | software adapters, if packing pays |
 //!
-//! Where the result is small and the sums are long, k is cut into parts that are computed side by
-//! side (`along_k`).
+//! If the result is small and the sums are long, k is cut into parts that run in parallel
+//! (`along_k`).
 //!
-//! Transposed operands are read in place: each variant exists for operands that are contiguous
+//! Transposed operands are read in place. Each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
 
 mod along_k;
@@ -68,8 +68,7 @@ const BIAS: Operand = Operand::read("bias");
 const RESIDUAL: Operand = Operand::read("residual");
 const C: Operand = Operand::write("c");
 
-/// The kernel for products without scales (or with them: + 1), that end without a bias (or with
-/// one: + 2), without a residual (or with one: + 4).
+/// The kernel's index: + 1 with scales, + 2 with a bias, + 4 with a residual.
 static MATMUL: [Kernel; 8] = [
     kernel(&[A, B, C]),
     kernel(&[A, B, SCALES, C]),
@@ -81,7 +80,6 @@ static MATMUL: [Kernel; 8] = [
     kernel(&[A, B, SCALES, BIAS, RESIDUAL, C]),
 ];
 
-/// Which of them a form has.
 fn kernel_of(form: Form) -> &'static Kernel {
     let with = [form.has_scales(), form.end.bias, form.end.residual];
     let index = with.map(usize::from);
@@ -92,33 +90,33 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     variants::text(variant)
 }
 
-/// The longest sum on a software adapter: llvmpipe leaves the loops of an invocation once it has
-/// gone round 65,535 times in all of them, without a word, and an invocation makes up to four sums
-/// one after the other.
+/// The longest sum on a software adapter. llvmpipe silently leaves the loops of an invocation after
+/// 65,535 iterations in all, and an invocation computes up to four sums in sequence.
 const LONGEST_SUM_ON_CPU: usize = 15 << 10;
 
 impl Tensor {
-    /// The matrix product, as PyTorch has it.
+    /// The matrix product, with PyTorch's rules for shapes.
     ///
-    /// The last two dimensions are the matrices: `[…, m, k]` times `[…, k, n]` is `[…, m, n]`, and
-    /// the dimensions before them broadcast. A tensor of one dimension is a row on the left and a
-    /// column on the right, and the result lacks that dimension: two of them give a single number.
-    /// Both are of one type, any but bool, which is that of the result. Weights may be narrower
-    /// than what they are multiplied with: f16 or bf16 beside f32, i8 beside any float (with their
-    /// scales: [`matmul_quantized`](Tensor::matmul_quantized)); they are widened in the kernel as
-    /// they are loaded, and the result is of the wider type. Floats are added up in f32; integers
-    /// wrap around, those of u8 and i8 at 8 bits: cast them to i32 first for the whole sum. With
-    /// `k = 0` the result is zeros.
+    /// The last two dimensions are the matrices: `[…, m, k]` times `[…, k, n]` is `[…, m, n]`. The
+    /// dimensions before them broadcast. A tensor of one dimension is a row on the left and a
+    /// column on the right, and the result lacks that dimension. Two of them give a single number.
+    ///
+    /// Both operands have one type, any but bool, which is also the result's. Weights may be
+    /// narrower than the other operand: f16 or bf16 with f32, i8 with any float. The kernel widens
+    /// them as it loads them, and the result has the wider type. For i8 with scales, see
+    /// [`matmul_quantized`](Tensor::matmul_quantized).
+    ///
+    /// Floats are summed in f32. Integers wrap around, u8 and i8 at 8 bits: cast them to i32 first
+    /// for the whole sum. With `k = 0` the result is zeros.
     ///
     /// Views are read in place: `x.matmul(&weight.t()?)` copies nothing and is as fast as without
     /// the transposition.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when the shapes do not go together, [`Error::DType`] for other types or
-    /// other pairs of them, [`Error::Foreign`] when `other` belongs to another `Gpu`,
-    /// [`Error::Overflow`] and [`Error::NeverFits`] for a result beyond the device,
-    /// [`Error::DeviceLost`].
+    /// [`Error::Shape`] if the shapes do not match, [`Error::DType`] for other types or pairs of
+    /// types, [`Error::Foreign`] if `other` belongs to another `Gpu`, [`Error::Overflow`] and
+    /// [`Error::NeverFits`] if the device cannot hold the result, [`Error::DeviceLost`].
     ///
     /// ```no_run
     /// use lapidary::{Gpu, Options};
@@ -135,15 +133,15 @@ impl Tensor {
         self.matmul_with(other, &Epilogue::new())
     }
 
-    /// [`matmul`](Tensor::matmul), and more done with the product before it is stored: see
+    /// As [`matmul`](Tensor::matmul), with further steps before the product is stored: see
     /// [`Epilogue`].
     ///
     /// # Errors
     ///
-    /// Those of [`matmul`](Tensor::matmul); [`Error::DType`] too for integers with anything to be
-    /// done, and for scales, a bias, a residual or a cast of a type that does not go with them;
-    /// [`Error::Shape`] for scales or a bias that are not one number a column, and for a residual
-    /// that does not broadcast to the product.
+    /// Those of [`matmul`](Tensor::matmul). [`Error::DType`] also for an epilogue on integers, and
+    /// for scales, a bias, a residual or a cast of a wrong type. [`Error::Shape`] also for scales
+    /// or a bias that are not one number a column, and for a residual that does not broadcast to
+    /// the product.
     #[track_caller]
     pub fn matmul_with(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
         self.matmul_by_right(other.into(), end)
@@ -166,18 +164,18 @@ impl Tensor {
         }
     }
 
-    /// A linear layer, as PyTorch has it: `self` times the transposed weight, plus the bias.
+    /// A linear layer as in PyTorch: `self` times the transposed weight, plus the bias.
     ///
     /// `self` is `[…, k]`, `weight` `[n, k]`, `bias` `[n]` of the result's type, and the result
-    /// `[…, n]`. The weight is read in place. The bias is added in the same kernel, and to integers
-    /// in a second one. Weights of f16 or bf16 beside a `self` of f32 are half the memory; those of
-    /// eight bits have [`matmul_quantized`](Tensor::matmul_quantized).
+    /// `[…, n]`. The weight is read in place. The same kernel adds the bias; for integers a second
+    /// one does. With a `self` of f32, weights of f16 or bf16 take half the memory. For weights of
+    /// eight bits, see [`matmul_quantized`](Tensor::matmul_quantized).
     ///
     /// # Errors
     ///
-    /// Those of [`matmul`](Tensor::matmul); [`Error::Shape`] for a weight that is no matrix, or a
-    /// bias that is not one number for each of its rows; [`Error::DType`] for a bias of another
-    /// type.
+    /// Those of [`matmul`](Tensor::matmul). [`Error::Shape`] also for a weight that is not a
+    /// matrix, or a bias that is not one number for each row of it. [`Error::DType`] also for a
+    /// bias of another type.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, w: &lapidary::Tensor, b: &lapidary::Tensor)
@@ -216,12 +214,12 @@ impl Tensor {
         }
         match dtype.is_float() {
             true => self.matmul_with(&right, &Epilogue::new().bias(bias)),
-            // Products of integers end with nothing more.
+            // Products of integers have no epilogue.
             false => self.matmul(&right)?.add(bias),
         }
     }
 
-    /// The sum of the products of slices along the summed axis.
+    /// Cuts the summed axis into slices, and sums their products.
     #[track_caller]
     fn matmul_in_slices(&self, other: Right<'_>, end: &Epilogue) -> Result<Tensor> {
         let b = other.tensor;
@@ -237,7 +235,7 @@ impl Tensor {
         for start in (0..length).step_by(step) {
             let len = step.min(length - start);
             let a = self.narrow(-1, start, len)?.cast(wide)?;
-            // Widened as it is loaded.
+            // `matmul_by` widens it as it is loaded.
             let b = b.narrow(rows, start, len)?;
             let scales = other.scales_of(start, len)?;
             let groups = scales.as_ref().map(|scales| Groups {
@@ -257,14 +255,12 @@ impl Tensor {
     }
 }
 
-/// The type in which a product is added up, and what it ends with is computed: single precision for
-/// floats.
+/// The type of a product's sums and of its epilogue: f32 for floats.
 fn summed_as(dtype: DType) -> DType {
     if dtype.is_float() { DType::F32 } else { dtype }
 }
 
-/// The type of a product: that of both operands, or of the wider one beside one that is only
-/// stored.
+/// The type of a product: that of both operands, or the wider one if the other is only stored.
 fn product_dtype(a: DType, b: DType) -> Result<DType> {
     let refuse = |expected: String, got, hint| {
         Err(Error::DType {
@@ -294,7 +290,7 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
     }
 }
 
-/// The operands as matrices, the batch dimensions that they broadcast to, and the result's shape.
+/// The operands as matrices, the broadcast batch dimensions, and the result's shape.
 struct Shapes {
     a: Layout,
     b: Layout,

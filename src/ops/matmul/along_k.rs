@@ -1,6 +1,6 @@
-//! Products with a small result and long sums: a few workgroups would do all of it, one after the
-//! other. So the sums are cut along k, the parts computed side by side as the matrices of a batch,
-//! and added up ("split-k" in CUTLASS).
+//! Products with a small result and long sums, which only a few workgroups would compute in
+//! sequence. So k is cut into parts. They run in parallel as the matrices of a batch, and their
+//! results are added ("split-k" in CUTLASS).
 
 use super::problem::Problem;
 use super::{Epilogue, Right, Shapes, choice, product_dtype};
@@ -8,13 +8,13 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, MAX_RANK};
 use lapidary_core::{DType, Result};
 
-/// Parts are so many steps of k, or a multiple: rows of them start where those of the whole do, in
-/// vec4s.
+/// The length of a part is a multiple of this many steps of k, so that its rows keep their
+/// alignment to vec4s.
 const UNIT: usize = 32;
 
 impl Tensor {
-    /// The product in parts of k, if that keeps more of the device busy. The parts together take
-    /// what the result takes, and that as often as there are parts.
+    /// The product in parts of k, if that keeps more of the device busy. Each part takes as much
+    /// memory as the result.
     #[track_caller]
     pub(super) fn matmul_along_k(
         &self,
@@ -60,9 +60,9 @@ impl Tensor {
     }
 }
 
-/// Matrices, whose k is the axis `from_end`, as so many parts along k, each so many steps long. The
-/// parts are the outermost of `rank + 1` axes: a batch over one matrix still is more rows of the
-/// other.
+/// Cuts matrices, whose k is the axis `from_end`, into `parts` parts of `step` steps of k. The
+/// parts are the outermost of `rank + 1` axes. So a batch that shares one matrix still folds into
+/// rows of the other.
 fn in_parts(whole: &Layout, rank: usize, from_end: usize, [parts, step]: [usize; 2]) -> Layout {
     let mut layout = whole.clone();
     let k = whole.rank() - from_end;
@@ -83,7 +83,7 @@ mod tests {
     use crate::{Gpu, Options};
     use lapidary_core::{Error, adapter::AdapterKind};
 
-    /// Whole numbers, so that no order of adding them up rounds.
+    /// Whole numbers, so that no order of summation rounds.
     fn small(gpu: &Gpu, seed: u64, shape: &[usize], dtype: DType) -> Tensor {
         let numbers = gpu
             .rand_uniform(shape, -4.0, 5.0, seed, DType::F32)
@@ -91,8 +91,8 @@ mod tests {
         numbers.floor().unwrap().cast(dtype).unwrap()
     }
 
-    /// Cut where tiles are as large as they are on software adapters with subgroups of 8, and what
-    /// it is as one. Whether it was cut.
+    /// Compares a product in parts with the whole one, and returns whether it was cut. Software
+    /// adapters with subgroups of 8 must cut it.
     fn check(a: &Tensor, b: &Tensor, end: &Epilogue) -> bool {
         let Some(parts) = a.matmul_along_k(b.into(), end).unwrap() else {
             let caps = a.engine.caps();

@@ -1,4 +1,4 @@
-//! What else could compute a product than what the rule says, where variants are tried.
+//! Which tiles tuning tries for a product, beside the rule's.
 
 use std::fmt;
 
@@ -12,14 +12,13 @@ use crate::ops::trial::{Call, bucket};
 use crate::tensor::Tensor;
 use lapidary_core::{Caps, DType, adapter::AdapterKind};
 
-/// Multiplications from which what a variant saves is more than what a launch costs.
+/// Least multiplications for which a better variant saves more than a launch costs.
 const LEAST_WORK: u64 = 64 * 64 * 64;
 
-/// Multiplications that a trial must not ask of a software adapter: they take a good part of a
-/// second.
+/// Most multiplications of a trial on a software adapter: they take a good part of a second.
 const MOST_WORK_ON_CPU: u64 = 2048 * 2048 * 2048;
 
-/// And of a GPU.
+/// Most multiplications of a trial on a GPU.
 const MOST_WORK: u64 = MOST_WORK_ON_CPU * 256;
 
 /// What decides which tile is fastest.
@@ -29,7 +28,7 @@ struct Key {
     sizes: [u64; 4],
     orders: [Order; 2],
     vec4s: [bool; 2],
-    /// Elements that share a scale, 1 where there are none.
+    /// Elements that share a scale; 1 without scales.
     group: u32,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// The tile for a product of two tensors into a third for which the rule has one.
+/// The tile for a product of two tensors into a third. `rule` is the rule's choice.
 pub(super) fn tuned(
     a: &Tensor,
     right: Right<'_>,
@@ -110,13 +109,13 @@ fn others(
 ) -> Vec<Tile> {
     let lanes = choice::lanes(caps);
     let register = |rows: u8, vec4s: u8, lanes: u8| Tile::Register { rows, vec4s, lanes };
-    // A tile of which less than half is used is not worth its compilation.
+    // A tile less than half full is not worth its compilation.
     let fits = |rows: u32| problem.m == 1 && rows == 1 || problem.m > 1 && rows < 2 * problem.m;
     let is_wide = problem.n > u32::from(lanes.unwrap_or(8)) * 4;
     let vec4s: &[u8] = if is_wide { &[1, 2] } else { &[1] };
     let mut tiles = Vec::new();
     if caps.kind == AdapterKind::Cpu {
-        // Each tile takes such an adapter a while to compile: those near the rule's.
+        // A software adapter compiles slowly, so only tiles near the rule's are tried.
         let (near, most) = match (rule, lanes) {
             (Tile::Register { rows, .. }, None) => (rows, 16),
             (Tile::Register { rows, .. }, _) => (rows, 32),
@@ -155,8 +154,7 @@ fn others(
     tiles
 }
 
-/// What a product takes beside its operands: a result in single precision that may be padded, and
-/// packed operands.
+/// Scratch memory of a product: a result in f32 that may be padded, and packed operands.
 fn scratch_bytes(caps: &Caps, problem: &Problem, c: &Tensor) -> u64 {
     let lanes = choice::lanes(caps).unwrap_or(0);
     let packed = |side: &Side, edge| packed_len(problem, side, edge, lanes).saturating_mul(4);

@@ -1,4 +1,4 @@
-//! Which tile for which product on which device, and how many workgroups.
+//! Chooses the tile for a product and a device, and the number of workgroups.
 
 use super::form::{End, Form, Order, Spread, Squares, Tile};
 use super::pack::{grid as grid_of_packing, packed_len};
@@ -9,75 +9,74 @@ use lapidary_core::{
     adapter::{AdapterKind, ShaderCompiler},
 };
 
-/// Multiplications up to which no other variant is worth its compilation.
+/// Most multiplications for which no other variant is worth its compilation.
 const NAIVE_WORK: u64 = 16 * 16 * 16;
 
-/// Multiplications from which a tile that takes twice as long to compile pays.
+/// Least multiplications for which a tile that takes twice as long to compile pays.
 const LARGE_WORK: u64 = 512 * 512 * 512;
 
 /// Rows of the tile for packed operands.
 const PACKED_ROWS: u8 = 64;
 
-/// Rows and columns of C from which an operand is read often enough to be packed first.
+/// Least rows and columns of C for which an operand is read often enough to be packed.
 const PACKED_EDGE: u32 = 48;
 
-/// Multiplications from which operands are packed that do not lie in vec4s.
+/// Least multiplications for which operands off the vec4s are packed.
 const RAGGED_WORK: u64 = 96 * 96 * 96;
 
-/// Multiplications from which operands are packed although they lie in vec4s: what a tile reads
-/// then lies together.
+/// Least multiplications for which operands in vec4s are packed, so that a tile reads contiguous
+/// memory.
 const VEC4S_WORK: u64 = 450 * 450 * 450;
 
-/// Rows up to which a GPU shares out k rather than rows.
+/// Most rows for which a GPU shares out k instead of rows.
 pub(super) const SKINNY_ROWS: u32 = 8;
 
-/// Columns up to which the lanes of a software adapter had better share out k: most of a tile in
-/// registers would be empty.
+/// Most columns for which the lanes of a software adapter share out k. Most of a tile in registers
+/// would be empty.
 const NARROW_COLUMNS: u32 = 64;
 
-/// Rows up to which lanes share out k where C is narrow, and where it is wide.
+/// Most rows for which lanes share out k, for a narrow C and for a wide one.
 const SPLIT_ROWS: [u32; 2] = [4, 2];
 
-/// Steps of k from which each lane has enough of them, where C is narrow, and where it is wide.
+/// Least steps of k that give each lane enough work, for a narrow C and for a wide one.
 const SPLIT_STEPS: [u32; 2] = [64, 256];
 
-/// Columns from which a row by a matrix is shared out in wider tiles: rows of B that long lie in
-/// pages of their own, and each visit of one should be worth it.
+/// Least columns for which a row times a matrix gets wider tiles. Such long rows of B lie in
+/// different pages, so each access should read more of one.
 const FAR_COLUMNS: u32 = 2048;
 
-/// Steps of k of a part, at least, where long sums are cut: that many hide what a part costs more.
+/// Least steps of k of a part, so that its work hides the extra cost.
 const LEAST_PART: u32 = 1024;
 
 /// The shortest sums that are cut.
 pub(super) const LEAST_SPLIT_K: usize = 2 * LEAST_PART as usize;
 
-/// Multiplications from which a cut saves a software adapter of two cores more than the launches
-/// cost that it takes: at half as many nothing is gained, at twice as many a product takes half the
+/// Least multiplications for which a cut saves a software adapter of two cores more than the extra
+/// launches cost. At half as many nothing is gained; at twice as many a product takes half the
 /// time.
 const SPLIT_K_WORK_ON_CPU: u64 = 1 << 23;
 
-/// The same for a GPU, which has more cores and takes less for a launch.
+/// The same for a GPU, which has more cores and cheaper launches.
 const SPLIT_K_WORK: u64 = 1 << 22;
 
-/// Workgroups that keep a GPU busy, and the cores of a software adapter: a laptop's.
+/// Workgroups that keep a GPU busy, and a software adapter on a laptop's cores.
 const BUSY_GROUPS: u64 = 64;
 const BUSY_GROUPS_ON_CPU: u64 = 8;
 
-/// Elements that a result has at most whose sums are cut: as many tiles as keep a GPU busy have
-/// more.
+/// Most elements of a result whose sums are cut. Larger results have enough tiles to keep a GPU
+/// busy.
 pub(super) const MOST_SPLIT_LEN: usize = 1 << 20;
 
-/// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
+/// Least tiles of 128 by 128 that keep a GPU busy.
 const MANY_TILES: u64 = 64;
 
-/// Workgroup memory of every tile, and of the sums of the skinny variant.
+/// Workgroup memory of a tile, and of the sums of the skinny variant.
 const TILE_BYTES: u32 = 16 << 10;
 
 /// The element types of a product: A, B, C.
 pub(super) type DTypes = [DType; 3];
 
-/// The tile for a product, where slabs may take `room_bytes` in all, which is asked for where it
-/// matters.
+/// The tile for a product. `room_bytes` is asked for the limit of all slabs only where it matters.
 pub(super) fn choose(
     caps: &Caps,
     dtypes: DTypes,
@@ -114,8 +113,8 @@ pub(super) fn choose(
     }
 }
 
-/// The tile for at most `SKINNY_ROWS` rows: all of them; or, where that compiles slowly, a half,
-/// which reads the other matrix twice.
+/// The tile for at most `SKINNY_ROWS` rows. It has all rows, or half of them if the whole compiles
+/// slowly; half a tile reads the other matrix twice.
 pub(super) fn skinny(caps: &Caps, m: u32) -> Tile {
     let rows = m.next_power_of_two() as u8;
     let all = Tile::Skinny { rows };
@@ -125,8 +124,8 @@ pub(super) fn skinny(caps: &Caps, m: u32) -> Tile {
     }
 }
 
-/// Does the device's compiler take about a second for it, and not five? FXC's time grows faster
-/// than the text.
+/// Whether the device's compiler takes about a second for the tile, and not five. FXC's time grows
+/// faster than the text.
 pub(super) fn compiles_soon(caps: &Caps, tile: Tile) -> bool {
     let is_long = matches!(
         tile,
@@ -135,8 +134,8 @@ pub(super) fn compiles_soon(caps: &Caps, tile: Tile) -> bool {
     caps.compiler != ShaderCompiler::Fxc || !is_long
 }
 
-/// The tile by cooperative matrices, if the device has them and halves hold what the operands do.
-/// Where every element of a square counts for several that nobody stores it is not worth it.
+/// The tile by cooperative matrices, if the device has them and the operands' values fit into
+/// halves. It does not pay for a product smaller than a square.
 pub(super) fn cooperative(
     caps: &Caps,
     dtypes: DTypes,
@@ -160,12 +159,12 @@ pub(super) fn cooperative(
     })
 }
 
-/// Can the device run tiles in workgroup memory?
+/// Whether the device can run tiles in workgroup memory.
 pub(super) fn has_workgroup_tiles(caps: &Caps) -> bool {
     caps.max_invocations >= 256 && caps.max_workgroup_bytes >= TILE_BYTES
 }
 
-/// The tile for a product that is tiny, and yet ends with more than the reference does.
+/// The tile for a tiny product with an epilogue or scales, which the reference kernel lacks.
 pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
     let rows = if problem.m == 1 { 1 } else { 4 };
     let lanes = lanes(caps).filter(|_| caps.kind == AdapterKind::Cpu);
@@ -176,12 +175,13 @@ pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
     }
 }
 
-/// Software adapters: no workgroup memory; as many multiplications per load as registers permit.
+/// The tile for a software adapter: no workgroup memory; as many multiplications per load as the
+/// registers allow.
 fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> Tile {
     if let Some(tile) = split(caps, problem) {
         return tile;
     }
-    // A single lane would do all of it, and carry the others along.
+    // A single lane would do all the work.
     if problem.m == 1 && problem.n <= 4 {
         return Tile::Naive;
     }
@@ -200,7 +200,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
         let is_soon = compiles_soon(caps, tile(rows));
         return tile(if is_soon { rows } else { 8 });
     };
-    // Rows of a tile, and its speed if all of them are used.
+    // Rows of a tile, and its speed when all of them are used.
     let speeds = [(4, 12), (8, 21), (16, 36), (32, 46)];
     let cost = |&(rows, speed): &(u32, u32)| {
         u64::from(problem.m.div_ceil(rows)) * u64::from(rows) * 1000 / u64::from(speed)
@@ -226,12 +226,12 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
     }
 }
 
-/// The tile for few rows of C, whose lanes share out k.
+/// The tile for few rows of C, whose lanes split k.
 pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     let is_by_rows = problem.b.order() == Order::AlongEdge;
     let width = usize::from(problem.n > NARROW_COLUMNS);
     let is_few = problem.m <= SPLIT_ROWS[width] && problem.k >= SPLIT_STEPS[width];
-    // What A has of one row would be loaded element by element.
+    // One row of such an A would be loaded element by element.
     let has_rows = problem.m == 1 || problem.a.order() != Order::AlongEdge;
     let lanes = lanes(caps).filter(|_| is_few && has_rows)?;
     let columns = match problem.n {
@@ -249,8 +249,8 @@ pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     })
 }
 
-/// Into how many parts along k a product is cut, if there is too little of it side by side. By the
-/// shape and the sort of adapter alone: the same call gives the same bits, however many cores a
+/// The number of parts along k, if a product has too little parallel work. It depends only on the
+/// shape and the kind of adapter. So the same call gives the same bits, however many cores a
 /// process may use.
 pub(super) fn parts_of_k(
     caps: &Caps,
@@ -271,7 +271,7 @@ pub(super) fn parts_of_k(
     }
     let form = plain(tile, problem, Spread::Linear);
     let groups: u64 = grid(form, problem).map(u64::from).iter().product();
-    // What is busy to a quarter gains less than the sum costs that follows.
+    // A device that is a quarter busy gains less than the sum of the parts costs.
     if groups * 4 > enough {
         return None;
     }
@@ -279,15 +279,15 @@ pub(super) fn parts_of_k(
     (parts >= 2 && has_room_for_parts(problem, parts, room_bytes())).then_some(parts as u32)
 }
 
-/// Do operands and parts take no more than half of the room?
+/// Whether operands and parts take at most half of the room.
 fn has_room_for_parts(problem: &Problem, parts: u64, room_bytes: u64) -> bool {
     let [m, n, k] = [problem.m, problem.n, problem.k].map(u64::from);
     let len = u64::from(problem.matrices) * (m * k + k * n + parts * m * n);
     len.saturating_mul(4) <= room_bytes / 2
 }
 
-/// Are the operands worth a copy? They are read many times over, and lie so that each reading takes
-/// longer than it must: off the vec4s, or too far apart for the caches.
+/// Whether packing the operands pays: they are read often, and either off the vec4s or too far
+/// apart for the caches.
 fn pays_to_pack(problem: &Problem) -> bool {
     let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
     let is_ragged = !problem.a.is_vec4_aligned() || !problem.b.is_vec4_aligned();
@@ -295,7 +295,7 @@ fn pays_to_pack(problem: &Problem) -> bool {
     is_read_often && problem.work() >= least_work
 }
 
-/// The tile for operands that are packed first, where that can be.
+/// The tile for packed operands, if it is possible.
 pub(super) fn packed(caps: &Caps, problem: &Problem, room_bytes: u64) -> Option<Tile> {
     let lanes = lanes(caps)?;
     let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
@@ -314,8 +314,8 @@ pub(super) fn packed(caps: &Caps, problem: &Problem, room_bytes: u64) -> Option<
     })
 }
 
-/// Do packed operands and the result take no more than half of the room? What fits without a copy
-/// must not fail for one.
+/// Whether packed operands and the result take at most half of the room. A product that fits
+/// without copies must not fail because of them.
 fn has_room_to_pack(problem: &Problem, lanes: u8, room_bytes: u64) -> bool {
     let a_len = packed_len(problem, &problem.a, problem.m, lanes);
     let b_len = packed_len(problem, &problem.b, problem.n, lanes);
@@ -336,15 +336,15 @@ fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
     }
 }
 
-/// The lanes of a subgroup, if they are always as many, and few enough that a tile four columns
-/// a lane wide is not mostly waste.
+/// The lanes of a subgroup, if their number is fixed and small. A tile is four columns a lane wide,
+/// so more lanes would waste most of it.
 pub(super) fn lanes(caps: &Caps) -> Option<u8> {
     let (least, most) = caps.subgroup_lanes?;
     let fits = least == most && least.is_power_of_two() && (4..=32).contains(&least);
     fits.then_some(least as u8)
 }
 
-/// The form of a product by a tile, which ends with nothing more and whose B has no scales.
+/// The form of a product without an epilogue or scales.
 pub(super) fn plain(tile: Tile, problem: &Problem, spread: Spread) -> Form {
     Form {
         tile,
@@ -356,7 +356,7 @@ pub(super) fn plain(tile: Tile, problem: &Problem, spread: Spread) -> Form {
     }
 }
 
-/// How the workgroups of a tile are counted.
+/// How the workgroups of a tile are numbered.
 pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
     let form = plain(tile, problem, problem.spread());
     let has_grids = matches!(
@@ -372,14 +372,14 @@ pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
     }
 }
 
-/// Tiles along the rows and along the columns, and matrices.
+/// Tiles along the rows, tiles along the columns, and matrices.
 fn grid(form: Form, problem: &Problem) -> [u32; 3] {
     let (rows, columns) = form.tile_size();
     let (tiles_m, tiles_n) = (problem.m.div_ceil(rows), problem.n.div_ceil(columns));
     [tiles_m, tiles_n, problem.matrices]
 }
 
-/// The workgroups of a launch.
+/// The workgroups of a launch, in three dimensions.
 pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
     let grid = grid(form, problem);
     match (form.tile, form.spread) {

@@ -1,11 +1,11 @@
-//! What a product ends with, before its elements are stored: scale, bias, activation, residual,
-//! type. Where one kernel cannot do it all, the same follows as operations of its own.
+//! The epilogue of a product: scale, bias, activation, residual, type. If one kernel cannot do it
+//! all, separate operations follow.
 
 use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result};
 
-/// A function that a product can end with, element by element: see [`Epilogue::activation`].
+/// An activation of a product's epilogue: see [`Epilogue::activation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Activation {
@@ -24,7 +24,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// All of them, in the order of their numbers in a variant's code, which begin at 1.
+    /// All activations, in the order of their numbers in a variant's code, which begin at 1.
     pub(super) const ALL: [Activation; 6] = [
         Activation::Relu,
         Activation::Gelu,
@@ -46,12 +46,11 @@ impl Activation {
     }
 }
 
-/// What [`Tensor::matmul_with`] does with a product before it is stored, in this order:
-/// `cast(activation(scale * columns * product + bias) + residual)`. What is not asked for is left
-/// out.
+/// What [`Tensor::matmul_with`] does with a product before it stores it, in this order:
+/// `cast(activation(scale * columns * product + bias) + residual)`. Each step is optional.
 ///
-/// It is computed in f32 and rounded once, in the kernel of the product where that can: nothing of
-/// it is a pass over memory of its own.
+/// It is computed in f32 and rounded once, in the product's kernel if possible. It then needs no
+/// further pass over memory.
 ///
 /// ```
 /// use lapidary::{DType, Tensor, operations::{Activation, Epilogue}};
@@ -73,25 +72,25 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// Nothing: the product as it is.
+    /// An empty epilogue: the product as it is.
     pub fn new() -> Self {
         Epilogue::default()
     }
 
-    /// Multiplies the product by a number: the scale of i8 weights, if they have one for all.
+    /// Multiplies the product by a number, such as the one scale of i8 weights.
     pub fn scale(mut self, factor: f32) -> Self {
         self.scale = Some(factor);
         self
     }
 
-    /// Multiplies each column by a number of its own: the scales of i8 weights that have one for
-    /// each output, of shape `[n]`, of f32 whatever the product's type.
+    /// Multiplies each column by its own number, such as the scales of i8 weights with one for each
+    /// output. Their shape is `[n]` and their type f32, whatever the product's type.
     pub fn scale_columns(mut self, factors: &Tensor) -> Self {
         self.columns = Some(factors.clone());
         self
     }
 
-    /// Multiplies each column by one more number.
+    /// Multiplies each column by one more number, beside the scales that are set.
     #[track_caller]
     pub(in crate::ops) fn and_scale_columns(self, factors: &Tensor) -> Result<Self> {
         match &self.columns {
@@ -111,20 +110,20 @@ impl Epilogue {
         }
     }
 
-    /// Adds a vector along the columns: of shape `[n]`, of the product's type.
+    /// Adds a vector along the columns, of shape `[n]` and of the product's type.
     pub fn bias(mut self, bias: &Tensor) -> Self {
         self.bias = Some(bias.clone());
         self
     }
 
-    /// Applies a function to each element, after the bias.
+    /// Applies a function to each element after the bias.
     pub fn activation(mut self, activation: Activation) -> Self {
         self.activation = Some(activation);
         self
     }
 
-    /// Adds a tensor after the activation: of the product's type, and of a shape that broadcasts to
-    /// that of the product.
+    /// Adds a tensor after the activation, of the product's type and of a shape that broadcasts to
+    /// the product's.
     pub fn residual(mut self, residual: &Tensor) -> Self {
         self.residual = Some(residual.clone());
         self
@@ -145,8 +144,8 @@ impl Epilogue {
             && self.cast.is_none()
     }
 
-    /// Refuses what does not go with a product, of which `operand` is one, of this type and shape;
-    /// `has_columns` says that the shape ends with the product's columns.
+    /// Checks the epilogue against a product of this type and shape. `operand` is one of its
+    /// operands; `has_columns` says that the shape ends with the product's columns.
     pub(super) fn check(
         &self,
         operand: &Tensor,
@@ -207,8 +206,7 @@ impl Epilogue {
         Ok(())
     }
 
-    /// The same by operations of their own, on a product that is there, and in its type: without
-    /// the cast.
+    /// Applies the epilogue, except for the cast, to a finished product by separate operations.
     #[track_caller]
     pub(super) fn apply_in(&self, product: Tensor) -> Result<Tensor> {
         let mut value = product;

@@ -1,37 +1,36 @@
-//! Which text of matmul: the tile and the operands' orientation, packed into a variant's code.
+//! A variant of matmul: the tile and the operands' order, packed into a variant's code.
 
 use super::epilogue::Activation;
 
-/// Rows of a tile whose operands are bound through several windows.
+/// Most rows of a tile whose operands are bound through several windows.
 const WINDOWED_ROWS: u8 = 4;
 
-/// How the work is shared out.
+/// How the work is divided among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tile {
-    /// A thread for each vec4 of C, from operands of any strides: the reference.
+    /// Each thread computes a vec4 of C, from operands of any strides: the reference kernel.
     Naive,
-    /// `rows` rows of `vec4s` vec4s in a thread's registers. With `lanes` lanes of a subgroup that
-    /// broadcast A to each other, or by 8 by 8 threads, each for itself, where `lanes` is 0.
+    /// `rows` rows of `vec4s` vec4s in a thread's registers. `lanes` lanes of a subgroup broadcast
+    /// A to each other. If `lanes` is 0, 8 by 8 threads each load their own.
     Register { rows: u8, vec4s: u8, lanes: u8 },
-    /// 16 by 16 threads share a tile in workgroup memory; each computes `rows` by `rows` elements,
+    /// 16 by 16 threads share a tile in workgroup memory. Each computes `rows` by `rows` elements,
     /// 4 or 8.
     Workgroup { rows: u8 },
     /// `rows` rows (at most 8) of C, with k split over the threads of a workgroup.
     Skinny { rows: u8 },
     /// `rows` rows of `vec4s` vec4s in the registers of `lanes` lanes that broadcast A to each
-    /// other, from operands that were packed; `rows` is a multiple of four times `lanes`.
+    /// other, from packed operands. `rows` is a multiple of four times `lanes`.
     Packed { rows: u8, vec4s: u8, lanes: u8 },
-    /// `rows` rows (at most 4) of `columns` columns, a multiple of four, with k split over the
-    /// `lanes` lanes of a subgroup; `vec8s` says that B is read eight elements at a time where it
-    /// consists of them.
+    /// `rows` rows (at most 4) of `columns` columns, a multiple of four. The `lanes` lanes of a
+    /// subgroup split k. With `vec8s`, B is read eight elements at a time if it consists of vec8s.
     Split {
         rows: u8,
         columns: u8,
         lanes: u8,
         vec8s: bool,
     },
-    /// Cooperative matrices of `size` by `size`, 8 or 16: the subgroups of a workgroup, of `lanes`
-    /// lanes each, multiply halves out of workgroup memory. A large tile has 8 by 8 such squares,
+    /// Cooperative matrices of `size` by `size`, 8 or 16. The subgroups of a workgroup, of `lanes`
+    /// lanes each, multiply halves from workgroup memory. A large tile has 8 by 8 such squares,
     /// others 4 by 4.
     Cooperative { size: u8, large: bool, lanes: u8 },
 }
@@ -39,7 +38,7 @@ pub(crate) enum Tile {
 /// The squares of C that a workgroup computes by cooperative matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Squares {
-    /// Rows of one, and columns.
+    /// Rows of a square, and columns.
     pub(crate) size: u32,
     /// Squares of a subgroup, along the rows of C and along the columns.
     pub(crate) down: u32,
@@ -50,7 +49,7 @@ pub(crate) struct Squares {
 }
 
 impl Squares {
-    /// Halves by which a line in workgroup memory is longer than what it holds.
+    /// Padding of a line in workgroup memory, in halves.
     pub(crate) const SLACK: u32 = 8;
 
     pub(crate) fn new(size: u8, large: bool) -> Self {
@@ -63,12 +62,12 @@ impl Squares {
         }
     }
 
-    /// Steps of k at a time.
+    /// Steps of k loaded at a time.
     pub(crate) fn depth(self) -> u32 {
         2 * self.size
     }
 
-    /// Workgroup memory: both tiles, with the slack of their lines, and a square for each subgroup.
+    /// Workgroup memory: both tiles with their padding, and a square for each subgroup.
     pub(crate) fn workgroup_bytes(self) -> u32 {
         let (rows, columns) = self.tile_size();
         let depth = self.depth();
@@ -86,7 +85,7 @@ impl Squares {
     }
 }
 
-/// How an operand lies. Naive does not ask.
+/// The memory order of an operand. The naive kernel ignores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     /// Contiguous along k: A by rows, B by columns.
@@ -107,11 +106,11 @@ impl Order {
     }
 }
 
-/// How workgroups and matrices of the batch are counted. Divisions cost a software adapter more
-/// than the rest of a small tile's beginning and end, and it takes both ways of every branch.
+/// How workgroups and matrices of the batch are numbered. On a software adapter, divisions cost
+/// more than the rest of a small tile's beginning and end, and both sides of every branch run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spread {
-    /// One after the other, over a batch of any dimensions.
+    /// One after the other, for a batch of any number of dimensions.
     Linear,
     /// A grid of tiles for one matrix.
     Single,
@@ -129,11 +128,11 @@ impl Spread {
     }
 }
 
-/// What a product ends with, before it is stored.
+/// The epilogue of a product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) scale: bool,
-    /// Each column has a scale of its own.
+    /// Each column has its own scale.
     pub(crate) columns: bool,
     pub(crate) bias: bool,
     pub(crate) activation: Option<Activation>,
@@ -170,17 +169,17 @@ pub(crate) struct Form {
     pub(crate) tile: Tile,
     pub(crate) a: Order,
     pub(crate) b: Order,
-    /// So many elements of B along k, as a power of two, share a scale; 0 where they have none.
-    /// Naive never has any.
+    /// The number of elements of B along k that share a scale, as a power of two; 0 without scales.
+    /// Always 0 in the naive variant.
     pub(crate) group_log2: u8,
-    /// Only register, packed and split tiles come in a grid.
+    /// Only register, packed and split tiles use a grid.
     pub(crate) spread: Spread,
-    /// Naive has none.
+    /// Always empty in the naive variant.
     pub(crate) end: End,
 }
 
 impl Tile {
-    /// The same for a B that does not consist of vec8s.
+    /// The tile for a B that does not consist of vec8s.
     pub(super) fn without_vec8s(self) -> Tile {
         match self {
             Tile::Split {
@@ -198,9 +197,9 @@ impl Tile {
         }
     }
 
-    /// The same, small enough for operands of several windows on a software adapter: each access
-    /// of the long straight text then is a choice among bindings, all of them compiled in line,
-    /// and a tile of 32 rows takes SwiftShader minutes.
+    /// A tile small enough for operands of several windows on a software adapter. There, each
+    /// access is an inlined choice among bindings, and SwiftShader takes minutes to compile a tile
+    /// of 32 rows.
     pub(super) fn through_windows(self) -> Tile {
         match self {
             Tile::Register { rows, lanes, .. } | Tile::Packed { rows, lanes, .. } => {
@@ -224,11 +223,11 @@ impl Tile {
 /// A variant of the kernel that packs an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packing {
-    /// How the operand lies.
+    /// The memory order of the operand.
     pub(crate) order: Order,
-    /// For subgroups of how many lanes.
+    /// The number of lanes of a subgroup.
     pub(crate) lanes: u8,
-    /// How the matrices of the batch are counted; the workgroups are a grid all the same.
+    /// How the matrices of the batch are numbered. The workgroups always form a grid.
     pub(crate) spread: Spread,
     /// k is a multiple of four.
     pub(crate) whole_k: bool,
@@ -303,12 +302,12 @@ impl Form {
         }
     }
 
-    /// Does the kernel read scales: one a group of B, or one a column of C?
+    /// Whether the kernel reads scales: one a group of B, or one a column of C.
     pub(crate) fn has_scales(self) -> bool {
         self.group_log2 > 0 || self.end.columns
     }
 
-    /// Rows and columns of C that one workgroup computes. Naive counts no tiles.
+    /// Rows and columns of C that one workgroup computes. The naive kernel has no tiles.
     pub(crate) fn tile_size(self) -> (u32, u32) {
         match self.tile {
             Tile::Naive => (1, 1),

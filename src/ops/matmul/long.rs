@@ -1,21 +1,21 @@
-//! Products that would keep the device busy for too long: in parts of rows, or of the batch.
+//! Products too long for one submission, in parts of rows or of the batch.
 
 use super::{Epilogue, Right, Shapes, product_dtype};
 use crate::ops::long::{assemble, part};
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Result};
 
-/// Rows of a part, so that tiles stay whole.
+/// The rows of a part are a multiple of this, so that tiles stay whole.
 const UNIT: usize = 128;
 
-/// What a multiply-add counts: integers are multiplied by the naive kernel, which takes several
-/// times as long.
+/// The cost of a multiply-add. The naive kernel multiplies integers, and takes several times as
+/// long.
 pub(super) fn cost(dtype: DType) -> u64 {
     if dtype.is_float() { 1 } else { 8 }
 }
 
 impl Tensor {
-    /// The product in parts, if one submission is too much.
+    /// The product in parts, if it is too long for one submission.
     #[track_caller]
     pub(super) fn matmul_in_parts(
         &self,
@@ -27,7 +27,7 @@ impl Tensor {
         let of_product = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
-        // Of a row or a column there is never so much.
+        // Products of a row or a column are never that long.
         if self.rank() < 2 || other.rank() < 2 || shapes.result.contains(&0) {
             return Ok(None);
         }
@@ -65,12 +65,12 @@ impl Tensor {
                 ..end.clone()
             };
             let b = match from_end {
-                // The rows of B are summed over.
+                // The product sums over the rows of B.
                 2 => other.clone(),
                 _ => of(other, start, len)?,
             };
             let a = of(self, start, len)?;
-            // A part of what has many matrices, and large ones, may still be too much.
+            // A part with many large matrices may still be too long.
             let b = Right::grouped(&b, right.groups);
             match a.matmul_in_parts(b, &end, most_work)? {
                 Some(made) => Ok(made),

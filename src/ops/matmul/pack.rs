@@ -1,5 +1,5 @@
-//! Products of operands that are packed first: copies in which a subgroup's loads lie side by side,
-//! start at vec4s and have whole steps of k, whatever the operands look like.
+//! Products of packed operands. In the copies, a subgroup's loads are contiguous, start at vec4s
+//! and cover whole steps of k.
 
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::output::Output;
@@ -25,12 +25,12 @@ pub(super) fn packed_len(problem: &Problem, side: &Side, edge: u32, lanes: u8) -
         * u64::from(problem.matrices_of(side))
 }
 
-/// Steps of four k of all panels of a matrix.
+/// The number of four-step units of k in all panels of a matrix.
 fn steps(problem: &Problem, edge: u32, lanes: u8) -> u32 {
     edge.div_ceil(u32::from(lanes) * 4) * problem.k.div_ceil(4)
 }
 
-/// Appends what packs both operands, and their product.
+/// Appends the commands that pack both operands, and their product.
 #[track_caller]
 pub(super) fn launch(
     [a, b]: [&Tensor; 2],
@@ -42,7 +42,7 @@ pub(super) fn launch(
         unreachable!("{tile:?} is not for packed operands");
     };
     let a = pack(a, problem, &problem.a, (problem.m, DType::F32), lanes)?;
-    // A copy of weights is as narrow as they are.
+    // A packed copy of weights keeps their type.
     let b = pack(b, problem, &problem.b, (problem.n, b.dtype), lanes)?;
     let caps = a.engine.caps();
     let form = Form {

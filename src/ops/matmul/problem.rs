@@ -1,14 +1,14 @@
-//! A product in the kernel's terms: sizes, strides, and as few batch dimensions as say the same.
+//! A product in the kernel's terms: sizes, strides, and as few batch dimensions as possible.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::form::{Order, Spread};
 use crate::tensor::layout::{Layout, Strides, collapse};
 
-/// Batch dimensions that the kernel walks: as many as a tensor of the highest rank has.
+/// Batch dimensions of the kernel: as many as a tensor of the highest rank has.
 const MOST_BATCH_DIMS: usize = 6;
 
-/// What the kernel's text calls `Params`. All in elements; batch dimensions from the innermost.
+/// `Params` of the kernel's text. All are in elements; batch dimensions count from the innermost.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub(crate) struct Params {
@@ -24,14 +24,14 @@ pub(crate) struct Params {
     pub(crate) outer: [u32; 4],
     /// A by row, A by column, B by row, B by column.
     pub(crate) strides: [u32; 4],
-    /// Batch dimension 4, C's row stride, where A starts, where B starts.
+    /// Batch dimension 4, C's row stride, start of A, start of B.
     pub(crate) rest: [u32; 4],
-    /// The scale's bits; where the bias, the residual and the scales (of columns, or of B's groups)
-    /// start.
+    /// Bits of the scale; starts of the bias, the residual and the scales (of columns or of B's
+    /// groups).
     pub(crate) more: [u32; 4],
 }
 
-/// One operand. Strides wrap: a negative one is its two's complement.
+/// One operand. Strides wrap: a negative stride is its two's complement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Side {
     start: u32,
@@ -51,7 +51,7 @@ impl Side {
         }
     }
 
-    /// Does every line start at a vec4?
+    /// Whether every line starts at a vec4.
     pub(super) fn is_vec4_aligned(&self) -> bool {
         let line = match self.order() {
             Order::AlongK => self.edge,
@@ -74,14 +74,13 @@ pub(super) struct Problem {
     dims: [u32; MOST_BATCH_DIMS],
     pub(super) a: Side,
     pub(super) b: Side,
-    /// A is the second tensor and B the first: C is one column, which is computed as one row.
+    /// A is the second tensor and B the first: a C of one column is computed as one row.
     pub(super) swapped: bool,
 }
 
 impl Problem {
-    /// The operands have their matrices in the last two dimensions, and `batch` is what the
-    /// dimensions before them broadcast to. The result is row-major. `may_swap` says that it does
-    /// not matter which operand is A.
+    /// The last two dimensions of the operands are their matrices. The dimensions before them
+    /// broadcast to `batch`. The result is row-major. `may_swap` says that either operand may be A.
     pub(super) fn new(batch: &[usize], a: &Layout, b: &Layout, may_swap: bool) -> Self {
         let [m, k] = last_two(&a.shape).map(|dim| dim as u32);
         let n = last_two(&b.shape)[1] as u32;
@@ -119,8 +118,8 @@ impl Problem {
         problem
     }
 
-    /// One matrix B for a whole batch, the usual linear layer: the batch is more rows of A, if
-    /// they follow one another.
+    /// If the whole batch shares one matrix B, as in a linear layer, it becomes more rows of A. The
+    /// rows must follow one another.
     fn fold_batch(&mut self) {
         while self.matrices > 1 && self.b.batch[0] == 0 {
             let stride = self.a.batch[0];
@@ -141,7 +140,7 @@ impl Problem {
         }
     }
 
-    /// The stride of a dimension of 1 says nothing, and must not look like a misalignment.
+    /// The stride of a dimension of 1 has no meaning, and must not look like a misalignment.
     fn forget_idle_strides(&mut self) {
         if self.m == 1 {
             self.a.edge = 0;
@@ -155,7 +154,7 @@ impl Problem {
         }
     }
 
-    /// Does B consist of runs of eight elements that start at multiples of eight?
+    /// Whether B consists of runs of eight elements that start at multiples of eight.
     pub(super) fn b_is_vec8s(&self) -> bool {
         let b = &self.b;
         let (line, run) = match b.order() {
@@ -167,7 +166,7 @@ impl Problem {
         all.all(|count| count.is_multiple_of(8))
     }
 
-    /// Rows of C, of all matrices.
+    /// Rows of C in all matrices.
     pub(super) fn rows(&self) -> u32 {
         self.m * self.matrices
     }
@@ -177,7 +176,7 @@ impl Problem {
         u64::from(self.m) * u64::from(self.matrices) * u64::from(self.n) * u64::from(self.k)
     }
 
-    /// How the matrices of the batch are counted.
+    /// How the matrices of the batch are numbered.
     pub(super) fn spread(&self) -> Spread {
         match self.matrices {
             1 => Spread::Single,
@@ -186,7 +185,7 @@ impl Problem {
         }
     }
 
-    /// Which matrices of a side there are: one, if the whole batch has the same.
+    /// The number of distinct matrices of a side: one, if the whole batch shares it.
     pub(super) fn matrices_of(&self, side: &Side) -> u32 {
         match side.batch {
             [0, 0, 0, 0, 0, 0] => 1,
@@ -194,7 +193,7 @@ impl Problem {
         }
     }
 
-    /// What packs a side, whose edge is `edge` long.
+    /// The parameters that pack a side whose edge is `edge` long.
     pub(super) fn packing(&self, side: &Side, edge: u32) -> Params {
         let [one, two, three, four, five, six] = side.batch;
         Params {
@@ -209,7 +208,8 @@ impl Problem {
         }
     }
 
-    /// The product of packed operands, whose matrices are so many steps of panels long.
+    /// The parameters of the product of packed operands. `a_steps` and `b_steps` are the lengths of
+    /// their matrices, in steps of panels.
     pub(super) fn packed(&self, c_row: u32, [a_steps, b_steps]: [u32; 2]) -> Params {
         let step = |side, steps| {
             if self.matrices_of(side) == 1 {
@@ -254,8 +254,8 @@ fn last_two<T: Copy>(list: &[T]) -> [T; 2] {
     [list[list.len() - 2], list[list.len() - 1]]
 }
 
-/// The layout of an operand's first elements over the batch that it is broadcast to. Its size may
-/// pass what a view may have: nobody walks it.
+/// The layout of an operand's first elements over the broadcast batch. It may be larger than a view
+/// may be, because its elements are never enumerated.
 fn over_batch(batch: &[usize], operand: &Layout) -> Layout {
     let own = operand.rank() - 2;
     let missing = batch.len() - own;

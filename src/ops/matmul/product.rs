@@ -13,7 +13,7 @@ use lapidary_core::internal::{Arg, Launch};
 use lapidary_core::{DType, Result, adapter::AdapterKind};
 
 impl Tensor {
-    /// The product by a tile of the caller's choice.
+    /// The product, by this tile or by a chosen one.
     #[track_caller]
     pub(super) fn matmul_by<'a>(
         &self,
@@ -52,8 +52,8 @@ impl Tensor {
             |c: &Tensor| tile.unwrap_or_else(|| self.tile(right, c, &problem, !end.is_empty()));
         let c = Tensor::output(&self.engine, &shapes.result, dtype)?;
         let of_c = tile(&c);
-        // Rows of halves that are no whole vec4s would share words between two threads: then the
-        // rows are padded, and a copy takes the padding out.
+        // If the rows of a 16-bit result are not whole vec4s, two threads would share a word. So
+        // the rows are padded, and a copy removes the padding.
         if of_c == Tile::Naive || n.is_multiple_of(4) || dtype.size_bytes() == 4 {
             launch(
                 [self, other],
@@ -74,12 +74,12 @@ impl Tensor {
         Ok(whole.view(Layout::contiguous(&shapes.result)))
     }
 
-    /// Can the product's kernel do all of the end?
+    /// Whether the product's kernel can compute the whole epilogue.
     fn fuses(&self, right: Right<'_>, end: &Epilogue, problem: &Problem, dtype: DType) -> bool {
         if end.is_empty() {
             return true;
         }
-        // The kernel has one operand of scales.
+        // The kernel has only one operand for scales.
         if end.columns.is_some() && right.groups.is_some() {
             return false;
         }
@@ -105,7 +105,7 @@ impl Tensor {
         let room_bytes = || self.engine.slab_limit_bytes();
         let dtypes = right.dtypes(self.dtype, c.dtype);
         let tile = match choice::choose(caps, dtypes, problem, room_bytes) {
-            // The reference only multiplies.
+            // The reference kernel has neither scales nor an epilogue.
             Tile::Naive if has_end || right.groups.is_some() => choice::least(caps, problem),
             tile => tile,
         };
@@ -123,7 +123,7 @@ impl Tensor {
 impl<'a> Output<'a> {
     #[track_caller]
     fn new(c: &'a Tensor, c_row: u32, groups: Option<Groups<'_>>, end: &Epilogue) -> Result<Self> {
-        // Given as a function, `contiguous` would not know for whom it is called.
+        // Inlined, because a closure would lose the caller's location.
         let scales = match end.columns.as_ref().or(groups.map(|of| of.scales)) {
             Some(scales) => Some(scales.contiguous()?),
             None => None,
@@ -160,7 +160,7 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// The command that computes C from two operands that are ready for it.
+    /// The command that computes C from two prepared operands.
     pub(super) fn command(
         &self,
         [a, b]: [Arg; 2],
@@ -200,7 +200,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Appends the kernels of a product.
+/// Appends the commands of a product.
 #[track_caller]
 fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'_>) -> Result<()> {
     let (first, second) = if problem.swapped { (b, a) } else { (a, b) };

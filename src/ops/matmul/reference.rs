@@ -1,5 +1,5 @@
-//! The reference kernel of matmul: three loops, whatever the variant. Floats are added up in f32,
-//! in order.
+//! The reference kernel of matmul for all variants: three loops. Floats are summed in f32, in
+//! order.
 
 use crate::ops::matmul::{Form, Packing, Params, Tile};
 use lapidary_core::internal::ReferenceCall;
@@ -61,7 +61,7 @@ pub(crate) fn run(call: &mut ReferenceCall) {
     }
 }
 
-/// An element of an operand of floats, or of i8 beside them.
+/// An element of an operand of floats, or of i8 with floats.
 fn float(call: &ReferenceCall, operand: usize, index: usize) -> f32 {
     match call.variant.dtypes[operand].is_float() {
         true => call.f32(operand, index),
@@ -69,7 +69,7 @@ fn float(call: &ReferenceCall, operand: usize, index: usize) -> f32 {
     }
 }
 
-/// What the sum ends with.
+/// The epilogue of one element.
 fn finish(call: &ReferenceCall, p: &Params, form: Form, at: usize, column: u32, sum: f32) -> f32 {
     let (end, first) = (form.end, 2 + usize::from(form.has_scales()));
     let mut value = sum;
@@ -91,7 +91,8 @@ fn finish(call: &ReferenceCall, p: &Params, form: Form, at: usize, column: u32, 
     value
 }
 
-/// Where element `k` of line `edge` lies in a packed operand, `first` steps after its start.
+/// The index of element `k` of line `edge` in a packed operand. `first` is the first step of its
+/// matrix.
 fn packed_at(lanes: u32, len: u32, first: u32, edge: u32, k: u32) -> usize {
     let (panel, in_panel) = (edge / (lanes * 4), edge % (lanes * 4));
     let step = first + panel * len.div_ceil(4) + k / 4;
@@ -99,7 +100,7 @@ fn packed_at(lanes: u32, len: u32, first: u32, edge: u32, k: u32) -> usize {
     (step as usize * lanes as usize * 4 + vec4 as usize) * 4 + k as usize % 4
 }
 
-/// Packs an operand: what lies past its end along k is zero, and its last line is repeated.
+/// Packs an operand. Steps past the end of k are zero, and lines past the edge repeat the last one.
 pub(crate) fn pack(call: &mut ReferenceCall) {
     let p: Params = call.params();
     let [edge, _, k, matrices] = p.size;
@@ -129,7 +130,7 @@ pub(crate) fn pack(call: &mut ReferenceCall) {
     }
 }
 
-/// How far A and B of a matrix of the batch lie from those of the first.
+/// The offsets of a matrix of the batch from the first, in A and in B.
 fn steps(p: &Params, matrix: u32) -> (u32, u32) {
     let dims = [
         p.dims[0],

@@ -1,5 +1,4 @@
-//! The second operand: a tensor, and what groups of its elements are multiplied by as they are
-//! loaded.
+//! The second operand: a tensor, and the scales of groups of its elements.
 
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Result};
@@ -9,7 +8,8 @@ use lapidary_core::{DType, Result};
 pub(in crate::ops) struct Groups<'a> {
     /// `[n, ⌈k / group⌉]`, of floats.
     pub(in crate::ops) scales: &'a Tensor,
-    /// How many elements along k share one, as a power of two: 3 to 12, that is 8 to 4096.
+    /// The number of elements along k that share a scale, as a power of two: 3 to 12, that is 8 to
+    /// 4096.
     pub(in crate::ops) log2: u8,
 }
 
@@ -17,7 +17,7 @@ pub(in crate::ops) struct Groups<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Right<'a> {
     pub(super) tensor: &'a Tensor,
-    /// Only beside a matrix, not a batch of them.
+    /// Only with a single matrix, not with a batch.
     pub(super) groups: Option<Groups<'a>>,
 }
 
@@ -37,8 +37,8 @@ impl<'a> Right<'a> {
         self.groups.map_or(0, |groups| groups.log2)
     }
 
-    /// The types that a product of an `a` by this into a `c` computes with: elements with scales
-    /// are f32 when they are multiplied.
+    /// The types that tiles are chosen by, for an `a` times this into a `c`. Elements with scales
+    /// count as f32, because they are multiplied as f32.
     pub(super) fn dtypes(self, a: DType, c: DType) -> [DType; 3] {
         let b = match self.groups {
             Some(_) => DType::F32,
@@ -47,7 +47,7 @@ impl<'a> Right<'a> {
         [a, b, c]
     }
 
-    /// The scales of the groups that a slice along k has, which starts where one does.
+    /// The scales of a slice along k, which must start where a group does.
     pub(super) fn scales_of(self, start: usize, len: usize) -> Result<Option<Tensor>> {
         let Some(Groups { scales, log2 }) = self.groups else {
             return Ok(None);

@@ -37,8 +37,7 @@ const fn register(rows: u8, vec4s: u8, lanes: u8) -> Tile {
     Tile::Register { rows, vec4s, lanes }
 }
 
-/// Every tile that a product may get, by the rule or by tuning, for subgroups of `lanes`, or 0
-/// where there are none.
+/// Every tile that the rule or tuning may choose, for subgroups of `lanes`; 0 means none.
 fn tiles(lanes: u8) -> Vec<Tile> {
     let both = |rows: &[u8], lanes| -> Vec<Tile> {
         let vec4s = |&rows: &u8| [1, 2].map(|vec4s| register(rows, vec4s, lanes));
@@ -71,7 +70,7 @@ fn tiles(lanes: u8) -> Vec<Tile> {
     tiles
 }
 
-/// Panics unless the form's shader is valid, in one window and in three.
+/// Panics if the form's shader is invalid, in one window or in three.
 fn validate(form: Form, dtype: DType, vec4s: u8) {
     validate_of(form, [dtype; MAX_OPERANDS], vec4s);
 }
@@ -120,7 +119,7 @@ fn validate_variant(kernel: &Kernel, variant: &Variant) {
     }
 }
 
-/// Can a device of FXC get the variant? It has no subgroups, for which operands are packed.
+/// Whether a device with FXC can get the variant. It has no subgroups, and so no packed operands.
 fn is_of_fxc(kernel: &Kernel, variant: &Variant) -> bool {
     let fxc = {
         let mut caps = caps(AdapterKind::Discrete, None);
@@ -275,7 +274,7 @@ fn every_text_is_a_valid_shader() {
 
 #[test]
 fn only_texts_that_broadcast_name_subgroups() {
-    // A browser is asked to enable what the text names, and may not have it.
+    // The device must enable the features that a text names, and a browser may lack them.
     for tile in tiles(8) {
         let [a, b] = [Order::AlongK; 2];
         let variant = Variant {
@@ -446,12 +445,12 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     );
 }
 
-/// The lanes of a subgroup, where tiles can count on them.
+/// The lanes of a subgroup, if tiles can rely on them.
 fn lanes(gpu: &Gpu) -> Option<u8> {
     super::choice::lanes(gpu.caps())
 }
 
-/// Values that make every sum exact in f32 and in f16, and that an i8 holds.
+/// Values that an i8 holds, and whose sums are exact in f32 and in f16.
 fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
     let len = shape.iter().product();
     let values: Vec<f32> = (0..len)
@@ -460,13 +459,13 @@ fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
     gpu.tensor(&values, shape).unwrap()
 }
 
-/// A product by a tile, as f32.
+/// The product by a given tile, as f32.
 fn singles(a: &Tensor, b: &Tensor, end: &Epilogue, tile: Tile) -> Vec<f32> {
     let c = a.matmul_by(b, end, Some(tile)).unwrap();
     c.cast(DType::F32).unwrap().to_vec().unwrap()
 }
 
-/// An operand of two matrices, as a view that lies in the given order.
+/// An operand of two matrices, as a view of the given order.
 fn operand(
     gpu: &Gpu,
     dtype: DType,
@@ -486,7 +485,7 @@ fn operand(
     }
 }
 
-/// A product that ends with all there is, beside the same by operations of their own.
+/// Compares a product with a full epilogue with the same by separate operations.
 fn check_end(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], activation: Activation) {
     let m = if matches!(tile, Tile::Register { rows: 1, .. }) {
         1

@@ -1,14 +1,12 @@
 //! The text of each variant of matmul, from the skeletons in `shaders/matmul/`.
 //!
-//! The skeletons hold what a reader wants to see: tiles, loops, barriers. What is written here is
-//! what differs by the operands' orientation and what must be unrolled, since an accumulator that
-//! is an indexed array would live in memory.
+//! The skeletons hold tiles, loops and barriers. The code here writes what depends on the operands'
+//! order, and what must be unrolled: an accumulator that is an indexed array would live in memory.
 //!
-//! An operand's *edge* is its dimension along C (rows of A, columns of B), its *line* the stride of
-//! whichever dimension is not contiguous. Names in the text: `x` values of A, `y` values of B,
-//! `acc` the accumulators.
+//! An operand's *edge* is its dimension along C (rows of A, columns of B). Its *line* is the stride
+//! of the dimension that is not contiguous. Names in the text: `x` are values of A, `y` values of
+//! B, `acc` the accumulators.
 
-/// Adds a line to a text; writing to a `String` cannot fail.
 mod end;
 mod side;
 mod tiles;
@@ -81,7 +79,7 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
     Cow::Owned(text)
 }
 
-/// The text that reads floats, where an operand is i8.
+/// The text, changed to read an i8 operand as floats.
 fn widened(text: String, name: char, dtype: DType, result: DType) -> String {
     if dtype != DType::I8 || !result.is_float() {
         return text;
@@ -94,7 +92,7 @@ fn widened(text: String, name: char, dtype: DType, result: DType) -> String {
     )
 }
 
-/// Where the scales of a column of C start.
+/// The start of the scales of a column of C.
 const SCALE_LINE: &str = "
 fn scale_line(column: u32) -> u32 {
   let groups = ((p.size.z - 1u) >> ${group_log2}u) + 1u;
@@ -102,7 +100,7 @@ fn scale_line(column: u32) -> u32 {
 }
 ";
 
-/// What every variant begins with.
+/// The shared beginning of all variants.
 fn shared(spread: Spread) -> String {
     let step_over = match spread {
         Spread::Linear => STEP_OVER,
@@ -112,7 +110,7 @@ fn shared(spread: Spread) -> String {
     Skeleton::new(SHARED).with("step_over", step_over).fill()
 }
 
-/// Which tile of which matrix a workgroup computes, where a tile is so large.
+/// The tile and the matrix of a workgroup, for tiles of this size.
 fn place(spread: Spread, tile_m: u32, tile_n: u32) -> String {
     if spread != Spread::Linear {
         return "let tile_m = group.x;\n  let tile_n = group.y;\n  let matrix = group.z;".into();
@@ -123,7 +121,7 @@ fn place(spread: Spread, tile_m: u32, tile_n: u32) -> String {
         .fill()
 }
 
-/// The text of what packs an operand.
+/// The text of the kernel that packs an operand.
 pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
     let packing = Packing::unpack(variant.code);
     let side = Side::new('a', packing.order, variant.vec4s & 1 == 1, 0);
@@ -136,7 +134,7 @@ pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
     Cow::Owned(format!("{}\n{text}", shared(packing.spread)))
 }
 
-/// Stores a vec4 of C, whole if rows of C are made of vec4s.
+/// Stores a vec4 of C, whole if C's rows consist of vec4s.
 fn store(vec4s: bool, has_end: bool) -> String {
     let value = if has_end {
         "let v = finish(at, column, product);"

@@ -1,12 +1,16 @@
-//! What the rule or tuning may choose computes every class of shapes, in every pair of orders and
-//! in every type of float, be it chosen on this adapter or not.
+//! Every tile that the rule or tuning may choose computes every class of shapes. The tests cover
+//! every pair of orders and every type of float, even if this adapter would not choose the tile.
 
 use super::*;
 
-/// The classes of shapes, rows by columns by steps, and by how much lines are longer than what is
-/// multiplied: a whole tile; an edge inside of one whose lines lie in vec4s; one whose lines do
-/// not, with a tail of k; few rows and many steps; less of everything than a vec4; a few steps for
-/// each lane that splits k, and a tail.
+/// The classes of shapes (rows, columns, steps), and by how much lines are longer than the operand.
+///
+/// - a whole tile
+/// - a partial tile whose lines lie in vec4s
+/// - a partial tile whose lines do not, with a tail of k
+/// - few rows and many steps
+/// - less than a vec4 in every dimension
+/// - a few steps for each lane that splits k, and a tail
 const CLASSES: [([usize; 3], usize); 6] = [
     ([64, 64, 32], 0),
     ([36, 132, 20], 4),
@@ -16,8 +20,8 @@ const CLASSES: [([usize; 3], usize); 6] = [
     ([5, 37, 77], 1),
 ];
 
-/// The product of two matrices by two, summed on the host: of small whole numbers, so that the
-/// order is all one.
+/// The product of two pairs of matrices, computed on the host. Small whole numbers make the order
+/// of summation irrelevant.
 fn by_hand(a: &Tensor, b: &Tensor) -> Vec<f32> {
     let ([m, k], n) = ([a.shape()[1], a.shape()[2]], b.shape()[2]);
     let [a, b] = [a, b].map(|of| of.to_vec::<f32>().unwrap());
@@ -33,9 +37,9 @@ fn by_hand(a: &Tensor, b: &Tensor) -> Vec<f32> {
     c
 }
 
-/// Runs tiles on every class of shapes and with the operands in every pair of orders, some with
-/// weights of 8 bits. A pipeline takes a software adapter a third of a second, so each class meets
-/// a tile in two pairs, unless this is set, and then in all.
+/// Runs tiles on every class of shapes, some with weights of 8 bits. A software adapter compiles a
+/// pipeline in a third of a second. So each class meets a tile in two pairs of orders, or in all if
+/// the variable is set.
 fn check_everywhere(is_meant: fn(&Tile) -> bool) {
     let is_whole = std::env::var_os("LAPIDARY_EVERY_PAIR").is_some();
     let gpu = Gpu::open(Options::default()).unwrap();
@@ -49,7 +53,7 @@ fn check_everywhere(is_meant: fn(&Tile) -> bool) {
             let bytes = operand(&gpu, DType::I8, [k, n], of_b, slack);
             let expected = [&a[0], &a[1]].map(|a| by_hand(a, &b));
             for (index, &tile) in tiles.iter().enumerate() {
-                // The first five classes meet all of a tile's nine pairs.
+                // The first five classes together cover all nine pairs of a tile.
                 let place = (turn + 9 * 5 - 2 * class - index % 9) % 9;
                 if place >= 2 && !is_whole {
                     continue;

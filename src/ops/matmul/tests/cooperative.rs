@@ -1,5 +1,5 @@
-//! Cooperative matrices: valid on every size, chosen where they fit, and the same as the reference
-//! where the adapter has them, which Mesa's software adapter does from 25.2 on.
+//! Cooperative matrices: valid at every size, chosen where they fit, and equal to the reference
+//! where the adapter has them. Mesa's software adapter has them from 25.2 on.
 
 use super::*;
 use crate::ops::matmul::choice::cooperative;
@@ -51,7 +51,7 @@ fn every_text_by_cooperative_matrices_is_a_valid_shader() {
     }
 }
 
-/// As [`validate_of`], but not for browsers, which are never asked.
+/// As [`validate_of`], but without browsers, which have no cooperative matrices.
 fn validate_natively(form: Form, dtypes: [DType; MAX_OPERANDS], vec4s: u8) {
     let variant = Variant {
         code: form.pack(),
@@ -99,7 +99,7 @@ fn halves_are_multiplied_in_squares_where_the_device_and_the_shape_have_them() {
     let into_singles = [DType::F16, DType::F16, DType::F32];
     assert_eq!(rule(&nvidia, into_singles, large), tile(true));
 
-    // Halves would lose what these hold.
+    // Halves cannot hold all values of these types.
     let workgroup = Tile::Workgroup { rows: 8 };
     for dtype in [DType::F32, DType::Bf16] {
         for dtypes in [
@@ -111,13 +111,13 @@ fn halves_are_multiplied_in_squares_where_the_device_and_the_shape_have_them() {
         }
         assert_eq!(rule(&nvidia, [dtype, dtype, DType::F16], large), workgroup);
     }
-    // Few rows, few steps.
+    // Few rows; few steps.
     assert_eq!(
         rule(&nvidia, HALVES, [3, 4096, 4096]),
         Tile::Skinny { rows: 4 }
     );
     assert_eq!(rule(&nvidia, HALVES, [4096, 4096, 8]), workgroup);
-    // Devices without, with subgroups that vary, with too few threads or too little memory.
+    // Devices without cooperative matrices, with subgroups that vary, or with too little memory.
     let but = |change: fn(&mut Caps)| {
         let mut caps = with_squares(16, 32);
         change(&mut caps);
@@ -138,7 +138,7 @@ fn halves_are_multiplied_in_squares_where_the_device_and_the_shape_have_them() {
     assert!(cooperative(&halved, HALVES, &problem_of(512, 512, 512), false).is_some());
 }
 
-/// The tiles by cooperative matrices that this adapter can run.
+/// The tiles by cooperative matrices that this adapter supports.
 fn tiles_of(gpu: &Gpu) -> Vec<Tile> {
     let caps = gpu.caps();
     let whole = problem(
@@ -149,7 +149,7 @@ fn tiles_of(gpu: &Gpu) -> Vec<Tile> {
     tiles.into_iter().flatten().collect()
 }
 
-/// A product of views in these orders, of so many rows, columns and steps, and the reference's.
+/// The product of views in these orders, by the tile and by the reference kernel.
 fn products(
     gpu: &Gpu,
     tile: Tile,
@@ -170,7 +170,7 @@ fn products(
 #[test]
 fn squares_of_halves_compute_the_same_as_the_reference() {
     let gpu = Gpu::open(Options::default()).unwrap();
-    // Whole tiles, ragged ones that lie in vec4s, ones that do not, and less than a tile.
+    // Whole tiles, partial ones in vec4s, partial ones off the vec4s, and less than a tile.
     let shapes = [
         ([128, 64, 64], 0),
         ([36, 132, 20], 4),
@@ -196,8 +196,7 @@ fn squares_of_halves_keep_the_sums_and_the_ends_of_others() {
     for (index, tile) in tiles_of(&gpu).into_iter().enumerate() {
         let activation = Activation::ALL[index];
         let [m, n, k] = [70, 100, 300];
-        // Sums far beyond what a half counts exactly, and some that only a whole number of them
-        // holds.
+        // Some sums are far beyond the whole numbers that a half counts exactly.
         let a = (exact(&gpu, &[m, k], 1) * 8.0)
             .unwrap()
             .cast(DType::F16)
@@ -245,7 +244,7 @@ fn what_is_not_finite_and_what_lies_past_the_end_stay_where_they_are() {
     let gpu = Gpu::open(Options::default()).unwrap();
     for tile in tiles_of(&gpu) {
         let [m, n, k] = [40, 40, 18];
-        // The operands are views of a field of NaN: what is read beyond their edges must not count.
+        // The operands are views of a field of NaN, so that reads beyond their edges would show.
         let field = |rows: usize, columns: usize| {
             let mut values = vec![f32::NAN; (rows + 8) * (columns + 8)];
             for row in 0..rows {

@@ -1,4 +1,4 @@
-//! Into how many parts the sums of a product are cut, and how many workgroups there are.
+//! The number of parts along k, and the number of workgroups.
 
 use super::super::choice::{groups, parts_of_k, spread_of};
 use super::super::form::{End, Form, Tile};

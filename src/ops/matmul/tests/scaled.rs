@@ -1,10 +1,9 @@
-//! Scales of groups, which are part of what each variant loads, and of columns, which are part of
-//! its end.
+//! Scales of groups belong to each variant's loads; scales of columns belong to its epilogue.
 
 use super::*;
 use crate::ops::matmul::right::{Groups, Right};
 
-/// Tiles of every sort that has scales, as far as the lanes of this adapter go.
+/// Tiles of every kind that supports scales, as far as this adapter's lanes allow.
 fn tiles_with_scales(lanes: Option<u8>) -> Vec<Tile> {
     let mut tiles = vec![register(1, 2, 0), register(8, 1, 0)];
     tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
@@ -59,8 +58,7 @@ fn every_text_that_scales_groups_is_a_valid_shader() {
     validate_variant(&PACK, &variant);
 }
 
-/// Compares a tile with the reference, which has the weights in floats: values and scales whose
-/// products are exact.
+/// Compares a tile with the reference kernel on dequantized weights. All products are exact.
 fn check_groups(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], log2: u8, slack: usize) {
     let is_single = matches!(tile, Tile::Register { rows: 1, .. });
     let x = exact(gpu, &[if is_single { 1 } else { m }, k], 1);
@@ -94,7 +92,7 @@ fn check_groups(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], log2: u8, slack: u
 fn every_variant_scales_groups_like_the_reference() {
     let gpu = Gpu::open(Options::default()).unwrap();
     for tile in tiles_with_scales(lanes(&gpu)) {
-        // Whole vec4s of a whole number of groups, and neither.
+        // Whole vec4s of whole groups; neither.
         check_groups(&gpu, tile, [36, 68, 96], 5, 4);
         check_groups(&gpu, tile, [33, 37, 77], 3, 1);
     }

@@ -1,4 +1,4 @@
-//! The text of what a product ends with.
+//! The text of a product's epilogue.
 
 use crate::ops::functions::push_functions;
 use crate::ops::matmul::form::Form;
@@ -8,19 +8,20 @@ use lapidary_core::internal::sections::{section_for, with_words};
 
 const WGSL: &str = include_str!("../../../../shaders/matmul/end.wgsl");
 
-/// Appends `finish(at, column, product)`: the vec4 of C at `column` of the row that starts at `at`.
+/// Appends `finish(at, column, product)`. It takes the vec4 of C at `column` of the row that starts
+/// at `at`.
 pub(super) fn push_end(out: &mut String, form: Form, vec4s: u8) {
     let end = form.end;
     if let Some(activation) = end.activation {
         out.push_str("alias T = f32;\nalias Y = vec4<f32>;\nalias E = f32;\n");
-        // `A` is a role of cooperative matrices, which a type of that name would hide.
+        // Cooperative matrices have a role `A`, which an alias of that name would hide.
         let text = unary::text_of(activation.op(), "f32");
         out.push_str(&with_words(text, |word| {
             (word == "A").then_some("vec4<f32>".into())
         }));
     }
     let bias = 2 + u8::from(form.has_scales());
-    // Of an operand that has no whole vec4s, columns beyond the last are that again.
+    // Past the last column, the last one is read again.
     let vec4 = |_: &str, texts: &[&str]| {
         let (name, start) = (texts[0], texts[1]);
         let operand = match name {

@@ -12,10 +12,10 @@ pub(super) struct Side {
     pub(super) along_k: bool,
     /// Its vec4s are aligned.
     pub(super) vec4s: bool,
-    /// Contiguous along nothing: it is walked along k all the same, in steps.
+    /// Contiguous along neither dimension; then it is read along k with a stride.
     pub(super) stepped: bool,
-    /// So many elements along k, as a power of two, share a scale; 0 where there are none. It is
-    /// contiguous along k then.
+    /// The number of elements along k that share a scale, as a power of two; 0 without scales. With
+    /// scales, the operand is contiguous along k.
     pub(super) group_log2: u8,
 }
 
@@ -34,14 +34,14 @@ impl Side {
     ///
     /// | function | what it gives |
     /// | --- | --- |
-    /// | `along(steps)` | how far steps lie along the dimension that is contiguous, or stepped |
+    /// | `along(steps)` | the offset of steps along the dimension that is contiguous, or strided |
     /// | `vec4(at)` | the four elements from `at` on, along that dimension |
-    /// | `within(at, over)` | the same, of which `over` are in the operand beside the first |
+    /// | `within(at, over)` | the same, if only `over` elements follow the first in the operand |
     /// | `scaled(elements, scales, k)` | elements of one group, times its scale |
     /// | `step(i)` | step `i` of the four lines of a block |
     ///
-    /// What is not in the operand is the last element that is, again; nobody stores it. The scales
-    /// of a line start at a name of `scale_line`'s making, and `k` is the step of the elements.
+    /// Past the operand's end, its last element is repeated and not stored. `scales` names the
+    /// start of a line's scales, which `scale_line` returns. `k` is the step of the elements.
     fn call(self, function: &str, texts: &[&str]) -> String {
         match (function, texts) {
             ("along", [steps]) => self.along(steps),
@@ -93,7 +93,7 @@ impl Side {
         self.scaled(elements, &format!("scale_line(edge + {j}u)"), "k")
     }
 
-    /// A block of four lines and four steps of k, all of which are there.
+    /// A block of four lines and four steps of k, all within the operand.
     pub(super) fn whole_block(self) -> String {
         let over = (!self.along_k).then_some("at_over");
         let lines = [0, 1, 2, 3].map(|j| self.of_line(self.vec4(&format!("at_{j}"), over), j));
@@ -114,7 +114,7 @@ impl Side {
         }
     }
 
-    /// A skeleton about this operand alone, which is its `side`.
+    /// Fills a skeleton about this operand, which it calls its `side`.
     pub(super) fn fill(self, skeleton: Skeleton<'_>) -> String {
         let side = self.name.to_string();
         skeleton

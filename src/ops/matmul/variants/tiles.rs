@@ -16,7 +16,7 @@ const BLOCK: &str = include_str!("../../../../shaders/matmul/block.wgsl");
 const COOPERATIVE: &str = include_str!("../../../../shaders/matmul/cooperative.wgsl");
 const COOPERATIVE_SIDE: &str = include_str!("../../../../shaders/matmul/cooperative_side.wgsl");
 
-/// A tile in registers; without lanes, 8 by 8 invocations of a workgroup own one each.
+/// A tile in registers. Without lanes, each of 8 by 8 invocations of a workgroup owns one.
 pub(super) fn register(
     sides: Sides,
     [rows, vec4s, lanes]: [u32; 3],
@@ -60,7 +60,7 @@ pub(super) fn split(
     spread: Spread,
     store: &str,
 ) -> String {
-    // Eight steps lie in one group, so that one factor is theirs.
+    // Eight steps always lie in one group, so they share one factor.
     let (depth, accumulators) = match sides.b.along_k {
         true => (8, columns),
         false => (4, columns / 4),
@@ -79,7 +79,7 @@ pub(super) fn split(
     sides.fill(skeleton)
 }
 
-/// A tile from operands that were packed.
+/// A tile from packed operands.
 pub(super) fn packed(
     sides: Sides,
     [rows, vec4s, lanes]: [u32; 3],
@@ -99,7 +99,7 @@ pub(super) fn packed(
     sides.fill(skeleton)
 }
 
-/// The kernel that packs an operand, which has whole vec4s of steps of k or not.
+/// The kernel that packs an operand. `is_whole` says that k is a multiple of four.
 pub(super) fn pack(side: Side, lanes: u32, is_whole: bool) -> String {
     let rest = if is_whole { Rest::Nothing } else { Rest::Loop };
     let skeleton = Skeleton::new(PACK).numbers([("lanes", lanes), ("width", lanes * 4)]);
@@ -134,8 +134,8 @@ pub(super) fn workgroup(sides: Sides, rows: u32, store: &str) -> String {
     sides.fill(skeleton) + &block(sides.a, Rest::Branches) + &block(sides.b, Rest::Branches)
 }
 
-/// Few rows on a GPU. Neighbouring threads are neighbours along k where B is contiguous along k,
-/// else along the columns.
+/// Few rows on a GPU. Neighbouring threads lie along k if B is contiguous along k, else along the
+/// columns.
 pub(super) fn skinny(sides: Sides, rows: u32, store: &str) -> String {
     let (across, part_step) = if sides.b.along_k { (4, 1) } else { (16, 16) };
     let skeleton = Skeleton::new(SKINNY)
@@ -145,15 +145,15 @@ pub(super) fn skinny(sides: Sides, rows: u32, store: &str) -> String {
     sides.fill(skeleton) + &block(sides.b, Rest::Branches)
 }
 
-/// How the steps of k beyond the last whole vec4 are read.
+/// How steps of k past the last whole vec4 are read.
 #[derive(Clone, Copy)]
 enum Rest {
     /// There are none.
     Nothing,
-    /// One by one. The last step comes in first and is pushed on, since FXC refuses a row that is
-    /// written by a running index.
+    /// One by one. The last step is read first and shifted on, because FXC rejects a matrix row
+    /// that is written by a running index.
     Loop,
-    /// Each by a branch of its own.
+    /// Each in a branch of its own.
     Branches,
 }
 
