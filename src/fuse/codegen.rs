@@ -1,5 +1,5 @@
-//! The WGSL of a fused kernel: every operation a function, as its family's file has it, and every
-//! node a line.
+//! The WGSL of a fused kernel. Every operation is a function from its family's file, and every node
+//! is a line.
 
 mod vec4s;
 
@@ -15,19 +15,19 @@ use crate::ops::readers::{READER_WORDS, unseen_word};
 use lapidary_core::DType;
 use lapidary_core::internal::sections::with_words;
 
-/// Names of operands that are read.
+/// Names of operands that are read, in a kernel without a reader.
 pub(super) const LEAVES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-/// The same beside the operands of a reader.
+/// The same for an expression before a reader.
 const LEAVES_OF_X: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
 
-/// The same of an expression that goes on with what the reader makes.
+/// The same for an expression after a reader.
 const LEAVES_OF_Y: [&str; 8] = ["z0", "z1", "z2", "z3", "z4", "z5", "z6", "z7"];
 
 /// Names of operands that are written.
 pub(super) const OUTS: [&str; 8] = ["y0", "y1", "y2", "y3", "y4", "y5", "y6", "y7"];
 
-/// What the leaves of an expression are called.
+/// The names of an expression's leaves.
 pub(super) fn leaf_names(structure: &Structure) -> &'static [&'static str; 8] {
     match (&structure.tail, &structure.head) {
         (None, None) => &LEAVES,
@@ -36,22 +36,22 @@ pub(super) fn leaf_names(structure: &Structure) -> &'static [&'static str; 8] {
     }
 }
 
-/// What the parts of the text have in common.
+/// State shared by the functions that write parts of the text.
 struct Writer<'a> {
     structure: &'a Structure,
     places: Places,
-    /// The expression that takes up what this one makes, beyond a reader.
+    /// The expression after the reader, if this one is before it.
     onward: Option<&'a Structure>,
-    /// What the names of its maps end with, where there are those of another.
+    /// Suffix of the names of its maps, to tell them from another expression's.
     of: &'static str,
-    /// What the leaves are called.
+    /// The names of the leaves.
     leaves: &'static [&'static str],
-    /// Where the words of its parameters lie.
+    /// The positions of its words among the parameters.
     slots: SmallVec<[usize; WORDS]>,
     out: String,
 }
 
-/// The text, with operands and `p` undeclared.
+/// The text, without the declarations of operands and `p`.
 pub(super) fn text(structure: &Structure) -> String {
     let mut writer = Writer::new(structure);
     writer.push(format_args!("// {}\n", name::of(structure)));
@@ -80,7 +80,7 @@ impl<'a> Writer<'a> {
         push(&mut self.out, text);
     }
 
-    /// How a word of the parameters is spelled.
+    /// The WGSL expression for a word of the parameters.
     fn word(&self, index: usize) -> String {
         let index = (self.onward).map_or(index, |onward| onward.word_before(index));
         let slot = self.slots.get(index).copied().unwrap_or_default();
@@ -97,7 +97,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The fields that hold the parameters, behind those of a reader.
+    /// The fields that hold the parameters, after those of a reader.
     fn fields(&self) -> String {
         let words = self.structure.words().unwrap_or(0);
         let (name, own) = match self.structure.reader() {
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         (0..words.saturating_sub(own) / 4).map(field).collect()
     }
 
-    /// A kernel of its own.
+    /// Writes a kernel without a reader.
     fn push_whole(&mut self) {
         let fields = self.fields();
         self.push(format_args!("struct Params {{{fields} }}\n"));
@@ -123,11 +123,12 @@ impl<'a> Writer<'a> {
         self.push_main();
     }
 
-    /// A kernel whose operand `x` is computed here, or whose result `y` is gone on with, or both.
+    /// Writes a reader's kernel with the expression that computes its `x`, or with the one that
+    /// reads its `y`, or with both.
     fn push_reader(&mut self, reader: &TailShape) {
         let text = (reader.reader.kernel.text)(&reader.variant);
         let fields = self.fields();
-        // Behind what the reader is told.
+        // After the reader's own parameters.
         let whole = match text.split_once("struct Params {") {
             Some((before, after)) => {
                 let (its, after) = after.split_once('}').unwrap_or((after, ""));
@@ -155,7 +156,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What `x` is made of, as the text of a reader looks at it.
+    /// Writes the functions that compute `x`, as far as the text of the reader calls them.
     fn push_x(&mut self, reader: &str, shape: &TailShape) {
         self.out.push_str("// What `x` is made of.\n");
         if self.structure.is_mapped() {
@@ -179,7 +180,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What becomes of `y`.
+    /// Writes the function that continues with `y`.
     fn push_y(&mut self) {
         self.out.push_str("// What becomes of `y`.\n");
         if self.structure.is_mapped() {
@@ -191,7 +192,7 @@ impl<'a> Writer<'a> {
         self.push_lines();
     }
 
-    /// Which elements of mapped leaves the first one is made of, if that is wanted.
+    /// Computes the positions in mapped leaves of the first element, if `is_wanted`.
     fn push_elements(&mut self, is_wanted: bool) {
         if self.structure.is_mapped() && is_wanted {
             let of = self.of;
@@ -201,7 +202,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What the lines are made of.
+    /// Writes the functions that the nodes' lines call.
     fn push_steps(&mut self) {
         let structures = [self.structure.before.as_deref(), Some(self.structure)];
         push_operations(&mut self.out, structures.into_iter().flatten());
@@ -223,7 +224,8 @@ impl<'a> Writer<'a> {
         self.push(format_args!("  return t{node}{lane};\n}}\n"));
     }
 
-    /// Coordinates in the dimensions, and which element of each mapped leaf they name.
+    /// Writes functions from an element's number to coordinates, and from those to positions in
+    /// mapped leaves.
     fn push_maps(&mut self) {
         let (rank, of) = (self.structure.rank, self.of);
         let dims: Vec<String> = (0..rank).map(|d| self.word(self.places.dims + d)).collect();
@@ -282,7 +284,7 @@ impl<'a> Writer<'a> {
             .collect()
     }
 
-    /// Where a vec4 may lie in two rows, what each of its elements is made of.
+    /// If a vec4 may span two rows, computes the positions for each of its elements.
     fn push_lanes(&mut self) {
         if !self.structure.is_mapped() || self.structure.whole {
             return;
@@ -300,7 +302,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What makes one vec4, and its end.
+    /// Writes the lines that compute and store one vec4, and closes the function.
     fn push_lines(&mut self) {
         self.push_lanes();
         self.push_leaves(Self::leaf);
@@ -330,7 +332,7 @@ impl<'a> Writer<'a> {
             let name = self.leaves[leaf];
             let value = match self.structure.leaves[leaf].dtype {
                 _ if leaf < self.structure.bound() => read(self, leaf),
-                // As it would be read back from memory.
+                // As if it had been read back from memory.
                 DType::F32 => "as_is(v)".to_string(),
                 dtype => match narrowing(dtype) {
                     Some((function, _)) => format!("{function}(v)"),
@@ -376,7 +378,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One element of a leaf, four times.
+    /// One element of a leaf, repeated four times.
     fn leaf_alone(&self, leaf: usize) -> String {
         let name = self.leaves[leaf];
         let shape = self.structure.leaves[leaf];
@@ -388,7 +390,7 @@ impl<'a> Writer<'a> {
         format!("vec4<{}>({name}_get({element}))", shape.dtype.wgsl())
     }
 
-    /// The call that makes a node.
+    /// The call that computes a node.
     fn call(&self, number: usize, node: &Node) -> String {
         let kind = node.main.wgsl();
         let slot = |slot: u8| self.word(self.places.scalars + usize::from(slot));
@@ -404,7 +406,8 @@ impl<'a> Writer<'a> {
                     format!("vec4<{kind}>(bitcast<{kind}>({}))", slot(number))
                 }
             };
-            // As if it had been read from memory twice.
+            // As if it had been read from memory twice. The compiler must not see that both are the
+            // same.
             let is_again = kind == "f32" && node.inputs[..index].contains(input);
             arguments.push(match is_again {
                 true => format!("as_is({argument})"),
@@ -413,7 +416,7 @@ impl<'a> Writer<'a> {
         }
         arguments.extend(node.scalars.iter().flatten().map(|&number| slot(number)));
         let call = format!("{}({})", function(node), arguments.join(", "));
-        // What is only stored is narrowed by that.
+        // A store narrows values that no other node reads.
         let reads = |other: &Node| other.inputs.contains(&Input::Node(number as u8));
         let is_read = self.structure.tail.is_some() || self.structure.nodes.iter().any(reads);
         match node.dtype {
@@ -432,7 +435,7 @@ fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// What a node's function is called.
+/// The name of a node's function.
 fn function(node: &Node) -> String {
     let (from, to) = (node.main.wgsl(), node.dtype.wgsl());
     match from == to {
@@ -441,7 +444,7 @@ fn function(node: &Node) -> String {
     }
 }
 
-/// The functions of all operations, each once.
+/// Writes the functions of all operations, each once.
 fn push_operations<'a>(out: &mut String, structures: impl Iterator<Item = &'a Structure> + Clone) {
     let mut known = Vec::new();
     for node in structures.clone().flat_map(|one| &one.nodes) {
@@ -469,7 +472,7 @@ fn push_operations<'a>(out: &mut String, structures: impl Iterator<Item = &'a St
     out.push('\n');
 }
 
-/// The text of an operation, a function `op`, under its own name and with its types spelled out.
+/// The text of an operation's function `op`, with its own name and explicit types.
 fn with_types(text: &str, from: &str, to: &str, function: &str, node: &Node) -> String {
     let mut out = with_words(text, |word| match word {
         "op" => Some(function.into()),
@@ -488,8 +491,8 @@ fn with_types(text: &str, from: &str, to: &str, function: &str, node: &Node) -> 
     out
 }
 
-/// What memory makes of a vec4 of a type that is narrower than what kernels compute in: the name
-/// and the text of a function.
+/// The name and text of a function that rounds a vec4 as a store and a load would. `None` for types
+/// as wide as the ones that kernels compute in.
 fn narrowing(dtype: DType) -> Option<(&'static str, &'static str)> {
     match dtype {
         DType::F16 => Some((
@@ -515,7 +518,7 @@ fn narrowing(dtype: DType) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Does its value change on the way through memory?
+/// Whether a store and a load would change its value.
 fn needs_narrowing(node: &Node) -> bool {
     const EXACT: [&str; 7] = ["where", "same", "relu", "neg", "abs", "maximum", "minimum"];
     let is_kept = EXACT.contains(&node.section) && node.main == node.dtype;

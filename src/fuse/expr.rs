@@ -1,10 +1,9 @@
-//! An expression: elementwise launches put together, one after the other, for as long as one
-//! kernel can hold them.
+//! An expression: consecutive elementwise launches, combined as long as one kernel can hold them.
 //!
-//! All launches of an expression make equally many elements, numbered the same way. What one makes
-//! and a later one reads in that order is handed on within the kernel; all other operands are
-//! *leaves*, read at the same number or through a map of dimensions and strides. Where launches see
-//! the elements under different dimensions, both are split until they agree.
+//! All launches of an expression compute equally many elements, numbered the same way. If a launch
+//! reads an earlier result in that order, the value stays within the kernel. All other operands are
+//! *leaves*, read at the same number or through a map of dimensions and strides. If launches use
+//! different dimensions, both are split until they agree.
 
 use std::sync::Arc;
 
@@ -18,21 +17,20 @@ use crate::ops::elementwise::element::Map;
 use lapidary_core::DType;
 use lapidary_core::internal::{MAX_OPERANDS, Storage};
 
-/// Launches of one expression, at most: beyond that the kernel takes longer to compile than it
-/// saves.
+/// Most launches of one expression. With more, the kernel takes longer to compile than it saves.
 pub(super) const MOST_LAUNCHES: usize = 64;
 
-/// Which argument of which member.
+/// The index of a member, and of one of its arguments.
 pub(super) type At = (usize, usize);
 
-/// What is read and not made by the expression.
+/// An operand that the expression reads and does not compute.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) storage: *const Storage,
     pub(super) at: At,
     pub(super) dtype: DType,
     pub(super) offset: u32,
-    /// For each of the expression's dimensions; `None` where all elements are read in order.
+    /// One for each of the expression's dimensions; `None` if all elements are read in order.
     pub(super) strides: Option<Dims>,
 }
 
@@ -42,32 +40,32 @@ pub(super) struct Written {
     pub(super) storage: *const Storage,
     pub(super) at: At,
     pub(super) node: u8,
-    /// A part of an old storage, from this element on.
+    /// The first element, if it is a part of an old storage.
     pub(super) start: Option<u32>,
-    /// How often the launches hold it.
+    /// How many references the launches hold.
     pub(super) held: usize,
 }
 
-/// An expression in the making.
+/// An expression under construction.
 #[derive(Clone, Debug)]
 pub(super) struct Expr {
-    /// Elements.
+    /// The number of elements.
     pub(super) len: u32,
     pub(super) dims: Dims,
     pub(super) nodes: Vec<Node>,
-    /// Of each node; those that compute the same have the same.
+    /// One for each node. Nodes that compute the same have the same signature.
     signatures: Vec<u64>,
     pub(super) leaves: SmallVec<[Leaf; MAX_OPERANDS]>,
     pub(super) scalars: SmallVec<[u32; WORDS]>,
     pub(super) written: Vec<Written>,
-    /// How many of those are parts of old storages.
+    /// The number of `written` that are parts of old storages.
     into: usize,
-    /// What the next launch reads through the view that the expression is seen through now.
+    /// The storage and node that the next launch reads through the current view.
     pub(super) viewed: Option<(*const Storage, u8)>,
 }
 
 impl Expr {
-    /// An expression of so many elements.
+    /// An empty expression of `len` elements.
     pub(super) fn new(len: u32) -> Self {
         Expr {
             len,
@@ -82,8 +80,8 @@ impl Expr {
         }
     }
 
-    /// Takes in the next launch, the `index`th. `false` if it has no place here: then nothing has
-    /// changed that matters.
+    /// Adds the next launch, the `index`th. Returns `false` if it does not fit; then at most the
+    /// split of dimensions has changed.
     pub(super) fn add(&mut self, index: usize, member: &Member) -> bool {
         if member.seen.len != self.len || self.nodes.len() >= MOST_LAUNCHES {
             return false;
@@ -151,7 +149,7 @@ impl Expr {
         Some(())
     }
 
-    /// An operand of a launch: a node, if the expression has made it, else a leaf.
+    /// An operand of a launch: a node if the expression computes it, else a leaf.
     fn operand(
         &mut self,
         at: At,
@@ -199,13 +197,13 @@ impl Expr {
         Some(Input::Leaf(leaf as u8))
     }
 
-    /// The launch writes what the node holds.
+    /// Records that the launch writes the node's value.
     fn write(&mut self, at: At, member: &Member, node: u8) -> Option<()> {
         let storage = Arc::as_ptr(&member.launch.args[at.1].storage);
         let dtype = member.launch.args[at.1].dtype;
         let start = member.seen.start;
-        // Other invocations may not read what this one writes. A fill sees its storage as words, so
-        // that one number names other bytes there than in a tensor of a narrow type.
+        // An invocation must not read what another writes. A fill sees its storage as words, so its
+        // element numbers differ from those of a narrow type.
         let is_apart = |leaf: &Leaf| {
             let in_order = match &leaf.strides {
                 None => true,
@@ -218,10 +216,10 @@ impl Expr {
             return None;
         }
         let mut written = self.written.iter_mut();
-        // What is made anew is not there yet.
+        // A new storage has not been written before.
         let known = start.and_then(|_| written.rfind(|one| one.storage == storage));
         match known {
-            // Written through another view, or as another type.
+            // It is written through another view, or as another type.
             Some(known)
                 if known.start.unwrap_or(0) != start.unwrap_or(0)
                     || self.nodes[usize::from(known.node)].dtype != dtype =>
@@ -256,7 +254,7 @@ impl Expr {
         slot as u8
     }
 
-    /// Are there operands and parameters enough, as far as can be told?
+    /// Whether operands and parameters suffice, as far as is known yet.
     fn fits(&self, one_more_into: bool) -> bool {
         let into = self.into + usize::from(one_more_into);
         let rank = self.dims.len();
@@ -276,7 +274,7 @@ impl Expr {
         words <= WORDS && self.leaves.len() + into.max(1) <= MAX_OPERANDS
     }
 
-    /// Sees the elements under finer dimensions.
+    /// Splits the dimensions into finer ones.
     fn split(&mut self, dims: Dims) {
         for leaf in &mut self.leaves {
             if let Some(strides) = &mut leaf.strides {
@@ -291,7 +289,7 @@ pub(super) fn storage_of(members: &[Member], at: At) -> &Arc<Storage> {
     &members[at.0].launch.args[at.1].storage
 }
 
-/// Is it no more work than another look at memory?
+/// Whether computing it again costs no more than another read of memory.
 pub(super) fn is_cheap(node: &Node) -> bool {
     const CHEAP: [&str; 13] = [
         "add", "sub", "mul", "neg", "abs", "relu", "square", "same", "convert", "where", "maximum",
@@ -300,7 +298,7 @@ pub(super) fn is_cheap(node: &Node) -> bool {
     CHEAP.contains(&node.section)
 }
 
-/// Does every number name the same element?
+/// Whether all numbers name the same element.
 pub(super) fn is_one(strides: &[u32]) -> bool {
     strides.iter().all(|&stride| stride == 0)
 }

@@ -1,9 +1,12 @@
-//! Which commands may run together, and where.
+//! Decides which commands may run together, and where.
 //!
-//! Commands are looked at in program order. A *group* holds elementwise launches that run together
-//! at the place of the last of them: until it is closed, nothing that came after its first one
-//! reads what it writes, or writes what it reads or writes, or what a rematerializer would compute
-//! that from. A launch joins the groups whose results it takes up, which become one; so does a
+//! Commands are visited in program order. A *group* holds elementwise launches that run together at
+//! the position of the last of them. No command between the first and the last may conflict with
+//! the group: it must not read what the group writes, or write what the group reads or writes. It
+//! must also not write what a rematerializer would compute the group's operands from.
+//!
+//! A launch joins the groups whose results it reads, which merge into one. A reader joins the group
+//! that computes its `x`. Any other command that touches a group closes it.
 //! reader the group that makes its `x`. Whatever else touches a group closes it.
 
 use std::sync::Arc;
@@ -15,42 +18,42 @@ use super::expr::MOST_LAUNCHES;
 use crate::ops::readers::Reader;
 use lapidary_core::internal::{Cmd, Launch, Role, Storage};
 
-/// Groups that are open at a time, at most.
+/// Most groups that are open at a time.
 const MOST_OPEN: usize = 4;
 
-/// Launches that are left waiting for others, at most.
+/// Most launches that wait for later ones.
 const MOST_WAITING: usize = 64;
 
-/// Readers of one group, at most.
+/// Most readers of one group.
 const MOST_READERS: usize = 4;
 
-/// Launches that may run together: `members` after what is `earlier`.
+/// Launches that may run together: first `earlier`, then `members`.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// Launches, perhaps none, and the reader that takes up what they make, in turns.
+    /// Pairs of launches, perhaps none, and the reader that reads their result.
     pub(super) earlier: Vec<(Vec<Member>, Reading)>,
     pub(super) members: Vec<Member>,
-    /// By address.
+    /// Addresses of storages.
     reads: Vec<usize>,
     writes: Vec<usize>,
 }
 
-/// A launch of a reader.
+/// The launch of a reader, and its kernel.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) reader: &'static Reader,
     pub(super) launch: Launch,
 }
 
-/// Groups in the making.
+/// The state of grouping.
 #[derive(Debug, Default)]
 pub(super) struct Grouping {
     open: Vec<Group>,
-    /// Groups that are to run now, in this order, ...
+    /// Groups that run now, in this order.
     pub(super) closed: Vec<Group>,
-    /// ... and after them this.
+    /// The command that runs after `closed`.
     pub(super) passed: Option<Cmd>,
-    /// Groups that have run, empty: as many as ever were there at a time.
+    /// Empty groups, kept for reuse of their allocations.
     pub(super) spare: Vec<Group>,
 }
 
@@ -59,7 +62,7 @@ fn address(storage: &Arc<Storage>) -> usize {
 }
 
 impl Group {
-    /// Forgets all, but keeps the allocations.
+    /// Removes everything, but keeps the allocations.
     pub(super) fn clear(&mut self) {
         self.earlier.clear();
         self.members.clear();
@@ -67,7 +70,7 @@ impl Group {
         self.writes.clear();
     }
 
-    /// The members are done with: what follows takes up what the reader makes of theirs.
+    /// Ends the current members with a reader. The following members read its result.
     fn go_on_after(&mut self, reading: Reading) {
         if let Some((y, others)) = reading.launch.args.split_last() {
             self.writes.push(address(&y.storage));
@@ -85,7 +88,7 @@ impl Group {
         };
         for arg in inputs {
             let read = address(&arg.storage);
-            // What it makes itself, as nearly always, concerns it anyway.
+            // Nearly always it was written by the group, and then the read adds nothing.
             let is_known = self.writes.iter().rev().any(|&written| written == read);
             if !is_known && !self.reads.contains(&read) {
                 self.reads.push(read);
@@ -98,7 +101,7 @@ impl Group {
         self.members.push(member);
     }
 
-    /// Must this come before a command that does so with a storage?
+    /// Whether the group must run before a command that uses the storage in this role.
     fn concerns(&self, storage: usize, role: Role) -> bool {
         let writes = || self.writes.iter().rev().any(|&written| written == storage);
         writes() || role != Role::Read && self.reads.contains(&storage)
@@ -108,14 +111,14 @@ impl Group {
         !self.earlier.is_empty()
     }
 
-    /// Elements that the members make, if there are any yet.
+    /// The number of elements that the members compute, if there are members.
     fn len(&self) -> Option<u32> {
         self.members.last().map(|member| member.seen.len)
     }
 }
 
 impl Grouping {
-    /// A command that cannot be fused.
+    /// Takes a command that cannot be fused.
     pub(super) fn pass(&mut self, cmd: Cmd) {
         if !self.open.is_empty() {
             let mut concerned = 0_u32;
@@ -127,7 +130,7 @@ impl Grouping {
         self.passed = Some(cmd);
     }
 
-    /// A reader: a group may compute the elements of its operand `x`, and go on with its result.
+    /// Takes a reader. A group may compute its operand `x`, and continue with its result.
     pub(super) fn read(&mut self, reading: Reading) {
         let x = address(&reading.launch.args[0].storage);
         let mut concerned = 0_u32;
@@ -142,31 +145,31 @@ impl Grouping {
             Some(group) => 1 << group,
             None => 0,
         };
-        // The others are independent of it.
+        // The other groups do not depend on it.
         let group = self.merge(joined, concerned & !joined);
         let mut group = group.unwrap_or_else(|| self.empty());
         group.go_on_after(reading);
         self.open(group);
     }
 
-    /// A launch that can.
+    /// Takes a launch that can be fused.
     pub(super) fn join(&mut self, member: Member) {
         let (mut concerned, mut ended) = (0, 0);
         for (index, arg) in member.launch.args.iter().enumerate() {
             let role = member.launch.program.role(index);
-            // What is made anew is known to nobody yet.
+            // No group knows a new storage yet.
             if role != Role::Write {
                 concerned |= self.concerned(address(&arg.storage), role);
                 ended |= self.ended_by(&arg.storage, role);
             }
         }
-        // Those that it can be one with, as far as there is room.
+        // The groups that it can join, as far as the limit allows.
         let (mut joined, mut launches, mut has_reader) = (0_u32, 1, false);
         for (index, group) in self.open.iter().enumerate() {
-            // Of another length, it may still read a view of what one makes.
+            // A launch of another length may still read a view of one group's result.
             let is_alike =
                 group.len().is_none_or(|len| len == member.seen.len) || concerned.is_power_of_two();
-            // One of them may have begun with readers.
+            // At most one of the merged groups may have readers.
             let is_alike = is_alike && !(has_reader && group.has_readers());
             if concerned >> index & 1 == 1
                 && is_alike
@@ -202,7 +205,7 @@ impl Grouping {
         self.open.push(group);
     }
 
-    /// The open groups that a command concerns, as bits.
+    /// The open groups that conflict with the command, as bits.
     fn concerned(&self, storage: usize, role: Role) -> u32 {
         let groups = self.open.iter().enumerate();
         groups
@@ -210,9 +213,9 @@ impl Grouping {
             .sum()
     }
 
-    /// The open groups that must come before a command that does so with a storage, because a
-    /// rematerializer might have to compute what they read from what that holds now: any of them,
-    /// since only the memory knows what is computed from what, and such writes are rare.
+    /// The open groups that must run before a command uses a storage in this role. A rematerializer
+    /// may compute their operands from what the storage holds now. These are all open groups: only
+    /// the memory layer knows the inputs of rematerializers, and such writes are rare.
     fn ended_by(&self, storage: &Storage, role: Role) -> u32 {
         match role != Role::Read && storage.feeds_rematerializers() {
             true => (1 << self.open.len()) - 1,
@@ -220,7 +223,7 @@ impl Grouping {
         }
     }
 
-    /// Closes some of the open groups.
+    /// Closes the groups whose bits are set.
     fn close(&mut self, which: u32) {
         for index in (0..self.open.len()).rev() {
             if which >> index & 1 == 1 {
@@ -230,7 +233,7 @@ impl Grouping {
         }
     }
 
-    /// Takes out some of the open groups as one, and closes others.
+    /// Merges some of the open groups and takes them out; closes others.
     fn merge(&mut self, joined: u32, others: u32) -> Option<Group> {
         if joined == 0 {
             self.close(others);
@@ -260,13 +263,13 @@ impl Grouping {
         whole
     }
 
-    /// Closes all groups that are still open, in the order in which they were begun.
+    /// Closes all open groups, oldest first.
     pub(super) fn close_all(&mut self) {
         self.closed.append(&mut self.open);
     }
 
-    /// Takes out what later commands may still become one with, in program order. What keeps more
-    /// memory than its results take is not left waiting.
+    /// Takes out the members that later commands may still join, in program order. Groups that keep
+    /// more memory alive than their results take do not wait.
     pub(super) fn leave_waiting(&mut self) -> Vec<Member> {
         let mut left = 0;
         let mut waiting = Vec::new();
@@ -291,7 +294,7 @@ impl Grouping {
 
 impl Group {
     fn keeps_more_than_it_makes(&self) -> bool {
-        // How often the group holds each storage.
+        // How many references the group holds to each storage.
         let mut held: SmallVec<[(&Arc<Storage>, usize); 16]> = SmallVec::new();
         let args = self.members.iter().flat_map(|member| &member.launch.args);
         for arg in args {

@@ -1,8 +1,8 @@
-//! Dimensions and strides under which launches see the same elements.
+//! Dimensions and strides that describe the same elements.
 
 use super::structure::Dims;
 
-/// Are these the strides of elements that follow each other?
+/// Whether these are row-major strides without gaps.
 pub(super) fn is_row_major(dims: &[u32], strides: &[u32]) -> bool {
     let mut expected: u32 = 1;
     for (&dim, &stride) in dims.iter().zip(strides).rev() {
@@ -14,14 +14,14 @@ pub(super) fn is_row_major(dims: &[u32], strides: &[u32]) -> bool {
     true
 }
 
-/// The fewest dimensions into which both can be split, in row-major order; `None` where a boundary
-/// of one cuts a dimension of the other unevenly.
+/// The fewest dimensions into which both can be split, in row-major order. `None` if a boundary of
+/// one divides a dimension of the other unevenly.
 pub(super) fn refine(a: &[u32], b: &[u32]) -> Option<Dims> {
     let mut dims = Dims::new();
     let (mut a, mut b) = (a.iter().rev(), b.iter().rev());
     let (mut left_of_a, mut left_of_b) = (1, 1);
     loop {
-        // What of the innermost dimension of each has not been given out.
+        // The rest of each innermost dimension that is not matched yet.
         if left_of_a == 1 {
             left_of_a = a.by_ref().copied().find(|&dim| dim != 1).unwrap_or(1);
         }
@@ -49,7 +49,7 @@ pub(super) fn refine(a: &[u32], b: &[u32]) -> Option<Dims> {
     Some(dims)
 }
 
-/// Strides over `from` as strides over finer dimensions.
+/// Converts strides over `from` to strides over the finer dimensions `to`.
 pub(super) fn spread(strides: &[u32], from: &[u32], to: &[u32]) -> Dims {
     let mut spread = Dims::new();
     let mut from = from.iter().zip(strides).rev();

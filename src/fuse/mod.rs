@@ -1,8 +1,7 @@
 //! Fusion: many elementwise commands become one kernel.
 //!
-//! Operations record commands as ever; nothing is lazy but the queue itself. When the execution
-//! pass comes to it, whoever reads what is there to see knows everything: what depends on what, in
-//! which order, and which results nobody holds any more.
+//! Operations record commands as usual; only the queue is lazy. When the execution pass reaches the
+//! queue, fusion sees all dependencies, the order, and which results are no longer held.
 //!
 //! ```text
 //!  recorded ──► grouping: which may run together, where ──► expr: put together, as far as one kernel
@@ -10,8 +9,8 @@
 //!                                  structure ──► text (WGSL), name, parts ◄───┘
 //! ```
 //!
-//! A fused command is a launch like any other, except that it can be taken apart again. What it
-//! computes is what its parts compute, rounded as if every result had been written to memory.
+//! A fused command is a launch like any other, but it can be split into its parts again. It
+//! computes the same bits as its parts: results are rounded as if each had been written to memory.
 
 mod codegen;
 mod expr;
@@ -46,21 +45,21 @@ use lapidary_core::{Caps, Residency, adapter::AdapterKind};
 use structure::Structure;
 use whole::Whole;
 
-/// Structures of one generation of the cache; when it is full it becomes the old one, and what
-/// was not asked for since the last time goes, with its pipelines.
+/// Kernels in one generation of the cache. A full generation becomes the old one, and what was not
+/// used since the last change is dropped with its pipelines.
 const GENERATION: usize = 256;
 
-/// The operands of one kernel may take one part in so many of what slabs may hold: else it might
-/// find no room where its parts do.
+/// The operands of one kernel may take 1/4 of the limit of all slabs. With more, the kernel might
+/// find no room where its parts would.
 const LIMIT_PART: u64 = 4;
 
-/// No other fused kernel has the number.
+/// The id of the next fused kernel.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A launch that may be fused.
 #[derive(Debug)]
 struct Member {
-    /// Its place among the recorded commands.
+    /// Its position among the recorded commands.
     order: usize,
     launch: Launch,
     seen: Seen,
@@ -68,14 +67,14 @@ struct Member {
     uses_scalars: [bool; 2],
 }
 
-/// What one kernel may be.
+/// The limits of one kernel.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     kind: AdapterKind,
     wide_words: bool,
     window_bytes: u64,
     windows: u64,
-    /// Bytes of all operands together.
+    /// Most bytes of all operands together.
     bytes: u64,
 }
 
@@ -94,7 +93,7 @@ impl Limits {
     }
 }
 
-/// An expression of as many of the launches as it can hold, and how many that are.
+/// An expression of as many of the launches as fit, and their number.
 fn put_together(members: &[Member]) -> (usize, Expr) {
     let mut expr = Expr::new(members.first().map_or(0, |member| member.seen.len));
     let mut each = members.iter().enumerate();
@@ -104,27 +103,27 @@ fn put_together(members: &[Member]) -> (usize, Expr) {
     (taken.unwrap_or(members.len()), expr)
 }
 
-/// What a command can be part of.
+/// How fusion treats a command.
 enum Kind {
     Member(Member),
     Reading(Reading),
     Other(Cmd),
 }
 
-/// Who fuses the commands of one engine.
+/// Fuses the commands of one engine.
 struct Fuser {
     caps: Caps,
     most_windows: u64,
     dead: Arc<DeadList>,
     young: FxHashMap<Box<[u8]>, Arc<Fused>>,
     old: FxHashMap<Box<[u8]>, Arc<Fused>>,
-    /// Which scalars an operation looks at, by family and section.
+    /// Which scalars an operation reads, by family and section.
     scalars: FxHashMap<(usize, usize), [bool; 2]>,
     key: Vec<u8>,
     grouping: Grouping,
 }
 
-/// What an engine's commands are to go through.
+/// The fusion function of an engine.
 pub(crate) fn fuse(engine: &Engine) -> Fuse {
     let mut fuser = Fuser {
         caps: engine.caps().clone(),
@@ -169,12 +168,12 @@ impl Fuser {
         self.grouping = grouping;
     }
 
-    /// The command as what it can be part of.
+    /// Classifies a command.
     fn kind(&mut self, order: usize, cmd: Cmd) -> Kind {
         let Cmd::Launch(launch) = cmd else {
             return Kind::Other(cmd);
         };
-        // What touches a buffer of the app's has a submission of its own.
+        // A command on a buffer of the app needs its own submission.
         let is_foreign = |arg: &Arg| arg.storage.residency() == Residency::Imported;
         if launch.args.iter().any(is_foreign) || !launch.ranges.is_empty() {
             return Kind::Other(Cmd::Launch(launch));
@@ -218,7 +217,7 @@ impl Fuser {
         }
     }
 
-    /// Puts launches that may run together into as few as hold them.
+    /// Emits the launches of a group as few kernels.
     fn emit(&mut self, group: &mut Group, limits: &Limits, ready: &mut Vec<Cmd>) {
         if !group.earlier.is_empty() {
             self.emit_readings(group, limits, ready);
@@ -231,7 +230,7 @@ impl Fuser {
         }
     }
 
-    /// All of a group but what the last reader leaves of those behind it.
+    /// Emits all of a group, except for the members that the last reader's kernel did not include.
     fn emit_readings(&mut self, group: &mut Group, limits: &Limits, ready: &mut Vec<Cmd>) {
         let mut readings = Vec::with_capacity(group.earlier.len());
         let mut expressions = VecDeque::with_capacity(group.earlier.len() + 1);
@@ -260,7 +259,7 @@ impl Fuser {
         group.members = expressions.pop_front().unwrap_or_default();
     }
 
-    /// Puts as many of these launches as one kernel holds into one, and takes them out.
+    /// Emits one kernel with as many of these launches as fit, and removes them.
     fn emit_some(&mut self, rest: &mut Vec<Member>, limits: &Limits, ready: &mut Vec<Cmd>) {
         let mut most = rest.len();
         while most > 1 {
@@ -273,14 +272,15 @@ impl Fuser {
                 let launch = self.launch(whole);
                 return ready.extend(launch.map(Cmd::Launch));
             }
-            // With fewer launches it has fewer outputs.
+            // Fewer launches have fewer outputs.
             most = taken / 2;
         }
         ready.push(Cmd::Launch(rest.remove(0).launch));
     }
 
-    /// The launch of a reader with what computes its `x`, which is all of `before`, or with what
-    /// takes up its `y`, or with both; and how many of `after` it has taken in.
+    /// A launch of the reader, with the expression that computes its `x`, with the one that reads
+    /// its `y`, or with both. The first must be all of `before`. Also returns how many of `after`
+    /// are included.
     fn launch_with(
         &mut self,
         before: &[Member],
@@ -294,7 +294,7 @@ impl Fuser {
             (taken, _) if taken < before.len() => return None,
             (_, expr) => Some(expr.finish_into(before, reader, launch, limits)?),
         };
-        // Else one more would hold `y`.
+        // Another reference to `y` would keep it from being fused.
         into.iter_mut().for_each(|into| drop(into.args.pop()));
         let (taken, expr) = put_together(after.map_or(&[], |after| after));
         let whole = after.and_then(|after| {
@@ -329,7 +329,7 @@ impl Fuser {
         }
     }
 
-    /// The launch of an expression, if it makes anything that anybody holds.
+    /// The launch of an expression, if any of its results is still held.
     fn launch(&mut self, whole: Whole) -> Option<Launch> {
         let structure = whole.structure;
         if structure.outs.is_empty() {
@@ -350,7 +350,7 @@ impl Fuser {
         })
     }
 
-    /// The kernel of a structure.
+    /// The kernel for a structure, from the cache if it is there.
     fn kernel(&mut self, structure: Structure) -> Arc<Fused> {
         self.key.clear();
         structure.key(&mut self.key);
@@ -368,7 +368,7 @@ impl Fuser {
     }
 }
 
-/// What a kernel without operands would write.
+/// A placeholder for kernels without operands.
 const OUT: Operand = Operand::write("y");
 
 fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
@@ -415,14 +415,14 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
     })
 }
 
-/// Does the work of a fused kernel on the host, where the simulated device is compiled in.
+/// Runs a fused kernel on the host, if the simulated device is compiled in.
 #[cfg(any(test, feature = "sim"))]
 fn reference_of(structure: &Arc<Structure>, caps: &Arc<Caps>) -> Option<FusedReference> {
     let (structure, caps) = (structure.clone(), caps.clone());
     Some(Arc::new(move |call| parts::run(&structure, &caps, call)))
 }
 
-/// No device here computes on the host.
+/// Without the simulated device, no kernel runs on the host.
 #[cfg(not(any(test, feature = "sim")))]
 fn reference_of(_: &Arc<Structure>, _: &Arc<Caps>) -> Option<FusedReference> {
     None

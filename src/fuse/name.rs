@@ -1,4 +1,4 @@
-//! What a fused kernel is called: the formula that it computes.
+//! The name of a fused kernel: the formula that it computes.
 
 use super::codegen::LEAVES;
 use super::structure::{Input, Node, Structure};
@@ -6,7 +6,7 @@ use super::structure::{Input, Node, Structure};
 /// Longer formulas are cut.
 const LONGEST: usize = 120;
 
-/// How strongly a formula holds together: the arguments of a call need no parentheses.
+/// The precedence of a formula's outermost operator. Arguments of a call need no parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Bond {
     Compared,
@@ -22,7 +22,7 @@ pub(super) fn of(structure: &Structure) -> String {
     for (number, node) in structure.nodes.iter().enumerate() {
         let (text, bond) = formula(node, &formulas, &known);
         formulas.push(match text.len() > LONGEST {
-            // It would only grow.
+            // Formulas that contain it would be even longer.
             true => (format!("t{number}"), Bond::Whole),
             false => (text, bond),
         });
@@ -42,13 +42,13 @@ pub(super) fn of(structure: &Structure) -> String {
     name
 }
 
-/// What an expression begins with.
+/// Names that an expression inherits from the reader before it.
 struct Known {
-    /// What makes the last leaf.
+    /// The formula of the last leaf.
     made: String,
-    /// Leaves that are operands.
+    /// The number of leaves that are operands.
     bound: usize,
-    /// Leaves and numbers that are named in what is before.
+    /// Leaves and scalars that the formula before already names.
     leaves: usize,
     scalars: usize,
 }
@@ -98,7 +98,7 @@ fn formula(node: &Node, formulas: &[(String, Bond)], known: &Known) -> (String, 
         _ => None,
     };
     if let (Some((symbol, bond)), [left, right]) = (symbol, &node.inputs[..]) {
-        // What stands on the right is taken together: a - (b - c).
+        // The right operand needs parentheses: a - (b - c).
         let tighter = match bond {
             Bond::Compared => Bond::Added,
             Bond::Added => Bond::Multiplied,

@@ -1,7 +1,7 @@
-//! A fused kernel taken apart: the launches that do the same one by one.
+//! Splits a fused kernel into its parts: launches that do the same one by one.
 //!
-//! Every node makes a tensor of its own, whole and row-major. What goes to a part of an old
-//! storage is copied there in the end, when nobody reads any more what it held.
+//! Every node writes its own tensor, whole and row-major. Results for parts of old storages are
+//! copied there at the end, when the old values are no longer read.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use lapidary_core::internal::{Launch, Program};
 use lapidary_core::internal::{MAX_OPERANDS, ReferenceCall, Variant};
 use lapidary_core::{Caps, DType};
 
-/// What a step reads or writes.
+/// The place that a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     /// An operand of the fused kernel.
     Operand(usize),
-    /// What a node makes.
+    /// The result of a node.
     Node(usize),
-    /// What the kernel makes that the expression follows.
+    /// The result of the reader before the expression.
     Made,
 }
 
-/// One launch, but for its storages.
+/// One launch, without its storages.
 #[derive(Debug)]
 struct Step {
     kernel: &'static Kernel,
@@ -41,7 +41,7 @@ struct Step {
     args: SmallVec<[(Slot, DType); 4]>,
 }
 
-/// The steps, in order. `None` if one takes more parameters than there are.
+/// The steps, in order. `None` if one needs more parameters than there are.
 fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>> {
     let dims = dims_of(structure, params);
     let leaves = layouts_of(structure, params, &dims);
@@ -57,7 +57,7 @@ fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>
             let given = out.is_into.then(|| params[start]);
             start += usize::from(out.is_into);
             let operand = structure.bound() + index;
-            // The first that is whole is where the node makes it.
+            // The node writes its first whole output itself.
             if given.is_some() || out_of(structure, node) != Some(operand) {
                 steps.push(copy_of(structure, caps, params[0], (node, operand), given)?);
             }
@@ -75,7 +75,7 @@ fn dims_of(structure: &Structure, params: &[u32]) -> SmallVec<[usize; 8]> {
     }
 }
 
-/// How the leaves are read.
+/// The layouts by which the leaves are read.
 fn layouts_of(structure: &Structure, params: &[u32], dims: &[usize]) -> Vec<Layout> {
     let places = structure.places();
     let leaves = structure.leaves.iter().enumerate().map(|(index, leaf)| {
@@ -94,7 +94,7 @@ fn layouts_of(structure: &Structure, params: &[u32], dims: &[usize]) -> Vec<Layo
     leaves.collect()
 }
 
-/// The launch that makes a node.
+/// The launch that computes a node.
 fn step_of(
     structure: &Structure,
     caps: &Caps,
@@ -142,8 +142,8 @@ fn step_of(
     })
 }
 
-/// The launch that copies so many elements of a node to an operand, to a part of it from an element
-/// on.
+/// The launch that copies `len` elements of a node to an operand, or to a part of it that begins at
+/// `start`.
 fn copy_of(
     structure: &Structure,
     caps: &Caps,
@@ -171,7 +171,7 @@ fn copy_of(
     })
 }
 
-/// The output that a node makes in its place.
+/// The output that a node writes itself.
 fn out_of(structure: &Structure, node: usize) -> Option<usize> {
     if structure.tail.is_some() {
         return None;
@@ -181,7 +181,7 @@ fn out_of(structure: &Structure, node: usize) -> Option<usize> {
     Some(structure.bound() + out)
 }
 
-/// The parameters of the expression, or of those before and after a reader.
+/// The parameters of the expression, or of both expressions around a reader.
 fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
     let slots = structure.slots();
     let own = slots[..structure.count()].iter().map(|slot| {
@@ -191,7 +191,7 @@ fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
     own.collect()
 }
 
-/// The parameters of the reader.
+/// The parameters of the reader alone.
 fn params_of(shape: &TailShape, params: &[u8]) -> Params {
     let mut own = Params::from_slice(&params[..4 * READER_WORDS]);
     for word in unseen_words(shape.variant.code) {
@@ -200,7 +200,7 @@ fn params_of(shape: &TailShape, params: &[u8]) -> Params {
     own
 }
 
-/// The launches that do the same as a fused one.
+/// The launches that replace a fused one.
 pub(super) fn launches(structure: &Structure, caps: &Caps, launch: &Launch) -> Option<Vec<Launch>> {
     let params = words_of(structure, &launch.params);
     let steps = steps(structure, caps, &params)?;
@@ -270,7 +270,7 @@ pub(super) fn launches(structure: &Structure, caps: &Caps, launch: &Launch) -> O
     Some(launches)
 }
 
-/// The parameters of the expression before and of the reader that takes it up.
+/// The parameters of the reader with the expression before it.
 fn params_before(structure: &Structure, before: &Structure, params: &[u8]) -> Params {
     let words = words_of(structure, params);
     let its = (0..before.count()).map(|index| words[structure.word_before(index)]);
@@ -278,7 +278,7 @@ fn params_before(structure: &Structure, before: &Structure, params: &[u8]) -> Pa
     before.params(&params[..4 * READER_WORDS], &its)
 }
 
-/// The launch of the expression before and of the reader that takes it up, with these operands.
+/// The launch of the reader with the expression before it, with these operands.
 fn launch_before<'a>(
     structure: &Structure,
     before: &Structure,
@@ -287,7 +287,7 @@ fn launch_before<'a>(
 ) -> Launch {
     let args = storages.map(|storage| Arg {
         storage: storage.clone(),
-        // The parts know what theirs are.
+        // Unused: the parts know their own types.
         dtype: DType::F32,
         vec4s: true,
     });
@@ -298,7 +298,7 @@ fn launch_before<'a>(
     }
 }
 
-/// The launch of the kernel that an expression is part of, with these operands.
+/// The launch of the reader alone, with these operands.
 fn reader_launch<'a>(
     shape: &TailShape,
     whole: &Launch,
@@ -321,7 +321,7 @@ fn reader_launch<'a>(
     }
 }
 
-/// Does the work of a kernel by its reference kernel.
+/// Runs a kernel's reference kernel.
 #[cfg(any(test, feature = "sim"))]
 fn run_one(kernel: &Kernel, call: &mut ReferenceCall) {
     let run = kernel
@@ -330,7 +330,7 @@ fn run_one(kernel: &Kernel, call: &mut ReferenceCall) {
     run(call);
 }
 
-/// Does the work of a fused kernel by the reference kernels of its parts.
+/// Runs a fused kernel by the reference kernels of its parts.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut ReferenceCall) {
     let params = words_of(structure, &call.params);

@@ -1,7 +1,7 @@
-//! An expression seen through a view of what it makes: `(a + b).t() * c`.
+//! An expression read through a view of its result: `(a + b).t() * c`.
 //!
-//! Where nobody else wants the result, every leaf is read where the view's elements come from, and
-//! the rest of the expression has the view's dimensions. The result itself is never there.
+//! If nothing else needs the result, every leaf is read where the view's elements come from. The
+//! rest of the expression uses the view's dimensions, and the result itself is never stored.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::structure::{Dims, Node};
 use crate::ops::elementwise::element::Map;
 
 impl Expr {
-    /// Takes in the launch at `index`, which reads what the expression makes through a view.
-    /// `false` if that cannot be; then nothing has changed.
+    /// Adds the launch at `index`, which reads the expression's result through a view. Returns
+    /// `false` if that is impossible; then nothing has changed.
     pub(super) fn add_through_view(&mut self, index: usize, members: &[Member]) -> bool {
         let through = || {
             let mut whole = self.clone();
@@ -32,7 +32,7 @@ impl Expr {
         }
     }
 
-    /// Becomes what the launch sees.
+    /// Changes the expression to the elements and dimensions of the launch's view.
     fn see_through(&mut self, index: usize, members: &[Member]) -> Option<()> {
         let Member { launch, seen, .. } = &members[index];
         let (_, inputs) = launch.args.split_last()?;
@@ -57,13 +57,13 @@ impl Expr {
             view = Some((place, map));
         }
         let (place, map) = view?;
-        // All that it makes is for this launch.
+        // No other tensor or command uses this expression's outputs.
         let is_for_this = self.written.iter().enumerate().all(|(other, one)| {
             let known = one.held + if other == place { held } else { 0 };
             one.start.is_none() && Arc::strong_count(storage_of(members, one.at)) == known
         });
         let is_repeated = seen.len > self.len && !self.nodes.iter().all(is_cheap);
-        // Under the view, elements have other numbers.
+        // Elements have other numbers under the view.
         let counts = self.nodes.iter().any(Node::counts);
         if !is_for_this || is_repeated || counts {
             return None;
@@ -100,7 +100,7 @@ fn zeros(dims: &[u32]) -> Dims {
     SmallVec::from_elem(0, dims.len())
 }
 
-/// How far apart elements are that are neighbours along each of some dimensions.
+/// The row-major strides of these dimensions.
 fn steps(dims: &[u32]) -> SmallVec<[i64; 8]> {
     let mut steps: SmallVec<[i64; 8]> = SmallVec::from_elem(1, dims.len());
     for d in (1..dims.len()).rev() {
@@ -109,8 +109,8 @@ fn steps(dims: &[u32]) -> SmallVec<[i64; 8]> {
     steps
 }
 
-/// The dimensions and strides of a view, split where one of its dimensions is several of those
-/// within.
+/// The dimensions and strides of a view. Its dimensions are split where one covers several
+/// dimensions of `inner`.
 fn align(inner: &[u32], outer: &[u32], strides: &[u32]) -> Option<(Dims, Dims)> {
     let steps = steps(inner);
     let (mut dims, mut split) = (Dims::new(), Dims::new());
@@ -136,14 +136,13 @@ fn align(inner: &[u32], outer: &[u32], strides: &[u32]) -> Option<(Dims, Dims)> 
     Some((dims, split))
 }
 
-/// A map over the numbers of elements of `inner`, after another that gives those numbers: the first
-/// element, and the stride for each of `outer`. `None` where a step of the view is not one along
-/// one of the dimensions.
+/// Composes a view's map with a map over `inner`. Returns the first element, and a stride for each
+/// dimension of `outer`. `None` if a step of the view crosses several dimensions.
 fn compose(inner: &[u32], strides: &[u32], view: &Map, outer: &[u32]) -> Option<(u32, Dims)> {
     let steps = steps(inner);
     let mut rest = i64::from(view.offset);
     let mut offset = 0_u32;
-    // The lowest and the highest coordinate.
+    // The lowest and the highest coordinate in each dimension.
     let mut reach: SmallVec<[(i64, i64); 8]> = SmallVec::new();
     for (d, &step) in steps.iter().enumerate() {
         let coordinate = rest / step;
@@ -176,7 +175,7 @@ mod tests {
     #[test]
     fn a_view_of_a_map_is_a_map_where_strides_can_say_it() {
         let check = |view: (u32, &[i32]), outer: &[u32], expected: Option<(u32, &[i32])>| {
-            // Two rows of three, of which the elements of a row are 10 apart, and the rows 100.
+            // Two rows of three: the elements of a row are 10 apart, the rows 100.
             let strides = view.1.iter().map(|&stride| stride as u32).collect();
             let map = Map {
                 offset: view.0,
@@ -206,7 +205,7 @@ mod tests {
             align(&[2, 3], &[4, 6], &[0, 1]),
             Some((Dims::from_slice(&[4, 2, 3]), Dims::from_slice(&[0, 3, 1])))
         );
-        // From the end of a row to the beginning of the next.
+        // A step from the end of a row to the start of the next.
         check((0, &[1]), &[6], None);
         check((2, &[1]), &[2], None);
         check((0, &[2]), &[3], None);

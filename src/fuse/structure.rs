@@ -1,4 +1,4 @@
-//! What a fused kernel's text depends on, and where its parameters lie.
+//! What a fused kernel's text depends on, and the places of its parameters.
 //!
 //! ```text
 //!  words of p   0         1     2 …               then     then            then        then
@@ -7,9 +7,8 @@
 //!                                                          are not in order            are mapped
 //! ```
 //!
-//! Beside a reader they lie where it does not look at its own, and then behind those. Of an
-//! expression before it and one after it, that after it comes first, and the zero is there but
-//! once.
+//! With a reader, they first fill the words that the reader ignores, and then follow its own. With
+//! two expressions around a reader, those of the second come first, and both share the zero.
 
 use smallvec::SmallVec;
 
@@ -20,28 +19,28 @@ use crate::tensor::layout::MAX_RANK;
 use lapidary_core::DType;
 use lapidary_core::internal::{MAX_PARAMS_BYTES, Variant};
 
-/// The word that is zero.
+/// The index of the word that is zero.
 pub(super) const ZERO: usize = 1;
 
-/// Words of parameters, at most.
+/// Most words of parameters.
 pub(super) const WORDS: usize = MAX_PARAMS_BYTES / 4;
 
-/// Parameters as a launch has them.
+/// The parameters of a launch, as bytes.
 pub(super) type Params = SmallVec<[u8; 64]>;
 
 /// Dimensions or strides, outermost first.
 pub(super) type Dims = SmallVec<[u32; MAX_RANK]>;
 
-/// What a node is made of.
+/// An input of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Leaf(u8),
     Node(u8),
-    /// A number among the parameters.
+    /// A scalar among the parameters.
     Scalar(u8),
 }
 
-/// Inputs of an operation, at most.
+/// Most inputs of an operation.
 const MOST_INPUTS: usize = 3;
 
 /// One operation.
@@ -52,7 +51,7 @@ pub(super) struct Node {
     /// The section of the family's WGSL.
     pub(super) section: &'static str,
     pub(super) inputs: SmallVec<[Input; MOST_INPUTS]>,
-    /// What the operation itself asks of the parameters.
+    /// The scalars that the operation itself reads.
     pub(super) scalars: [Option<u8>; 2],
     /// The type of the main input.
     pub(super) main: DType,
@@ -61,12 +60,13 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Does an element depend on its number, and not on what is read there alone?
+    /// Whether an element depends on its number, and not only on the inputs.
     pub(super) fn counts(&self) -> bool {
         self.inputs.is_empty() && self.section != "full"
     }
 
-    /// All that it is, in one number: those that compute the same have the same.
+    /// Everything about the node as one number. Nodes that compute the same have the same
+    /// signature.
     pub(super) fn signature(&self) -> u64 {
         const { assert!(DType::ALL.len() <= 8, "a type has 3 bits here") };
         let mut bits = number_of(self.element) << 8 | u64::from(self.op);
@@ -92,23 +92,23 @@ impl Node {
 pub(super) enum Fetch {
     /// As the vec4 of the same number.
     InOrder,
-    /// It has one element.
+    /// One element, the only one that is read.
     One,
-    /// As a vec4 from somewhere else.
+    /// As a vec4 at another position.
     Vec4,
-    /// One, which stands for all four.
+    /// One element, repeated four times.
     Splat,
     /// One by one.
     Strided,
 }
 
 impl Fetch {
-    /// Through dimensions and strides?
+    /// Whether it is read through dimensions and strides.
     pub(super) fn is_mapped(self) -> bool {
         matches!(self, Fetch::Vec4 | Fetch::Splat | Fetch::Strided)
     }
 
-    /// By vec4s only?
+    /// Whether it is read by vec4s only.
     pub(super) fn is_vec4_aligned(self) -> bool {
         matches!(self, Fetch::InOrder | Fetch::Vec4)
     }
@@ -123,64 +123,64 @@ pub(super) struct LeafShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutShape {
     pub(super) node: u8,
-    /// A part of an old storage.
+    /// It writes a part of an old storage.
     pub(super) is_into: bool,
 }
 
-/// All that the text depends on.
+/// Everything that the text depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Structure {
     pub(super) nodes: Vec<Node>,
     pub(super) leaves: SmallVec<[LeafShape; 8]>,
     pub(super) outs: SmallVec<[OutShape; 4]>,
-    /// How many numbers there are among the parameters.
+    /// The number of scalars among the parameters.
     pub(super) scalars: usize,
-    /// Dimensions over which leaves are mapped.
+    /// The number of dimensions of the maps.
     pub(super) rank: usize,
-    /// A vec4 lies within one row.
+    /// Every vec4 lies within one row.
     pub(super) whole: bool,
     /// All vec4s of an invocation lie within one row.
     pub(super) together: bool,
     /// Vec4s of an invocation.
     pub(super) each: u64,
-    /// They come in pairs: f32 in order, as many of them as whole pairs hold, and at most single
-    /// elements beside.
+    /// The vec4s come in pairs: f32 in order, a whole number of pairs, and otherwise only single
+    /// elements.
     pub(super) vec8s: bool,
-    /// The kernel that takes up the one output, element by element, ...
+    /// The reader that reads the one output, element by element.
     pub(super) tail: Option<TailShape>,
-    /// ... or the one that makes the last leaf, ...
+    /// The reader that computes the last leaf.
     pub(super) head: Option<TailShape>,
-    /// ... and the expression that this one takes up, whose own tail it is.
+    /// The expression before that reader, whose `tail` is the same reader.
     pub(super) before: Option<Box<Structure>>,
 }
 
-/// A kernel for which an expression computes the operand `x`, or whose result it takes up.
+/// A reader's kernel that an expression is fused with, before or after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailShape {
     pub(super) reader: &'static Reader,
     pub(super) variant: Variant,
 }
 
-/// Where the parameters lie, by word.
+/// The positions of the parameters, in words.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) starts: usize,
     pub(super) scalars: usize,
-    /// Of each leaf that is not read in order.
+    /// One for each leaf; used if it is not read in order.
     pub(super) offsets: SmallVec<[usize; 8]>,
     pub(super) dims: usize,
-    /// Of each leaf that is mapped.
+    /// One for each leaf; used if it is mapped.
     pub(super) strides: SmallVec<[usize; 8]>,
     pub(super) end: usize,
 }
 
 impl Structure {
-    /// The kernel that the expression is part of, if it is none of its own.
+    /// The reader that the expression is fused with, if any.
     pub(super) fn reader(&self) -> Option<&TailShape> {
         self.tail.as_ref().or(self.head.as_ref())
     }
 
-    /// How many leaves are operands.
+    /// The number of leaves that are operands.
     pub(super) fn bound(&self) -> usize {
         self.leaves.len() - usize::from(self.head.is_some())
     }
@@ -189,7 +189,7 @@ impl Structure {
         self.leaves.iter().any(|leaf| leaf.fetch.is_mapped())
     }
 
-    /// How many dimensions the parameters hold.
+    /// The number of dimensions among the parameters.
     pub(super) fn held_dims(&self) -> usize {
         match self.is_mapped() && self.rank > 1 {
             true => self.rank,
@@ -224,7 +224,7 @@ impl Structure {
         }
     }
 
-    /// Words of parameters of the expressions before and after a reader together, or of the one.
+    /// Words of this expression's parameters, with those of the one before the reader.
     pub(super) fn count(&self) -> usize {
         match &self.before {
             Some(before) => self.word_before(before.places().end),
@@ -232,7 +232,7 @@ impl Structure {
         }
     }
 
-    /// Where those lie among all parameters.
+    /// The positions of those words among all parameters.
     pub(super) fn slots(&self) -> SmallVec<[usize; WORDS]> {
         match self.reader() {
             None => (0..WORDS).collect(),
@@ -242,14 +242,14 @@ impl Structure {
         }
     }
 
-    /// Words of all parameters. `None` if there are too many.
+    /// The number of words of all parameters. `None` if there are too many.
     pub(super) fn words(&self) -> Option<usize> {
         let last = *self.slots().get(self.count() - 1)?;
         let own = self.reader().map_or(0, |_| READER_WORDS);
         Some(own.max((last + 1).next_multiple_of(4)))
     }
 
-    /// All parameters: those of the reader, if there is one, and these.
+    /// All parameters: the reader's, if there is one, and these.
     pub(super) fn params(&self, of_reader: &[u8], words: &[u32]) -> Params {
         let mut params = Params::from_slice(of_reader);
         params.resize(4 * self.words().unwrap_or(WORDS), 0);
@@ -259,7 +259,7 @@ impl Structure {
         params
     }
 
-    /// Where a word of the parameters of the expression before lies.
+    /// The position of a word of the expression before the reader.
     pub(super) fn word_before(&self, index: usize) -> usize {
         match index {
             ZERO => ZERO,
@@ -268,7 +268,7 @@ impl Structure {
         }
     }
 
-    /// Everything as bytes, by which the kernel is found again.
+    /// Appends everything as bytes: the key of the kernel in the cache.
     pub(super) fn key(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.whole) | u8::from(self.together) << 1;
         let flags = flags | u8::from(self.tail.is_some()) << 2 | u8::from(self.head.is_some()) << 3;

@@ -1,4 +1,4 @@
-//! The generated text is valid on every API, and reads like what it computes.
+//! The generated text is valid on every API, and its name is the formula.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ fn tensor(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Tensor {
     tensor
 }
 
-/// The names of the kernels that a piece of work becomes, and their shaders, which are valid
+/// The names and shaders of the kernels that `work` is fused to. Checks that the shaders are valid
 /// everywhere.
 fn kernels(dtype: DType, work: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Vec<(String, String)> {
     let mut names = Vec::new();
-    // In one window an operand, and in several.
+    // With one window an operand, and with several.
     for max_binding_bytes in [128 << 20, 256] {
         let engine = engine(SimOptions {
             max_binding_bytes,
@@ -180,7 +180,7 @@ fn a_kernel_reads_like_what_it_computes() {
     }
 }
 
-/// A fill sees its storage as words, of which one element of a narrow type is one, too.
+/// A fill sees its storage as words, so one element of a narrow type fills one too.
 #[test]
 fn an_element_that_was_filled_is_copied_over_by_a_valid_shader() {
     for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {

@@ -1,4 +1,5 @@
-//! An expression made whole: what is left of it, how it is read, and its operands and parameters.
+//! Completes an expression: drops unused parts, decides how leaves are read, and lists operands and
+//! parameters.
 
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use crate::ops::readers::Reader;
 use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS};
 use lapidary_core::{DType, adapter::AdapterKind};
 
-/// On a software rasterizer an invocation takes several vec4s, unless they are so much work.
+/// Most nodes for which an invocation takes several vec4s on a software rasterizer.
 const MOST_NODES_UNROLLED: usize = 16;
 
-/// An expression that is whole.
+/// A complete expression.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) structure: Structure,
@@ -28,8 +29,8 @@ pub(super) struct Whole {
 }
 
 impl Expr {
-    /// The whole of it. `None` if it takes more operands or memory than one kernel may; without
-    /// outputs if nobody holds anything that it makes.
+    /// Completes the expression. `None` if it needs more operands or memory than one kernel may. It
+    /// has no outputs if none of its results is held.
     pub(super) fn finish(mut self, members: &[Member], limits: &Limits) -> Option<Whole> {
         self.keep_held(members);
         let count = self.leaves.len() + self.written.len();
@@ -51,8 +52,8 @@ impl Expr {
         self.made(structure, args, may_reuse, limits)
     }
 
-    /// The whole of it with the launch that takes up all that anybody wants of it.
-    /// `None` if that cannot be one kernel.
+    /// Completes the expression with the reader `tail` that alone needs its result. `None` if one
+    /// kernel cannot hold both.
     pub(super) fn finish_into(
         mut self,
         members: &[Member],
@@ -92,7 +93,7 @@ impl Expr {
         let any = args.first()?.storage.clone();
         for arg in &tail.args[1..] {
             let mut arg = arg.clone();
-            // An operand that is not looked at shows what there is.
+            // The reader ignores this operand, so any storage will do.
             if Arc::ptr_eq(&arg.storage, &x.storage) {
                 arg.storage = any.clone();
             }
@@ -101,8 +102,8 @@ impl Expr {
         self.made(structure, args, 0, limits)
     }
 
-    /// The whole of it with the launch whose result it takes up, and nobody else. `None` if that
-    /// cannot be one kernel.
+    /// Completes the expression with the reader `head` whose result it alone reads. `None` if one
+    /// kernel cannot hold both.
     pub(super) fn finish_after(
         mut self,
         members: &[Member],
@@ -116,7 +117,7 @@ impl Expr {
         let held = args
             .by_ref()
             .filter(|arg| Arc::ptr_eq(&arg.storage, &y.storage));
-        // The kernel writes whole vec4s of it, and all of them.
+        // The kernel writes whole vec4s, and must cover all of `y`.
         let size_bytes = u64::from(self.len) * y.dtype.size_bytes();
         let is_for_this = Arc::strong_count(&y.storage) == held.count() + 1
             && y.storage.size_bytes() == size_bytes.next_multiple_of(16);
@@ -125,7 +126,7 @@ impl Expr {
         let is_alone = self.leaves.iter().filter(|leaf| is_y(leaf)).count() == 1;
         let leaf = &self.leaves[place];
         let in_order = leaf.strides.is_none() && leaf.dtype == y.dtype;
-        // What the kernel reads is not to be written meanwhile.
+        // The kernel must not write what it also reads.
         let is_apart = self
             .written
             .iter()
@@ -152,7 +153,7 @@ impl Expr {
         self.made(structure, args, 0, limits)
     }
 
-    /// With these operands, if a kernel may have them.
+    /// The expression with these operands, if the limits allow them.
     fn made(
         &self,
         structure: Structure,
@@ -182,7 +183,7 @@ impl Expr {
         }
     }
 
-    /// Forgets what nobody holds but the members.
+    /// Drops outputs that only the members hold.
     fn keep_held(&mut self, members: &[Member]) {
         self.written.retain(|one| {
             one.start.is_some() || Arc::strong_count(storage_of(members, one.at)) > one.held
@@ -194,7 +195,7 @@ impl Expr {
         }
     }
 
-    /// No leaf needs more than one dimension.
+    /// Merges all dimensions into one, when no leaf needs more.
     fn split_not(&mut self) {
         for leaf in &mut self.leaves {
             if let Some(strides) = &mut leaf.strides {
@@ -204,7 +205,7 @@ impl Expr {
         self.dims = SmallVec::from_slice(&[self.len]);
     }
 
-    /// Forgets what no output needs.
+    /// Drops nodes and leaves that no output needs.
     fn drop_unused(&mut self) {
         let mut used: u128 = 0;
         let mut used_leaves: u32 = 0;
@@ -305,7 +306,7 @@ impl Expr {
         }
     }
 
-    /// The parameters, as the structure wants them.
+    /// The parameters, in the order of the structure.
     fn words(&self, structure: &Structure) -> SmallVec<[u32; WORDS]> {
         let places = structure.places();
         let mut words = SmallVec::from_elem(0, places.end);
@@ -330,15 +331,15 @@ impl Expr {
 }
 
 impl Whole {
-    /// An expression whose elements a reader takes up, but for the operand `y`, with the one that
-    /// takes up what that reader makes. `None` if that is too much for one kernel.
+    /// Joins the expression before a reader, without the operand `y`, with the one after it. `None`
+    /// if one kernel cannot hold both.
     pub(super) fn with(&self, onward: &Whole, limits: &Limits) -> Option<Whole> {
         let mut structure = onward.structure.clone();
         let own = structure.bound() + structure.outs.len();
         structure.before = Some(Box::new(self.structure.clone()));
         let (leaves, outs) = onward.args[..own].split_at(structure.bound());
         let inner = &self.args;
-        // What is read anywhere is not to be written meanwhile.
+        // The kernel must not write what it also reads.
         let is_read = |out: &Arg| {
             let mut read = inner.iter();
             read.any(|arg| Arc::ptr_eq(&arg.storage, &out.storage))

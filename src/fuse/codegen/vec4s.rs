@@ -1,11 +1,11 @@
-//! A kernel of its own: the function that makes a vec4, or two that lie together, and the entry
-//! that calls it.
+//! Kernels without a reader: the function that computes a vec4, or two adjacent ones, and the entry
+//! point that calls it.
 
 use super::super::structure::Fetch;
 use super::{OUTS, Writer};
 
 impl Writer<'_> {
-    /// The function that makes one vec4.
+    /// Writes the function that computes one vec4.
     pub(super) fn push_vec4(&mut self) {
         let at = match self.structure.is_mapped() && self.structure.whole {
             true => ", i: Elements",
@@ -15,7 +15,7 @@ impl Writer<'_> {
         self.push_lines();
     }
 
-    /// The function that makes two vec4s which lie together.
+    /// Writes the function that computes two adjacent vec4s.
     pub(super) fn push_vec8(&mut self) {
         self.out.push_str("fn put_vec8(first: u32) {\n");
         let leaves = self.structure.leaves.iter().enumerate();
@@ -52,7 +52,8 @@ impl Writer<'_> {
         self.out.push_str("}\n");
     }
 
-    /// Calls `put_vec4` for every vec4 of an invocation, or `put_vec8` for every two.
+    /// Writes the entry point. It calls `put_vec4` for every vec4 of an invocation, or `put_vec8`
+    /// for every two.
     pub(super) fn push_main(&mut self) {
         let each = self.structure.each;
         self.out.push_str(
