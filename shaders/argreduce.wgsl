@@ -1,9 +1,9 @@
-// The position of the extreme of every row of a view: the first one, where several are equal.
-// `T` is what x holds. One invocation (in `tree`: one workgroup) makes one vec4 of y, so the
-// positions of four rows, or of four parts of rows, among which `pick` chooses.
+// The position of the extreme of every row of a view; the first one if several are equal. `T` is
+// the type of x. One invocation (in `tree`: one workgroup) computes one vec4 of y: the positions of
+// four rows, or of four parts of rows, among which `pick` chooses.
 //
-// Elements are compared by keys: integers whose order is that of the elements, turned round for
-// the minimum. Every NaN has the highest key, and the two zeros have the same.
+// Elements are compared by keys: integers in the order of the elements, reversed for the minimum.
+// Every NaN has the highest key. Both zeros have the same key.
 
 //# key_float
 fn key_of(v: vec4<T>) -> vec4<i32> {
@@ -31,7 +31,7 @@ struct Best {
   at: vec4<u32>,
 }
 
-// For candidates that come in order of position: of equals, the first one stays.
+// For candidates in order of position: the first of equal ones wins.
 fn offer(best: Best, key: vec4<i32>, at: vec4<u32>) -> Best {
   let better = key > best.key;
   return Best(select(best.key, key, better), select(best.at, at, better));
@@ -53,7 +53,7 @@ fn key_at(element: u32) -> i32 {
 }
 
 //# along
-// Rows whose elements lie next to each other: one invocation searches four of them, one by one.
+// Rows with contiguous elements: one invocation searches four rows, one by one.
 fn search(row: u32, from_k: u32, to_k: u32) -> u32 {
   let start = row_start(row);
   var best = Best(vec4<i32>(key_at(start + from_k)), vec4<u32>(from_k));
@@ -90,8 +90,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# across
-// Rows whose elements lie apart: one invocation searches four of them side by side. Parts come
-// first in y, and each holds all rows, rounded up to a quad.
+// Rows with strided elements: one invocation searches four rows side by side. In y, parts come
+// first. Each part holds all rows, rounded up to a vec4.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let vec4_index = id.x + id.y * groups.x * 32u;
@@ -131,8 +131,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# tree
-// Long rows on a GPU: 64 invocations search a row together, neighbours reading neighbouring
-// quads, and a workgroup searches four rows.
+// Long rows on a GPU: 64 invocations search a row together, and neighbours read neighbouring vec4s.
+// A workgroup searches four rows.
 var<workgroup> tree: array<vec2<u32>, 256>;
 
 fn packed(best: Best) -> vec2<u32> {
@@ -188,8 +188,8 @@ fn main(
 }
 
 //# pick
-// The best of the candidates that a first launch found, a part each. Candidate `j` of row `r` is
-// element `r · second + j · third` of c.
+// Chooses the best of the candidates that a first launch found, one for each part. Candidate `j` of
+// row `r` is element `r · second + j · third` of c.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let first_row = 4u * (id.x + id.y * groups.x * 32u);

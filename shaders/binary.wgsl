@@ -1,5 +1,5 @@
-// Operations on two elements of one type. `name.kind` stands before `name` for inputs that are
-// computed in that kind.
+// Operations on two elements of one type. The section `name.kind`, if there is one, replaces `name`
+// for inputs that are computed as `kind`.
 
 //# add
 fn op(a: A, b: A) -> Y { return a + b; }
@@ -11,18 +11,18 @@ fn op(a: A, b: A) -> Y { return a - b; }
 fn op(a: A, b: A) -> Y { return a * b; }
 
 //# div
-// WGSL defines what integers give: a / 0 is a, and the least number divided by −1 is itself.
+// WGSL defines the results for integers: a / 0 is a, and the least number divided by −1 is itself.
 fn op(a: A, b: A) -> Y { return a / b; }
 
 //# rem
-// And a % 0 is 0.
+// WGSL defines a % 0 as 0 for integers.
 fn op(a: A, b: A) -> Y { return a % b; }
 
 //# rem.f32
 fn op(a: A, b: A) -> Y { return rest_of(a, b); }
 
 //# remainder
-// As rem, with the sign of the divisor.
+// The remainder with the sign of the divisor.
 fn op(a: A, b: A) -> Y {
   let r = a % b;
   return select(r, r + b, (r != A(0)) & ((r < A(0)) != (b < A(0))));
@@ -32,7 +32,7 @@ fn op(a: A, b: A) -> Y {
 fn op(a: A, b: A) -> Y { return a % b; }
 
 //# remainder.f32
-// The rest is looked at as bits: some adapters take a subnormal number for zero.
+// The sign and zero are tested by bits, because some adapters treat subnormal numbers as zero.
 fn op(a: A, b: A) -> Y {
   let r = rest_of(a, b);
   let is_some = (bitcast<vec4<u32>>(r) & vec4<u32>(0x7fffffffu)) != vec4<u32>(0u);
@@ -51,7 +51,7 @@ fn op(a: A, b: A) -> Y {
 fn op(a: A, b: A) -> Y { return a / b; }
 
 //# floor_divide.f32
-// Of what is left when the remainder is taken off, so that the two agree.
+// Divides what is left after the remainder is subtracted, so that both operations agree.
 fn op(a: A, b: A) -> Y {
   let r = rest_of(a, b);
   let q = (a - r) / b;
@@ -64,7 +64,7 @@ fn op(a: A, b: A) -> Y {
 fn op(a: A, b: A) -> Y { return atan2_of(a, b); }
 
 //# hypot
-// The larger one is taken out, so that no square overflows; infinity beats NaN.
+// The larger one is factored out, so that no square overflows. Infinity wins over NaN.
 fn op(a: A, b: A) -> Y {
   let low = min(abs(a), abs(b));
   let high = max(abs(a), abs(b));
@@ -192,14 +192,14 @@ fn op(a: A, b: A) -> Y { return a | b; }
 fn op(a: A, b: A) -> Y { return a ^ b; }
 
 //# left_shift
-// By all bits or more, or by a negative number: nothing is left.
+// Shifts by at least all bits, or by negative numbers, give 0.
 fn op(a: A, b: A) -> Y {
   let by = bitcast<vec4<u32>>(b);
   return select(A(0), a << (by & vec4<u32>(31u)), by < vec4<u32>(32u));
 }
 
 //# right_shift
-// And here nothing but the sign.
+// Such shifts leave only the sign.
 fn op(a: A, b: A) -> Y {
   let by = bitcast<vec4<u32>>(b);
   let last = a >> vec4<u32>(31u);
@@ -252,11 +252,11 @@ fn op(a: A, b: A) -> Y {
 fn op(a: A, b: A) -> Y { return a / max(gcd_of(a, b), A(1u)) * b; }
 
 //# lerp
-// As far from a to b as p.w0.z says.
+// Interpolates from a to b with the weight p.w0.z.
 fn op(a: A, b: A) -> Y { return lerp_of(a, b, A(bitcast<f32>(p.w0.z))); }
 
 //# is_close
-// Within p.w0.w and p.w0.z times b.
+// The absolute tolerance is p.w0.w, and the relative one p.w0.z times b.
 fn op(a: A, b: A) -> Y {
   let gap = abs(a - b);
   let allowed = bitcast<f32>(p.w0.w) + abs(bitcast<f32>(p.w0.z) * b);

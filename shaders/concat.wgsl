@@ -1,7 +1,7 @@
-// Puts up to four contiguous tensors side by side. y is seen as lines: an index before the axis
-// each, `line` elements long, of which tensor `i` fills `ends[i] − begins[i]` from `begins[i]` on.
-// One invocation writes one vec4 of y, whatever tensors its elements come from; what none of them
-// fills stays as it is.
+// Puts up to four contiguous tensors side by side. y is seen as lines of `line` elements, one for
+// each index before the axis. In each line tensor `i` fills the elements from `begins[i]` to
+// `ends[i]`. One invocation writes one vec4 of y, which may have elements of several tensors.
+// Elements that no tensor fills stay unchanged.
 
 //# main
 struct Params {
@@ -10,10 +10,10 @@ struct Params {
   offsets: vec4<u32>,
   line: u32,
   lines: u32,
-  // The vec4s of a line that are written.
+  // Vec4s of a line that this launch writes.
   first_vec4: u32,
   vec4s: u32,
-  // The elements of y.
+  // Elements of y.
   elements: u32,
 }
 
@@ -29,7 +29,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# vec4s
-// Every boundary is at a quad.
+// All boundaries are aligned to vec4s.
 fn write(start: u32) {
   let line = start / p.line;
   let at = start - line * p.line;
@@ -91,7 +91,7 @@ fn write_mixed(start: u32) {
 }
 
 //# first
-// What the first launch does not fill holds anything for now.
+// Later launches fill the other elements, so their values do not matter yet.
 fn held(start: u32) -> vec4<T> { return vec4<T>(); }
 
 //# more

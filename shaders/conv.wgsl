@@ -1,7 +1,7 @@
-// Convolution as an implicit matrix product: nothing is laid out for it. An invocation computes four
-// neighbouring pixels of ${rows} output channels of one group; padding reads as 0.
+// Convolution as an implicit matrix product: no operand is rearranged. An invocation computes four
+// neighbouring pixels of ${rows} output channels of one group. Padding reads as 0.
 //
-// Where lanes can broadcast, they are the workgroup, and each loads a share of the weights for
+// Where lanes can broadcast, they form the workgroup, and each loads a share of the weights for
 // all.
 
 struct Params {
@@ -10,7 +10,7 @@ struct Params {
   kernel: vec4<u32>,    // height, width, stride down, stride across
   margin: vec4<u32>,    // padding above, to the left; dilation down, across
   x: vec4<u32>,         // strides of x: sample, channel, row, column
-  starts: vec4<u32>,    // of x, of the weights, of the bias; elements of a channel of y
+  starts: vec4<u32>,    // starts of x, weights and bias; elements of a channel of y
 }
 
 @compute @workgroup_size(${threads})
@@ -37,7 +37,7 @@ fn main(
   let pixel = index % pixel_tiles * ${4 * threads}u + lane * 4u;
   let place = min(vec4(pixel) + vec4(0u, 1u, 2u, 3u), vec4(pixels - 1u));
   let down = place / p.planes.w;
-  // Positions above and to the left of the plane wrap, and so are beyond its end.
+  // Positions above and to the left of the plane wrap, and so lie past its end.
   let y_first = down * p.kernel.z - vec4(p.margin.x);
   let x_first = (place - down * p.planes.w) * p.kernel.w - vec4(p.margin.y);
   let taps = p.size.y * p.kernel.x * p.kernel.y;

@@ -1,4 +1,4 @@
-// Elements on their way from one view to another, as they are or as another type: Rust's `as`.
+// Copies elements from one view to another, unchanged or converted as by Rust's `as`.
 
 //# same
 fn op(x: A) -> Y { return x; }
@@ -49,12 +49,12 @@ fn op(x: A) -> Y {
   let batch = index / tiles.y / tiles.x;
 
 //# transpose
-// Blocks of 4 × 4 elements of the output. A workgroup has a tile of ${width} × ${height} blocks, and the
-// tiles that follow one another lie below each other. Eight lanes have ${beside} blocks beside each
-// other and ${below} below: so they read a whole line of a cache at once, and write half of one, whose
-// other half the next eight write.
-// p.w0 holds the tiles, the blocks beside each other, the blocks below each other, and the output's
-// rows; then come the source's first element, the distance of its columns, and the output's columns.
+// Copies blocks of 4 × 4 elements of the output. A workgroup copies a tile of ${width} × ${height}
+// blocks, and consecutive tiles lie below each other. Eight lanes have ${beside} blocks beside each
+// other and ${below} below each other. So they read a whole cache line at once and write half of
+// one. The next eight lanes write the other half. p.w0 holds the number of tiles, of blocks beside
+// each other and of blocks below each other, and the output's rows. Then come the first element of
+// the source, the stride of its columns, and the output's columns.
 @compute @workgroup_size(${lanes})
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -84,7 +84,7 @@ fn batch_at(b: u32) -> u32 {
   return at;
 }
 //# rows_and_elements
-// Of a row: its first element in the destination, and in the source.
+// The first element of a row in the destination, and in the source.
 fn row_at(row: u32) -> vec2<u32> {
   var r = row;
   var at = vec2<u32>(p.w0.y, $word(dims - 1));
@@ -94,7 +94,7 @@ fn row_at(row: u32) -> vec2<u32> {
   //% end
   return at;
 }
-// Whether the element that lies `r` after a row's first is the view's, and its source.
+// Whether the element at distance `r` from a row's first belongs to the view, and its source.
 fn element(r: u32, start: u32) -> vec2<u32> {
   var rest = r;
   var at = start;
@@ -106,7 +106,7 @@ fn element(r: u32, start: u32) -> vec2<u32> {
   return select(vec2<u32>(0u, start), vec2<u32>(1u, at), mine && rest == 0u);
 }
 //# transpose_vec4s
-// Columns of the source come in whole, rows of the output leave whole.
+// Loads whole columns of the source and stores whole rows of the output.
 fn move_block(batch: u32, row: u32, column: u32) {
   let step = p.w1.y;
   let origin = p.w1.x + batch_at(batch) + row + column * step;
@@ -126,7 +126,7 @@ fn move_block(batch: u32, row: u32, column: u32) {
 }
 
 //# transpose_words
-// One row of the output after the other.
+// Copies one row of the output after the other.
 fn move_block(batch: u32, row: u32, column: u32) {
   let width = p.w1.z;
   let at = p.w1.x + batch_at(batch) + row + column * p.w1.y;
@@ -146,8 +146,8 @@ fn move_vec4(at: u32, to: u32) {
 }
 
 //# transpose_ragged
-// Of each of four rows one quad of the output: the first quads of a row start up to three columns
-// after the row, and its last quad may end with elements of the next row.
+// Writes one vec4 in each of four rows of the output. A row's first whole vec4 begins up to three
+// elements after the row's start. Its last vec4 may end with elements of the next row.
 fn move_block(batch: u32, row: u32, column: u32) {
   let start = p.w1.x + batch_at(batch);
   for (var k = 0u; k < 4u; k += 1u) {
@@ -163,7 +163,7 @@ fn move_vec4(batch: u32, start: u32, row: u32, column: u32) {
   let at = start + row + c * p.w1.y;
   var e = vec4<u32>(at, at + p.w1.y, at + 2u * p.w1.y, at + 3u * p.w1.y);
   if (c + 3u >= p.w1.z) {
-    // Nobody sees what comes after the last row.
+    // Elements past the last row have no meaning.
     var next = at;
     var step = 0u;
     if (line + 1u < p.w1.w) {
@@ -177,10 +177,10 @@ fn move_vec4(batch: u32, start: u32, row: u32, column: u32) {
 }
 
 //# scatter
-// Into a view with gaps. An invocation looks after one quad of the destination's storage and asks
-// of its elements which are the view's: what lies in the gaps stays as it is, whatever the width
-// of an element. No quad has two invocations, since rows are cut so that they never share one.
-// p.w0 holds the invocations, the view's lowest element, the quads of a row and a row's extent.
+// Copies into a view with gaps. An invocation takes one vec4 of the destination's storage and finds
+// the elements that belong to the view. The elements in gaps stay unchanged, whatever their width.
+// Rows never share a vec4, so only one invocation writes each vec4. p.w0 holds the number of
+// invocations, the lowest element of the view, the vec4s of a row and the extent of a row.
 fn main_of(thread: u32) {
   if (thread >= p.w0.x) { return; }
   let row = row_at(thread / p.w0.z);

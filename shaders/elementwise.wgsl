@@ -1,9 +1,9 @@
-// What every elementwise kernel is made of: the frame, into which the Rust side puts the loads,
-// and which calls an `op` of the family's own file.
+// The frame of every elementwise kernel. Rust inserts the loads, and the frame calls an `op` from
+// the family's own file.
 //
-// `A` is a vec4 of the input, `T` an element of it, `Y` a vec4 of the output; `k` is the number of
-// an element of the output, and `i` names the element of each input that goes with it. `p.w0` holds the number of
-// elements, the output's first element, and two scalars.
+// `A` is a vec4 of the input, `T` an element of it, `Y` a vec4 of the output. `k` is the number of
+// an element of the output, and `i` has the matching element of each input. `p.w0` holds the number
+// of elements, the output's first element, and two scalars.
 
 //# vec4
 fn put_vec4(k: u32, i: vec4<u32>) {
@@ -44,7 +44,7 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let thread = (group.y * groups.x + group.x) * 64u + lane;
-  // The last vec4 may pass the end: the padding of a storage belongs to it.
+  // The last vec4 may pass the end, into the storage's padding.
   let vec4s = (p.w0.x + 3u) >> 2u;
   //% if is_together
   let i = at(coordinates(thread * ${4 * each}u));
@@ -75,6 +75,6 @@ let o = p.w0.y + k;
   if (n - k >= 4u) {
     y_put4(o, v);
   } else {
-    // The last vec4 holds elements that are not the view's: they stay as they are.
+    // Elements of the last vec4 that do not belong to the view stay unchanged.
     y_put4(o, select(y_get4(o), v, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(n - k)));
   }

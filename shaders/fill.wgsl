@@ -1,10 +1,10 @@
-// Elements that are made of nothing but their number `k`, which is that of a vec4's first.
+// Elements that depend only on their number. `k` is the number of a vec4's first element.
 
 //# full
 fn op(k: u32) -> Y { return Y(bitcast<E>(p.w0.z)); }
 
 //# arange
-// From p.w0.z on, in steps of p.w0.w; integers wrap.
+// Starts at p.w0.z, in steps of p.w0.w; integers wrap.
 fn op(k: u32) -> Y {
   let i = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
   return bitcast<Y>(vec4<u32>(p.w0.z) + i * p.w0.w);
@@ -17,7 +17,7 @@ fn op(k: u32) -> Y {
 }
 
 //# eye
-// Ones where row and column, of p.w0.z columns, are the same.
+// Ones where row and column are equal. There are p.w0.z columns.
 fn op(k: u32) -> Y {
   let i = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
   return select(Y(E(0)), Y(E(1)), i / p.w0.z == i % p.w0.z);

@@ -1,15 +1,15 @@
-// Functions of a vec4 that kernels call, whatever their family. Adapters disagree about NaN,
-// infinities and zero, and about the last bits; these agree.
+// Functions of vec4s for kernels of all families. Adapters disagree about NaN, infinities and zero,
+// and about the last bits. These functions agree on all adapters.
 
 //# is_lane
-// Which component `lane` is. A component is never written as `v[lane]`: FXC unrolls the loop
-// around that, with all that it calls, or refuses it.
+// Tells which component `lane` is. Components are never written as `v[lane]`: FXC unrolls the
+// surrounding loop with all its calls, or rejects it.
 fn is_lane(lane: u32) -> vec4<bool> {
   return vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(lane);
 }
 
 //# is_nan
-// This and the next two by the bits: compilers may take it for granted that every float is finite.
+// This and the next two test bits, because compilers may assume that every float is finite.
 fn is_nan(x: vec4<f32>) -> vec4<bool> {
   return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
 }
@@ -25,14 +25,14 @@ fn is_finite(x: vec4<f32>) -> vec4<bool> {
 }
 
 //# nan_of
-// NaN. WGSL refuses to spell it or infinity out, so that they are made of bits which are only known
-// when the kernel runs.
+// NaN. WGSL rejects NaN and infinity as constants, so both are computed from bits that are known
+// only at run time.
 fn nan_of(x: vec4<f32>) -> vec4<f32> {
   return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) | vec4<u32>(0x7fc00000u));
 }
 
 //# infinity_of
-// +∞, whatever x is.
+// +∞ for every x.
 fn infinity_of(x: vec4<f32>) -> vec4<f32> {
   return bitcast<vec4<f32>>((bitcast<vec4<u32>>(x) & vec4<u32>(0u)) | vec4<u32>(0x7f800000u));
 }
@@ -43,20 +43,20 @@ fn truth(v: vec4<bool>) -> vec4<u32> {
 }
 
 //# exp_of
-// WGSL leaves it to the adapter what its own makes of NaN, and on some that is infinity.
+// WGSL does not define `exp` of NaN, and on some adapters it is infinity.
 fn exp_of(x: vec4<f32>) -> vec4<f32> {
   return select(exp(x), x, is_nan(x));
 }
 
 //# log_of
-// The adapter's own is only to be trusted with what is finite and above 0.
+// The adapter's `log` is reliable only for finite numbers above 0.
 fn log_of(x: vec4<f32>) -> vec4<f32> {
   let v = select(log(x), -infinity_of(x), x == vec4<f32>(0.0));
   return select(select(x, v, is_finite(x)), nan_of(x), x < vec4<f32>(0.0));
 }
 
 //# sine_of
-// sin(r + turns · π/2) for |r| ≤ π/4, to 1e-7: WGSL asks only 2^-11 of its own.
+// sin(r + turns · π/2) for |r| ≤ π/4, to 1e-7. WGSL requires only 2^-11 of its `sin`.
 fn sine_of(r: vec4<f32>, turns: vec4<i32>) -> vec4<f32> {
   let z = r * r;
   let s2 = fma(z, vec4<f32>(-1.9515296e-4), vec4<f32>(8.3321609e-3));
@@ -68,9 +68,9 @@ fn sine_of(r: vec4<f32>, turns: vec4<i32>) -> vec4<f32> {
 }
 
 //# sine
-// sin(x + quarter · π/2). The quarter turns in x are taken off in three steps, the first two of
-// which are exact, so that it holds to 1e-6 for |x| up to 30,000; far out the adapter's own has
-// to do.
+// sin(x + quarter · π/2). The quarter turns in x are subtracted in three steps, of which the first
+// two are exact. So the error is at most 1e-6 for |x| up to 30,000. Far beyond, the adapter's
+// result `own` is used.
 fn sine(x: vec4<f32>, quarter: i32, own: vec4<f32>) -> vec4<f32> {
   let turns = round(x * 0.636619772);
   var r = fma(turns, vec4<f32>(-1.5703125), x);
@@ -79,7 +79,7 @@ fn sine(x: vec4<f32>, quarter: i32, own: vec4<f32>) -> vec4<f32> {
   let near = abs(x) < vec4<f32>(65536.0);
   let whole = vec4<i32>(select(vec4<f32>(0.0), turns, near));
   let v = select(own, sine_of(r, whole + quarter), near);
-  // Infinity has no sine, and the adapter's own may give NaN one.
+  // The sine of infinity is NaN; the adapter may give a number.
   return select(nan_of(x), v, is_finite(x));
 }
 
@@ -95,8 +95,8 @@ fn tanh_rest(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# tanh_of
-// Exact to a few units in the last place on both sides of 0.625, and ±1 far out, where a
-// quotient of exponentials would overflow.
+// Exact to a few units in the last place on both sides of 0.625. Far out, where a quotient of
+// exponentials would overflow, it is ±1.
 fn tanh_of(x: vec4<f32>) -> vec4<f32> {
   let small = fma(tanh_rest(x), x, x);
   let size = min(abs(x), vec4<f32>(10.0));
@@ -106,8 +106,8 @@ fn tanh_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# erf_of
-// To 4e-7 of it everywhere, by a quotient of polynomials (Eigen's), which takes less than an
-// exponential; beyond 3.744 it is 1 but for the last bit.
+// The relative error is at most 4e-7 everywhere. A quotient of polynomials (Eigen's) takes less
+// time than an exponential. Beyond 3.744 the result is 1 except for the last bit.
 fn erf_of(x: vec4<f32>) -> vec4<f32> {
   let t = clamp(x, vec4<f32>(-3.74392116), vec4<f32>(3.74392116));
   let z = t * t;
@@ -126,8 +126,9 @@ fn erf_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# erfc_of
-// 1 − erf(x) without the difference: exp(−x²) times what is left, a polynomial in (x − 2) / (x + 2) over 1 + 2x.
-// The square is taken in two parts, the first of which is exact, so that far out it loses nothing either.
+// 1 − erf(x) without the difference: exp(−x²) times a polynomial in (x − 2) / (x + 2), divided by 1
+// + 2x. The square is computed in two parts, and the first one is exact. So large x lose no
+// precision either.
 fn erfc_of(x: vec4<f32>) -> vec4<f32> {
   let a = min(abs(x), vec4<f32>(12.0));
   let q = (a - 2.0) / (a + 2.0);
@@ -147,7 +148,8 @@ fn erfc_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# erfinv_of
-// What erf makes x of, to 3e-7 of it (Giles, 2010): a polynomial in the logarithm of 1 − x², and in its root near ±1.
+// The inverse of erf, with a relative error of 3e-7 (Giles, 2010): a polynomial in the logarithm of
+// 1 − x², or in the root of that near ±1.
 fn erfinv_of(x: vec4<f32>) -> vec4<f32> {
   let w = -log_of((1.0 - x) * (1.0 + x));
   let t = w - 2.5;
@@ -174,8 +176,8 @@ fn erfinv_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# tail_of
-// How much of a normal distribution lies beyond |x|, half of erfc(|x| / √2): right to 3e-7 / max(|x|, 1), by the
-// fourth power of a polynomial that passes 0 at 5.66. Neither a division nor an exponential.
+// The part of a normal distribution beyond |x|: half of erfc(|x| / √2), to 3e-7 / max(|x|, 1). It
+// is the fourth power of a polynomial whose zero is at 5.66, without a division or an exponential.
 fn tail_of(x: vec4<f32>) -> vec4<f32> {
   let u = min(abs(x), vec4<f32>(6.0));
   var p = fma(u, vec4<f32>(-3.32380910e-6), vec4<f32>(5.72357894e-5));
@@ -191,15 +193,16 @@ fn tail_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# sigmoid_of
-// By the exponential of −|x|, which never overflows.
+// Uses the exponential of −|x|, which never overflows.
 fn sigmoid_of(x: vec4<f32>) -> vec4<f32> {
   let t = exp_of(-abs(x));
   return select(vec4<f32>(1.0), t, x < vec4<f32>(0.0)) / (1.0 + t);
 }
 
 //# log1p_of
-// ln(1 + x), by the series of atanh where 1 + x would lose digits; -∞ at -1, NaN below. What is tiny stays as it is:
-// its half, on the way, is 0 to an adapter that flushes what is smaller than normal.
+// ln(1 + x), by the series of atanh where 1 + x would lose digits; -∞ at -1, NaN below. Tiny x are
+// returned unchanged: the function halves them, and adapters that flush subnormal numbers would
+// give 0.
 fn log1p_of(x: vec4<f32>) -> vec4<f32> {
   let s = x / (x + 2.0);
   let z = s * s;
@@ -226,8 +229,8 @@ fn expm1_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# asin_of
-// To a few units in the last place (Cephes): the polynomial up to a half, above it by way of the
-// square root. `from_one` says that (1 − |x|) / 2 is wanted, of which the root is taken.
+// Exact to a few units in the last place (Cephes): a polynomial up to a half, and by the square
+// root above. `from_one` selects the root of (1 − |x|) / 2 as the argument.
 fn asin_of(x: vec4<f32>, from_one: vec4<bool>) -> vec4<f32> {
   let z = select(x * x, 0.5 * (1.0 - x), from_one);
   let t = select(x, sqrt(z), from_one);
@@ -239,7 +242,7 @@ fn asin_of(x: vec4<f32>, from_one: vec4<bool>) -> vec4<f32> {
 }
 
 //# arctangent
-// Of what lies in 0 … 1, to a few units in the last place (Cephes).
+// The arc tangent of numbers from 0 to 1, to a few units in the last place (Cephes).
 fn arctangent(x: vec4<f32>) -> vec4<f32> {
   let far = x > vec4<f32>(0.414213562);
   let t = select(x, (x - 1.0) / (x + 1.0), far);
@@ -252,11 +255,11 @@ fn arctangent(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# atan2_of
-// The angle of the point (x, y), every zero and infinity by its sign.
+// The angle of the point (x, y). The signs of zeros and infinities count.
 fn atan2_of(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
   let low = min(abs(x), abs(y));
   let high = max(abs(x), abs(y));
-  // Equal ones are also two zeros and two infinities, whose quotient is none.
+  // Equal magnitudes include two zeros and two infinities, whose quotient is NaN.
   var r = arctangent(select(low / high, vec4<f32>(1.0), low == high));
   r = select(r, vec4<f32>(0.0), (high == vec4<f32>(0.0)) | (is_infinite(high) & (low < high)));
   r = select(r, 1.57079633 - r, abs(y) > abs(x));
@@ -266,43 +269,43 @@ fn atan2_of(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
 }
 
 //# with_sign
-// The size of x with the sign of y.
+// The magnitude of x with the sign of y.
 fn with_sign(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
   let sign = bitcast<vec4<u32>>(y) & vec4<u32>(0x80000000u);
   return bitcast<vec4<f32>>((bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) | sign);
 }
 
 //# log1p_exp
-// ln(1 + exp(x)), which overflows nowhere.
+// ln(1 + exp(x)), without intermediate overflow.
 fn log1p_exp(x: vec4<f32>) -> vec4<f32> {
   let v = select(vec4<f32>(0.0), x, x > vec4<f32>(0.0)) + log1p_of(exp_of(-abs(x)));
   return select(v, x, is_nan(x));
 }
 
 //# held
-// x held between two numbers; NaN stays.
+// Clamps x to between two numbers; NaN stays.
 fn held(x: vec4<f32>, low: f32, high: f32) -> vec4<f32> {
   return select(clamp(x, vec4<f32>(low), vec4<f32>(high)), x, is_nan(x));
 }
 
 //# log_of_sum
-// The logarithm of the sum of two powers with the exponents a and b; `less` is the smaller one over the larger one,
-// and `unit` the natural logarithm of the base.
+// The logarithm of the sum of two powers with the exponents a and b. `less` is the smaller power
+// divided by the larger one, and `unit` the natural logarithm of the base.
 fn log_of_sum(a: vec4<f32>, b: vec4<f32>, less: vec4<f32>, unit: f32) -> vec4<f32> {
   let v = max(a, b) + log1p_of(less) / unit;
-  // Two infinities of one sign have no difference.
+  // The difference of two infinities of one sign is NaN.
   return select(select(v, a, (a == b) & is_infinite(a)), nan_of(a), is_nan(a) | is_nan(b));
 }
 
 //# lerp_of
-// From whichever end is nearer, so that both ends are met.
+// Interpolates from the nearer end, so that both ends are exact.
 fn lerp_of(a: vec4<f32>, b: vec4<f32>, weight: vec4<f32>) -> vec4<f32> {
   let far = abs(weight) >= vec4<f32>(0.5);
   return select(fma(weight, b - a, a), fma(weight - 1.0, b - a, b), far);
 }
 
 //# gcd_of
-// By Euclid's algorithm, which takes 47 steps at most.
+// Euclid's algorithm, which takes at most 47 steps.
 fn gcd_of(a: vec4<u32>, b: vec4<u32>) -> vec4<u32> {
   var x = a;
   var y = b;
@@ -316,9 +319,9 @@ fn gcd_of(a: vec4<u32>, b: vec4<u32>) -> vec4<u32> {
 }
 
 //# rest_of
-// The remainder of x / y that has the sign of x, as C's fmod: exact. WGSL's own is off where the
-// quotient is rounded. This is long division of the 24 bits that each has, eight bits of the
-// quotient a round. Exponents of floats, subnormal ones among them, are 276 apart at most.
+// The exact remainder of x / y with the sign of x, as C's fmod. WGSL's own is wrong where the
+// quotient is rounded. This is a long division of the two numbers' 24 bits, with eight bits of the
+// quotient in each round. Exponents of floats, including subnormal ones, differ by at most 276.
 fn rest_of(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
   let a = bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu);
   let b = bitcast<vec4<u32>>(y) & vec4<u32>(0x7fffffffu);
@@ -333,13 +336,13 @@ fn rest_of(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     if (all(left == vec4<u32>(0u))) { break; }
     let bits = min(left, vec4<u32>(8u));
     r <<= bits;
-    // Right, or one off: below 256 it is exact to far less than one.
+    // Quotients below 256 have an error far below one, so the result is right or one off.
     r -= vec4<u32>(vec4<f32>(r) * inverse) * divisor;
     r += select(vec4<u32>(0u), divisor, r >= vec4<u32>(0x80000000u));
     r -= select(vec4<u32>(0u), divisor, r >= divisor);
     left -= bits;
   }
-  // The leading bit goes where it belongs, or as far as the exponent lets it.
+  // Moves the leading bit to its place, or as far as the exponent allows.
   let up = max(countLeadingZeros(r), vec4<u32>(8u)) - vec4<u32>(8u);
   let e = exponent - vec4<i32>(up) - vec4<i32>(1);
   let down = vec4<u32>(min(max(-e, vec4<i32>(0)), vec4<i32>(31)));
@@ -353,7 +356,7 @@ fn rest_of(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
 }
 
 //# digits_of
-// The 24 bits of a float without its sign; the first is set, but for zero.
+// The 24 bits of a float without its sign. The first one is set, except for zero.
 fn digits_of(a: vec4<u32>) -> vec4<u32> {
   let low = a & vec4<u32>(0x7fffffu);
   let up = max(countLeadingZeros(low), vec4<u32>(8u)) - vec4<u32>(8u);
@@ -362,7 +365,7 @@ fn digits_of(a: vec4<u32>) -> vec4<u32> {
 }
 
 //# exponent_of
-// The exponent of these digits. Below the least normal number it goes on downwards.
+// The exponent that belongs to these digits. It continues downwards below the least normal number.
 fn exponent_of(a: vec4<u32>) -> vec4<i32> {
   let low = a & vec4<u32>(0x7fffffu);
   let up = vec4<i32>(max(countLeadingZeros(low), vec4<u32>(8u)) - vec4<u32>(8u));
@@ -371,10 +374,10 @@ fn exponent_of(a: vec4<u32>) -> vec4<i32> {
 }
 
 //# power_of
-// a to the power of b, as C's pow: WGSL's own takes no negative base.
+// a to the power of b, as C's pow. WGSL's own takes no negative base.
 fn power_of(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
-  // Infinity and zero take any exponent; other negative numbers only a whole one. Adapters differ in
-  // what their logarithms are out there, and then in the products.
+  // Infinity and zero take any exponent; other negative numbers take only whole ones. Adapters
+  // differ in the logarithms of infinity and zero, and so in the products.
   let far = (a == vec4<f32>(0.0)) | is_infinite(a);
   let grows = (abs(a) > vec4<f32>(1.0)) == (b > vec4<f32>(0.0));
   let edge = select(vec4<f32>(0.0), infinity_of(a), grows);

@@ -1,8 +1,8 @@
-// Picks one element for every index: y[c] = x[c], where the index at c takes the place of one
-// coordinate. `at(c)` gives the element of the indices, in x, and that of x but for the axis, in y;
-// p.w0 holds the number of elements, and the size and the stride of the axis in z and w. An index
-// that the axis does not have gives 0, and nothing is read for it; a negative one is far beyond
-// the axis once it is unsigned. One invocation writes one vec4.
+// Picks one element for every index: y[c] = x[c], with the index at c in place of one coordinate.
+// `at(c)` gives the element of the indices in x, and in y the element of x without the axis. p.w0
+// holds the number of elements, and the size and stride of the axis in z and w. An index outside of
+// the axis gives 0 and reads nothing. Negative indices are outside too, because they become large
+// unsigned numbers. One invocation writes one vec4.
 
 //# main
 @compute @workgroup_size(64)

@@ -1,7 +1,7 @@
-// Picks slices of a view along an axis. y is contiguous, [before, indices, after]; x is walked by
-// up to four dimensions on either side of the axis, innermost first. An index that the axis does
-// not have gives zeros, and nothing is read for it; a negative one is far beyond the axis once it
-// is unsigned. One invocation writes one vec4.
+// Picks slices of a view along an axis. y is contiguous, [before, indices, after]. x has up to four
+// dimensions on either side of the axis, innermost first. An index outside of the axis gives zeros
+// and reads nothing. Negative indices are outside too, because they become large unsigned numbers.
+// One invocation writes one vec4.
 
 //# params
 struct Params {
@@ -10,14 +10,14 @@ struct Params {
   after_dims: vec4<u32>,
   after_strides: vec4<u32>,
   offset: u32,
-  // The axis of x: its size and its stride.
+  // The size and the stride of the axis of x.
   size: u32,
   stride: u32,
-  // How many indices, and where they are.
+  // The number of indices, their start and their stride.
   indices: u32,
   index_offset: u32,
   index_stride: u32,
-  // Elements after the axis, and of y.
+  // The number of elements after the axis, and of y.
   after: u32,
   elements: u32,
 }
@@ -58,7 +58,7 @@ fn walk_after(index: u32) -> u32 {
   return at + i * p.after_strides[AFTER - 1u];
 }
 
-// The element of x that element `e` of y comes from, and whether there is one.
+// The element of x for element `e` of y, and whether it exists.
 struct Source {
   at: u32,
   exists: bool,
@@ -82,7 +82,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# vec4s
-// The four elements follow each other in x, from a quad on.
+// The four elements are contiguous in x and aligned to a vec4.
 fn fetch(first: u32) -> vec4<T> {
   let from_x = source(first);
   if (!from_x.exists) {

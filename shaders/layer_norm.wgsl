@@ -1,5 +1,5 @@
 // Layer normalization: `s` is a row's mean, `t` the reciprocal of its standard deviation. RMS
-// normalization takes the distance from 0 instead, and has no `s`.
+// normalization measures from 0 instead, and has no `s`.
 
 //# stats
 const EMPTY_S: f32 = 0.0;

@@ -1,6 +1,7 @@
-// The negative logarithm of the probability of a class, for every row of x: its element that the
-// row's target `i` names, taken from what `m` says. Targets are read from `second` on; where
-// `parts` is 1, those that are `third` are ignored, and give 0. One invocation writes one vec4.
+// The negative logarithm of a class's probability, for every row of x. The row's target `i` names
+// the class. The element of x is subtracted from what `m` holds for the row. Targets are read from
+// `second` on. If `parts` is 1, targets equal to `third` are ignored and give 0. One invocation
+// writes one vec4.
 
 //# main
 @compute @workgroup_size(64)
@@ -9,7 +10,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   if (first >= p.rows) {
     return;
   }
-  // What is no class has no loss.
+  // Targets that are not a class give NaN.
   var v = nan_of(vec4<f32>(0.0));
   for (var lane = 0u; lane < min(4u, p.rows - first); lane += 1u) {
     let row = first + lane;

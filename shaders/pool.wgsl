@@ -1,18 +1,18 @@
-// Poolings whose windows differ, and the gradients of all poolings by their input. Elements of the
-// input gather from the windows that they are in, so that no two invocations add to one. One
-// invocation makes four neighbouring elements.
+// Poolings with irregular windows, and the gradients of all poolings with respect to their input.
+// Elements of the input gather from their windows, so no two invocations add to one element. One
+// invocation computes four neighbouring elements.
 
 //# frame
 struct Params {
   planes: vec4<u32>,   // samples times channels, height and width of x, height of y
   kernel: vec4<u32>,   // width of y, height and width of the kernel, stride down
-  margin: vec4<u32>,   // stride across, padding above, to the left, where x starts
-  rest: vec4<u32>,     // where the gradient starts, divisor of means, whether padding counts
+  margin: vec4<u32>,   // stride across, padding above, to the left, start of x
+  rest: vec4<u32>,     // start of the gradient, divisor of means, whether padding counts
   dilation: vec4<u32>, // down, across
 }
 
-// A window along one axis: its first place, the step to the next, how many of its elements lie in
-// the plane, and how many count for a mean.
+// A window along one axis: its first place, the step to the next, the number of its elements in the
+// plane, and the number that counts for a mean.
 fn rows_of(window: u32) -> vec4<u32> {
   return span(window, p.planes.y, p.planes.w, p.kernel.y, vec3(p.kernel.w, p.margin.y, p.dilation.x));
 }
@@ -21,12 +21,12 @@ fn columns_of(window: u32) -> vec4<u32> {
   return span(window, p.planes.z, p.kernel.x, p.kernel.z, vec3(p.margin.x, p.margin.z, p.dilation.y));
 }
 
-// The divisor of the mean of a window; 0 stands for the number of its elements.
+// The divisor of a window's mean. 0 stands for the number of its elements.
 fn divisor(rows: u32, columns: u32) -> f32 {
   return f32(select(p.rest.y, rows * columns, p.rest.y == 0u));
 }
 
-// Floats in the order of unsigned numbers: zeros are one, and NaN is above all.
+// Maps floats to unsigned numbers of the same order. Both zeros are equal, and NaN is the greatest.
 fn key_of(bits: u32) -> u32 {
   var key = select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
   key = select(key, 0x80000000u, bits == 0x80000000u);
@@ -34,9 +34,9 @@ fn key_of(bits: u32) -> u32 {
 }
 
 //# regular
-// `moves` is the stride, the padding and the dilation.
+// `moves` has the stride, the padding and the dilation.
 fn span(window: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> vec4<u32> {
-  // Places count from where the padding starts.
+  // Places count from the start of the padding.
   let base = window * moves.x;
   let first = steps(base, moves.y, kernel, moves.z);
   let end = steps(base, input + moves.y, kernel, moves.z);
@@ -45,7 +45,7 @@ fn span(window: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> 
   return vec4(base + first * moves.z - moves.y, moves.z, end - first, counted);
 }
 
-// How many elements of a window that starts at `base` lie before a place.
+// The number of elements of a window from `base` that lie before a place.
 fn steps(base: u32, place: u32, kernel: u32, dilation: u32) -> u32 {
   var count = max(place, base) - base;
   if (DILATED) {
@@ -54,7 +54,7 @@ fn steps(base: u32, place: u32, kernel: u32, dilation: u32) -> u32 {
   return min(count, kernel);
 }
 
-// The windows that may hold a place: the first of them, and the one behind the last.
+// The windows that may contain a place: the first one, and the end.
 fn holders(place: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> vec2<u32> {
   let at = place + moves.y;
   let reach = (kernel - 1u) * moves.z + 1u;
@@ -63,7 +63,7 @@ fn holders(place: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -
 }
 
 //# adaptive
-// Windows of almost one size, that together cover the plane.
+// Windows of nearly equal size that cover the plane together.
 fn span(window: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> vec4<u32> {
   let first = window * input / output;
   let count = ((window + 1u) * input + output - 1u) / output - first;
@@ -119,7 +119,7 @@ fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
 }
 
 //# search
-// The place in the plane of a window's maximum: the first of several, the last NaN.
+// The place of a window's maximum in the plane: the first maximum, or the last NaN.
 fn place_of_maximum(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
   var highest = 0u;
   var place = 0u;
@@ -159,7 +159,7 @@ fn element(index: u32) -> f32 {
   return sum;
 }
 
-// A dilated window leaves places between its elements out.
+// A dilated window skips the places between its elements.
 fn is_in(place: u32, window: vec4<u32>) -> bool {
   return !DILATED || (place >= window.x && (place - window.x) % window.y == 0u);
 }
@@ -179,7 +179,7 @@ fn share(start: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f
 }
 
 //# share_of_maximum
-// All of a window's gradient goes to its maximum.
+// The maximum gets the whole gradient of a window.
 fn share(start: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
   return select(0.0, g, place_of_maximum(start, rows, columns) == own);
 }

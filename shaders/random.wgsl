@@ -1,6 +1,6 @@
-// Random numbers by counting: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011). The number of
-// a vec4 is the counter and the seed is the key, so that a vec4 needs no state and every adapter
-// draws the same.
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011). The number of
+// a vec4 is the counter and the seed is the key. So no state is needed, and every adapter draws the
+// same numbers.
 
 //# philox
 fn mul_wide(a: u32, b: u32) -> vec2<u32> {
@@ -25,23 +25,23 @@ fn philox(counter: u32) -> vec4<u32> {
 }
 
 //# uniform
-// From p.w1.x on, p.w1.y wide, below p.w1.z. 24 bits are what an f32 between 0 and 1 can hold.
+// From p.w1.x, with the width p.w1.y, and below p.w1.z. An f32 between 0 and 1 can hold 24 bits.
 fn op(k: u32) -> Y {
   let low = bitcast<f32>(p.w1.x);
   let unit = vec4<f32>(philox(k >> 2u) >> vec4<u32>(8u)) * 5.9604645e-8;
   let v = fma(unit, Y(bitcast<f32>(p.w1.y)), Y(low));
-  // The sum may be rounded up to the end, which is not in the interval.
+  // Rounding may give the upper end, which does not belong to the interval.
   return select(v, Y(low), v >= Y(bitcast<f32>(p.w1.z)));
 }
 
 //# normal
-// Around p.w1.x, p.w1.y wide: Box and Muller's pairs.
+// The mean is p.w1.x and the deviation p.w1.y, by the method of Box and Muller.
 fn op(k: u32) -> Y {
   let bits = philox(k >> 2u) >> vec4<u32>(8u);
-  // In (0, 1], so that the logarithm is finite.
+  // Lies in (0, 1], so that the logarithm is finite.
   let u = vec2<f32>(bits.xz + vec2<u32>(1u)) * 5.9604645e-8;
   let r = sqrt(-2.0 * log(u));
-  // The angle in quarter turns: whole ones, and what is left of one, from −½ to ½.
+  // The angle in whole quarter turns, and the rest of one, from −½ to ½.
   let angle = bits.yw;
   let turns = (angle + vec2<u32>(0x200000u)) >> vec2<u32>(22u);
   let rest = vec2<f32>(vec2<i32>(angle) - vec2<i32>(turns << vec2<u32>(22u))) * 3.7450703e-7;

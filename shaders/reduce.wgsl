@@ -1,10 +1,10 @@
-// Folds every row of a view to one element. `T` is what x holds, `A` what is accumulated in, `R`
-// what y holds. One invocation (in `tree`: one workgroup) makes one vec4 of y, so four rows, or
-// four parts of rows that a second pass folds.
+// Reduces every row of a view to one element. `T` is the type of x, `A` of the accumulator, `R` of
+// y. One invocation (in `tree`: one workgroup) computes one vec4 of y: four rows, or four parts of
+// rows that a second pass combines.
 //
-// `lift` takes elements into the accumulator, `fold` joins two accumulators, `lower` gives the
-// result. Sums are blocked: no accumulator takes more than a block of terms before it is added
-// to the next level, so the rounding error does not grow with the length of a row.
+// `lift` converts elements for the accumulator, `fold` combines two accumulators, and `lower` gives
+// the result. Sums are blocked: an accumulator takes at most a block of terms before it is added to
+// the next level. So the rounding error does not grow with the length of a row.
 
 //# sum
 const EMPTY: A = A(0);
@@ -97,9 +97,9 @@ fn lower(a: vec4<A>) -> vec4<R> {
 }
 
 //# keys
-// Floats are compared as integers of the same order, because WGSL lets a compiler assume that
-// there is no NaN. Every NaN gets the key that wins, so that it propagates. `KEPT` are the bits
-// that count: all of them, or all but the sign.
+// Floats are compared as integers of the same order, because WGSL lets a compiler assume that there
+// is no NaN. Every NaN gets the key that wins, so that it propagates. `KEPT` masks the bits that
+// count: all of them, or all except the sign.
 fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
   let bits = bitcast<vec4<i32>>(v) & vec4<i32>(KEPT);
   let magnitude = bits & vec4<i32>(0x7fffffff);
@@ -132,7 +132,7 @@ fn join_lanes(a: vec4<A>) -> A {
 }
 
 //# along
-// Rows whose elements lie next to each other: one invocation folds four of them, one by one.
+// Rows with contiguous elements: one invocation reduces four rows, one by one.
 const BLOCK: u32 = 1024u;
 
 fn fold_span(first: u32, end: u32, m: vec4<f32>) -> vec4<A> {
@@ -195,8 +195,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# across
-// Rows whose elements lie apart: one invocation folds four of them side by side. Parts come first
-// in y, and each holds all rows, rounded up to a quad.
+// Rows with strided elements: one invocation reduces four rows side by side. In y, parts come
+// first. Each part holds all rows, rounded up to a vec4.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let vec4_index = id.x + id.y * groups.x * 32u;
@@ -246,8 +246,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# tree
-// Long rows on a GPU: 64 invocations fold a row together, neighbours reading neighbouring quads,
-// and a workgroup folds four rows.
+// Long rows on a GPU: 64 invocations reduce a row together, and neighbours read neighbouring vec4s.
+// A workgroup reduces four rows.
 var<workgroup> tree: array<A, 256>;
 
 fn fold_span(first: u32, end: u32, m: vec4<f32>, lane: u32) -> vec4<A> {

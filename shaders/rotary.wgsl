@@ -1,6 +1,6 @@
-// Rotary position embedding: pairs of elements of the last axis, turned by an angle that depends on
-// the position (the axis before) and on the pair. x and y are row-major; c and s hold the cosine
-// and the sine of [position, pair]. One invocation writes one vec4.
+// Rotary position embedding: rotates pairs of elements of the last axis. The angle depends on the
+// position (the axis before) and on the pair. x and y are row-major. c and s hold the cosine and
+// the sine of [position, pair]. One invocation writes one vec4.
 
 //# params
 struct Params {
@@ -31,7 +31,7 @@ fn turned(e: u32) -> f32 {
   let line = e / p.width;
   let at = e - line * p.width;
   let own = x_get(p.x_offset + e);
-  // What is beyond the pairs stays.
+  // Elements after the pairs stay unchanged.
   if (at >= 2u * p.pairs) {
     return own;
   }
@@ -43,7 +43,7 @@ fn turned(e: u32) -> f32 {
 }
 
 //# halves
-// Which pair an element is of, and where the other one is: half the width apart.
+// The pair of an element, and the position of the other element, half the width apart.
 fn pair_of(at: u32) -> vec2<u32> {
   let is_first = at < p.pairs;
   return vec2<u32>(select(at - p.pairs, at, is_first), select(at - p.pairs, at + p.pairs, is_first));

@@ -1,6 +1,6 @@
-// What the kernels that work row by row share. A view is seen as rows: the kept axes name a row,
-// the folded axes a position in it. `OUTER` and `INNER` say how many dimensions each side has,
-// and the vectors hold them innermost first.
+// The shared parts of kernels that work row by row. The kept axes of a view name a row, the folded
+// axes a position in it. `OUTER` and `INNER` are the numbers of dimensions of each. The vectors
+// hold them innermost first.
 
 //# params
 struct Params {
@@ -11,17 +11,17 @@ struct Params {
   offset: u32,
   rows: u32,
   length: u32,
-  // A row is folded in `parts` pieces of `chunk` elements each, the last one shorter.
+  // A row is folded in `parts` parts of `chunk` elements each; the last one may be shorter.
   parts: u32,
   chunk: u32,
-  // What the operation needs of numbers: a divisor, an epsilon.
+  // A number for the operation: a divisor or an epsilon.
   scalar: f32,
-  // Where a second and a third operand start.
+  // The starts of a second and a third operand.
   second: u32,
   third: u32,
 }
 
-// The element at which a row starts.
+// The first element of a row.
 fn row_start(row: u32) -> u32 {
   var i = row;
   var at = p.offset;
@@ -41,8 +41,8 @@ fn row_start(row: u32) -> u32 {
 }
 
 //# runs
-// Position `k` of a row: its element relative to the row's start, and how many positions from it
-// on are `inner_strides.x` apart.
+// Position `k` of a row: its element relative to the row's start, and how many positions from there
+// on have the stride `inner_strides.x`.
 fn run_at(k: u32) -> vec2<u32> {
   if (INNER == 1u) {
     return vec2<u32>(k * p.inner_strides.x, p.length - k);
@@ -61,14 +61,14 @@ fn run_at(k: u32) -> vec2<u32> {
   return vec2<u32>(at + i * p.inner_strides[INNER - 1u], p.inner_dims.x - within);
 }
 
-// Where a part of a row begins and ends.
+// The range of positions in a part of a row.
 fn part_range(part: u32) -> vec2<u32> {
   let from_k = part * p.chunk;
   return vec2<u32>(from_k, from_k + min(p.chunk, p.length - from_k));
 }
 
 //# load_aligned
-// Four neighbouring rows start at a quad: one load fetches an element of each.
+// Four neighbouring rows start at a vec4: one load fetches an element of each.
 const ALIGNED: bool = true;
 fn load(at: vec4<u32>) -> vec4<T> {
   return x_get4(at.x);
@@ -81,7 +81,7 @@ fn load(at: vec4<u32>) -> vec4<T> {
 }
 
 //# vec4s
-// Rows start at quads and are whole quads long.
+// Rows start at vec4s and consist of whole vec4s.
 fn part(start: u32, k: u32) -> vec4<f32> {
   return x_get4(start + k);
 }
@@ -100,14 +100,14 @@ fn finish_part(start: u32, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
 }
 
 //# ragged
-// Rows of any length, which start anywhere. What is beyond a row's end counts for nothing. An
-// element of y is a word, so that no two rows share one.
+// Rows of any length and start. Elements past a row's end are ignored. An element of y is a word,
+// so no two rows share one.
 fn part(start: u32, k: u32) -> vec4<f32> {
   let at = start + k;
   return vec4<f32>(x_get(at), x_get(at + 1u), x_get(at + 2u), x_get(at + 3u));
 }
 
-// The positions of four elements; those beyond the end are the last.
+// The positions of four elements; past the end, the last one.
 fn places(k: u32) -> vec4<u32> {
   return min(vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.length - 1u));
 }
@@ -145,8 +145,8 @@ fn finish_part(start: u32, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
 }
 
 //# normalize_thread
-// Softmax and layer normalization: two numbers a row, `s` and `t`, then every element by `finish`.
-// One invocation a row.
+// Softmax and layer normalization: computes two numbers for a row, `s` and `t`, then every element
+// by `finish`. One invocation takes a row.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let row = id.x + id.y * groups.x * 32u;
@@ -190,7 +190,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# normalize_group
-// The same with one workgroup a row: each invocation takes every `LANES`th quad.
+// The same with one workgroup for a row: each invocation takes every `LANES`th vec4.
 var<workgroup> tree: array<vec4<f32>, LANES>;
 
 @compute @workgroup_size(LANES)
@@ -199,7 +199,7 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  // Workgroups beyond the last row take part in the barriers, and do nothing else.
+  // Workgroups past the last row only take part in the barriers.
   let row = group.x + group.y * groups.x;
   let start = row_start(min(row, p.rows - 1u));
   let length = select(0u, p.length, row < p.rows);
@@ -237,8 +237,8 @@ fn main(
 }
 
 //# normalize_apply
-// The last step alone, for rows of any length along any axis of a contiguous x: reductions have
-// left `s` and, before `settle_t`, `t` of every row. `chunk` is the step along the axis.
+// The last step alone, for rows of any length along any axis of a contiguous x. Reductions have
+// computed `s` of every row, and `t` before `settle_t`. `chunk` is the stride of the axis.
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let first = 4u * (id.x + id.y * groups.x * 64u);
@@ -259,7 +259,7 @@ struct Row {
 }
 
 //# row_last
-// The axis is the last, and at least a quad long: the quad is of one row, or of two neighbours.
+// The axis is the last, and has at least four elements: a vec4 covers one row or two neighbours.
 fn row_of(e: vec4<u32>) -> Row {
   let row = e.x / p.length;
   let at = e - vec4<u32>(row * p.length);
@@ -273,7 +273,7 @@ fn row_of(e: vec4<u32>) -> Row {
 }
 
 //# row_vec4s
-// The step along the axis is whole quads: the quad is of four neighbouring rows.
+// The stride of the axis is a multiple of four: a vec4 covers four neighbouring rows.
 fn row_of(e: vec4<u32>) -> Row {
   let above = e.x / p.chunk;
   let outer = above / p.length;

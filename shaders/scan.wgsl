@@ -1,7 +1,7 @@
 // Running sums, products and extremes along one axis of a view: y[k] folds x[0] to x[k]. One
-// invocation walks a row, or a part of one, on which the others before it have left `c`: what each
-// part and those before it fold to, the parts of a row side by side. `second` is the step along the
-// axis in y, which is row-major. `T` is what x and y hold, `A` what is accumulated in.
+// invocation takes a row, or a part of one. For parts, earlier launches have computed `c`: the fold
+// of each part with all parts before it. The parts of a row are contiguous in `c`. `second` is the
+// stride of the axis in y, which is row-major. `T` is the type of x and y, `A` of the accumulator.
 
 //# sum
 const EMPTY: A = A(0);
@@ -37,8 +37,8 @@ fn lower(a: A) -> T {
 }
 
 //# keys
-// Floats are compared as integers of the same order, as in `reduce.wgsl`: each NaN has the key that
-// wins, so that it stays.
+// Floats are compared as integers of the same order, as in `reduce.wgsl`. Each NaN has the key that
+// wins, so that it propagates.
 fn lift(x: T) -> A {
   let bits = bitcast<i32>(x);
   let key = bits ^ ((bits >> 31u) & 0x7fffffff);
@@ -65,7 +65,7 @@ fn before(row: u32, part: u32) -> A {
 //# main
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  // Neighbours walk neighbouring rows.
+  // Neighbouring invocations take neighbouring rows.
   let item = id.x + id.y * groups.x * 32u;
   if (item >= p.rows * p.parts) {
     return;
@@ -77,7 +77,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   let outer = row / p.second;
   var from_x = row_start(row) + from_k * p.inner_strides.x;
   var to_y = (outer * p.length + from_k) * p.second + (row - outer * p.second);
-  // Blocks of a row have totals of their own, so that the rounding error does not grow with it.
+  // Blocks of a row have their own totals, so that the rounding error does not grow with its
+  // length.
   var total = before(row, part);
   var block = EMPTY;
   for (var k = 0u; k < count; k += 1u) {

@@ -1,22 +1,23 @@
-// Elements written, or folded, where indices say. Adapters have no atomic additions of floats, and
-// with them the order would differ from run to run: so each element of the result looks for the
-// indices that name it, of which `k` holds the keys in order and `o` the places. All operands but
-// these are row-major, [before, axis, after]. One invocation writes one vec4.
+// Writes or folds elements at indices. Adapters have no atomic additions of floats, and the order
+// of atomics would vary. So each element of the result searches for the indices that name it: `k`
+// holds their keys in order and `o` their places. All other operands are row-major, [before, axis,
+// after]. One invocation writes one vec4.
 
 //# params
 struct Params {
-  // Elements of y, its size along the axis, and what comes after the axis.
+  // The number of elements of y, its size along the axis, and the number of elements after the
+  // axis.
   elements: u32,
   size: u32,
   after: u32,
-  // How many indices along the axis.
+  // The number of indices along the axis.
   indices: u32,
-  // Where x, or y if it is written in place, and s start.
+  // The starts of s, and of x (or of y, if it is written in place).
   x_offset: u32,
   s_offset: u32,
-  // All lines along the axis have the same indices.
+  // Whether all lines along the axis have the same indices.
   shared_indices: u32,
-  // What makes a key of an index.
+  // The bits that are flipped to make a key of an index.
   sign: u32,
 }
 
@@ -34,7 +35,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   y_put4(first, v);
 }
 
-// The first of the keys from `row` on that is not below `key`.
+// The first key from `row` on that is not below `key`.
 fn lower_bound(row: u32, key: u32) -> u32 {
   var low = 0u;
   var high = p.indices;
@@ -65,7 +66,7 @@ fn element(e: u32) -> T {
 }
 
 //# fold
-// Folded in the order in which the indices come. `ALONE`: what is there is no part of it.
+// Folds in the order of the indices. `ALONE` excludes the old element from the fold.
 fn settle(e: u32, row: u32, from_m: u32, key: u32, from_s: u32) -> T {
   let own = own_of(e);
   var m = from_m;
@@ -121,7 +122,7 @@ fn lift(x: T) -> A {
   return x;
 }
 
-// Rounded down.
+// Rounds down.
 fn lower(a: A, count: u32) -> T {
   let divisor = i32(max(count, 1u));
   let quotient = a / divisor;
@@ -129,8 +130,8 @@ fn lower(a: A, count: u32) -> T {
 }
 
 //# keys
-// Floats are compared as integers of the same order, as in `reduce.wgsl`: each NaN has the key that
-// wins, so that it stays.
+// Floats are compared as integers of the same order, as in `reduce.wgsl`. Each NaN has the key that
+// wins, so that it propagates.
 fn lift(x: T) -> A {
   let bits = bitcast<i32>(x);
   let key = bits ^ ((bits >> 31u) & 0x7fffffff);
@@ -142,9 +143,9 @@ fn lower(a: A, count: u32) -> T {
 }
 
 //# write
-// The last one stays.
+// The last one wins.
 fn settle(e: u32, row: u32, from_m: u32, key: u32, from_s: u32) -> T {
-  // The last is the one before the first that is above.
+  // The last index is the one before the first index with a greater key.
   if (from_m >= p.indices || k_get(row + from_m) != key) {
     return own_of(e);
   }

@@ -1,14 +1,14 @@
-// Elements written, or folded, in place where indices say. `k` holds the keys of a line of indices
-// in order and `o` their places. `s` is row-major, [before, indices, after], and so is y,
-// [before, axis, after]. An invocation has a key, and an element after the axis or four; of those
-// with the same key one writes, so no two invocations write one word. The parameters and how
-// sources are folded are those of `scatter.wgsl`; `elements` are those of `s`.
+// Writes or folds elements in place at indices. `k` holds the keys of a line of indices in order
+// and `o` their places. `s` is row-major, [before, indices, after], and so is y, [before, axis,
+// after]. An invocation takes a key, and one or four elements after the axis. Only one of several
+// equal keys writes, so no two invocations write one word. The parameters and the folding are those
+// of `scatter.wgsl`; `elements` counts those of `s`.
 
 //# place
-// Where a source goes, if it is the one of its key that goes there.
+// The target of a source, if the source's key is the one that writes.
 struct Place {
   is_named: bool,
-  // The element of y, where the line's keys start, which of them it is.
+  // The element of y, the start of the line's keys, and the position among them.
   to: u32,
   row: u32,
   m: u32,
@@ -47,8 +47,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# vec4s
-// Elements that share a word: what comes after the axis is whole quads, and so a quad of y is one
-// invocation's.
+// Elements that share a word: the number of elements after the axis is a multiple of four, so one
+// invocation owns each vec4 of y.
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let first = 4u * (id.x + id.y * groups.x * 64u);
@@ -66,13 +66,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# fold
-// The first with this key folds all of them.
+// The first of equal keys folds all of them.
 fn is_chosen(row: u32, m: u32, key: u32) -> bool {
   return m == 0u || k_get(row + max(m, 1u) - 1u) != key;
 }
 
 //# write
-// The last with this key stays.
+// The last of equal keys wins.
 fn is_chosen(row: u32, m: u32, key: u32) -> bool {
   return m + 1u >= p.indices || k_get(row + min(m + 1u, p.indices - 1u)) != key;
 }

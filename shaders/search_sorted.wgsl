@@ -1,14 +1,14 @@
-// How many elements of a sorted row come before a value. All operands are row-major: s is
+// Counts the elements of a sorted row that come before a value. All operands are row-major: s is
 // [rows, length], v and y are [rows, values]. One invocation writes one vec4.
 
 //# params
 struct Params {
-  // Elements of y, and how many of them belong to one row of s.
+  // The number of elements of y, and how many of them belong to one row of s.
   elements: u32,
   values: u32,
-  // Elements of a row of s.
+  // The number of elements in a row of s.
   length: u32,
-  // Where s and v start.
+  // The starts of s and v.
   s_offset: u32,
   v_offset: u32,
   unused0: u32,
@@ -51,7 +51,7 @@ fn is_before(element: T, value: T) -> bool {
 }
 
 //# up_to
-// Equal ones come before the value, too.
+// Equal elements count too.
 fn is_before(element: T, value: T) -> bool {
   return element <= value;
 }

@@ -11,7 +11,7 @@ fn settle_s(a: vec4<f32>) -> f32 {
   return max(max(a.x, a.y), max(a.z, a.w));
 }
 
-// NaN must reach the sum, which passes it on to every element of the row: `s` may have lost it.
+// NaN must reach the sum, which spreads it to every element of the row: `s` may have lost it.
 fn lift_t(v: vec4<f32>, s: vec4<f32>) -> vec4<f32> {
   return exp_of(v - s);
 }

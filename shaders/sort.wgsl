@@ -1,7 +1,7 @@
 // Stable sorting of rows by merging. Elements are sorted by keys: words whose unsigned order is
-// that of the elements, turned round for a descending sort. Every NaN has the highest key, and the
-// two zeros have the same. Beside the keys `k` of a row goes its order `o`: where in the row each
-// was.
+// that of the elements, reversed for a descending sort. Every NaN has the highest key. Both zeros
+// have the same key. Beside the keys `k` of a row goes its order `o`: the original position of each
+// key.
 
 //# key_float
 fn key_of(v: T) -> u32 {
@@ -24,7 +24,7 @@ fn key_of(v: T) -> u32 {
 }
 
 //# blocks
-// Sorts eight neighbours of a row, by counting for each how many come before it.
+// Sorts eight neighbours of a row: counts for each how many come before it.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let item = id.x + id.y * groups.x * 32u;
@@ -52,17 +52,17 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# merge
-// Joins two neighbouring runs of a row to one, of which at most `keep` elements are kept. One
-// invocation makes `piece` elements: it looks for where in the two runs they begin.
+// Merges two neighbouring runs of a row, and keeps at most `keep` elements. One invocation writes
+// `piece` elements, and searches for their start in both runs.
 struct Params {
   rows: u32,
-  // Elements of a row in k, and in l.
+  // The number of elements of a row in k, and in l.
   length: u32,
   kept: u32,
-  // Elements of a run in k, and in l; the last one of a row may be shorter.
+  // The number of elements of a run in k, and in l. The last run of a row may be shorter.
   run: u32,
   keep: u32,
-  // Pairs of runs in a row, pieces of a pair, elements of a piece.
+  // The number of pairs of runs in a row, pieces of a pair, and elements of a piece.
   pairs: u32,
   pieces: u32,
   piece: u32,
@@ -87,7 +87,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   if (from_d >= end_d) {
     return;
   }
-  // The first `from_d` elements are `low` of the one run and the rest of the other.
+  // The first `from_d` elements are `low` of the first run and the rest of the second.
   var low = from_d - min(from_d, b_count);
   var high = min(from_d, a_count);
   while (low < high) {
@@ -102,7 +102,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   var j = from_d - low;
   let out = row * p.kept + pair * p.keep;
   for (var d = from_d; d < end_d; d += 1u) {
-    // What lies beyond a run is never taken. Without a second run, that is the end of the first.
+    // Keys past a run are never taken. Without a second run, `b_key` is the last key of the first.
     let a_key = k_get(a + min(i, a_count - 1u));
     let b_key = k_get(b + min(j + 1u, b_count) - 1u);
     let takes_a = j >= b_count || (i < a_count && a_key <= b_key);

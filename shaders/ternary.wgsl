@@ -1,5 +1,5 @@
-// Operations on three elements of one type. `name.kind` stands before `name` for inputs that are
-// computed in that kind.
+// Operations on three elements of one type. The section `name.kind`, if there is one, replaces
+// `name` for inputs that are computed as `kind`.
 
 //# lerp
 fn op(a: A, b: A, c: A) -> Y { return lerp_of(a, b, c); }

@@ -1,5 +1,5 @@
-// Operations on one element. `name.kind` stands before `name` for inputs that are computed in
-// that kind.
+// Operations on one element. The section `name.kind`, if there is one, replaces `name` for inputs
+// that are computed as `kind`.
 
 //# neg
 fn op(x: A) -> Y { return -x; }
@@ -113,7 +113,7 @@ fn op(x: A) -> Y { return expm1_of(x); }
 
 //# log2
 fn op(x: A) -> Y {
-  // The logarithm's own edges, and the adapter's own in between.
+  // The edges come from `log_of`, and everything in between from the adapter.
   let inside = is_finite(x) & (x > A(0.0));
   return select(log_of(x), log2(select(A(1.0), x, inside)), inside);
 }
@@ -214,11 +214,11 @@ fn op(x: A) -> Y { return held(fma(x, A(0.166666667), A(0.5)), 0.0, 1.0); }
 fn op(x: A) -> Y { return x * (held(x + 3.0, 0.0, 6.0) * 0.166666667); }
 
 //# leaky_relu
-// Below 0 by the slope p.w0.z.
+// Below 0 the slope is p.w0.z.
 fn op(x: A) -> Y { return select(x, x * bitcast<f32>(p.w0.z), x < A(0.0)); }
 
 //# elu
-// Below 0 by the exponential, p.w0.z high, and everything by p.w0.w.
+// Below 0 it is the exponential times p.w0.z. Everything is scaled by p.w0.w.
 fn op(x: A) -> Y {
   let below = bitcast<f32>(p.w0.z) * expm1_of(x);
   return bitcast<f32>(p.w0.w) * select(x, below, x < A(0.0));
@@ -243,7 +243,8 @@ fn op(x: A) -> Y {
 }
 
 //# sinc
-// The quarter turns are taken off before π comes in, which is exact: so it is 0 at every whole number.
+// The quarter turns are subtracted before the product with π, which is exact. So the result is 0 at
+// every whole number except 0.
 fn op(x: A) -> Y {
   let near = abs(x) < A(8388608.0);
   let turns = select(A(0.0), round(2.0 * x), near);
@@ -253,7 +254,7 @@ fn op(x: A) -> Y {
 }
 
 //# logit
-// Around a half, where it is 0, by what the odds have more than 1.
+// Near a half, where the result is 0, it uses log1p of the odds minus 1.
 fn op(x: A) -> Y {
   let half = log1p_of(fma(x, A(2.0), A(-1.0)) / (1.0 - x));
   let v = select(log_of(x / (1.0 - x)), half, abs(x - 0.5) < A(0.25));
@@ -262,7 +263,7 @@ fn op(x: A) -> Y {
 }
 
 //# celu
-// Below 0 by the exponential of x / p.w0.z, p.w0.z high.
+// Below 0 it is p.w0.z times the exponential of x / p.w0.z, minus 1.
 fn op(x: A) -> Y {
   let alpha = bitcast<f32>(p.w0.z);
   return select(x, alpha * expm1_of(x / alpha), x < A(0.0));

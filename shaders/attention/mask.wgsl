@@ -1,5 +1,5 @@
-// What becomes of the scores of ${keys} keys: they are scaled, masked, and nothing beyond the last key and, where
-// the mask is causal, beyond the query's own.
+// Scales and masks the scores of ${keys} keys. Scores past the last key are excluded and, if the
+// mask is causal, also those past the query's own position.
 
 //# mask
     //% for t in 0..keys

@@ -1,14 +1,14 @@
-// Attention in registers, without barriers, by the online softmax (Milakov and
-// Gimelshein, 2018) in the order of FlashAttention (Dao et al., 2022): keys come in tiles of
-// ${keys}; of each row of queries there is kept the maximum so far, the sum of exponentials below
-// it, and the weighted sum of the values, which shrink when a tile brings a larger maximum.
+// Attention in registers, without barriers, by the online softmax (Milakov and Gimelshein, 2018) in
+// the order of FlashAttention (Dao et al., 2022). Keys come in tiles of ${keys}. For each row of
+// queries the kernel keeps the maximum so far, the sum of exponentials relative to it, and the
+// weighted sum of the values. It rescales both sums when a tile has a larger maximum.
 //
-// An invocation owns ${width} rows of queries, side by side in the components of a vector, so that
-// nothing has to be folded across lanes. Where lanes can broadcast, they are the workgroup: each
+// An invocation owns ${width} rows of queries, side by side in the components of a vector. So it
+// needs no reduction across lanes. Where lanes can broadcast, they form the workgroup, and each
 // loads a share of the keys and of the values for all.
 
-// Each invocation's own, for what is indexed by a loop. An array in registers would be looked through
-// one by one, and takes several times as long to compile. Nobody reads what another wrote.
+// Private to each invocation, for arrays that loops index. An indexed array in registers would
+// become a chain of selections, which takes several times as long to compile.
 var<workgroup> weights: array<${vector}, ${keys * threads}>;
 
 @compute @workgroup_size(${threads})
@@ -28,7 +28,7 @@ fn main(
   let tile = index / blocks;
   let head = tile / row_tiles;
   if (head >= p.batch.z) { return; }
-  // The last rows see the most keys where the mask is causal, and so they begin.
+  // With a causal mask the last rows see the most keys, so they start first.
   let first_row = (row_tiles - 1u - tile % row_tiles) * ${rows}u;
   let row = first_row + lane * ${width}u;
   let last_row = p.size.x - 1u;
@@ -136,7 +136,7 @@ ${mask}
     }
     //% end
   }
-  // A row that sees no key has the sum of nothing, which is 0.
+  // The sum of a row that sees no key is 0, and so is its result.
   let share = select(1.0 / sum, ${vector}(), sum == ${vector}());
   let y_start = (head * p.size.x + row) * p.rest.y + column;
   //% let at_once = keys / 4
@@ -161,7 +161,7 @@ ${mask}
   //% end
 }
 
-// WGSL leaves it to the adapter what its own makes of NaN.
+// WGSL does not define `exp` of NaN.
 fn exp_kept(x: ${vector}) -> ${vector} {
   let size = bitcast<${bits}>(x) & ${bits}(0x7fffffffu);
   return select(exp(x), x, size > ${bits}(0x7f800000u));

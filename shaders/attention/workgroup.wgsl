@@ -1,10 +1,11 @@
-// Attention in workgroup memory, by the online softmax as in `register.wgsl`: 8 by 16 invocations
+// Attention in workgroup memory, by the online softmax as in `register.wgsl`. 8 by 16 invocations
 // take 32 rows of queries and tiles of 64 keys. Each computes the scores of 4 rows and 4 keys, from
-// 16 elements of the head at a time, and then 4 rows of ${vec4s} vec4s of the result. Beside the tiles
-// only the scores of one tile are held: 16 KiB together, which every device has.
+// 16 elements of the head at a time. Then it computes 4 rows of ${vec4s} vec4s of the result.
+// Workgroup memory holds the tiles and the scores of one tile: 16 KiB together, which every device
+// has.
 //
-// The weights of a tile lie row vec4 by row vec4; their places are swapped by the row vec4's last
-// bit, so that the two row vec4s of 32 neighbours read different banks.
+// The weights of a tile are stored by vec4s of rows. Their places are permuted by the last bit of
+// the vec4's index, so that the two vec4s that 32 neighbours access lie in different banks.
 
 var<workgroup> q_tile: array<vec4<f32>, 128>;
 var<workgroup> k_tile: array<vec4<f32>, 256>;
@@ -24,7 +25,7 @@ fn main(
   let tile = index / blocks;
   let head = tile / row_tiles;
   if (head >= p.batch.z) { return; }
-  // The last rows see the most keys where the mask is causal, and so they begin.
+  // With a causal mask the last rows see the most keys, so they start first.
   let first_row = (row_tiles - 1u - tile % row_tiles) * 32u;
   let down = local / 16u;
   let across = local % 16u;
@@ -108,7 +109,7 @@ ${mask}
   workgroupBarrier();
   sum = vec4<f32>();
   for (var i = 0u; i < 16u; i++) { sum += meeting[down * 16u + i]; }
-  // A row that sees no key has the sum of nothing, which is 0.
+  // The sum of a row that sees no key is 0, and so is its result.
   let share = select(1.0 / sum, vec4<f32>(), sum == vec4<f32>());
   let y_start = (head * p.size.x + row) * p.rest.y;
   //% for n in 0..vec4s
@@ -118,7 +119,7 @@ ${mask}
   //% end
 }
 
-// 64 keys by 16 elements of the head, as vec4s of keys; zeros past the head's end.
+// Loads 64 keys by 16 elements of the head, as vec4s of keys, with zeros past the head's end.
 fn load_k(start: u32, key: u32, d: u32, local: u32) {
   let edge = local % 16u;
   let deep = local / 16u;
@@ -143,7 +144,7 @@ fn load_k(start: u32, key: u32, d: u32, local: u32) {
   k_tile[to + 48u] = vec4(a.w, b.w, c.w, e.w);
 }
 
-// 32 rows of queries by 16 elements, by the invocations that load no keys.
+// Loads 32 rows of queries by 16 elements. The invocations that load no keys do it.
 fn load_q(start: u32, row: u32, d: u32, local: u32) {
   if (local < 96u) { return; }
   let edge = local % 8u;
