@@ -1,5 +1,5 @@
-//! Gradients that hand-written training needs: of softmax, layer normalization and gelu, of other
-//! operations of the crate. Halves are computed in f32, and rounded once.
+//! Gradients for hand-written training: of softmax, layer normalization and gelu. They are composed
+//! of the crate's other operations. 16-bit floats are computed in f32 and rounded once.
 
 use std::f64::consts::PI;
 
@@ -10,8 +10,9 @@ use crate::tensor::layout::axis_or_number;
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
-    /// The gradient of [`softmax`](Tensor::softmax) by its input, where `self` is that by its
-    /// result `output`: `output · (grad − Σ grad · output)` along `axis`.
+    /// The gradient of [`softmax`](Tensor::softmax) with respect to its input. `self` is the
+    /// gradient with respect to its result `output`: `output · (grad − Σ grad · output)` along
+    /// `axis`.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, by_y: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -22,7 +23,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`softmax`](Tensor::softmax); [`Error::Shape`] and [`Error::DType`] unless both
+    /// Those of [`softmax`](Tensor::softmax). [`Error::Shape`] and [`Error::DType`] unless both
     /// have one shape and type; [`Error::Foreign`].
     #[track_caller]
     pub fn softmax_backward(&self, output: &Tensor, axis: isize) -> Result<Tensor> {
@@ -32,8 +33,9 @@ impl Tensor {
         (weighted - (y * sum)?)?.cast(self.dtype)
     }
 
-    /// The gradient of [`log_softmax`](Tensor::log_softmax) by its input, where `self` is that by
-    /// its result `output`: `grad − exp(output) · Σ grad` along `axis`.
+    /// The gradient of [`log_softmax`](Tensor::log_softmax) with respect to its input. `self` is
+    /// the gradient with respect to its result `output`: `grad − exp(output) · Σ grad` along
+    /// `axis`.
     ///
     /// # Errors
     ///
@@ -45,8 +47,8 @@ impl Tensor {
         (&g - (y.exp()? * sum)?)?.cast(self.dtype)
     }
 
-    /// The gradient of [`gelu`](Tensor::gelu) by its input, where `self` is that by its result:
-    /// `grad · (Φ(x) + x · φ(x))`.
+    /// The gradient of [`gelu`](Tensor::gelu) with respect to its input. `self` is the gradient
+    /// with respect to its result: `grad · (Φ(x) + x · φ(x))`.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, by_y: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -63,14 +65,14 @@ impl Tensor {
         let [g, x] = operands("gelu_backward", self, input, None)?;
         let below = x.ndtr()?;
         let bell = ((x.square()? * -0.5)?.exp()? * (0.5 / PI).sqrt())?;
-        // Far out the bell is 0, and 0 · ∞ would be no number.
+        // Far from 0 the bell curve is 0, and 0 · ∞ would be NaN.
         let near = x.clamp(-1e4, 1e4)?;
         (g * (below + (near * bell)?)?)?.cast(self.dtype)
     }
 
-    /// The gradients of [`layer_norm`](Tensor::layer_norm) by its input, its weight and its bias,
-    /// where `self` is that by its result. The last two have the shape `normalized_shape`, whether
-    /// there were a weight and a bias or not.
+    /// The gradients of [`layer_norm`](Tensor::layer_norm) with respect to its input, its weight
+    /// and its bias. `self` is the gradient with respect to its result. The last two have the shape
+    /// `normalized_shape`, even if there was no weight or no bias.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -82,7 +84,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`layer_norm`](Tensor::layer_norm), and [`Error::Shape`] and [`Error::DType`]
+    /// Those of [`layer_norm`](Tensor::layer_norm). [`Error::Shape`] and [`Error::DType`] also
     /// unless `self` has the shape and type of the input.
     #[track_caller]
     pub fn layer_norm_backward(
@@ -140,7 +142,7 @@ impl Tensor {
     }
 }
 
-/// A gradient and what it belongs to, checked and in f32.
+/// Checks a gradient and the tensor that it belongs to, and casts both to f32.
 #[track_caller]
 fn operands(
     operation: &'static str,

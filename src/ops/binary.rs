@@ -1,4 +1,4 @@
-//! Operations on two elements at a time, of two tensors or of a tensor and a scalar.
+//! Operations on pairs of elements, from two tensors or from a tensor and a scalar.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -18,7 +18,7 @@ use lapidary_core::internal::{Kernel, Operand, Variant};
 const WGSL: &str = include_str!("../../shaders/binary.wgsl");
 
 operations! {
-    /// What is done with two elements.
+    /// A binary operation.
     BinaryOp {
         Add "add" Numbers Same,
         Sub "sub" Numbers Same,
@@ -66,15 +66,15 @@ kernels! {
     binary:
     /// `y = op(a, b)`.
     BINARY "binary" [Operand::read("a"), Operand::read("b"), Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     BINARY_INTO "binary_into" [Operand::read("a"), Operand::read("b"), Operand::update("y")];
     /// `y = op(a, scalar)`.
     SCALAR "scalar" [Operand::read("a"), Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     SCALAR_INTO "scalar_into" [Operand::read("a"), Operand::update("y")];
     /// `y = op(scalar, b)`.
     SCALAR_FIRST "scalar_first" [Operand::read("b"), Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     SCALAR_FIRST_INTO "scalar_first_into" [Operand::read("b"), Operand::update("y")];
 }
 
@@ -115,7 +115,7 @@ impl Tensor {
         self.binary_with(op, other, &[])
     }
 
-    /// The same of an operation that looks at scalars.
+    /// The same for an operation that reads scalars.
     #[track_caller]
     pub(super) fn binary_with(
         &self,
@@ -191,21 +191,21 @@ impl Tensor {
         self.write_through(op.name(), &ELEMENT_SCALAR.call(op as u8, &inputs, &scalars))
     }
 
-    /// The number as kernels take it, if the operation takes elements of this type.
+    /// The number's bits in the kernel's type, if the operation takes elements of this type.
     #[inline]
     fn scalar_of(&self, op: BinaryOp, value: Scalar) -> Result<[u32; 1]> {
         op.takes().check(op.name(), self.dtype)?;
         Ok([value.bits(op.name(), self.dtype)?])
     }
 
-    /// Every element to the power of one number, for all numbers; as [`pow`](Tensor::pow), but
-    /// the powers 2, 1/2, -1/2 and -1 of floats are as exact as [`square`](Tensor::square),
+    /// Raises every element to the power of one number, for all numbers, as [`pow`](Tensor::pow).
+    /// For floats, the powers 2, 1/2, -1/2 and -1 are as exact as [`square`](Tensor::square),
     /// [`sqrt`](Tensor::sqrt), [`rsqrt`](Tensor::rsqrt) and [`recip`](Tensor::recip).
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) for a bool tensor, or an exponent that is no number
-    /// of its type.
+    /// [`Error::DType`](crate::Error::DType) for a bool tensor, or for an exponent that its type
+    /// cannot hold.
     #[track_caller]
     pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         let exponent = exponent.into();
@@ -226,12 +226,12 @@ impl Tensor {
 
 macro_rules! methods {
     ($($(#[$doc:meta])+ $name:ident $scalar:ident $op:ident;)+) => {
-        /// Operations on the elements of two tensors, whose shapes broadcast as in NumPy, or of a
-        /// tensor and a number.
+        /// Operations on the elements of two tensors, or of a tensor and a number. Shapes broadcast
+        /// as in NumPy.
         ///
-        /// Both operands have one type: nothing is promoted, [`cast`](Tensor::cast) says what is
-        /// meant. `u8` and `i8` wrap at 2⁸ and the other integers at 2³². Comparisons give bools,
-        /// and those with NaN are false, but for `ne`.
+        /// Both operands have one type. Nothing is promoted; use [`cast`](Tensor::cast) to convert.
+        /// `u8` and `i8` wrap at 2⁸, the other integers at 2³². Comparisons give bools. Comparisons
+        /// with NaN are false, except `ne`.
         ///
         /// ```
         /// # fn demo(x: &lapidary::Tensor, bias: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -244,7 +244,7 @@ macro_rules! methods {
             ///
             /// # Errors
             ///
-            /// [`Error::DType`](crate::Error::DType) for other types, or two different ones;
+            /// [`Error::DType`](crate::Error::DType) for other types, or for two different ones;
             /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
             /// [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
@@ -256,8 +256,8 @@ macro_rules! methods {
             ///
             /// # Errors
             ///
-            /// [`Error::DType`](crate::Error::DType) for other types, or if the number is none of
-            /// the tensor's type.
+            /// [`Error::DType`](crate::Error::DType) for other types, or if the tensor's type
+            /// cannot hold the number.
             #[track_caller]
             pub fn $scalar(&self, value: impl Into<Scalar>) -> Result<Tensor> {
                 self.with_scalar(BinaryOp::$op, value.into())
@@ -273,59 +273,59 @@ methods! {
     sub sub_scalar Sub;
     /// `a * b`, for all numbers.
     mul mul_scalar Mul;
-    /// `a / b`, for all numbers. Integers are rounded towards 0; `a / 0` is `a` for them, and the
-    /// least `i32` or `i8` by -1 is itself.
+    /// `a / b`, for all numbers. Integers are rounded towards 0. For integers, `a / 0` is `a`, and
+    /// the least `i32` or `i8` by -1 is itself.
     div div_scalar Div;
     /// The remainder of [`div`](Tensor::div) with the sign of the dividend, as Rust's `%` and C's
-    /// `fmod`, for all numbers. `a % 0` is 0 for integers. For floats it is exact, and NaN by 0 and
-    /// of infinity; only an adapter that takes subnormal numbers for 0 does so here too.
+    /// `fmod`, for all numbers. For integers, `a % 0` is 0. For floats it is exact, and NaN by 0
+    /// and of infinity. If an adapter treats subnormal numbers as 0, so does this.
     #[doc(alias = "fmod")]
     rem rem_scalar Rem;
     /// The remainder of [`floor_divide`](Tensor::floor_divide) with the sign of the divisor, as
-    /// Python's and NumPy's `%`, for all numbers. By 0 it is 0 for integers, NaN for floats. It is
-    /// [`rem`](Tensor::rem), and where the signs differ that plus the divisor, rounded once. An
-    /// adapter that takes subnormal numbers for 0 may be off by less than the least normal number.
+    /// Python's and NumPy's `%`, for all numbers. By 0 it is 0 for integers, NaN for floats. It
+    /// equals [`rem`](Tensor::rem); if the signs differ, the divisor is added and the sum rounded
+    /// once. If an adapter treats subnormal numbers as 0, the error may reach the least normal
+    /// number.
     remainder remainder_scalar Remainder;
     /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers. Integers by 0
     /// are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is itself. For floats
-    /// it is `(a - rem) / b`, rounded, as in PyTorch: exact up to 2²⁰, and at most 4 units in the
-    /// last place off beyond.
+    /// it is `(a - rem) / b`, rounded, as in PyTorch. It is exact up to 2²⁰, and at most 4 units in
+    /// the last place off beyond.
     floor_divide floor_divide_scalar FloorDivide;
-    /// The angle of the point (`b`, `a`), from -π to π, for floats, and as f32 for integers: the
-    /// arc tangent of `a / b` that knows the quadrant. To 1e-6; zeros and infinities by their
-    /// signs, as in C.
+    /// The angle of the point (`b`, `a`), from -π to π, for floats; integers give f32. It is the
+    /// arc tangent of `a / b` in the right quadrant, to 1e-6. The signs of zeros and infinities
+    /// count, as in C.
     atan2 atan2_scalar Atan2;
-    /// `sqrt(a² + b²)`, for floats; nothing overflows on the way. ∞ if either is infinite.
+    /// `sqrt(a² + b²)`, for floats, without intermediate overflow. ∞ if either is infinite.
     hypot hypot_scalar Hypot;
-    /// The size of `a` with the sign of `b`, for floats, and as f32 for integers.
+    /// The magnitude of `a` with the sign of `b`, for floats; integers give f32.
     copysign copysign_scalar Copysign;
     /// The larger of the two, for all numbers; NaN if either is.
     maximum maximum_scalar Maximum;
     /// The smaller of the two, for all numbers; NaN if either is.
     minimum minimum_scalar Minimum;
-    /// The larger of the two, for floats; the other one if one is NaN.
+    /// The larger of the two, for floats. If one is NaN, the other one.
     fmax fmax_scalar Fmax;
-    /// The smaller of the two, for floats; the other one if one is NaN.
+    /// The smaller of the two, for floats. If one is NaN, the other one.
     fmin fmin_scalar Fmin;
-    /// `log(exp(a) + exp(b))`, for floats, to 5e-7 and what the larger one is rounded by; nothing
-    /// overflows on the way.
+    /// `log(exp(a) + exp(b))`, for floats, without intermediate overflow. The error is at most 5e-7
+    /// plus the rounding of the larger one.
     logaddexp logaddexp_scalar Logaddexp;
-    /// [`logaddexp`](Tensor::logaddexp) to the base 2, for floats.
+    /// [`logaddexp`](Tensor::logaddexp) with base 2, for floats.
     logaddexp2 logaddexp2_scalar Logaddexp2;
-    /// `a * log(b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for
-    /// integers; NaN if either is.
+    /// `a * log(b)`, for floats; integers give f32. It is 0 if `a` is 0, and NaN if either is NaN.
     xlogy xlogy_scalar Xlogy;
-    /// `a * log(1 + b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for
-    /// integers; NaN if either is.
+    /// `a * log(1 + b)`, for floats; integers give f32. It is 0 if `a` is 0, and NaN if either is
+    /// NaN.
     xlog1py xlog1py_scalar Xlog1py;
-    /// 0 where `a` is below 0, 1 where it is above, and `b` where it is 0, for all numbers; NaN
-    /// stays, as in NumPy, where PyTorch says 0.
+    /// 0 if `a` is below 0, 1 if it is above, and `b` if it is 0, for all numbers. NaN stays NaN,
+    /// as in NumPy; PyTorch gives 0.
     heaviside heaviside_scalar Heaviside;
-    /// The greatest common divisor, for `i32`, `u32`, `u8` and `i8`, from 0 on: with 0 it is the
-    /// size of the other one, which wraps for the least number.
+    /// The greatest common divisor, at least 0, for `i32`, `u32`, `u8` and `i8`. With 0 it is the
+    /// absolute value of the other one, which wraps for the least number.
     gcd gcd_scalar Gcd;
-    /// The least common multiple, for `i32`, `u32`, `u8` and `i8`; 0 if either is, else from 1 on
-    /// unless it wraps.
+    /// The least common multiple, for `i32`, `u32`, `u8` and `i8`. 0 if either is 0, else at least
+    /// 1 unless it wraps.
     lcm lcm_scalar Lcm;
     /// `a & b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_and bitwise_and_scalar BitwiseAnd;
@@ -333,11 +333,11 @@ methods! {
     bitwise_or bitwise_or_scalar BitwiseOr;
     /// `a ^ b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_xor bitwise_xor_scalar BitwiseXor;
-    /// `a << b`, for `i32`, `u32`, `u8` and `i8`. By as many bits as the type has, or more, or by a
-    /// negative number, it is 0.
+    /// `a << b`, for `i32`, `u32`, `u8` and `i8`. It is 0 if `b` is negative, or at least the
+    /// number of bits of the type.
     left_shift left_shift_scalar LeftShift;
-    /// `a >> b`, for `i32` and `i8`, whose sign is drawn out, `u32` and `u8`. By as many bits as
-    /// the type has, or more, or by a negative number, it is 0, or -1 for a negative `a`.
+    /// `a >> b`, for `i32`, `u32`, `u8` and `i8`. Signed types keep their sign. If `b` is negative
+    /// or at least the number of bits of the type, it is 0, or -1 for a negative `a`.
     right_shift right_shift_scalar RightShift;
     /// `a == b`, as bools, for every type.
     eq eq_scalar Eq;
@@ -370,24 +370,25 @@ macro_rules! without_scalar {
 }
 
 without_scalar! {
-    /// `a` to the power of `b`, for all numbers. Floats as in C: a negative base takes whole
-    /// exponents, anything to the power of 0 is 1. Integers wrap; to a negative power they are 0,
-    /// but for 1 and -1. Floats are right to about 1e-6 of the result times its logarithm.
+    /// `a` to the power of `b`, for all numbers. Floats follow C: a negative base needs whole
+    /// exponents, and anything to the power of 0 is 1. They are exact to about 1e-6 of the result
+    /// times its logarithm. Integers wrap. To a negative power they are 0, except 1 and -1.
     #[doc(alias = "float_power")]
     pow Pow;
-    /// Are both true? For every type: true is what is not 0, and so NaN.
+    /// Whether both are true, for every type. All values except 0 are true, also NaN.
     logical_and And;
-    /// Is either true? For every type, as [`logical_and`](Tensor::logical_and).
+    /// Whether either is true, for every type, as [`logical_and`](Tensor::logical_and).
     logical_or Or;
-    /// Is just one true? For every type, as [`logical_and`](Tensor::logical_and).
+    /// Whether exactly one is true, for every type, as [`logical_and`](Tensor::logical_and).
     logical_xor Xor;
 }
 
 macro_rules! in_place {
     ($($name:ident $scalar:ident $of:literal $op:ident;)+) => {
-        /// Operations that write through `self`: every tensor that shares its storage sees it.
-        /// `self` may be any view in which no two indices name one element; what lies beside the
-        /// view stays as it is. An operand that shares the storage is read before it is written.
+        /// Operations that write through `self`: every tensor that shares its storage sees the
+        /// result. `self` may be any view in which no two indices name one element. Elements
+        /// outside of the view stay unchanged. An operand that shares the storage is read before it
+        /// is written.
         ///
         /// ```
         /// # fn demo(x: &lapidary::Tensor, gradient: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -400,8 +401,8 @@ macro_rules! in_place {
             /// # Errors
             ///
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, "), and")]
-            /// [`Error::Shape`](crate::Error::Shape) if `self` is a broadcast view, in which
-            /// several indices name one element.
+            /// [`Error::Shape`](crate::Error::Shape) if `self` is a view in which several indices
+            /// name one element, such as a broadcast.
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<()> {
                 self.binary_in_place(BinaryOp::$op, other, &[])

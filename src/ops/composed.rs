@@ -1,5 +1,5 @@
-//! Elementwise operations that are made of others. Fusion makes one kernel of each, and of it and
-//! what is around it.
+//! Elementwise operations composed of others. Fusion makes one kernel of each, together with its
+//! neighbours.
 
 use half::{bf16, f16};
 
@@ -11,12 +11,12 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::axis as checked_axis;
 use lapidary_core::{DType, Error, Result};
 
-/// Operations on each element that are made of others: of more than one launch where nothing is
-/// fused.
+/// Operations on each element that are composed of others. Without fusion they take more than one
+/// launch.
 impl Tensor {
-    /// Is it as near to `other` as `atol + rtol * |other|`, or the same infinity? A bool tensor,
-    /// for floats whose shapes broadcast; `equal_nan` says whether two that are NaN are near each
-    /// other. PyTorch's tolerances are 1e-5 and 1e-8.
+    /// Whether each element is as near to `other` as `atol + rtol * |other|`, or the same infinity.
+    /// A bool tensor, for floats whose shapes broadcast. `equal_nan` says whether NaN is near NaN.
+    /// PyTorch's tolerances are `rtol` 1e-5 and `atol` 1e-8.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, y: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -26,7 +26,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`add`](Tensor::add), and [`Error::DType`] unless they are floats.
+    /// Those of [`add`](Tensor::add). [`Error::DType`] also for other types than floats.
     #[doc(alias = "isclose")]
     #[track_caller]
     pub fn is_close(
@@ -44,7 +44,7 @@ impl Tensor {
         }
     }
 
-    /// Is it ∞? A bool tensor, for floats: `x == ∞`.
+    /// Whether each element is ∞, as a bool tensor, for floats: `x == ∞`.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Tensor {
         self.eq_scalar(f32::INFINITY)
     }
 
-    /// Is it -∞? A bool tensor, for floats: `x == -∞`.
+    /// Whether each element is -∞, as a bool tensor, for floats: `x == -∞`.
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ impl Tensor {
         self.eq_scalar(f32::NEG_INFINITY)
     }
 
-    /// `nan` where it is NaN, `pos_inf` where it is ∞ and `neg_inf` where it is -∞, for floats;
-    /// without the last two the largest and the least number of the type.
+    /// Replaces NaN by `nan`, ∞ by `pos_inf` and -∞ by `neg_inf`, for floats. Without the last two,
+    /// the largest and the least number of the type take their place.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -108,8 +108,7 @@ impl Tensor {
         self.copy_(&self.nan_to_num(nan, pos_inf, neg_inf)?)
     }
 
-    /// `x` held between two numbers, for all numbers: [`clamp`](Tensor::clamp) under the name that
-    /// it has as an activation.
+    /// [`clamp`](Tensor::clamp) under its name as an activation, for all numbers.
     ///
     /// # Errors
     ///
@@ -119,7 +118,7 @@ impl Tensor {
         self.clamp(min, max)
     }
 
-    /// `x` held between 0 and 6, for all numbers.
+    /// Clamps `x` to between 0 and 6, for all numbers.
     ///
     /// # Errors
     ///
@@ -129,11 +128,11 @@ impl Tensor {
         self.clamp(0, 6)
     }
 
-    /// `x` where it is above `threshold`, else `value`, for all numbers; NaN for NaN.
+    /// `x` if it is above `threshold`, else `value`, for all numbers; NaN for NaN.
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for a bool tensor, or if a number is none of the tensor's type.
+    /// [`Error::DType`] for a bool tensor, or if the tensor's type cannot hold a number.
     #[track_caller]
     pub fn threshold(
         &self,
@@ -144,7 +143,7 @@ impl Tensor {
         self.masked_fill(&self.le_scalar(threshold)?, value)
     }
 
-    /// `x` where it is further from 0 than `lambda`, else 0, for floats; NaN for NaN.
+    /// `x` if it is further from 0 than `lambda`, else 0, for floats; NaN for NaN.
     ///
     /// # Errors
     ///
@@ -155,8 +154,8 @@ impl Tensor {
         self.masked_fill(&self.abs()?.le_scalar(lambda)?, 0.0)
     }
 
-    /// `x` moved by `lambda` towards 0, and 0 where it is no further than that, for floats; NaN for
-    /// NaN: `x - clamp(x, -lambda, lambda)`.
+    /// Moves `x` towards 0 by `lambda`, at most to 0, for floats: `x - clamp(x, -lambda, lambda)`.
+    /// NaN for NaN.
     ///
     /// # Errors
     ///
@@ -167,8 +166,8 @@ impl Tensor {
         self.sub(&self.clamp(-lambda, lambda)?)
     }
 
-    /// `x`, and below 0 `weight * x`, for floats. The weight is one number, or one for each index
-    /// of axis 1.
+    /// `x`, or `weight * x` below 0, for floats. The weight is one number, or one for each index of
+    /// axis 1.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, weight: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -178,7 +177,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for other types, or two different ones; [`Error::Shape`] for another
+    /// [`Error::DType`] for other types, or for two different ones; [`Error::Shape`] for another
     /// number of weights; [`Error::Foreign`].
     #[track_caller]
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
@@ -217,8 +216,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for other types; [`Error::Axis`]; [`Error::Shape`] if the axis has no two
-    /// halves.
+    /// [`Error::DType`] for other types; [`Error::Axis`]; [`Error::Shape`] if the axis cannot be
+    /// halved.
     #[track_caller]
     pub fn glu(&self, axis: isize) -> Result<Tensor> {
         const OPERATION: &str = "glu";

@@ -1,10 +1,10 @@
-//! What unary, binary, select, copy, fill and random have in common: each vec4 of the output is
-//! made of a vec4 of every input.
+//! The shared frame of unary, binary, select, copy, fill and random: each vec4 of the output is
+//! computed from one vec4 of every input.
 //!
-//! The output is row-major; the inputs are views of any kind, broadcast to its shape and
-//! collapsed to as few dimensions as say the same. How four neighbours of an input are fetched is
-//! a matter of its strides ([`Fetch`]), and with the rank makes the variant: operands without
-//! gaps are loads and stores of whole vec4s and nothing else.
+//! The output is row-major. The inputs are views of any kind, broadcast to its shape and collapsed
+//! to as few dimensions as possible. Their strides decide how four neighbouring elements are
+//! fetched ([`Fetch`]). The fetches and the rank select the variant. Operands without gaps are only
+//! loaded and stored as whole vec4s.
 //!
 //! ```text
 //!  words of p   0        1         2, 3      4 …       then          then
@@ -35,14 +35,14 @@ pub(super) use shader::{head, index, text};
 /// Invocations of a workgroup.
 pub(crate) const GROUP: u64 = 64;
 
-/// Vec4s of one invocation on a software rasterizer, which likes long straight code. On a GPU it
-/// is one, so that neighbours read neighbouring vec4s.
+/// Vec4s of one invocation on a software rasterizer, which runs long straight code faster. On a GPU
+/// it is one, so that neighbouring invocations read neighbouring vec4s.
 pub(crate) const VEC4S_ON_CPU: u64 = 4;
 
-/// Where the offsets, dimensions and strides start among the words.
+/// The word at which the offsets, dimensions and strides start.
 pub(crate) const MAP: usize = 4;
 
-/// Words of parameters, at least: kernels without inputs have more scalars and no map.
+/// Least words of parameters. Kernels without inputs have more scalars and no map.
 const LEAST_WORDS: usize = 8;
 
 /// How four neighbouring elements of an input are read.
@@ -52,9 +52,9 @@ pub(crate) enum Fetch {
     Strided = 0,
     /// As a vec4.
     Vec4 = 1,
-    /// One, which stands for all four.
+    /// One element, repeated four times.
     Splat = 2,
-    /// It is no operand but a scalar among the parameters.
+    /// A scalar among the parameters instead of an operand.
     Param = 3,
 }
 
@@ -62,20 +62,20 @@ impl Fetch {
     const ALL: [Fetch; 4] = [Fetch::Strided, Fetch::Vec4, Fetch::Splat, Fetch::Param];
 }
 
-/// [`Variant::code`], packed.
+/// The packed [`Variant::code`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u64);
 
 impl Code {
-    /// Writes through a part of the output's storage.
+    /// Writes a part of the output's storage.
     const INTO: u64 = 1 << 13;
     /// Four vec4s an invocation.
     const UNROLL: u64 = 1 << 14;
-    /// A vec4 lies within one row, so its number is taken apart once for all four elements.
+    /// A vec4 lies within one row, so its coordinates are computed once for all four elements.
     const WHOLE: u64 = 1 << 12;
     /// All vec4s of an invocation lie within one row.
     const TOGETHER: u64 = 1 << 15;
-    /// What is read or written by vec4s consists of vec8s, and an invocation takes them two at a
+    /// Operands that are accessed by vec4s consist of vec8s, and an invocation takes two vec4s at a
     /// time.
     const VEC8S: u64 = 1 << 26;
 
@@ -91,7 +91,7 @@ impl Code {
         self.0 & Code::INTO != 0
     }
 
-    /// How many inputs there are, scalars among them.
+    /// The number of inputs, including scalars.
     pub(crate) fn inputs(self) -> usize {
         (self.0 >> 24 & 3) as usize
     }
@@ -100,7 +100,7 @@ impl Code {
         Fetch::ALL[(self.0 >> (16 + 2 * input) & 3) as usize]
     }
 
-    /// Where the scalars are that come after the map.
+    /// The word after the map, where further scalars start.
     pub(crate) fn beyond_map(self) -> usize {
         let (bound, rank) = (self.bound(), self.rank());
         match bound {
@@ -109,9 +109,9 @@ impl Code {
         }
     }
 
-    /// The same, with the vec4s in pairs where the adapter gains by it: if an invocation takes
-    /// several, the operands, whose types are given with the output's, are f32, nothing lies
-    /// between the vec4s, and none begins in the middle of a pair or is left over.
+    /// The same code, with vec4s in pairs if the adapter gains by it. An invocation must take
+    /// several vec4s, and all operands, the output included, must be f32. No pair may be split, and
+    /// the vec4s must be contiguous.
     pub(crate) fn in_pairs(
         self,
         caps: &Caps,
@@ -138,7 +138,7 @@ impl Code {
         self.0 & flag != 0
     }
 
-    /// Inputs that are operands.
+    /// The number of inputs that are operands.
     fn bound(self) -> usize {
         (0..self.inputs())
             .filter(|&input| self.fetch(input) != Fetch::Param)
@@ -155,14 +155,14 @@ pub(super) enum Input<'a> {
     Scalar,
 }
 
-/// An operation with its inputs, which wants only to know where the output goes.
+/// An operation with its inputs. Only the output is missing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call<'a> {
     pub(super) family: &'static Element,
-    /// Which operation of the family.
+    /// The number of the operation in the family.
     pub(super) op: u8,
     pub(super) inputs: &'a [Input<'a>],
-    /// Words 2 and 3; then those after the map, or as many as there are for kernels without inputs.
+    /// Words 2 and 3, then the words after the map. Without inputs, the words from 2 on.
     pub(super) scalars: &'a [u32],
 }
 
@@ -174,7 +174,7 @@ impl Call<'_> {
         })
     }
 
-    /// Into a new tensor.
+    /// Computes the result into a new tensor.
     #[track_caller]
     pub(super) fn output(
         &self,
@@ -182,7 +182,7 @@ impl Call<'_> {
         shape: &[usize],
         dtype: DType,
     ) -> Result<Tensor> {
-        // Before anything multiplies the dimensions.
+        // Checks the size before the dimensions are multiplied.
         let (_, bytes) = checked(shape, dtype)?;
         if self.is_in_parts(engine, None, bytes) {
             let out = Tensor::output(engine, shape, dtype)?;
@@ -203,8 +203,8 @@ impl Call<'_> {
         call.output(engine, shape, dtype)
     }
 
-    /// Through a view of an existing tensor, which [`is_vec4_aligned`](Layout::is_vec4_aligned),
-    /// and whose storage no input reads under another map.
+    /// Computes the result into a view that [`is_vec4_aligned`](Layout::is_vec4_aligned). No input
+    /// may read its storage through another map.
     #[track_caller]
     pub(super) fn write_to(&self, out: &Tensor) -> Result<()> {
         debug_assert!(out.layout.is_vec4_aligned());
@@ -221,8 +221,8 @@ impl Call<'_> {
         }
     }
 
-    /// The inputs as row-major tensors: three views with seven dimensions left are more than
-    /// the parameters hold.
+    /// The inputs as row-major tensors. The maps of three views with seven dimensions each do not
+    /// fit into the parameters.
     #[track_caller]
     fn materialized(&self, shape: &[usize]) -> Result<SmallVec<[Tensor; 3]>> {
         self.tensors()
@@ -235,7 +235,7 @@ impl Call<'_> {
 
     fn plan(&self, caps: &Caps, shape: &[usize], out_start: u32) -> Result<Option<Plan>> {
         let mut broadcast: SmallVec<[Layout; 3]> = SmallVec::new();
-        // Most operands have the shape already; a copy of their layout would be for nothing.
+        // Most operands already have the shape, so their layouts are not copied.
         for tensor in self.tensors().filter(|t| t.layout.shape[..] != *shape) {
             broadcast.push(tensor.layout.broadcast_to(shape)?);
         }
@@ -306,18 +306,18 @@ impl Call<'_> {
     }
 }
 
-/// What a launch is made of, apart from its storages.
+/// Everything that a launch needs, except for its storages.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) code: Code,
-    /// The parameters: whole vectors of four, at most [`MAX_PARAMS_BYTES`].
+    /// The parameters: whole vec4s, at most [`MAX_PARAMS_BYTES`].
     pub(super) words: SmallVec<[u32; 16]>,
     pub(super) groups: [u32; 3],
 }
 
 impl Plan {
-    /// `None` if the maps take more words than there are. The layouts have been broadcast to
-    /// `shape`; `is_scalar` says of each input whether it is one of them or a parameter.
+    /// `None` if the maps do not fit into the parameters. The layouts are already broadcast to
+    /// `shape`. `is_scalar` says which inputs are parameters.
     pub(super) fn new(shape: &[usize], layouts: &[&Layout], is_scalar: &[bool]) -> Option<Plan> {
         let map = collapse(shape, layouts);
         let elements = shape.iter().product::<usize>() as u32;
@@ -372,7 +372,7 @@ impl Plan {
         self.words[start..start + far.len()].copy_from_slice(far);
     }
 
-    /// Spreads the vec4s over invocations as the adapter likes it.
+    /// Distributes the vec4s over invocations as suits the adapter.
     fn spread(&mut self, caps: &Caps) {
         let vec4s = u64::from(self.words[0]).div_ceil(4);
         let each = match caps.kind {
@@ -391,7 +391,8 @@ impl Plan {
     }
 }
 
-/// A launch whose parameters are words. Its operands are whole storages, and none is taken over.
+/// A launch whose parameters are words. Its operands are whole storages, and the output reuses none
+/// of them.
 pub(super) fn launch_of(
     kernel: &'static Kernel,
     code: u64,
@@ -411,7 +412,7 @@ pub(super) fn launch_of(
     }
 }
 
-/// Workgroups of 64 for so many invocations, over x and y.
+/// The number of workgroups of 64 invocations, over x and y.
 pub(crate) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
     super::rows::groups(caps, invocations, GROUP)
 }

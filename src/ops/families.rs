@@ -1,5 +1,5 @@
-//! The families whose vec4s of output are made of vec4s of input. A new operation of a family is
-//! fused without another word; a new family is one more line here.
+//! The families that compute vec4s from vec4s. Fusion includes new operations of a family without
+//! changes here. A new family is one more line.
 
 use super::elementwise::element::{Element, Seen};
 use super::{binary, copy, fill, select, ternary, unary};
@@ -17,7 +17,7 @@ static ELEMENTS: [&Element; 9] = [
     &ternary::ELEMENT,
 ];
 
-/// The family of a kernel, and whether the kernel writes through a part of an old storage.
+/// The family of a kernel, and whether the kernel writes a part of an old storage.
 pub(crate) fn family_of(kernel: &'static Kernel) -> Option<(&'static Element, bool)> {
     ELEMENTS.iter().find_map(|element| match kernel {
         _ if std::ptr::eq(kernel, element.fresh) => Some((*element, false)),
@@ -26,8 +26,8 @@ pub(crate) fn family_of(kernel: &'static Kernel) -> Option<(&'static Element, bo
     })
 }
 
-/// What a launch of a family does. `None` if it is a launch of anything else, or one of several
-/// that make up a call.
+/// Decodes a launch of a family. `None` for other launches, and for launches that are only a part
+/// of a call.
 pub(crate) fn seen(launch: &Launch) -> Option<Seen> {
     let Program::Builtin(kernel) = launch.program else {
         return None;
@@ -37,7 +37,7 @@ pub(crate) fn seen(launch: &Launch) -> Option<Seen> {
     is_whole.then(|| Seen::new(family, is_into, launch))
 }
 
-/// The number of a family, which no other has.
+/// The unique number of a family.
 pub(crate) fn number_of(family: &Element) -> u64 {
     let mut elements = ELEMENTS.iter();
     elements
@@ -45,7 +45,7 @@ pub(crate) fn number_of(family: &Element) -> u64 {
         .unwrap_or(0) as u64
 }
 
-/// The family whose first operation changes nothing.
+/// The family whose first operation copies its input.
 pub(crate) fn copy_family() -> &'static Element {
     &copy::ELEMENT
 }

@@ -1,11 +1,11 @@
-//! New tensors of the shape and type of another.
+//! New tensors with the shape and type of another.
 
 use super::{Scalar, fill, random};
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 
-/// New tensors of the shape and type of `self`, on the same `Gpu`. They are row-major, whatever
-/// the strides of `self`, and share no memory with it. Nothing is read of `self`.
+/// New tensors with the shape and type of `self`, on the same `Gpu`. They are row-major,
+/// independent of the strides of `self`. They share no memory with it and read none of it.
 ///
 /// ```
 /// # fn demo(weight: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -16,33 +16,33 @@ use lapidary_core::Result;
 ///
 /// # Errors
 ///
-/// All of them: those of the method of [`Gpu`](crate::Gpu) that they are named after.
+/// All of them return the errors of the [`Gpu`](crate::Gpu) method with the same name.
 impl Tensor {
-    /// Whatever the memory holds, as [`Gpu::empty`](crate::Gpu::empty).
+    /// Uninitialized, as [`Gpu::empty`](crate::Gpu::empty).
     #[track_caller]
     pub fn empty_like(&self) -> Result<Tensor> {
         fill::empty(&self.engine, self.shape(), self.dtype)
     }
 
-    /// Full of zeros (`false`), as [`Gpu::zeros`](crate::Gpu::zeros).
+    /// Filled with zeros (`false`), as [`Gpu::zeros`](crate::Gpu::zeros).
     #[track_caller]
     pub fn zeros_like(&self) -> Result<Tensor> {
         self.full_like(fill::zero_of(self.dtype))
     }
 
-    /// Full of ones (`true`), as [`Gpu::ones`](crate::Gpu::ones).
+    /// Filled with ones (`true`), as [`Gpu::ones`](crate::Gpu::ones).
     #[track_caller]
     pub fn ones_like(&self) -> Result<Tensor> {
         self.full_like(fill::one_of(self.dtype))
     }
 
-    /// Full of one value, as [`Gpu::full`](crate::Gpu::full).
+    /// Filled with one value, as [`Gpu::full`](crate::Gpu::full).
     #[track_caller]
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         fill::full(&self.engine, self.shape(), value.into(), self.dtype)
     }
 
-    /// Floats drawn evenly from `low` to `high`, as
+    /// Floats drawn uniformly from `low` to `high`, as
     /// [`Gpu::rand_uniform`](crate::Gpu::rand_uniform).
     #[doc(alias = "rand_like")]
     #[track_caller]

@@ -1,8 +1,8 @@
-//! What an operation takes and gives: the rules of types.
+//! The types that operations take and give.
 //!
-//! Nothing is promoted: two operands have one type, and what they give has that type or is a
-//! bool. `cast` is how a type changes. The one exception are functions of real numbers, such as
-//! the exponential: of integers and bools they give f32, since nothing else could be meant.
+//! Nothing is promoted: two operands have one type, and the result has that type or is a bool. Use
+//! `cast` to change a type. Functions of real numbers, such as the exponential, are the one
+//! exception: for integers and bools they give f32.
 
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result};
@@ -16,11 +16,11 @@ pub(crate) enum Takes {
     Numbers,
     /// i32, u32, u8 and i8.
     Whole,
-    /// The same and bool.
+    /// Those of `Whole`, and bool.
     Bits,
     /// Bool alone.
     Bools,
-    /// Everything.
+    /// Every type.
     All,
 }
 
@@ -36,7 +36,7 @@ impl Takes {
         }
     }
 
-    /// Refuses what is not taken.
+    /// Returns an error for a type that the operation does not take.
     pub(super) fn check(self, operation: &'static str, got: DType) -> Result<()> {
         let expected = match self {
             _ if self.accepts(got) => return Ok(()),
@@ -56,10 +56,10 @@ impl Takes {
     }
 }
 
-/// Which type comes out.
+/// The type of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gives {
-    /// That of the operands.
+    /// The type of the operands.
     Same,
     /// A bool.
     Bool,
@@ -76,7 +76,7 @@ impl Gives {
     }
 }
 
-/// The operand as a kernel takes it, if that is another type.
+/// The operand cast to f32, if the operation gives floats and the operand is not one.
 #[track_caller]
 pub(super) fn as_float(gives: Gives, x: &Tensor) -> Result<Option<Tensor>> {
     match gives == Gives::Float && !x.dtype.is_float() {
@@ -85,7 +85,7 @@ pub(super) fn as_float(gives: Gives, x: &Tensor) -> Result<Option<Tensor>> {
     }
 }
 
-/// Refuses operands of two types.
+/// Returns an error if the operands have two types.
 pub(super) fn same_dtype(operation: &'static str, a: DType, b: DType) -> Result<()> {
     match a == b {
         true => Ok(()),
@@ -98,7 +98,7 @@ pub(super) fn same_dtype(operation: &'static str, a: DType, b: DType) -> Result<
     }
 }
 
-/// The operations of a family, from a table of name, what it takes and what it gives.
+/// Declares the operations of a family, from a table of name, what it takes and what it gives.
 macro_rules! operations {
     ($(#[$doc:meta])* $name:ident { $($op:ident $text:literal $takes:ident $gives:ident,)* }) => {
         $(#[$doc])*
@@ -108,7 +108,7 @@ macro_rules! operations {
         impl $name {
             pub(crate) const ALL: &[$name] = &[$($name::$op,)*];
 
-            /// The operation's name, which is that of its section in the WGSL.
+            /// The operation's name, which is also its section in the WGSL.
             pub(crate) fn name(self) -> &'static str {
                 match self { $($name::$op => $text,)* }
             }
@@ -121,7 +121,7 @@ macro_rules! operations {
                 match self { $($name::$op => crate::ops::operation::Gives::$gives,)* }
             }
 
-            /// From a variant's code.
+            /// The operation of a variant's code.
             pub(crate) fn of(code: crate::ops::elementwise::Code) -> $name {
                 $name::ALL[usize::from(code.op())]
             }
@@ -130,7 +130,7 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
-/// The kernels of a family, which share a text and the reference kernel of that name.
+/// Declares the kernels of a family, which share one text and one reference kernel.
 macro_rules! kernels {
     ($reference:ident: $($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
         $(#[$doc])*

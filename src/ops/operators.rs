@@ -1,9 +1,9 @@
 //! `+`, `-`, `*`, `/`, `%`, `-x` and `!x` on tensors and numbers; `&`, `|`, `^`, `<<` and `>>` on
 //! tensors.
 //!
-//! They can fail, so each gives a [`Result`]: `(a.matmul(&b)? + &bias)?.relu()?`. On the right a
-//! number is whatever becomes a [`Scalar`]; on the left one type of float and one of integers,
-//! so that a literal can only be that.
+//! They can fail, so each gives a [`Result`]: `(a.matmul(&b)? + &bias)?.relu()?`. A number on the
+//! right is anything that converts to a [`Scalar`]. On the left it has one type of float or one of
+//! integers, so that literals need no suffix.
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 

@@ -4,10 +4,10 @@ use half::{bf16, f16};
 
 use lapidary_core::{DType, Error, Result};
 
-/// A number or truth value that takes the place of a tensor: `&x * 2.0`, `x.clamp(0, 255)`.
+/// A number or truth value in place of a tensor: `&x * 2.0`, `x.clamp(0, 255)`.
 ///
-/// A float tensor takes floats and integers, an integer tensor takes integers that its type
-/// holds, a bool tensor takes bools. Made by `From`, so that plain numbers can be passed.
+/// A float tensor takes floats and integers, an integer tensor takes integers that its type can
+/// hold, and a bool tensor takes bools. Plain numbers convert by `From`.
 ///
 /// ```
 /// use lapidary::operations::Scalar;
@@ -49,7 +49,7 @@ impl Scalar {
         }
     }
 
-    /// The bits of [`DType::wgsl`]'s type: what kernels compute in.
+    /// The bits in the type that kernels compute in, [`DType::wgsl`].
     pub(crate) fn bits(self, operation: &'static str, dtype: DType) -> Result<u32> {
         let bits = match (self, dtype) {
             (Scalar::Bool(value), DType::Bool) => Some(u32::from(value)),
@@ -77,7 +77,7 @@ impl Scalar {
         })
     }
 
-    /// One element as it lies in memory, repeated to fill a word.
+    /// One element in its memory format, repeated to fill a word.
     pub(crate) fn word(self, operation: &'static str, dtype: DType) -> Result<u32> {
         let bits = self.bits(operation, dtype)?;
         Ok(match dtype {

@@ -1,4 +1,4 @@
-//! Operations on three elements at a time, of three tensors.
+//! Operations on three elements, from three tensors.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -18,7 +18,7 @@ use lapidary_core::{DType, Result};
 const WGSL: &str = include_str!("../../shaders/ternary.wgsl");
 
 operations! {
-    /// What is done with three elements.
+    /// A ternary operation.
     TernaryOp {
         Lerp "lerp" Floats Same,
         Addcmul "addcmul" Numbers Same,
@@ -31,7 +31,7 @@ kernels! {
     /// `y = op(a, b, c)`.
     TERNARY "ternary"
         [Operand::read("a"), Operand::read("b"), Operand::read("c"), Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     TERNARY_INTO "ternary_into"
         [Operand::read("a"), Operand::read("b"), Operand::read("c"), Operand::update("y")];
 }
@@ -53,7 +53,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     elementwise::text(variant, &ELEMENT)
 }
 
-/// Operations on the elements of three tensors, of one type, whose shapes broadcast.
+/// Operations on the elements of three tensors of one type, whose shapes broadcast.
 ///
 /// ```
 /// # use lapidary::Tensor;
@@ -68,14 +68,14 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 ///
 /// # Errors
 ///
-/// All of them: [`Error::DType`](crate::Error::DType) for other types, or several different ones;
+/// All of them: [`Error::DType`](crate::Error::DType) for other types, or for different ones;
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
-/// [`Error::Foreign`](crate::Error::Foreign). Those in place also
-/// [`Error::Shape`](crate::Error::Shape) if `self` is a broadcast view, in which several indices
-/// name one element.
+/// [`Error::Foreign`](crate::Error::Foreign). Operations in place also give
+/// [`Error::Shape`](crate::Error::Shape) if several indices of `self` name one element.
 impl Tensor {
-    /// `self + weight * (end - self)`, for floats: a weight of 0 gives `self`, a weight of 1 gives
-    /// `end`, others go beyond them. NaN where `end - self` is infinite and its weight is 0 or 1.
+    /// `self + weight * (end - self)`, for floats. A weight of 0 gives `self`, a weight of 1 gives
+    /// `end`. Weights outside of 0 to 1 extrapolate. NaN if `end - self` is infinite and its weight
+    /// is 0 or 1.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Tensor {
         self.ternary(TernaryOp::Lerp, [end, weight], 0)
     }
 
-    /// [`lerp`](Tensor::lerp) by one weight.
+    /// [`lerp`](Tensor::lerp) with one weight.
     ///
     /// # Errors
     ///
@@ -95,13 +95,13 @@ impl Tensor {
         self.binary_with(BinaryOp::Lerp, end, &[weight.to_bits()])
     }
 
-    /// `self + value * b * c`, for all numbers. Of f16 and bf16 all of it is computed in f32, with
-    /// the value as it is given, and rounded once.
+    /// `self + value * b * c`, for all numbers. For f16 and bf16 everything, including the value,
+    /// is computed in f32 and rounded once.
     ///
     /// # Errors
     ///
-    /// Those of all operations on three tensors, and [`Error::DType`](crate::Error::DType) if the
-    /// value is none of the tensor's type.
+    /// Those of all operations on three tensors. [`Error::DType`](crate::Error::DType) also if the
+    /// tensor's type cannot hold the value.
     #[track_caller]
     pub fn addcmul(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         let value = self.value_of(TernaryOp::Addcmul, value.into())?;
@@ -119,7 +119,7 @@ impl Tensor {
         self.ternary(TernaryOp::Addcdiv, [b, c], value)
     }
 
-    /// [`lerp`](Tensor::lerp) in place: the others broadcast to the shape of `self`.
+    /// [`lerp`](Tensor::lerp) in place. The other operands broadcast to the shape of `self`.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Tensor {
         self.binary_in_place(BinaryOp::Lerp, end, &[weight.to_bits()])
     }
 
-    /// [`addcmul`](Tensor::addcmul) in place: the others broadcast to the shape of `self`.
+    /// [`addcmul`](Tensor::addcmul) in place. The other operands broadcast to the shape of `self`.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Tensor {
         self.ternary_in_place(TernaryOp::Addcmul, [b, c], value)
     }
 
-    /// [`addcdiv`](Tensor::addcdiv) in place: the others broadcast to the shape of `self`.
+    /// [`addcdiv`](Tensor::addcdiv) in place. The other operands broadcast to the shape of `self`.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl Tensor {
     fn value_of(&self, op: TernaryOp, value: Scalar) -> Result<u32> {
         op.takes().check(op.name(), self.dtype)?;
         match self.dtype.is_float() {
-            // What kernels compute in.
+            // The type that kernels compute in.
             true => value.bits(op.name(), DType::F32),
             false => value.bits(op.name(), self.dtype),
         }

@@ -1,4 +1,4 @@
-//! Elementwise kernels without a device: every text is a valid shader, every plan is sound.
+//! Elementwise kernels without a device: every text is a valid shader, and every plan is correct.
 
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ const UNROLL: u64 = 1 << 14;
 const TOGETHER: u64 = 1 << 15;
 const VEC8S: u64 = 1 << 26;
 
-/// Codes of every kind for so many tensors: vec4s, splats, strides, rows that end within a vec4.
+/// Codes of every kind for this many tensors: vec4s, splats, strides, rows that end within a vec4.
 fn codes(tensors: usize, is_scalar: &[bool]) -> Vec<u64> {
     let base = Layout::contiguous(&[3, 4, 5, 8]);
     let view = |axes: &[isize]| base.permute(axes).expect("four axes");
@@ -49,7 +49,7 @@ fn codes(tensors: usize, is_scalar: &[bool]) -> Vec<u64> {
     codes
 }
 
-/// The vec4s bits that go with a code.
+/// The vec4 bits that belong to a code.
 fn vec4s(code: u64, is_scalar: &[bool]) -> u8 {
     let tensors: Vec<usize> = (0..is_scalar.len())
         .filter(|&input| !is_scalar[input])
@@ -61,7 +61,7 @@ fn vec4s(code: u64, is_scalar: &[bool]) -> u8 {
     reads.sum::<u8>() | 1 << tensors.len()
 }
 
-/// Checks one operation in every form, and in every type in the first.
+/// Checks an operation in every form, and the first form in every type.
 fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec<DType>]) {
     let tensors = is_scalar.iter().filter(|scalar| !**scalar).count();
     let flags = op | if into { INTO } else { 0 };
@@ -219,7 +219,7 @@ fn every_text_of_copy_is_a_valid_shader() {
     }
 }
 
-/// What an adapter that shows little of a buffer takes for one copy into the middle of a storage.
+/// How an adapter with small bindings copies into the middle of a storage.
 #[test]
 fn a_copy_through_many_windows_is_a_valid_shader() {
     let whole = INTO | WHOLE | 1 << 24 | 3 << 8;
@@ -260,7 +260,7 @@ fn vec4s_come_in_pairs_where_an_adapter_gains_by_it() {
     check(&wide, &[&part(8, 4080), &part(16, 4080)], floats, true);
     check(&wide, &[&part(4, 4080), &part(0, 4080)], floats, false);
     check(&wide, &[&part(0, 4084), &part(8, 4084)], floats, false);
-    // Few, apart, of other types; and where words are not so wide.
+    // Too few elements, rows with gaps, other types, and an adapter without wide words.
     check(&wide, &[&part(0, 64), &part(0, 64)], floats, false);
     let rows = Layout::contiguous(&[64, 72])
         .narrow(1, 0, 64)

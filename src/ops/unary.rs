@@ -1,4 +1,4 @@
-//! Operations on one element at a time.
+//! Operations on single elements.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -18,7 +18,7 @@ use lapidary_core::{DType, Result};
 const WGSL: &str = include_str!("../../shaders/unary.wgsl");
 
 operations! {
-    /// What is done with an element.
+    /// A unary operation.
     UnaryOp {
         Neg "neg" Numbers Same,
         Abs "abs" Numbers Same,
@@ -84,17 +84,17 @@ operations! {
     }
 }
 
-/// What is known of an operation's results without a look at the operand.
+/// What an operation gives for integers and bools, as far as it is known without computing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OfIntegers {
-    /// They are the operand's elements.
+    /// The operand's elements.
     Themselves,
-    /// All are this.
+    /// One value for all elements.
     All(bool),
 }
 
 impl UnaryOp {
-    /// Integers are whole already, and none is NaN or infinite, nor is a bool.
+    /// Integers and bools are whole, and never NaN or infinite.
     fn of_integers(self, dtype: DType) -> Option<OfIntegers> {
         use OfIntegers::{All, Themselves};
         match self {
@@ -113,11 +113,11 @@ kernels! {
     unary:
     /// `y = op(x)`.
     UNARY "unary" [Operand::read("x"), Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     UNARY_INTO "unary_into" [Operand::read("x"), Operand::update("y")];
 }
 
-/// `fn op(x: A) -> Y` of an operation on what is computed as `kind`.
+/// The text `fn op(x: A) -> Y` of an operation, for inputs that are computed as `kind`.
 pub(super) fn text_of(op: UnaryOp, kind: &str) -> &'static str {
     section_for(WGSL, op.name(), kind)
 }
@@ -139,13 +139,13 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     elementwise::text(variant, &ELEMENT)
 }
 
-/// Operations on each element. They take any view and make a new, row-major tensor.
+/// Operations on each element. They take any view and give a new, row-major tensor.
 ///
 /// f16 and bf16 are computed in f32 and rounded once. The exponential, the logarithm and the roots
-/// of ordinary numbers are the adapter's own, which WGSL asks to be right to a few units in the
-/// last place; everything else is written out, so that adapters agree. NaN comes out where NaN goes
-/// in. Integers wrap. Functions of real numbers, such as [`exp`](Tensor::exp), give f32 for
-/// integers and bools, but their in-place forms refuse them.
+/// of ordinary numbers are the adapter's own; WGSL requires a few units in the last place. The
+/// library computes everything else itself, so that adapters agree. NaN gives NaN. Integers wrap.
+/// Functions of real numbers, such as [`exp`](Tensor::exp), give f32 for integers and bools, but
+/// their in-place forms refuse them.
 ///
 /// ```
 /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -156,8 +156,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 ///
 /// # Errors
 ///
-/// All of them: [`Error::DType`](crate::Error::DType) for a type that the operation does not
-/// take, and the errors of making a tensor.
+/// All of them: [`Error::DType`](crate::Error::DType) for a type that the operation does not take,
+/// and the errors of creating a tensor.
 impl Tensor {
     #[track_caller]
     pub(super) fn unary(&self, op: UnaryOp) -> Result<Tensor> {
@@ -197,13 +197,13 @@ impl Tensor {
         self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, &scalars))
     }
 
-    /// Every element raised to at least `min`, then lowered to at most `max`. Takes all numbers.
-    /// A bound that is NaN makes everything NaN.
+    /// Raises every element to at least `min`, then lowers it to at most `max`, for all numbers. A
+    /// NaN as a bound makes everything NaN.
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) for a bool tensor, or if a bound is no number of the
-    /// tensor's type.
+    /// [`Error::DType`](crate::Error::DType) for a bool tensor, or if the tensor's type cannot hold
+    /// a bound.
     #[track_caller]
     pub fn clamp(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
         let bounds = self.bounds(min.into(), max.into())?;
@@ -221,7 +221,7 @@ impl Tensor {
         self.unary_in_place(UnaryOp::Clamp, bounds)
     }
 
-    /// `x`, and below 0 `slope * x`, for floats.
+    /// `x`, or `slope * x` below 0, for floats.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Tensor {
         self.unary_with(UnaryOp::LeakyRelu, [slope.to_bits(), 0])
     }
 
-    /// `x`, and below 0 `alpha * (exp(x) - 1)`, for floats.
+    /// `x`, or `alpha * (exp(x) - 1)` below 0, for floats.
     ///
     /// # Errors
     ///
@@ -241,8 +241,8 @@ impl Tensor {
         self.unary_with(UnaryOp::Elu, [alpha.to_bits(), 1_f32.to_bits()])
     }
 
-    /// [`elu`](Tensor::elu) with the two constants under which activations stay normalized
-    /// (Klambauer and others, 2017), for floats.
+    /// [`elu`](Tensor::elu) with the two constants that keep activations normalized (Klambauer and
+    /// others, 2017), for floats.
     ///
     /// # Errors
     ///
@@ -253,8 +253,8 @@ impl Tensor {
         self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()])
     }
 
-    /// `x`, and below 0 `alpha * (exp(x / alpha) - 1)`, whose slope has no step at 0 (Barron,
-    /// 2017), for floats.
+    /// `x`, or `alpha * (exp(x / alpha) - 1)` below 0, for floats. Its slope is continuous at 0
+    /// (Barron, 2017).
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -270,7 +270,7 @@ impl Tensor {
         self.unary_with(UnaryOp::Celu, [alpha.to_bits(), 0])
     }
 
-    /// Every bit turned round, for `i32`, `u32`, `u8` and `i8`; of bools it is
+    /// Inverts every bit, for `i32`, `u32`, `u8` and `i8`. For bools it is
     /// [`logical_not`](Tensor::logical_not).
     ///
     /// # Errors
@@ -310,102 +310,98 @@ macro_rules! methods {
 }
 
 methods! {
-    /// `-x`, for all numbers; unsigned ones wrap.
+    /// `-x`, for all numbers; unsigned integers wrap.
     neg Neg;
-    /// The absolute value, for all numbers; the least `i32` or `i8` stays what it is.
+    /// The absolute value, for all numbers; the least `i32` or `i8` stays negative.
     abs Abs;
     /// -1, 0 or 1, for all numbers; NaN for NaN.
     #[doc(alias = "sgn")]
     sign Sign;
     /// `x * x`, for all numbers.
     square Square;
-    /// `x` where it is above 0, else 0, for all numbers; NaN for NaN.
+    /// `x` if it is above 0, else 0, for all numbers; NaN for NaN.
     relu Relu;
-    /// eˣ, for floats, and as f32 for integers.
+    /// eˣ, for floats; integers give f32.
     exp Exp;
-    /// 2ˣ, for floats, and as f32 for integers.
+    /// 2ˣ, for floats; integers give f32.
     exp2 Exp2;
-    /// `exp(x) - 1`, for floats, and as f32 for integers, without losing the digits of what is near
-    /// 0.
+    /// `exp(x) - 1`, for floats; integers give f32. It is exact near 0, too.
     expm1 Expm1;
-    /// The natural logarithm, for floats, and as f32 for integers: -∞ at 0, NaN below.
+    /// The natural logarithm, for floats; integers give f32. It is -∞ at 0, and NaN below.
     log Log;
-    /// The logarithm to the base 2, for floats, and as f32 for integers.
+    /// The logarithm with base 2, for floats; integers give f32.
     log2 Log2;
-    /// The logarithm to the base 10, for floats, and as f32 for integers.
+    /// The logarithm with base 10, for floats; integers give f32.
     log10 Log10;
-    /// `log(1 + x)`, for floats, and as f32 for integers, without losing the digits of what is near
-    /// 0.
+    /// `log(1 + x)`, for floats; integers give f32. It is exact near 0, too.
     log1p Log1p;
-    /// The square root, for floats, and as f32 for integers; NaN below 0.
+    /// The square root, for floats; integers give f32. It is NaN below 0.
     sqrt Sqrt;
-    /// `1 / sqrt(x)`, for floats, and as f32 for integers.
+    /// `1 / sqrt(x)`, for floats; integers give f32.
     rsqrt Rsqrt;
-    /// `1 / x`, for floats, and as f32 for integers.
+    /// `1 / x`, for floats; integers give f32.
     #[doc(alias = "reciprocal")]
     recip Recip;
-    /// The sine of radians, for floats, and as f32 for integers; to 1e-6 up to 30,000, and as good
-    /// as the adapter's own further out.
+    /// The sine of radians, for floats; integers give f32. It is exact to 1e-6 up to 30,000.
+    /// Beyond, it is the adapter's own.
     sin Sin;
-    /// The cosine of radians, for floats, and as f32 for integers; as exact as
+    /// The cosine of radians, for floats; integers give f32. It is as exact as
     /// [`sin`](Tensor::sin).
     cos Cos;
-    /// The tangent of radians, for floats, and as f32 for integers: [`sin`](Tensor::sin) by
-    /// [`cos`](Tensor::cos), each as exact as it is.
+    /// The tangent of radians, for floats; integers give f32. It is [`sin`](Tensor::sin) divided by
+    /// [`cos`](Tensor::cos).
     tan Tan;
-    /// The angle between -π/2 and π/2 with this sine, for floats, and as f32 for integers; NaN
-    /// beyond 1. To 1e-6, as the next two.
+    /// The arc sine, from -π/2 to π/2, for floats; integers give f32. It is NaN outside of -1 to 1.
+    /// The error is at most 1e-6, also for the next two.
     asin Asin;
-    /// The angle between 0 and π with this cosine, for floats, and as f32 for integers; NaN beyond
-    /// 1.
+    /// The arc cosine, from 0 to π, for floats; integers give f32. It is NaN outside of -1 to 1.
     acos Acos;
-    /// The angle between -π/2 and π/2 with this tangent, for floats, and as f32 for integers.
+    /// The arc tangent, from -π/2 to π/2, for floats; integers give f32.
     atan Atan;
-    /// The hyperbolic sine, for floats, and as f32 for integers.
+    /// The hyperbolic sine, for floats; integers give f32.
     sinh Sinh;
-    /// The hyperbolic cosine, for floats, and as f32 for integers.
+    /// The hyperbolic cosine, for floats; integers give f32.
     cosh Cosh;
-    /// The hyperbolic tangent, for floats, and as f32 for integers.
+    /// The hyperbolic tangent, for floats; integers give f32.
     tanh Tanh;
-    /// The number with this hyperbolic sine, for floats, and as f32 for integers.
+    /// The inverse hyperbolic sine, for floats; integers give f32.
     asinh Asinh;
-    /// The number from 0 on with this hyperbolic cosine, for floats, and as f32 for integers; NaN
-    /// below 1.
+    /// The inverse hyperbolic cosine, at least 0, for floats; integers give f32. It is NaN below 1.
     acosh Acosh;
-    /// The number with this hyperbolic tangent, for floats, and as f32 for integers: ∞ at 1, NaN
+    /// The inverse hyperbolic tangent, for floats; integers give f32. It is ±∞ at ±1, and NaN
     /// beyond.
     atanh Atanh;
-    /// The error function, for floats, and as f32 for integers, to 2e-7.
+    /// The error function, for floats; integers give f32. The error is at most 2e-7.
     erf Erf;
-    /// `1 - erf(x)`, for floats, and as f32 for integers, without losing the digits of what is near
-    /// 0: its tail is as exact as [`exp`](Tensor::exp), and ends at 9.2 where f32 does.
+    /// `1 - erf(x)`, for floats; integers give f32. It keeps its digits near 0: the tail is as
+    /// exact as [`exp`](Tensor::exp), and ends at 9.2, where f32 ends.
     erfc Erfc;
-    /// The number with this error function, for floats, and as f32 for integers, to 1e-6 of it: ∞
-    /// at 1, NaN beyond.
+    /// The inverse of the error function, for floats; integers give f32. The relative error is at
+    /// most 1e-6. It is ±∞ at ±1, and NaN beyond.
     erfinv Erfinv;
-    /// How much of a normal distribution lies below `x`, its Φ, for floats, and as f32 for
-    /// integers, to 3e-7, and so 0 below -5.66: PyTorch's `special.ndtr`. Far out
-    /// `0.5 * erfc(-x / sqrt(2))` keeps its digits.
+    /// The normal distribution function Φ, for floats; integers give f32. It is PyTorch's
+    /// `special.ndtr`. The error is at most 3e-7, so it is 0 below -5.66. There, `0.5 * erfc(-x /
+    /// sqrt(2))` keeps its digits.
     ndtr Ndtr;
-    /// `sin(πx) / (πx)` and 1 at 0, for floats, and as f32 for integers, to 1e-6; just 0 at all
-    /// other whole numbers.
+    /// `sin(πx) / (πx)`, and 1 at 0, for floats; integers give f32. The error is at most 1e-6. It
+    /// is exactly 0 at all other whole numbers.
     sinc Sinc;
-    /// `log(x / (1 - x))`, of which [`sigmoid`](Tensor::sigmoid) makes `x` again, for floats, and
-    /// as f32 for integers: -∞ at 0, ∞ at 1, NaN beyond. PyTorch's `eps` is a
-    /// [`clamp`](Tensor::clamp) before it.
+    /// `log(x / (1 - x))`, the inverse of [`sigmoid`](Tensor::sigmoid), for floats; integers give
+    /// f32. It is -∞ at 0, ∞ at 1, and NaN beyond. For PyTorch's `eps`, use
+    /// [`clamp`](Tensor::clamp) first.
     logit Logit;
-    /// `1 / (1 + exp(-x))`, for floats, and as f32 for integers; nothing overflows on the way.
+    /// `1 / (1 + exp(-x))`, for floats; integers give f32. There is no intermediate overflow.
     #[doc(alias = "expit")]
     sigmoid Sigmoid;
     /// `x * sigmoid(x)`, also called swish, for floats.
     silu Silu;
-    /// `x · Φ(x)` with the normal distribution's Φ, to 5e-7 where it is below 8, for floats:
-    /// PyTorch's default.
+    /// `x · Φ(x)` with the normal distribution function Φ, for floats: PyTorch's default. The error
+    /// is at most 5e-7 where `x` is below 8.
     gelu Gelu;
     /// The approximation of [`gelu`](Tensor::gelu) by the hyperbolic tangent, for floats: PyTorch's
     /// `approximate="tanh"`.
     gelu_tanh GeluTanh;
-    /// `log(1 + exp(x))`, for floats; nothing overflows on the way.
+    /// `log(1 + exp(x))`, for floats, without intermediate overflow.
     softplus Softplus;
     /// The logarithm of [`sigmoid`](Tensor::sigmoid), for floats.
     #[doc(alias = "logsigmoid")]
@@ -414,38 +410,38 @@ methods! {
     softsign Softsign;
     /// `x * tanh(softplus(x))`, for floats.
     mish Mish;
-    /// `x / 6 + 1/2`, held between 0 and 1, for floats.
+    /// `x / 6 + 1/2`, clamped to between 0 and 1, for floats.
     hardsigmoid Hardsigmoid;
     /// `x * hardsigmoid(x)`, for floats.
     hardswish Hardswish;
-    /// `x - tanh(x)`, for floats, to 2e-6 of it also near 0.
+    /// `x - tanh(x)`, for floats. The relative error is at most 2e-6, also near 0.
     tanhshrink Tanhshrink;
-    /// Degrees in radians, for floats, and as f32 for integers: `x * π / 180`.
+    /// Converts degrees to radians, for floats; integers give f32: `x * π / 180`.
     deg2rad Deg2rad;
-    /// Radians in degrees, for floats, and as f32 for integers: `x * 180 / π`.
+    /// Converts radians to degrees, for floats; integers give f32: `x * 180 / π`.
     rad2deg Rad2deg;
-    /// The next whole number below, for all numbers; a copy of integers.
+    /// Rounds down to a whole number, for all numbers; copies integers.
     floor Floor;
-    /// The next whole number above, for all numbers; a copy of integers.
+    /// Rounds up to a whole number, for all numbers; copies integers.
     ceil Ceil;
-    /// The nearest whole number, the even one of two, for all numbers; a copy of integers.
+    /// Rounds to the nearest whole number, ties to even, for all numbers; copies integers.
     round Round;
-    /// The next whole number towards 0, for all numbers; a copy of integers.
+    /// Rounds towards 0 to a whole number, for all numbers; copies integers.
     #[doc(alias = "fix")]
     trunc Trunc;
-    /// What [`trunc`](Tensor::trunc) takes off, with the sign of `x`, for floats.
+    /// The fraction that [`trunc`](Tensor::trunc) removes, with the sign of `x`, for floats.
     frac Frac;
-    /// Is it 0, or false? A bool tensor, for every type.
+    /// Whether it is 0 or false. A bool tensor, for every type.
     logical_not LogicalNot;
-    /// Is it NaN? A bool tensor, for every type.
+    /// Whether it is NaN. A bool tensor, for every type.
     #[doc(alias = "isnan")]
     is_nan IsNan;
-    /// Is it infinite? A bool tensor, for every type.
+    /// Whether it is infinite. A bool tensor, for every type.
     #[doc(alias = "isinf")]
     is_inf IsInf;
-    /// Is its sign a minus, which -0 has too? A bool tensor, for all numbers.
+    /// Whether its sign is negative, also that of -0. A bool tensor, for all numbers.
     signbit Signbit;
-    /// Is it neither infinite nor NaN? A bool tensor, for every type.
+    /// Whether it is neither infinite nor NaN. A bool tensor, for every type.
     #[doc(alias = "isfinite")]
     is_finite IsFinite;
 }

@@ -100,7 +100,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     }
 }
 
-/// With the sign of the divisor.
+/// The remainder with the sign of the divisor.
 fn remainder(a: f32, b: f32) -> f32 {
     match a % b {
         0.0 => 0_f32.copysign(b),

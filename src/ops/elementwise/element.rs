@@ -1,5 +1,5 @@
-//! What fusion is told of the families whose vec4s of output are made of vec4s of input: all that
-//! their texts are made of. [`families`](crate::ops::families) lists them.
+//! What fusion knows about the families that compute vec4s from vec4s: the parts of their texts.
+//! [`families`](crate::ops::families) lists them.
 
 use smallvec::SmallVec;
 
@@ -9,26 +9,26 @@ use lapidary_core::Caps;
 use lapidary_core::internal::sections::{section, section_for};
 use lapidary_core::internal::{Kernel, Launch, Variant};
 
-/// Two kernels of one text: one makes a new storage, one writes through a part of an old one. Those
-/// that `families` lists can become part of a larger kernel.
+/// Two kernels with one text: one writes a new storage, one a part of an old storage. The families
+/// that `families` lists can become part of a fused kernel.
 #[derive(Debug)]
 pub(crate) struct Element {
-    /// Makes a new storage.
+    /// Writes a new storage.
     pub(crate) fresh: &'static Kernel,
-    /// Writes through a part of an old one.
+    /// Writes a part of an old storage.
     pub(crate) into: &'static Kernel,
-    /// What the inputs are called in the text. Without any, an element is made of its number.
+    /// The names of the inputs in the text. Without inputs, an element depends on its number.
     pub(crate) names: &'static [&'static str],
     /// The input whose type is `A`.
     pub(crate) main: usize,
-    /// The WGSL in which the operations are sections.
+    /// The WGSL file whose sections are the operations.
     pub(crate) file: &'static str,
-    /// The section of a variant.
+    /// The section that a variant uses.
     pub(crate) section: fn(&Variant) -> &'static str,
 }
 
 impl Element {
-    /// Operation `op` of these inputs, with the scalars that [`Call`] describes.
+    /// Operation `op` with these inputs and scalars, which [`Call`] describes.
     pub(in crate::ops) fn call<'a>(
         &'static self,
         op: u8,
@@ -43,21 +43,20 @@ impl Element {
         }
     }
 
-    /// The text of an operation, a function `op`, for inputs that are computed in `kind`.
+    /// The text of an operation: a function `op` for inputs that are computed as `kind`.
     pub(crate) fn text(&self, section: &str, kind: &str) -> &'static str {
         section_for(self.file, section, kind)
     }
 
-    /// Which of the two scalars of the parameters an operation looks at itself.
+    /// Which of the two scalars in the parameters the operation itself reads.
     pub(crate) fn scalars(&self, name: &str) -> [bool; 2] {
         let kinds = ["", ".f32", ".i32", ".u32"];
         let texts = kinds.map(|kind| section(self.file, &format!("{name}{kind}")).unwrap_or(""));
         [SCALARS[0], SCALARS[1]].map(|word| texts.iter().any(|text| text.contains(word)))
     }
 
-    /// The code and the parameters of a launch of the fresh kernel over these layouts, which have
-    /// been broadcast to `shape`, and its workgroups. `None` if it takes more parameters than there
-    /// are.
+    /// The code, the parameters and the workgroups of a launch of the fresh kernel. The layouts are
+    /// already broadcast to `shape`. `None` if the maps do not fit into the parameters.
     pub(crate) fn plan(
         &self,
         caps: &Caps,
@@ -75,7 +74,7 @@ impl Element {
     }
 }
 
-/// Of a launch's operands, which are bound as vec4s.
+/// Which of a launch's operands are bound as vec4s.
 pub(crate) fn are_vec4s(code: u64, operands: usize) -> SmallVec<[bool; 4]> {
     let code = Code(code);
     let fetches = (0..code.inputs()).map(|input| code.fetch(input));
@@ -85,22 +84,22 @@ pub(crate) fn are_vec4s(code: u64, operands: usize) -> SmallVec<[bool; 4]> {
     vec4s
 }
 
-/// The code of a launch that writes through a part of an old storage.
+/// Changes a launch's code to write a part of an old storage.
 pub(crate) fn into(code: u64) -> u64 {
     code | Code::INTO
 }
 
-/// How the texts of operations spell the two scalars.
+/// The two scalars in the texts of operations.
 pub(crate) const SCALARS: [&str; 2] = ["p.w0.z", "p.w0.w"];
 
-/// A launch of one of the families, as its parameters tell it.
+/// A launch of one of the families, decoded from its code and parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) element: &'static Element,
-    /// Does it write through a part of an old storage, from which element on?
+    /// The first element, if it writes a part of an old storage.
     pub(crate) start: Option<u32>,
     pub(crate) code: Code,
-    /// How many elements it makes.
+    /// The number of elements that it computes.
     pub(crate) len: u32,
     pub(crate) scalars: [u32; 2],
 }
@@ -110,7 +109,7 @@ pub(crate) struct Seen {
 pub(crate) struct Map {
     /// The first element.
     pub(crate) offset: u32,
-    /// For each of the dimensions.
+    /// One stride for each dimension.
     pub(crate) strides: SmallVec<[u32; MAX_RANK]>,
 }
 
@@ -120,7 +119,7 @@ fn word_of(launch: &Launch, index: usize) -> u32 {
 }
 
 impl Seen {
-    /// A launch of this family; `is_into` if it writes through a part of an old storage.
+    /// Decodes a launch of this family. `is_into` says that it writes a part of an old storage.
     pub(in crate::ops) fn new(element: &'static Element, is_into: bool, launch: &Launch) -> Seen {
         Seen {
             element,
@@ -131,7 +130,7 @@ impl Seen {
         }
     }
 
-    /// The dimensions over which it walks its inputs.
+    /// The dimensions of its maps.
     pub(crate) fn dims(&self, launch: &Launch) -> SmallVec<[u32; MAX_RANK]> {
         if launch.args.len() == 1 {
             return SmallVec::from_slice(&[self.len]);
@@ -141,7 +140,7 @@ impl Seen {
         dims.map(|word| word_of(launch, word)).collect()
     }
 
-    /// Of an input that is an operand.
+    /// The map of an input that is an operand.
     pub(crate) fn map(&self, launch: &Launch, operand: usize) -> Map {
         let rank = self.code.rank();
         let first = MAP + launch.args.len() - 1 + rank * (1 + operand);

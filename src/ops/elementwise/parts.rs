@@ -1,9 +1,9 @@
-//! Calls whose operands need more bindings than a dispatch has: a few launches instead of one,
-//! each over a part of the output, which bind only those bytes that the part needs.
+//! Calls whose operands need more bindings than a dispatch has. They become several launches. Each
+//! computes a part of the output and binds only the bytes that it needs.
 //!
 //! A part is a box of the output's indices. It is halved along the axis that makes the widest
-//! operand narrower until everything fits. Boxes that are no row-major piece of the output are
-//! made in a tensor of their own, and scattered.
+//! operand narrower, until everything fits. A box that is not a row-major part of the output is
+//! computed in its own tensor, and scattered.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::tensor::Tensor;
 use lapidary_core::Result;
 use lapidary_core::internal::{Engine, Ranges};
 
-/// Bindings that whole storages need: one for every window. Operands that share a storage share
-/// its bindings.
+/// The bindings that whole storages need, one for every window. Operands of one storage share its
+/// bindings.
 fn windows_of_whole<'a>(engine: &Engine, tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
     let window_bytes = engine.caps().max_binding_bytes;
     let mut seen = SmallVec::<[&Tensor; 4]>::new();
@@ -33,7 +33,7 @@ fn same_storage(a: &Tensor, b: &Tensor) -> bool {
     Arc::ptr_eq(&a.storage, &b.storage)
 }
 
-/// Do these tensors, and a new one of so many bytes, need more bindings than a dispatch has?
+/// Whether these tensors and a new one of `new_bytes` need more bindings than a dispatch has.
 pub(in crate::ops) fn is_wide<'a>(
     engine: &Engine,
     tensors: impl Iterator<Item = &'a Tensor> + Clone,
@@ -42,17 +42,17 @@ pub(in crate::ops) fn is_wide<'a>(
     let window_bytes = engine.caps().max_binding_bytes;
     let is_one = |tensor: &Tensor| tensor.storage.size_bytes() <= window_bytes;
     if new_bytes <= window_bytes && tensors.clone().all(is_one) {
-        // As nearly always.
+        // The usual case.
         return false;
     }
     let new = new_bytes.next_multiple_of(16).div_ceil(window_bytes);
     windows_of_whole(engine, tensors) + new > engine.most_windows()
 }
 
-/// Which bytes of its storage each operand shows, as (start, length). Those that overlap show the
-/// same: one binding may not be read while another one of the same bytes is written.
+/// The bytes of its storage that each operand needs, as (start, length). Operands whose bytes
+/// overlap get one shared range: two bindings must not read and write the same bytes.
 pub(in crate::ops) fn ranges(engine: &Engine, tensors: &[&Tensor]) -> Ranges {
-    // Vec4s stay vec4s, and elements whole.
+    // Keeps elements and vec4s whole.
     let step = engine.caps().offset_alignment_bytes.max(16);
     let shown = tensors.iter().map(|tensor| {
         let width = tensor.dtype.size_bytes();
@@ -82,7 +82,7 @@ pub(in crate::ops) fn ranges(engine: &Engine, tensors: &[&Tensor]) -> Ranges {
     ranges.collect()
 }
 
-/// Do the bindings of one dispatch show these ranges?
+/// Whether the bindings of one dispatch can hold these ranges.
 pub(in crate::ops) fn do_fit(engine: &Engine, tensors: &[&Tensor], ranges: &Ranges) -> bool {
     let window_bytes = engine.caps().max_binding_bytes;
     let firsts = (0..tensors.len()).filter(|&index| {
@@ -95,15 +95,15 @@ pub(in crate::ops) fn do_fit(engine: &Engine, tensors: &[&Tensor], ranges: &Rang
     windows.sum::<u64>() <= engine.most_windows()
 }
 
-/// A tensor as a kernel sees it which is shown only a range of the storage.
+/// The tensor relative to a range of its storage.
 pub(in crate::ops) fn within(tensor: &Tensor, range: (u64, u64)) -> Tensor {
     let mut layout = tensor.layout.clone();
     layout.offset -= (range.0 / tensor.dtype.size_bytes()) as usize;
     tensor.view(layout)
 }
 
-/// Both halves of the tensors, which are of one shape, along the axis that makes the widest of
-/// them narrower (the last one, if several are); `None` if there is but one element.
+/// Splits tensors of one shape in half, along the axis that makes the widest of them narrower (the
+/// last such axis). `None` if there is only one element.
 pub(in crate::ops) fn halves(tensors: &[&Tensor]) -> Option<[SmallVec<[Tensor; 4]>; 2]> {
     let reach = |tensor: &Tensor, axis: usize| {
         let steps = tensor.layout.shape[axis].saturating_sub(1);
@@ -123,7 +123,7 @@ pub(in crate::ops) fn halves(tensors: &[&Tensor]) -> Option<[SmallVec<[Tensor; 4
     let (_, dim, axis) = reaches
         .filter(|&(_, dim, _)| dim > 1)
         .max_by_key(|&(reach, ..)| reach)?;
-    // Pieces that start at vec4s are read and written as such.
+    // Halves that start at vec4s keep their vec4s aligned.
     let at = match dim / 2 {
         half if half >= 4 => half / 4 * 4,
         half => half,
@@ -142,8 +142,9 @@ pub(in crate::ops) fn halves(tensors: &[&Tensor]) -> Option<[SmallVec<[Tensor; 4
 }
 
 impl Call<'_> {
-    /// Is it wide with an output of so many new bytes, or through a view of an old one, and may it
-    /// be computed in parts? What a range or random numbers hold depends on the place.
+    /// Whether the call needs too many bindings, and can be computed in parts. The output is `out`
+    /// or a new tensor of `new_bytes`. Ranges and random numbers depend on the position and cannot
+    /// be split.
     pub(super) fn is_in_parts(
         &self,
         engine: &Engine,
@@ -156,7 +157,7 @@ impl Call<'_> {
             && (!self.inputs.is_empty() || self.op == 0)
     }
 
-    /// Writes through `out` in as few parts as fit.
+    /// Writes through `out`, in as few parts as possible.
     #[track_caller]
     pub(super) fn write_parts(&self, out: &Tensor) -> Result<()> {
         if out.is_empty() {
@@ -170,7 +171,7 @@ impl Call<'_> {
         self.part(&views, out)
     }
 
-    /// One part, or both halves of it. The views have the shape of `out`.
+    /// Computes one part, or splits it into halves. The views have the shape of `out`.
     #[track_caller]
     fn part(&self, views: &[Tensor], out: &Tensor) -> Result<()> {
         let engine = &out.engine;
@@ -189,7 +190,7 @@ impl Call<'_> {
             }
         }
         let Some(halves) = halves(&operands) else {
-            // Not even one element fits: the launch says so.
+            // Not even one element fits: the launch returns the error.
             return self.launch_part(views, out);
         };
         for half in halves {
@@ -230,7 +231,7 @@ impl Call<'_> {
         }
     }
 
-    /// The inputs with these tensors instead of their own.
+    /// The inputs, with these tensors in place of their own.
     fn inputs_of<'a>(&self, tensors: &'a [Tensor]) -> Option<SmallVec<[Input<'a>; 3]>> {
         let mut tensors = tensors.iter();
         let inputs = self.inputs.iter().map(|input| match input {

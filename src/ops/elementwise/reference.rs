@@ -1,4 +1,4 @@
-//! The frame of every elementwise reference kernel: one element after the other.
+//! The shared frame of elementwise reference kernels: one element after the other.
 
 use crate::ops::elementwise::{Code, Fetch, MAP};
 use lapidary_core::DType;
@@ -68,7 +68,7 @@ pub(crate) fn each(call: &mut ReferenceCall, op: impl Fn(u32, &[Lane]) -> Lane) 
         let mut lanes = Vec::with_capacity(3);
         for input in 0..code.inputs() {
             if code.fetch(input) == Fetch::Param {
-                // Of the type of the last input: a first one may be a mask.
+                // It has the type of the last input, because the first may be a mask.
                 lanes.push(Lane::from_bits(call.variant.dtypes[bound - 1], words[2]));
                 continue;
             }

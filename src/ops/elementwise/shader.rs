@@ -15,7 +15,8 @@ use lapidary_core::internal::sections::section_for;
 
 const WGSL: &str = include_str!("../../../shaders/elementwise.wgsl");
 
-/// The parameters and the aliases of a shader: `A` and `T` of the input, `Y` and `E` of the output.
+/// The parameters and the type aliases of a shader: `A` and `T` for the input, `Y` and `E` for the
+/// output.
 pub(in crate::ops) fn head(out: &mut String, words: usize, input: DType, output: DType) {
     let vectors: String = (0..words.div_ceil(4))
         .map(|index| format!(" w{index}: vec4<u32>,"))
@@ -27,7 +28,7 @@ pub(in crate::ops) fn head(out: &mut String, words: usize, input: DType, output:
     let _ = writeln!(out, "alias E = {e};\nalias Y = vec4<{e}>;");
 }
 
-/// The whole text of a variant. Those of the inputs that are operands come first among its types.
+/// The whole text of a variant. Among its types, those of operands that are inputs come first.
 pub(in crate::ops) fn text(variant: &Variant, element: &Element) -> Cow<'static, str> {
     let (code, names) = (Code(variant.code), element.names);
     let (bound, rank) = (code.bound(), code.rank());
@@ -67,9 +68,9 @@ pub(in crate::ops) fn text(variant: &Variant, element: &Element) -> Cow<'static,
     Cow::Owned(out)
 }
 
-/// Functions of coordinates in the output: those of element `k`, those of the element after it,
-/// and which element of each operand they name, in x, y and z. Division is what takes longest
-/// here, so there is one a dimension.
+/// Functions for coordinates in the output: those of element `k`, those of the next element, and
+/// the positions that they name in each operand, as x, y and z. There is only one division for each
+/// dimension, because divisions take the most time.
 pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
     let strides = |operand: usize| MAP + bound + rank * (1 + operand);
     let of_operand = |function: &str, texts: &[&str]| match (function, texts[0].parse()) {
@@ -77,7 +78,7 @@ pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
             let steps = (0..rank).map(|d| format!(" + c[{d}] * {}", word(strides(operand) + d)));
             word(MAP + operand) + &steps.collect::<String>()
         }
-        // From a vec4 to the next one in the same row.
+        // The distance to the next vec4 in the same row.
         ("step", Ok(operand)) if operand < bound => {
             format!("4u * {}", word(strides(operand) + rank - 1))
         }
@@ -88,7 +89,8 @@ pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
     out.push_str(&skeleton.function(&of_operand).fill());
 }
 
-/// The entry, which calls `put_vec4` for every vec4 of an invocation, or `put_vec8`.
+/// The entry point. It calls `put_vec4` for every vec4 of an invocation, or `put_vec8` for every
+/// two.
 fn main(code: Code) -> String {
     let each = if code.has(Code::UNROLL) {
         VEC4S_ON_CPU
@@ -105,7 +107,7 @@ fn main(code: Code) -> String {
         .fill()
 }
 
-/// A function for two vec4s that lie together.
+/// The function that computes two adjacent vec4s.
 fn push_vec8(out: &mut String, variant: &Variant, names: &[&str], placed: bool) {
     let code = Code(variant.code);
     out.push_str("fn put_vec8(k: u32, i: vec4<u32>) {\n");
@@ -139,7 +141,8 @@ fn push_vec8(out: &mut String, variant: &Variant, names: &[&str], placed: bool) 
     );
 }
 
-/// Fetches every input and calls `op`, with the number of the element if it is `placed`.
+/// Fetches every input and calls `op`. If the operation is `placed`, `op` also gets the element's
+/// number.
 fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
     let code = Code(variant.code);
     let (bound, rank) = (code.bound(), code.rank());
@@ -150,7 +153,7 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
     let apart = !code.has(Code::WHOLE);
     if apart {
         out.push_str("let c0 = coordinates(k);\n  let i0 = at(c0);\n");
-        // The last vec4 may pass the end: its other lanes read the last element again.
+        // The last vec4 may pass the end. Lanes past the end read the last element again.
         let elements = word(0);
         for lane in 1..4 {
             let before = lane - 1;
@@ -173,7 +176,7 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
         let lane = |lane: u32| match (apart, lane) {
             (true, _) => format!("{name}_get(i{lane}.{at})"),
             (false, 0) => format!("{name}_get(i.{at})"),
-            // Only in one dimension may a vec4 of a whole run pass the end.
+            // A vec4 of a whole row can pass the end only if there is one dimension.
             (false, _) if rank == 1 => {
                 let last = format!("{} - 1u - k", word(0));
                 format!("{name}_get(i.{at} + min({lane}u, {last}) * {stride})")

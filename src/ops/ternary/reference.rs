@@ -26,7 +26,7 @@ pub(crate) fn run(call: &mut ReferenceCall) {
     });
 }
 
-/// From whichever end is nearer.
+/// Interpolates from the nearer end.
 pub(in crate::ops) fn lerp(a: f32, b: f32, weight: f32) -> f32 {
     match weight.abs() >= 0.5 {
         true => b - (b - a) * (1.0 - weight),

@@ -1,16 +1,16 @@
-//! For tests without a device: does a kernel's text make a valid shader, on every API?
+//! Checks without a device that a kernel's text is a valid shader on every API.
 
 use lapidary_core::DType;
 use lapidary_core::internal::wgsl::{Layout, Target, shader};
 use lapidary_core::internal::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
 use lapidary_testing::{translate, translate_beyond_fxc};
 
-/// How a launch and an adapter present a variant.
+/// How a launch on an adapter binds a variant's operands.
 #[derive(Clone, Copy)]
 struct Setting {
-    /// Whether each operand has a part of its own, or all share one.
+    /// Whether each operand has its own part, or all share one.
     are_apart: bool,
-    /// How many windows each part takes.
+    /// The number of windows of each part.
     windows: u8,
     immediates: bool,
     wide_words: bool,
@@ -23,18 +23,18 @@ const APART: Setting = Setting {
     wide_words: false,
 };
 
-/// Parses, validates and translates the shader of a variant with operands apart, and with all of
-/// them in one part, in one window and in three.
+/// Parses, validates and translates a variant's shader: with separate operands in one window and in
+/// three, and with all operands in one part.
 pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], vec4s: u8) {
     valid_by(translate, kernel, code, dtypes, vec4s);
 }
 
-/// The same for a variant that no device gets whose compiler is FXC.
+/// The same for a variant that no device with FXC gets.
 pub(super) fn valid_beyond_fxc(kernel: &Kernel, code: u64, dtypes: &[DType], vec4s: u8) {
     valid_by(translate_beyond_fxc, kernel, code, dtypes, vec4s);
 }
 
-/// The same on an adapter that shows so little of a buffer that a launch takes many windows.
+/// The same for an adapter whose bindings are so small that a launch needs many windows.
 pub(super) fn valid_through_windows(kernel: &Kernel, variant: &Variant, windows: u8) {
     let each = windows / kernel.operands.len() as u8;
     for (are_apart, windows) in [(true, each), (false, windows)] {

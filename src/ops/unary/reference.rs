@@ -96,7 +96,7 @@ pub(in crate::ops) fn float(op: UnaryOp, x: f32) -> f32 {
     }
 }
 
-/// The functions that have neighbours in every library.
+/// Functions that the standard library has, or that are computed in f64.
 fn curve(op: UnaryOp, x: f32) -> f32 {
     let wide = f64::from(x);
     match op {
@@ -121,7 +121,7 @@ fn curve(op: UnaryOp, x: f32) -> f32 {
         UnaryOp::Mish => (wide * softplus(wide).tanh()) as f32,
         UnaryOp::Hardsigmoid => (x / 6.0 + 0.5).clamp(0.0, 1.0),
         UnaryOp::Hardswish => x * ((x + 3.0).clamp(0.0, 6.0) / 6.0),
-        // The difference loses digits in f64, too.
+        // The difference loses digits even in f64.
         UnaryOp::Tanhshrink if x.abs() < 0.02 => {
             (wide.powi(3) * (1.0 / 3.0 - wide * wide * 2.0 / 15.0)) as f32
         }
@@ -141,7 +141,7 @@ fn sinc(x: f64) -> f64 {
     let near = std::f64::consts::PI * (x - 2.0 * (x / 2.0).round());
     match x {
         0.0 => 1.0,
-        // Every large number is whole; of infinity it makes NaN.
+        // Large numbers are whole; infinity gives NaN.
         _ if x == x.round() => 0.0 * x,
         _ => near.sin() / (std::f64::consts::PI * x),
     }
@@ -157,7 +157,7 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// By the series of positive terms, which loses no digits.
+/// The series with positive terms, which loses no digits.
 fn erf(x: f64) -> f64 {
     if x.is_nan() || x.abs() > 6.0 {
         return if x.is_nan() { x } else { x.signum() };
@@ -171,7 +171,7 @@ fn erf(x: f64) -> f64 {
     std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
-/// Far out by the continued fraction, where the difference loses digits.
+/// Far from 0, the continued fraction: the difference would lose digits.
 fn erfc(x: f64) -> f64 {
     if x.is_nan() || x < 2.0 {
         return 1.0 - erf(x);
@@ -182,7 +182,7 @@ fn erfc(x: f64) -> f64 {
     0.5 * std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() / fraction
 }
 
-/// By Newton's method, from far out on the side of 0, where it comes nearer with every step.
+/// Newton's method from a start far from 0, where every step comes nearer.
 fn erfinv(x: f64) -> f64 {
     if x.is_nan() || x.abs() >= 1.0 {
         return if x.abs() == 1.0 {
