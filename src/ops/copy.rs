@@ -1,13 +1,13 @@
-//! Elements on their way from one view to another: `contiguous`, `cast`, `reshape`, `copy_`.
+//! Copies from one view to another: `contiguous`, `cast`, `reshape`, `copy_`.
 //!
 //! | kernel | from | to |
 //! | --- | --- | --- |
-//! | `COPY` | any view | a new tensor, or a part of an old one that is row-major from a vec4 on |
-//! | `TRANSPOSE` | a view whose columns lie in one piece | a new tensor |
+//! | `COPY` | any view | a new tensor, or a part of a storage that is row-major and starts at a vec4 |
+//! | `TRANSPOSE` | a view whose columns are contiguous | a new tensor |
 //! | `SCATTER` | any view | a view with gaps, flips, any order of axes |
 //!
-//! Every kernel writes through the vec4s of one storage, each by one invocation: so in-place
-//! operations on views that are not row-major make a new tensor first and scatter it.
+//! Every kernel writes whole vec4s of one storage, each in one invocation. So in-place operations
+//! on views that are not row-major compute a new tensor first and scatter it.
 
 mod plan;
 #[cfg(test)]
@@ -49,11 +49,11 @@ macro_rules! kernels {
 }
 
 kernels! {
-    /// `y = x`, as another type if theirs differ.
+    /// `y = x`, converted if the types differ.
     COPY "copy" write copy_text copy;
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     COPY_INTO "copy_into" update copy_text copy;
-    /// `y = x`, whose last two axes lie in memory the other way round.
+    /// `y = x`, where `x` is contiguous along the last axis but one.
     TRANSPOSE "transpose" write transpose_text transpose;
     /// `y = x` through a view with gaps.
     SCATTER "scatter" update scatter_text scatter;
@@ -68,7 +68,7 @@ pub(super) static ELEMENT: Element = Element {
     section: conversion,
 };
 
-/// The section that converts.
+/// The section that converts the elements.
 fn conversion(variant: &Variant) -> &'static str {
     let (from, to) = (variant.dtypes[0], variant.dtypes[1]);
     match (from, to) {
@@ -78,7 +78,7 @@ fn conversion(variant: &Variant) -> &'static str {
         (_, DType::U32) if from.is_float() => "to_u32",
         (_, DType::U8) if from.is_float() => "to_u8",
         (_, DType::I8) if from.is_float() => "to_i8",
-        // What is stored in less than a word is narrowed by the store.
+        // The store narrows types of less than a word.
         _ if from.wgsl() == to.wgsl() => "same",
         _ => "convert",
     }
@@ -118,7 +118,8 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
         Block::Ragged => "transpose_ragged",
     };
     out.push_str(section_for(WGSL, block, ""));
-    // Each eight lanes have two blocks beside each other and four below, if the tile has as many.
+    // Eight lanes take two blocks side by side and four below each other, if the tile is large
+    // enough.
     let beside_log2 = 1_u32.clamp(3_u32.saturating_sub(height_log2), width_log2.min(3));
     let numbers = [
         ("width", 1 << width_log2),
@@ -158,8 +159,7 @@ fn scatter_text(variant: &Variant) -> Cow<'static, str> {
 }
 
 impl Tensor {
-    /// The same elements, row-major without gaps: `self` if it is that already, else a copy.
-    ///
+    /// The same elements, row-major without gaps. Returns `self` if it is so already, else a copy.
     /// # Errors
     ///
     /// Those of making a tensor.
@@ -171,7 +171,7 @@ impl Tensor {
         }
     }
 
-    /// A copy of its own, row-major.
+    /// A copy with its own storage, row-major.
     ///
     /// # Errors
     ///
@@ -181,9 +181,9 @@ impl Tensor {
         self.copied(self.dtype)
     }
 
-    /// The elements as another type, by the rules of Rust's `as`: floats are cut off towards 0 and
-    /// held within the integer's range, NaN becomes 0, integers wrap, f16 and bf16 are rounded to
-    /// the nearest, and true is what is not 0. `self` if it has that type already.
+    /// Converts the elements by the rules of Rust's `as`. Floats are truncated towards 0 and
+    /// clamped to the integer's range; NaN becomes 0. Integers wrap. f16 and bf16 are rounded to
+    /// the nearest. All values except 0 become true. Returns `self` if it has the type already.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -202,7 +202,7 @@ impl Tensor {
         }
     }
 
-    /// Writes the elements of `src`, which broadcasts to the shape of `self`, through `self`.
+    /// Writes the elements of `src` through `self`. `src` broadcasts to the shape of `self`.
     ///
     /// ```
     /// # fn demo(cache: &lapidary::Tensor, keys: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -212,9 +212,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] if the types differ; [`Error::Shape`] if `src` does not broadcast, or
-    /// `self` is a broadcast view, in which several indices name one element;
-    /// [`Error::Foreign`].
+    /// [`Error::DType`] if the types differ. [`Error::Shape`] if `src` does not broadcast, or if
+    /// several indices of `self` name one element. [`Error::Foreign`].
     #[track_caller]
     pub fn copy_(&self, src: &Tensor) -> Result<()> {
         const OPERATION: &str = "copy_";
@@ -241,7 +240,7 @@ impl Tensor {
         ELEMENT.call(0, &inputs, &[]).write_to(self)
     }
 
-    /// Refuses a view through which one element would be written twice.
+    /// Returns an error if several indices of the view name one element.
     pub(super) fn check_writable(&self, operation: &'static str) -> Result<()> {
         match self.layout.has_overlap() {
             false => Ok(()),
@@ -278,7 +277,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Writes through any view. `src` has a storage of its own.
+    /// Writes `src` through any view. `src` must have another storage.
     #[track_caller]
     fn copy_through(&self, src: &Tensor) -> Result<()> {
         let src = src.view(src.layout.broadcast_to(&self.layout.shape)?);
@@ -288,7 +287,7 @@ impl Tensor {
         }
     }
 
-    /// As `copy_through`, in as few launches as it takes. Both have one shape.
+    /// As `copy_through`, in as few launches as possible. Both tensors have one shape.
     #[track_caller]
     fn scatter_part(&self, src: &Tensor) -> Result<()> {
         let operands = [src, self];
@@ -304,7 +303,7 @@ impl Tensor {
         to.launch_scatter(&src, shown)
     }
 
-    /// Both have one shape, and count from the start of what `ranges` shows of their storages.
+    /// Both tensors have one shape. Their offsets count from the starts of `ranges`.
     #[track_caller]
     fn launch_scatter(&self, src: &Tensor, ranges: Ranges) -> Result<()> {
         let plan = Scatter::new(&self.layout, &src.layout).ok_or_else(|| Error::Shape {
@@ -322,11 +321,11 @@ impl Tensor {
         })
     }
 
-    /// Runs a call whose first input is `self` and whose result replaces what `self` shows.
+    /// Runs a call whose first input is `self`, and writes the result through `self`.
     #[track_caller]
     pub(super) fn write_through(&self, operation: &'static str, call: &Call<'_>) -> Result<()> {
         self.check_writable(operation)?;
-        // An input that shows the same storage otherwise would be read while it is written.
+        // The kernel must not read the same storage through another view while it writes.
         let is_apart = |input: &Input<'_>| match input {
             Input::Scalar => true,
             Input::Tensor(tensor) => {

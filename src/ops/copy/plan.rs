@@ -1,4 +1,4 @@
-//! How a transposing copy is cut into blocks, and a scattering one into rows.
+//! Plans of copies: a transposing one consists of blocks, a scattering one of rows.
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,7 @@ use crate::tensor::layout::{Dims, Layout, Strides, collapse};
 use lapidary_core::internal::MAX_PARAMS_BYTES;
 use lapidary_core::{Caps, DType, adapter::AdapterKind};
 
-/// Rows and columns that a matrix must have for its blocks to pay, where they do not lie in vec4s.
+/// Least rows and columns of a matrix off the vec4s for which blocks pay.
 const LEAST_RAGGED_EDGE: u32 = 8;
 
 type Words = SmallVec<[u32; MAX_PARAMS_BYTES / 4]>;
@@ -17,33 +17,33 @@ fn padded(mut words: Words) -> Words {
     words
 }
 
-/// A copy in blocks of 4 × 4, and tiles of blocks: a workgroup each, so that what it brings into a
-/// cache is used before rows a power of two apart drive it out again.
+/// A copy in blocks of 4 × 4. A workgroup copies a tile of blocks. So it uses the cache lines that
+/// it loads before other rows evict them: rows a power of two apart share cache sets.
 ///
 /// ```text
 ///  words   0      1       2      3     4           5               6        7          8 …         then
 ///          tiles  beside  below  rows  first of x  column to next  columns  all lines  batch dims  batch strides
 /// ```
 ///
-/// Beside and below each other lie blocks. Lines are the rows of all matrices.
+/// `beside` and `below` count blocks. `all lines` are the rows of all matrices.
 #[derive(Clone, Debug)]
 pub(crate) struct Transpose {
     pub(super) form: TransposeForm,
     pub(super) words: Words,
-    /// Tiles below each other, tiles beside each other, and matrices.
+    /// Tiles along the columns, tiles along the rows, and matrices.
     grid: [u32; 3],
 }
 
 /// How an invocation moves a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// Four vec4s of the source come in, four of the output leave.
+    /// Loads four vec4s of the source and stores four of the output.
     Vec4s,
-    /// The same elements, word by word and one row of the output after the other. A software
-    /// rasterizer loads the elements of a vec4 one by one anyway, and has no registers for 16 of
-    /// them at a time: there this takes 0.6 of the time.
+    /// Copies the same elements word by word, one row of the output after the other. This takes 0.6
+    /// of the time on a software rasterizer. It loads the elements of a vec4 one by one anyway, and
+    /// lacks registers for 16 of them.
     Words,
-    /// Columns of the source do not start at vec4s, or rows of the output do not.
+    /// Columns of the source or rows of the output do not start at vec4s.
     Ragged,
 }
 
@@ -51,15 +51,15 @@ impl Block {
     pub(crate) const ALL: [Block; 3] = [Block::Vec4s, Block::Words, Block::Ragged];
 }
 
-/// What differs in the text of a transposing copy.
+/// The parts of a transposing copy that its text depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TransposeForm {
-    /// How many batch dimensions.
+    /// The number of batch dimensions.
     pub(crate) rank: usize,
-    /// The blocks of a tile, beside and below each other, as powers of two.
+    /// The blocks of a tile beside and below each other, as powers of two.
     pub(crate) width_log2: u32,
     pub(crate) height_log2: u32,
-    /// Workgroups are a grid; else they are counted, where a grid is too small.
+    /// Whether workgroups form a grid. If a grid is too small, they are numbered.
     pub(crate) is_grid: bool,
     pub(crate) block: Block,
 }
@@ -83,15 +83,15 @@ impl TransposeForm {
 }
 
 impl Transpose {
-    /// Where the batch dimensions start among the words.
+    /// The word at which the batch dimensions start.
     pub(crate) const MAP: usize = 8;
 
     pub(super) fn words_of(rank: usize) -> usize {
         Transpose::MAP + 2 * rank
     }
 
-    /// `None` unless the last axis but one has stride 1; nor for a few rows or columns that do not
-    /// lie in vec4s.
+    /// `None` unless the last axis but one has stride 1. `None` also for a few rows or columns off
+    /// the vec4s.
     pub(super) fn new(from: &Layout, dtype: DType, caps: &Caps) -> Option<Transpose> {
         let to = Layout::contiguous(&from.shape);
         let map = collapse(&from.shape, &[&to, from]);
@@ -144,7 +144,7 @@ impl Transpose {
         })
     }
 
-    /// The workgroups of its dispatch.
+    /// The workgroups of the dispatch.
     pub(super) fn groups(&self, caps: &Caps) -> [u32; 3] {
         match self.form.is_grid {
             true => self.grid,
@@ -153,11 +153,10 @@ impl Transpose {
     }
 }
 
-/// The blocks of a tile beside and below each other, as powers of two: of 256 blocks where a matrix
-/// has as many, and a workgroup as many invocations, else of 64; as few tiles as it takes, and of
-/// as few those that are nearest to 4 blocks of width, whose rows are a line of a cache. On a
-/// software rasterizer tiles of 4 × 64 take 0.9 of the time of 4 × 16, and 0.7 of that of 16 × 4
-/// and 8 × 8.
+/// The blocks of a tile beside and below each other, as powers of two. A tile has 256 blocks if the
+/// matrix and a workgroup are large enough, else 64. The choice needs the fewest tiles. Among
+/// equals it is the nearest to a width of 4 blocks, whose rows are one cache line. On a software
+/// rasterizer, tiles of 4 × 64 take 0.9 of the time of 4 × 16, and 0.7 of 16 × 4 and 8 × 8.
 pub(super) fn tile(beside: u32, below: u32, max_invocations: u32) -> [u32; 2] {
     const BEST: u32 = 2;
     let is_large = u64::from(beside) * u64::from(below) >= 256 && max_invocations >= 256;
@@ -173,9 +172,9 @@ pub(super) fn tile(beside: u32, below: u32, max_invocations: u32) -> [u32; 2] {
 
 /// A copy through a view with gaps, row by row.
 ///
-/// The axes are sorted by their strides in the destination, and flipped ones are walked forwards.
-/// The outer ones number the rows; the inner ones, whose elements lie close together, are searched
-/// for vec4 by vec4.
+/// The axes are sorted by their strides in the destination, and flipped axes are reversed. The
+/// outer axes number the rows. The elements of the inner axes lie close together, so the kernel
+/// tests each vec4 for them.
 ///
 /// ```text
 ///  words   0            1          2              3             4           5 …
@@ -183,13 +182,13 @@ pub(super) fn tile(beside: u32, below: u32, max_invocations: u32) -> [u32; 2] {
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Scatter {
-    /// The rank, and how many of the axes number the rows.
+    /// The rank, and the number of axes that number the rows.
     pub(super) code: u64,
     pub(super) words: Words,
 }
 
 impl Scatter {
-    /// Where the dimensions start among the words.
+    /// The word at which the dimensions start.
     pub(crate) const MAP: usize = 5;
 
     pub(super) fn words_of(rank: usize) -> usize {
@@ -201,15 +200,15 @@ impl Scatter {
         ((code & 15) as usize, (code >> 4 & 15) as usize)
     }
 
-    /// `None` if two indices may name one element of the destination. Both layouts have one
-    /// shape, which is not empty.
+    /// `None` if two indices may name one element of the destination. Both layouts have one shape,
+    /// which is not empty.
     pub(super) fn new(to: &Layout, from: &Layout) -> Option<Scatter> {
         let (to, from) = sorted(to, from);
         let map = collapse(&to.shape, &[&to, &from]);
         let (dims, strides) = (&map.dims[..], &map.strides[0]);
         let rank = dims.len();
         let mut best: Option<(u64, usize, [u32; 2])> = None;
-        // From a row that is all of the view to rows of one element.
+        // From one row for the whole view to rows of one element.
         let extents = extents(dims, &strides[..rank])?;
         for outer in 0..=rank {
             let extent = extents[outer];
@@ -217,7 +216,7 @@ impl Scatter {
                 && strides[..outer]
                     .iter()
                     .all(|stride| stride.is_multiple_of(4));
-            // Two rows that are four elements apart have no vec4 in common.
+            // Rows that are at least four elements apart share no vec4.
             let are_apart =
                 (0..outer).all(|d| u64::from(strides[d]) > extents[d + 1] + 2 || dims[d] == 1);
             if !starts_are_vec4_aligned && !are_apart {
@@ -248,8 +247,8 @@ impl Scatter {
     }
 }
 
-/// Both layouts with the axes in the order of the destination's strides, longest first, and with
-/// those turned round that run backwards there.
+/// Both layouts with their axes sorted by the destination's strides, longest first. Axes with
+/// negative strides there are reversed.
 fn sorted(to: &Layout, from: &Layout) -> (Layout, Layout) {
     let mut axes: Dims = (0..to.rank()).filter(|&axis| to.shape[axis] != 1).collect();
     axes.sort_by_key(|&axis| std::cmp::Reverse(to.strides[axis].unsigned_abs()));
@@ -276,8 +275,8 @@ fn sorted(to: &Layout, from: &Layout) -> (Layout, Layout) {
     (pick(to), pick(from))
 }
 
-/// At `d`, how many elements the axes from `d` on reach over; at the end 1. `None` if an axis
-/// steps within the reach of those inside it.
+/// At `d`, the number of elements that the axes from `d` on span; 1 at the end. `None` if an axis
+/// steps within the span of the axes inside it.
 fn extents(dims: &[u32], strides: &[u32]) -> Option<SmallVec<[u64; 9]>> {
     let mut extents: SmallVec<[u64; 9]> = SmallVec::from_elem(1, dims.len() + 1);
     for d in (0..dims.len()).rev() {

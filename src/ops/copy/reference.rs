@@ -10,7 +10,7 @@ pub(crate) fn copy(call: &mut ReferenceCall) {
     each(call, |_, x| convert(x[0], dtype));
 }
 
-/// Rust's `as`.
+/// Converts as Rust's `as`.
 fn convert(x: Lane, to: DType) -> Lane {
     match (x, to) {
         (x, DType::Bool) => Lane::truth(x.is_true()),

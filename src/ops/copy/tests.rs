@@ -1,11 +1,11 @@
-//! Plans of scattering copies against a list of what goes where.
+//! Compares plans of scattering copies with a list of moved elements.
 
 use std::collections::HashMap;
 
 use super::plan::Scatter;
 use crate::tensor::layout::Layout;
 
-/// A random view that can be written through.
+/// A random view whose indices name different elements.
 fn view(random: &mut fastrand::Rng) -> Layout {
     let rank = random.usize(1..5);
     let shape: Vec<usize> = (0..rank).map(|_| random.usize(1..9)).collect();
@@ -24,8 +24,7 @@ fn view(random: &mut fastrand::Rng) -> Layout {
     view
 }
 
-/// What the kernel does: for every vec4 that an invocation takes, which element of the source
-/// goes to which of the destination.
+/// The moves of the kernel, from each element of the destination to its source.
 fn scattered(plan: &Scatter) -> HashMap<u32, u32> {
     let (rank, outer) = Scatter::ranks_of(plan.code);
     let map = &plan.words[Scatter::MAP..];
@@ -92,7 +91,7 @@ fn every_element_is_written_once_and_no_vec4_by_two() {
 
 #[test]
 fn rows_far_apart_cost_no_more_than_their_elements() {
-    // One position of a cache of 8 heads × 512 positions × 64 elements.
+    // One position in a cache of 8 heads × 512 positions × 64 elements.
     let cache = Layout::contiguous(&[8, 512, 64]);
     let slot = cache.narrow(1, 77, 1).expect("a position");
     let plan = Scatter::new(&slot, &Layout::contiguous(&slot.shape)).expect("no overlap");
