@@ -1,11 +1,11 @@
-//! Functions in WGSL that kernels of several families call. A kernel's text holds those that it
-//! calls and no others.
+//! WGSL functions that kernels of several families call. A kernel's text contains only those that
+//! it calls.
 
 use lapidary_core::internal::sections::{names, push_sections};
 
 const WGSL: &str = include_str!("../../shaders/functions.wgsl");
 
-/// Appends the functions that `out` calls and has not, and those that they call.
+/// Appends the functions that `out` calls but does not define, and those that they call.
 pub(crate) fn push_functions(out: &mut String) {
     let mut left: Vec<&str> = names(WGSL).collect();
     left.retain(|name| !out.contains(&format!("fn {name}(")));

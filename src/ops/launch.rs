@@ -1,12 +1,12 @@
-//! Launches of kernels whose invocations make a vec4 of the result each, from operands that they
-//! read element by element.
+//! Launches of kernels in which each invocation computes one vec4 of the result. Operands are read
+//! element by element.
 
 use super::elementwise::{arg, groups};
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 use lapidary_core::internal::{Kernel, Launch};
 
-/// A vec4 of `result` an invocation.
+/// One invocation for each vec4 of `result`.
 pub(super) fn by_vec4s<P: bytemuck::NoUninit, const N: usize>(
     kernel: &'static Kernel,
     code: u64,
@@ -17,7 +17,7 @@ pub(super) fn by_vec4s<P: bytemuck::NoUninit, const N: usize>(
     by_vec4s_with_work(kernel, code, operands, result, params, 0)
 }
 
-/// The same, where it takes so many multiply-adds in all.
+/// The same for a launch that takes `work` multiply-adds in all.
 pub(super) fn by_vec4s_with_work<P: bytemuck::NoUninit, const N: usize>(
     kernel: &'static Kernel,
     code: u64,

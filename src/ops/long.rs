@@ -1,12 +1,11 @@
-//! Calls whose one dispatch would keep the device busy for so long that the system takes it for
-//! dead: they are made in parts along an axis of the result, each of which gets a submission of its
-//! own.
+//! Calls whose dispatch would take so long that the system resets the device. They are split along
+//! an axis of the result, and each part gets its own submission.
 
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Result};
 
-/// How many elements of an axis of `len` a part has, a multiple of `unit` if that many may be, so
-/// that none has more than `most` of the work; none where the whole has no more.
+/// The number of elements of an axis of `len` in a part whose share of `work` is at most `most`. It
+/// is a multiple of `unit` if possible. `None` if the whole is small enough.
 pub(super) fn part(work: u64, most: u64, len: usize, unit: usize) -> Option<usize> {
     if work <= most || len < 2 {
         return None;
@@ -19,7 +18,8 @@ pub(super) fn part(work: u64, most: u64, len: usize, unit: usize) -> Option<usiz
     Some(len.div_ceil(parts))
 }
 
-/// A tensor of parts of `step` along an axis, each of which `make` makes from its start and length.
+/// Assembles a tensor from parts of `step` along an axis. `make` computes each from its start and
+/// length.
 #[track_caller]
 pub(super) fn assemble(
     of: &Tensor,

@@ -1,6 +1,7 @@
-//! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
+//! Operations on tensors. There is one file for each family of kernels, named as its WGSL in
+//! `shaders/`.
 
-/// The reference of a kernel, where the simulated device is compiled in.
+/// The reference kernel, if the simulated device is compiled in.
 macro_rules! reference {
     ($run:path) => {{
         #[cfg(any(test, feature = "sim"))]

@@ -1,11 +1,11 @@
-//! What operations are called when an error or a finding speaks of them.
+//! The names of operations in errors and findings.
 
 use lapidary_core::internal::{Launch, Program};
 
 use super::families::family_of;
 use super::readers::reader_of;
 
-/// What a launch computes, as whoever called for it would say.
+/// What a launch computes, in the caller's terms.
 pub(crate) fn name_of(launch: &Launch) -> String {
     let Program::Builtin(kernel) = &launch.program else {
         return launch.program.name().to_owned();

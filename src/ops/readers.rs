@@ -1,6 +1,6 @@
-//! Kernels that read an operand `x` element by element, wherever it may come from: fusion can have
-//! its elements computed on the way in. They reach it by `x_get` and `x_get4` alone, and what they
-//! are told is a [`RowParams`](super::rows::RowParams).
+//! Kernels that read an operand `x` element by element. Fusion can compute these elements within
+//! the kernel. So the kernels read `x` only by `x_get` and `x_get4`, and their parameters are
+//! [`RowParams`](super::rows::RowParams).
 
 use super::rows::RowParams;
 use super::{argreduce, layer_norm, normalize, reduce, softmax};
@@ -14,15 +14,15 @@ pub(crate) struct Reader {
     pub(crate) times: u32,
     /// What a variant computes, by its code.
     pub(crate) name: fn(u64) -> &'static str,
-    /// Can expressions come before and after a variant?
+    /// Whether a variant can be fused with expressions before and after it.
     pub(crate) fuses: fn(u64) -> bool,
 }
 
-/// Words of the parameters of all of them.
+/// Words of parameters, the same for all readers.
 pub(crate) const READER_WORDS: usize = size_of::<RowParams>() / 4;
 
-/// What the parameters begin with: vectors of which a variant looks at as many lanes as its rows
-/// have dimensions.
+/// The first vectors of the parameters. A variant reads as many lanes of each as its rows have
+/// dimensions.
 const VECTORS: [&str; 4] = ["outer_dims", "outer_strides", "inner_dims", "inner_strides"];
 
 static READERS: [Reader; 5] = [
@@ -58,15 +58,15 @@ static READERS: [Reader; 5] = [
     },
 ];
 
-/// The reader of a kernel, if it is one.
+/// The reader of a kernel, if it has one.
 pub(crate) fn reader_of(kernel: &'static Kernel) -> Option<&'static Reader> {
     READERS.iter().find(|one| std::ptr::eq(one.kernel, kernel))
 }
 
-/// Words of the parameters that are not looked at where the code holds these ranks.
+/// The words of parameters that a variant with these ranks ignores.
 pub(crate) fn unseen_words(code: u64) -> impl Iterator<Item = usize> {
     let (outer, inner) = ((code & 15) as usize, (code >> 4 & 15) as usize);
-    // The outermost dimension ends with the rows, or with the row.
+    // The bound of the outermost dimension is not read.
     let seen = [
         outer.max(1) - 1,
         outer.max(1),
@@ -77,13 +77,13 @@ pub(crate) fn unseen_words(code: u64) -> impl Iterator<Item = usize> {
     lanes.flat_map(|(vector, seen)| (seen..4).map(move |lane| 4 * vector + lane))
 }
 
-/// The vector and the lane that hold one of those.
+/// The vector and the lane of such a word.
 pub(crate) fn unseen_word(word: usize) -> (&'static str, usize) {
     (VECTORS[word / 4], word % 4)
 }
 
 impl Reader {
-    /// No other has it.
+    /// The unique number of a reader.
     pub(crate) fn number(&self) -> u8 {
         let mut readers = READERS.iter();
         let number = readers.position(|one| std::ptr::eq(one, self));

@@ -1,24 +1,24 @@
-//! Skeletons: WGSL in which loops, conditions and placeholders write what differs between
-//! variants. Rust gives them their numbers, and texts that it has from elsewhere.
+//! Skeletons: WGSL templates in which loops, conditions and placeholders express the differences
+//! between variants. Rust provides the numbers and texts.
 //!
-//! | in a skeleton | what becomes of it |
+//! | in a skeleton | its result |
 //! | --- | --- |
-//! | `${rows * min(lanes, 4)}` | the number, or the text of that name |
-//! | `$name(a, b)` | what the variant's function of that name makes of the two texts |
+//! | `${rows * min(lanes, 4)}` | the number, or the text with that name |
+//! | `$name(a, b)` | the result of the variant's function with that name |
 //! | `$lane(r)` | the name of that element of a vec4 |
-//! | `$word(4 + r)` | the word of the parameters that has this number |
-//! | `$join(j in 0..4, x_${j})` | the text for each number, with commas between |
-//! | `//% for r in 0..rows`, `//% end` | the lines between, for each number |
+//! | `$word(4 + r)` | the word of the parameters with this number |
+//! | `$join(j in 0..4, x_${j})` | the text for each number, separated by commas |
+//! | `//% for r in 0..rows`, `//% end` | the lines in between, for each number |
 //! | `//% if vec4s && rows > 1`, `//% else`, `//% end` | the lines of one branch |
-//! | `//% let half = rows / 2` | nothing; the lines that follow know the name |
+//! | `//% let half = rows / 2` | nothing; the following lines can use the name |
 //!
-//! The tests render every variant, so that a mistake in a skeleton is found there.
+//! The tests render every variant, so they find mistakes in skeletons.
 
 use std::ops::Range;
 
 use super::text::word;
 
-/// What a name stands for.
+/// The value of a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Number(i64),
@@ -49,18 +49,18 @@ impl From<String> for Value {
     }
 }
 
-/// A function of texts, by its name.
+/// Computes the text of `$name(…)` from the name and the arguments.
 type Function<'a> = &'a dyn Fn(&str, &[&str]) -> String;
 
-/// A skeleton with what it is filled with.
+/// A skeleton with its values.
 pub(crate) struct Skeleton<'a> {
     text: &'a str,
-    /// What is known; of two of a name, the last.
+    /// Known names. A later value hides an earlier one of the same name.
     values: Vec<(&'a str, Value)>,
     function: Function<'a>,
 }
 
-/// How an operator of expressions is spelled, how tightly it binds, and what it computes.
+/// The symbol of an operator, its precedence, and what it computes.
 type Operator = (&'static str, u8, fn(i64, i64) -> i64);
 
 const OPERATORS: [Operator; 13] = [
@@ -99,13 +99,13 @@ impl<'a> Skeleton<'a> {
         self
     }
 
-    /// With the function that makes something of `$name(…)`.
+    /// Sets the function for `$name(…)`.
     pub(crate) fn function(mut self, function: Function<'a>) -> Self {
         self.function = function;
         self
     }
 
-    /// The text, filled.
+    /// The filled text.
     pub(crate) fn fill(mut self) -> String {
         let lines: Vec<&str> = self.text.split_inclusive('\n').collect();
         let mut out = String::with_capacity(4 * self.text.len());
@@ -146,7 +146,8 @@ impl<'a> Skeleton<'a> {
         self.values.truncate(known);
     }
 
-    /// The lines of the first branch whose condition holds: that of `directive`, or one after it.
+    /// Appends the lines of the first branch whose condition holds, of `directive` and the
+    /// following ones.
     fn push_branch(&mut self, directive: &'a str, lines: &[&'a str], out: &mut String) {
         let end = outermost(lines, "else");
         let condition = after_word(directive, "if");
@@ -158,7 +159,7 @@ impl<'a> Skeleton<'a> {
         }
     }
 
-    /// A line, or a part of one, with its placeholders filled.
+    /// Appends a line, or a part of one, with its placeholders filled.
     fn push_line(&mut self, line: &'a str, out: &mut String) {
         let mut rest = line;
         while let Some((before, after)) = rest.split_once('$') {
@@ -206,7 +207,7 @@ impl<'a> Skeleton<'a> {
         }
     }
 
-    /// Texts with commas between, filled.
+    /// Filled texts that commas separate.
     fn arguments(&mut self, inner: &'a str) -> Vec<String> {
         let (mut arguments, mut depth, mut start) = (Vec::new(), 0, 0);
         for (at, mark) in inner.char_indices().chain([(inner.len(), ',')]) {
@@ -225,7 +226,7 @@ impl<'a> Skeleton<'a> {
         arguments
     }
 
-    /// `r in 0..rows`.
+    /// Parses `r in 0..rows`.
     fn range(&self, text: &'a str) -> (&'a str, Range<i64>) {
         let (name, range) = text
             .split_once(" in ")
@@ -251,7 +252,7 @@ impl<'a> Skeleton<'a> {
         number
     }
 
-    /// An expression of operators that bind tighter than `least`.
+    /// The value of an expression whose operators bind tighter than `least`.
     fn binary(&self, rest: &mut &str, least: u8) -> i64 {
         let mut value = self.operand(rest);
         loop {
@@ -298,7 +299,7 @@ impl<'a> Skeleton<'a> {
     }
 }
 
-/// What a line of a skeleton commands, if it is no line of the text.
+/// The directive in a line, if it is one.
 fn directive(line: &str) -> Option<&str> {
     line.trim().strip_prefix("//%").map(str::trim_start)
 }
@@ -310,7 +311,7 @@ fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     }
 }
 
-/// The first directive that begins with this word, of those that are in no other block.
+/// The position of the first directive with this word outside of nested blocks.
 fn outermost(lines: &[&str], word: &str) -> Option<usize> {
     let mut depth = 0;
     lines.iter().position(|line| {
@@ -322,7 +323,7 @@ fn outermost(lines: &[&str], word: &str) -> Option<usize> {
     })
 }
 
-/// Where what was opened before the text is closed.
+/// The position of the bracket that closes the one before the text.
 fn closing(text: &str) -> usize {
     let mut depth = 1;
     let end = text.find(|c: char| {

@@ -1,4 +1,4 @@
-//! The text of a kernel, put together of lines and of sections of WGSL files.
+//! The text of a kernel, composed of lines and of sections of WGSL files.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
@@ -6,12 +6,12 @@ use std::fmt::{Display, Write};
 use super::functions::push_functions;
 use lapidary_core::internal::sections::push_sections;
 
-/// How a word of the parameters is spelled.
+/// The WGSL expression for a word of the parameters.
 pub(crate) fn word(index: usize) -> String {
     format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
 }
 
-/// A text that is being written.
+/// A text under construction.
 pub(super) struct Text(String);
 
 impl Text {
@@ -30,7 +30,7 @@ impl Text {
         self
     }
 
-    /// With the shared functions that it calls.
+    /// Appends the shared functions that the text calls, and returns it.
     pub(super) fn done(mut self) -> Cow<'static, str> {
         push_functions(&mut self.0);
         Cow::Owned(self.0)
@@ -43,7 +43,7 @@ impl From<String> for Text {
     }
 }
 
-/// The section that orders elements of this type by a key, where there is one for each.
+/// The section that computes the keys by which elements of this type are ordered.
 pub(super) fn key_section(kind: &str) -> &'static str {
     match kind {
         "f32" => "key_float",
@@ -52,7 +52,7 @@ pub(super) fn key_section(kind: &str) -> &'static str {
     }
 }
 
-/// The lowest and the highest number of a type of integers, as WGSL spells them.
+/// The least and the greatest number of a type of integers, in WGSL.
 pub(super) fn bounds(kind: &str) -> (&'static str, &'static str) {
     match kind {
         "i32" => ("-2147483647i - 1i", "2147483647i"),
@@ -60,7 +60,7 @@ pub(super) fn bounds(kind: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// The key of NaN among floats, of which the largest or the least is looked for: it beats all.
+/// The key of a NaN, which wins both as the largest and as the least element.
 pub(super) fn nan_key(is_largest: bool) -> &'static str {
     if is_largest {
         "0x7fc00000i"

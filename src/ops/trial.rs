@@ -1,6 +1,5 @@
-//! Which variant of a kernel: the rule's choice, or where trials are made the one that they found.
-//! They are made at the call, before it records anything, with its very operands and results of
-//! their own.
+//! Chooses a variant of a kernel: the rule's choice or, with tuning, the fastest one found. Trials
+//! run at the call, before it records anything. They use its own operands and separate results.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -12,18 +11,18 @@ use lapidary_core::internal::{Runner, Storage, end_trial, prepare_trial};
 
 /// A call whose kernel has variants.
 pub(super) struct Call<'a, P> {
-    /// Of kernels.
+    /// The name of the family of kernels.
     pub(super) family: &'static str,
-    /// What decides which variant is fastest, sizes [in buckets](bucket).
+    /// What decides which variant is fastest, with sizes [in buckets](bucket).
     pub(super) problem: P,
     pub(super) operands: &'a [&'a Tensor],
-    /// What any variant takes beside the operands, at most.
+    /// Most scratch bytes that a variant takes beside the operands.
     pub(super) scratch_bytes: u64,
 }
 
 impl<P: Hash + Display> Call<'_, P> {
-    /// The variant to take: the first one, which is the rule's choice, or one that was found
-    /// faster. `run` records what a variant does.
+    /// The variant to use: the first, which is the rule's choice, or one that trials found faster.
+    /// `run` records what a variant does.
     pub(super) fn choose<V: Copy + Hash + Debug>(
         &self,
         variants: &[V],
@@ -39,7 +38,7 @@ impl<P: Hash + Display> Call<'_, P> {
             run: &mut |index, times| {
                 let mut last = run(variants[index]);
                 for _ in 1..times {
-                    // Each result goes before the next is placed, and leaves it its room.
+                    // The next result is placed after this one is dropped, and can use its memory.
                     last = last.and_then(|_| run(variants[index]));
                 }
                 end_trial(engine, last.map(|last| last.storage.clone()))
@@ -50,7 +49,7 @@ impl<P: Hash + Display> Call<'_, P> {
     }
 }
 
-/// A size, up to the next of which there are four from one power of two to the next. Small ones are
+/// Rounds a size up to a bucket. There are four buckets for each power of two. Sizes up to 8 stay
 /// as they are.
 pub(super) fn bucket(size: u64) -> u64 {
     let bits = u64::BITS - size.leading_zeros();
