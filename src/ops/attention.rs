@@ -1,15 +1,15 @@
-//! Scaled dot-product attention: shapes and types are checked here; `problem` puts the operands
-//! into the kernel's terms, `form` picks the variant, `text` writes it.
+//! Scaled dot-product attention. Shapes and types are checked here. `problem` puts the operands
+//! into the kernel's terms, `form` picks the variant, `emit` writes its text.
 //!
-//! | variant | who computes what | for |
+//! | variant | what it does | for |
 //! | --- | --- | --- |
-//! | register | an invocation up to four rows of queries, keys and values broadcast within the subgroup | software adapters |
-//! | register, no lanes | the same, every invocation for itself | no subgroups of known size |
-//! | workgroup | 128 invocations 32 rows, keys in tiles of workgroup memory | GPUs |
-//! | `blocks` | matmul and softmax, for a block of queries at a time | one query, and sums beyond what a software adapter adds up in one invocation |
+//! | register | an invocation takes up to four rows of queries; keys and values are broadcast within the subgroup | software adapters |
+//! | register, no lanes | the same without broadcasts | no subgroups of known size |
+//! | workgroup | 128 invocations take 32 rows, with tiles of keys in workgroup memory | GPUs |
+//! | `blocks` | matmul and softmax, for a block of queries at a time | one query, and sums too long for one invocation of a software adapter |
 //!
-//! No kernel writes the scores: what is needed of them is the running maximum and sum of the
-//! online softmax (M. Milakov and N. Gimelshein, 2018; T. Dao et al., *FlashAttention*, 2022).
+//! No kernel stores the scores. They keep only the running maximum and sum of the online softmax
+//! (M. Milakov and N. Gimelshein, 2018; T. Dao et al., *FlashAttention*, 2022).
 
 mod blocks;
 mod causal;
@@ -44,7 +44,7 @@ pub(super) use problem::Params;
 
 const OPERATION: &str = "scaled_dot_product_attention";
 
-/// Where there is no mask, `q` stands in for it, unread.
+/// Without a mask, `q` is bound in its place and not read.
 static ATTENTION: Kernel = Kernel {
     name: "attention",
     operands: &[
@@ -63,25 +63,25 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 }
 
 impl Tensor {
-    /// `softmax(q · kᵀ · scale + mask) · v`, as PyTorch has it, of the queries `self`, in one
-    /// kernel that never holds the scores: beside its operands and its result it needs no memory
-    /// that grows with the number of queries times the number of keys.
+    /// `softmax(q · kᵀ · scale + mask) · v` of the queries `self`, as in PyTorch, in one kernel
+    /// that never stores the scores. Beside the operands and the result, no memory grows with the
+    /// number of queries times the number of keys.
     ///
-    /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values
-    /// `[…, heads, keys, columns]`, all of one float type; the result is
-    /// `[…, heads, queries, columns]` of that type. Sums are in f32. Any size will do (one that is
-    /// no multiple of 4 is padded by a copy), any view, and any rank from 2 on. Dimensions before
-    /// the heads broadcast. There may be fewer heads of keys and values, if their number divides
-    /// that of the queries: each then serves a group of neighbouring heads of queries.
+    /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values `[…, heads,
+    /// keys, columns]`, all of one float type. The result is `[…, heads, queries, columns]` of that
+    /// type. Sums are in f32. Any view, any size and any rank from 2 on is allowed; a size that is
+    /// no multiple of 4 is padded by a copy. Dimensions before the heads broadcast. Keys and values
+    /// may have fewer heads, if their number divides that of the queries. Each then serves a group
+    /// of neighbouring heads of queries.
     ///
-    /// - `mask` broadcasts to `[…, heads, queries, keys]`: bools say which keys take part, floats
+    /// - `mask` broadcasts to `[…, heads, queries, keys]`. Bools say which keys take part; floats
     ///   are added to the scaled scores.
-    /// - `causal` hides later keys; a mask may be given too. `false` hides none. `true` is
-    ///   [`Causal::FirstKey`], as PyTorch's `is_causal`: query `i` sees the keys up to `i`. Where
-    ///   the keys are a cache that ends with those of the queries, take [`Causal::LastKey`].
+    /// - `causal` hides later keys, also in addition to a mask. `false` hides none. `true` is
+    ///   [`Causal::FirstKey`], as PyTorch's `is_causal`: query `i` sees the keys up to `i`. If the
+    ///   keys are a cache that ends with those of the queries, use [`Causal::LastKey`].
     /// - `scale` is 1/√size unless given.
     ///
-    /// A query that sees no key at all gives zeros, as in PyTorch from 2.5 on (before, NaN).
+    /// A query that sees no key gives zeros, as in PyTorch from 2.5 on (before, NaN).
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -98,8 +98,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when the shapes do not go together; [`Error::DType`] for integers and
-    /// bools, for keys and values of another type than the queries, and for a mask of integers;
+    /// [`Error::Shape`] if the shapes do not match; [`Error::DType`] for integers and bools, for
+    /// keys and values of another type than the queries, and for a mask of integers;
     /// [`Error::Foreign`] for tensors of another `Gpu`.
     #[track_caller]
     pub fn scaled_dot_product_attention(
@@ -131,13 +131,13 @@ struct Call<'a> {
     v: &'a Tensor,
     mask: Option<&'a Tensor>,
     is_causal: bool,
-    /// Of a longer call: where its queries begin.
+    /// The first query's position, if this is a part of a longer call.
     first: usize,
     scale: Option<f32>,
 }
 
 impl Call<'_> {
-    /// By the variant given, or else by the best.
+    /// Runs the call by this variant, or by the best one.
     #[track_caller]
     fn run(&self, tile: Option<Tile>) -> Result<Tensor> {
         self.check_types()?;
@@ -214,7 +214,7 @@ impl Call<'_> {
         y.engine.launch(launch.with_work(problem.work()))
     }
 
-    /// The operands with a batch that the kernel can walk.
+    /// Copies the operands so that they have few batch dimensions.
     #[track_caller]
     fn regular(&self, shapes: &Shapes) -> Result<Regular> {
         let outer = |tensor: &Tensor| {
@@ -260,7 +260,7 @@ impl Call<'_> {
     }
 }
 
-/// Operands of a call, copied.
+/// Copied operands of a call.
 struct Regular {
     q: Tensor,
     k: Tensor,
@@ -282,7 +282,8 @@ impl Regular {
     }
 }
 
-/// Rows that start at vec4s, and are whole vec4s long and without holes: a copy where they are not.
+/// `x` with rows that start at vec4s, consist of whole vec4s and have no gaps. Copies it if
+/// necessary.
 #[track_caller]
 fn prepared(x: &Tensor) -> Result<Tensor> {
     let Layout {

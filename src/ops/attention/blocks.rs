@@ -1,5 +1,5 @@
-//! Attention by matmul and softmax, a block of queries at a time: for calls that the kernel does
-//! not suit. A block's scores are no larger than the keys, so memory stays linear here too.
+//! Attention by matmul and softmax, a block of queries at a time, for calls that do not suit the
+//! kernel. The scores of a block are no larger than the keys, so memory stays linear.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl Grouped {
             let whole = x.broadcast_to(&shape)?;
             whole.reshape(&[outer, shapes.heads, group, rows, elements])
         };
-        // Scores of halves may pass the largest half. Products widen keys and values as they load
-        // them, so a cache of halves is read as it is.
+        // The scores of 16-bit floats may overflow, so queries are cast to f32. Products widen keys
+        // and values as they load them, so a cache of 16-bit floats is read in place.
         let q = call.q.cast(DType::F32)?;
         Ok(Grouped {
             q: grouped(&q, shapes.group)?,
@@ -41,7 +41,7 @@ impl Grouped {
     }
 }
 
-/// Writes the result to `y`, of the shape that `shapes` says.
+/// Writes the result to `y`, which has the result's shape in `shapes`.
 #[track_caller]
 pub(super) fn run(call: &Call<'_>, shapes: &Shapes, scale: f32, y: &Tensor) -> Result<()> {
     let all = Grouped::new(call, shapes)?;
@@ -55,7 +55,7 @@ pub(super) fn run(call: &Call<'_>, shapes: &Shapes, scale: f32, y: &Tensor) -> R
         let weights = match call.mask {
             None => scores.softmax(-1)?,
             Some(_) => {
-                // A query that sees no key at all: softmax would make it NaN.
+                // Softmax would give NaN for a query that sees no key.
                 let below = full(
                     &y.engine,
                     &[],
@@ -74,7 +74,7 @@ pub(super) fn run(call: &Call<'_>, shapes: &Shapes, scale: f32, y: &Tensor) -> R
     Ok(())
 }
 
-/// The scores of the queries from `start` on, with what the masks leave out at −∞.
+/// The scores of the queries from `start` on; masked ones are −∞.
 #[track_caller]
 fn masked(
     call: &Call<'_>,

@@ -1,4 +1,4 @@
-//! Which keys a query sees by its place.
+//! The keys that a query sees by its position.
 
 use super::Call;
 use super::problem::{Shapes, rows_of};
@@ -6,23 +6,22 @@ use crate::ops::fill::full;
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 
-/// Which keys are hidden from a query of
-/// [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) because they come later.
+/// How [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) hides later keys from
+/// a query.
 ///
-/// The two masks differ where there are not as many queries as keys. From a `bool`, `true` is
-/// `FirstKey` and `false` is `No`.
+/// The two masks differ if there are not as many queries as keys. The `bool` `true` converts to
+/// `FirstKey`, and `false` to `No`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Causal {
     /// Every query sees every key.
     #[default]
     No,
-    /// The first query is as old as the first key: query `i` sees the keys up to `i`, as with
+    /// The first query is aligned with the first key: query `i` sees the keys up to `i`, as with
     /// PyTorch's `is_causal` and `causal_upper_left`.
     FirstKey,
-    /// The last query is as old as the last key: query `i` sees the keys up to
-    /// `i + keys - queries`. So it is where the keys are a cache to which those of the queries were
-    /// added, and in PyTorch's `causal_lower_right`. Queries that are older than all keys give
-    /// zeros.
+    /// The last query is aligned with the last key: query `i` sees the keys up to `i + keys -
+    /// queries`. It is for keys in a cache that ends with those of the queries, and is PyTorch's
+    /// `causal_lower_right`. Queries before all keys give zeros.
     LastKey,
 }
 
@@ -36,7 +35,7 @@ impl From<bool> for Causal {
 }
 
 impl Call<'_> {
-    /// The whole call, with later keys hidden so.
+    /// Runs the whole call with this rule for later keys.
     #[track_caller]
     pub(super) fn run_causal(self, causal: Causal) -> Result<Tensor> {
         let (queries, keys) = (rows_of(self.q), rows_of(self.k));
@@ -55,7 +54,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same, where so many queries are older than all keys.
+    /// The same, if the first `blind` queries see no keys.
     #[track_caller]
     fn after_blind(&self, blind: usize) -> Result<Tensor> {
         self.check_types()?;

@@ -1,8 +1,8 @@
 //! The text of each variant of attention, from the skeletons in `shaders/attention/`.
 //!
-//! They unroll what an indexed array would hold, since that would live in memory. Names in the
-//! text: `q` and `x` queries by rows and by elements, `s` scores of a key, `w` weights, `o` columns
-//! of the result, `g` a lane's share of what it broadcasts.
+//! The text is unrolled, because indexed arrays would live in memory. Names in the text: `q` and
+//! `x` are queries by rows and by elements, `s` scores of a key, `w` weights, `o` columns of the
+//! result. `g` is a lane's share of what it broadcasts.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
     Cow::Owned(out)
 }
 
-/// An invocation owns `width` rows; without lanes, each loads all keys and values itself.
+/// An invocation owns `width` rows. Without lanes, each loads all keys and values itself.
 fn register(form: Form, lanes: u32, width: u32) -> String {
     let keys = form.keys();
     let skeleton = Skeleton::new(REGISTER)
@@ -49,7 +49,7 @@ fn register(form: Form, lanes: u32, width: u32) -> String {
     fill(skeleton, form, width)
 }
 
-/// Scores of `keys` keys, of `width` rows each, masked.
+/// Scales and masks the scores of `keys` keys, for `width` rows each.
 fn mask(form: Form, width: u32, keys: u32) -> String {
     let mask = form.mask;
     let skeleton = Skeleton::new(section_for(MASK, "mask", ""))
@@ -65,14 +65,15 @@ fn mask(form: Form, width: u32, keys: u32) -> String {
     fill(skeleton, form, width)
 }
 
-/// A skeleton with what all of them name: vectors that hold a number for each of `width` rows.
+/// Fills a skeleton with the names that all of them use: vectors of one number for each of `width`
+/// rows.
 fn fill(skeleton: Skeleton<'_>, form: Form, width: u32) -> String {
     let (vector, bits) = match width {
         1 => ("f32", "u32"),
         2 => ("vec2<f32>", "vec2<u32>"),
         _ => ("vec4<f32>", "vec4<u32>"),
     };
-    // The keys before this one are those that a row may see.
+    // A row may see the keys before this one.
     let seen = match form.is_causal {
         true => format!("min(p.size.y, p.rest.z + first_row + {}u)", form.rows()),
         false => "p.size.y".into(),

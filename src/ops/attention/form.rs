@@ -1,4 +1,4 @@
-//! Which text of attention, packed into a variant's code, and which of them for which call.
+//! The variant of attention, packed into its code, and the choice of it for a call.
 
 use super::problem::Problem;
 use crate::ops::rows::count_out;
@@ -7,48 +7,48 @@ use lapidary_core::{
     adapter::{AdapterKind, ShaderCompiler},
 };
 
-/// Keys of a tile where lanes broadcast: as many accumulators as matmul's tallest tile has.
+/// Keys of a tile if lanes broadcast: as many accumulators as matmul's tallest tile has.
 const KEYS_OF_LANES: u32 = 32;
 
-/// Keys of a tile where an invocation is on its own.
+/// Keys of a tile without broadcasts.
 const KEYS_ALONE: u32 = 8;
 
-/// Vec4s of the result that an invocation holds in registers, at most. More columns are shared out
-/// over workgroups, each of which computes the scores anew.
+/// Most vec4s of the result in an invocation's registers. More columns are distributed over
+/// workgroups, each of which computes the scores again.
 const VEC4S_IN_REGISTERS: u32 = 64;
 
-/// Vec4s of the result that one loop over a tile's keys adds to: as much code as stays in the
+/// Vec4s of the result that one loop over a tile's keys updates. So much code fits into the
 /// first-level cache.
 pub(super) const VEC4S_OF_A_LOOP: u32 = 16;
 
-/// llvmpipe leaves the loops of an invocation once it has gone round 65,535 times in all of them,
-/// without a word.
+/// llvmpipe silently leaves the loops of an invocation after 65,535 iterations in all.
 const MOST_ROUNDS: u64 = 60_000;
 
-/// What the workgroup variant needs.
+/// Workgroup memory of the workgroup variant.
 const WORKGROUP_BYTES: u32 = 16 << 10;
 const WORKGROUP_INVOCATIONS: u32 = 128;
 
-/// How the work is shared out.
+/// How the work is divided among invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tile {
-    /// `width` rows of queries an invocation, 1, 2 or 4. With `lanes` lanes of a subgroup that
-    /// broadcast keys and values to each other, or 32 invocations, each for itself, where it is 0.
+    /// `width` rows of queries for each invocation, 1, 2 or 4. `lanes` lanes of a subgroup
+    /// broadcast keys and values to each other. If `lanes` is 0, 32 invocations each load their
+    /// own.
     Register { lanes: u8, width: u8 },
     /// 128 invocations, keys in workgroup memory.
     Workgroup,
 }
 
-/// What is done to the scores, beside the scale.
+/// How the scores are masked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask {
-    /// There is one.
+    /// There is a mask.
     pub(super) is_given: bool,
-    /// It holds bools.
+    /// The mask holds bools.
     pub(super) is_bool: bool,
     /// Four keys of a row are one vec4.
     pub(super) vec4s: bool,
-    /// All rows of queries have the same.
+    /// All rows of queries share one row.
     pub(super) one_row: bool,
 }
 
@@ -117,7 +117,7 @@ impl Form {
         }
     }
 
-    /// Rows of queries of a workgroup.
+    /// Rows of queries that a workgroup computes.
     pub(super) fn rows(self) -> u32 {
         match self.tile {
             Tile::Register { width, .. } => self.threads() * u32::from(width),
@@ -125,7 +125,7 @@ impl Form {
         }
     }
 
-    /// Columns of the result of a workgroup.
+    /// Columns of the result that a workgroup computes.
     pub(super) fn columns(self) -> u32 {
         let vec4s = u32::from(self.vec4s);
         match self.tile {
@@ -152,15 +152,15 @@ impl Form {
         }
     }
 
-    /// How often a software adapter goes round the loops of an invocation for one tile of keys.
+    /// Loop iterations of an invocation for one tile of keys, on a software adapter.
     pub(super) fn rounds_of_a_tile(self, size: u32) -> u32 {
         let loops = u32::from(self.vec4s).div_ceil(VEC4S_OF_A_LOOP);
         1 + size.div_ceil(4) + loops * self.keys() / 4
     }
 }
 
-/// The best variant for this adapter; none where matmul and softmax do better.
-/// An operand has windows if one binding shows only a part of it.
+/// The best variant for this adapter. `None` if matmul and softmax are faster. `has_windows` says
+/// that a binding cannot hold a whole operand.
 pub(super) fn choose(
     caps: &Caps,
     problem: &Problem,
@@ -172,7 +172,7 @@ pub(super) fn choose(
     if caps.kind != AdapterKind::Cpu && fits {
         return Some(Form::new(Tile::Workgroup, problem, is_causal));
     }
-    // FXC compiles the variant in registers for minutes, matmul and softmax in a second.
+    // FXC takes minutes to compile the variant in registers, and a second for matmul and softmax.
     if caps.compiler == ShaderCompiler::Fxc {
         return None;
     }
@@ -183,7 +183,7 @@ pub(super) fn choose(
     let across = if lanes == 0 { 32 } else { u32::from(lanes) };
     let width = match problem.queries().div_ceil(across) {
         0 | 1 => 1,
-        // Each access then is a choice among bindings, all of them compiled in line.
+        // With windows, each access is an inlined choice among bindings.
         _ if has_windows => 1,
         2 => 2,
         _ => 4,
@@ -197,7 +197,7 @@ pub(super) fn choose(
     suits.then_some(form)
 }
 
-/// The workgroups of a launch, spread over as many dimensions as they need.
+/// The workgroups of a launch, in three dimensions.
 pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
     let rows = u64::from(problem.queries().div_ceil(form.rows()));
     let columns = u64::from(problem.columns().div_ceil(form.columns()));
@@ -205,13 +205,13 @@ pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
     count_out(count, caps)
 }
 
-/// Does the variant read a mask?
+/// Whether the variant reads a mask.
 #[cfg(any(test, feature = "sim"))]
 pub(crate) fn has_mask(code: u64) -> bool {
     code & MASK != 0
 }
 
-/// Does a query see only what comes before it?
+/// Whether a query sees only the keys before it.
 #[cfg(any(test, feature = "sim"))]
 pub(crate) fn is_causal(code: u64) -> bool {
     code & CAUSAL != 0

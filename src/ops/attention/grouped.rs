@@ -1,4 +1,4 @@
-//! One query a head, as when a decoder makes one token: heads that share keys are rows.
+//! One query a head, as when a decoder generates one token. Heads that share keys become rows.
 
 use super::Call;
 use super::problem::Shapes;
@@ -6,8 +6,8 @@ use crate::tensor::Tensor;
 use lapidary_core::Result;
 
 impl Call<'_> {
-    /// A call of one query. It sees the keys up to its place, so the others are left out; and the
-    /// heads of a group become its rows, so that its keys are read once.
+    /// A call of one query. Keys after its position are left out. The heads of a group become its
+    /// rows, so their keys are read once.
     #[track_caller]
     pub(super) fn one_query(&self, shapes: &Shapes) -> Result<Tensor> {
         let seen = match self.is_causal {

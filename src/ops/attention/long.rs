@@ -1,4 +1,4 @@
-//! Calls that would keep the device busy for too long: some queries at a time.
+//! Calls too long for one submission: some queries at a time.
 
 use super::Call;
 use super::problem::{Shapes, rows_of};
@@ -6,7 +6,7 @@ use crate::ops::long::{assemble, part};
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 
-/// Queries of a part, so that tiles stay whole.
+/// The number of queries in a part is a multiple of this, so that tiles stay whole.
 const UNIT: usize = 128;
 
 impl Shapes {
@@ -26,13 +26,13 @@ impl Shapes {
 }
 
 impl Call<'_> {
-    /// How many queries at a time, if all at once are too many.
+    /// The number of queries at a time, if all at once take too long.
     pub(super) fn queries_at_once(&self, shapes: &Shapes) -> Option<usize> {
         let most_work = self.q.engine.caps().most_work;
         part(shapes.work(), most_work, shapes.queries, UNIT)
     }
 
-    /// So many queries at a time.
+    /// Runs the call for `step` queries at a time.
     #[track_caller]
     pub(super) fn in_parts(&self, shapes: &Shapes, step: usize) -> Result<Tensor> {
         let axis = shapes.result.len() - 2;
@@ -50,7 +50,7 @@ impl Call<'_> {
         )
     }
 
-    /// Calls `run` with some of the queries, and their rows of the mask.
+    /// Calls `run` with some of the queries and their rows of the mask.
     #[track_caller]
     pub(super) fn queries(
         &self,

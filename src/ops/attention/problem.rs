@@ -1,4 +1,4 @@
-//! A call in the kernel's terms: sizes, strides, and as few batch dimensions as say the same.
+//! A call in the kernel's terms: sizes, strides, and as few batch dimensions as possible.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -8,53 +8,53 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides, broadcast_shapes, collapse};
 use lapidary_core::{DType, Error, Result};
 
-/// Batch dimensions that the kernel walks: outer ones, the heads of keys, those of a group.
+/// Batch dimensions of the kernel: outer ones, heads of keys, heads of a group.
 const MOST_BATCH_DIMS: usize = 3;
 
-/// What the kernel's text calls `Params`. All in elements; batch dimensions from the innermost.
+/// `Params` of the kernel's text. All are in elements; batch dimensions count from the innermost.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub(crate) struct Params {
     /// Queries, keys, head size of queries and keys, of values.
     pub(crate) size: [u32; 4],
-    /// Batch dimensions 0 and 1, how many heads in all, the scale's bits.
+    /// Batch dimensions 0 and 1, number of heads, bits of the scale.
     pub(crate) batch: [u32; 4],
-    /// Strides over three batch dimensions, and from row to row: of q, k, v and the mask.
+    /// Strides of three batch dimensions and of rows, for q, k, v and the mask.
     pub(crate) strides: [[u32; 4]; 4],
-    /// Where q, k, v and the mask start.
+    /// The starts of q, k, v and the mask.
     pub(crate) starts: [u32; 4],
-    /// The mask's stride from key to key, elements of a row of y, which query is the first.
+    /// The mask's stride by key, elements of a row of y, position of the first query.
     pub(crate) rest: [u32; 4],
 }
 
-/// What the operands' shapes say together.
+/// The sizes that follow from all operands' shapes.
 #[derive(Clone, Debug)]
 pub(super) struct Shapes {
     /// The dimensions before the heads.
     pub(super) outer: Dims,
     /// Heads of keys and values.
     pub(super) heads: usize,
-    /// Heads of queries for each of them.
+    /// Heads of queries for each head of keys.
     pub(super) group: usize,
     pub(super) queries: usize,
     pub(super) keys: usize,
-    /// Of a head of queries and keys.
+    /// Elements of a query and of a key.
     pub(super) size: usize,
     pub(super) result: Dims,
 }
 
-/// A dimension counted from the end: 1 if the operand has no such dimension.
+/// The size of a dimension counted from the end; 1 if the operand lacks it.
 fn dim(layout: &Layout, from_end: usize) -> usize {
     let at = layout.rank().checked_sub(from_end);
     at.map_or(1, |axis| layout.shape[axis])
 }
 
-/// Queries, or keys: 1 if there is no such dimension.
+/// The number of queries or keys; 1 if there is no such dimension.
 pub(super) fn rows_of(operand: &Tensor) -> usize {
     dim(&operand.layout, 2)
 }
 
-/// Its stride; 0 where there is only one element along it.
+/// The stride of a dimension; 0 if it has only one element.
 fn stride(layout: &Layout, from_end: usize) -> isize {
     match dim(layout, from_end) {
         1 => 0,
@@ -160,7 +160,7 @@ impl Shapes {
     }
 }
 
-/// A call of at least one query, key and column.
+/// A call with at least one query, key and column.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     params: Params,
@@ -168,7 +168,8 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// `None` if the batch is too irregular for the kernel. The three operands are made of vec4s.
+    /// `None` if the batch is too irregular for the kernel. The three operands must consist of
+    /// vec4s.
     pub(super) fn new(
         shapes: &Shapes,
         operands: [&Layout; 3],
@@ -229,7 +230,7 @@ impl Problem {
         Some(Problem { params, mask })
     }
 
-    /// The same, of a longer call whose queries before this one others have.
+    /// The same as a part of a longer call, whose first query has this position.
     pub(super) fn begun_at(mut self, first: usize) -> Self {
         self.params.rest[2] = first as u32;
         self

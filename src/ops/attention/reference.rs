@@ -65,7 +65,7 @@ fn masked(call: &ReferenceCall, score: f64, at: u32) -> f64 {
     }
 }
 
-/// The softmax of a row, zeros where it has nothing.
+/// The softmax of a row; zeros if the row sees no key.
 fn weights(scores: &[f64]) -> Vec<f64> {
     let is_nan = scores.iter().any(|score| score.is_nan());
     let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -1,4 +1,4 @@
-//! Every text is a valid shader, and every variant computes the same.
+//! Every text is a valid shader, and all variants give the same result.
 
 use super::form::{Form, Mask, Tile, choose};
 use super::problem::{Problem, Shapes};
@@ -141,7 +141,7 @@ fn every_variant_computes_the_same() {
         .unwrap();
         let expected = gpu.zeros(&shapes.result, DType::F32).unwrap();
         super::blocks::run(&call, &shapes, 1.0 / (size as f32).sqrt(), &expected).unwrap();
-        // Of a call that is made in parts, some do not begin with the first query.
+        // As in a part of a longer call, which does not begin with the first query.
         let first = 19;
         let of = |whole: &crate::Tensor| whole.narrow(-2, first, queries - first).unwrap();
         let (q, mask) = (of(&q), of(call.mask.unwrap()));
