@@ -1,6 +1,6 @@
-//! Convolutions in one and two dimensions: the kernel, an implicit matrix product, and the choice
-//! between it and matmul. What both need of shapes is in `geometry`, the layout for matmul in
-//! `columns`, the gradients in `backward`.
+//! Convolutions in one and two dimensions: the kernel, which is an implicit matrix product, and the
+//! choice between it and matmul. `geometry` has the shapes, `columns` the way by matmul, `backward`
+//! the gradients.
 
 mod backward;
 mod columns;
@@ -31,7 +31,7 @@ pub(in crate::ops) use geometry::{padded, windows};
 
 const WGSL: &str = include_str!("../../shaders/conv.wgsl");
 
-/// Where there is no bias, `w` stands in for it, unread.
+/// Without a bias, `w` is bound in its place and not read.
 static CONV: Kernel = Kernel {
     name: "conv",
     operands: &[
@@ -47,14 +47,14 @@ static CONV: Kernel = Kernel {
 /// Bit of a variant's code, after rows and lanes.
 const HAS_BIAS: u64 = 1 << 16;
 
-/// Most output channels of an invocation where lanes broadcast, and where each is on its own.
+/// Most output channels of an invocation, with broadcasts and without.
 const MOST_ROWS: usize = 32;
 const MOST_ALONE: usize = 8;
 
-/// llvmpipe leaves the loops of an invocation after 65,535 rounds in all of them.
+/// llvmpipe leaves the loops of an invocation after 65,535 iterations in all.
 const MOST_ROUNDS: u64 = 60_000;
 
-/// How the work is shared out: output channels of an invocation, and lanes that broadcast.
+/// How the work is divided: output channels of an invocation, and lanes that broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
     rows: u8,
@@ -75,13 +75,13 @@ pub(super) struct Params {
     pub(super) margin: [u32; 4],
     /// Strides of x.
     pub(super) x: [u32; 4],
-    /// Where x, the weights and the bias start; elements of a channel of y.
+    /// The starts of x, the weights and the bias; elements of a channel of y.
     pub(super) starts: [u32; 4],
 }
 
 impl Tensor {
     /// The convolution (cross-correlation) of `[samples, channels, length]` with `weight`, of
-    /// `[out, channels / groups, kernel]`, and `bias`, of `[out]`, as PyTorch has it. See
+    /// `[out, channels / groups, kernel]`, and `bias`, of `[out]`, as in PyTorch. See
     /// [`conv2d`](Tensor::conv2d).
     ///
     /// ```
@@ -113,14 +113,13 @@ impl Tensor {
     }
 
     /// The convolution (cross-correlation) of `[samples, channels, height, width]` with `weight`,
-    /// of `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as
-    /// PyTorch has it:
-    /// `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`. The
-    /// axis of samples may be left out; the result then has none either.
+    /// of `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as in
+    /// PyTorch. The result is `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1)
+    /// / stride + 1, …]`. The input may lack the axis of samples; then the result lacks it too.
     ///
-    /// All are of one float type; sums are in f32. The input may be any view. No matrix of all
-    /// patches is ever laid out: what goes through [`matmul`](Tensor::matmul) goes in slabs of at
-    /// most 16 MiB, everything else straight from the input.
+    /// All operands have one float type; sums are in f32. The input may be any view. The matrix of
+    /// all patches is never stored. Convolutions that use [`matmul`](Tensor::matmul) take slabs of
+    /// at most 16 MiB; all others read the input in place.
     ///
     /// ```
     /// # use lapidary::{Tensor, operations::Conv};
@@ -132,9 +131,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when the shapes do not go together, a stride, a dilation or the number of
-    /// groups is 0, or the kernel is larger than the padded input; [`Error::DType`] for integers,
-    /// bools and types that differ; [`Error::Foreign`] for tensors of another `Gpu`.
+    /// [`Error::Shape`] if the shapes do not match, if a stride, a dilation or the number of groups
+    /// is 0, or if the kernel is larger than the padded input; [`Error::DType`] for integers, bools
+    /// and types that differ; [`Error::Foreign`] for tensors of another `Gpu`.
     #[track_caller]
     pub fn conv2d(
         &self,
@@ -181,8 +180,8 @@ fn conv(
     }
 }
 
-/// By the kernel; what would keep the device busy for too long, some samples or output channels at
-/// a time.
+/// Runs the kernel. If that takes too long for one submission, takes some samples or output
+/// channels at a time.
 #[track_caller]
 fn in_parts(
     operation: &'static str,
@@ -209,14 +208,14 @@ fn in_parts(
     })
 }
 
-/// The tile for this adapter; none where matmul does better.
+/// The tile for this adapter. `None` if matmul is faster.
 fn choose(caps: &Caps, geometry: &Geometry) -> Option<Tile> {
     let channels = geometry.out_channels / geometry.groups;
     let is_cpu = caps.kind == AdapterKind::Cpu;
     let [height, width] = geometry.kernel;
     let rounds = geometry.channels() as u64 * (1 + height as u64 * (1 + width as u64));
-    // From about 64 channels on, patches cost less than what a taller tile saves; a kernel of one
-    // pixel has none to lay out.
+    // From about 64 channels on, the time for patches is less than what a taller tile saves. A
+    // kernel of one pixel needs no patches.
     let by_matmul = channels >= 64 || geometry.kernel == [1, 1] && channels >= 8;
     if by_matmul || is_cpu && rounds > MOST_ROUNDS {
         return None;
@@ -232,7 +231,7 @@ fn choose(caps: &Caps, geometry: &Geometry) -> Option<Tile> {
     })
 }
 
-/// By the kernel.
+/// Runs the kernel on the whole input.
 #[track_caller]
 fn direct(
     x: &Tensor,
@@ -311,7 +310,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     Cow::Owned(skeleton.fill())
 }
 
-/// Does the variant add a bias?
+/// Whether the variant adds a bias.
 pub(super) fn is_biased(code: u64) -> bool {
     code & HAS_BIAS != 0
 }

@@ -1,8 +1,8 @@
 //! Maxima and means of windows.
 //!
-//! Windows of one size are rows of a view, which the reductions fold. Those that differ, the places
-//! of maxima, and the gradients have kernels. `windows` says where windows lie, `call` does the
-//! work, `kernel` has the variants.
+//! Windows of equal size are rows of a view, which the reductions fold. Windows that differ, the
+//! places of maxima, and the gradients have their own kernels. `windows` computes the positions of
+//! windows, `call` runs a pooling, `kernel` has the variants.
 
 mod call;
 mod kernel;
@@ -21,7 +21,7 @@ pub(in crate::ops) use kernel::{fold_of, is_adaptive};
 #[cfg(any(test, feature = "sim"))]
 pub(in crate::ops) use windows::Params;
 
-/// Windows of `N` dimensions: the arguments of PyTorch's pooling.
+/// Options of a pooling over `N` dimensions: the arguments of PyTorch's pooling.
 ///
 /// ```
 /// use lapidary::operations::Pool;
@@ -37,21 +37,22 @@ pub struct Pool<const N: usize> {
     pub kernel: [usize; N],
     /// Elements from one window to the next.
     pub stride: [usize; N],
-    /// Elements before and after each dimension, at most half of what a window reaches over: zeros
-    /// of a mean, and never a maximum.
+    /// Elements before and after each dimension, at most half of a window's extent. They are zeros
+    /// for a mean, and are ignored for a maximum.
     pub padding: [usize; N],
-    /// Elements from one of a window to its next.
+    /// Elements from one element of a window to the next.
     pub dilation: [usize; N],
-    /// Round the number of windows up? The last one may then reach beyond the padding.
+    /// Whether to round the number of windows up. The last window may then extend past the padding.
     pub ceil_mode: bool,
-    /// Do zeros of the padding count in the divisor of a mean? What lies beyond it never counts.
+    /// Whether zeros of the padding count in the divisor of a mean. Elements past the padding never
+    /// count.
     pub count_include_pad: bool,
-    /// What the sum of a window is divided by for a mean, instead of the number of its elements.
+    /// The divisor of means, in place of the number of a window's elements.
     pub divisor_override: Option<usize>,
 }
 
 impl<const N: usize> Pool<N> {
-    /// Windows that lie side by side, without padding; of padding, all counts.
+    /// Adjacent windows without padding. If padding is added, all of it counts.
     pub fn new(kernel: [usize; N]) -> Self {
         Pool {
             kernel,
@@ -66,7 +67,7 @@ impl<const N: usize> Pool<N> {
 }
 
 impl Pool<1> {
-    /// The same over one row of a plane.
+    /// The same for planes of one row.
     fn over_planes(&self) -> Pool<2> {
         Pool {
             kernel: [1, self.kernel[0]],
@@ -86,7 +87,8 @@ impl Pool<2> {
     }
 }
 
-/// The methods of both dimensions: name, its gradient, the fold, what is said of them.
+/// Declares the methods of both dimensions: name, name of the gradient, fold, and texts for the
+/// docs.
 macro_rules! pools {
     ($($forward:ident $backward:ident $dims:literal $fold:ident $shape:literal $what:literal;)*) => {
         impl Tensor {
@@ -104,10 +106,10 @@ macro_rules! pools {
             ///
             /// # Errors
             ///
-            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions, a kernel,
-            /// stride, dilation or divisor of 0, a padding of more than half of what a window
-            /// reaches over, a window larger than the padded input, a divisor for a maximum,
-            /// and on a software adapter for windows of very many elements that differ;
+            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions; for a
+            /// kernel, stride, dilation or divisor of 0; for a padding of more than half of a
+            /// window's extent; for a window larger than the padded input; for a divisor of a
+            /// maximum; and on a software adapter for very large windows that differ.
             /// [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, pool: &Pool<$dims>) -> Result<Tensor> {
@@ -122,7 +124,7 @@ macro_rules! pools {
             ///
             #[doc = concat!("Those of [`", stringify!($forward), "`](Tensor::", stringify!($forward), "), ")]
             /// [`Error::Shape`](crate::Error::Shape) unless `self` has the shape of the result, and
-            /// on a software adapter for windows of very many elements;
+            /// on a software adapter for very large windows;
             /// [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
             pub fn $backward(&self, input: &Tensor, pool: &Pool<$dims>) -> Result<Tensor> {
@@ -141,7 +143,7 @@ pools! {
     avg_pool2d avg_pool2d_backward 2 Mean "[samples, channels, height, width]" "mean";
 }
 
-/// The same for as many windows as are wanted.
+/// Declares the same for a given number of windows.
 macro_rules! adaptive_pools {
     ($($forward:ident $backward:ident $dims:literal $fold:ident $shape:literal $what:literal;)*) => {
         impl Tensor {
@@ -160,9 +162,9 @@ macro_rules! adaptive_pools {
             ///
             /// # Errors
             ///
-            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions, windows of an
-            /// axis without elements, an axis of which size times windows passes 2³² − 1, and on a
-            /// software adapter for windows of very many elements of different sizes;
+            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions, for windows
+            /// of an axis without elements, if the size of an axis times its windows exceeds 2³² −
+            /// 1, and on a software adapter for very large windows of different sizes.
             /// [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, output: [usize; $dims]) -> Result<Tensor> {
@@ -196,7 +198,7 @@ adaptive_pools! {
     adaptive_avg_pool2d adaptive_avg_pool2d_backward 2 Mean "[samples, channels, height, width]" "mean";
 }
 
-/// Maxima with their places.
+/// Declares the methods that return maxima with their places.
 macro_rules! pools_with_indices {
     ($($name:ident $adaptive:ident $dims:literal $of:literal $of_adaptive:literal;)*) => {
         impl Tensor {

@@ -10,13 +10,13 @@ use lapidary_core::{DType, Error, Result};
 const OPERATION: &str = "conv2d_backward";
 
 impl Tensor {
-    /// The gradients of [`conv2d`](Tensor::conv2d) by its input, its weight and its bias: `self` is
-    /// the gradient by the result. As PyTorch's `convolution_backward`.
+    /// The gradients of [`conv2d`](Tensor::conv2d) with respect to its input, its weight and its
+    /// bias, as PyTorch's `convolution_backward`. `self` is the gradient with respect to the
+    /// result.
     ///
-    /// Each has the shape of what it belongs to; without an axis of samples, gradient and input
-    /// both lack it. That by the input is a convolution with the turned kernel, that by the weight
-    /// goes through [`matmul`](Tensor::matmul) in slabs of at most 16 MiB of patches, added up in
-    /// f32.
+    /// Each has the shape of its operand. Gradient and input may both lack the axis of samples. The
+    /// gradient of the input is a convolution with the rotated kernel. The gradient of the weight
+    /// uses [`matmul`](Tensor::matmul) on slabs of at most 16 MiB of patches, summed in f32.
     ///
     /// ```
     /// # use lapidary::{Tensor, operations::Conv};
@@ -29,8 +29,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`conv2d`](Tensor::conv2d), and [`Error::Shape`] unless `self` has the shape of its
-    /// result.
+    /// Those of [`conv2d`](Tensor::conv2d). [`Error::Shape`] also unless `self` has the shape of
+    /// its result.
     #[track_caller]
     pub fn conv2d_backward(
         &self,
@@ -68,8 +68,8 @@ impl Tensor {
         ])
     }
 
-    /// The gradients of [`conv1d`](Tensor::conv1d) by its input, its weight and its bias. See
-    /// [`conv2d_backward`](Tensor::conv2d_backward).
+    /// The gradients of [`conv1d`](Tensor::conv1d) with respect to its input, its weight and its
+    /// bias. See [`conv2d_backward`](Tensor::conv2d_backward).
     ///
     /// # Errors
     ///
@@ -97,8 +97,8 @@ impl Tensor {
     }
 }
 
-/// A convolution of stride 1 with the kernel turned around and its channels exchanged, over the
-/// gradient with zeros between its pixels where the stride left some out.
+/// A convolution of stride 1 over the gradient, with the kernel rotated and its channels exchanged.
+/// Zeros between the gradient's pixels stand for those that the stride skipped.
 #[track_caller]
 fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
     let Conv {
@@ -112,7 +112,7 @@ fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tenso
     let by_group = weight.reshape(&[groups, channels, geometry.channels(), down, across])?;
     let turned = by_group.transpose(1, 2)?.flip(&[-2, -1])?;
     let turned = turned.reshape(&[geometry.in_channels, channels, down, across])?;
-    // So many zeros around the gradient that exactly the input's pixels come out.
+    // Zeros around the gradient, so that the result has exactly the input's pixels.
     let before = [0, 1].map(|at| dilation[at] * (geometry.kernel[at] - 1));
     let whole = [0, 1].map(|at| geometry.input[at] + 2 * padding[at]);
     let room = [0, 1].map(|at| whole[at] + before[at]);

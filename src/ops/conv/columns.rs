@@ -1,14 +1,14 @@
-//! Convolution by matmul: patches of the input, laid out as columns, a slab of rows of the result
-//! at a time. Where no patch overlaps another nothing is laid out at all.
+//! Convolution by matmul. Patches of the input become columns, for a slab of rows of the result at
+//! a time. If patches do not overlap, nothing is copied.
 
 use super::geometry::{Geometry, padded, windows};
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 
-/// Bytes of a slab of patches, at most (one row of the result of one sample, if that is more).
+/// Most bytes of a slab of patches. A slab always holds one row of the result of one sample.
 const SLAB_BYTES: usize = 16 << 20;
 
-/// Rows of the result whose patches one slab holds, and of how many samples.
+/// The number of rows of the result in a slab, and of samples.
 pub(super) struct Slabs<'a> {
     geometry: &'a Geometry,
     padded: Tensor,
@@ -30,7 +30,7 @@ impl<'a> Slabs<'a> {
         })
     }
 
-    /// The first sample, how many, the first row, how many: of every slab.
+    /// For every slab: the first sample, the number of samples, the first row, the number of rows.
     pub(super) fn ranges(&self) -> Vec<[usize; 4]> {
         let height = self.geometry.output[0];
         let mut ranges = vec![];
@@ -43,7 +43,7 @@ impl<'a> Slabs<'a> {
         ranges
     }
 
-    /// A slab, `[samples, groups, taps, pixels]`: a view where that can be said without a copy.
+    /// A slab, `[samples, groups, taps, pixels]`: a view if strides can express it.
     #[track_caller]
     pub(super) fn patches(&self, [sample, samples, row, rows]: [usize; 4]) -> Result<Tensor> {
         let own = self.geometry;
@@ -60,7 +60,7 @@ impl<'a> Slabs<'a> {
     }
 }
 
-/// By matmul.
+/// The convolution by matmul.
 #[track_caller]
 pub(super) fn conv(
     x: &Tensor,

@@ -1,4 +1,4 @@
-//! What the shapes of a convolution or a pooling say together, and views of its windows.
+//! The sizes of a convolution or a pooling, and views of its windows.
 
 use super::Params;
 use crate::ops::fill::full;
@@ -6,7 +6,7 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides};
 use lapidary_core::{Error, Result};
 
-/// How a convolution over `N` dimensions moves: the arguments that PyTorch's `conv1d` and `conv2d`
+/// Options of a convolution over `N` dimensions: the arguments that PyTorch's `conv1d` and `conv2d`
 /// take after the bias. The default is stride 1, no padding, dilation 1, one group.
 ///
 /// ```
@@ -23,7 +23,7 @@ pub struct Conv<const N: usize> {
     pub padding: [usize; N],
     /// Elements from one tap of the kernel to the next.
     pub dilation: [usize; N],
-    /// Into how many groups the channels are divided; each sees only its own.
+    /// The number of groups of channels. Each group sees only its own channels.
     pub groups: usize,
 }
 
@@ -39,7 +39,7 @@ impl<const N: usize> Default for Conv<N> {
 }
 
 impl Conv<1> {
-    /// The same over one row of a plane.
+    /// The same for a plane of one row.
     pub(super) fn over_rows(&self) -> Conv<2> {
         Conv {
             stride: [1, self.stride[0]],
@@ -50,7 +50,7 @@ impl Conv<1> {
     }
 }
 
-/// `x` with an axis of samples, one alone if there was none; and was there one?
+/// `x` with an axis of samples, and whether it had one.
 pub(super) fn as_batch(x: &Tensor, rank: usize) -> Result<(Tensor, bool)> {
     match x.rank() + 1 == rank {
         true => Ok((x.unsqueeze(0)?, false)),
@@ -71,7 +71,7 @@ pub(super) struct Geometry {
     pub(super) options: Conv<2>,
 }
 
-/// Refuses all ranks but one.
+/// Returns an error for another number of dimensions.
 pub(super) fn check_rank(
     operation: &'static str,
     what: &str,
@@ -90,7 +90,7 @@ pub(super) fn check_rank(
     }
 }
 
-/// How many windows there are along a dimension.
+/// The number of windows along a dimension.
 fn output_size(
     operation: &'static str,
     input: usize,
@@ -178,7 +178,7 @@ impl Geometry {
         self.in_channels / self.groups
     }
 
-    /// Products in one element of the result.
+    /// Products that are summed in one element of the result.
     pub(super) fn taps(&self) -> usize {
         self.channels() * self.kernel[0] * self.kernel[1]
     }
@@ -196,7 +196,7 @@ impl Geometry {
             .fold(1, |work: u64, &size| work.saturating_mul(size as u64))
     }
 
-    /// The parameters, without what the tensors' layouts say.
+    /// The parameters, except for those that depend on the tensors' layouts.
     pub(super) fn params(&self) -> Params {
         let [down, across] = self.options.stride;
         let [above, left] = self.options.padding;
@@ -225,7 +225,7 @@ pub(super) fn strides(x: &Tensor) -> [u32; 4] {
 }
 
 /// A copy of `x`, `[samples, channels, height, width]`, with elements of `value` before and after
-/// the rows and the columns of each plane; `x` itself where there are none.
+/// the rows and the columns of each plane. Returns `x` itself without padding.
 #[track_caller]
 pub(in crate::ops) fn padded(
     x: &Tensor,
@@ -251,9 +251,8 @@ pub(in crate::ops) fn padded(
     Ok(whole)
 }
 
-/// Every window of `x`, a view:
-/// `[samples, channels, output rows, output columns, kernel rows, kernel columns]`. The padding is
-/// in `x` already.
+/// A view of every window of the padded `x`: `[samples, channels, output rows, output columns,
+/// kernel rows, kernel columns]`.
 pub(in crate::ops) fn windows(
     x: &Tensor,
     output: [usize; 2],

@@ -1,4 +1,4 @@
-//! Every text is a valid shader, and every way computes the same.
+//! Every text is a valid shader, and all ways give the same result.
 
 use super::geometry::Geometry;
 use super::{CONV, Conv, HAS_BIAS, MOST_ALONE, MOST_ROWS, Tile, columns, direct};

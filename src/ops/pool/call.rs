@@ -14,8 +14,8 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
 
-/// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in
-/// all of them.
+/// llvmpipe leaves the loops of an invocation after 65,535 iterations in all. An invocation
+/// computes four elements.
 const MOST_ROUNDS: u64 = 15_000;
 
 /// Planes to be pooled.
@@ -23,9 +23,9 @@ pub(super) struct Planes {
     operation: &'static str,
     /// `[samples, channels, height, width]`.
     x: Tensor,
-    /// Dimensions that are pooled: of one, the planes have one row.
+    /// The number of pooled dimensions. With one, the planes have one row.
     dims: usize,
-    /// Was there an axis of samples?
+    /// Whether the input has an axis of samples.
     is_batch: bool,
 }
 
@@ -72,7 +72,7 @@ impl Planes {
         })
     }
 
-    /// With as many windows as the last sizes say.
+    /// The same planes with a given number of windows.
     pub(super) fn adaptive(self, output: &[usize]) -> Result<Call> {
         let output = match *output {
             [across] => [1, across],
@@ -90,7 +90,7 @@ impl Planes {
         [self.x.shape()[2], self.x.shape()[3]]
     }
 
-    /// A result with the dimensions that the input had.
+    /// The result with the input's dimensions.
     fn restore(&self, y: Tensor) -> Result<Tensor> {
         let y = match self.dims {
             1 => y.squeeze_axis(2)?,
@@ -104,7 +104,7 @@ impl Planes {
 }
 
 impl Call {
-    /// The maxima, and where in their planes they are.
+    /// The maxima, and their places in the planes.
     #[track_caller]
     pub(super) fn places(&self) -> Result<(Tensor, Tensor)> {
         let values = self.forward(Fold::Max)?;
@@ -126,7 +126,7 @@ impl Call {
         self.planes.restore(y)
     }
 
-    /// Windows that differ: some at the edge have fewer elements, or the places are wanted.
+    /// Pools by the kernel: some windows at the edge have fewer elements, or the places are needed.
     #[track_caller]
     fn by_kernel(&self, fold: Fold) -> Result<Tensor> {
         let (x, windows) = (&self.planes.x, &self.windows);
@@ -134,7 +134,7 @@ impl Call {
         if is_short(windows) {
             return in_planes(x, windows, fold);
         }
-        // Maxima and means of an axis, and then of the other, take fewer steps.
+        // Pooling one axis and then the other takes fewer steps.
         let [down, across] = [
             windows.only_along(0, windows.input[1]),
             windows.only_along(1, windows.output[0]),
@@ -189,7 +189,7 @@ impl Call {
         planes.restore(y.reshape(x.shape())?)
     }
 
-    /// What a software adapter would leave unfinished.
+    /// The error for what a software adapter would not finish.
     fn too_long(&self, what: &str, rounds: u64) -> Error {
         Error::Shape {
             operation: self.planes.operation,
@@ -203,7 +203,7 @@ impl Call {
     }
 }
 
-/// Does the adapter get through so many steps?
+/// Whether the adapter finishes this many steps.
 fn is_short(x: &Tensor, rounds: u64) -> bool {
     x.engine.caps().kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS
 }
@@ -215,7 +215,7 @@ fn merged(x: &Tensor) -> Result<Tensor> {
     x.reshape(&[samples * channels, height, width])
 }
 
-/// By a reduction of windows of one size, a view.
+/// Pools by a reduction over a view of windows of equal size.
 #[track_caller]
 fn uniform(x: &Tensor, windows: &Windows, by: Fold) -> Result<Tensor> {
     let after = [0, 1].map(|at| windows.padding[at] + windows.beyond[at]);
@@ -238,7 +238,7 @@ fn uniform(x: &Tensor, windows: &Windows, by: Fold) -> Result<Tensor> {
     Ok(y)
 }
 
-/// What folds a window. A divisor is given to it as the difference from the window's elements.
+/// The reduction of a window. The divisor is passed as its difference from the number of elements.
 fn reduction(windows: &Windows, by: Fold) -> Op {
     match (by, windows.divisor) {
         (Fold::Mean, Some(divisor)) => Op {
@@ -250,7 +250,7 @@ fn reduction(windows: &Windows, by: Fold) -> Op {
     }
 }
 
-/// By the kernel, in as few parts as the device can take.
+/// Runs the kernel, in as few parts as the device can take.
 #[track_caller]
 fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
     let of = merged(x)?;
@@ -267,7 +267,7 @@ fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
     y.reshape(&[x.shape()[0], x.shape()[1], down, across])
 }
 
-/// What the windows of some planes are folded to.
+/// Folds the windows of some planes.
 #[track_caller]
 fn fold_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
     let [down, across] = windows.output;
@@ -283,7 +283,7 @@ fn fold_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
     Ok(y)
 }
 
-/// The gradient by some planes, `x`, where `g` is that by their windows.
+/// The gradient with respect to some planes `x`. `g` is the gradient with respect to their windows.
 #[track_caller]
 fn gradient(x: &Tensor, g: &Tensor, windows: &Windows, by: Fold, rounds: u64) -> Result<Tensor> {
     let y = Tensor::output(&x.engine, x.shape(), x.dtype)?;
@@ -301,7 +301,7 @@ fn gradient(x: &Tensor, g: &Tensor, windows: &Windows, by: Fold, rounds: u64) ->
     Ok(y)
 }
 
-/// How many planes of `size` may be made at a time, if all would keep the device busy for too long.
+/// The number of planes of `size` at a time, if all would take too long for one submission.
 fn step(x: &Tensor, size: [usize; 2], rounds: u64) -> Option<usize> {
     let planes = x.shape()[0];
     let elements = [planes, size[0], size[1]].map(|dim| dim as u64);

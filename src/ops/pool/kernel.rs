@@ -9,7 +9,7 @@ use lapidary_core::internal::{Kernel, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/pool.wgsl");
 
-/// `y` is what each window of `x` is folded to.
+/// `y` is the fold of each window of `x`.
 pub(super) static POOL: Kernel = Kernel {
     name: "pool",
     operands: &[Operand::read("x"), Operand::write("y")],
@@ -17,7 +17,7 @@ pub(super) static POOL: Kernel = Kernel {
     reference: reference!(crate::ops::pool::reference::run),
 };
 
-/// `y` is the gradient by `x`, `g` that by the result.
+/// `y` is the gradient with respect to `x`; `g` is that with respect to the result.
 pub(super) static POOL_BACKWARD: Kernel = Kernel {
     name: "pool_backward",
     operands: &[Operand::read("x"), Operand::read("g"), Operand::write("y")],
@@ -25,12 +25,12 @@ pub(super) static POOL_BACKWARD: Kernel = Kernel {
     reference: reference!(crate::ops::pool::reference::run_backward),
 };
 
-/// What a window is folded to.
+/// How a window is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Fold {
     Mean,
     Max,
-    /// Where in its plane the maximum is.
+    /// The place of the maximum in its plane.
     Place,
 }
 
@@ -44,7 +44,7 @@ impl Fold {
     }
 }
 
-/// Bits of a variant's code: windows are adaptive, or leave places between their elements out.
+/// Bits of a variant's code: windows are adaptive, or dilated.
 const ADAPTIVE: u64 = 1 << 4;
 const DILATED: u64 = 1 << 5;
 
@@ -70,7 +70,7 @@ pub(in crate::ops) fn is_adaptive(code: u64) -> bool {
     code & ADAPTIVE != 0
 }
 
-/// A text's beginning: what is known of its windows.
+/// The beginning of a text: what is known about the windows.
 fn windows(code: u64) -> Text {
     let is_dilated = code & DILATED != 0;
     let windows = match is_adaptive(code) {

@@ -1,4 +1,4 @@
-//! The reference kernels of pool: every window folds what it holds, or gives its share away.
+//! The reference kernels of pool: every window folds its elements, or distributes its gradient.
 
 use crate::ops::pool::{Fold, Params, fold_of, is_adaptive};
 use lapidary_core::internal::ReferenceCall;
@@ -58,7 +58,7 @@ struct Window {
     plane: u32,
     /// Its elements in the plane.
     places: Vec<u32>,
-    /// What its mean is divided by.
+    /// The divisor of its mean.
     counted: u32,
 }
 
@@ -135,7 +135,7 @@ fn value(call: &ReferenceCall, p: &Params, window: &Window, place: u32) -> f32 {
     call.f32(0, (p.margin[3] + window.plane * area + place) as usize)
 }
 
-/// The first of several, the last NaN.
+/// The first maximum, or the last NaN.
 fn place_of_maximum(call: &ReferenceCall, p: &Params, window: &Window) -> Option<u32> {
     let mut highest: Option<(f32, u32)> = None;
     for &place in &window.places {

@@ -1,4 +1,4 @@
-//! Where the windows of a pooling lie, and what their means are divided by.
+//! The positions of a pooling's windows, and the divisors of their means.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,18 +11,18 @@ use lapidary_core::{Error, Result};
 pub(super) struct Windows {
     pub(super) input: [usize; 2],
     pub(super) output: [usize; 2],
-    /// Elements of a window; of adaptive ones, of the largest.
+    /// Elements of a window along each dimension; for adaptive windows, those of the largest.
     pub(super) kernel: [usize; 2],
     pub(super) stride: [usize; 2],
     pub(super) padding: [usize; 2],
     pub(super) dilation: [usize; 2],
-    /// How far the last window reaches beyond the padding after the plane.
+    /// How far the last window extends past the padding after the plane.
     pub(super) beyond: [usize; 2],
-    /// The divisor of each mean; none if it is the number of the window's elements.
+    /// The divisor of each mean. `None` if it is the number of the window's elements.
     pub(super) divisor: Option<usize>,
-    /// Do elements of the padding count among them?
+    /// Whether padding counts among these elements.
     counts_padding: bool,
-    /// Do they have almost one size, and cover the plane together?
+    /// Whether they have nearly equal sizes, and cover the plane together.
     pub(super) are_adaptive: bool,
 }
 
@@ -34,16 +34,16 @@ pub(in crate::ops) struct Params {
     pub(in crate::ops) planes: [u32; 4],
     /// Width of y, height and width of the kernel, stride down.
     pub(in crate::ops) kernel: [u32; 4],
-    /// Stride across, padding above, to the left, where x starts.
+    /// Stride across, padding above, to the left, start of x.
     pub(in crate::ops) margin: [u32; 4],
-    /// Where the gradient starts, the divisor of means or 0, whether padding counts.
+    /// Start of the gradient, divisor of means or 0, whether padding counts.
     pub(in crate::ops) rest: [u32; 4],
     /// Down, across.
     pub(in crate::ops) dilation: [u32; 4],
 }
 
 impl Windows {
-    /// Those of a pooling that folds so.
+    /// The windows of a pooling with this fold.
     pub(super) fn of_pool(
         operation: &'static str,
         input: [usize; 2],
@@ -89,8 +89,8 @@ impl Windows {
         })
     }
 
-    /// As many windows as are wanted: the one at `i` of `n` has the elements from ⌊i · size / n⌋ to
-    /// before ⌈(i + 1) · size / n⌉.
+    /// A given number of windows. Window `i` of `n` has the elements from ⌊i · size / n⌋ to before
+    /// ⌈(i + 1) · size / n⌉.
     pub(super) fn adaptive(
         operation: &'static str,
         input: [usize; 2],
@@ -101,7 +101,7 @@ impl Windows {
             if size == 0 && wanted > 0 {
                 return refuse(format!("{wanted} windows of an axis of 0 elements"));
             }
-            // Kernels multiply what is one more than each.
+            // Kernels multiply the two sizes, each incremented by one.
             let product = (size as u64)
                 .saturating_add(1)
                 .saturating_mul((wanted as u64).saturating_add(1));
@@ -129,7 +129,7 @@ impl Windows {
         })
     }
 
-    /// The same along one axis alone, each element of the other a window of its own.
+    /// The same windows along one axis; along the other axis every element is its own window.
     pub(super) fn only_along(&self, axis: usize, other: usize) -> Self {
         let mut one = *self;
         let at = 1 - axis;
@@ -145,7 +145,7 @@ impl Windows {
         (self.kernel[0] as u64).saturating_mul(self.kernel[1] as u64)
     }
 
-    /// Most windows that an element is in.
+    /// Most windows that contain one element.
     pub(super) fn holders(&self) -> u64 {
         let own = |at: usize| match self.are_adaptive {
             true => self.output[at].div_ceil(self.input[at].max(1)) + 1,
@@ -158,7 +158,7 @@ impl Windows {
         most(0).saturating_mul(most(1))
     }
 
-    /// The parameters of so many planes, where the operands start at these elements.
+    /// The parameters for this many planes. `x` and `g` are the operands' first elements.
     pub(super) fn params(&self, planes: usize, [x, g]: [usize; 2]) -> Params {
         let words = |sizes: [usize; 4]| sizes.map(|size| size as u32);
         let [down, across] = self.stride;
@@ -179,7 +179,8 @@ struct Along {
     beyond: usize,
 }
 
-/// PyTorch's rule: rounded up, the last window still starts in the plane, or before it.
+/// PyTorch's rule for `ceil_mode`: the last window must start in the plane or in the padding before
+/// it.
 fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) -> Result<Along> {
     let refuse = |reason: String| Err(Error::Shape { operation, reason });
     let (input, kernel, stride) = (input[at], pool.kernel[at], pool.stride[at]);
