@@ -1,6 +1,6 @@
-//! Where the largest or smallest element is. The forms are those of [`reduce`](super::reduce);
-//! where rows are searched in parts, a second launch picks among the parts' winners by looking at
-//! their elements again.
+//! The position of the largest or smallest element. The forms are those of
+//! [`reduce`](super::reduce). If rows are searched in parts, a second launch compares the elements
+//! that the parts found.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/argreduce.wgsl");
 
-/// `y[r]` = where in row `r` of `x` the extreme is.
+/// `y[r]` = the position of the extreme in row `r` of `x`.
 pub(super) static ARGREDUCE: Kernel = Kernel {
     name: "argreduce",
     operands: &[Operand::read("x"), Operand::write("y")],
@@ -29,7 +29,7 @@ pub(super) static ARGREDUCE: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// `y[r]` = the best of the positions that `c` holds of row `r` of `x`.
+/// `y[r]` = the best of the positions in row `r` of `x` that `c` holds.
 static ARGREDUCE_PICK: Kernel = Kernel {
     name: "argreduce_pick",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
@@ -37,14 +37,13 @@ static ARGREDUCE_PICK: Kernel = Kernel {
     reference: reference!(reference::pick),
 };
 
-/// Bit of a variant's code: the smallest element is looked for.
+/// Bit of a variant's code: searches for the smallest element.
 const LEAST: u64 = 1 << 8;
 
 impl Tensor {
-    /// The index of the largest element along `axis`, which goes away. The result is `u32`.
+    /// The index of the largest element along `axis`, as `u32`. The axis is removed.
     ///
-    /// Of equal elements the first one counts, and −0 equals 0. NaN counts as the largest, as in
-    /// PyTorch.
+    /// The first of equal elements wins, and −0 equals 0. NaN counts as the largest, as in PyTorch.
     ///
     /// ```
     /// # fn demo(scores: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -61,9 +60,9 @@ impl Tensor {
         arg_extreme(self, "argmax", axis, false)
     }
 
-    /// The index of the smallest element along `axis`, which goes away. The result is `u32`.
+    /// The index of the smallest element along `axis`, as `u32`. The axis is removed.
     ///
-    /// Of equal elements the first one counts, and −0 equals 0. NaN counts as the smallest, as in
+    /// The first of equal elements wins, and −0 equals 0. NaN counts as the smallest, as in
     /// PyTorch.
     ///
     /// # Errors
@@ -74,8 +73,8 @@ impl Tensor {
         arg_extreme(self, "argmin", axis, true)
     }
 
-    /// The largest elements along `axis`, which goes away, and their indices, as
-    /// [`argmax`](Tensor::argmax) gives them: PyTorch's `max(dim)`.
+    /// The largest elements along `axis` and their indices, as [`argmax`](Tensor::argmax) gives
+    /// them: PyTorch's `max(dim)`. The axis is removed.
     ///
     /// ```
     /// # fn demo(scores: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -91,8 +90,8 @@ impl Tensor {
         extreme_at(self, axis, self.argmax(axis)?)
     }
 
-    /// The smallest elements along `axis`, which goes away, and their indices, as
-    /// [`argmin`](Tensor::argmin) gives them: PyTorch's `min(dim)`.
+    /// The smallest elements along `axis` and their indices, as [`argmin`](Tensor::argmin) gives
+    /// them: PyTorch's `min(dim)`. The axis is removed.
     ///
     /// # Errors
     ///
@@ -120,14 +119,14 @@ fn arg_extreme(x: &Tensor, operation: &'static str, along: isize, least: bool) -
     refuse_empty(operation, &x.layout.shape, folded)?;
     let (x, rows) = &Rows::along(x, folded)?;
     let plan = Plan::choose(x.engine.caps(), rows);
-    // One invocation picks among all parts of a row.
+    // One invocation compares all parts of a row.
     let plan = Plan::cut(plan.form, rows, u64::from(plan.parts.min(128)));
     let mut result = search_as(x, rows, plan, least)?;
     result.layout = Layout::contiguous(&shape);
     Ok(result)
 }
 
-/// Searches as planned.
+/// Searches by this plan.
 #[track_caller]
 pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Result<Tensor> {
     let engine = &x.engine;
@@ -173,7 +172,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         .done()
 }
 
-/// The WGSL of a choice.
+/// The WGSL of the second launch.
 fn pick_text(variant: &Variant) -> Cow<'static, str> {
     common(variant).sections(WGSL, &["pick"]).done()
 }
@@ -188,7 +187,7 @@ fn common(variant: &Variant) -> Text {
         .sections(WGSL, &[key_section(kind), "best"])
 }
 
-/// Does the variant look for the smallest element?
+/// Whether the variant searches for the smallest element.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn is_least(code: u64) -> bool {
     code & LEAST != 0

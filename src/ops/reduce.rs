@@ -1,14 +1,14 @@
-//! Sums, products, extremes, norms and spreads over any set of axes: the kernel, its forms, and the
-//! choice.
+//! Sums, products, extremes, norms and variances over any set of axes: the kernel, its forms, and
+//! the choice between them.
 //!
-//! | form | who folds | for |
+//! | form | how it folds | for |
 //! | --- | --- | --- |
-//! | `Along` | one invocation four rows, one after the other | rows that are contiguous |
-//! | `Tree` | 64 invocations a row, joined in workgroup memory | the same on a GPU, if they are long |
-//! | `Across` | one invocation four rows, side by side | rows whose elements lie apart |
+//! | `Along` | one invocation folds four rows, one after the other | rows that are contiguous |
+//! | `Tree` | 64 invocations fold a row and join in workgroup memory | the same on a GPU, if rows are long |
+//! | `Across` | one invocation folds four rows, side by side | rows with strided elements |
 //!
-//! Few long rows are cut into parts, and a second launch folds the parts. What is folded is an
-//! [`Op`]. The methods of [`Tensor`](crate::Tensor) are in `reduce/methods.rs` and
+//! Few long rows are cut into parts, and a second launch folds the parts. An [`Op`] says how rows
+//! are folded. The methods of [`Tensor`](crate::Tensor) are in `reduce/methods.rs` and
 //! `reduce/moments.rs`.
 
 mod methods;
@@ -33,7 +33,7 @@ pub(super) use op::{Fold, Lift, Lower, Op, name_of};
 
 const WGSL: &str = include_str!("../../shaders/reduce.wgsl");
 
-/// `y[r]` = fold of row `r` of `x`.
+/// `y[r]` = the fold of row `r` of `x`.
 pub(super) static REDUCE: Kernel = Kernel {
     name: "reduce",
     operands: &[Operand::read("x"), Operand::write("y")],
@@ -41,7 +41,7 @@ pub(super) static REDUCE: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// The same of what `lift` makes of `x` and of the row's `m[r]`.
+/// `y[r]` = the fold of row `r` of `x` after `lift`, which also takes `m[r]`.
 pub(super) static REDUCE_AROUND: Kernel = Kernel {
     name: "reduce_around",
     operands: &[Operand::read("x"), Operand::read("m"), Operand::write("y")],
@@ -49,12 +49,12 @@ pub(super) static REDUCE_AROUND: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// Which kernel folds.
+/// The form of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     Along,
     Across,
-    /// `Across` where one load fetches an element of each of the four rows.
+    /// `Across`, if one load fetches an element of each of the four rows.
     AcrossVec4s,
     Tree,
 }
@@ -66,7 +66,7 @@ impl Form {
         Form::ALL[(code >> 12 & 3) as usize]
     }
 
-    /// May it be used on these rows?
+    /// Whether it can fold these rows.
     fn fits(self, rows: &Rows) -> bool {
         match self {
             Form::Across => true,
@@ -79,7 +79,7 @@ impl Form {
         matches!(self, Form::Across | Form::AcrossVec4s)
     }
 
-    /// Elements of y, in which the parts of a row follow each other, or the rows of a part.
+    /// Elements of y. In it, the parts of a row are contiguous, or the rows of a part.
     pub(super) fn outputs(self, rows: u32, parts: u32) -> u64 {
         match self.is_across() {
             true => u64::from(rows).next_multiple_of(4) * u64::from(parts),
@@ -100,15 +100,14 @@ impl Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) form: Form,
-    /// Pieces that a row is cut into.
+    /// The number of parts of a row.
     pub(super) parts: u32,
-    /// Elements of a piece.
+    /// Elements of a part.
     pub(super) chunk: u32,
 }
 
 impl Plan {
-    /// The best for this adapter: the forms by measurement on llvmpipe, and for GPUs by
-    /// coalescing.
+    /// The best plan for this adapter: by measurements on llvmpipe, and by coalescing on GPUs.
     pub(super) fn choose(caps: &Caps, rows: &Rows) -> Plan {
         let gpu = rows::is_gpu(caps);
         let contiguous = Form::Along.fits(rows) && (rows.inner.dims[0] >= 8 || rows.are_vec4s());
@@ -121,10 +120,10 @@ impl Plan {
         Plan::of_form(caps, rows, form)
     }
 
-    /// The best pieces for a form.
+    /// The best parts for a form.
     fn of_form(caps: &Caps, rows: &Rows, form: Form) -> Plan {
         let gpu = rows::is_gpu(caps);
-        // As many vec4s of results as keep the adapter busy, but pieces worth a launch.
+        // Enough vec4s of results to keep the adapter busy, but parts that are worth a launch.
         let (busy_vec4s, least_chunk) = match (gpu, form.is_across()) {
             (true, true) => (16 << 10, 128),
             (true, false) => (1 << 10, 4 << 10),
@@ -140,7 +139,7 @@ impl Plan {
         Plan::cut(form, rows, wanted.min(affordable))
     }
 
-    /// About `parts` pieces, of whole vec4s each.
+    /// A plan with about `parts` parts of whole vec4s.
     pub(super) fn cut(form: Form, rows: &Rows, parts: u64) -> Plan {
         let length = u64::from(rows.length);
         let chunk = match parts {
@@ -155,8 +154,8 @@ impl Plan {
     }
 }
 
-/// Folds the rows that are left when `folded` goes away, into a tensor with one dimension.
-/// `middle` holds a float a row, for the operations that need it.
+/// Folds the axes `folded` of `x` into a tensor with one dimension. `middle` holds a float for each
+/// row, for operations that need it.
 #[track_caller]
 pub(super) fn fold(
     x: &Tensor,
@@ -180,7 +179,7 @@ pub(super) fn fold(
     fold_as(x, middle, op, &rows, plan, out)
 }
 
-/// Folds as planned.
+/// Folds by this plan.
 #[track_caller]
 pub(super) fn fold_as(
     x: &Tensor,
@@ -213,7 +212,7 @@ pub(super) fn fold_as(
     )
 }
 
-/// What the parts of rows are folded to, as [`Form::outputs`] says.
+/// Folds the parts of rows, into the elements that [`Form::outputs`] describes.
 #[track_caller]
 pub(super) fn fold_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<Tensor> {
     launch(x, None, op, rows, plan, rows.length, op.partial(x.dtype))
@@ -223,7 +222,7 @@ pub(super) fn fold_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<
 fn rows_of_parts(rows: &Rows, plan: Plan) -> Rows {
     let padded = rows.rows.next_multiple_of(4);
     let (outer, inner, count) = match plan.form.is_across() {
-        // The first dimension's size is used for nothing but to see that vec4s of rows are whole.
+        // The size of the first dimension is only tested for whole vec4s of rows.
         true => (1, padded, padded),
         false => (plan.parts, 1, rows.rows),
     };
@@ -241,7 +240,7 @@ fn rows_of_parts(rows: &Rows, plan: Plan) -> Rows {
     }
 }
 
-/// Refuses to look for the extreme of nothing.
+/// Returns an error if an extreme of no elements is wanted.
 pub(super) fn refuse_empty(operation: &'static str, shape: &[usize], folded: Axes) -> Result<()> {
     match (0..shape.len()).find(|&axis| folded.contains(axis) && shape[axis] == 0) {
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! A view seen as rows: what reductions, softmax and layer normalization have in common.
+//! A view seen as rows, for reductions, softmax and layer normalization.
 //!
 //! The kept axes name a row, the folded axes a position in it. Both sides are collapsed to as few
-//! dimensions as say the same; `shaders/rows.wgsl` walks them. A view that needs more than four
-//! on a side is copied first.
+//! dimensions as possible, and `shaders/rows.wgsl` computes addresses from them. A view with more
+//! than four dimensions on a side is copied first.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -15,13 +15,13 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis_or_number, collapse};
 use lapidary_core::{Caps, Error, Result, adapter::AdapterKind};
 
-/// The WGSL that goes with this file.
+/// The WGSL of this module.
 pub(super) const WGSL: &str = include_str!("../../shaders/rows.wgsl");
 
-/// Dimensions of one side that the kernels can walk.
+/// Most dimensions of one side in the kernels.
 const SIDE_RANK: usize = 4;
 
-/// Axes as a set of bits.
+/// A set of axes, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Axes(u8);
 
@@ -37,8 +37,8 @@ impl Axes {
         Axes(Axes::all(rank).0 & !Axes::all(first).0)
     }
 
-    /// Counts axes from the front, and refuses one that is not there or comes twice. To fold axis 0
-    /// of a 0-d tensor folds nothing.
+    /// Counts axes from the front. Returns an error for one that does not exist or is named twice.
+    /// Folding axis 0 of a 0-d tensor folds nothing.
     pub(super) fn named(operation: &'static str, axes: &[isize], rank: usize) -> Result<Self> {
         let mut set = 0;
         for &given in axes {
@@ -54,18 +54,18 @@ impl Axes {
         Ok(Axes(set & Axes::all(rank).0))
     }
 
-    /// Is `axis` one of them?
+    /// Whether `axis` is in the set.
     pub(super) fn contains(self, axis: usize) -> bool {
         self.0 >> axis & 1 == 1
     }
 
-    /// How many elements are folded into one.
+    /// The number of elements that are folded into one.
     pub(super) fn length(self, shape: &[usize]) -> usize {
         let folded = (0..shape.len()).filter(|&axis| self.contains(axis));
         folded.map(|axis| shape[axis]).product()
     }
 
-    /// The shape that is left when these axes are folded; they stay as dimensions of 1 if `keep`.
+    /// The shape after these axes are folded. With `keep` they stay as dimensions of 1.
     pub(super) fn fold_shape(self, shape: &[usize], keep: bool) -> Dims {
         (0..shape.len())
             .filter_map(|axis| match (self.contains(axis), keep) {
@@ -86,7 +86,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// `None` if more than four dimensions are left.
+    /// `None` if more than four dimensions remain.
     pub(super) fn new(dims: Dims, strides: Strides) -> Option<Self> {
         let layout = Layout {
             shape: dims,
@@ -111,7 +111,7 @@ impl Side {
         self.dims.iter().product()
     }
 
-    /// Every step but the innermost `skip` is a whole number of vec4s.
+    /// Whether every stride except those of the innermost `skip` is a whole number of vec4s.
     fn steps_are_vec4_aligned(&self, skip: usize) -> bool {
         self.strides[skip..].iter().all(|stride| stride % 4 == 0)
     }
@@ -120,20 +120,20 @@ impl Side {
 /// A view as rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
-    /// Which element starts a row.
+    /// The first element of each row.
     pub(super) outer: Side,
-    /// Which element of a row is where.
+    /// The elements of a row.
     pub(super) inner: Side,
     pub(super) offset: u32,
-    /// How many rows.
+    /// The number of rows.
     pub(super) rows: u32,
     /// Elements of a row.
     pub(super) length: u32,
 }
 
 impl Rows {
-    /// The rows along one axis, or several that lie together, of a tensor, or of a copy of one that
-    /// is too irregular for the kernels; and which of the two.
+    /// The rows along one axis or adjacent ones. Also returns their tensor: `x`, or a copy if `x`
+    /// is too irregular for the kernels.
     #[track_caller]
     pub(super) fn along(x: &Tensor, folded: Axes) -> Result<(Tensor, Self)> {
         if let Some(rows) = Self::of(&x.layout, folded, false) {
@@ -145,8 +145,8 @@ impl Rows {
         Ok((copy, rows))
     }
 
-    /// `None` if the view is too irregular for the kernels: copy it first. With `any_order`, the
-    /// elements of a row may come in whatever order is best.
+    /// `None` if the view is too irregular for the kernels and must be copied. With `any_order`,
+    /// the elements of a row may be reordered for speed.
     pub(super) fn of(layout: &Layout, folded: Axes, any_order: bool) -> Option<Self> {
         let mut outer = (Dims::new(), Strides::new());
         let mut inner: SmallVec<[(usize, isize); MAX_RANK]> = SmallVec::new();
@@ -164,7 +164,7 @@ impl Rows {
             }
         }
         if any_order {
-            // The longest step outermost; a repetition (stride 0) is the outermost of all.
+            // The longest stride is outermost; stride 0, a repetition, comes before all others.
             inner.sort_by_key(|&(_, stride)| stride.unsigned_abs().wrapping_sub(1));
             inner.reverse();
         }
@@ -179,12 +179,12 @@ impl Rows {
         })
     }
 
-    /// Do the elements of every row lie one after the other?
+    /// Whether the elements of every row are contiguous.
     pub(super) fn lie_whole(&self) -> bool {
         self.inner.rank == 1 && self.inner.strides[0] == 1
     }
 
-    /// Do all rows start at vec4s, without holes and whole vec4s long?
+    /// Whether all rows start at vec4s, have no gaps and consist of whole vec4s.
     pub(super) fn are_vec4s(&self) -> bool {
         self.lie_whole()
             && self.offset.is_multiple_of(4)
@@ -192,7 +192,7 @@ impl Rows {
             && self.outer.steps_are_vec4_aligned(0)
     }
 
-    /// Do rows `4n..4n + 4` lie side by side, starting at a vec4, at every position?
+    /// Whether rows `4n..4n + 4` are neighbours that start at a vec4, at every position.
     pub(super) fn neighbours_are_vec4s(&self) -> bool {
         self.outer.strides[0] == 1
             && self.outer.dims[0].is_multiple_of(4)
@@ -201,7 +201,7 @@ impl Rows {
             && self.inner.steps_are_vec4_aligned(0)
     }
 
-    /// The parameters for rows that are folded in one piece.
+    /// The parameters for rows in one part.
     pub(super) fn params(&self) -> RowParams {
         RowParams {
             outer_dims: self.outer.dims,
@@ -238,12 +238,12 @@ pub(super) struct RowParams {
     pub(super) third: u32,
 }
 
-/// What of a variant's code the addressing depends on: two ranks.
+/// The bits of a variant's code for addressing: two ranks.
 pub(super) fn rank_bits(rows: &Rows) -> u64 {
     (rows.outer.rank | rows.inner.rank << 4) as u64
 }
 
-/// The constants that `shaders/rows.wgsl` wants, from [`rank_bits`].
+/// The constants that `shaders/rows.wgsl` needs, from [`rank_bits`].
 pub(super) fn rank_constants(bits: u64) -> Text {
     let (outer, inner) = (bits & 15, bits >> 4 & 15);
     Text::new().line(format_args!(
@@ -251,13 +251,13 @@ pub(super) fn rank_constants(bits: u64) -> Text {
     ))
 }
 
-/// Is it a GPU, on which neighbouring invocations should read neighbouring words, and workgroup
-/// memory is fast? On a software rasterizer neither is so.
+/// Whether it is a GPU. There, neighbouring invocations should read neighbouring words, and
+/// workgroup memory is fast. Neither holds for a software rasterizer.
 pub(super) fn is_gpu(caps: &Caps) -> bool {
     !matches!(caps.kind, AdapterKind::Cpu)
 }
 
-/// At least `count` groups, hardly more, spread over as many dimensions as they need.
+/// At least `count` groups, and hardly more, in as few dimensions as possible.
 pub(super) fn count_out(count: u64, caps: &Caps) -> [u32; 3] {
     let limit = u64::from(caps.max_groups.max(1));
     let z = count.div_ceil(limit * limit).max(1);
@@ -266,7 +266,7 @@ pub(super) fn count_out(count: u64, caps: &Caps) -> [u32; 3] {
     [x as u32, y as u32, z as u32]
 }
 
-/// Workgroups for `invocations` of `per_group` each, over x and y.
+/// The number of workgroups for `invocations` of `per_group` each, over x and y.
 pub(super) fn groups(caps: &Caps, invocations: u64, per_group: u64) -> [u32; 3] {
     let groups = invocations.div_ceil(per_group).max(1);
     let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));

@@ -1,7 +1,7 @@
 //! Running sums, products and extremes along an axis.
 //!
-//! Few long rows are cut into parts: the parts are folded as in [`reduce`](super::reduce), what
-//! they fold to is scanned in turn, and from that every part goes on.
+//! Few long rows are cut into parts. The parts are folded as in [`reduce`](super::reduce), and
+//! their results are scanned. Then each part is scanned from there.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -20,7 +20,7 @@ use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/scan.wgsl");
 
-/// Rows in one piece.
+/// Scans whole rows.
 static SCAN: Kernel = Kernel {
     name: "scan",
     operands: &[Operand::read("x"), Operand::write("y")],
@@ -28,7 +28,7 @@ static SCAN: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// Rows in parts, of which `c` holds what they fold to.
+/// Scans rows in parts. `c` holds the scanned folds of the parts.
 static SCAN_PARTS: Kernel = Kernel {
     name: "scan_parts",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
@@ -36,16 +36,16 @@ static SCAN_PARTS: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// Bits of a variant's code; two say which [`Fold`] it is.
+/// Bits of a variant's code; two of them encode the [`Fold`].
 const PARTS: u64 = 1 << 8;
 const FOLD_SHIFT: u32 = 9;
 
 impl Tensor {
     /// The running sum along `axis`: element `k` is the sum of elements 0 to `k`.
     ///
-    /// Types as in [`sum`](Tensor::sum): f16 and bf16 are accumulated in f32, integers wrap around,
-    /// `u8` and `bool` give `u32`, `i8` gives `i32`. Long axes are summed in blocks, so that the
-    /// error stays small.
+    /// Types are as in [`sum`](Tensor::sum): f16 and bf16 are accumulated in f32, integers wrap
+    /// around, `u8` and `bool` give `u32`, `i8` gives `i32`. Long axes are summed in blocks to keep
+    /// the error small.
     ///
     /// ```
     /// # fn demo(counts: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -61,8 +61,8 @@ impl Tensor {
         running(self, "cumsum", axis, Op::SUM)
     }
 
-    /// The running product along `axis`: element `k` is the product of elements 0 to `k`. Types as
-    /// in [`sum`](Tensor::sum).
+    /// The running product along `axis`: element `k` is the product of elements 0 to `k`. Types are
+    /// as in [`sum`](Tensor::sum).
     ///
     /// # Errors
     ///
@@ -72,10 +72,10 @@ impl Tensor {
         running(self, "cumprod", axis, Op::PROD)
     }
 
-    /// The running maximum along `axis`, and where it is: element `k` is the largest of elements 0
-    /// to `k`, of the tensor's own type, and a `u32` says which of them that is.
+    /// The running maximum along `axis`, and its index as `u32`: element `k` is the largest of
+    /// elements 0 to `k`, in the tensor's type.
     ///
-    /// As in PyTorch, the last of equal ones is named, and from a NaN on all are NaN.
+    /// As in PyTorch, the last of equal elements is named, and from the first NaN on all are NaN.
     ///
     /// ```
     /// # fn demo(prices: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -91,7 +91,7 @@ impl Tensor {
         running_extreme(self, "cummax", axis, Op::MAX)
     }
 
-    /// The running minimum along `axis`, and where it is. See [`cummax`](Tensor::cummax).
+    /// The running minimum along `axis`, and its index. See [`cummax`](Tensor::cummax).
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Tensor {
     }
 }
 
-/// Values and places. The place is the last one so far whose element was the extreme there.
+/// Values and indices. The index is that of the last element so far that was the extreme there.
 #[track_caller]
 fn running_extreme(
     x: &Tensor,
@@ -148,7 +148,8 @@ fn running(x: &Tensor, operation: &'static str, along: isize, op: Op) -> Result<
     }
 }
 
-/// Scans along an axis, into 4 bytes an element; in so many parts, or as many as are good.
+/// Scans along an axis, into elements of 4 bytes. `parts` is the number of parts; `None` chooses
+/// it.
 #[track_caller]
 fn scan(x: &Tensor, at: usize, op: Op, parts: Option<u64>) -> Result<Tensor> {
     let engine = &x.engine;
@@ -180,7 +181,7 @@ fn scan(x: &Tensor, at: usize, op: Op, parts: Option<u64>) -> Result<Tensor> {
     Ok(result)
 }
 
-/// As many parts as keep the adapter busy, but worth the two launches more.
+/// Enough parts to keep the adapter busy, if they are worth two more launches.
 fn good_parts(x: &Tensor, rows: &Rows) -> u64 {
     let (busy, least_chunk) = match rows::is_gpu(x.engine.caps()) {
         true => (32 << 10, 64),
@@ -190,7 +191,7 @@ fn good_parts(x: &Tensor, rows: &Rows) -> u64 {
     wanted.min(u64::from(rows.length) / least_chunk)
 }
 
-/// What every part of every row folds to, as a view of shape `[rows, parts]`.
+/// The folds of every row's parts, as a view of shape `[rows, parts]`.
 #[track_caller]
 fn ends_of_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<Tensor> {
     let parts = reduce::fold_parts(x, op, rows, plan)?;
@@ -231,7 +232,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         .done()
 }
 
-/// Of a variant: how it folds, and is it in parts?
+/// The fold of a variant, and whether it scans parts.
 pub(super) fn kind(code: u64) -> (Fold, bool) {
     let fold = match code >> FOLD_SHIFT & 3 {
         0 => Fold::Sum,

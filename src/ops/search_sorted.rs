@@ -1,4 +1,4 @@
-//! Where values belong among sorted elements.
+//! Finds the positions of values among sorted elements.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -17,7 +17,7 @@ use lapidary_core::{DType, Error, Result};
 const OPERATION: &str = "search_sorted";
 const WGSL: &str = include_str!("../../shaders/search_sorted.wgsl");
 
-/// `y[r, k]` = how many elements of row `r` of `s` come before `v[r, k]`.
+/// `y[r, k]` = the number of elements of row `r` of `s` that come before `v[r, k]`.
 static SEARCH_SORTED: Kernel = Kernel {
     name: "search_sorted",
     operands: &[Operand::read("s"), Operand::read("v"), Operand::write("y")],
@@ -37,16 +37,16 @@ pub(super) struct Params {
     pub(super) unused: [u32; 3],
 }
 
-/// Bit of a variant's code: equal elements come before the value, too.
+/// Bit of a variant's code: equal elements come before the value too.
 const RIGHT: u64 = 1;
 
 impl Tensor {
-    /// Where each of `values` belongs in the last axis of `self`, which ascends: how many elements
-    /// are below the value, or, with `right`, not above it. The result is `u32`, in the shape of
-    /// `values`.
+    /// The position of each of `values` in the last axis of `self`, which must ascend: the number
+    /// of elements below the value or, with `right`, not above it. The result is `u32`, in the
+    /// shape of `values`.
     ///
-    /// `self` has one dimension, or those of `values`, equal but for the last. Where elements do
-    /// not ascend, or a value is NaN, the result is some position of the axis, or its length.
+    /// `self` has one dimension, or the dimensions of `values` except for the last. If elements do
+    /// not ascend, or a value is NaN, the result is any position of the axis, or its length.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -57,8 +57,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for bools, or two different types, [`Error::Shape`] unless the dimensions
-    /// go together, [`Error::Foreign`] for tensors of several `Gpu`s, and [`Error::NeverFits`] if
+    /// [`Error::DType`] for bools or for two different types, [`Error::Shape`] unless the
+    /// dimensions match, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if
     /// the operands are too large.
     #[doc(alias = "searchsorted")]
     #[doc(alias = "bucketize")]
@@ -91,7 +91,7 @@ impl Tensor {
     }
 }
 
-/// How many values are looked for in one row of sorted elements.
+/// The number of values that are searched in one row of sorted elements.
 fn values_of_a_row(sorted: &[usize], values: &[usize]) -> Result<usize> {
     match (sorted, values) {
         ([_], _) => Ok(values.iter().product()),
@@ -103,7 +103,7 @@ fn values_of_a_row(sorted: &[usize], values: &[usize]) -> Result<usize> {
     }
 }
 
-/// Does the variant count equal elements, too?
+/// Whether the variant counts equal elements too.
 pub(super) fn is_right(code: u64) -> bool {
     code & RIGHT != 0
 }

@@ -1,5 +1,5 @@
-//! Sorting along any axis: blocks of eight, then runs merged two by two until one is left. Where
-//! only the first few are wanted, no run grows beyond them.
+//! Sorting along any axis: blocks of eight are sorted, then runs are merged in pairs until one is
+//! left. If only the first few elements are needed, runs are cut to that length.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -57,15 +57,15 @@ pub(super) struct Merge {
     pub(super) piece: u32,
 }
 
-/// Bit of a variant's code: the largest comes first.
+/// Bit of a variant's code: the largest element comes first.
 const DESCENDING: u64 = 1 << 8;
 
 impl Tensor {
-    /// The elements in ascending order along `axis` (or in descending order), and where along the
-    /// axis each was, as `u32`.
+    /// The elements in ascending or descending order along `axis`, and their indices along the
+    /// axis, as `u32`.
     ///
-    /// Equal elements stay in their order, and -0 equals 0. NaN counts as the largest, as in
-    /// PyTorch: last, or first in descending order.
+    /// The sort is stable, and -0 equals 0. NaN counts as the largest, as in PyTorch: it comes
+    /// last, or first in descending order.
     ///
     /// ```
     /// # fn demo(scores: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -75,15 +75,15 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis, and [`Error::NeverFits`] if the tensor is too
-    /// large for its keys.
+    /// [`Error::Axis`] if there is no such axis, [`Error::NeverFits`] if the tensor is too large
+    /// for its keys.
     #[track_caller]
     pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor)> {
         ordered(self, "sort", axis, descending, None)
     }
 
-    /// Where along `axis` the elements are in ascending (or descending) order, as `u32`: the second
-    /// result of [`sort`](Tensor::sort).
+    /// The indices along `axis` that sort the elements in ascending or descending order, as `u32`:
+    /// the second result of [`sort`](Tensor::sort).
     ///
     /// # Errors
     ///
@@ -97,9 +97,9 @@ impl Tensor {
         order(self, at, descending, None)
     }
 
-    /// The `k` largest elements along `axis` (or the smallest), the most extreme first, and where
-    /// along the axis each was, as `u32`. Of equal elements the first ones count, and come first;
-    /// NaN counts as the largest.
+    /// The `k` largest or smallest elements along `axis`, the most extreme first, and their indices
+    /// along the axis, as `u32`. Among equal elements the first ones are taken first. NaN counts as
+    /// the largest.
     ///
     /// ```
     /// # fn demo(logits: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -109,8 +109,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the axis has fewer than `k` elements; else those of
-    /// [`sort`](Tensor::sort).
+    /// [`Error::Shape`] if the axis has fewer than `k` elements; those of [`sort`](Tensor::sort).
     #[track_caller]
     pub fn top_k(&self, k: usize, axis: isize, largest: bool) -> Result<(Tensor, Tensor)> {
         ordered(self, "top_k", axis, largest, Some(k))
@@ -129,7 +128,7 @@ fn ordered(
     if let Some(x) = x.as_axis() {
         let (values, indices) = ordered(&x, operation, along, descending, keep)?;
         return match keep {
-            // Nothing is no number.
+            // An empty result is not a single number.
             Some(0) => Ok((values, indices)),
             _ => Ok((values.into_number(), indices.into_number())),
         };
@@ -147,7 +146,7 @@ fn ordered(
     Ok((values, indices))
 }
 
-/// The indices of the first `keep` of the sorted elements, or of all, in the shape of `x`.
+/// The indices of the first `keep` sorted elements, or of all, in the shape of `x`.
 #[track_caller]
 fn order(x: &Tensor, at: usize, descending: bool, keep: Option<usize>) -> Result<Tensor> {
     let keep = keep.unwrap_or(x.layout.shape[at]);
@@ -157,7 +156,7 @@ fn order(x: &Tensor, at: usize, descending: bool, keep: Option<usize>) -> Result
         return Tensor::output(&x.engine, &shape, DType::U32);
     }
     let (_, order) = sorted(x, at, descending, keep)?;
-    // The axis comes last there.
+    // `sorted` moves the axis to the end.
     let size = shape.remove(at);
     shape.push(size);
     let mut axes: Vec<isize> = (0..shape.len() as isize - 1).collect();
@@ -166,8 +165,8 @@ fn order(x: &Tensor, at: usize, descending: bool, keep: Option<usize>) -> Result
     order.contiguous()
 }
 
-/// Keys and order of the first `keep` sorted elements of every row along an axis, row by row. No
-/// dimension is 0.
+/// Keys and order of the first `keep` sorted elements of every row along an axis, row by row. All
+/// dimensions must be at least 1.
 #[track_caller]
 pub(super) fn sorted(
     x: &Tensor,
@@ -205,7 +204,7 @@ pub(super) fn sorted(
     Ok((keys, order))
 }
 
-/// Keys and order of rows of so many elements, to be written.
+/// New tensors for the keys and the order of rows of `length` elements.
 #[track_caller]
 fn pair(of: &Tensor, rows: &Rows, length: usize) -> Result<[Tensor; 2]> {
     let shape = [rows.rows as usize, length];
@@ -213,9 +212,9 @@ fn pair(of: &Tensor, rows: &Rows, length: usize) -> Result<[Tensor; 2]> {
     Ok([keys, Tensor::output(&of.engine, &shape, DType::U32)?])
 }
 
-/// The next merge of rows of so many elements in runs of `run`.
+/// The parameters of the next merge, for rows of `length` elements in runs of `run`.
 fn merge(rows: &Rows, length: u64, run: u64, keep: u64, piece: u64) -> Merge {
-    // A run is never cut below what it has been: then its first elements would be lost.
+    // A shorter run would lose its first elements.
     let keep = (2 * run).min(keep.max(BLOCK));
     let pairs = length.div_ceil(2 * run);
     let last = length - (pairs - 1) * 2 * run;
@@ -246,7 +245,7 @@ fn merge_text(_: &Variant) -> Cow<'static, str> {
     Text::new().sections(WGSL, &["merge"]).done()
 }
 
-/// Does the variant put the largest first?
+/// Whether the variant puts the largest first.
 pub(super) fn is_descending(code: u64) -> bool {
     code & DESCENDING != 0
 }

@@ -36,7 +36,7 @@ pub(crate) fn pick(call: &mut ReferenceCall) {
     }
 }
 
-/// The first of the positions (given in order) whose element nothing beats.
+/// The first of these ordered positions with the most extreme element.
 fn best(
     call: &ReferenceCall,
     p: &RowParams,
@@ -55,7 +55,7 @@ fn best(
     best
 }
 
-/// Is element `b` strictly more extreme than element `a`?
+/// Whether element `b` is strictly more extreme than element `a`.
 fn beats(call: &ReferenceCall, b: usize, a: usize) -> bool {
     let order = match call.variant.dtypes[0] {
         dtype if dtype.is_float() => {

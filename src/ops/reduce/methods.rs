@@ -1,4 +1,4 @@
-//! The methods of [`Tensor`] that reduce by one pass.
+//! The methods of [`Tensor`] that reduce in one pass.
 
 use super::{Fold, Lift, Op, fold};
 use crate::ops::normalize::check_float;
@@ -7,12 +7,12 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::{DType, Result};
 
-/// Reductions over axes, as in NumPy: negative axes count from the last, no axes at all fold
-/// nothing, and an axis that is named twice or is not there is an error
-/// ([`Error::Shape`](crate::Error::Shape), [`Error::Axis`](crate::Error::Axis)). The axes go away,
-/// or with `_keepdim` stay with size 1; `_all` folds everything, into shape `[]`. All of them take
-/// any view, read each element once, and add in blocks, so that the error of a sum does not grow
-/// with the number of its terms.
+/// Reductions over axes, as in NumPy. Negative axes count from the last, and no axes fold nothing.
+/// An axis that is named twice or does not exist is an error
+/// ([`Error::Shape`](crate::Error::Shape), [`Error::Axis`](crate::Error::Axis)). The axes are
+/// removed, or stay with size 1 with `_keepdim`. `_all` folds everything into shape `[]`. All
+/// reductions take any view and read each element once. They add in blocks, so the error of a sum
+/// does not grow with the number of terms.
 ///
 /// ```
 /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -23,7 +23,7 @@ use lapidary_core::{DType, Result};
 /// # Ok(()) }
 /// ```
 impl Tensor {
-    /// Refuses axes that are not there or come twice.
+    /// Returns an error for axes that do not exist or are named twice.
     pub(super) fn checked_axes(&self, operation: &'static str, axes: &[isize]) -> Result<Axes> {
         Axes::named(operation, axes, self.layout.rank())
     }
@@ -92,13 +92,13 @@ macro_rules! reductions {
 reductions! {
     /// The sum over `axes`; the sum of nothing is 0.
     ///
-    /// f16 and bf16 are accumulated in f32. Sums of `i32` and `u32` wrap around; those of `u8` and
-    /// `bool` are `u32`, so that a sum of bools counts, and those of `i8` are `i32`.
+    /// f16 and bf16 are accumulated in f32. Sums of `i32` and `u32` wrap around. Sums of `u8` and
+    /// `bool` are `u32`, so a sum of bools counts them. Sums of `i8` are `i32`.
     ///
     /// # Errors
     ///
     /// [`Error::Axis`](crate::Error::Axis) or [`Error::Shape`](crate::Error::Shape) for axes that
-    /// are not there or come twice.
+    /// do not exist or are named twice.
     sum sum_keepdim sum_all "sum" SUM;
     /// The product over `axes`; the product of nothing is 1. Types as in [`sum`](Tensor::sum).
     ///
@@ -110,38 +110,37 @@ reductions! {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) for integers and bools; else those of
-    /// [`sum`](Tensor::sum).
+    /// [`Error::DType`](crate::Error::DType) for integers and bools; those of [`sum`](Tensor::sum).
     mean mean_keepdim mean_all "mean" MEAN;
-    /// The largest element over `axes`, of the tensor's own type. NaN wins, as in PyTorch.
+    /// The largest element over `axes`, in the tensor's type. NaN wins, as in PyTorch.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`](crate::Error::Shape) if an axis of size 0 is folded; else those of
+    /// [`Error::Shape`](crate::Error::Shape) if an axis of size 0 is folded; those of
     /// [`sum`](Tensor::sum).
     max max_keepdim max_all "max" MAX;
-    /// The smallest element over `axes`, of the tensor's own type. NaN wins, as in PyTorch.
+    /// The smallest element over `axes`, in the tensor's type. NaN wins, as in PyTorch.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`](crate::Error::Shape) if an axis of size 0 is folded; else those of
+    /// [`Error::Shape`](crate::Error::Shape) if an axis of size 0 is folded; those of
     /// [`sum`](Tensor::sum).
     min min_keepdim min_all "min" MIN;
-    /// Is any element over `axes` true, which is what is not 0, and so NaN? A bool tensor, for
-    /// every type; of nothing it is false.
+    /// Whether any element over `axes` is true, as a bool tensor, for every type. All values except
+    /// 0 are true, also NaN. Without elements it is false.
     ///
     /// # Errors
     ///
     /// Those of [`sum`](Tensor::sum).
     any any_keepdim any_all "any" ANY;
-    /// Are all elements over `axes` true, which is what is not 0, and so NaN? A bool tensor, for
-    /// every type; of nothing it is true.
+    /// Whether all elements over `axes` are true, as a bool tensor, for every type. All values
+    /// except 0 are true, also NaN. Without elements it is true.
     ///
     /// # Errors
     ///
     /// Those of [`sum`](Tensor::sum).
     all all_keepdim all_all "all" ALL;
-    /// How many elements over `axes` are not 0, as `u32`, for every type; NaN counts.
+    /// The number of elements over `axes` that are not 0, as `u32`, for every type. NaN counts.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The methods of [`Tensor`] that reduce floats with a number, or by more than one pass: variances,
+//! The methods of [`Tensor`] that reduce floats with a parameter or in several passes: variances,
 //! norms, and the logarithm of a sum of exponentials.
 
 use super::{Lower, Op, fold, refuse_empty};
@@ -68,13 +68,13 @@ impl Tensor {
         Ok(result.view(Layout::contiguous(&shape)))
     }
 
-    /// One f32 a row, in one dimension, of rows that are not empty.
+    /// One f32 for each row, in one dimension. Rows must not be empty.
     #[track_caller]
     pub(in crate::ops) fn log_sum_exp_rows(&self, folded: Axes) -> Result<Tensor> {
         let kept = folded.fold_shape(&self.layout.shape, false);
         let rows = Layout::contiguous(&[kept.iter().product()]);
         let max = fold(self, None, Op::MAX, folded, DType::F32)?.view(rows.clone());
-        // From infinity nothing can be taken off; and then nothing has to be.
+        // Infinity cannot be subtracted, and need not be.
         let middle = max.masked_fill(&max.is_finite()?.logical_not()?, 0.0)?;
         let sum = fold(self, Some(&middle), Op::SUM_EXP, folded, DType::F32)?.view(rows);
         sum.log()?.add(&middle)
@@ -118,10 +118,10 @@ macro_rules! trios {
 }
 
 trios! {
-    /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean
-    /// by the number of elements less `correction`, which is 1 for a sample (PyTorch's default)
-    /// and 0 for a whole population (NumPy's). In two passes, so that a mean far from 0 does no
-    /// harm; NaN where there are no more elements than `correction`.
+    /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean,
+    /// divided by the number of elements less `correction`. It is 1 for a sample (PyTorch's
+    /// default) and 0 for a population (NumPy's). Two passes keep the precision for a mean far from
+    /// 0. NaN if there are no more elements than `correction`.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -134,7 +134,7 @@ trios! {
     /// Those of [`mean`](Tensor::mean).
     var var_keepdim var_all "var" (correction: u32)
         |x, folded, keep| x.spread("var", folded, correction, Lower::Divide, keep);
-    /// The standard deviation over `axes` of a float tensor: the root of the
+    /// The standard deviation over `axes` of a float tensor: the square root of the
     /// [`variance`](Tensor::var).
     ///
     /// # Errors
@@ -143,8 +143,8 @@ trios! {
     std std_keepdim std_all "std" (correction: u32)
         |x, folded, keep| x.spread("std", folded, correction, Lower::DivideRoot, keep);
     /// The `p`-norm over `axes` of a float tensor: the `p`-th root of the sum of the `p`-th powers
-    /// of the sizes. At 0 it is how many are not 0, at ∞ the largest size, at -∞ the smallest.
-    /// The powers are summed in f32, where they may overflow.
+    /// of the absolute values. At 0 it counts the elements that are not 0, at ∞ it is the largest
+    /// absolute value, at -∞ the smallest. The powers are summed in f32, where they may overflow.
     ///
     /// ```
     /// # fn demo(gradient: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -154,11 +154,11 @@ trios! {
     ///
     /// # Errors
     ///
-    /// [`Error::Option`] if `p` is NaN; [`Error::Shape`] if it is infinite and an axis of size 0
-    /// is folded; else those of [`mean`](Tensor::mean).
+    /// [`Error::Option`] if `p` is NaN; [`Error::Shape`] if it is infinite and an axis of size 0 is
+    /// folded; those of [`mean`](Tensor::mean).
     norm norm_keepdim norm_all "norm" (p: f32) |x, folded, keep| x.p_norm(p, folded, keep);
-    /// The logarithm of the sum of the exponentials over `axes` of a float tensor, whatever the
-    /// size of the numbers; -∞ of nothing.
+    /// The logarithm of the sum of the exponentials over `axes` of a float tensor, without
+    /// intermediate overflow. Without elements it is -∞.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! What a row is folded to: what is made of each element, how two are joined, and what is made of
-//! all of them.
+//! How a row is folded: the conversion of each element, the fold of two, and the conversion of the
+//! result.
 
 use crate::ops::text::{Text, bounds, nan_key};
 use lapidary_core::DType;
 use lapidary_core::internal::Variant;
 
-/// What is made of an element before it is folded.
+/// The conversion of an element before the fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Lift {
     Plain,
@@ -13,17 +13,17 @@ pub(in crate::ops) enum Lift {
     Exp,
     /// `(x − m)²`.
     Distance,
-    /// Is it anything but 0?
+    /// Whether it is not 0.
     Truth,
     /// `|x|`.
     Size,
     /// `x²`.
     Square,
-    /// `|x|` to the power of the operation's number.
+    /// `|x|` to the power of `number`.
     Power,
 }
 
-/// How two are joined.
+/// The fold of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Fold {
     Sum,
@@ -33,7 +33,7 @@ pub(in crate::ops) enum Fold {
 }
 
 impl Fold {
-    /// The section of the WGSL that joins two.
+    /// The section of the WGSL with this fold.
     pub(in crate::ops) fn section(self) -> &'static str {
         match self {
             Fold::Sum => "sum",
@@ -44,27 +44,27 @@ impl Fold {
     }
 }
 
-/// What is made of what all elements were folded to.
+/// The conversion of the folded value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Lower {
     Plain,
-    /// Divided by the number of elements, less the operation's number.
+    /// Divides by the number of elements less `number`.
     Divide,
-    /// The square root of that.
+    /// Divides so, and takes the square root.
     DivideRoot,
     /// The square root.
     Root,
-    /// The root of which the operation's number is the degree.
+    /// The root of degree `number`.
     PowerRoot,
 }
 
-/// What a row is folded to.
+/// A whole reduction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::ops) struct Op {
     pub(in crate::ops) lift: Lift,
     pub(in crate::ops) fold: Fold,
     pub(in crate::ops) lower: Lower,
-    /// A correction, which counts elements, or an exponent. No part of the text.
+    /// The correction of a divisor, or an exponent. The text does not depend on it.
     pub(in crate::ops) number: f64,
 }
 
@@ -95,7 +95,8 @@ impl Op {
         }
     }
 
-    /// The variance (or its root) around `m`, of which `correction` elements are no evidence.
+    /// The variance (or its root) around `m`. `correction` is subtracted from the number of
+    /// elements.
     pub(in crate::ops) const fn variance(correction: u32, lower: Lower) -> Op {
         Op::of(Lift::Distance, Fold::Sum, lower, correction as f64)
     }
@@ -128,7 +129,7 @@ impl Op {
         (self.lift as u64) << 16 | (self.fold as u64) << 20 | (self.lower as u64) << 24
     }
 
-    /// From those bits, without the number.
+    /// Decodes these bits, without the number.
     pub(in crate::ops) fn from_code(code: u64) -> Op {
         Op {
             lift: Op::LIFTS[(code >> 16 & 15) as usize],
@@ -138,7 +139,7 @@ impl Op {
         }
     }
 
-    /// Folds the parts of a row, of which a second launch makes the result.
+    /// The reduction of a row's parts, before a second launch.
     pub(super) fn of_part(self) -> Op {
         Op {
             lower: Lower::Plain,
@@ -146,7 +147,7 @@ impl Op {
         }
     }
 
-    /// Folds what [`of_part`](Op::of_part) made of the parts.
+    /// The reduction of the results of [`of_part`](Op::of_part).
     pub(super) fn of_parts(self) -> Op {
         Op {
             lift: Lift::Plain,
@@ -158,7 +159,7 @@ impl Op {
         matches!(self.lift, Lift::Exp | Lift::Distance)
     }
 
-    /// The type of what the parts of a row of `x` are folded to.
+    /// The type of the parts' results.
     pub(in crate::ops) fn partial(self, x: DType) -> DType {
         match x {
             _ if self.lift == Lift::Truth => DType::U32,
@@ -168,12 +169,12 @@ impl Op {
         }
     }
 
-    /// The number that the kernel wants, of rows of so many elements.
+    /// The number that the kernel needs for rows of `length` elements.
     pub(in crate::ops) fn scalar(self, length: u32) -> f32 {
         match self.lower {
             Lower::Divide | Lower::DivideRoot => {
                 let divisor = f64::from(length) - self.number;
-                // Nothing has no mean, and no spread.
+                // The mean and the variance of no elements are NaN.
                 if divisor > 0.0 {
                     divisor as f32
                 } else {
@@ -185,7 +186,7 @@ impl Op {
     }
 }
 
-/// What a variant computes.
+/// The name of what a variant computes.
 pub(in crate::ops) fn name_of(code: u64) -> &'static str {
     let op = Op::from_code(code);
     match (op.lift, op.fold, op.lower) {
@@ -209,7 +210,7 @@ pub(in crate::ops) fn name_of(code: u64) -> &'static str {
     }
 }
 
-/// The aliases and constants of a variant, and the sections of the WGSL that make it.
+/// The aliases and constants of a variant, and the sections of its WGSL.
 pub(super) fn sections(text: Text, variant: &Variant) -> (Text, Vec<&'static str>) {
     let op = Op::from_code(variant.code);
     let result = if op.needs_middle() { 2 } else { 1 };
@@ -229,7 +230,7 @@ pub(super) fn sections(text: Text, variant: &Variant) -> (Text, Vec<&'static str
         ))
         .line(format_args!("alias R = {};", to.wgsl()));
     if is_extreme {
-        // The least truth of none is that they are all true.
+        // The minimum of no truth values is true.
         let highest = if op.lift == Lift::Truth {
             "1u"
         } else {

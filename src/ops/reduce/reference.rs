@@ -1,4 +1,4 @@
-//! The reference kernel of `reduce`: every result folded in f64, or in wrapping integers.
+//! The reference kernel of `reduce`: it folds every row in f64, or in wrapping integers.
 
 use crate::ops::reduce::{Fold, Form, Lift, Lower, Op};
 use crate::ops::rows::RowParams;
@@ -48,7 +48,7 @@ fn fold(call: &mut ReferenceCall, p: &RowParams, row: u32, range: std::ops::Rang
         call.put_f32(y, to, lower(op.lower, folded, number) as f32);
     } else {
         let is_signed = call.variant.dtypes[0].wgsl() == "i32";
-        // The order of signed numbers among the unsigned ones.
+        // Maps signed numbers to unsigned ones in the same order.
         let order = |v: &u32| if is_signed { v ^ 1 << 31 } else { *v };
         let values = elements.map(|at| call.int(0, at));
         let result = match op.fold {
@@ -74,7 +74,7 @@ fn lift(lift: Lift, v: f64, m: f64, number: f64) -> f64 {
 
 fn join(fold: Fold, values: impl Iterator<Item = f64>) -> f64 {
     match fold {
-        // Rust's sum of nothing is -0.
+        // Rust's sum of no elements is -0.
         Fold::Sum => 0.0 + values.sum::<f64>(),
         Fold::Product => values.product(),
         Fold::Max => values.fold(

@@ -8,7 +8,7 @@ use crate::ops::rows::RowParams;
 use crate::ops::rows::reference::element;
 use crate::tensor::layout::Layout;
 
-/// Every operation that a method asks for, or a launch of it.
+/// All operations of the methods, and of their launches.
 const OPS: [Op; 19] = [
     Op::SUM,
     Op::MEAN,
@@ -34,7 +34,7 @@ const OPS: [Op; 19] = [
     },
 ];
 
-/// The types that it may give.
+/// The types of an operation's result.
 fn results_of(op: Op, from: DType) -> Vec<DType> {
     let is_whole = op.lower == Lower::Plain && op.lift == Lift::Plain;
     match (op.fold, from) {
@@ -56,7 +56,7 @@ fn every_operation_form_type_and_rank_gives_a_valid_shader() {
         for form in Form::ALL {
             for from in DType::ALL {
                 for to in results_of(op, from) {
-                    // The walk over rows does not depend on the operation.
+                    // Addressing does not depend on the operation.
                     let ranks = [0x11, 0x22, 0x44, 0x13, 0x31];
                     let ranks = if op == Op::SUM {
                         &ranks[..]

@@ -1,4 +1,4 @@
-//! Other ways to fold rows than the rule's, where variants are tried.
+//! The plans that tuning tries for a fold, beside the rule's.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use crate::ops::trial::{Call, bucket};
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Result};
 
-/// Elements from which what a variant saves is more than what a launch costs.
+/// Least elements for which a better variant saves more than a launch costs.
 const LEAST_ELEMENTS: u64 = 64 << 10;
 
-/// Elements that one invocation may fold one after the other, if the rule does not say more:
-/// software adapters leave longer loops.
+/// Most elements that one invocation folds in a trial, unless the rule has more. Software adapters
+/// leave longer loops.
 const MOST_IN_ONE: u32 = 32 << 10;
 
-/// Elements of a piece that is worth an invocation.
+/// Least elements of a part that are worth an invocation.
 const LEAST_CHUNK: u32 = 64;
 
-/// Into how many pieces a row is cut.
+/// The number of parts of a row, relative to the rule's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Pieces {
     AsTheRule,
@@ -27,7 +27,7 @@ enum Pieces {
     FourTimesAsMany,
 }
 
-/// A way to fold, whatever the rows' exact sizes.
+/// A plan without the rows' exact sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Way {
     form: Form,
@@ -61,7 +61,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// The plan for a fold for which the rule has one.
+/// The plan for a fold. `rule` is the rule's plan.
 pub(super) fn tuned(
     x: &Tensor,
     middle: Option<&Tensor>,

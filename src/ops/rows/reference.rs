@@ -1,8 +1,8 @@
-//! Rows on the host, as `shaders/rows.wgsl` walks them.
+//! Addressing of rows on the host, as in `shaders/rows.wgsl`.
 
 use crate::ops::rows::RowParams;
 
-/// `Σ index[d] · strides[d]`, where the index is `i` counted in `dims`, innermost first.
+/// `Σ index[d] · strides[d]` for the index with the number `i` in `dims`, innermost first.
 pub(in crate::ops) fn walk(mut i: u32, rank: u64, dims: &[u32; 4], strides: &[u32; 4]) -> u32 {
     let mut at = 0_u32;
     for d in 0..rank as usize {

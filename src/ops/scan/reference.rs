@@ -1,4 +1,4 @@
-//! The reference kernel of `scan`: every element folded in f64, or in wrapping integers.
+//! The reference kernel of `scan`: it folds every element in f64, or in wrapping integers.
 
 use crate::ops::reduce::Fold;
 use crate::ops::rows::RowParams;

@@ -1,4 +1,4 @@
-//! The reference kernels of `sort`: blocks by the host's own stable sort, and plain merging.
+//! The reference kernels of `sort`: the host's stable sort for blocks, and plain merging.
 
 use crate::ops::rows::RowParams;
 use crate::ops::rows::reference::element;
@@ -23,7 +23,7 @@ pub(crate) fn blocks(call: &mut ReferenceCall) {
     }
 }
 
-/// A word whose order is that of the elements.
+/// A word that orders as the elements do.
 fn key(call: &ReferenceCall, p: &RowParams, row: u32, k: u32) -> u32 {
     let at = element(p, call.variant.code, row, k);
     let key = match call.variant.dtypes[0] {

@@ -1,11 +1,11 @@
-//! Every form, forced on every device whether or not it would choose it, against the host.
+//! Runs every form on every device, even if it would not choose it, and compares with the host.
 
 use super::super::*;
 use crate::Gpu;
 use crate::ops::argreduce::search_as;
 use crate::ops::{layer_norm, normalize, softmax};
 
-/// The devices: an adapter, and simulations that show much and little of an operand at once.
+/// An adapter, and simulations with large and small bindings.
 fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = vec![("adapter", Gpu::open(Default::default()).unwrap())];
     #[cfg(feature = "sim")]
@@ -17,12 +17,12 @@ fn gpus() -> Vec<(&'static str, Gpu)> {
         };
         gpus.push((name, Gpu::simulated(options).unwrap().0));
     }
-    // Without the simulation there is just one.
+    // Without the simulation there is only one device.
     gpus.truncate(3);
     gpus
 }
 
-/// Small whole numbers, whose sums are exact in any order, each of them several times.
+/// Small whole numbers, several of each. Their sums are exact in any order.
 fn numbers(len: usize) -> Vec<f32> {
     (0..len)
         .map(|at| ((at * 7919) % 61) as f32 - 30.0)
@@ -63,7 +63,7 @@ fn rows_of(view: &Tensor, folded: Axes) -> Vec<Vec<f32>> {
     rows
 }
 
-/// The results of a tensor with one dimension, without what pads it.
+/// The results in one dimension, without padding.
 fn results(tensor: &Tensor, count: usize) -> Vec<f32> {
     let mut values = tensor.cast(DType::F32).unwrap().to_vec::<f32>().unwrap();
     values.truncate(count);
@@ -84,7 +84,7 @@ fn every_form_that_fits_folds_right_in_one_piece_and_in_parts() {
                     for parts in [1, 3] {
                         let plan = Plan::cut(form, &rows, parts);
                         let ops = [Op::SUM, Op::MAX, Op::MIN, Op::ANY, Op::COUNT, Op::MAX_SIZE];
-                        // Norms are of floats.
+                        // Norms take only floats.
                         let taken = if dtype == DType::I32 { 5 } else { 6 };
                         for op in ops.into_iter().take(taken) {
                             let out = match op {
@@ -157,7 +157,7 @@ fn every_form_that_fits_finds_the_first_extreme() {
 #[test]
 fn every_form_that_fits_normalizes_right() {
     for (name, gpu) in gpus() {
-        // Ragged rows too, which start anywhere.
+        // Also ragged rows, which start anywhere.
         let sizes = [
             (7, 36),
             (2, 1040),
