@@ -1,5 +1,5 @@
-//! Batch normalization, made of reductions and of elementwise work that is fused: no kernels of
-//! its own.
+//! Batch normalization, composed of reductions and of fused elementwise operations, without own
+//! kernels.
 
 use super::normalize::check_float;
 use super::operation::same_dtype;
@@ -11,9 +11,9 @@ use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
     /// `(x − mean) / √(variance + eps) · weight + bias` of a tensor `[batch, channels, ..]` with
-    /// statistics that are known, as PyTorch's `batch_norm` in evaluation.
+    /// given statistics, as PyTorch's `batch_norm` in evaluation.
     ///
-    /// Mean, variance, weight and bias have one element a channel and any float type. All of it is
+    /// Mean, variance, weight and bias have one element a channel and any float type. Everything is
     /// computed in f32 and rounded once.
     ///
     /// ```
@@ -25,8 +25,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for fewer than two dimensions, or a mean, variance, weight or bias that is
-    /// not one number a channel; [`Error::DType`] for integers and bools; [`Error::Foreign`] for
+    /// [`Error::Shape`] for fewer than two dimensions, or for a mean, variance, weight or bias that
+    /// is not one number a channel; [`Error::DType`] for integers and bools; [`Error::Foreign`] for
     /// tensors of another `Gpu`.
     #[track_caller]
     pub fn batch_norm(
@@ -45,11 +45,11 @@ impl Tensor {
         normalized(self, [&mean, &variance], affine, eps)
     }
 
-    /// [`batch_norm`](Tensor::batch_norm) with the statistics of the batch itself, as PyTorch's in
-    /// training: the result, and the batch's mean and variance of each channel, in f32.
+    /// [`batch_norm`](Tensor::batch_norm) with the batch's own statistics, as in PyTorch's
+    /// training. Returns the result, and the mean and variance of each channel in f32.
     ///
-    /// The result is normalized by the variance of the population. The one that is given back is
-    /// the sample's, divided by one less, which is what PyTorch's running variance takes.
+    /// The population variance normalizes the result. The returned variance is the sample variance,
+    /// which is divided by one less; PyTorch's running variance uses it.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -63,7 +63,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`batch_norm`](Tensor::batch_norm), and [`Error::Shape`] for fewer than two
+    /// Those of [`batch_norm`](Tensor::batch_norm). [`Error::Shape`] also for fewer than two
     /// elements a channel.
     #[track_caller]
     pub fn batch_norm_train(
@@ -83,9 +83,9 @@ impl Tensor {
         Ok([y, flat(mean)?, flat(of_sample)?])
     }
 
-    /// The gradients of [`batch_norm_train`](Tensor::batch_norm_train) by its input, its weight and
-    /// its bias, where `self` is that by its result. The last two have one element a channel,
-    /// whether there were a weight and a bias or not.
+    /// The gradients of [`batch_norm_train`](Tensor::batch_norm_train) with respect to its input,
+    /// its weight and its bias. `self` is the gradient with respect to its result. The last two
+    /// have one element a channel, even if there was no weight or no bias.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -96,8 +96,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`batch_norm_train`](Tensor::batch_norm_train), and [`Error::Shape`] and
-    /// [`Error::DType`] unless `self` has the shape and type of the input.
+    /// Those of [`batch_norm_train`](Tensor::batch_norm_train). [`Error::Shape`] and
+    /// [`Error::DType`] also unless `self` has the shape and type of the input.
     #[track_caller]
     pub fn batch_norm_backward(
         &self,
@@ -149,7 +149,7 @@ impl Tensor {
 struct Channels<'a> {
     x: &'a Tensor,
     count: usize,
-    /// One number a channel, that broadcasts over what comes after.
+    /// The shape of one number a channel that broadcasts over the following dimensions.
     one_each: Vec<usize>,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Channels<'a> {
         })
     }
 
-    /// Numbers in f32, one a channel, in a shape that broadcasts.
+    /// Casts one number a channel to f32, in a shape that broadcasts.
     #[track_caller]
     fn spread(&self, operation: &'static str, name: &str, given: &Tensor) -> Result<Tensor> {
         self.x.same_engine(operation, given)?;
@@ -207,7 +207,7 @@ impl<'a> Channels<'a> {
         Ok([weight, bias])
     }
 
-    /// How many elements a channel has, if they can have a spread.
+    /// The number of elements of a channel; an error if it has no variance.
     fn check_spread(&self, operation: &'static str) -> Result<f32> {
         let count = self.x.len() / self.count.max(1);
         match count >= 2 || self.count == 0 {
@@ -222,7 +222,7 @@ impl<'a> Channels<'a> {
         }
     }
 
-    /// The mean and the variance of the population, in f32, by two passes.
+    /// The mean and the population variance in f32, in two passes.
     #[track_caller]
     fn statistics(&self) -> Result<[Tensor; 2]> {
         let x = self.x;
@@ -237,7 +237,7 @@ impl<'a> Channels<'a> {
     }
 }
 
-/// In f32, and rounded once.
+/// Normalizes in f32, and rounds once.
 #[track_caller]
 fn normalized(
     x: &Tensor,

@@ -1,4 +1,4 @@
-//! Losses of classes with weights, smoothed labels, and probabilities as targets.
+//! Classification losses with class weights, smoothed labels, and probabilities as targets.
 
 use super::index_select::check_index_type;
 use super::loss::{LOGITS, Reduction, class_axis, counted, each, reduced};
@@ -6,8 +6,8 @@ use super::normalize::check_float;
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result};
 
-/// What [`cross_entropy_with`](Tensor::cross_entropy_with) and
-/// [`nll_loss_with`](Tensor::nll_loss_with) look at besides classes and targets.
+/// Options of [`cross_entropy_with`](Tensor::cross_entropy_with) and
+/// [`nll_loss_with`](Tensor::nll_loss_with).
 ///
 /// ```
 /// # use lapidary::{Tensor, operations::ClassLoss};
@@ -22,26 +22,26 @@ use lapidary_core::{DType, Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClassLoss<'a> {
-    /// A weight for each class: floats of shape `[classes]`. The mean is then over the weights of
-    /// the targets, or over their number if they are probabilities.
+    /// A weight for each class: floats of shape `[classes]`. The mean is divided by the targets'
+    /// weights, or by their number if they are probabilities.
     pub weights: Option<&'a Tensor>,
-    /// Targets that count for nothing.
+    /// Targets with this value do not count.
     pub ignore: Option<i64>,
-    /// This share of each target, from 0 to 1, is spread over all classes.
+    /// The share of each target, from 0 to 1, that is spread over all classes.
     pub label_smoothing: f32,
-    /// What is made of the losses of all targets.
+    /// How the losses of all targets are reduced.
     pub reduction: Reduction,
 }
 
 impl Tensor {
-    /// [`cross_entropy`](Tensor::cross_entropy) with weights of classes and smoothed labels, as
-    /// PyTorch's.
+    /// [`cross_entropy`](Tensor::cross_entropy) with class weights and smoothed labels, as in
+    /// PyTorch.
     ///
     /// # Errors
     ///
-    /// Those of [`cross_entropy`](Tensor::cross_entropy); [`Error::Shape`] unless there is a weight
-    /// for each class, [`Error::DType`] unless weights are floats, [`Error::Option`] for a
-    /// smoothing beyond 0 to 1.
+    /// Those of [`cross_entropy`](Tensor::cross_entropy). [`Error::Shape`] also unless there is a
+    /// weight for each class, [`Error::DType`] unless weights are floats, [`Error::Option`] for a
+    /// smoothing outside of 0 to 1.
     #[track_caller]
     pub fn cross_entropy_with(&self, targets: &Tensor, options: &ClassLoss) -> Result<Tensor> {
         const OPERATION: &str = "cross_entropy_with";
@@ -59,12 +59,13 @@ impl Tensor {
         }
     }
 
-    /// [`nll_loss`](Tensor::nll_loss) with weights of classes, as PyTorch's.
+    /// [`nll_loss`](Tensor::nll_loss) with class weights, as in PyTorch.
     ///
     /// # Errors
     ///
-    /// Those of [`nll_loss`](Tensor::nll_loss); [`Error::Shape`] unless there is a weight for each
-    /// class, [`Error::DType`] unless weights are floats, [`Error::Option`] for smoothed labels.
+    /// Those of [`nll_loss`](Tensor::nll_loss). [`Error::Shape`] also unless there is a weight for
+    /// each class, [`Error::DType`] unless weights are floats, [`Error::Option`] for smoothed
+    /// labels.
     #[track_caller]
     pub fn nll_loss_with(&self, targets: &Tensor, options: &ClassLoss) -> Result<Tensor> {
         const OPERATION: &str = "nll_loss_with";
@@ -91,7 +92,7 @@ fn of_classes(
     let weights = weights(x, operation, options)?;
     let mut losses = each(x, operation, targets, options.ignore, code)?;
     let counted = counted(targets, options.ignore)?;
-    // What each target counts in the mean.
+    // The weight of each target in the mean.
     let mut counts = None;
     if let Some(weights) = &weights {
         let mut of_targets = weights.flatten()?.embedding(targets)?;
@@ -120,7 +121,7 @@ fn of_classes(
     result.cast(x.dtype)
 }
 
-/// The part of a loss that goes evenly to all classes.
+/// The part of a loss that is spread evenly over all classes.
 #[track_caller]
 fn smoothing(x: &Tensor, weights: Option<&Tensor>, share: f32) -> Result<Tensor> {
     let axis = class_axis(x).unwrap_or(0);
@@ -167,7 +168,7 @@ fn of_probabilities(
     reduced(losses, options.reduction)?.cast(x.dtype)
 }
 
-/// The weights in f32, so that they broadcast along the classes of `x`.
+/// The weights in f32, in a shape that broadcasts along the classes of `x`.
 #[track_caller]
 fn weights(x: &Tensor, operation: &'static str, options: &ClassLoss) -> Result<Option<Tensor>> {
     let Some(weights) = options.weights else {

@@ -1,4 +1,4 @@
-//! Layer and RMS normalization over the last dimensions, and group normalization by them.
+//! Layer and RMS normalization over the last dimensions, and group normalization, which uses them.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -15,7 +15,8 @@ use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/layer_norm.wgsl");
 
-/// Whole rows in one launch. Where there is no weight or bias, `x` stands in for it, unread.
+/// Normalizes whole rows in one launch. A missing weight or bias is replaced by `x`, which is not
+/// read.
 pub(super) static LAYER_NORM: Kernel = Kernel {
     name: "layer_norm",
     operands: &[
@@ -28,7 +29,7 @@ pub(super) static LAYER_NORM: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// With the mean `s` of every row, and the sum `t` of the squared distances from it.
+/// Applies the mean `s` of every row, and the sum `t` of the squared distances from it.
 static LAYER_NORM_APPLY: Kernel = Kernel {
     name: "layer_norm_apply",
     operands: &[
@@ -46,12 +47,12 @@ static LAYER_NORM_APPLY: Kernel = Kernel {
 /// Bits of a variant's code.
 pub(super) const HAS_WEIGHT: u64 = 1 << 8;
 pub(super) const HAS_BIAS: u64 = 1 << 9;
-/// Weight and bias start at vec4s, and are read by vec4s.
+/// Weight and bias are read by vec4s, and start at vec4s.
 const VEC4S: u64 = 1 << 10;
-/// By the root of the mean square.
+/// Divides by the root of the mean square.
 pub(super) const RMS: u64 = 1 << 11;
 
-/// What a variant computes.
+/// The name of what a variant computes.
 pub(super) fn name_of(code: u64) -> &'static str {
     match code & RMS {
         0 => "layer_norm",
@@ -60,11 +61,11 @@ pub(super) fn name_of(code: u64) -> &'static str {
 }
 
 impl Tensor {
-    /// `(x − mean) / √(variance + eps) · weight + bias` over the last dimensions, which
-    /// `normalized_shape` repeats, as in PyTorch. The variance is that of the population.
+    /// `(x − mean) / √(variance + eps) · weight + bias` over the last dimensions, as in PyTorch.
+    /// `normalized_shape` repeats their sizes. The variance is that of the population.
     ///
-    /// Weight and bias have the shape `normalized_shape` and any float type; the statistics are
-    /// computed in f32, in two passes, so that a mean far from 0 does no harm.
+    /// Weight and bias have the shape `normalized_shape` and any float type. The statistics are
+    /// computed in f32, in two passes, so that a mean far from 0 costs no precision.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -75,9 +76,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `normalized_shape` is empty or not how the shape ends, or a weight or
-    /// bias has another; [`Error::DType`] for integers and bools; [`Error::Foreign`] for tensors
-    /// of another `Gpu`.
+    /// [`Error::Shape`] if the shape does not end with `normalized_shape`, if that is empty, or if
+    /// a weight or bias has another shape; [`Error::DType`] for integers and bools;
+    /// [`Error::Foreign`] for tensors of another `Gpu`.
     #[track_caller]
     pub fn layer_norm(
         &self,
@@ -95,8 +96,9 @@ impl Tensor {
         )
     }
 
-    /// `x / √(mean of x² + eps) · weight` over the last dimensions, which `normalized_shape`
-    /// repeats, as in PyTorch. The weight as in [`layer_norm`](Tensor::layer_norm).
+    /// `x / √(mean of x² + eps) · weight` over the last dimensions, as in PyTorch.
+    /// `normalized_shape` repeats their sizes. The weight is as in
+    /// [`layer_norm`](Tensor::layer_norm).
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -124,10 +126,10 @@ impl Tensor {
         )
     }
 
-    /// `(x − mean) / √(variance + eps) · weight + bias` of a tensor `[batch, channels, ..]`, over
-    /// the channels of each of `groups` and all that comes after them, as in PyTorch. Weight and
-    /// bias have one element a channel and any float type. Of f16 and bf16 all of it is computed in
-    /// f32 and rounded once, as in [`layer_norm`](Tensor::layer_norm).
+    /// `(x − mean) / √(variance + eps) · weight + bias` of a tensor `[batch, channels, ..]`, as in
+    /// PyTorch. The statistics are over the channels of each of `groups` groups and all dimensions
+    /// after them. Weight and bias have one element a channel and any float type. f16 and bf16 are
+    /// computed in f32 and rounded once, as in [`layer_norm`](Tensor::layer_norm).
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -138,9 +140,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for fewer than two dimensions, channels that `groups` does not divide, or
-    /// a weight or bias of another shape; [`Error::DType`] for integers and bools;
-    /// [`Error::Foreign`] for tensors of another `Gpu`.
+    /// [`Error::Shape`] for fewer than two dimensions, channels that `groups` does not divide, or a
+    /// weight or bias of another shape; [`Error::DType`] for integers and bools; [`Error::Foreign`]
+    /// for tensors of another `Gpu`.
     #[track_caller]
     pub fn group_norm(
         &self,
@@ -169,7 +171,7 @@ impl Tensor {
         let dtype = if has_more { DType::F32 } else { self.dtype };
         let made = rows.normalized(OPERATION, &[length], [None; 2], eps, (0, dtype))?;
         let mut made = made.reshape(shape)?;
-        // One element a channel, that broadcasts over what comes after.
+        // One element a channel, in a shape that broadcasts over the following dimensions.
         let mut one_each: Vec<usize> = vec![1; shape.len() - 1];
         one_each[0] = channels;
         if let Some(weight) = weight {
@@ -184,7 +186,7 @@ impl Tensor {
         }
     }
 
-    /// By the operation's bit of a code, in the type of the result, with a weight and a bias.
+    /// Normalizes by `kind`, 0 or `RMS`, with a weight and a bias, to the result's type.
     #[track_caller]
     fn normalized(
         &self,
@@ -249,12 +251,12 @@ impl Tensor {
     }
 }
 
-/// What follows the normalization.
+/// The steps after the normalization.
 #[derive(Debug)]
 pub(super) struct Affine {
     /// 0, or [`RMS`].
     pub(super) kind: u64,
-    /// Of the result.
+    /// The type of the result.
     pub(super) dtype: DType,
     pub(super) weight: Option<Tensor>,
     pub(super) bias: Option<Tensor>,
@@ -262,7 +264,7 @@ pub(super) struct Affine {
 }
 
 impl Affine {
-    /// Completes the parameters and the code, and gives the operands.
+    /// Completes the parameters and the code, and returns the operands.
     fn bind(&self, x: &Arg, fused: bool, params: &mut RowParams, code: &mut u64) -> [Arg; 2] {
         let given = [&self.weight, &self.bias];
         let offset =
@@ -281,7 +283,7 @@ impl Affine {
     }
 }
 
-/// By a form that fits.
+/// Normalizes by a form that suits the rows.
 #[track_caller]
 pub(super) fn normalize_as(
     x: &Tensor,
@@ -319,7 +321,7 @@ pub(super) fn normalize_as(
     let [s, t] = match affine.kind {
         RMS => {
             let t = fold(x, None, Op::SUM_SQUARES, folded, DType::F32)?;
-            // There is no other number, and what stands for it is not read.
+            // RMS normalization has no `s`, and the kernel does not read its replacement.
             [t.clone(), t]
         }
         _ => normalize::stats(x, folded, Op::MEAN, Op::SUM_DISTANCES)?,
@@ -376,7 +378,7 @@ mod tests {
                 for bits in affine.iter().flat_map(|bits| [*bits, bits | VEC4S]) {
                     let code = 0x12 | bits | (form as u64) << 12;
                     for w in [DType::F32, DType::F16] {
-                        // The result may be wider, where more is done with it.
+                        // The result may be wider than `x`, if more operations follow.
                         for y in [x, DType::F32] {
                             match form.applies() {
                                 true => {

@@ -1,4 +1,4 @@
-//! Losses: cross-entropy, the negative log-likelihood, the mean squared error.
+//! Losses: cross-entropy, negative log-likelihood, mean squared error.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -17,7 +17,7 @@ use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/loss.wgsl");
 
-/// `y[r]` = minus the element of row `r` of `x` that `i[r]` names.
+/// `y[r]` = minus the element `i[r]` of row `r` of `x`.
 static LOSS: Kernel = Kernel {
     name: "loss",
     operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
@@ -25,7 +25,7 @@ static LOSS: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// The same, taken from `m[r]`.
+/// `y[r]` = `m[r]` minus the element `i[r]` of row `r` of `x`.
 static LOSS_OF_LOGITS: Kernel = Kernel {
     name: "loss_of_logits",
     operands: &[
@@ -41,10 +41,10 @@ static LOSS_OF_LOGITS: Kernel = Kernel {
 /// Bit of a variant's code: `x` holds logits.
 pub(super) const LOGITS: u64 = 1 << 8;
 
-/// What a loss makes of the losses of all targets.
+/// How the losses of all targets are reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// They stay as they are.
+    /// Not at all.
     None,
     /// Their mean, with shape `[]`; ignored targets do not count.
     #[default]
@@ -54,15 +54,15 @@ pub enum Reduction {
 }
 
 impl Tensor {
-    /// The cross-entropy of logits and classes, as PyTorch's: minus the logarithm of the
+    /// The cross-entropy of logits and classes, as in PyTorch: minus the logarithm of the
     /// probability that [`softmax`](Tensor::softmax) along axis 1 gives to the target.
     ///
-    /// `self` has shape `[batch, classes, ..]`, or `[classes]`; `targets` are `u32` or `i32`, in
-    /// that shape without the classes. Those that are `ignore` count for nothing. The device
-    /// cannot report a target that is no class: its loss is NaN, and with it the mean or the sum.
-    /// The mean over no target at all is NaN, too. Targets may also be floats, in the shape of
-    /// `self`: the probability of each class. [`cross_entropy_with`](Tensor::cross_entropy_with)
-    /// takes weights, too.
+    /// `self` has shape `[batch, classes, ..]`, or `[classes]`. `targets` are `u32` or `i32`, in
+    /// that shape without the classes. Targets equal to `ignore` do not count. The device cannot
+    /// report a target that is not a class: its loss is NaN, and so is the mean or the sum. The
+    /// mean over no targets is NaN too. Targets may also be floats in the shape of `self`: the
+    /// probability of each class. For weights, see
+    /// [`cross_entropy_with`](Tensor::cross_entropy_with).
     ///
     /// ```
     /// # use lapidary::{Tensor, operations::Reduction};
@@ -74,9 +74,9 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::DType`] unless `self` holds floats and `targets` `u32`, `i32` or floats,
-    /// [`Error::Shape`] unless their shapes go together, [`Error::Option`] for ignored targets
-    /// among probabilities, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`]
-    /// if the operands are too large.
+    /// [`Error::Shape`] unless their shapes match, [`Error::Option`] for ignored targets among
+    /// probabilities, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if the
+    /// operands are too large.
     #[track_caller]
     pub fn cross_entropy(
         &self,
@@ -95,8 +95,8 @@ impl Tensor {
         likelihood(self, "cross_entropy", targets, ignore, reduction, LOGITS)
     }
 
-    /// As [`cross_entropy`](Tensor::cross_entropy) of what
-    /// [`log_softmax`](Tensor::log_softmax) gave: minus the element that the target names.
+    /// As [`cross_entropy`](Tensor::cross_entropy), for a `self` that
+    /// [`log_softmax`](Tensor::log_softmax) returned: minus the element of the target's class.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Tensor {
         likelihood(self, "nll_loss", targets, ignore, reduction, 0)
     }
 
-    /// The squares of the differences from `target`, whose shape broadcasts, for floats.
+    /// The squares of the differences from `target`, for floats. Its shape broadcasts.
     ///
     /// # Errors
     ///
@@ -122,8 +122,8 @@ impl Tensor {
         reduced(self.sub(target)?.square()?, reduction)
     }
 
-    /// The cross entropy of probabilities between 0 and 1: `-(t * ln(x) + (1 - t) * ln(1 - x))`,
-    /// for floats whose shapes broadcast. As in PyTorch no logarithm is below −100, so that the
+    /// The cross-entropy of probabilities between 0 and 1: `-(t * ln(x) + (1 - t) * ln(1 - x))`,
+    /// for floats whose shapes broadcast. As in PyTorch, logarithms are at least −100, so that the
     /// loss is finite.
     ///
     /// ```
@@ -147,8 +147,8 @@ impl Tensor {
     }
 
     /// [`binary_cross_entropy`](Tensor::binary_cross_entropy) of the [`sigmoid`](Tensor::sigmoid)
-    /// of `self`, accurate where that is too near 0 or 1. `positive_weight`, which broadcasts,
-    /// multiplies what a target of 1 adds to the loss.
+    /// of `self`. It is accurate even if that is too near 0 or 1. `positive_weight`, which
+    /// broadcasts, multiplies the part of the loss for targets of 1.
     ///
     /// ```
     /// # use lapidary::{Tensor, operations::Reduction};
@@ -212,7 +212,7 @@ fn likelihood(
     result.cast(x.dtype)
 }
 
-/// Which targets count: `None` if all do.
+/// A mask of the targets that count; `None` if all do.
 #[track_caller]
 pub(super) fn counted(targets: &Tensor, ignore: Option<i64>) -> Result<Option<Tensor>> {
     match (word(targets, ignore), targets.dtype) {
@@ -222,7 +222,7 @@ pub(super) fn counted(targets: &Tensor, ignore: Option<i64>) -> Result<Option<Te
     }
 }
 
-/// The target that is ignored, as its word. One that the type does not hold is none of them.
+/// The ignored target as a word. `None` if the type cannot hold it.
 fn word(targets: &Tensor, ignore: Option<i64>) -> Option<u32> {
     let ignore = ignore?;
     match targets.dtype {
@@ -236,7 +236,7 @@ pub(super) fn class_axis(x: &Tensor) -> Option<usize> {
     x.layout.rank().min(2).checked_sub(1)
 }
 
-/// The loss of each target, in f32: 0 for those that are ignored.
+/// The loss of each target in f32; 0 for ignored targets.
 #[track_caller]
 pub(super) fn each(
     x: &Tensor,
@@ -265,7 +265,7 @@ pub(super) fn each(
     Ok(losses.view(Layout::contiguous(&shape)))
 }
 
-/// One f32 a target, in one dimension.
+/// One f32 for each target, in one dimension.
 #[track_caller]
 fn losses(
     x: &Tensor,
@@ -291,7 +291,7 @@ fn losses(
         return Ok(result);
     }
     let total = match rows.length {
-        // Of no classes there is no sum to speak of, and no target is one.
+        // Without classes there is no sum, and the loss of every target is NaN.
         0 => result.clone(),
         _ => x.log_sum_exp_rows(classes)?,
     };

@@ -1,9 +1,10 @@
-//! What softmax and layer normalization share: two numbers a row, then every element by them.
+//! The shared parts of softmax and layer normalization: two numbers for each row, then every
+//! element.
 //!
-//! Rows without holes take one launch, by one invocation or one workgroup a row: those that are
-//! whole vec4s, and ragged ones whose results are words. All others (inner axes, ragged rows of
-//! halves, few and very long rows) take two reductions and a last launch that applies the two
-//! numbers.
+//! Rows without gaps take one launch, with one invocation or one workgroup for each row. They must
+//! consist of whole vec4s, or have results that are words. All others (inner axes, ragged rows of
+//! 16-bit floats, few and very long rows) take two reductions and a last launch that applies the
+//! two numbers.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -19,13 +20,13 @@ use super::rows::{self, Axes, RowParams, Rows};
 use super::text::Text;
 use super::trial::{Call, bucket};
 
-/// Elements of a row that one invocation may go through.
+/// Most elements of a row for one invocation.
 const LONGEST_ROW: u32 = 64 << 10;
 
-/// Bit of a variant's code: rows are no whole vec4s.
+/// Bit of a variant's code: rows do not consist of whole vec4s.
 pub(super) const RAGGED: u64 = 1 << 18;
 
-/// Elements from which what a variant saves is more than what a launch costs.
+/// Least elements for which a better variant saves more than a launch costs.
 const LEAST_ELEMENTS: u64 = 64 << 10;
 
 /// How the elements are normalized.
@@ -37,9 +38,9 @@ pub(super) enum Form {
     Group,
     /// 256 invocations a row.
     LargeGroup,
-    /// After two reductions.
+    /// Two reductions come first.
     Apply,
-    /// The same, where the view starts at a vec4.
+    /// The same for a view that starts at a vec4.
     ApplyVec4s,
 }
 
@@ -56,13 +57,12 @@ impl Form {
         Form::ALL[(code >> 12 & 7) as usize]
     }
 
-    /// Do the reductions come first?
+    /// Whether two reductions come first.
     pub(super) fn applies(self) -> bool {
         matches!(self, Form::Apply | Form::ApplyVec4s)
     }
 
-    /// The best for this adapter, found by trying where that is done: `run` records what a form
-    /// does.
+    /// The best form for this adapter, by trials if tuning is on. `run` records what a form does.
     pub(super) fn tuned(
         operation: &'static str,
         x: &Tensor,
@@ -98,13 +98,13 @@ impl Form {
                 is_ragged: !rows.are_vec4s(),
             },
             operands: &[x],
-            // The result, and what the reductions of a form that applies them make.
+            // The result, and the results of reductions.
             scratch_bytes: elements * (x.dtype.size_bytes() + 1) + u64::from(rows.rows) * 16,
         };
         call.choose(&forms, run)
     }
 
-    /// The best for this adapter by the rule; `rows` are none where one launch does not take them.
+    /// The rule's form for this adapter. `rows` is `None` if one launch cannot take them.
     fn choose(x: &Tensor, rows: Option<&Rows>) -> Form {
         let gpu = rows::is_gpu(x.engine.caps());
         match rows {
@@ -112,11 +112,11 @@ impl Form {
                 let small = u64::from(rows.rows) * u64::from(rows.length) <= 32 << 10;
                 let ragged = !rows.are_vec4s();
                 match gpu {
-                    // Most lanes would have nothing to do.
+                    // Most lanes would be idle.
                     true if ragged && rows.length < 64 => Form::applied_to(x),
                     true if rows.length <= 1 << 10 => Form::Group,
                     true => Form::LargeGroup,
-                    // An application loads and stores vec4s, also of ragged rows.
+                    // The last launch loads and stores vec4s even for ragged rows.
                     false if small || rows.rows >= 64 && !ragged => Form::Thread,
                     false => Form::applied_to(x),
                 }
@@ -125,7 +125,7 @@ impl Form {
         }
     }
 
-    /// The form that takes any contiguous tensor.
+    /// The form for any contiguous tensor.
     pub(super) fn applied_to(x: &Tensor) -> Form {
         match x.layout.offset % 4 {
             0 => Form::ApplyVec4s,
@@ -146,19 +146,19 @@ impl Form {
     }
 }
 
-/// Can one launch take these rows, for results of type `y`?
+/// Whether one launch can take these rows, for results of type `y`.
 pub(super) fn takes(rows: &Rows, y: DType) -> bool {
     let is_ragged = rows.lie_whole() && y.size_bytes() == 4;
     (rows.are_vec4s() || is_ragged) && rows.length <= LONGEST_ROW
 }
 
-/// The code of one launch: how it finds its rows.
+/// The code of a single launch, by which it finds its rows.
 pub(super) fn code_of(form: Form, rows: &Rows) -> u64 {
     let ragged = if rows.are_vec4s() { 0 } else { RAGGED };
     rows::rank_bits(rows) | (form as u64) << 12 | ragged
 }
 
-/// Does a variant read and write vec4s? Expressions take the place of nothing else.
+/// Whether a variant reads and writes vec4s. Only then can it be fused with expressions.
 pub(super) fn is_by_vec4s(code: u64) -> bool {
     code & RAGGED == 0
 }
@@ -193,8 +193,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// The two numbers of every row, for the forms that apply them: `first` of the row, then `second`
-/// of the row around it.
+/// The two numbers of every row, for the forms that apply them: the fold `first`, then the fold
+/// `second` around its result.
 #[track_caller]
 pub(super) fn stats(x: &Tensor, folded: Axes, first: Op, second: Op) -> Result<[Tensor; 2]> {
     let s = fold(x, None, first, folded, DType::F32)?;
@@ -202,7 +202,8 @@ pub(super) fn stats(x: &Tensor, folded: Axes, first: Op, second: Op) -> Result<[
     Ok([s, t])
 }
 
-/// The parameters for applying: rows of `length` elements, `step` apart, of a contiguous tensor.
+/// The parameters of the last launch: rows of `length` elements with the stride `step`, of a
+/// contiguous tensor.
 pub(super) fn apply_params(x: &Tensor, length: usize, step: usize) -> RowParams {
     let elements = x.layout.len();
     RowParams {
@@ -215,7 +216,7 @@ pub(super) fn apply_params(x: &Tensor, length: usize, step: usize) -> RowParams 
     }
 }
 
-/// The code of an application: how a vec4 of the result finds its rows.
+/// The code of the last launch, by which a vec4 of the result finds its rows.
 pub(super) fn apply_code(form: Form, params: &RowParams) -> u64 {
     let row = match (params.chunk, params.length) {
         (1, 4..) => 1,
@@ -225,7 +226,7 @@ pub(super) fn apply_code(form: Form, params: &RowParams) -> u64 {
     0x11 | (form as u64) << 12 | row << 16
 }
 
-/// Refuses what is not a float.
+/// Returns an error unless `x` is a float.
 pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
     match x.dtype.is_float() {
         true => Ok(()),
@@ -238,7 +239,7 @@ pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
     }
 }
 
-/// The parts of the WGSL that do not depend on what is computed.
+/// The parts of the WGSL that do not depend on the operation.
 pub(super) fn text(variant: &Variant) -> Text {
     let form = Form::from_code(variant.code);
     let row = match variant.code >> 16 & 3 {
@@ -257,7 +258,7 @@ pub(super) fn text(variant: &Variant) -> Text {
         Form::Apply => (None, &["load_apart", "normalize_apply", row]),
         Form::ApplyVec4s => (None, &["load_aligned", "normalize_apply", row]),
     };
-    // Applying does not walk rows, but the parameters come with the function that does.
+    // The last launch does not need the rank constants, but the section of the parameters does.
     let mut text = rows::rank_constants(variant.code).line("alias T = f32;");
     if let Some(lanes) = lanes {
         text = text.line(format_args!("const LANES: u32 = {lanes}u;"));

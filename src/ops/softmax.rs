@@ -16,7 +16,7 @@ use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
 
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
 
-/// Whole rows in one launch.
+/// Normalizes whole rows in one launch.
 pub(super) static SOFTMAX: Kernel = Kernel {
     name: "softmax",
     operands: &[Operand::read("x"), Operand::write("y")],
@@ -24,7 +24,7 @@ pub(super) static SOFTMAX: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// With the maximum `s` and the sum `t` of every row.
+/// Applies the maximum `s` and the sum `t` of every row.
 static SOFTMAX_APPLY: Kernel = Kernel {
     name: "softmax_apply",
     operands: &[
@@ -41,8 +41,8 @@ static SOFTMAX_APPLY: Kernel = Kernel {
 const LOG: u64 = 1 << 8;
 
 impl Tensor {
-    /// `exp(x) / Σ exp(x)` along `axis`, whatever the size of the numbers. A row that holds NaN or
-    /// +∞, or nothing but −∞, becomes NaN.
+    /// `exp(x) / Σ exp(x)` along `axis`, without intermediate overflow. A row with NaN or +∞, or
+    /// with nothing but −∞, becomes NaN.
     ///
     /// ```
     /// # fn demo(logits: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -59,8 +59,8 @@ impl Tensor {
         along(self, "softmax", axis, 0)
     }
 
-    /// `x − log Σ exp(x)` along `axis`: the logarithm of [`softmax`](Tensor::softmax), accurate
-    /// where that is too small to be told from 0.
+    /// `x − log Σ exp(x)` along `axis`: the logarithm of [`softmax`](Tensor::softmax). It is
+    /// accurate even where that is too small to be told from 0.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<
     }
     let at = axis(operation, along, x.layout.rank())?;
     let rows = Rows::of(&x.layout, Axes::from(at, at + 1), false);
-    // The results are contiguous, so that their rows are only where the axis is the last.
+    // The results are contiguous, so they have rows only if the axis is the last.
     let is_last = x.layout.shape[at + 1..].iter().all(|&dim| dim == 1);
     let rows = rows.filter(|_| is_last);
     let rows = rows.as_ref();
@@ -89,7 +89,7 @@ fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<
     along_as(x, at, rows, form, log)
 }
 
-/// By a form that fits.
+/// Normalizes by a form that suits the rows.
 #[track_caller]
 pub(super) fn along_as(
     x: &Tensor,
@@ -135,7 +135,7 @@ pub(super) fn along_as(
     Ok(result)
 }
 
-/// What a variant computes.
+/// The name of what a variant computes.
 pub(super) fn name_of(code: u64) -> &'static str {
     match code & LOG {
         0 => "softmax",
@@ -149,7 +149,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     normalize::text(variant).sections(WGSL, &sections).done()
 }
 
-/// Is the variant the logarithm?
+/// Whether the variant computes the logarithm.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn is_log(code: u64) -> bool {
     code & LOG != 0

@@ -1,11 +1,10 @@
-//! The reference kernels' way through rows that are normalized, common to softmax and layer
-//! normalization.
+//! The frame of the reference kernels of softmax and layer normalization.
 
 use crate::ops::rows::RowParams;
 use crate::ops::rows::reference::element;
 use lapidary_core::internal::ReferenceCall;
 
-/// The rows of a view: `finish` makes a row's results of its elements.
+/// Visits the rows of a view. `finish` computes a row's results from its elements.
 pub(in crate::ops) fn rows(
     call: &mut ReferenceCall,
     finish: impl Fn(&ReferenceCall, &[f64]) -> Vec<f64>,
@@ -22,7 +21,8 @@ pub(in crate::ops) fn rows(
     }
 }
 
-/// The elements of a contiguous tensor: `finish` gets the element, its row, and its place in it.
+/// Visits the elements of a contiguous tensor. `finish` gets the element, its row, and its position
+/// in the row.
 pub(in crate::ops) fn elements(
     call: &mut ReferenceCall,
     finish: impl Fn(&ReferenceCall, f64, usize, usize) -> f64,
