@@ -1,4 +1,4 @@
-//! One element for every index: the indices have as many dimensions as the tensor.
+//! Picks one element for every index. The indices have as many dimensions as the tensor.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -15,7 +15,7 @@ use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/gather.wgsl");
 
-/// `y[c]` = `x[c with i[c] for one coordinate]`.
+/// `y[c]` = `x[c]`, with `i[c]` in place of one coordinate.
 static GATHER: Kernel = Kernel {
     name: "gather",
     operands: &[Operand::read("i"), Operand::read("x"), Operand::write("y")],
@@ -24,13 +24,14 @@ static GATHER: Kernel = Kernel {
 };
 
 impl Tensor {
-    /// The elements that `indices` names along `axis`, as PyTorch's `gather`: for `axis` 1,
-    /// `y[a, b, c] = x[a, indices[a, b, c], c]`. `indices` are `u32` or `i32`, have as many
-    /// dimensions as `self`, and none larger but for `axis`; the result has their shape.
+    /// The elements that `indices` names along `axis`, as PyTorch's `gather`: for `axis` 1, `y[a,
+    /// b, c] = x[a, indices[a, b, c], c]`. `indices` are `u32` or `i32` and have as many dimensions
+    /// as `self`. None of these is larger than that of `self`, except along `axis`. The result has
+    /// the shape of `indices`.
     ///
-    /// The device cannot report an index that the axis does not have. It never reads outside the
-    /// tensor: the element of such an index is 0, and that of every negative index, which does not
-    /// count from the end.
+    /// The device cannot report an index outside of the axis, and never reads outside of the
+    /// tensor. Such an index gives 0. So does every negative index, which does not count from the
+    /// end.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -41,9 +42,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions go
-    /// together, [`Error::DType`] unless the indices are `u32` or `i32`, [`Error::Foreign`] if
-    /// they belong to another `Gpu`, and [`Error::NeverFits`] if the operands are too large.
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions match,
+    /// [`Error::DType`] unless the indices are `u32` or `i32`, [`Error::Foreign`] if they belong to
+    /// another `Gpu`, and [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn gather(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "gather";
@@ -55,8 +56,8 @@ impl Tensor {
         pick(self, at, indices)
     }
 
-    /// As [`gather`](Tensor::gather), but `self` and `indices` broadcast against each other beside
-    /// `axis`: NumPy's `take_along_axis`.
+    /// As [`gather`](Tensor::gather), but all dimensions except `axis` broadcast: NumPy's
+    /// `take_along_axis`.
     ///
     /// # Errors
     ///
@@ -65,7 +66,7 @@ impl Tensor {
     pub fn take_along(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "take_along";
         let at = check(OPERATION, self, axis, indices)?;
-        // The axis itself does not take part.
+        // The axis itself does not broadcast.
         let (mut a, mut b) = (self.layout.shape.clone(), indices.layout.shape.clone());
         (a[at], b[at]) = (1, 1);
         let mut shape = broadcast_shapes(OPERATION, &a, &b)?;
@@ -76,7 +77,7 @@ impl Tensor {
     }
 }
 
-/// The axis, if indices and tensor can be told apart along it.
+/// The axis, after the types and ranks are checked.
 pub(super) fn check(
     operation: &'static str,
     x: &Tensor,
@@ -97,7 +98,7 @@ pub(super) fn check(
     }
 }
 
-/// Refuses a shape that is larger than another anywhere but along `at`.
+/// Returns an error if a dimension is larger than another shape's, except along `at`.
 pub(super) fn fits_within(
     operation: &'static str,
     shape: &Dims,
@@ -114,7 +115,8 @@ pub(super) fn fits_within(
     }
 }
 
-/// The elements of `x` that the indices name; beside the axis, `x` is as large or larger.
+/// The elements of `x` at the indices. `x` is at least as large as the indices, except along the
+/// axis.
 #[track_caller]
 pub(super) fn pick(x: &Tensor, at: usize, indices: &Tensor) -> Result<Tensor> {
     let engine = &x.engine;
@@ -125,7 +127,7 @@ pub(super) fn pick(x: &Tensor, at: usize, indices: &Tensor) -> Result<Tensor> {
         return Ok(result);
     }
     let (size, step) = (x.layout.shape[at], x.layout.strides[at]);
-    // The axis takes no part in where an element is looked for; its index does.
+    // The index replaces the coordinate along the axis, so its stride here is 0.
     let mut base = Layout {
         shape: shape.clone(),
         ..x.layout.clone()

@@ -1,4 +1,4 @@
-//! Elements that several index tensors name together, and those that a mask lets through.
+//! Elements that several index tensors name together, and elements that a mask selects.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::tensor::layout::{Dims, MAX_RANK, broadcast_shapes};
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
-    /// The elements that index tensors name together, as PyTorch's `x[i, j]`: entry `d` of
-    /// `indices` goes along axis `d`, and `None`, or no entry, takes all of it. The index tensors,
-    /// `u32` or `i32`, broadcast to one shape. It takes the place of the axes that they go along,
-    /// or comes first if these do not lie together.
+    /// The elements that index tensors name together, as PyTorch's `x[i, j]`. Entry `d` of
+    /// `indices` indexes axis `d`; `None`, or a missing entry, takes the whole axis. The index
+    /// tensors, `u32` or `i32`, broadcast to one shape. This shape replaces the indexed axes, or
+    /// comes first if these are not adjacent.
     ///
-    /// The device cannot report an index that an axis does not have. Its element is 0, and that of
-    /// every negative index, which does not count from the end.
+    /// The device cannot report an index outside of an axis. Its element is 0. So is that of every
+    /// negative index, which does not count from the end.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -33,7 +33,7 @@ impl Tensor {
     ///
     /// [`Error::Shape`] for more entries than axes, without any index tensor, if their shapes do
     /// not broadcast, or if the result has more than eight dimensions; [`Error::DType`] unless they
-    /// hold `u32` or `i32`; [`Error::Foreign`] if one belongs to another `Gpu`; and
+    /// hold `u32` or `i32`; [`Error::Foreign`] if one belongs to another `Gpu`;
     /// [`Error::NeverFits`] if the result is too large.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
@@ -43,14 +43,14 @@ impl Tensor {
         picked.reshape(&named.shape(&joined.layout.shape))
     }
 
-    /// A copy in which the elements that index tensors name, as in [`index`](Tensor::index), are
-    /// those of `values`, or with `accumulate` are added to. `values` broadcasts to the shape that
-    /// `index` gives.
+    /// A copy in which `values` replace the elements that index tensors name, as in
+    /// [`index`](Tensor::index). With `accumulate` they are added instead. `values` broadcasts to
+    /// the shape that `index` gives.
     ///
-    /// Of several that name one element, the last stays, in row-major order of the index tensors;
-    /// with `accumulate` all are added in that order, as in [`scatter_add`](Tensor::scatter_add);
-    /// of bools it is `or`.
-    /// An index that an axis does not have is skipped, and so is every negative one.
+    /// If several values name one element, the last one wins, in row-major order of the index
+    /// tensors. With `accumulate` all are added in that order, as in
+    /// [`scatter_add`](Tensor::scatter_add); for bools it is `or`. Indices outside of an axis are
+    /// skipped, and so are all negative ones.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -96,11 +96,13 @@ impl Tensor {
         })
     }
 
-    /// [`index_put`](Tensor::index_put) in place. It takes no time or memory for what no index
-    /// names, if `self` is contiguous, the index tensors go along axes that lie together, and none
-    /// of the operands is a view of the same memory. For elements of fewer than 4 bytes, what comes
-    /// after those axes must be a multiple of 4 elements besides, and so must where `self` starts.
-    /// Else all of `self` is copied twice.
+    /// [`index_put`](Tensor::index_put) in place. Elements that no index names take no time or
+    /// memory under these conditions; otherwise all of `self` is copied twice.
+    ///
+    /// - `self` is contiguous, and none of the other operands is a view of the same memory.
+    /// - The index tensors index adjacent axes.
+    /// - For elements of fewer than 4 bytes: the number of elements after these axes is a multiple
+    ///   of 4, and so is the offset of `self`.
     ///
     /// # Errors
     ///
@@ -124,8 +126,8 @@ impl Tensor {
     /// The elements where `mask`, a bool tensor, is true, in row-major order along one axis. The
     /// two shapes broadcast.
     ///
-    /// How many there are decides the shape, so this reads the count, and waits for the device. In
-    /// a browser, and wherever that is too slow, count ahead and take
+    /// The number of elements decides the shape, so this reads the count and waits for the device.
+    /// If that is too slow or impossible, as in a browser, count ahead and use
     /// [`masked_select_first`](Tensor::masked_select_first).
     ///
     /// ```no_run
@@ -137,8 +139,8 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::DType`] if the mask holds no bools, [`Error::Shape`] if the shapes do not
-    /// broadcast, [`Error::Foreign`], [`Error::NeverFits`] if the operands are too large; and what
-    /// became of the work that the mask needs.
+    /// broadcast, [`Error::Foreign`], [`Error::NeverFits`] if the operands are too large; and
+    /// errors of the work that computes the mask.
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
@@ -152,8 +154,8 @@ impl Tensor {
     }
 
     /// The first `count` elements where `mask`, a bool tensor, is true, in row-major order along
-    /// one axis, and zeros where there are fewer. The two shapes broadcast. Nothing is read, so
-    /// nobody waits.
+    /// one axis. If there are fewer, zeros follow. The two shapes broadcast. It does not wait for
+    /// the device.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -164,7 +166,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::DType`] if the mask holds no bools, [`Error::Shape`] if the shapes do not
-    /// broadcast, [`Error::Foreign`], and [`Error::NeverFits`] if the operands are too large.
+    /// broadcast, [`Error::Foreign`], [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn masked_select_first(&self, mask: &Tensor, count: usize) -> Result<Tensor> {
         let (x, ends) = counted(self, mask)?;
@@ -172,7 +174,7 @@ impl Tensor {
     }
 }
 
-/// The elements in one dimension, and how many up to each of them the mask lets through.
+/// The elements in one dimension, and the running count of those that the mask selects.
 #[track_caller]
 fn counted(x: &Tensor, mask: &Tensor) -> Result<(Tensor, Tensor)> {
     const OPERATION: &str = "masked_select";
@@ -184,32 +186,33 @@ fn counted(x: &Tensor, mask: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((x, ends))
 }
 
-/// Where the first `count` are that a mask lets through. Where there are fewer, beyond the end.
+/// The positions of the first `count` selected elements. If there are fewer, positions past the end
+/// follow.
 #[track_caller]
 fn places(ends: &Tensor, count: usize) -> Result<Tensor> {
     let numbers = super::fill::counting(&ends.engine, count)?;
     ends.search_sorted(&numbers, true)
 }
 
-/// Axes with the index tensors that go along them.
+/// Index tensors, and the axes that they index.
 struct Named<'a> {
     operation: &'static str,
     indices: SmallVec<[(usize, usize, &'a Tensor); 4]>,
-    /// The first of them; axis 0 if they do not lie together.
+    /// The first of these axes; axis 0 if they are not adjacent.
     first: usize,
     are_together: bool,
-    /// What the shapes of the index tensors broadcast to.
+    /// The broadcast shape of the index tensors.
     broadcast: Dims,
 }
 
 /// Values for the elements that index tensors name.
 struct Put<'a> {
     named: Named<'a>,
-    /// The tensor with the named axes as one.
+    /// The tensor with the indexed axes joined.
     joined: Tensor,
-    /// Where along that axis.
+    /// Positions along the joined axis.
     places: Tensor,
-    /// Slices along it.
+    /// Slices along the joined axis.
     values: Tensor,
 }
 
@@ -283,7 +286,7 @@ impl<'a> Named<'a> {
         })
     }
 
-    /// The named axes in front of the others, unless they lie together already.
+    /// The order of axes that puts the indexed ones first.
     fn order(&self, rank: usize) -> Vec<isize> {
         let is_named = |axis: &usize| self.indices.iter().any(|(named, ..)| named == axis);
         let named = self.indices.iter().map(|&(axis, ..)| axis as isize);
@@ -291,7 +294,7 @@ impl<'a> Named<'a> {
         named.chain(others.map(|axis| axis as isize)).collect()
     }
 
-    /// The tensor with the named axes as one, which is axis `first`.
+    /// The tensor with the indexed axes joined to one, axis `first`.
     #[track_caller]
     fn join(&self, x: &Tensor) -> Result<Tensor> {
         let last = (self.first + self.indices.len() - 1) as isize;
@@ -301,7 +304,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The reverse of [`join`](Self::join), for a tensor in the shape that it gave.
+    /// The reverse of [`join`](Self::join), for a tensor in the shape of its result.
     #[track_caller]
     fn part(&self, like: &Tensor, joined: &Tensor) -> Result<Tensor> {
         if self.are_together {
@@ -317,7 +320,7 @@ impl<'a> Named<'a> {
         joined.reshape(&shape)?.permute(&back)?.contiguous()
     }
 
-    /// The shape of what the index tensors name in a tensor that [`join`](Self::join) gave.
+    /// The shape of the indexed elements in a tensor that [`join`](Self::join) returned.
     fn shape(&self, joined: &Dims) -> Dims {
         let mut shape = Dims::from_slice(&joined[..self.first]);
         shape.extend_from_slice(&self.broadcast);
@@ -325,14 +328,14 @@ impl<'a> Named<'a> {
         shape
     }
 
-    /// Where along the joined axis the index tensors point; beyond any axis where one of them
-    /// names no element of its own.
+    /// The positions along the joined axis. They are past any axis if one of the indices is outside
+    /// of its axis.
     #[track_caller]
     fn places(&self) -> Result<Tensor> {
         let mut sum: Option<(Tensor, Tensor)> = None;
         let mut step = 1_usize;
         for &(_, size, index) in self.indices.iter().rev() {
-            // A negative index is far beyond the axis.
+            // Negative indices become large numbers past the axis.
             let index = index.cast(DType::U32)?;
             let exists = index.lt_scalar(of_size(self.operation, size)?)?;
             let place = index.mul_scalar(of_size(self.operation, step)?)?;
@@ -354,7 +357,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// A size as what indices are compared with.
+/// A size in the type of the indices.
 fn of_size(operation: &'static str, size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::Shape {
         operation,

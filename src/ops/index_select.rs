@@ -1,4 +1,4 @@
-//! Slices picked by index along an axis: the lookup of an embedding, a gather of rows.
+//! Picks slices by index along an axis: embedding lookups, gathers of rows.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -48,7 +48,7 @@ pub(super) struct Params {
     pub(super) elements: u32,
 }
 
-/// The rows of `x` that a launch copies. `None` where what it copies does not lie together.
+/// The rows of `x` that a launch copies. `None` if they are not contiguous.
 fn rows_of(launch: &Launch) -> Option<RowsNamed> {
     let p: Params = bytemuck::pod_read_unaligned(launch.params.get(..size_of::<Params>())?);
     let is_one_table = p.before_dims == [1; 4];
@@ -66,21 +66,20 @@ fn rows_of(launch: &Launch) -> Option<RowsNamed> {
     })
 }
 
-/// Bit of a variant's code, after the two ranks: y's vec4s are x's vec4s.
+/// Bit of a variant's code, after the two ranks: every vec4 of y is a vec4 of x.
 const VEC4S: u64 = 1 << 8;
 
 impl Tensor {
-    /// The slices along `axis` that `indices` names, in that order, repeated if it repeats them:
-    /// the axis takes the size of `indices`, a tensor of one dimension of `u32` or `i32`.
+    /// The slices along `axis` that `indices` names, in that order. `indices` has one dimension, of
+    /// `u32` or `i32`, and may repeat slices. Its size replaces that of the axis.
     ///
-    /// The device cannot report an index that the axis does not have. It never reads outside the
-    /// tensor: the slice of such an index is zeros, and that of every negative index, which does
+    /// The device cannot report an index outside of the axis, and never reads outside of the
+    /// tensor. The slice of such an index is zeros. So is that of every negative index, which does
     /// not count from the end.
     ///
-    /// Of a contiguous table that is evicted, or still in its file, whole rows (axis 0) are read
-    /// where they lie, up to 4 MiB and a quarter of the table. The table stays where it is until as
-    /// many bytes have been read of it as it has. The indices are read first, which is a wait for
-    /// the device.
+    /// If a contiguous table is evicted or still in its file, whole rows (axis 0) are read in
+    /// place, up to 4 MiB and a quarter of the table. The table stays there until as many bytes
+    /// have been read as it has. The indices are read first, so the call waits for the device.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -92,9 +91,8 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless `indices` has one
-    /// dimension, [`Error::DType`] unless it holds `u32` or `i32`, [`Error::Foreign`] if it
-    /// belongs to another `Gpu`, and [`Error::NeverFits`] or [`Error::Overflow`] if the result is
-    /// too large.
+    /// dimension, [`Error::DType`] unless it holds `u32` or `i32`, [`Error::Foreign`] if it belongs
+    /// to another `Gpu`, [`Error::NeverFits`] or [`Error::Overflow`] if the result is too large.
     #[track_caller]
     pub fn index_select(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         if let Some(x) = self.as_axis().filter(|_| indices.len() == 1) {
@@ -147,9 +145,9 @@ impl Tensor {
         Ok(result)
     }
 
-    /// The slices of the first axis that `indices` name, which may have any shape: the result has
-    /// that shape, and after it the rest of the shape of `self`. Indices that are not there give
-    /// zeros, as in [`index_select`](Tensor::index_select).
+    /// The slices of the first axis that `indices` names. `indices` may have any shape: the result
+    /// has that shape, followed by the rest of the shape of `self`. Indices outside of the axis
+    /// give zeros, as in [`index_select`](Tensor::index_select).
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -160,8 +158,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`index_select`](Tensor::index_select); [`Error::Shape`] if the result has more
-    /// than eight dimensions.
+    /// Those of [`index_select`](Tensor::index_select). [`Error::Shape`] also if the result has
+    /// more than eight dimensions.
     #[track_caller]
     pub fn embedding(&self, indices: &Tensor) -> Result<Tensor> {
         let at = axis("embedding", 0, self.layout.rank())?;
@@ -186,7 +184,7 @@ impl Tensor {
     }
 }
 
-/// Refuses indices that are no whole words, or another `Gpu`'s.
+/// Returns an error for indices that are not whole words, or that belong to another `Gpu`.
 pub(super) fn check_index_type(
     operation: &'static str,
     x: &Tensor,
@@ -204,7 +202,7 @@ pub(super) fn check_index_type(
     }
 }
 
-/// The dimensions before and after an axis. An axis without elements has neighbours all the same.
+/// The dimensions before and after an axis, also if the axis is empty.
 fn sides(layout: &Layout, at: usize) -> Option<[Side; 2]> {
     let side = |axes: std::ops::Range<usize>| {
         Side::new(

@@ -1,8 +1,8 @@
-//! Elements written, or folded, where indices say: the kernel and its launch. The methods are in
+//! Writes or folds elements at indices: the kernel and its launch. The methods are in
 //! `scatter/methods.rs` and `scatter/reduce.rs`.
 //!
-//! The indices are sorted, and each element of the result looks for those that name it. So the
-//! results are the same in every run and on every adapter, and nothing is written outside.
+//! The indices are sorted, and each element of the result searches for those that name it. So the
+//! results are the same in every run and on every adapter, and nothing is written out of bounds.
 
 mod long;
 mod methods;
@@ -27,7 +27,7 @@ pub use reduce::ScatterReduce;
 
 const WGSL: &str = include_str!("../../shaders/scatter.wgsl");
 
-/// `y` = `x` with `s` where the keys `k` say, whose places are `o`.
+/// `y` = `x` with elements of `s` at the keys `k`, whose places are `o`.
 static SCATTER: Kernel = Kernel {
     name: "scatter_indexed",
     operands: &[
@@ -55,15 +55,15 @@ pub(super) struct Params {
     pub(super) sign: u32,
 }
 
-/// The most sources that may be folded into one element in one launch on a software adapter:
-/// llvmpipe leaves the loops of an invocation, which folds into four, after 65,535 rounds in all of
-/// them.
+/// Most sources that are folded into one element in one launch on a software adapter. llvmpipe
+/// leaves the loops of an invocation after 65,535 iterations in all, and an invocation folds into
+/// four elements.
 pub(super) const LONGEST_RUN_ON_CPU: usize = 15 << 10;
 
-/// What becomes of the sources that name one element.
+/// How the sources that name one element are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// The last one stays.
+    /// The last one wins.
     Write,
     Sum,
     Product,
@@ -72,27 +72,27 @@ pub(super) enum How {
     Mean,
 }
 
-/// How an element is made of what is there and the sources that name it.
+/// How an element is computed from the old element and the sources that name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settle {
     pub(super) how: How,
-    /// Is what is there left out, where a source names it?
+    /// Excludes the old element from the fold.
     pub(super) is_alone: bool,
 }
 
-/// Bit of a variant's code, after those that say how.
+/// Bit of a variant's code, after those of the fold.
 const ALONE: u64 = 1 << 8;
 
 impl Settle {
     pub(super) const WRITE: Settle = Settle::with(How::Write);
     pub(super) const ADD: Settle = Settle::with(How::Sum);
 
-    /// Writes, or adds.
+    /// Adds with `accumulate`, else writes.
     pub(super) fn putting(accumulate: bool) -> Self {
         if accumulate { Self::ADD } else { Self::WRITE }
     }
 
-    /// With what is there.
+    /// Folds with the old element.
     const fn with(how: How) -> Self {
         Settle {
             how,
@@ -120,20 +120,20 @@ impl Settle {
     }
 }
 
-/// The first elements along every axis.
+/// The first elements of `x` along every axis.
 fn first(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let mut layout = x.layout.clone();
     layout.shape = shape.into();
     Ok(x.view(layout))
 }
 
-/// A copy, with what would be written in place.
+/// As `InPlace::run`, but returns a copy.
 #[track_caller]
 pub(super) fn put(into: &InPlace<'_>) -> Result<Tensor> {
     place(into.x, into.at, into.indices, into.src, into.settle)
 }
 
-/// `x` with the slices of `src` at the indices, which have the shape of `src`, or are one line for
+/// `x` with the slices of `src` at the indices. These have the shape of `src`, or are one line for
 /// all.
 #[track_caller]
 fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, settle: Settle) -> Result<Tensor> {
@@ -150,7 +150,7 @@ fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, settle: Settle) 
     }
 }
 
-/// In one launch. Indices lie along an axis of their own.
+/// The same in one launch. `along` is the axis of the indices themselves.
 #[track_caller]
 fn place_at_once(
     x: &Tensor,
@@ -192,13 +192,13 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     text.sections(WGSL, write).done()
 }
 
-/// The parameters, and unless sources are just written, `settle`, which folds them.
+/// The parameters and, unless sources are only written, the `settle` that folds them.
 pub(super) fn fold_of(settle: Settle, dtype: DType) -> Text {
     let Settle { how, is_alone } = settle;
     let (from, is_bool) = (dtype.wgsl(), dtype == DType::Bool);
     let fold = match how {
         How::Write => None,
-        // Of truths the sum is whether any is true, and the product whether all are.
+        // For bools, the sum is whether any is true, and the product whether all are.
         How::Sum if is_bool => Some("max"),
         How::Product if is_bool => Some("min"),
         How::Sum | How::Mean => Some("sum"),

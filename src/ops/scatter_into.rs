@@ -1,5 +1,5 @@
-//! Elements written, or folded, in place: only those that the indices name are read and written,
-//! and where several share a word, what is in it.
+//! Writes or folds elements in place. Only the elements that indices name are read and written, and
+//! others in the same word.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -17,7 +17,7 @@ use lapidary_core::{DType, Result, adapter::AdapterKind};
 
 const WGSL: &str = include_str!("../../shaders/scatter_into.wgsl");
 
-/// `y` with `s` where the keys `k` say, whose places are `o`.
+/// `y` with elements of `s` at the keys `k`, whose places are `o`.
 static SCATTER_INTO: Kernel = Kernel {
     name: "scatter_indexed_into",
     operands: &[
@@ -30,23 +30,23 @@ static SCATTER_INTO: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// Bit of a variant's code: elements share words, so an invocation has four.
+/// Bit of a variant's code: elements share words, so an invocation takes four.
 const VEC4S: u64 = 1 << 9;
 
-/// How sources go to where indices say along an axis of a tensor.
+/// The operands of a write or fold at indices along an axis, in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InPlace<'a> {
     pub(super) x: &'a Tensor,
     pub(super) at: usize,
-    /// As large as `src`, or of one dimension and the same for every line.
+    /// As large as `src`; or one dimension, the same for every line.
     pub(super) indices: &'a Tensor,
     pub(super) src: &'a Tensor,
     pub(super) settle: Settle,
 }
 
 impl InPlace<'_> {
-    /// Does one invocation write a word, while others read the rest? And is what is folded rounded
-    /// once?
+    /// Whether only one invocation writes each word, no operand shares the memory, and folded
+    /// values are rounded once.
     pub(super) fn suits(&self) -> bool {
         let InPlace { x, src, .. } = *self;
         let is_apart = |other: &Tensor| !Arc::ptr_eq(&x.storage, &other.storage);
@@ -65,12 +65,12 @@ impl InPlace<'_> {
             && (at_once || in_parts)
     }
 
-    /// Do all lines have the same indices?
+    /// Whether all lines have the same indices.
     fn is_shared(&self) -> bool {
         self.indices.layout.rank() != self.x.layout.rank() || self.x.layout.rank() == 1
     }
 
-    /// Along which of their own axes indices lie.
+    /// The axis of the indices themselves.
     fn along(&self) -> usize {
         if self.is_shared() { 0 } else { self.at }
     }
@@ -83,12 +83,12 @@ impl InPlace<'_> {
         self.x.layout.shape[self.at + 1..].iter().product()
     }
 
-    /// Are these more than an invocation folds?
+    /// Whether there are more indices than an invocation may fold.
     fn is_long(&self) -> bool {
         self.x.engine.caps().kind == AdapterKind::Cpu && self.count() > LONGEST_RUN_ON_CPU
     }
 
-    /// Writes or folds, where [`suits`](Self::suits).
+    /// Writes or folds. The operands must pass [`suits`](Self::suits).
     #[track_caller]
     pub(super) fn run(&self) -> Result<()> {
         if self.settle.how != How::Write && self.is_long() {

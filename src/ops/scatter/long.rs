@@ -1,4 +1,4 @@
-//! More sources than a software adapter folds into one element in one launch: some at a time.
+//! Folds more sources into an element than a software adapter can in one launch: some at a time.
 
 use super::{How, LONGEST_RUN_ON_CPU, Settle, place_at_once};
 use crate::ops::fill::full;
@@ -26,7 +26,7 @@ pub(super) fn place(
         |number: Scalar, shape: &[usize]| full(&x.engine, &[], number, dtype)?.broadcast_to(shape);
     let start = match settle.is_alone {
         false => wide,
-        // Where a source comes, what is there counts for nothing.
+        // Elements that a source names start at the neutral number.
         true => {
             let none = constant(nothing(settle.how, dtype), src.shape())?;
             place_at_once(&wide, at, indices, &none, Settle::WRITE)?
@@ -47,7 +47,7 @@ pub(super) fn place(
     mean.cast(x.dtype)
 }
 
-/// The number that changes nothing.
+/// The neutral number of a fold.
 fn nothing(how: How, dtype: DType) -> Scalar {
     let (lowest, highest) = match dtype {
         DType::F32 => (f64::NEG_INFINITY.into(), f64::INFINITY.into()),

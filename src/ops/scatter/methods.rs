@@ -1,4 +1,4 @@
-//! The methods of [`Tensor`] that write or add where indices say.
+//! The methods of [`Tensor`] that write or add at indices.
 
 use super::{Settle, first, place};
 use crate::ops::gather;
@@ -10,13 +10,13 @@ use crate::tensor::layout::{Dims, axis};
 use lapidary_core::{Error, Result};
 
 impl Tensor {
-    /// A copy in which the elements that `indices` names along `axis` are those of `src`, as
+    /// A copy in which elements of `src` replace those that `indices` names along `axis`, as
     /// PyTorch's `scatter`: for `axis` 1, `y[a, indices[a, b, c], c] = src[a, b, c]`. All three
-    /// have as many dimensions; `indices`, `u32` or `i32`, has none larger than `src`, and none
-    /// larger than `self` but for `axis`.
+    /// have as many dimensions. `indices`, `u32` or `i32`, is not larger than `src` in any
+    /// dimension, and not larger than `self` except along `axis`.
     ///
-    /// Of several that name one element, the last along `axis` stays. An index that the axis does
-    /// not have is skipped, and so is every negative one, which does not count from the end.
+    /// If several name one element, the last one along `axis` wins. Indices outside of the axis are
+    /// skipped. So are all negative indices, which do not count from the end.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -27,22 +27,22 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions go
-    /// together, [`Error::DType`] unless the indices are `u32` or `i32` and `src` has the type of
-    /// `self`, [`Error::Foreign`] for tensors of several `Gpu`s, and [`Error::NeverFits`] if the
-    /// operands are too large.
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions match,
+    /// [`Error::DType`] unless the indices are `u32` or `i32` and `src` has the type of `self`,
+    /// [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if the operands are
+    /// too large.
     #[track_caller]
     pub fn scatter(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
         self.scattered("scatter", axis, indices, src, Settle::WRITE)
     }
 
-    /// A copy in which each element of `src` is added to the one that `indices` names along
-    /// `axis`, as PyTorch's `scatter_add`; shapes and indices as in [`scatter`](Tensor::scatter).
-    /// Integers wrap; a bool is true if any is that was added.
+    /// A copy in which each element of `src` is added to the one that `indices` names along `axis`,
+    /// as PyTorch's `scatter_add`. Shapes and indices are as in [`scatter`](Tensor::scatter).
+    /// Integers wrap. A bool is true if any of the added ones is.
     ///
-    /// Several that name one element are added in their order along `axis`, in f32 for f16 and
-    /// bf16: the result is the same in every run. An element that very many name takes as long as
-    /// they are.
+    /// Elements with the same index are added in their order along `axis`, in f32 for f16 and bf16.
+    /// So the result is the same in every run. The time for an element grows with the number of
+    /// those that name it.
     ///
     /// # Errors
     ///
@@ -52,10 +52,10 @@ impl Tensor {
         self.scattered("scatter_add", axis, indices, src, Settle::ADD)
     }
 
-    /// A copy in which each slice of `src` along `axis` is added to the one that `indices`, of one
-    /// dimension, names: the gradient of [`index_select`](Tensor::index_select). `src` has the
-    /// shape of `self`, but along `axis` that of `indices`. Order, types and indices that are not
-    /// there as in [`scatter_add`](Tensor::scatter_add).
+    /// A copy in which each slice of `src` along `axis` is added to the one that `indices` names:
+    /// the gradient of [`index_select`](Tensor::index_select). `indices` has one dimension. `src`
+    /// has the shape of `self`, but along `axis` the size of `indices`. Order, types and indices
+    /// outside of the axis are as in [`scatter_add`](Tensor::scatter_add).
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -76,7 +76,7 @@ impl Tensor {
         place(self, at, indices, src, Settle::ADD)
     }
 
-    /// The axis along which slices are added.
+    /// Checks the operands, and returns the axis.
     fn check_index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<usize> {
         const OPERATION: &str = "index_add";
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
@@ -97,11 +97,13 @@ impl Tensor {
         Ok(at)
     }
 
-    /// [`scatter`](Tensor::scatter) in place. It takes no time or memory for what no index names,
-    /// if `self` is contiguous, `indices` is as large as `self` but for `axis`, and neither
-    /// `indices` nor `src` is a view of the same memory. For elements of fewer than 4 bytes, what
-    /// comes after `axis` must be a multiple of 4 elements besides, and so must where `self`
-    /// starts, and `indices` has one along `axis`. Else all of `self` is copied twice.
+    /// [`scatter`](Tensor::scatter) in place. Elements that no index names take no time or memory
+    /// under these conditions; otherwise all of `self` is copied twice.
+    ///
+    /// - `self` is contiguous, and neither `indices` nor `src` is a view of the same memory.
+    /// - `indices` is as large as `self`, except along `axis`.
+    /// - For elements of fewer than 4 bytes: `indices` has one element along `axis`, the number of
+    ///   elements after `axis` is a multiple of 4, and so is the offset of `self`.
     ///
     /// # Errors
     ///
@@ -123,8 +125,8 @@ impl Tensor {
         self.scatter_within("scatter_add", axis, indices, src, Settle::ADD)
     }
 
-    /// [`index_add`](Tensor::index_add) in place, as [`scatter_`](Tensor::scatter_), with as many
-    /// indices along `axis` as there are.
+    /// [`index_add`](Tensor::index_add) in place, as [`scatter_`](Tensor::scatter_), but with any
+    /// number of indices along `axis`.
     ///
     /// # Errors
     ///
@@ -203,8 +205,8 @@ impl Tensor {
         Ok(result)
     }
 
-    /// The axis, the part of the source that the indices have, and the shape of the part of the
-    /// tensor that they may name.
+    /// The axis, the part of `src` that `indices` covers, and the shape of the part of `self` that
+    /// it may name.
     fn check_scatter(
         &self,
         operation: &'static str,
@@ -227,7 +229,7 @@ impl Tensor {
                 reason: format!("the indices {of_indices:?} do not fit into {of_src:?}"),
             });
         }
-        // Indices may leave a part of the tensor alone, and of the source.
+        // Indices may cover only a part of the tensor and of the source.
         let mut named = of_indices.clone();
         let src = first(src, &named)?;
         named[at] = self.layout.shape[at];

@@ -1,19 +1,20 @@
-//! Folds of what indices name.
+//! Folds elements at indices.
 
 use super::{How, Settle};
 use crate::ops::operation::Takes;
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 
-/// What [`Tensor::scatter_reduce`] makes of the elements that name one place: PyTorch's `sum`,
-/// `prod`, `mean`, `amax` and `amin`.
+/// How [`Tensor::scatter_reduce`] folds elements with the same index: PyTorch's `sum`, `prod`,
+/// `mean`, `amax` and `amin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScatterReduce {
-    /// Integers wrap; of bools it is whether any is true.
+    /// Integers wrap; for bools, whether any is true.
     Sum,
-    /// Integers wrap; of bools it is whether all are true.
+    /// Integers wrap; for bools, whether all are true.
     Prod,
-    /// The sum, in 32 bits, over the number of elements; of integers rounded down. No bools.
+    /// The sum, in 32 bits, divided by the number of elements. Integers are rounded down. Takes no
+    /// bools.
     Mean,
     /// The largest; NaN wins.
     Max,
@@ -24,14 +25,14 @@ pub enum ScatterReduce {
 const OPERATION: &str = "scatter_reduce";
 
 impl Tensor {
-    /// A copy in which each element that `indices` names along `axis` is folded with those of
-    /// `src` that name it, as PyTorch's `scatter_reduce`; shapes and indices as in
-    /// [`scatter`](Tensor::scatter). With `include_self` the element that is there is one of them;
-    /// without it, it counts only where nothing names it.
+    /// A copy in which each element that `indices` names along `axis` is folded with those of `src`
+    /// that name it, as PyTorch's `scatter_reduce`. Shapes and indices are as in
+    /// [`scatter`](Tensor::scatter). With `include_self` the old element takes part; without it, it
+    /// stays only if nothing names it.
     ///
-    /// Those that name one element are folded in their order along `axis`, in f32 for f16 and bf16:
-    /// the result is the same in every run. An element that very many name takes as long as they
-    /// are.
+    /// Elements with the same index are folded in their order along `axis`, in f32 for f16 and
+    /// bf16. So the result is the same in every run. The time for an element grows with the number
+    /// of those that name it.
     ///
     /// ```
     /// # use lapidary::{Tensor, operations::ScatterReduce};
@@ -42,8 +43,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`scatter`](Tensor::scatter); [`Error::DType`](crate::Error::DType) for the mean of
-    /// bools.
+    /// Those of [`scatter`](Tensor::scatter). [`Error::DType`](crate::Error::DType) also for the
+    /// mean of bools.
     #[track_caller]
     pub fn scatter_reduce(
         &self,

@@ -1,4 +1,4 @@
-//! The reference kernel of `scatter`: one source after the other, to where its index says.
+//! The reference kernel of `scatter`: writes or folds one source after the other at its index.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::ops::scatter::{How, Params, Settle};
 use lapidary_core::DType;
 use lapidary_core::internal::ReferenceCall;
 
-/// Which operands there are: what is there, keys, places, sources, the result.
+/// The operands' numbers: old elements, keys, places, sources, result.
 pub(in crate::ops) type Operands = [usize; 5];
 
 pub(crate) fn run(call: &mut ReferenceCall) {
@@ -22,7 +22,7 @@ pub(crate) fn run(call: &mut ReferenceCall) {
     settle(call, &p, rows, [0, 1, 2, 3, 4], 0);
 }
 
-/// What becomes of the elements that sources name, of so many rows along the axis.
+/// The new values of the elements that sources name, for `rows` rows along the axis.
 pub(in crate::ops) fn settle(
     call: &mut ReferenceCall,
     p: &Params,
@@ -35,7 +35,7 @@ pub(in crate::ops) fn settle(
     let Settle { how, is_alone } = Settle::from_code(call.variant.code);
     let mut floats: BTreeMap<usize, (f32, u32)> = BTreeMap::new();
     let mut words: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
-    // What is folded is rounded once.
+    // Folded values are rounded once.
     for (from, to) in sources(call, p, rows, operands) {
         let own = p.x_offset as usize + to;
         match dtype.is_float() {
@@ -67,7 +67,7 @@ pub(in crate::ops) fn settle(
     }
 }
 
-/// Where each source is and goes to, in order.
+/// The position and the target of each source, in order.
 fn sources(call: &ReferenceCall, p: &Params, rows: u32, operands: Operands) -> Vec<(usize, usize)> {
     let [_, k, o, ..] = operands;
     let mut found = Vec::new();

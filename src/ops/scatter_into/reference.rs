@@ -1,4 +1,5 @@
-//! The reference kernel of `scatter_into`: that of `scatter`, for the elements that sources name.
+//! The reference kernel of `scatter_into`: as that of `scatter`, for the elements that sources
+//! name.
 
 use crate::ops::scatter::Params;
 use crate::ops::scatter::reference::settle;
