@@ -1,4 +1,4 @@
-//! Tensors taken apart, put together and repeated, by views and copies: no kernels of their own.
+//! Splitting, joining and repeating tensors by views and copies, without own kernels.
 
 use super::fill;
 use crate::ops::index_select::check_index_type;
@@ -7,7 +7,7 @@ use crate::tensor::layout::{Dims, MAX_RANK, axis, checked};
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
-    /// The tensors, all of one shape, one after the other along a new axis.
+    /// Stacks tensors of one shape along a new axis.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -18,7 +18,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`concat`](Tensor::concat); the new axis counts among those there are.
+    /// Those of [`concat`](Tensor::concat). The new axis counts as a dimension.
     #[track_caller]
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         if let [first, others @ ..] = tensors {
@@ -34,7 +34,7 @@ impl Tensor {
         Tensor::concat(&views.iter().collect::<Vec<&Tensor>>(), axis)
     }
 
-    /// Views of `size` elements each along `axis`, the last one of what is left.
+    /// Views of `size` elements each along `axis`; the last one may be smaller.
     ///
     /// ```
     /// # fn demo(qkv: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -56,7 +56,7 @@ impl Tensor {
                 reason: format!("axis {at} of {:?} in pieces of 0", self.layout.shape),
             });
         }
-        // Nothing is one piece of nothing.
+        // An empty axis is one empty piece.
         let count = whole.div_ceil(size.max(1)).max(1);
         let piece = |index: usize| {
             let start = index * size;
@@ -65,11 +65,12 @@ impl Tensor {
         (0..count).map(piece).collect()
     }
 
-    /// Views of these sizes along `axis`, one after the other, that make up all of it.
+    /// Consecutive views of these sizes along `axis`, which together cover it.
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the sizes add up to its.
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the sizes add up to its
+    /// size.
     pub fn split_sizes(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>> {
         const OPERATION: &str = "split_sizes";
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
@@ -91,8 +92,8 @@ impl Tensor {
         sizes.iter().map(piece).collect()
     }
 
-    /// `count` views along `axis`, all of one size but for the last ones: fewer where the size
-    /// comes out so, as in PyTorch.
+    /// `count` views along `axis`, as in PyTorch. All have one size, except that the last may be
+    /// smaller. There are fewer if that size covers the axis sooner.
     ///
     /// # Errors
     ///
@@ -109,8 +110,8 @@ impl Tensor {
         }
     }
 
-    /// The whole tensor, so many times along every axis, as PyTorch's `repeat` and NumPy's `tile`.
-    /// Counts for more axes than there are add new ones in front.
+    /// Repeats the whole tensor along every axis, as PyTorch's `repeat` and NumPy's `tile`. Counts
+    /// for more axes than there are add new axes in front.
     ///
     /// ```
     /// # fn demo(row: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -120,7 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for fewer counts than axes, or more than eight; those of making a tensor.
+    /// [`Error::Shape`] for fewer counts than axes, or more than eight; those of creating a tensor.
     #[doc(alias = "tile")]
     #[track_caller]
     pub fn repeat(&self, counts: &[usize]) -> Result<Tensor> {
@@ -148,12 +149,12 @@ impl Tensor {
         made.apart_from(self)
     }
 
-    /// Every element so many times, one after the other along `axis`, as PyTorch's
-    /// `repeat_interleave` and NumPy's `repeat`.
+    /// Repeats every element `count` times along `axis`, as PyTorch's `repeat_interleave` and
+    /// NumPy's `repeat`.
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis; those of making a tensor.
+    /// [`Error::Axis`] if there is no such axis; those of creating a tensor.
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, axis: isize) -> Result<Tensor> {
         let at = self::axis("repeat_interleave", axis, self.layout.rank())?;
@@ -161,7 +162,7 @@ impl Tensor {
             .apart_from(self)
     }
 
-    /// A tensor whose writes are nobody else's: a copy, if nothing had to be moved to make it.
+    /// Ensures that the result shares no storage with `source`: copies it if it does.
     #[track_caller]
     pub(super) fn apart_from(self, source: &Tensor) -> Result<Tensor> {
         match self.shares_storage_with(source) {
@@ -170,7 +171,7 @@ impl Tensor {
         }
     }
 
-    /// Cuts an axis in `blocks`, and repeats each of them.
+    /// Cuts an axis into `blocks`, and repeats each of them.
     #[track_caller]
     fn repeat_blocks(&self, at: usize, blocks: usize, count: usize) -> Result<Tensor> {
         let mut shape = self.layout.shape.clone();
@@ -187,13 +188,12 @@ impl Tensor {
             .reshape(&shape)
     }
 
-    /// The elements moved along axes by these shifts, those that leave at one end coming back at
-    /// the other.
+    /// Shifts the elements along axes. Elements that leave at one end come back at the other.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] unless there are as many shifts as axes, [`Error::Axis`] for an axis that
-    /// is not there; those of making a tensor.
+    /// does not exist; those of creating a tensor.
     #[track_caller]
     pub fn roll(&self, shifts: &[isize], axes: &[isize]) -> Result<Tensor> {
         if shifts.len() != axes.len() {
@@ -205,7 +205,7 @@ impl Tensor {
         let mut made = self.clone();
         for (&shift, &along) in shifts.iter().zip(axes) {
             let size = made.layout.shape[axis("roll", along, made.layout.rank())?];
-            // A dimension fits an isize.
+            // Sizes fit into an isize.
             let by = shift.rem_euclid(size.max(1) as isize) as usize;
             if by != 0 {
                 let last = made.narrow(along, size - by, by)?;
@@ -216,8 +216,8 @@ impl Tensor {
         made.apart_from(self)
     }
 
-    /// A new last axis of `classes` elements, of which the one that the index names is 1 and all
-    /// others are 0. Indices are `u32` or `i32`; one that is no class gives zeros alone.
+    /// Adds a last axis of `classes` elements: 1 at the index, and 0 elsewhere. Indices are `u32`
+    /// or `i32`. An index that is not a class gives only zeros.
     ///
     /// ```
     /// # use lapidary::{DType, Tensor};
@@ -228,8 +228,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for other indices, [`Error::Shape`] if there are eight dimensions already
-    /// or more than 2³¹ − 1 classes; those of making a tensor.
+    /// [`Error::DType`] for other indices. [`Error::Shape`] if there are eight dimensions already,
+    /// or more than 2³¹ − 1 classes. Those of creating a tensor.
     #[track_caller]
     pub fn one_hot(&self, classes: usize, dtype: DType) -> Result<Tensor> {
         const OPERATION: &str = "one_hot";

@@ -1,8 +1,8 @@
-//! Tensors side by side along an axis.
+//! Concatenates tensors along an axis.
 //!
-//! Up to four inputs a launch. Neighbours may share a vec4, even a word, of the result: therefore
-//! one invocation owns a vec4 and looks up which input each element comes from. Launches after
-//! the first leave what is not theirs as it is; they run in order.
+//! A launch takes up to four inputs. Neighbouring inputs may share a vec4 or even a word of the
+//! result. So one invocation owns a vec4 and finds the input of each element. Launches run in
+//! order, and those after the first leave other elements unchanged.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -25,7 +25,7 @@ const WGSL: &str = include_str!("../../shaders/concat.wgsl");
 /// Inputs of one launch.
 const INPUTS: usize = 4;
 
-/// The first inputs. Where they are not all, the rest of `y` holds anything for now.
+/// Writes the first inputs. If there are more, the rest of `y` is not defined yet.
 static CONCAT: Kernel = Kernel {
     name: "concat",
     operands: &[
@@ -39,7 +39,7 @@ static CONCAT: Kernel = Kernel {
     reference: reference!(reference::run),
 };
 
-/// Further inputs, between what is there.
+/// Writes further inputs, and keeps the other elements.
 static CONCAT_MORE: Kernel = Kernel {
     name: "concat_more",
     operands: &[
@@ -67,12 +67,12 @@ pub(super) struct Params {
     pub(super) elements: u32,
 }
 
-/// Bit of a variant's code: every boundary is at a vec4.
+/// Bit of a variant's code: all boundaries are aligned to vec4s.
 const VEC4S: u64 = 1;
 
 impl Tensor {
-    /// The tensors one after the other along `axis`, which exists in all of them; the other
-    /// dimensions are equal. Any number of tensors, any views.
+    /// Concatenates tensors along `axis`, which must exist in all of them. The other dimensions
+    /// must be equal. Takes any number of tensors, and any views.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -83,9 +83,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for no tensors or shapes that differ elsewhere, [`Error::Axis`] for an
-    /// axis that is not there, [`Error::DType`] for types that differ, [`Error::Foreign`] for
-    /// tensors of several `Gpu`s.
+    /// [`Error::Shape`] for no tensors or if other dimensions differ, [`Error::Axis`] for an axis
+    /// that does not exist, [`Error::DType`] for types that differ, [`Error::Foreign`] for tensors
+    /// of several `Gpu`s.
     #[track_caller]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let (at, shape) = result_shape(tensors, axis)?;
@@ -149,14 +149,14 @@ fn result_shape(tensors: &[&Tensor], along: isize) -> Result<(usize, Dims)> {
     Ok((at, shape))
 }
 
-/// A contiguous tensor, and the elements of every line that it fills.
+/// A contiguous tensor, and the range of elements that it fills in every line.
 struct Input {
     tensor: Tensor,
     begin: usize,
     end: usize,
 }
 
-/// How many of the inputs one launch takes: large ones take several bindings each.
+/// The number of inputs that one launch takes. Large inputs take several bindings each.
 fn fitting(inputs: &[Input], y: &Tensor) -> usize {
     let caps = y.engine.caps();
     let windows = |t: &Tensor| t.storage.size_bytes().div_ceil(caps.max_binding_bytes);
@@ -169,11 +169,11 @@ fn fitting(inputs: &[Input], y: &Tensor) -> usize {
         None => false,
     };
     let count = inputs.iter().take(INPUTS).take_while(fits).count();
-    // If not even one fits, the launch says so.
+    // If not even one fits, the launch returns the error.
     count.max(1)
 }
 
-/// Appends the launch that writes these inputs, which follow each other.
+/// Appends the launch that writes these neighbouring inputs.
 fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> Result<()> {
     let elements = y.layout.len();
     let mut params = Params {
@@ -193,7 +193,8 @@ fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> 
         .chain(&params.ends)
         .chain(&params.offsets);
     let vec4s = lines_are_vec4_aligned && numbers.into_iter().all(|number| number % 4 == 0);
-    // Where lines share vec4s, one line's threads may not stop at its end: all are one line.
+    // If lines share vec4s, invocations may not stop at the end of a line. So all lines count as
+    // one.
     let (lines, begin, end) = match lines_are_vec4_aligned || elements == line {
         true => (
             elements / line,
@@ -225,7 +226,7 @@ fn more_text(variant: &Variant) -> Cow<'static, str> {
     text(variant, "more")
 }
 
-/// `held` says what an element is that this launch does not fill.
+/// `held` is the section for elements that this launch does not fill.
 fn text(variant: &Variant, held: &str) -> Cow<'static, str> {
     let sections: &[&str] = match variant.code & VEC4S {
         0 => &["main", "elements", held],

@@ -1,8 +1,8 @@
-//! Sums of products in Einstein's notation: every equation becomes views, sums and one batched
-//! matmul a pair of operands.
+//! Sums of products in Einstein's notation. Every equation becomes views, sums, and one batched
+//! matmul for each pair of operands.
 //!
-//! A *label* stands for a dimension: a letter, or one of the dimensions that an ellipsis covers,
-//! which are numbered from the last.
+//! A *label* stands for a dimension. It is a letter, or one of the dimensions of an ellipsis, which
+//! are numbered from the last.
 
 mod equation;
 
@@ -18,15 +18,15 @@ const OPERATION: &str = "einsum";
 type Labels = SmallVec<[Label; 8]>;
 
 impl Tensor {
-    /// The sum of products that `equation` says, as PyTorch has it: each letter names a dimension
-    /// of the operands, those after `->` are the result's, and all others are summed over. Without
-    /// `->`, the result has the letters that occur once, in alphabetical order.
+    /// The sum of products of an equation, as in PyTorch. Each letter names a dimension of the
+    /// operands. The letters after `->` are the result's dimensions, and all others are summed
+    /// over. Without `->`, the result has the letters that occur once, in alphabetical order.
     ///
-    /// `...` stands for all dimensions that are not named, which broadcast. A letter that comes
-    /// twice in one operand is its diagonal. Dimensions of 1 broadcast. Several operands are taken
-    /// two at a time from the left, each pair by [`matmul`](Tensor::matmul), or by `*` where
-    /// nothing is summed over; what only one of them has is summed over first. An equation that
-    /// merely exchanges dimensions or takes a diagonal gives a view.
+    /// `...` stands for all dimensions without a letter, which broadcast. A letter that occurs
+    /// twice in one operand takes its diagonal. Dimensions of 1 broadcast. Operands are multiplied
+    /// in pairs from the left: by [`matmul`](Tensor::matmul), or by `*` if nothing is summed over.
+    /// Dimensions that only one operand has are summed first. An equation that only exchanges
+    /// dimensions or takes a diagonal gives a view.
     ///
     /// ```no_run
     /// use lapidary::{Gpu, Options, Tensor};
@@ -44,9 +44,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for an equation that cannot be read, or does not go with the operands, with
-    /// a caret below the offending place; [`Error::DType`] for operands of several types, or of one
-    /// that cannot be multiplied; [`Error::Foreign`] for operands of several `Gpu`s.
+    /// [`Error::Shape`] for an equation that is invalid or does not match the operands, with a
+    /// caret below the position; [`Error::DType`] for operands of several types, or of a type that
+    /// cannot be multiplied; [`Error::Foreign`] for operands of several `Gpu`s.
     #[track_caller]
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         let equation = Equation::parse(equation, operands.len())?;
@@ -77,14 +77,14 @@ fn terms_of(terms: &[Labelled]) -> Vec<&[Label]> {
     terms.iter().map(|term| &term.labels[..]).collect()
 }
 
-/// A tensor with a label for each dimension, none of which comes twice.
+/// A tensor with a different label for each dimension.
 struct Labelled {
     tensor: Tensor,
     labels: Labels,
 }
 
 impl Labelled {
-    /// An operand: diagonals are taken, and the sizes compared with those met before.
+    /// Labels an operand: takes diagonals, and compares the sizes with those of earlier operands.
     fn new(
         equation: &Equation<'_>,
         which: usize,
@@ -139,13 +139,13 @@ impl Labelled {
         self.labels.contains(&label)
     }
 
-    /// The size of a label; 1 if it has none.
+    /// The size of a label; 1 if the tensor lacks it.
     fn size(&self, label: Label) -> usize {
         let at = self.labels.iter().position(|&known| known == label);
         at.map_or(1, |axis| self.tensor.layout.shape[axis])
     }
 
-    /// Without the dimensions that are not to stay.
+    /// Sums over the dimensions that do not stay.
     #[track_caller]
     fn summed(self, stays: impl Fn(&Label) -> bool) -> Result<Self> {
         let axes: SmallVec<[isize; 8]> = (self.labels.iter().enumerate())
@@ -161,7 +161,7 @@ impl Labelled {
         })
     }
 
-    /// The dimensions in another order; a label that it lacks is a dimension of 1.
+    /// The dimensions in another order. A missing label becomes a dimension of 1.
     #[track_caller]
     fn ordered(&self, labels: &[Label]) -> Result<Tensor> {
         let own = &self.tensor.layout;
@@ -184,12 +184,11 @@ impl Labelled {
     }
 }
 
-/// The product of two operands, summed over what nobody asks for later.
+/// The product of two operands, summed over labels that are not needed later.
 #[track_caller]
 fn product(a: Labelled, b: Labelled, is_later: impl Fn(&Label) -> bool) -> Result<Labelled> {
     let a = a.summed(|label| is_later(label) || b.has(*label))?;
     let b = b.summed(|label| is_later(label) || a.has(*label))?;
-    // A dimension of 1 that broadcasts is no partner: without it, nothing has to be repeated.
     let meets = |label: &Label| a.has(*label) && b.has(*label);
     let of = |labels: &[Label], wanted: &dyn Fn(&Label) -> bool| -> Labels {
         labels
@@ -214,7 +213,7 @@ fn product(a: Labelled, b: Labelled, is_later: impl Fn(&Label) -> bool) -> Resul
         };
         of.iter().map(size).collect()
     };
-    // The whole operand, and its shape as matrices.
+    // An operand with all its dimensions, and its shape as matrices.
     let matrix = |x: &Labelled, rows: &[Label], columns: &[Label]| -> Result<(Tensor, Dims)> {
         let order = [&batch[..], rows, columns].concat();
         let own = x.ordered(&order)?;
@@ -227,7 +226,7 @@ fn product(a: Labelled, b: Labelled, is_later: impl Fn(&Label) -> bool) -> Resul
         Ok((whole, shape))
     };
     let (first, second) = (matrix(&a, &left, &inner)?, matrix(&b, &inner, &right)?);
-    // Copies, if they must be, are the caller's, which a closure does not know.
+    // Outside of the closure, so that copies get the caller's location.
     let (first, second) = (first.0.reshape(&first.1)?, second.0.reshape(&second.1)?);
     let made = first.matmul(&second)?;
     let mut shape = sizes(&batch);

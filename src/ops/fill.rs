@@ -1,4 +1,4 @@
-//! Tensors that are made of nothing: one value, a range, an identity.
+//! New tensors without inputs: one value, a range, an identity matrix.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -18,7 +18,7 @@ use lapidary_core::{DType, Error, Result};
 const WGSL: &str = include_str!("../../shaders/fill.wgsl");
 
 operations! {
-    /// What an element is.
+    /// How an element is computed.
     FillOp {
         Full "full" All Same,
         Arange "arange" Numbers Same,
@@ -30,11 +30,11 @@ kernels! {
     fill:
     /// `y = op(number of the element)`.
     FILL "fill" [Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     FILL_INTO "fill_into" [Operand::update("y")];
 }
 
-/// What fusion is told of them.
+/// The family as fusion sees it.
 pub(super) static ELEMENT: Element = Element {
     fresh: &FILL,
     into: &FILL_INTO,
@@ -61,7 +61,7 @@ fn make(
     call.output(engine, shape, op.gives().dtype(dtype))
 }
 
-/// What 0 is in a type, ...
+/// 0 in a type.
 pub(crate) fn zero_of(dtype: DType) -> Scalar {
     match dtype {
         DType::Bool => Scalar::Bool(false),
@@ -69,7 +69,7 @@ pub(crate) fn zero_of(dtype: DType) -> Scalar {
     }
 }
 
-/// ... and 1.
+/// 1 in a type.
 pub(crate) fn one_of(dtype: DType) -> Scalar {
     match dtype {
         DType::Bool => Scalar::Bool(true),
@@ -77,7 +77,7 @@ pub(crate) fn one_of(dtype: DType) -> Scalar {
     }
 }
 
-/// Whatever the memory holds. No command writes it: it gets its place when one first needs it.
+/// An uninitialized tensor. No command writes it, and it gets memory when a command first needs it.
 #[track_caller]
 pub(crate) fn empty(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
     match dtype {
@@ -86,7 +86,7 @@ pub(crate) fn empty(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Resu
     }
 }
 
-/// One value everywhere.
+/// A tensor of one value.
 #[track_caller]
 pub(crate) fn full(
     engine: &Arc<Engine>,
@@ -98,7 +98,7 @@ pub(crate) fn full(
     if word == 0 {
         return Tensor::recorded(engine, shape, dtype, |storage| engine.clear(storage));
     }
-    // Whatever the type, the storage is words that are all the same.
+    // For every type, the storage consists of equal words.
     let (_, size_bytes) = checked(shape, dtype)?;
     let words = size_bytes.div_ceil(4) as usize;
     let of_words = match dtype.size_bytes() {
@@ -113,8 +113,8 @@ pub(crate) fn full(
     })
 }
 
-/// `start`, `start + step`, … before `end`: one dimension. Integer types take integers; floats
-/// are rounded once an element.
+/// `start`, `start + step`, … before `end`, in one dimension. Integer types take integers. For
+/// floats each element is rounded once.
 #[track_caller]
 pub(crate) fn arange(
     engine: &Arc<Engine>,
@@ -131,14 +131,14 @@ pub(crate) fn arange(
             reason: format!("from {start:?} to {end:?} in steps of {step:?} has no length"),
         });
     }
-    // A step may be negative whatever the type, and wider than its elements: they wrap.
+    // A step may be negative and wider than the elements of any type, because integers wrap.
     let step = match (step, dtype) {
         (Scalar::Int(step), DType::U32 | DType::U8 | DType::I8) if i32::try_from(step).is_ok() => {
             step as u32
         }
         _ => step.bits(OPERATION, dtype)?,
     };
-    // A float beyond usize is cut off there, and refused as a shape.
+    // The conversion saturates at usize, and the shape is then refused.
     let len = steps.max(0.0).ceil() as usize;
     let start = start.bits(OPERATION, dtype)?;
     make(engine, FillOp::Arange, &[len], dtype, [start, step])
@@ -182,7 +182,7 @@ pub(crate) fn linspace(
     is_first_half.where_(&ahead, &back)?.cast(dtype)
 }
 
-/// The identity: `n` rows and columns, ones on the diagonal.
+/// The identity matrix: `n` rows and columns, with ones on the diagonal.
 #[track_caller]
 pub(crate) fn eye(engine: &Arc<Engine>, n: usize, dtype: DType) -> Result<Tensor> {
     make(engine, FillOp::Eye, &[n, n], dtype, [n as u32, 0])
@@ -199,8 +199,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] if the value is none of the tensor's type, [`Error::Shape`] if `self` is
-    /// a broadcast view, in which several indices name one element.
+    /// [`Error::DType`] if the tensor's type cannot hold the value, [`Error::Shape`] if several
+    /// indices of `self` name one element.
     #[track_caller]
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
         const OPERATION: &str = "fill_";

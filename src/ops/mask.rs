@@ -1,4 +1,4 @@
-//! Operations that keep an element or make it 0, as its place says: triangles and dropout.
+//! Operations that keep an element or make it 0, depending on its position: triangles and dropout.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -17,7 +17,7 @@ use lapidary_core::{Error, Result};
 const WGSL: &str = include_str!("../../shaders/mask.wgsl");
 
 operations! {
-    /// Which elements stay.
+    /// Which elements are kept.
     MaskOp {
         Tril "tril" All Same,
         Triu "triu" All Same,
@@ -31,7 +31,7 @@ kernels! {
     MASK "mask" [Operand::read("x"), Operand::write("y")];
 }
 
-/// There is no form in place, nor in parts, where elements have other numbers.
+/// It has no form in place or in parts, because elements have other numbers there.
 static ELEMENT: Element = Element {
     fresh: &MASK,
     into: &MASK,
@@ -72,7 +72,7 @@ impl Tensor {
                 reason: format!("{:?} has no two dimensions", self.layout.shape),
             });
         };
-        // Beyond the last diagonal there is nothing more to say; kernels count in i32.
+        // Diagonals further out change nothing, and kernels count in i32.
         let most = i32::MAX as usize;
         if rows > most || columns > most {
             return Err(Error::Shape {
@@ -84,8 +84,9 @@ impl Tensor {
         self.masked(op, [columns as u32, rows as u32, diagonal as u32, 0])
     }
 
-    /// The lower triangles of the matrices in the last two dimensions, the rest 0: what is on
-    /// `diagonal` and below, where 0 is the matrix's own and 1 the one above it. For every type.
+    /// The lower triangles of the matrices in the last two dimensions, for every type: the elements
+    /// on `diagonal` and below. All others are 0. Diagonal 0 is the main one, and 1 is the one
+    /// above it.
     ///
     /// ```
     /// # fn demo(ones: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -102,8 +103,8 @@ impl Tensor {
         self.triangle(MaskOp::Tril, diagonal)
     }
 
-    /// The upper triangles of the matrices in the last two dimensions, the rest 0: what is on
-    /// `diagonal` and above. For every type.
+    /// The upper triangles of the matrices in the last two dimensions, for every type: the elements
+    /// on `diagonal` and above. All others are 0.
     ///
     /// # Errors
     ///
@@ -113,12 +114,12 @@ impl Tensor {
         self.triangle(MaskOp::Triu, diagonal)
     }
 
-    /// Every element is 0 with a probability of `p`, whatever it was, and else divided by `1 - p`,
-    /// for floats.
+    /// Sets every element to 0 with a probability of `p`, even NaN, and divides the others by `1 -
+    /// p`, for floats.
     ///
-    /// The same seed drops the same elements on every adapter, by their place in row-major order:
-    /// a new seed for every step, and that of the step for the gradient, whose dropout is the
-    /// same call.
+    /// The same seed drops the same elements on every adapter, by their position in row-major
+    /// order. Use a new seed for every step. For the gradient, call `dropout` with the seed of the
+    /// step.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, gradient: &lapidary::Tensor) -> lapidary::Result<()> {

@@ -1,4 +1,4 @@
-//! Indices drawn by weights.
+//! Draws indices by weights.
 
 use super::normalize::check_float;
 use super::random::rand_uniform;
@@ -7,19 +7,19 @@ use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "multinomial";
 
-/// The index of nothing: no axis has it.
+/// The index if nothing is left to draw. No axis has it.
 const NONE: u32 = u32::MAX;
 
 impl Tensor {
-    /// `count` indices of the last axis, each as probable as its weight, as PyTorch's
-    /// `multinomial`. `self` has shape `[weights]` or `[rows, weights]`; the result is `u32`, in
-    /// shape `[count]` or `[rows, count]`. The weights need no sum of 1, but are finite and not
-    /// negative. Without `replacement`, no index of a row comes twice.
+    /// `count` indices of the last axis, drawn with probabilities proportional to the weights, as
+    /// PyTorch's `multinomial`. `self` has shape `[weights]` or `[rows, weights]`. The result is
+    /// `u32`, in shape `[count]` or `[rows, count]`. The weights need not sum to 1, but must be
+    /// finite and not negative. Without `replacement`, no index of a row is drawn twice.
     ///
-    /// The same seed draws the same indices on every device, but where a weight is within
-    /// rounding of what was drawn. An index of weight 0 is never drawn. The device cannot report
-    /// that nothing is left to draw: then the index is `u32::MAX`, which no axis has. With
-    /// replacement, what is less probable than 2⁻²⁴ may never come.
+    /// The same seed draws the same indices on every device, unless a weight is within rounding of
+    /// the drawn number. An index of weight 0 is never drawn. The device cannot report that nothing
+    /// is left to draw: then the index is `u32::MAX`, which no axis has. With replacement, indices
+    /// less probable than 2⁻²⁴ may never be drawn.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -30,8 +30,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] unless the weights are floats, [`Error::Shape`] unless there are one or two
-    /// dimensions, or if there are fewer weights than indices to be drawn without replacement;
+    /// [`Error::DType`] unless the weights are floats; [`Error::Shape`] unless there are one or two
+    /// dimensions, or if fewer weights than indices are given without replacement;
     /// [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn multinomial(&self, count: usize, replacement: bool, seed: u64) -> Result<Tensor> {
@@ -60,7 +60,7 @@ impl Tensor {
     }
 }
 
-/// Numbers that are spread evenly are looked up among the sums of weights.
+/// Searches uniform numbers among the running sums of weights.
 #[track_caller]
 fn with_replacement(weights: &Tensor, count: usize, seed: u64) -> Result<Tensor> {
     let last = weights.shape()[weights.rank() - 1];
@@ -74,19 +74,19 @@ fn with_replacement(weights: &Tensor, count: usize, seed: u64) -> Result<Tensor>
     let drawn = drawn.mul(&sums.narrow(-1, last - 1, 1)?)?;
     let found = sums.search_sorted(&drawn, true)?;
     let found = found.minimum_scalar(last as u32 - 1)?;
-    // Sums are rounded in blocks, so that one may rise where the weight is 0: then it is the last
-    // index before that has one. It is found by its number among those.
+    // Sums are rounded in blocks, so one may rise at a weight of 0. Then the last index before it
+    // with a weight counts. It is found by its number among those with a weight.
     let numbers = weights.gt_scalar(0)?.cumsum(-1)?;
     let number = numbers.gather(-1, &found)?;
     let found = numbers.search_sorted(&number, false)?;
     number.gt_scalar(0)?.where_(&found, NONE)
 }
 
-/// Each weight by a number of its own that is spread exponentially: the largest are what one draw
-/// after the other gives (Efraimidis and Spirakis, 2006).
+/// Divides each weight by its own exponentially distributed number. The largest quotients are
+/// distributed as successive draws (Efraimidis and Spirakis, 2006).
 #[track_caller]
 fn without_replacement(weights: &Tensor, count: usize, seed: u64) -> Result<Tensor> {
-    // One draw has 24 bits, too few where millions of weights compete for the least number.
+    // One draw has 24 bits, too few if millions of weights compete for the largest quotient.
     let fine = weights.rand_uniform_like(0.0, 1.0, seed ^ 0x9e37_79b9_7f4a_7c15)?;
     let evenly = weights.rand_uniform_like(0.0, 1.0, seed)?;
     let evenly = evenly.add(&(fine * 2_f32.powi(-24))?)?;

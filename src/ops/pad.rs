@@ -1,4 +1,4 @@
-//! Tensors with more around them, by copies: no kernels of their own.
+//! Padding by copies, without own kernels.
 
 use super::fill;
 use super::scalar::Scalar;
@@ -6,8 +6,8 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, checked};
 use lapidary_core::{Error, Result};
 
-/// What [`Tensor::pad_with`] puts around a tensor: the modes of PyTorch's `F.pad` beside
-/// `constant`, which is [`Tensor::pad`].
+/// The modes of [`Tensor::pad_with`]: those of PyTorch's `F.pad` except `constant`, which is
+/// [`Tensor::pad`].
 ///
 /// ```
 /// # fn demo(row: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -21,17 +21,17 @@ use lapidary_core::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PadMode {
-    /// Mirrored at the first and the last element, which do not come twice.
+    /// Mirrors at the first and the last element, which are not repeated.
     Reflect,
-    /// The first and the last element again and again.
+    /// Repeats the first and the last element.
     Replicate,
-    /// From the other end, as if the axis were a circle.
+    /// Continues from the other end, as if the axis were a circle.
     Circular,
 }
 
 impl Tensor {
-    /// The tensor with `value` around it: `widths` says for every axis, outermost first, how many
-    /// go before it and how many after.
+    /// Pads the tensor with `value`. `widths` gives for every axis, outermost first, the number of
+    /// elements before and after it.
     ///
     /// ```
     /// # fn demo(image: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -42,7 +42,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Shape`] unless there is a pair for every axis, [`Error::DType`] if the tensor's
-    /// type does not hold `value`, and those of making a tensor.
+    /// type cannot hold `value`, and those of creating a tensor.
     #[track_caller]
     pub fn pad(&self, widths: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor> {
         let shape = self.wider("pad", widths)?;
@@ -55,8 +55,8 @@ impl Tensor {
         Ok(result)
     }
 
-    /// The tensor with more of its own elements around it: `widths` says for every axis, outermost
-    /// first, how many go before it and how many after, and `mode` which. For every type.
+    /// Pads the tensor with its own elements, for every type. `widths` gives for every axis,
+    /// outermost first, the number of elements before and after it. `mode` says which elements.
     ///
     /// ```
     /// # use lapidary::{Tensor, operations::PadMode};
@@ -67,10 +67,10 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] unless there is a pair for every axis, and for more than an axis has:
-    /// [`Reflect`](PadMode::Reflect) takes at most one less than its size,
+    /// [`Error::Shape`] unless there is a pair for every axis, and for a width that an axis cannot
+    /// provide. [`Reflect`](PadMode::Reflect) takes at most one less than its size,
     /// [`Circular`](PadMode::Circular) at most its size, [`Replicate`](PadMode::Replicate) any
-    /// number unless the axis is empty; and those of making a tensor.
+    /// number unless the axis is empty. Those of creating a tensor.
     #[track_caller]
     pub fn pad_with(&self, widths: &[(usize, usize)], mode: PadMode) -> Result<Tensor> {
         const OPERATION: &str = "pad_with";
@@ -106,7 +106,7 @@ impl Tensor {
         made.apart_from(self)
     }
 
-    /// The shape with so many more before and after each axis.
+    /// The shape with these widths before and after each axis.
     fn wider(&self, operation: &'static str, widths: &[(usize, usize)]) -> Result<Dims> {
         let old = &self.layout.shape;
         if widths.len() != old.len() {
@@ -121,7 +121,7 @@ impl Tensor {
         Ok(old.iter().zip(widths).map(wider).collect())
     }
 
-    /// What goes before an axis, or after it: a view of `count` elements, if that is any.
+    /// The elements before an axis, or after it: a view of `count` elements, or `None` if it is 0.
     fn edge(
         &self,
         at: usize,

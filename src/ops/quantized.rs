@@ -1,23 +1,23 @@
-//! Weights of eight bits: how they are made, what they are worth, and products with them. The
-//! kernels are those of matmul, which widens and scales what it loads.
+//! Weights of eight bits: quantization, dequantization, and products with them. The kernels are
+//! those of matmul, which widens and scales the weights as it loads them.
 
 use crate::ops::matmul::{Epilogue, Groups, Right};
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result};
 use quantizing::checked_group;
 
-/// The largest value: symmetric, so that -128 is left out.
+/// The largest value. The range is symmetric, so -128 is not used.
 const MOST: f32 = 127.0;
 
 /// Groups have 2³ to 2¹² elements.
 const GROUPS_LOG2: std::ops::RangeInclusive<u8> = 3..=12;
 
-/// A matrix of weights in eight bits, with a scale for each row or for each group of a row: an
-/// element is worth its value times its scale.
+/// A matrix of weights in eight bits, with a scale for each row or for each group of a row. An
+/// element is its value times its scale.
 ///
-/// A plain pair of tensors, which are named, written to files, backed by them and evicted like any
-/// other; [`Tensor::quantize`] makes one, and one that was made elsewhere is written down as it is.
-/// What is stored is symmetric (there is no zero point), as `Q8_0` of ggml, and PyTorch's
+/// It is a plain pair of tensors, which can be named, written to files, backed by them and evicted
+/// like any other. [`Tensor::quantize`] creates one. A pair from elsewhere can be put into this
+/// struct as it is. The format is symmetric (without a zero point), as ggml's `Q8_0` and PyTorch's
 /// `per_channel_symmetric`.
 ///
 /// | | bytes of an element |
@@ -44,31 +44,31 @@ const GROUPS_LOG2: std::ops::RangeInclusive<u8> = 3..=12;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Quantized {
-    /// `[n, k]` of i8: a row for each output, as a linear layer has them.
+    /// `[n, k]` of i8: a row for each output, as in a linear layer.
     pub values: Tensor,
-    /// `[n]` of f32; or `[n, ⌈k / group⌉]`, where the group is a power of two from 8 to 4096 and
-    /// the last one of a row may be shorter.
+    /// `[n]` of f32; or `[n, ⌈k / group⌉]`. The group is a power of two from 8 to 4096, and the
+    /// last one of a row may be shorter.
     pub scales: Tensor,
 }
 
 impl Tensor {
-    /// A matrix of weights, `[n, k]` of any float type, in eight bits: with a scale for each row,
-    /// or for each `group` elements of a row.
+    /// Quantizes a matrix of weights, `[n, k]` of any float type, to eight bits. Each row has a
+    /// scale, or each `group` elements of a row.
     ///
-    /// The scale is the largest absolute value divided by 127, and a value the nearest whole number
-    /// of scales, halfway cases to the even one. A group of zeros, or of nothing larger than
-    /// 1.5e-36, gets the scale 0. One with a NaN or an infinity gets a scale that is none either,
-    /// so that all of it is worth NaN: nothing is hidden.
+    /// The scale is the largest absolute value divided by 127. A value is the nearest whole number
+    /// of scales, ties to even. A group of zeros, or of nothing larger than 1.5e-36, gets the scale
+    /// 0. A group with a NaN or an infinity gets a scale that is not finite, so all of it
+    /// dequantizes to NaN.
     ///
-    /// Of a matrix of f32 nothing but the result is made where fusion is on and groups divide rows;
-    /// else what is left of the rows is put beside the rest, and both are there twice for a moment.
-    /// Memory is saved once the matrix is dropped: so a model is best quantized one matrix after
-    /// the other, as it is loaded.
+    /// With fusion, a matrix of f32 whose rows the groups divide needs no memory beside the result.
+    /// Otherwise the rest of each row is computed apart and joined, so both are there twice for a
+    /// moment. Dropping the matrix saves the memory. So quantize a model one matrix at a time, as
+    /// it is loaded.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for what is no matrix; [`Error::DType`] for integers and bools;
-    /// [`Error::Option`] for a group that is no power of two from 8 to 4096; else those of any
+    /// [`Error::Shape`] unless it is a matrix; [`Error::DType`] for integers and bools;
+    /// [`Error::Option`] for a group that is not a power of two from 8 to 4096; those of any
     /// operation.
     #[track_caller]
     pub fn quantize(&self, group: Option<u64>) -> Result<Quantized> {
@@ -118,7 +118,7 @@ impl Tensor {
         })
     }
 
-    /// `[n, groups, len]` of f32 as values, and scales `[n, groups]`.
+    /// Quantizes `[n, groups, len]` of f32 to values and scales `[n, groups]`.
     #[track_caller]
     fn quantize_groups(&self) -> Result<(Tensor, Tensor)> {
         let largest = self.abs()?.max_keepdim(&[2])?;
@@ -133,22 +133,21 @@ impl Tensor {
     /// A linear layer with weights of eight bits: `self`, `[…, k]` of floats, times the transposed
     /// weights, `[n, k]`. The result is `[…, n]`, of the type of `self`.
     ///
-    /// Weights are widened and scaled in the kernel, as they are loaded; they never exist in a
-    /// wider type. Sums are f32. Large products may read a copy of the weights that lies better, as
-    /// narrow as they are.
+    /// The kernel widens and scales weights as it loads them, so they are never stored in a wider
+    /// type. Sums are in f32. Large products may use a packed copy of the weights, which is also
+    /// eight bits wide.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for weights whose tensors do not belong together, or do not go with `self`;
+    /// [`Error::Shape`] for weights whose tensors do not match each other or `self`;
     /// [`Error::DType`] for values that are not i8, scales that are not f32, and a `self` that is
-    /// no float; [`Error::Foreign`]; else those of [`matmul`](Tensor::matmul).
+    /// not a float; [`Error::Foreign`]; those of [`matmul`](Tensor::matmul).
     #[track_caller]
     pub fn matmul_quantized(&self, weights: &Quantized) -> Result<Tensor> {
         self.matmul_quantized_with(weights, &Epilogue::new())
     }
 
-    /// [`matmul_quantized`](Tensor::matmul_quantized), and more done with the product before it is
-    /// stored.
+    /// [`matmul_quantized`](Tensor::matmul_quantized) with an epilogue.
     ///
     /// # Errors
     ///
@@ -190,12 +189,11 @@ impl Tensor {
 const OPERATION: &str = "matmul_quantized";
 
 impl Quantized {
-    /// What the weights are worth: `[n, k]` of f32, four times the memory.
+    /// Converts the weights to `[n, k]` of f32, which takes four times the memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] and [`Error::DType`] for tensors that do not belong together; else those of
-    /// any operation.
+    /// [`Error::Shape`] and [`Error::DType`] for tensors that do not match; those of any operation.
     #[track_caller]
     pub fn dequantize(&self) -> Result<Tensor> {
         let group = self.check("dequantize")?;
@@ -218,7 +216,7 @@ impl Quantized {
         joined(&worth)
     }
 
-    /// The logarithm of the group, if a row has several, of tensors that belong together.
+    /// Checks that the tensors match. Returns the group's logarithm, if a row has several groups.
     fn check(&self, operation: &'static str) -> Result<Option<u8>> {
         let Quantized { values, scales } = self;
         values.same_engine(operation, scales)?;
@@ -262,7 +260,7 @@ impl Quantized {
     }
 }
 
-/// Groups of one length, side by side in a row.
+/// Adjacent groups of one length in a row.
 struct Piece {
     start: usize,
     groups: usize,
@@ -274,7 +272,7 @@ impl Piece {
         self.groups * self.group_len
     }
 
-    /// Of a matrix: `[n, groups, group_len]`.
+    /// The groups of a matrix: `[n, groups, group_len]`.
     #[track_caller]
     fn of(&self, matrix: &Tensor) -> Result<Tensor> {
         let n = matrix.shape()[0];
@@ -300,7 +298,7 @@ fn pieces(k: usize, group_len: usize) -> impl Iterator<Item = Piece> {
         .filter(|piece| piece.groups * piece.group_len > 0)
 }
 
-/// Pieces as one matrix.
+/// Joins pieces to one matrix.
 #[track_caller]
 fn joined(pieces: &[Tensor]) -> Result<Tensor> {
     match pieces {
@@ -309,7 +307,7 @@ fn joined(pieces: &[Tensor]) -> Result<Tensor> {
     }
 }
 
-/// The rule, for those who quantize on the host.
+/// The rule, for quantization on the host.
 pub(crate) mod quantizing {
     #[cfg(feature = "safetensors")]
     use super::MOST;
@@ -339,7 +337,7 @@ pub(crate) mod quantizing {
         }
     }
 
-    /// An element in scales.
+    /// An element in units of the scale.
     #[cfg(feature = "safetensors")]
     pub(crate) fn value_of(v: f32, scale: f32) -> i8 {
         let divisor = if scale == 0.0 { 1.0 } else { scale };

@@ -1,5 +1,5 @@
-//! Random tensors. The same seed gives the same numbers on every adapter, but for the last bits
-//! of what is made of them.
+//! Random tensors. The same seed draws the same numbers on every adapter. The results may differ in
+//! the last bits.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -17,7 +17,7 @@ use lapidary_core::{DType, Error, Result};
 const WGSL: &str = include_str!("../../shaders/random.wgsl");
 
 operations! {
-    /// How the numbers are spread.
+    /// The distribution of the numbers.
     RandomOp {
         Uniform "uniform" Floats Same,
         Normal "normal" Floats Same,
@@ -26,11 +26,11 @@ operations! {
 
 kernels! {
     random:
-    /// `y = op(what is drawn for the vec4)`.
+    /// `y = op(random bits of the vec4)`.
     RANDOM "random" [Operand::write("y")];
 }
 
-/// As of masks, there is no form in place, nor in parts.
+/// As for masks, there is no form in place or in parts.
 static ELEMENT: Element = Element {
     fresh: &RANDOM,
     into: &RANDOM,
@@ -45,7 +45,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     Cow::Owned(format!("{text}{}", philox()))
 }
 
-/// The generator, which takes its key from the first two scalars.
+/// The generator. Its key is the first two scalars.
 pub(super) fn philox() -> &'static str {
     lapidary_core::internal::sections::section_for(WGSL, "philox", "")
 }
@@ -66,8 +66,8 @@ fn draw(
     call.output(engine, shape, op.gives().dtype(dtype))
 }
 
-/// Evenly between `low` and `high`, which is not drawn itself (what is narrower than f32 may be
-/// rounded up to it).
+/// Uniform between `low` and `high`, without `high`. Rounding to a type narrower than f32 may give
+/// it.
 #[track_caller]
 pub(crate) fn rand_uniform(
     engine: &Arc<Engine>,
@@ -94,7 +94,7 @@ pub(crate) fn rand_uniform(
     )
 }
 
-/// From the normal distribution with this mean and standard deviation.
+/// Normally distributed with this mean and standard deviation.
 #[track_caller]
 pub(crate) fn rand_normal(
     engine: &Arc<Engine>,

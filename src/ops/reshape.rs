@@ -1,11 +1,11 @@
-//! Other shapes for the same elements: views where strides can say it, else copies.
+//! Other shapes for the same elements: views if strides can express them, else copies.
 
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, axis, axis_or_number};
 use lapidary_core::{Error, Result};
 
 impl Tensor {
-    /// The elements, in row-major order, under another shape: a view if strides can say it, else
+    /// The elements in row-major order under another shape: a view if strides can express it, else
     /// a copy.
     ///
     /// ```
@@ -28,7 +28,8 @@ impl Tensor {
         Ok(copy.view(layout))
     }
 
-    /// All elements along one axis, in row-major order: a view if strides can say it, else a copy.
+    /// All elements along one axis, in row-major order: a view if strides can express it, else a
+    /// copy.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -38,14 +39,15 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of making a tensor.
+    /// Those of creating a tensor.
     #[track_caller]
     pub fn flatten(&self) -> Result<Tensor> {
         self.reshape(&[self.len()])
     }
 
-    /// Axes `first` to `last`, both included, as one, in row-major order: a view if strides can
-    /// say it, else a copy. Negative axes count from the last. A 0-d tensor becomes one element.
+    /// Joins axes `first` to `last`, both included, in row-major order: a view if strides can
+    /// express it, else a copy. Negative axes count from the last. A 0-d tensor becomes one
+    /// element.
     ///
     /// ```
     /// # fn demo(image: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -55,8 +57,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] for an axis that is not there, [`Error::Shape`] if `first` comes after
-    /// `last`; those of making a tensor.
+    /// [`Error::Axis`] for an axis that does not exist, [`Error::Shape`] if `first` comes after
+    /// `last`; those of creating a tensor.
     #[track_caller]
     pub fn flatten_axes(&self, first: isize, last: isize) -> Result<Tensor> {
         const OPERATION: &str = "flatten_axes";
@@ -77,7 +79,7 @@ impl Tensor {
         self.reshape(&shape)
     }
 
-    /// As [`reshape`](Tensor::reshape), with −1 for one size that the others leave no choice for.
+    /// As [`reshape`](Tensor::reshape). One size may be −1, and is computed from the others.
     ///
     /// ```
     /// # fn demo(tokens: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -87,16 +89,15 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for a second −1, another negative size, and where no size fits or any
-    /// does, because another is 0; those of making a tensor.
+    /// [`Error::Shape`] for a second −1 or another negative size, and if no size fits, or any size
+    /// because another is 0. Those of creating a tensor.
     #[track_caller]
     pub fn reshape_infer(&self, shape: &[isize]) -> Result<Tensor> {
         let sizes = inferred("reshape_infer", self.shape(), self.len(), shape)?;
         self.reshape(&sizes)
     }
 
-    /// As [`unflatten`](Tensor::unflatten), with −1 for one size that the others leave no choice
-    /// for.
+    /// As [`unflatten`](Tensor::unflatten). One size may be −1, and is computed from the others.
     ///
     /// ```
     /// # fn demo(tokens: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -106,8 +107,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] for an axis that is not there, [`Error::Shape`] for a second −1, another
-    /// negative size, and where no size fits or any does, because another is 0, and beyond 8
+    /// [`Error::Axis`] for an axis that does not exist. [`Error::Shape`] for a second −1 or another
+    /// negative size, if no size fits, or any size because another is 0, and for more than 8
     /// dimensions.
     pub fn unflatten_infer(&self, along: isize, sizes: &[isize]) -> Result<Tensor> {
         const OPERATION: &str = "unflatten_infer";
@@ -117,7 +118,7 @@ impl Tensor {
     }
 }
 
-/// These sizes of so many elements, with the one that is −1.
+/// The sizes for `len` elements, with −1 replaced.
 fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]) -> Result<Dims> {
     let refuse = |reason: String| Error::Shape { operation, reason };
     let mut sizes = Dims::new();

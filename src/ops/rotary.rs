@@ -17,7 +17,7 @@ use lapidary_core::{Error, Result};
 const OPERATION: &str = "rotary";
 const WGSL: &str = include_str!("../../shaders/rotary.wgsl");
 
-/// `y` = pairs of `x`, turned.
+/// `y` = `x` with its pairs rotated.
 static ROTARY: Kernel = Kernel {
     name: "rotary",
     operands: &[
@@ -43,17 +43,18 @@ pub(super) struct Params {
     pub(super) s_offset: u32,
 }
 
-/// Bit of a variant's code: pairs are neighbours.
+/// Bit of a variant's code: the elements of a pair are neighbours.
 const NEIGHBOURS: u64 = 1;
 
 impl Tensor {
-    /// Rotary position embedding (RoPE): pairs of elements of the last axis, turned by angles of
-    /// which `cos` and `sin` hold the cosines and sines, both of shape `[positions, pairs]`. The
+    /// Rotary position embedding (RoPE): rotates pairs of elements of the last axis. `cos` and
+    /// `sin` hold the cosines and sines of the angles, both of shape `[positions, pairs]`. The
     /// positions are the axis before the last: `[.., positions, width]`.
     ///
-    /// Pair `j` is the elements `j` and `j + pairs`, as in LLaMA and GPT-NeoX, or if `interleaved`
-    /// `2j` and `2j + 1`, as in GPT-J. What is beyond the pairs of a row stays as it is. With
-    /// `-sin` it is its own gradient. Floats; `cos` and `sin` may have another float type.
+    /// Pair `j` consists of the elements `j` and `j + pairs`, as in LLaMA and GPT-NeoX. If
+    /// `interleaved`, these are `2j` and `2j + 1`, as in GPT-J. Elements after the pairs of a row
+    /// stay unchanged. With `-sin` it is its own gradient. It takes floats; `cos` and `sin` may
+    /// have another float type.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -64,7 +65,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for integers and bools, [`Error::Shape`] unless the shapes go together,
+    /// [`Error::DType`] for integers and bools, [`Error::Shape`] unless the shapes match,
     /// [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if the operands are
     /// too large.
     #[track_caller]
@@ -126,7 +127,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     Text::new().sections(WGSL, &["params", pairs]).done()
 }
 
-/// Are the two of a pair neighbours?
+/// Whether the elements of a pair are neighbours.
 pub(super) fn are_neighbours(code: u64) -> bool {
     code & NEIGHBOURS != 0
 }

@@ -1,4 +1,4 @@
-//! One of two elements, as a third says; one of the two may be a scalar.
+//! Selects one of two elements by a third; one of the two may be a scalar.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -24,12 +24,12 @@ kernels! {
     /// `y = c ? a : b`.
     SELECT "select"
         [Operand::read("c"), Operand::read("a"), Operand::read("b"), Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     SELECT_INTO "select_into"
         [Operand::read("c"), Operand::read("a"), Operand::read("b"), Operand::update("y")];
     /// `y = c ? scalar : b`.
     MASKED_FILL "masked_fill" [Operand::read("c"), Operand::read("b"), Operand::write("y")];
-    /// The same, where `y` is a part of its storage.
+    /// The same, but `y` is a part of its storage.
     MASKED_FILL_INTO "masked_fill_into"
         [Operand::read("c"), Operand::read("b"), Operand::update("y")];
 }
@@ -53,8 +53,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     elementwise::text(variant, &ELEMENT)
 }
 
-/// What [`where_`](Tensor::where_) gives: the elements of a tensor, or one number. Made by `From`,
-/// so that both can be passed as they are.
+/// An argument of [`where_`](Tensor::where_): the elements of a tensor, or one number. Both convert
+/// to it by `From`.
 ///
 /// ```
 /// # use lapidary::operations::{Choice, Scalar};
@@ -81,10 +81,10 @@ impl<T: Into<Scalar>> From<T> for Choice<'_> {
 }
 
 impl Tensor {
-    /// Where `self`, a bool tensor, is true, the element of `a`, else that of `b`. Either may be a
-    /// number. The shapes broadcast; `a` and `b` have one type, which is the result's. Two numbers
-    /// give `f32` if one is a float, else `i32`, and two bools give bools. (`where` is a word of
-    /// Rust: here the underscore does not say that anything is done in place.)
+    /// The element of `a` where `self`, a bool tensor, is true, else that of `b`. Either may be a
+    /// number. The shapes broadcast. `a` and `b` have one type, which is the result's. Two numbers
+    /// give `f32` if one is a float, else `i32`; two bools give bools. The name has an underscore
+    /// because `where` is a keyword of Rust; the method does not work in place.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -96,9 +96,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) if `self` holds no bools, `a` and `b` differ in type,
-    /// or a number is none of the other's type; [`Error::Shape`](crate::Error::Shape) if the shapes
-    /// do not broadcast; [`Error::Foreign`](crate::Error::Foreign).
+    /// [`Error::DType`](crate::Error::DType) if `self` holds no bools, if `a` and `b` differ in
+    /// type, or if the other's type cannot hold a number; [`Error::Shape`](crate::Error::Shape) if
+    /// the shapes do not broadcast; [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn where_<'a>(&self, a: impl Into<Choice<'a>>, b: impl Into<Choice<'a>>) -> Result<Tensor> {
         Takes::Bools.check(OPERATION, self.dtype)?;
@@ -144,8 +144,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) if the mask holds no bools, or `self` does not hold
-    /// `value`; [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
+    /// [`Error::DType`](crate::Error::DType) if the mask holds no bools, or if the type of `self`
+    /// cannot hold `value`; [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
     /// [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
@@ -161,7 +161,7 @@ impl Tensor {
         call.output(&self.engine, &shape, self.dtype)
     }
 
-    /// [`masked_fill`](Tensor::masked_fill) in place: the mask broadcasts to the shape of `self`.
+    /// [`masked_fill`](Tensor::masked_fill) in place. The mask broadcasts to the shape of `self`.
     ///
     /// # Errors
     ///

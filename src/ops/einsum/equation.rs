@@ -1,25 +1,25 @@
-//! Reads an equation, and says where it is wrong.
+//! Parses an equation, and points at its mistakes.
 
 use super::OPERATION;
 use crate::tensor::layout::MAX_RANK;
 use lapidary_core::{Error, Result};
 
-/// A dimension's name: a letter, or [`ELLIPSIS`] and more for those that an ellipsis covers.
+/// The name of a dimension: a letter, or [`ELLIPSIS`] and above for those of an ellipsis.
 pub(super) type Label = u8;
 
-/// The last dimension of an ellipsis; the one before it is one more.
+/// The last dimension of an ellipsis. Earlier dimensions have greater numbers.
 const ELLIPSIS: Label = 128;
 
-/// What stands between commas, with places in the equation.
+/// A term between commas, with positions in the equation.
 struct Term {
     letters: Vec<(Label, usize)>,
-    /// Before which letter, and where.
+    /// The index of the letter after the ellipsis, and the ellipsis's position.
     ellipsis: Option<(usize, usize)>,
-    /// Where the term begins.
+    /// The position where the term begins.
     start: usize,
 }
 
-/// An equation that is well formed.
+/// A well-formed equation.
 pub(super) struct Equation<'a> {
     text: &'a str,
     inputs: Vec<Term>,
@@ -27,7 +27,7 @@ pub(super) struct Equation<'a> {
 }
 
 impl<'a> Equation<'a> {
-    /// Reads an equation for so many operands.
+    /// Parses an equation for `operands` operands.
     pub(super) fn parse(text: &'a str, operands: usize) -> Result<Self> {
         let refuse = |at, why: &str| Err(refuse(text, at, why));
         let marks: Vec<char> = text.chars().collect();
@@ -81,7 +81,7 @@ impl<'a> Equation<'a> {
         Ok(equation)
     }
 
-    /// Each label of the result comes once, and from somewhere.
+    /// Checks that each label of the result occurs once, and in an operand.
     fn check_output(&self) -> Result<()> {
         let Some(output) = &self.output else {
             return Ok(());
@@ -106,7 +106,7 @@ impl<'a> Equation<'a> {
         }
     }
 
-    /// A label for each of the `rank` dimensions of an operand, with its place.
+    /// A label for each of the `rank` dimensions of an operand, with its position.
     pub(super) fn labels(&self, which: usize, rank: usize) -> Result<Vec<(Label, usize)>> {
         let term = &self.inputs[which];
         let named = term.letters.len();
@@ -152,7 +152,7 @@ impl<'a> Equation<'a> {
         }
     }
 
-    /// The error that points to a place of the equation.
+    /// An error that points to a position in the equation.
     pub(super) fn refuse(&self, at: usize, why: &str) -> Error {
         refuse(self.text, at, why)
     }
