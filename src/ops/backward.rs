@@ -157,7 +157,7 @@ fn operands(
         return Err(Error::Shape {
             operation,
             reason: format!(
-                "the gradient has shape {:?}, and what it belongs to {:?}",
+                "the gradient has shape {:?}, and its tensor {:?}",
                 grad.shape(),
                 other.shape()
             ),

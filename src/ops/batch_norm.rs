@@ -112,7 +112,7 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!(
-                    "the gradient has shape {:?}, and what it belongs to {:?}",
+                    "the gradient has shape {:?}, and the input {:?}",
                     self.shape(),
                     input.shape()
                 ),
@@ -159,7 +159,7 @@ impl<'a> Channels<'a> {
         if x.rank() < 2 {
             return Err(Error::Shape {
                 operation,
-                reason: format!("shape {:?} is not batch, channels and more", x.shape()),
+                reason: format!("shape {:?} is not [batch, channels, ..]", x.shape()),
             });
         }
         let mut one_each = vec![1; x.rank()];

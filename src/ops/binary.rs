@@ -396,7 +396,7 @@ macro_rules! in_place {
         /// # Ok(()) }
         /// ```
         impl Tensor {$(
-            #[doc = concat!("[`", $of, "`](Tensor::", $of, ") in place: `other` broadcasts to the shape of `self`.")]
+            #[doc = concat!("[`", $of, "`](Tensor::", $of, ") in place. `other` broadcasts to the shape of `self`.")]
             ///
             /// # Errors
             ///

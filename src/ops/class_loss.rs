@@ -50,7 +50,7 @@ impl Tensor {
         if !(0.0..=1.0).contains(&options.label_smoothing) {
             return Err(Error::Option {
                 option: "label_smoothing",
-                reason: format!("{} is no share from 0 to 1", options.label_smoothing),
+                reason: format!("{} is not between 0 and 1", options.label_smoothing),
             });
         }
         match targets.dtype.is_float() {
@@ -152,7 +152,7 @@ fn of_probabilities(
     if options.ignore.is_some() {
         return Err(Error::Option {
             option: "ignore",
-            reason: "the targets are probabilities, of which none is ignored".into(),
+            reason: "targets that are probabilities cannot be ignored".into(),
         });
     }
     let mut targets = targets.cast(DType::F32)?;

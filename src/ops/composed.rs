@@ -226,7 +226,7 @@ impl Tensor {
         if !len.is_multiple_of(2) {
             return Err(Error::Shape {
                 operation: OPERATION,
-                reason: format!("{len} elements along axis {axis} have no two halves"),
+                reason: format!("{len} elements along axis {axis} cannot be halved"),
             });
         }
         let half = |start: usize| self.narrow(axis, start, len / 2);

@@ -361,6 +361,6 @@ impl<'a> Named<'a> {
 fn of_size(operation: &'static str, size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::Shape {
         operation,
-        reason: format!("{size} elements are more than 32 bits count"),
+        reason: format!("{size} elements are more than 32 bits can count"),
     })
 }

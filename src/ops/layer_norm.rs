@@ -159,7 +159,7 @@ impl Tensor {
             _ => {
                 return Err(Error::Shape {
                     operation: OPERATION,
-                    reason: format!("{shape:?} has no channels that {groups} groups divide"),
+                    reason: format!("{groups} groups do not divide the channels of {shape:?}"),
                 });
             }
         };

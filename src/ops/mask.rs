@@ -69,7 +69,7 @@ impl Tensor {
         let [.., rows, columns] = self.layout.shape[..] else {
             return Err(Error::Shape {
                 operation: op.name(),
-                reason: format!("{:?} has no two dimensions", self.layout.shape),
+                reason: format!("{:?} has fewer than two dimensions", self.layout.shape),
             });
         };
         // Diagonals further out change nothing, and kernels count in i32.
@@ -137,7 +137,7 @@ impl Tensor {
         if !(0.0..=1.0).contains(&p) {
             return Err(Error::Option {
                 option: "p",
-                reason: format!("{p:?} is no probability"),
+                reason: format!("{p:?} is not a probability"),
             });
         }
         let kept = 1.0 - f64::from(p);

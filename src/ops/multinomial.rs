@@ -44,7 +44,7 @@ impl Tensor {
         };
         let shape = self.shape();
         let (1..=2, Some(&weights)) = (shape.len(), shape.last()) else {
-            return refuse(format!("{shape:?} is no row of weights, nor several"));
+            return refuse(format!("{shape:?} is not [weights] or [rows, weights]"));
         };
         if count > weights && !replacement {
             return refuse(format!("{count} of {weights} weights without replacement"));

@@ -94,7 +94,7 @@ macro_rules! pools {
         impl Tensor {
             $(
             #[doc = concat!("The ", $what, " of every window of `", $shape, "`, as PyTorch's `", stringify!($forward), "`. \
-                NaN makes its windows NaN; padding counts as zeros of a mean, and not at all for a maximum. \
+                NaN makes its windows NaN. Padding counts as zeros for a mean, and is ignored for a maximum. \
                 The first axis may be left out.")]
             ///
             /// ```
@@ -118,7 +118,7 @@ macro_rules! pools {
             }
 
             #[doc = concat!("The gradient of [`", stringify!($forward), "`](Tensor::", stringify!($forward),
-                ") by its input, where `self` is that by its result.")]
+                ") with respect to its input. `self` is the gradient with respect to its result.")]
             ///
             /// # Errors
             ///
@@ -148,8 +148,8 @@ macro_rules! adaptive_pools {
     ($($forward:ident $backward:ident $dims:literal $fold:ident $shape:literal $what:literal;)*) => {
         impl Tensor {
             $(
-            #[doc = concat!("The ", $what, " of windows of `", $shape, "` that are as many as `output` says along each \
-                dimension, as PyTorch's `", stringify!($forward), "`. Along a dimension of `size` elements window `i` of \
+            #[doc = concat!("The ", $what, " of windows of `", $shape, "`. `output` is the number of windows along each \
+                dimension, as in PyTorch's `", stringify!($forward), "`. Along a dimension of `size` elements window `i` of \
                 `n` has the elements from ⌊i · size / n⌋ to before ⌈(i + 1) · size / n⌉. NaN makes its windows NaN. \
                 The first axis may be left out.")]
             ///
@@ -173,7 +173,8 @@ macro_rules! adaptive_pools {
             }
 
             #[doc = concat!("The gradient of [`", stringify!($forward), "`](Tensor::", stringify!($forward),
-                ") by its input, where `self` is that by its result, and tells how many windows there were.")]
+                ") with respect to its input. `self` is the gradient with respect to its result; its shape gives the \
+                number of windows.")]
             ///
             /// # Errors
             ///
@@ -203,9 +204,9 @@ macro_rules! pools_with_indices {
     ($($name:ident $adaptive:ident $dims:literal $of:literal $of_adaptive:literal;)*) => {
         impl Tensor {
             $(
-            #[doc = concat!("[`", $of, "`](Tensor::", $of, "), and where each maximum is, as PyTorch's `return_indices`: \
-                a `u32` counts the elements of the plane in row-major order. Of equal ones it is the first, of several NaN \
-                the last.")]
+            #[doc = concat!("[`", $of, "`](Tensor::", $of, "), and the place of each maximum, as PyTorch's `return_indices`: \
+                a `u32` that counts the plane's elements in row-major order. The first of equal elements wins, but the \
+                last NaN.")]
             ///
             /// # Errors
             ///
@@ -218,8 +219,8 @@ macro_rules! pools_with_indices {
                 planes.by_pool(&pool.over_planes(), Fold::Place)?.places()
             }
 
-            #[doc = concat!("[`", $of_adaptive, "`](Tensor::", $of_adaptive, "), and where each maximum is, as [`",
-                stringify!($name), "`](Tensor::", stringify!($name), ") says it.")]
+            #[doc = concat!("[`", $of_adaptive, "`](Tensor::", $of_adaptive, "), and the place of each maximum, as in [`",
+                stringify!($name), "`](Tensor::", stringify!($name), ").")]
             ///
             /// # Errors
             ///

@@ -78,7 +78,7 @@ impl Tensor {
                 operation: OPERATION,
                 expected: "a float".into(),
                 got: self.dtype,
-                hint: "Weights of integers are a `Quantized` as they are, once they are i8 and have scales",
+                hint: "Weights that are i8 and have scales: create a `Quantized` of both",
             });
         }
         let &[n, k] = self.shape() else {

@@ -107,7 +107,7 @@ pub(crate) fn rand_normal(
     if !(mean.is_finite() && std.is_finite() && std >= 0.0) {
         return Err(Error::Option {
             option: "std",
-            reason: format!("no numbers can be drawn around {mean:?}, {std:?} wide"),
+            reason: format!("no numbers can be drawn with mean {mean:?} and deviation {std:?}"),
         });
     }
     draw(

@@ -130,7 +130,7 @@ fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]
                 inferred = Some(at);
                 sizes.push(1);
             }
-            Err(_) => return Err(refuse(format!("{size} at {at} of {shape:?} is no size"))),
+            Err(_) => return Err(refuse(format!("{size} at {at} of {shape:?} is not a size"))),
         }
     }
     if let Some(at) = inferred {
@@ -140,7 +140,7 @@ fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]
         let fits = others.filter(|&others| others > 0 && len.is_multiple_of(others));
         let others = fits.ok_or_else(|| {
             refuse(format!(
-                "{len} elements of {from:?} say no size for −1 of {shape:?}"
+                "{len} elements of {from:?} determine no size for −1 in {shape:?}"
             ))
         })?;
         sizes[at] = len / others;

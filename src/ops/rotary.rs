@@ -108,8 +108,8 @@ impl Tensor {
         Error::Shape {
             operation: OPERATION,
             reason: format!(
-                "cosines {:?} and sines {:?} are not the positions and at most half the width of \
-                 {:?}",
+                "cosines {:?} and sines {:?} must have the positions and at most half the width \
+                 of {:?}",
                 cos.shape(),
                 sin.shape(),
                 self.shape()

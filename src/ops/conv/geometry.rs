@@ -83,7 +83,7 @@ pub(super) fn check_rank(
         false => Err(Error::Shape {
             operation,
             reason: format!(
-                "the {what} have shape {:?}, which is not of {rank} dimensions",
+                "the {what} have shape {:?}, which does not have {rank} dimensions",
                 x.shape()
             ),
         }),
@@ -109,7 +109,7 @@ fn output_size(
         .any(|&size| size > most)
     {
         return refuse(format!(
-            "no size, stride, padding or dilation passes {most}"
+            "sizes, strides, paddings and dilations are at most {most}"
         ));
     }
     let reach = (kernel - 1) as u64 * dilation as u64 + 1;
@@ -117,7 +117,7 @@ fn output_size(
     match whole.checked_sub(reach) {
         Some(room) => Ok((room / stride as u64) as usize + 1),
         None => refuse(format!(
-            "a kernel that reaches over {reach} elements is larger than the input, {whole} elements with its padding"
+            "a kernel that spans {reach} elements is larger than the input, {whole} elements with its padding"
         )),
     }
 }

@@ -41,7 +41,7 @@ impl<'a> Equation<'a> {
             match mark {
                 ' ' => {}
                 'a'..='z' | 'A'..='Z' => terms[last].letters.push((mark as Label, at)),
-                ',' if arrow.is_some() => return refuse(at, "the result is one operand"),
+                ',' if arrow.is_some() => return refuse(at, "there is only one result"),
                 ',' => terms.push(Term::new(at + 1)),
                 '.' if follows("...") && terms[last].ellipsis.is_some() => {
                     return refuse(at, "there is an ellipsis in this operand already");

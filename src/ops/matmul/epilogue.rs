@@ -97,7 +97,7 @@ impl Epilogue {
             Some(columns) if columns.shape() != factors.shape() => Err(Error::Shape {
                 operation: "matmul_with",
                 reason: format!(
-                    "scales of {:?} for {:?} columns: it is one number a column",
+                    "scales of {:?} for {:?} columns: there must be one number a column",
                     columns.shape(),
                     factors.shape()
                 ),
@@ -166,7 +166,7 @@ impl Epilogue {
             })
         };
         if !dtype.is_float() {
-            return refuse("a float".into(), dtype, "Only floats end with more");
+            return refuse("a float".into(), dtype, "Only floats have an epilogue");
         }
         if let Some(cast) = self.cast.filter(|cast| !cast.is_float()) {
             return refuse("a float".into(), cast, "Use `cast` on the result");
@@ -194,7 +194,7 @@ impl Epilogue {
                 return Err(Error::Shape {
                     operation: "matmul_with",
                     reason: format!(
-                        "{what} of {:?} for a product of {shape:?}: it is one number a column",
+                        "{what} of {:?} for a product of {shape:?}: there must be one number a column",
                         vector.shape()
                     ),
                 });

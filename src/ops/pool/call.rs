@@ -43,7 +43,7 @@ impl Planes {
             return Err(Error::Shape {
                 operation,
                 reason: format!(
-                    "shape {:?} is not channels and {dims} more, nor samples before them",
+                    "shape {:?} is not channels and {dims} more dimensions, or samples and these",
                     x.shape()
                 ),
             });
@@ -195,8 +195,8 @@ impl Call {
             operation: self.planes.operation,
             reason: format!(
                 "an element of {what} takes {rounds} steps with windows of {:?}, and a software \
-                 adapter goes {MOST_ROUNDS}: use smaller windows, or several poolings one after \
-                 the other",
+                 adapter runs at most {MOST_ROUNDS}: use smaller windows, or several poolings in \
+                 sequence",
                 self.windows.kernel
             ),
         }

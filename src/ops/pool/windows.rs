@@ -61,7 +61,7 @@ impl Windows {
         }
         let given = pool.divisor_override;
         if let Some(divisor) = given.filter(|divisor| !(1..1 << 31).contains(divisor)) {
-            return refuse(format!("a divisor of {divisor}: it is 1 to {}", i32::MAX));
+            return refuse(format!("a divisor of {divisor} is not 1 to {}", i32::MAX));
         }
         let [down, across] = [
             along(operation, input, pool, 0)?,
@@ -197,19 +197,19 @@ fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) 
     if sizes.iter().any(|&size| size > most) || reach > most {
         return refuse(format!(
             "an input of {input}, a kernel of {kernel}, a stride of {stride}, a padding of \
-             {padding} and a dilation of {dilation}: none of them passes {most}, nor does a window"
+             {padding} and a dilation of {dilation}: these and a window's span are at most {most}"
         ));
     }
     if padding > reach / 2 {
         return refuse(format!(
-            "a padding of {padding} is more than half of a window that reaches over {reach}"
+            "a padding of {padding} is more than half of a window that spans {reach}"
         ));
     }
     let whole = input + 2 * padding;
     let up = if pool.ceil_mode { stride - 1 } else { 0 };
     let Some(room) = (whole + up).checked_sub(reach) else {
         return refuse(format!(
-            "a window that reaches over {reach} elements is larger than the input, {whole} \
+            "a window that spans {reach} elements is larger than the input, {whole} \
              elements with its padding"
         ));
     };

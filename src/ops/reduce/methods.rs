@@ -66,7 +66,7 @@ macro_rules! reductions {
                 self.reduce($of, Op::$op, self.checked_axes($of, axes)?, false)
             }
 
-            #[doc = concat!("As [`", $of, "`](Tensor::", $of, "); the axes stay, with size 1.")]
+            #[doc = concat!("As [`", $of, "`](Tensor::", $of, "), but the axes stay with size 1.")]
             ///
             /// # Errors
             ///

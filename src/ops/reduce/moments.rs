@@ -36,7 +36,7 @@ impl Tensor {
             p if p.is_nan() => {
                 return Err(Error::Option {
                     option: "p",
-                    reason: "NaN is no norm".into(),
+                    reason: "the order of a norm cannot be NaN".into(),
                 });
             }
             0.0 => {
@@ -92,7 +92,7 @@ macro_rules! trios {
                 $call
             }
 
-            #[doc = concat!("As [`", $of, "`](Tensor::", $of, "); the axes stay, with size 1.")]
+            #[doc = concat!("As [`", $of, "`](Tensor::", $of, "), but the axes stay with size 1.")]
             ///
             /// # Errors
             ///

@@ -88,8 +88,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!(
-                    "indices of shape {:?} and slices of shape {:?} do not go along axis {at} \
-                     of {:?}",
+                    "indices of shape {:?} and slices of shape {:?} do not match axis {at} of \
+                     {:?}",
                     indices.layout.shape, src.layout.shape, self.layout.shape
                 ),
             });
