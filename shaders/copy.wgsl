@@ -178,9 +178,9 @@ fn move_vec4(batch: u32, start: u32, row: u32, column: u32) {
 
 //# scatter
 // Copies into a view with gaps. An invocation takes one vec4 of the destination's storage and finds
-// the elements that belong to the view. The elements in gaps stay unchanged, whatever their width.
-// Rows never share a vec4, so only one invocation writes each vec4. p.w0 holds the number of
-// invocations, the lowest element of the view, the vec4s of a row and the extent of a row.
+// the elements that belong to the view. Elements of any width in gaps stay unchanged. Rows never
+// share a vec4, so only one invocation writes each vec4. p.w0 holds the number of invocations, the
+// lowest element of the view, the vec4s of a row and the extent of a row.
 fn main_of(thread: u32) {
   if (thread >= p.w0.x) { return; }
   let row = row_at(thread / p.w0.z);

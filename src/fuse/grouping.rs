@@ -7,7 +7,6 @@
 //!
 //! A launch joins the groups whose results it reads, which merge into one. A reader joins the group
 //! that computes its `x`. Any other command that touches a group closes it.
-//! reader the group that makes its `x`. Whatever else touches a group closes it.
 
 use std::sync::Arc;
 

@@ -67,12 +67,12 @@ impl Tensor {
     /// that never stores the scores. Beside the operands and the result, no memory grows with the
     /// number of queries times the number of keys.
     ///
-    /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values `[…, heads,
-    /// keys, columns]`, all of one float type. The result is `[…, heads, queries, columns]` of that
-    /// type. Sums are in f32. Any view, any size and any rank from 2 on is allowed; a size that is
-    /// no multiple of 4 is padded by a copy. Dimensions before the heads broadcast. Keys and values
-    /// may have fewer heads, if their number divides that of the queries. Each then serves a group
-    /// of neighbouring heads of queries.
+    /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values
+    /// `[…, heads, keys, columns]`, all of one float type. The result is
+    /// `[…, heads, queries, columns]` of that type. Sums are in f32. Any view, any size and any
+    /// rank from 2 on is allowed; a size that is no multiple of 4 is padded by a copy. Dimensions
+    /// before the heads broadcast. Keys and values may have fewer heads, if their number divides
+    /// that of the queries. Each then serves a group of neighbouring heads of queries.
     ///
     /// - `mask` broadcasts to `[…, heads, queries, keys]`. Bools say which keys take part; floats
     ///   are added to the scaled scores.

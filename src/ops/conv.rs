@@ -114,8 +114,9 @@ impl Tensor {
 
     /// The convolution (cross-correlation) of `[samples, channels, height, width]` with `weight`,
     /// of `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as in
-    /// PyTorch. The result is `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1)
-    /// / stride + 1, …]`. The input may lack the axis of samples; then the result lacks it too.
+    /// PyTorch. The result is
+    /// `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`. The
+    /// input may lack the axis of samples; then the result lacks it too.
     ///
     /// All operands have one float type; sums are in f32. The input may be any view. The matrix of
     /// all patches is never stored. Convolutions that use [`matmul`](Tensor::matmul) take slabs of

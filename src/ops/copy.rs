@@ -160,9 +160,10 @@ fn scatter_text(variant: &Variant) -> Cow<'static, str> {
 
 impl Tensor {
     /// The same elements, row-major without gaps. Returns `self` if it is so already, else a copy.
+    ///
     /// # Errors
     ///
-    /// Those of making a tensor.
+    /// Those of creating a tensor.
     #[track_caller]
     pub fn contiguous(&self) -> Result<Tensor> {
         match self.layout.is_contiguous() {
@@ -175,7 +176,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of making a tensor.
+    /// Those of creating a tensor.
     #[track_caller]
     pub fn copy(&self) -> Result<Tensor> {
         self.copied(self.dtype)
@@ -193,7 +194,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of making a tensor.
+    /// Those of creating a tensor.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Tensor> {
         match self.dtype == dtype {

@@ -24,10 +24,10 @@ static GATHER: Kernel = Kernel {
 };
 
 impl Tensor {
-    /// The elements that `indices` names along `axis`, as PyTorch's `gather`: for `axis` 1, `y[a,
-    /// b, c] = x[a, indices[a, b, c], c]`. `indices` are `u32` or `i32` and have as many dimensions
-    /// as `self`. None of these is larger than that of `self`, except along `axis`. The result has
-    /// the shape of `indices`.
+    /// The elements that `indices` names along `axis`, as PyTorch's `gather`: for `axis` 1,
+    /// `y[a, b, c] = x[a, indices[a, b, c], c]`. `indices` are `u32` or `i32` and have as many
+    /// dimensions as `self`. Each dimension is at most that of `self`, except along `axis`. The
+    /// result has the shape of `indices`.
     ///
     /// The device cannot report an index outside of the axis, and never reads outside of the
     /// tensor. Such an index gives 0. So does every negative index, which does not count from the

@@ -114,8 +114,8 @@ impl Tensor {
         self.triangle(MaskOp::Triu, diagonal)
     }
 
-    /// Sets every element to 0 with a probability of `p`, even NaN, and divides the others by `1 -
-    /// p`, for floats.
+    /// Sets every element to 0 with a probability of `p`, even NaN, and divides the others by
+    /// `1 - p`, for floats.
     ///
     /// The same seed drops the same elements on every adapter, by their position in row-major
     /// order. Use a new seed for every step. For the gradient, call `dropout` with the seed of the

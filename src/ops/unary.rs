@@ -380,8 +380,8 @@ methods! {
     /// most 1e-6. It is ±∞ at ±1, and NaN beyond.
     erfinv Erfinv;
     /// The normal distribution function Φ, for floats; integers give f32. It is PyTorch's
-    /// `special.ndtr`. The error is at most 3e-7, so it is 0 below -5.66. There, `0.5 * erfc(-x /
-    /// sqrt(2))` keeps its digits.
+    /// `special.ndtr`. The error is at most 3e-7, so it is 0 below -5.66. There,
+    /// `0.5 * erfc(-x / sqrt(2))` keeps its digits.
     ndtr Ndtr;
     /// `sin(πx) / (πx)`, and 1 at 0, for floats; integers give f32. The error is at most 1e-6. It
     /// is exactly 0 at all other whole numbers.

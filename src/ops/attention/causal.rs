@@ -19,9 +19,9 @@ pub enum Causal {
     /// The first query is aligned with the first key: query `i` sees the keys up to `i`, as with
     /// PyTorch's `is_causal` and `causal_upper_left`.
     FirstKey,
-    /// The last query is aligned with the last key: query `i` sees the keys up to `i + keys -
-    /// queries`. It is for keys in a cache that ends with those of the queries, and is PyTorch's
-    /// `causal_lower_right`. Queries before all keys give zeros.
+    /// The last query is aligned with the last key: query `i` sees the keys up to
+    /// `i + keys - queries`. It is for keys in a cache that ends with those of the queries, and is
+    /// PyTorch's `causal_lower_right`. Queries before all keys give zeros.
     LastKey,
 }
 

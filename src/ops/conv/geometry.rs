@@ -251,8 +251,8 @@ pub(in crate::ops) fn padded(
     Ok(whole)
 }
 
-/// A view of every window of the padded `x`: `[samples, channels, output rows, output columns,
-/// kernel rows, kernel columns]`.
+/// A view of every window of the padded `x`:
+/// `[samples, channels, output rows, output columns, kernel rows, kernel columns]`.
 pub(in crate::ops) fn windows(
     x: &Tensor,
     output: [usize; 2],

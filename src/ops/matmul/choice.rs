@@ -76,7 +76,7 @@ const TILE_BYTES: u32 = 16 << 10;
 /// The element types of a product: A, B, C.
 pub(super) type DTypes = [DType; 3];
 
-/// The tile for a product. `room_bytes` is asked for the limit of all slabs only where it matters.
+/// The tile for a product. `room_bytes` returns the limit of all slabs; it is called if needed.
 pub(super) fn choose(
     caps: &Caps,
     dtypes: DTypes,

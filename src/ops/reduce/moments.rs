@@ -119,7 +119,7 @@ macro_rules! trios {
 
 trios! {
     /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean,
-    /// divided by the number of elements less `correction`. It is 1 for a sample (PyTorch's
+    /// divided by the number of elements less `correction`. That is 1 for a sample (PyTorch's
     /// default) and 0 for a population (NumPy's). Two passes keep the precision for a mean far from
     /// 0. NaN if there are no more elements than `correction`.
     ///
