@@ -153,7 +153,7 @@ fn slabs_that_come_and_go_are_counted() {
         &gpu,
         Topic::Churn,
         &[
-            "20 slabs were created and 20 given back",
+            "20 slabs were created and 20 released",
             "GpuMemory::reserve(8388608)",
         ],
     );

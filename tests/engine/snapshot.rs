@@ -109,27 +109,27 @@ fn a_file_at_odds_with_itself_is_refused_with_the_place() {
     check(
         "\"live_storages\":{\"now\":3",
         "\"live_storages\":{\"now\":4",
-        "`stats.live_storages` says 4, and `slabs` has 3",
+        "`stats.live_storages` says 4, but `slabs` has 3",
     );
     check(
         "\"live_bytes\":{\"now\":24320",
         "\"live_bytes\":{\"now\":24321",
-        "`stats.live_bytes` says 24321, and `slabs` has 24320",
+        "`stats.live_bytes` says 24321, but `slabs` has 24320",
     );
     check(
         "\"granule_bytes\":256",
         "\"granule_bytes\":0",
-        "`granule_bytes` is 0, no power of two",
+        "`granule_bytes` is 0, not a power of two",
     );
     check(
         "\"taken_at_ns\":",
         "\"taken_at_ns\":0,\"x\":",
-        "and `moments` go on to",
+        "before the last of `moments`",
     );
     check(
         "[[0,4096,4000",
         "[[4096,4096,4000",
-        "block 1: it begins at 4096, where another goes on to 8192",
+        "block 1: it begins at 4096, before the end of another at 8192",
     );
     check(
         "[[0,4096,4000",

@@ -158,8 +158,8 @@ const NO_SLOT: u32 = u32::MAX;
 /// Replaces the slot's number when the slot was taken from a storage that is being dropped.
 const TAKEN: u32 = DONATED | ((u32::MAX >> 1) - 1);
 
-/// Bit in the number of a slot that was handed on. The old storage still finds its bytes there, but
-/// the new owner frees them.
+/// Bit in the number of a slot that this storage gave to another one. This storage still finds its
+/// bytes there, but the new owner frees them.
 const DONATED: u32 = 1 << 31;
 
 /// The bytes behind tensors.

@@ -1,4 +1,4 @@
-//! What to change, in sentences: read from a snapshot, with the figures that speak for it.
+//! Suggestions made from a snapshot, in sentences with figures.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use crate::memory::{Block, BlockState, Residency, SlabMap, printable_end};
 use crate::transfer::UPLOAD_LIMIT_BYTES;
 use crate::units::{Bytes, MIB};
 
-/// Less than this is not worth a sentence.
+/// Suggestions about fewer bytes are left out.
 const LEAST_BYTES: u64 = MIB;
 
-/// A tensor that so many commands have not used is in nobody's way of working.
+/// A tensor that this many commands did not use counts as unused.
 const IDLE_COMMANDS: u32 = 1000;
 
-/// Fewer submissions, and fewer slabs released, are how a program begins.
+/// With fewer submissions or released slabs, a program is still starting.
 const LEAST_SUBMISSIONS: u64 = 100;
 const LEAST_RELEASED: u64 = 16;
 
-/// Staging takes one part in so many of a budget at most: the rest is for tensors.
+/// Staging gets at most 1/8 of a budget; the rest is for tensors.
 const STAGING_PART: u64 = 8;
 
 /// What a suggestion is about.
@@ -27,36 +27,36 @@ const STAGING_PART: u64 = 8;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Topic {
-    /// Tensors leave and come back because not all that are alive fit.
+    /// Tensors are evicted and restored because the live ones do not all fit.
     Budget,
-    /// Slabs are kept by a few blocks that outlive the others.
+    /// A few long-lived blocks keep mostly free slabs.
     Fragmentation,
-    /// The same, and the blocks are pinned.
+    /// A few pinned blocks keep mostly free slabs.
     Pinned,
-    /// Tensors are alive, and nobody uses them.
+    /// Live tensors are not used.
     Unused,
     /// Transfers wait for staging memory.
     Staging,
     /// Small tensors take whole granules.
     Rounding,
-    /// Slabs are given back and asked for again.
+    /// Slabs are released and created again.
     Churn,
-    /// The device gets its work in very small portions.
+    /// The device gets its work in very small batches.
     Flushing,
 }
 
-/// One thing to change.
+/// One suggestion.
 ///
 /// `Display` prints the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Suggestion {
-    /// What it is about.
+    /// The subject of the suggestion.
     pub topic: Topic,
-    /// The bytes that it is about; 0 where it is about time.
+    /// The bytes concerned; 0 if the suggestion is about time.
     pub bytes: u64,
-    /// What is the case, and what to do.
+    /// The finding and what to do.
     pub text: String,
 }
 
@@ -67,8 +67,8 @@ impl fmt::Display for Suggestion {
 }
 
 impl Snapshot {
-    /// What to change, in sentences with figures: what is about most bytes comes first. Empty where
-    /// nothing is the matter.
+    /// Suggestions in sentences with figures, the one about most bytes first. Empty if there is
+    /// nothing to improve.
     pub fn advice(&self) -> Vec<Suggestion> {
         let rules = [
             Self::budget,
@@ -99,13 +99,13 @@ impl Snapshot {
             return None;
         }
         let holder = match self.stats.holders.first() {
-            Some(holder) => format!(": most is held by {}", printable_end(&holder.tag, 72)),
+            Some(holder) => format!("; most is held by {}", printable_end(&holder.tag, 72)),
             None => String::new(),
         };
         let text = format!(
-            "the budget of {} is short by {}: tensors came back to the device {} times, {} in all, \
-             because not all that are alive fit. Raise it (`GpuMemory::set_budget`), or keep less \
-             alive at once{holder}.",
+            "the budget of {} is short by {}: tensors were restored {} times, {} in all, because \
+             the live tensors do not all fit. Raise the budget (`GpuMemory::set_budget`), or keep \
+             fewer tensors alive at once{holder}.",
             Bytes(budget_bytes),
             Bytes(short_bytes),
             self.stats.restores,
@@ -114,7 +114,8 @@ impl Snapshot {
         suggest(Topic::Budget, short_bytes, text)
     }
 
-    /// Slabs that are mostly free, and free bytes in all of them. Giants share with nobody.
+    /// Slabs that are mostly free, and the sum of their free bytes. A giant has its slab for
+    /// itself.
     fn sparse(&self) -> (Vec<&SlabMap>, u64) {
         let is_sparse = |slab: &&SlabMap| {
             let live_bytes = granted_bytes(&slab.blocks);
@@ -144,9 +145,9 @@ impl Snapshot {
         }
         let (tag, _) = self.greatest(blocks)?;
         let text = format!(
-            "{} slabs with {} free are kept by {count} blocks of {} in all that outlived their \
-             neighbours, most of them of {}. Make what lives long before what lives briefly, or call \
-             `GpuMemory::compact` between two steps: it moves them together.",
+            "{} slabs with {} free are kept by {count} blocks, {} in all, that outlived their \
+             neighbours; most are of {}. Create long-lived tensors before short-lived ones, or call \
+             `GpuMemory::compact` between two steps: it moves the blocks together.",
             slabs.len(),
             Bytes(free_bytes),
             Bytes(bytes),
@@ -170,8 +171,8 @@ impl Snapshot {
         let count = pinned.clone().count();
         let (tag, _) = self.greatest(pinned)?;
         let text = format!(
-            "{count} pinned tensors keep {} slabs with {} free in place, most of them of {}. Pin only while \
-             the place must not change: a pin ends when its guard is dropped.",
+            "{count} pinned tensors keep {} slabs with {} free; most are of {}. Pin a tensor only while \
+             its place must not change: a pin ends when its guard is dropped.",
             kept.len(),
             Bytes(free_bytes),
             self.tag_name(tag),
@@ -189,9 +190,9 @@ impl Snapshot {
         let of_tag = idle.filter(|block| block.tag == tag);
         let commands = of_tag.clone().map(|block| block.idle_commands).min()?;
         let text = format!(
-            "{} in {} tensors of {} were not used by the last {commands} commands, and take {} % of what is \
-             live. Drop them; or if they are needed later, `advise(Advice::Late)` lets them leave first, and \
-             `evict` at once.",
+            "{} in {} tensors of {} were not used by the last {commands} commands and take {} % of the live \
+             bytes. Drop them. If they are needed later, `advise(Advice::Late)` makes them the first to be \
+             evicted, and `evict` evicts them at once.",
             Bytes(bytes),
             of_tag.count(),
             self.tag_name(tag),
@@ -231,9 +232,9 @@ impl Snapshot {
             block.granted_bytes.saturating_sub(block.size_bytes)
         })?;
         let text = format!(
-            "{} of the {} that is live, {} %, is rounding: {count} tensors are smaller than the {} that the \
-             device hands out at least, most of them of {}. Keep small ones together in one tensor, and take \
-             views of it (`slice`, `narrow`).",
+            "{} of the {} live bytes, {} %, is rounding: {count} tensors are smaller than a granule, the {} that \
+             a block has at least; most are of {}. Keep small tensors together in one tensor, and use views of \
+             it (`slice`, `narrow`).",
             Bytes(bytes),
             Bytes(live_bytes),
             percent(bytes, live_bytes),
@@ -252,13 +253,14 @@ impl Snapshot {
         let bytes = self.stats.reserved_bytes.peak;
         let limit_bytes = self.stats.budget_bytes.unwrap_or(u64::MAX);
         if self.stats.restores > 0 && bytes >= limit_bytes / 4 * 3 {
-            // Eviction gives slabs back to stay within the budget, whatever was reserved before.
+            // Eviction releases slabs to stay within the budget. Reserving them does not prevent
+            // that.
             return None;
         }
         let text = format!(
-            "{created} slabs were created and {released} given back, {} in all: memory goes to the \
-             system and is asked for again. `GpuMemory::reserve({bytes})` before the loop gets it \
-             once; trim less often (`GpuMemory::release_idle_after`).",
+            "{created} slabs were created and {released} released, {} in all: the same memory is released \
+             and created again. Call `GpuMemory::reserve({bytes})` once before the loop, or trim less often \
+             (`GpuMemory::release_idle_after`).",
             Bytes(self.stats.reserved_bytes.up),
         );
         suggest(Topic::Churn, bytes, text)
@@ -266,7 +268,7 @@ impl Snapshot {
 
     fn flushing(&self) -> Option<Suggestion> {
         let (commands, submissions) = (self.stats.commands, self.stats.submissions);
-        // Tensors that leave and come back, and pieces that wait for staging, take submissions.
+        // Evictions, restores and waits for staging cause submissions too.
         let moves = (self.stats.evictions)
             .saturating_add(self.stats.restores)
             .saturating_add(self.stats.staging_waits);
@@ -276,8 +278,8 @@ impl Snapshot {
             return None;
         }
         let text = format!(
-            "{commands} commands went in {submissions} submissions, fewer than 4 in each: reading, forcing or \
-             flushing in a loop makes the host and the device wait for each other. Read less often, or have \
+            "{commands} commands ran in {submissions} submissions, fewer than 4 in each: reading, forcing or \
+             flushing in a loop makes the host and the device wait for each other. Read less often, or keep \
              several reads under way (`Tensor::read`)."
         );
         Some(Suggestion {
@@ -287,7 +289,7 @@ impl Snapshot {
         })
     }
 
-    /// The tag with most bytes among these blocks.
+    /// The tag with most bytes in these blocks.
     fn greatest<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> Option<(u32, u64)> {
         self.greatest_of(blocks, |block| block.granted_bytes)
     }

@@ -1,20 +1,20 @@
-//! The last things that happened to memory, and who made what they happened to.
+//! The last events in memory, with their makers.
 
 use crate::engine::Engine;
 use crate::memory::{Moment, Tag};
 
-/// The last things that happened to memory: see [`GpuMemory::history`](crate::GpuMemory::history).
+/// The last events in memory: see [`GpuMemory::history`](crate::GpuMemory::history).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct History {
-    /// What happened, the oldest first.
+    /// The events, oldest first.
     pub moments: Vec<Moment>,
-    /// The tags that events name by their place here; `None` for all those of which there were too
-    /// many to keep apart.
+    /// The makers. Events hold an index into this list. `None` stands for all makers beyond the
+    /// limit.
     pub tags: Vec<Option<Tag>>,
-    /// The names of the kernels that events name by their place here.
+    /// The names of the kernels. Events hold an index into this list.
     pub kernels: Vec<String>,
-    /// How many earlier events were forgotten to make room for these.
+    /// Number of earlier events that were dropped.
     pub dropped: u64,
 }
 

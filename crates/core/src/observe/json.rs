@@ -1,4 +1,4 @@
-//! Snapshots as JSON: what other faces, and other programs, are made from.
+//! Snapshots as JSON, for the tools and for other programs.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use super::Snapshot;
 use crate::error::{Error, Result};
 use crate::memory::{Event, SlabMap};
 
-/// What a file says that it is, ...
+/// The format's name in a file.
 pub const SNAPSHOT_FORMAT: &str = "lapidary-snapshot";
 
-/// ... and which of its kind.
+/// The format's version in a file.
 pub const SNAPSHOT_VERSION: u32 = 3;
 
 #[derive(Serialize)]
@@ -23,7 +23,7 @@ struct File<'a> {
     snapshot: &'a Snapshot,
 }
 
-/// What tells whether the rest can be understood.
+/// The beginning of a file. It says whether this version can read the rest.
 #[derive(Deserialize)]
 struct Head {
     format: String,
@@ -31,10 +31,10 @@ struct Head {
 }
 
 impl Snapshot {
-    /// Writes it as JSON, in one line.
+    /// Writes the snapshot as one line of JSON.
     ///
     /// # Errors
-    /// The writer's own.
+    /// Those of the writer.
     pub fn write_json(&self, to: impl io::Write) -> io::Result<()> {
         let file = File {
             format: SNAPSHOT_FORMAT,
@@ -46,7 +46,7 @@ impl Snapshot {
         io::Write::flush(&mut to)
     }
 
-    /// Reads what [`write_json`](Snapshot::write_json) has written.
+    /// Reads what [`write_json`](Snapshot::write_json) wrote.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -65,8 +65,8 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Format`] where it is no snapshot, of another version, cut off, or at odds with
-    /// itself; it says where.
+    /// [`Error::Format`] if the JSON is not a snapshot, has another version, is cut off, or
+    /// contradicts itself. The error says where.
     pub fn from_json(json: &[u8]) -> Result<Snapshot> {
         let head: Head = serde_json::from_slice(json).map_err(|error| broken(&error))?;
         if head.format != SNAPSHOT_FORMAT {
@@ -87,7 +87,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Does everything in it go together?
+    /// Are all parts consistent?
     fn check(&self) -> Result<()> {
         for slab in &self.slabs {
             self.check_slab(slab)?;
@@ -123,18 +123,18 @@ impl Snapshot {
         if before_ns > self.taken_at_ns {
             let taken_at_ns = self.taken_at_ns;
             return Err(wrong(format!(
-                "`taken_at_ns` is {taken_at_ns}, and `moments` go on to {before_ns}"
+                "`taken_at_ns` is {taken_at_ns}, before the last of `moments`, {before_ns}"
             )));
         }
         Ok(())
     }
 
-    /// Do the numbers tell what the slabs show?
+    /// Do the statistics agree with the slabs?
     fn check_sums(&self) -> Result<()> {
         if !self.granule_bytes.is_power_of_two() {
             let granule_bytes = self.granule_bytes;
             return Err(wrong(format!(
-                "`granule_bytes` is {granule_bytes}, no power of two"
+                "`granule_bytes` is {granule_bytes}, not a power of two"
             )));
         }
         let (mut blocks, mut live_bytes, mut reserved_bytes) = (0, 0, 0_u64);
@@ -142,7 +142,7 @@ impl Snapshot {
         for slab in &self.slabs {
             if !numbers.insert(slab.slab) {
                 let number = slab.slab;
-                return Err(wrong(format!("`slabs`: number {number} is there twice")));
+                return Err(wrong(format!("`slabs`: number {number} occurs twice")));
             }
             blocks += slab.blocks.len() as u64;
             reserved_bytes = reserved_bytes.saturating_add(slab.size_bytes);
@@ -156,9 +156,7 @@ impl Snapshot {
                 .any(|other| other.step == one.step)
             {
                 let name = one.step.name();
-                return Err(wrong(format!(
-                    "`stats.reclaim_steps`: {name} is there twice"
-                )));
+                return Err(wrong(format!("`stats.reclaim_steps`: {name} occurs twice")));
             }
         }
         for (what, told, found) in [
@@ -169,7 +167,7 @@ impl Snapshot {
         ] {
             if told != found {
                 return Err(wrong(format!(
-                    "`stats.{what}` says {told}, and `slabs` has {found}"
+                    "`stats.{what}` says {told}, but `slabs` has {found}"
                 )));
             }
         }
@@ -183,7 +181,7 @@ impl Snapshot {
             let offset_bytes = block.offset_bytes;
             if offset_bytes < end_bytes {
                 return Err(wrong(format!(
-                    "{}: it begins at {offset_bytes}, where another goes on to {end_bytes}",
+                    "{}: it begins at {offset_bytes}, before the end of another at {end_bytes}",
                     place()
                 )));
             }
@@ -216,7 +214,7 @@ fn wrong(reason: String) -> Error {
     Error::Format { format, reason }
 }
 
-/// The parser's words, which say where; of names in the file they may have any length.
+/// The parser's message, which says where. Cut short, because it may quote long names of the file.
 fn broken(error: &serde_json::Error) -> Error {
     wrong(crate::memory::printable_end(&error.to_string(), 400))
 }

@@ -1,4 +1,4 @@
-//! The slabs of a snapshot as a picture of letters: who has what of them, and how full they are.
+//! The slabs of a snapshot as a picture of letters: the holders, and how full the slabs are.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -9,28 +9,28 @@ use super::Snapshot;
 use crate::memory::{SlabMap, printable_end};
 use crate::units::Bytes;
 
-/// Holders that have a letter.
+/// The greatest holders get a letter.
 const LETTERS: usize = 10;
 
-/// Rows of one slab, at most.
+/// Most rows of one slab.
 const MOST_ROWS: usize = 8;
 
-/// What stands before the cells of a row.
+/// Columns before the cells of a row.
 const MARGIN: usize = 27;
 
-/// How few and how many there may be, whatever is asked for.
+/// Least and most columns; the caller's number is clamped to them.
 const COLUMNS: (usize, usize) = (60, 400);
 const LINES: (usize, usize) = (16, 400);
 
-/// Cells that none of the holders with letters has most of: up to a third full, two thirds, more.
+/// Cells in which no holder with a letter has half: up to a third full, two thirds, more.
 const SHADES: [char; 3] = ['-', '+', '#'];
 
-/// Colours of the letters, of the 256 that terminals have: told apart on light and on dark.
+/// Colours of the letters, of a terminal's 256: distinct on light and on dark ground.
 const COLORS: [u8; LETTERS] = [32, 166, 34, 133, 172, 37, 161, 67, 106, 97];
 
 impl Snapshot {
-    /// A picture of the slabs, to be printed: rows of cells, each of which stands for some bytes,
-    /// with a letter for whoever has most of it.
+    /// A picture of the slabs to print. Each cell stands for some bytes and shows the letter of the
+    /// holder that has most of them.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
@@ -58,30 +58,30 @@ pub struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// In so many columns, 100 if it is not said; at least 60.
+    /// The width in columns: 100 by default, at least 60.
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = columns.clamp(COLUMNS.0, COLUMNS.1);
         self
     }
 
-    /// In so many lines at most, 40 if it is not said; at least 16.
+    /// The height in lines: at most 40 by default, never below 16.
     pub fn lines(mut self, lines: usize) -> Self {
         self.lines = lines.clamp(LINES.0, LINES.1);
         self
     }
 
-    /// With colours, as terminals understand them.
+    /// Whether to use the colours of terminals.
     pub fn colored(mut self, is_colored: bool) -> Self {
         self.is_colored = is_colored;
         self
     }
 }
 
-/// A range of a slab, as it is drawn.
+/// A range of a slab that one cell shows.
 #[derive(Clone, Default)]
 struct Cell {
     used_bytes: u64,
-    /// Of the holders with letters, how much each has.
+    /// The bytes of each holder with a letter.
     by_letter: Vec<(usize, u64)>,
 }
 
@@ -95,7 +95,7 @@ impl Cell {
         }
     }
 
-    /// The character, and the number of its colour.
+    /// The character and the number of its colour.
     fn drawn(&self, size_bytes: u64) -> (char, Option<u8>) {
         if self.used_bytes == 0 {
             return ('.', None);
@@ -124,7 +124,7 @@ struct Plan<'a> {
     cell_bytes: u64,
     cells: usize,
     slabs: Vec<&'a SlabMap>,
-    /// How many others there are, and their bytes.
+    /// Number of the slabs that are not drawn, and their bytes.
     rest: (usize, u64),
 }
 
@@ -155,7 +155,7 @@ impl Picture<'_> {
         plan
     }
 
-    /// The greatest holders, with their bytes and blocks.
+    /// The holders with their bytes and blocks, greatest first.
     fn holders(&self) -> Vec<(u32, u64, u64)> {
         let mut by_tag: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
         for block in self.snapshot.slabs.iter().flat_map(|slab| &slab.blocks) {
@@ -232,7 +232,7 @@ impl Plan<'_> {
         most <= MOST_ROWS as u128 && all + u128::from(self.rest.0 > 0) <= rows as u128
     }
 
-    /// What the cells of a slab have in them. A block that is not all inside is cut.
+    /// The contents of a slab's cells. The part of a block beyond the slab's end is cut off.
     fn cells_of(&self, slab: &SlabMap, letters: &FxHashMap<u32, usize>) -> Vec<Cell> {
         let count = slab.size_bytes.div_ceil(self.cell_bytes).max(1);
         let mut cells = vec![Cell::default(); count as usize];
@@ -257,7 +257,7 @@ impl fmt::Display for Picture<'_> {
         let holders = self.holders();
         let (named, others) = holders.split_at(holders.len().min(LETTERS));
         let letters = named.iter().map(|holder| holder.0).zip(0..).collect();
-        // A line for the sums, one for the signs, one for each holder and one for the others.
+        // A line each for the sums, the signs, every holder and the others.
         let below = 2 + named.len() + usize::from(!others.is_empty());
         let plan = self.plan(self.lines - below);
         let stats = &self.snapshot.stats;

@@ -1,4 +1,4 @@
-//! What a piece of a program takes: between two moments, with the peaks in between.
+//! Memory use of a part of a program, between two moments.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,55 +8,55 @@ use crate::error::Result;
 use crate::memory::Scope;
 use crate::units::Bytes;
 
-/// A measurement under way: see [`GpuMemory::measure`](crate::GpuMemory::measure). Dropped, it is
-/// given up.
+/// A measurement under way: see [`GpuMemory::measure`](crate::GpuMemory::measure). Dropping it
+/// cancels it.
 #[derive(Debug)]
-#[must_use = "what was measured is told by `end`"]
+#[must_use = "`end` returns what was measured"]
 pub struct Measure {
     name: String,
     engine: Arc<Engine>,
     number: u64,
     before: Tally,
-    /// What is made meanwhile is tagged with the name.
+    /// Tags everything made during the measurement with the name.
     scope: Option<Scope>,
 }
 
-/// What a piece of a program took. All sizes are in bytes.
+/// Memory use of a part of a program. All sizes are in bytes.
 ///
-/// `Display` prints it in a line.
+/// `Display` prints one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Measured {
-    /// What it was called.
+    /// The name given to the measurement.
     pub name: String,
-    /// What tensors took when it began, ...
+    /// Bytes of tensors on the device at the beginning.
     pub live_before_bytes: u64,
-    /// ... at most meanwhile, ...
+    /// Most bytes of tensors on the device during the measurement.
     pub peak_live_bytes: u64,
-    /// ... and when it ended: what it left behind is the difference.
+    /// Bytes of tensors on the device at the end.
     pub live_after_bytes: u64,
-    /// Slabs at most.
+    /// Most bytes of slabs during the measurement.
     pub peak_reserved_bytes: u64,
-    /// Blocks that tensors got meanwhile, ...
+    /// Total bytes of the blocks that tensors got.
     pub allocated_bytes: u64,
-    /// ... that is how many, ...
+    /// Number of the blocks that tensors got.
     pub allocations: u64,
-    /// ... and that they gave back.
+    /// Total bytes of the blocks that tensors freed.
     pub freed_bytes: u64,
-    /// Commands run.
+    /// Commands that ran.
     pub commands: u64,
     /// Submissions.
     pub submissions: u64,
-    /// Buffers created, for whatever purpose.
+    /// Buffers created for any purpose.
     pub buffers_created: u64,
     /// Bytes moved to make room.
     pub moved_bytes: u64,
-    /// Bytes of tensors written out to the host or to disk.
+    /// Bytes of tensors written to the host or to the disk.
     pub evicted_bytes: u64,
     /// Bytes of tensors restored.
     pub restored_bytes: u64,
-    /// Requests that found no room.
+    /// Requests that found no memory.
     pub refusals: u64,
 }
 
@@ -73,7 +73,7 @@ impl Measure {
         })
     }
 
-    /// Runs all that was asked for meanwhile, and tells what it took.
+    /// Runs all recorded work and returns the measurement.
     ///
     /// # Errors
     /// As [`Gpu::flush`](crate::Gpu::flush).

@@ -1,4 +1,4 @@
-//! The numbers as gauges and counters of `metrics`, told when the app asks.
+//! The statistics as gauges and counters of the crate `metrics`, recorded when the app asks.
 
 use ::metrics::{SharedString, counter, gauge};
 
@@ -6,7 +6,7 @@ use super::MemoryStats;
 use crate::units::Level;
 
 impl MemoryStats {
-    /// Tells them to whatever recorder the app has installed.
+    /// Passes the numbers to the recorder that the app installed.
     pub(crate) fn record(&self) {
         let adapter: SharedString = self.adapter.clone().into();
         let now = |name: &'static str, value: u64| {

@@ -1,5 +1,5 @@
-//! What happened and what is there, for people: it reads, and changes nothing but that what is gone
-//! already is freed first. The crate `lapidary-tools` shows it.
+//! Statistics, snapshots and history for people. This module changes nothing, except that it first
+//! frees storages without holders. The crate `lapidary-tools` shows its values.
 
 mod advice;
 mod history;

@@ -1,4 +1,4 @@
-//! Moments in files: a row each, of the time, the kind and the fields, since there may be millions.
+//! Moments in files: one row each, without field names, because there may be millions.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::memory::{Event, Moment};
 /// A row is the time, the kind, and the fields in this order.
 macro_rules! rows {
     ($($kind:ident { $($field:ident),* })*) => {
-        /// How many kinds of events there are.
+        /// Number of kinds of events.
         pub const EVENT_KINDS: usize = [$(stringify!($kind)),*].len();
 
         #[derive(Clone, Copy, Serialize, Deserialize)]

@@ -1,12 +1,12 @@
-//! Samples of the memory for whoever looks on, and should keep nothing alive by that.
+//! Memory statistics for observers that must not keep the device alive.
 
 use std::sync::{Arc, Weak};
 
 use super::MemoryStats;
 use crate::engine::Engine;
 
-/// Takes samples of a device's memory for as long as the device is there: see
-/// [`GpuMemory::sampler`](crate::GpuMemory::sampler). Cheap to clone, and at home on any thread.
+/// Takes memory statistics while the device exists: see
+/// [`GpuMemory::sampler`](crate::GpuMemory::sampler). Cheap to clone and usable on any thread.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     engine: Weak<Engine>,
@@ -19,7 +19,7 @@ impl Sampler {
         }
     }
 
-    /// The numbers of this moment; `None` once the last handle and the last buffer are gone.
+    /// The statistics of this moment; `None` once the last handle and the last buffer are dropped.
     pub fn memory(&self) -> Option<MemoryStats> {
         let engine = self.engine.upgrade()?;
         Some(MemoryStats::of(&engine))

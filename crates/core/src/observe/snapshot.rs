@@ -1,39 +1,38 @@
-//! Everything there is to know of the memory at one moment: what it is counted as, where every
-//! block is, who made it, and what happened before.
+//! The state of the memory at one moment: statistics, every block with its maker, and the history.
 
 use crate::engine::Engine;
 use crate::memory::{EvictedStorage, Moment, SlabMap, Tag};
 
 use super::stats::{HOLDERS, MemoryStats};
 
-/// The memory at one moment: see [`GpuMemory::snapshot`](crate::GpuMemory::snapshot). With the
-/// feature `snapshot` it is written to files and read from them.
+/// The memory at one moment: see [`GpuMemory::snapshot`](crate::GpuMemory::snapshot). The feature
+/// `snapshot` writes it to files and reads it.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// When it was taken, by the clock of `moments`: nanoseconds since the device was opened; 0 in
-    /// a browser.
+    /// Time of the snapshot on the clock of `moments`: nanoseconds since the device was opened. 0
+    /// in a browser.
     pub taken_at_ns: u64,
-    /// When it was taken, in milliseconds since 1970; 0 in a browser.
+    /// Time of the snapshot in milliseconds since 1970; 0 in a browser.
     pub taken_unix_ms: u64,
-    /// Blocks are whole numbers of so many bytes, and so are their offsets.
+    /// Sizes and offsets of blocks are multiples of this.
     pub granule_bytes: u64,
-    /// The numbers.
+    /// The statistics.
     pub stats: MemoryStats,
-    /// Who made what: blocks and moments name tags by their place here. `None` stands for all those
-    /// of which there were too many to keep apart.
+    /// The makers. Blocks and moments hold an index into this list. `None` stands for all makers
+    /// beyond the limit.
     pub tags: Vec<Option<Tag>>,
     /// Every slab, block by block.
     pub slabs: Vec<SlabMap>,
-    /// What is not on the device.
+    /// The storages that are not on the device.
     pub evicted: Vec<EvictedStorage>,
-    /// The names of the kernels that moments name by their place here.
+    /// The names of the kernels. Moments hold an index into this list.
     #[cfg_attr(feature = "serde", serde(default))]
     pub kernels: Vec<String>,
-    /// How many earlier events were forgotten.
+    /// Number of earlier events that were dropped.
     pub dropped: u64,
-    /// What happened, the oldest first: nothing, unless
+    /// The events, oldest first. Empty unless
     /// [`GpuMemory::keep_history`](crate::GpuMemory::keep_history) was called.
     pub moments: Vec<Moment>,
 }
@@ -55,7 +54,7 @@ impl Snapshot {
         }
     }
 
-    /// Who made what names this tag: as it prints, or `others` for all of those that were too many.
+    /// The printed form of the maker at this index; `others` for the makers beyond the limit.
     pub fn tag_name(&self, tag: u32) -> String {
         match self.tags.get(tag as usize) {
             Some(Some(tag)) => tag.to_string(),

@@ -1,4 +1,4 @@
-//! The memory report: one plain value, and the page that it prints as.
+//! The memory statistics: a plain value, and the report that it prints.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use crate::memory::{ClassUse, SlabUse, TagUse, printable, printable_end};
 use crate::shortage::{Holder, ReclaimStepUse};
 use crate::units::{Bytes, Level};
 
-/// How many holders the value has; the page prints fewer.
+/// Most holders in the value; the report prints fewer.
 pub(super) const HOLDERS: usize = 32;
 
-/// Lines of the page for slabs and for holders.
+/// Lines for slabs and for holders in the report.
 const SLAB_LINES: usize = 10;
 const HOLDER_LINES: usize = 10;
 
-/// The page is never wider.
+/// The report is at most this wide.
 const MOST_COLUMNS: usize = 100;
 
-/// Cells of a slab's bar.
+/// Cells in the bar of a slab.
 const BAR_CELLS: usize = 24;
 
-/// Where the memory is. All sizes are in bytes.
+/// Memory statistics. All sizes are in bytes.
 ///
-/// `Display` prints a page of at most 40 lines of 100 columns.
+/// `Display` prints a report of at most 40 lines of 100 columns.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -31,98 +31,94 @@ pub struct MemoryStats {
     pub adapter: String,
     /// Its graphics API.
     pub backend: String,
-    /// What tensors on the device asked for (padded to 16 bytes each).
+    /// Requested bytes of the tensors on the device, each padded to 16 bytes.
     pub requested_bytes: Level,
-    /// What they take in slabs: as much, rounded up to granules.
+    /// The bytes of their blocks: requested bytes rounded up to granules.
     pub live_bytes: Level,
-    /// Storages that have a block: views share one.
+    /// Storages that have a block. Views share one.
     pub live_storages: Level,
-    /// What tensors have asked for that have no place yet: queued work makes them. All come this
-    /// way, so `up` is what was ever asked for. The peak is that of the moments at which work was
-    /// queued.
+    /// Bytes of tensors that queued work will place. All requests count here first, so `up` is the
+    /// sum of all requests. The peak counts only the moments at which work was queued.
     pub pending_bytes: Level,
-    /// Free inside slabs.
+    /// Free bytes in slabs.
     pub cached_bytes: Level,
-    /// All slabs. The peak is that of slabs and retiring slabs together.
+    /// Bytes of all slabs. The peak is that of slabs and retiring slabs together.
     pub reserved_bytes: Level,
-    /// Slabs, and staging, given back that submissions still use.
+    /// Bytes of released slabs and staging that submissions still use.
     pub retiring_bytes: Level,
-    /// Tensors in buffers of the app; in none of the sums above.
+    /// Bytes of tensors in buffers of the app. No sum above includes them.
     pub imported_bytes: Level,
     /// Staging for uploads.
     pub upload_bytes: Level,
-    /// Staging for what comes back to the device.
+    /// Staging for restored tensors.
     pub restore_staging_bytes: Level,
-    /// Buffers for reading back.
+    /// Read-back buffers.
     pub readback_bytes: Level,
-    /// What the driver holds for the whole device, where it tells. It is asked when a slab has been
-    /// created and for each report, so it may have held more in between.
+    /// Bytes that the driver holds for the whole device, if it reports them. The library asks when
+    /// it creates a slab and for each report, so the value may have been higher in between.
     pub driver_bytes: Option<Level>,
-    /// The largest free range in a slab.
+    /// The largest hole of all slabs.
     pub largest_hole_bytes: u64,
-    /// 1 − largest hole ÷ all holes: 0 when what is free lies together.
+    /// 1 − largest hole ÷ all holes. 0 when all free bytes are in one hole.
     pub fragmentation: f64,
-    /// Tensors evicted to the host, to disk or to their source.
+    /// Evictions of tensors to the host, to the disk or to their source.
     pub evictions: u64,
-    /// Tensors restored.
+    /// Restores of tensors.
     pub restores: u64,
-    /// Buffers created for whatever purpose: slabs, staging, reading back, parameters. A steady
-    /// loop creates none.
+    /// Buffers created for any purpose: slabs, staging, read-back, parameters. A steady loop
+    /// creates none.
     pub buffers_created: u64,
     /// Slabs created.
     pub slabs_created: u64,
     /// Slabs released.
     pub slabs_released: u64,
-    /// Outputs that took over the storage of a dying operand.
+    /// Outputs that took over the storage of an operand with no other holder.
     pub donated: u64,
-    /// Commands run.
+    /// Commands that ran.
     pub commands: u64,
-    /// Commands that wait.
+    /// Commands in the queue.
     pub queued: u64,
     /// Submissions.
     pub submissions: u64,
-    /// Requests that found no room.
+    /// Requests that found no memory.
     pub refusals: u64,
-    /// How often an upload, or what came back to the device, waited because all staging was on its
-    /// way.
+    /// Waits of uploads and restores because all staging was in use.
     pub staging_waits: u64,
-    /// The most that staging for uploads may take: the library's own limit, or what the budget
-    /// leaves.
+    /// Limit of the staging for uploads: the library's own limit, or what the budget leaves.
     pub staging_limit_bytes: u64,
-    /// The most bytes that the device may take, if there is a limit.
+    /// Limit of the bytes on the device, if there is one.
     pub budget_bytes: Option<u64>,
-    /// Everything that is created on the device: slabs, staging, what retires.
+    /// All bytes on the device: slabs, staging and retiring memory.
     pub device_bytes: Level,
-    /// Copies of tensors in the host's memory, of those that were evicted and of those that are
-    /// back.
+    /// Copies of tensors in the host's memory, both of evicted tensors and of restored ones.
     pub host_bytes: Level,
-    /// The length of the spill file.
+    /// Length of the spill file.
     pub disk_bytes: Level,
-    /// Of it, what tensors take: headers and rounding to pages included.
+    /// Part of the spill file that tensors use, with headers and rounding to pages.
     pub spilled_bytes: Level,
-    /// Bytes of tensors written out to the host or to disk so far.
+    /// Total bytes of tensors written to the host or to the disk.
     pub evicted_bytes: u64,
-    /// Bytes of tensors given up so far because they were elsewhere too.
+    /// Total bytes of tensors that were dropped because another copy was valid.
     pub dropped_bytes: u64,
-    /// Bytes of tensors restored so far, and of rows that were read of those that were not.
+    /// Total bytes of restored tensors, and of rows that were read from tensors off the device.
     pub restored_bytes: u64,
-    /// Bytes of tensors moved so far to make room.
+    /// Total bytes of tensors that were moved to make room.
     pub moved_bytes: u64,
     /// How often tensors were moved to make room.
     pub compactions: u64,
-    /// What came of each reclaim step so far, in the order in which they are run.
+    /// What each reclaim step achieved so far, in the order in which the steps run.
     pub reclaim_steps: Vec<ReclaimStepUse>,
-    /// Compiled kernels.
+    /// Compiled pipelines.
     pub pipelines: u64,
     /// Bind groups in the cache.
     pub bind_groups: u64,
-    /// What slabs of each class hold.
+    /// Use of the slabs of each class.
     pub classes: Vec<ClassUse>,
-    /// Who has made what takes memory, or ever did, greatest first.
+    /// All makers of storages, past and present, the one with most bytes first.
     pub tags: Vec<TagUse>,
     /// Every slab.
     pub slabs: Vec<SlabUse>,
-    /// Who holds most, at most 32 of them, greatest first.
+    /// The holders of most bytes, at most 32, greatest first.
     pub holders: Vec<Holder>,
 }
 
@@ -216,7 +212,7 @@ impl fmt::Display for MemoryStats {
     }
 }
 
-/// A count in few columns, whatever it is.
+/// A count in few columns, whatever its size.
 fn short(count: u64) -> String {
     match count {
         0..1_000_000 => count.to_string(),
@@ -225,7 +221,7 @@ fn short(count: u64) -> String {
 }
 
 impl MemoryStats {
-    /// The sums of the page: name, bytes, and what else there is to say.
+    /// The sums of the report: name, bytes, remark.
     fn rows(&self) -> Vec<(&'static str, u64, String)> {
         let rounding_bytes = self.live_bytes.now.saturating_sub(self.requested_bytes.now);
         let upload_bytes = self
@@ -301,7 +297,7 @@ impl MemoryStats {
         rows
     }
 
-    /// The reclaim steps that were run: how often they freed something, of how many tries.
+    /// The reclaim steps that ran: how many tries freed something, of all tries.
     fn print_reclaim(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tried = self.reclaim_steps.iter().filter(|one| one.tries > 0);
         let words = tried.map(|one| {
@@ -340,7 +336,8 @@ impl MemoryStats {
                 .then(b.live_bytes.cmp(&a.live_bytes))
         });
         for slab in slabs.iter().take(SLAB_LINES) {
-            // The fields are public: whatever they hold, the page is printed.
+            // The fields are public, so they may hold any values. The report prints them all the
+            // same.
             let size_bytes = u128::from(slab.size_bytes.max(1));
             let live_bytes = u128::from(slab.live_bytes).min(size_bytes);
             let filled = (live_bytes * BAR_CELLS as u128).div_ceil(size_bytes) as usize;
