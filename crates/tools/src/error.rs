@@ -1,17 +1,17 @@
-//! What can go wrong while somebody looks on.
+//! The errors of this library.
 
-/// Why something cannot be shown, in words for people.
+/// Why memory cannot be shown. The messages are for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The memory cannot be served at a socket, or a socket does not tell of it.
+    /// The socket cannot be opened, or the process behind a socket does not answer as expected.
     #[error("monitor socket: {reason}")]
     Socket {
-        /// What is the matter, where, and what to do.
+        /// What is wrong, where, and what to do.
         reason: String,
     },
-    /// A log of RMM's cannot be read.
-    #[error("the log of RMM's cannot be read: line {line}: {reason}")]
+    /// A log in RMM's format cannot be read.
+    #[error("the log in RMM's format cannot be read: line {line}: {reason}")]
     Rmm {
         /// The line, counted from 1.
         line: u64,
@@ -20,5 +20,5 @@ pub enum Error {
     },
 }
 
-/// What the calls of this library return.
+/// The result of this library's calls.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,9 +1,9 @@
-//! See the memory of GPU programs that use lapidary: the program `lapidary`, and what it is made
-//! of, for your app.
+//! Shows the memory of GPU programs that use lapidary. This is the program `lapidary` and the
+//! library behind it, which your app may use too.
 //!
-//! An app needs nothing of this to be looked at afterwards: the feature `snapshot` of `lapidary`
-//! writes snapshots to files, and the program opens them. Depend on this library if the app itself
-//! shows its memory:
+//! To look at snapshots later, an app does not need this library: the feature `snapshot` of
+//! `lapidary` writes snapshots to files, and the program opens them. Depend on this library if the
+//! app itself shows its memory:
 //!
 //! ```toml
 //! lapidary-tools = { version = "0.1", default-features = false, features = ["monitor"] }
@@ -11,13 +11,13 @@
 //!
 //! | module | feature | what it does |
 //! | --- | --- | --- |
-//! | [`page`] | – | writes a snapshot, or two, as a page of HTML |
+//! | [`page`] | – | writes one or two snapshots as an HTML page |
 //! | [`formats`] | – | writes snapshots for PyTorch's viewer, Perfetto and RMM's tools |
 //! | `monitor` | `monitor` | draws the memory live on a terminal |
-//! | `socket` | `serve`, on Unix | tells the memory to `lapidary top`, or to a program of your own |
+//! | `socket` | `serve`, on Unix | sends the statistics to `lapidary top` or to your own program |
 //!
-//! The feature `cli`, on by default, is the program with its arguments and progress bars.
-//! Everything here reads snapshots and samples, and changes nothing.
+//! The feature `cli`, on by default, adds the program with its arguments and progress bars.
+//! Everything here reads snapshots and samples and changes nothing.
 
 mod error;
 pub mod formats;

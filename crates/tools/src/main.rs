@@ -1,7 +1,7 @@
-//! The command line: `lapidary COMMAND`. Each command has a file of its own; they use the library
-//! as any app does.
+//! The command line: `lapidary COMMAND`. Each command has its own file. Commands use the library as
+//! an app does.
 //!
-//! Exit codes: 0 for what was done, 1 for what could not be, 2 for what was not understood.
+//! Exit codes: 0 for success, 1 for a failure, 2 for wrong arguments.
 
 mod cli;
 
@@ -13,8 +13,7 @@ use clap::{Parser, Subcommand};
 use cli::failure::{Failure, Result};
 use cli::style::{Style, When};
 
-/// See the memory of GPU programs: adapters, snapshots, recorded allocations, and what runs at this
-/// moment
+/// Show the memory of GPU programs: adapters, snapshots, recorded allocations, running programs
 #[derive(Debug, Parser)]
 #[command(name = "lapidary", version, max_term_width = 100)]
 struct Cli {
@@ -48,7 +47,7 @@ fn main() -> ExitCode {
     match run(&cli.command, style) {
         Ok(()) | Err(Failure::NobodyReads) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Where nobody hears of errors either, there is nothing more to do.
+            // If stderr is closed too, the message is lost.
             let _ = writeln!(io::stderr(), "lapidary: {failure}");
             ExitCode::FAILURE
         }

@@ -1,14 +1,14 @@
-//! Snapshots as one page of HTML that needs nothing else: no file, no network, no server.
+//! Snapshots as one HTML page without other files, network or server.
 //!
 //! ```text
-//!   head.html  page.css  body.html │ for each snapshot: what it says as JSON, its events as numbers │ *.js
+//! head.html  page.css  body.html │ for each snapshot: its values as JSON, its events as numbers │ *.js
 //! ```
 //!
-//! What comes from a snapshot never becomes markup: it lies in elements that no browser parses,
-//! with every `<` written as an escape, and the script shows it as text. The script, in `page/`, is
-//! read in this order: `decode.js`, `model.js`, `groups.js` make of it what can be asked;
-//! `timeline.js`, `slabmap.js`, `table.js`, `panels.js` show that; `input.js` and `main.js` connect
-//! them.
+//! Text of a snapshot never becomes markup. It is in elements that browsers do not parse, every `<`
+//! is escaped, and the script shows it as text. The script in `page/` is read in this order:
+//! `decode.js`, `model.js` and `groups.js` decode the snapshot and compute what the views need.
+//! `timeline.js`, `slabmap.js`, `table.js` and `panels.js` are the views. `input.js` and `main.js`
+//! connect them.
 
 use std::io::{self, Write};
 
@@ -19,14 +19,14 @@ use lapidary_core::stats::{
 use lapidary_core::units::Level;
 use serde::Serialize;
 
-/// What is before the snapshots, ...
+/// The page before the snapshots.
 const BEFORE: &str = concat!(
     include_str!("page/head.html"),
     include_str!("page/page.css"),
     include_str!("page/body.html"),
 );
 
-/// ... and after them.
+/// The page after the snapshots.
 const AFTER: &str = concat!(
     "<script>\n(() => {\n\"use strict\";\n",
     include_str!("page/format.js"),
@@ -44,20 +44,20 @@ const AFTER: &str = concat!(
     "})();\n</script>\n</body>\n</html>\n",
 );
 
-/// A kind of event that is new needs a number in `Numbers`, and a reader in `decode.js`.
+/// A new kind of event needs a number in `Numbers` and a reader in `decode.js`.
 const _: () = assert!(EVENT_KINDS == 15);
 
-/// Longer texts are of no use on a page: their beginning is kept.
+/// Longer texts are clipped.
 const MOST_TEXT_BYTES: usize = 1024;
 
-/// The largest number that a script tells from the next one.
+/// The largest integer up to which JavaScript's numbers are exact.
 const MOST_NUMBER: u64 = (1 << 53) - 1;
 
-/// Writes a snapshot as a page to open in a browser: live memory over time by who holds it, every
-/// slab at any moment of the history, and the greatest holders. The page is one file and loads
-/// nothing. Texts of more than 1 KiB are clipped, and the page says so.
+/// Writes a snapshot as a page for a browser. It shows live memory over time by holder, every slab
+/// at any moment of the history, and the greatest holders. The page is one file and loads nothing.
+/// Texts of more than 1 KiB are clipped, and the page says so.
 ///
-/// A million events are about 9 MB.
+/// A million events take about 9 MB.
 ///
 /// ```no_run
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
@@ -69,13 +69,13 @@ const MOST_NUMBER: u64 = (1 << 53) - 1;
 /// ```
 ///
 /// # Errors
-/// The writer's own.
+/// Those of the writer.
 pub fn write(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
     write_page(&[snapshot], to)
 }
 
-/// Writes a page with two snapshots, of one run or of two: what each tag held in either, by how
-/// much that differs, and both maps. Each can also be looked at as on a page of its own.
+/// Writes a page with two snapshots, of one run or of two. It shows what each tag held in both, the
+/// difference, and both maps. Each snapshot can also be viewed alone.
 ///
 /// ```no_run
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
@@ -87,7 +87,7 @@ pub fn write(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
 /// ```
 ///
 /// # Errors
-/// The writer's own.
+/// Those of the writer.
 pub fn write_comparison(before: &Snapshot, after: &Snapshot, to: impl Write) -> io::Result<()> {
     write_page(&[before, after], to)
 }
@@ -112,7 +112,7 @@ fn write_page(snapshots: &[&Snapshot], to: impl Write) -> io::Result<()> {
     to.flush()
 }
 
-/// What the page is told of a snapshot beside its events.
+/// The values of a snapshot for the page, except its events.
 #[derive(Serialize)]
 struct Head<'a> {
     format: &'static str,
@@ -127,7 +127,7 @@ struct Head<'a> {
     kernels: Vec<&'a str>,
     dropped: u64,
     event_count: usize,
-    /// Texts that are not here as a whole.
+    /// Number of the texts that were clipped.
     clipped: usize,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// As many whole characters as are kept.
+/// The longest beginning of whole characters that is within the limit.
 fn beginning(text: &str) -> &str {
     let mut end = text.len().min(MOST_TEXT_BYTES);
     while !text.is_char_boundary(end) {
@@ -221,8 +221,8 @@ fn beginning(text: &str) -> &str {
     &text[..end]
 }
 
-/// Passes JSON on, where `<` can only be part of a text, with that as an escape: so nothing in it
-/// ends the element that it lies in.
+/// Passes JSON on and escapes every `<`, which JSON has only inside strings. So no text ends the
+/// element that contains it.
 struct WithoutTags<W>(W);
 
 impl<W: Write> Write for WithoutTags<W> {
@@ -241,10 +241,10 @@ impl<W: Write> Write for WithoutTags<W> {
     }
 }
 
-/// The events as bytes: for each its kind, how much later it is than the one before, and its
-/// fields, as numbers of seven bits a byte, the least first. Numbers of storages and slabs are told
-/// by their distance from the last: most are one or two bytes. `eventsFromBytes` of `decode.js`
-/// reads it.
+/// The events as bytes. Each has its kind, the time since the previous event, and its fields.
+/// Numbers are written with seven bits a byte, least significant first. A number of a storage or
+/// slab is written as its distance from the last one, which mostly takes one or two bytes.
+/// `eventsFromBytes` of `decode.js` reads them.
 fn events(moments: &[Moment]) -> Vec<u8> {
     let mut to = Numbers::default();
     for moment in moments {
@@ -271,7 +271,7 @@ impl Numbers {
         self.bytes[kind] = self.fields(moment.event);
     }
 
-    /// Writes the fields, and tells the number of the kind.
+    /// Writes the fields and returns the number of the kind.
     fn fields(&mut self, event: Event) -> u8 {
         match event {
             Event::Alloc {
@@ -322,7 +322,7 @@ impl Numbers {
         }
     }
 
-    /// The same for what is not a storage's coming or going.
+    /// As [`fields`](Self::fields), for the kinds that place or free no storage.
     fn happening(&mut self, event: Event) -> u8 {
         match event {
             Event::SlabCreated { slab, bytes, class } => {
@@ -384,7 +384,7 @@ impl Numbers {
         self.slab = slab.into();
     }
 
-    /// Twice the distance, and one less if it goes back.
+    /// Twice the distance; one less if the distance is negative.
     fn distance(&mut self, from: u64, to: u64) {
         let twice = 2 * from.abs_diff(to);
         self.raw(twice - u64::from(to < from));
@@ -403,7 +403,7 @@ impl Numbers {
     }
 }
 
-/// Four letters for three bytes, with no letter that means anything to a browser.
+/// Base64: four letters for three bytes. None of them has a meaning in HTML.
 fn write_base64(bytes: &[u8], to: &mut impl Write) -> io::Result<()> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for three in bytes.chunks(3) {

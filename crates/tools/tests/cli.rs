@@ -1,5 +1,5 @@
-//! The program `lapidary` as a user meets it: run as a process, read by what it prints and how it
-//! ends. And what it is made of beside the library: the monitor, and the socket that serves it.
+//! Tests of the program `lapidary` as a process: its output and exit codes. Also tests of the
+//! monitor and of the socket that serves statistics.
 
 mod monitor;
 mod replayed;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a run of the program came to.
+/// The result of a run of the program.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -34,7 +34,7 @@ fn run(args: &[&str]) -> Ran {
     }
 }
 
-/// A folder of the test's own, empty.
+/// An empty folder for the test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join("cli")
@@ -44,14 +44,14 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A file in a folder of its own, as the program takes it.
+/// A file in its own folder, as an argument of the program.
 fn file(name: &str, bytes: &[u8]) -> String {
     let path = folder(&name.replace('.', "_")).join(name);
     fs::write(&path, bytes).unwrap();
     path.into_os_string().into_string().unwrap()
 }
 
-/// It ends with 1 and says this, whatever else it says.
+/// The program exits with 1 and its message contains `says`.
 #[track_caller]
 fn check_fails(args: &[&str], said: &[&str]) {
     let ran = run(args);
@@ -59,7 +59,7 @@ fn check_fails(args: &[&str], said: &[&str]) {
     for said in said {
         assert!(ran.err.contains(said), "`{said}` is not in: {}", ran.err);
     }
-    // Sentences, not values as programmers see them.
+    // Messages are sentences, not Rust values.
     for internal in ["Error", "Some(", "Err(", "panicked"] {
         assert!(!ran.err.contains(internal), "{}", ran.err);
     }

@@ -1,4 +1,4 @@
-//! Snapshots as a page and in the formats of other tools, of programs on a simulated device.
+//! Snapshots of simulated programs as a page and in the formats of other tools.
 
 mod adding_up;
 mod formats;
@@ -7,13 +7,12 @@ mod page;
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};
 
-/// For a test that counts what happens: whatever the environment says of the budget and of
-/// compaction does not hold for it.
+/// For tests that count events: ignores the settings of budget and compaction in the environment.
 fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
     open(options, Budget::default())
 }
 
-/// As [`open_alone`], with a budget of 4 MiB and buffers of half of that.
+/// As [`open_alone`], with a budget of 4 MiB and buffers of at most half of it.
 fn open_scarce() -> (Gpu, SimHandle) {
     let options = SimOptions {
         max_buffer_bytes: 2 << 20,

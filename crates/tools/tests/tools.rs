@@ -1,4 +1,4 @@
-//! The program `lapidary`, snapshots as others see them, and traces through the allocator and the
+//! The program `lapidary`, snapshots in other formats, and traces through the allocator and the
 //! whole engine.
 
 #[cfg(feature = "cli")]

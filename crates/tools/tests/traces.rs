@@ -1,5 +1,5 @@
-//! Traces of what programs allocate and use, made up and recorded: who leaves when memory is short,
-//! against one who knows the future, and what the whole engine reserves, moves and evicts.
+//! Generated and recorded traces of programs. The tests compare the choice of victims with Belady's
+//! algorithm, and check what the whole engine reserves, moves and evicts.
 //!
 //! `LAPIDARY_SEED` sets the seed.
 

@@ -1,13 +1,13 @@
-//! What looking on costs: the share of a core that a program's serving thread takes, and that
-//! `lapidary top` takes, at ten pictures a second in a terminal of 120 by 32.
+//! The cost of monitoring: the share of a core that a program's serving thread takes, and that
+//! `lapidary top` takes. `top` draws ten pictures a second in a terminal of 120 by 32.
 //!
 //! ```text
 //! cargo bench --package lapidary-tools --bench monitor [-- SECONDS]
 //! ```
 //!
-//! Both are CPU time by the kernel's own count for each thread, which Linux tells, beside the time
-//! that passes, so how busy the machine is else hardly matters. tmux has the terminal. It fails
-//! where one of them takes more than 2 % of a core.
+//! Both are CPU times that Linux counts for each thread, divided by the elapsed time. So the load
+//! of the machine hardly matters. tmux provides the terminal. The bench fails if one of both takes
+//! more than 2 % of a core.
 
 #[cfg(target_os = "linux")]
 mod share;
@@ -16,7 +16,7 @@ mod share;
 fn main() -> std::process::ExitCode {
     use std::process::ExitCode;
 
-    // `cargo test --benches` only asks whether it runs.
+    // `cargo test --benches` only checks that the bench starts.
     if std::env::args().any(|arg| arg == "--test") {
         return ExitCode::SUCCESS;
     }
@@ -39,5 +39,5 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("this bench asks Linux for the time of single threads");
+    eprintln!("this bench needs the CPU times of threads that Linux reports");
 }

@@ -1,4 +1,4 @@
-//! Two threads' time on a core, beside the time that passes.
+//! The CPU time of two threads, relative to the elapsed time.
 
 use std::error::Error;
 use std::fs;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use lapidary::{DType, Gpu, Options, Tensor};
 
-/// Of a core, in percent.
+/// In percent of a core.
 pub(crate) const MOST_SHARE: f64 = 2.0;
 
-/// The serving thread, by as much of its name as the kernel keeps.
+/// Name of the serving thread, cut to the length that Linux keeps.
 const SERVER: &str = "lapidary monito";
 
-/// Makers of tensors: a small program's, a large one's, and more than are sent.
+/// Numbers of tensors' makers: a small program, a large one, and more than the server sends.
 const MAKERS: [usize; 3] = [16, 128, 1024];
 
-/// Measures for so long each. Returns whether both took little enough.
+/// Measures each for `seconds`. Returns whether both stay below the limit.
 pub(crate) fn measure(seconds: f64) -> Result<bool, Box<dyn Error>> {
     let mut is_little = true;
     println!(
@@ -35,7 +35,7 @@ pub(crate) fn measure(seconds: f64) -> Result<bool, Box<dyn Error>> {
         let top = Top::start(served.path())?;
         let server = format!("/proc/self/task/{}", server()?);
 
-        // The terminal is drawn whole once, and programs are found and loaded.
+        // The first second includes a full redraw and the loading of programs.
         work(&gpu, &mut held, 1.0)?;
         let (started, before) = (Instant::now(), [cpu_s(&server)?, top.cpu_s()?]);
         work(&gpu, &mut held, seconds)?;
@@ -45,7 +45,9 @@ pub(crate) fn measure(seconds: f64) -> Result<bool, Box<dyn Error>> {
         );
         let shares = [0, 1].map(|of| 100.0 * (after[of] - before[of]) / passed_s);
         if shares.contains(&0.0) {
-            return Err("one of both did nothing: does `lapidary top` run there?".into());
+            return Err(
+                "the server or `lapidary top` did nothing: does `lapidary top` run?".into(),
+            );
         }
         println!(
             "{makers:>8} {:>8}  {:>10.2} % {:>10.2} %",
@@ -67,7 +69,7 @@ fn tensor(gpu: &Gpu, index: usize) -> lapidary::Result<Tensor> {
         .named(&format!("maker {index}")))
 }
 
-/// Something changes between any two pictures.
+/// Changes something between any two pictures.
 fn work(gpu: &Gpu, held: &mut [Tensor], seconds: f64) -> lapidary::Result<()> {
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let mut round = 0;
@@ -81,7 +83,7 @@ fn work(gpu: &Gpu, held: &mut [Tensor], seconds: f64) -> lapidary::Result<()> {
     Ok(())
 }
 
-/// The thread of this process that serves.
+/// The serving thread of this process.
 fn server() -> Result<String, Box<dyn Error>> {
     for task in fs::read_dir("/proc/self/task")? {
         let task = task?;
@@ -92,14 +94,14 @@ fn server() -> Result<String, Box<dyn Error>> {
     Err("no thread serves".into())
 }
 
-/// The time that a thread was on a core, in seconds.
+/// The CPU time of a thread, in seconds.
 fn cpu_s(task: &str) -> Result<f64, Box<dyn Error>> {
     let told = fs::read_to_string(format!("{task}/schedstat"))?;
     let on_core_ns = told.split_whitespace().next().ok_or("an empty schedstat")?;
     Ok(on_core_ns.parse::<u64>()? as f64 / 1e9)
 }
 
-/// `lapidary top` in a terminal of its own.
+/// `lapidary top` in its own terminal.
 struct Top {
     name: String,
     pid: u32,
@@ -119,7 +121,7 @@ impl Top {
         Ok(Top { name, pid })
     }
 
-    /// Of all its threads.
+    /// The CPU time of all its threads, in seconds.
     fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid))?;
         let mut sum_s = 0.0;

@@ -1,4 +1,4 @@
-//! `lapidary completions`: what a shell needs to know to complete command lines.
+//! `lapidary completions`: scripts that complete command lines in a shell.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn completions(args: &Args, out: &mut dyn Write) -> Result {
-    // It would panic where nobody reads; a vector takes everything.
+    // clap panics if stdout is closed. Writing to a vector does not fail.
     let mut script = Vec::new();
     clap_complete::generate(
         args.shell,

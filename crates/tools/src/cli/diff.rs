@@ -1,4 +1,4 @@
-//! `lapidary diff`: what grew and what shrank between two snapshots.
+//! `lapidary diff`: the differences between two snapshots.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -21,18 +21,18 @@ pub(crate) struct Args {
     before: PathBuf,
     /// The later one
     after: PathBuf,
-    /// Show at most so many makers of each kind
+    /// Show at most N makers of each kind
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
     /// Write a page for browsers that shows both
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// One maker, or one sum, in both.
+/// One maker, or one sum, in both snapshots.
 struct Change {
     name: String,
     before_bytes: u64,
@@ -110,12 +110,12 @@ pub(crate) fn diff(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     )?;
     print_list(out, style, "gone", &of(&is_gone), args.most)?;
     if tags.is_empty() {
-        writeln!(out, "every maker holds what it held before")?;
+        writeln!(out, "every maker holds as many bytes as before")?;
     }
     Ok(())
 }
 
-/// The sums that say where bytes are.
+/// The sums by place.
 fn totals(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
     let (b, a) = (&before.stats, &after.stats);
     let staging = |s: &lapidary_core::stats::MemoryStats| {
@@ -144,13 +144,13 @@ fn totals(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
             before_storages: 0,
             after_storages: 0,
         });
-    // What is nowhere is of no interest.
+    // Places that are empty in both snapshots are left out.
     changes
         .filter(|change| change.before_bytes > 0 || change.after_bytes > 0)
         .collect()
 }
 
-/// The makers that hold something else than before, the greatest change first.
+/// The makers whose bytes differ, the greatest change first.
 fn tags(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
     let mut changes: HashMap<String, Change> = HashMap::new();
     let mut enter = |tag: &TagUse, is_after: bool| {

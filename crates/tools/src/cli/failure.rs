@@ -1,17 +1,17 @@
-//! Why a command ended without doing what it was asked for, in sentences for people.
+//! Failures of commands, as sentences for people.
 
 use std::fmt;
 use std::io;
 
-/// What commands return.
+/// The result of a command.
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Sentences, without an end.
+    /// Sentences without a full stop.
     Said(Vec<String>),
-    /// Nobody reads any more what is printed.
+    /// The reader of stdout closed it.
     NobodyReads,
 }
 
@@ -20,7 +20,7 @@ impl Failure {
         Failure::Said(vec![sentence.into()])
     }
 
-    /// All of several; none is no failure.
+    /// All failures together; an empty list is success.
     pub(crate) fn all(failures: Vec<Failure>) -> Result {
         let mut sentences = Vec::new();
         for failure in failures {
@@ -40,7 +40,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Said(sentences) => f.write_str(&sentences.join("\n")),
-            Failure::NobodyReads => f.write_str("nobody reads what is printed"),
+            Failure::NobodyReads => f.write_str("the output was closed"),
         }
     }
 }
@@ -49,7 +49,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-            _ => Failure::new(format!("what is printed cannot be written: {error}")),
+            _ => Failure::new(format!("the output cannot be written: {error}")),
         }
     }
 }

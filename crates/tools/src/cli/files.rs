@@ -10,7 +10,7 @@ use lapidary_core::units::{Bytes, GIB};
 use crate::cli::failure::{Failure, Result};
 use crate::cli::style::clean_path;
 
-/// A file may have no end at all: no snapshot has more.
+/// The file may be endless. No snapshot is larger than this.
 const MOST_BYTES: u64 = 4 * GIB;
 
 /// Reads a snapshot.
@@ -21,7 +21,7 @@ pub(crate) fn read_snapshot(path: &Path) -> Result<Snapshot> {
     let read = read.map_err(|error| said(path, &error))?;
     if read as u64 > MOST_BYTES {
         let what = format!(
-            "it is larger than {}, and so no snapshot",
+            "it is larger than {}, so it is not a snapshot",
             Bytes(MOST_BYTES)
         );
         return Err(said(path, &what));
@@ -29,7 +29,7 @@ pub(crate) fn read_snapshot(path: &Path) -> Result<Snapshot> {
     Snapshot::from_json(&bytes).map_err(|error| said(path, &error))
 }
 
-/// A failure that has to do with a file.
+/// A failure that concerns a file.
 pub(crate) fn said(path: &Path, what: &dyn std::fmt::Display) -> Failure {
     Failure::new(format!("{}: {what}", clean_path(path)))
 }

@@ -1,5 +1,4 @@
-//! `lapidary info`: the adapters of this machine, what they can do, and what that means for a
-//! program.
+//! `lapidary info`: the adapters of this machine, their limits, and what these mean for a program.
 
 use std::io::{self, Write};
 
@@ -16,18 +15,17 @@ use crate::cli::style::{Style, clean};
 /// Show the adapters of this machine: limits, budgets, and what each of them means for you
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this adapter: an index, or a part of a name, a backend, or a kind, as LAPIDARY_ADAPTER
-    /// takes it
+    /// Only this adapter: an index, or part of a name, a backend or a kind, as in LAPIDARY_ADAPTER
     #[arg(long, value_name = "WHICH")]
     adapter: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// An adapter that was opened, or why it could not be.
+/// An opened adapter, or the error.
 struct Found {
-    /// As `Options::adapter` takes it; none where a name chose.
+    /// The index for `Options::adapter`; none if the adapter was chosen by name.
     index: Option<usize>,
     name: String,
     is_chosen: bool,
@@ -69,7 +67,7 @@ pub(crate) fn info(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     Ok(())
 }
 
-/// Every adapter, the one first that an app gets which does not choose.
+/// All adapters. The first is the one that `Gpu::open` chooses by default.
 fn all() -> Result<Vec<Found>> {
     let chosen = open(None)?;
     let listed = adapters();
@@ -157,7 +155,7 @@ fn print(out: &mut dyn Write, style: Style, found: &Found) -> io::Result<()> {
     Ok(())
 }
 
-/// A limit: its name, its figure, and what it means.
+/// A limit: its name, its value, and its meaning.
 type Row = (&'static str, String, String);
 
 fn size(bytes: u64) -> String {
@@ -196,32 +194,32 @@ fn buffers(caps: &Caps) -> [Row; 4] {
     let (transfers, how) = match caps.maps_slabs {
         true => (
             "direct",
-            "host and device share memory: uploads and reads are copies by the CPU, without staging",
+            "host and device share memory: the CPU copies uploads and reads, without staging",
         ),
         false => (
             "staged",
-            "the device has memory of its own: bytes travel through staging, at most 64 MiB each way",
+            "the device has its own memory: bytes go through staging, at most 64 MiB each way",
         ),
     };
     [
         (
             "largest buffer",
             size(caps.max_buffer_bytes),
-            "a tensor lies in one buffer: none is larger than that".into(),
+            "a tensor is in one buffer, so no tensor is larger".into(),
         ),
         (
             "largest binding",
             size(caps.max_binding_bytes),
             format!(
-                "what a kernel sees of a buffer at once. Larger tensors are shown in {windows} windows: \
-                 products, reductions and sorting reach {reach} with all operands together, elementwise \
-                 work goes on beyond"
+                "what one binding of a kernel covers. Larger tensors are bound as up to {windows} windows: \
+                 products, reductions and sorting reach {reach} with all operands together; elementwise \
+                 operations have no such limit"
             ),
         ),
         (
             "granule",
             size(caps.offset_alignment_bytes),
-            "tensors begin at multiples of it: what is smaller takes as much".into(),
+            "tensors begin at multiples of it, and smaller ones take as much".into(),
         ),
         ("transfers", transfers.into(), how.into()),
     ]
@@ -231,38 +229,38 @@ fn kernels(caps: &Caps) -> [Row; 5] {
     let (compiler, choice) = match caps.compiler {
         ShaderCompiler::Fxc => (
             "FXC",
-            "Windows' own compiler is slow, and has slower kernels: ship dxcompiler.dll beside the program",
+            "Windows' own compiler is slow and makes slower kernels: ship dxcompiler.dll with the program",
         ),
         ShaderCompiler::Dxc => ("DXC", "Microsoft's newer compiler for DX12"),
         _ => ("driver", "the driver compiles kernels"),
     };
-    let lanes = "lanes that exchange values at once: sums, softmax and products of a row use them";
+    let lanes = "lanes that exchange values directly: sums, softmax and products of a row use them";
     let (subgroups, how) = match caps.subgroup_lanes {
         Some((least, most)) if least == most => (least.to_string(), lanes),
         Some((least, most)) => (format!("{least} to {most}"), lanes),
         None => (
             "none".into(),
-            "sums and softmax go through workgroup memory instead, which is slower",
+            "sums and softmax use workgroup memory instead, which is slower",
         ),
     };
     let (squares, multiply) = match caps.cooperative_size {
         Some(size) => (
             format!("{size} x {size}"),
-            "squares of f16 that a subgroup multiplies at once: GPUs compute products of f16 so",
+            "squares of f16 that a subgroup multiplies at once: products of f16 use them",
         ),
         None => (
             "none".into(),
-            "no cooperative matrices of a use to lapidary: f16 is multiplied as f32 is",
+            "no cooperative matrices that lapidary can use: f16 is multiplied like f32",
         ),
     };
     let (parameters, travel) = match caps.max_immediate_bytes {
         0 => (
             "uniform".into(),
-            "parameters of kernels go through a ring of uniform buffers",
+            "kernels get their parameters from a ring of uniform buffers",
         ),
         bytes => (
             size(u64::from(bytes)),
-            "parameters of kernels travel in the commands themselves",
+            "kernels get their parameters within the commands",
         ),
     };
     let shared = size(u64::from(caps.max_workgroup_bytes));
@@ -271,7 +269,7 @@ fn kernels(caps: &Caps) -> [Row; 5] {
             "workgroup",
             caps.max_invocations.to_string(),
             format!(
-                "invocations with {shared} of memory in common, at most, in kernels of your own"
+                "most invocations of a workgroup in your own kernels, with at most {shared} of shared memory"
             ),
         ),
         ("compiler", compiler.into(), choice.into()),
@@ -283,15 +281,15 @@ fn kernels(caps: &Caps) -> [Row; 5] {
 
 fn kind(kind: AdapterKind) -> &'static str {
     match kind {
-        AdapterKind::Discrete => "a GPU with memory of its own,",
+        AdapterKind::Discrete => "a GPU with its own memory,",
         AdapterKind::Integrated => "a GPU that shares the CPU's memory,",
-        AdapterKind::Virtual => "a GPU lent by a virtual machine's host,",
-        AdapterKind::Cpu => "a software rasterizer: everything runs, on the CPU's cores,",
-        _ => "a device of a kind that the driver does not tell,",
+        AdapterKind::Virtual => "a GPU of a virtual machine's host,",
+        AdapterKind::Cpu => "a software rasterizer that runs everything on the CPU,",
+        _ => "a device of unknown kind,",
     }
 }
 
-/// What the environment says, if anything.
+/// The variables of the environment that are set.
 fn print_environment(out: &mut dyn Write, style: Style) -> io::Result<()> {
     const NAMES: [&str; 6] = [
         "LAPIDARY_ADAPTER",
@@ -343,7 +341,7 @@ fn to_json(found: &Found) -> Value {
     })
 }
 
-/// The text in lines of so many characters, broken between words.
+/// The text in lines of at most this many characters, broken between words.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The commands, a file each, and what they share.
+//! The commands, one file each, and their shared parts.
 
 pub(crate) mod completions;
 pub(crate) mod diff;

@@ -1,4 +1,4 @@
-//! How far something is that takes more than a second, on a terminal.
+//! A progress bar for work that takes more than a second.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A bar on the terminal that people see and programs do not; it shows up once it is worth it.
+/// The bar is drawn only on a terminal, and only after some time.
 pub(crate) struct Progress {
     bar: ProgressBar,
     start: Instant,
@@ -26,7 +26,7 @@ impl Progress {
         Progress { bar, start }
     }
 
-    /// So many steps are done.
+    /// Sets the number of finished steps.
     pub(crate) fn set(&self, done: usize) {
         let is_late = self.start.elapsed() >= PATIENCE;
         if is_late && self.bar.is_hidden() && io::stderr().is_terminal() {
@@ -35,7 +35,7 @@ impl Progress {
         self.bar.set_position(done as u64);
     }
 
-    /// Nothing of it is left on the terminal.
+    /// Removes the bar from the terminal.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,5 +1,4 @@
-//! Colours of what is printed, where they are wanted; and names that others chose, so that they can
-//! be printed.
+//! Colours of the output, and printable forms of names that other people chose.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -10,7 +9,7 @@ use ratatui::style::Color;
 
 use lapidary_core::internal::{printable, printable_end};
 
-/// The colours of several things beside each other: of a table's rows, and of a chart's lines.
+/// Colours of rows in a table and of lines in a chart.
 pub(crate) const SERIES: [Color; 5] = [
     Color::Cyan,
     Color::Yellow,
@@ -19,16 +18,16 @@ pub(crate) const SERIES: [Color; 5] = [
     Color::Red,
 ];
 
-/// Names are cut off where they are longer.
+/// Longer names are cut off.
 const MOST_COLUMNS: usize = 400;
 
-/// A text that others chose (an adapter's name, a trace's, a tensor's), without what a terminal
-/// would obey or hide.
+/// A text that other people chose (the name of an adapter, a trace or a tensor), without characters
+/// that a terminal would execute or hide.
 pub(crate) fn clean(text: &str) -> String {
     printable(text, MOST_COLUMNS)
 }
 
-/// As [`clean`], of a path.
+/// As [`clean`], for a path.
 pub(crate) fn clean_path(path: &Path) -> String {
     printable_end(&path.to_string_lossy(), MOST_COLUMNS)
 }
@@ -45,7 +44,7 @@ pub(crate) enum When {
     Never,
 }
 
-/// Whether there are colours.
+/// Whether to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     colours: bool,
@@ -82,7 +81,7 @@ impl Style {
         self.wrap("31", text)
     }
 
-    /// In the colour of the so manieth of several things.
+    /// The text in the colour of series `number`.
     pub(crate) fn series(self, number: usize, text: &str) -> String {
         self.wrap(code(SERIES[number % SERIES.len()]), text)
     }
@@ -94,7 +93,7 @@ impl Style {
         }
     }
 
-    /// Prints what was drawn into cells, without what is blank at the ends of lines.
+    /// Prints cells without the blanks at the ends of lines.
     pub(crate) fn print_cells(self, out: &mut dyn Write, cells: &Buffer) -> io::Result<()> {
         let area = cells.area;
         for y in area.top()..area.bottom() {
@@ -119,7 +118,7 @@ impl Style {
     }
 }
 
-/// What switches a terminal to a colour; its own for those that we do not use.
+/// The escape sequence of a colour; that of the default colour for all that we do not use.
 fn code(colour: Color) -> &'static str {
     match colour {
         Color::Red => "31",
@@ -132,7 +131,7 @@ fn code(colour: Color) -> &'static str {
     }
 }
 
-/// Columns of the terminal; 100 where there is none.
+/// Columns of the terminal; 100 if there is none.
 pub(crate) fn width() -> u16 {
     let columns = terminal::size().ok().map(|(columns, _)| columns);
     columns

@@ -15,15 +15,15 @@ use crate::cli::style::{clean, clean_path};
 /// Watch the memory of a running program that serves it (`lapidary_tools::socket::serve`)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The program's socket, or its process id. Without it: the one program of yours that serves
+    /// The program's socket or process id. Without it: the only program of yours that serves
     path: Option<PathBuf>,
     /// Milliseconds between two samples
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     every: u64,
-    /// Print a line of JSON a sample instead
+    /// Print a line of JSON for each sample instead
     #[arg(long)]
     json: bool,
-    /// End after so many samples; on a terminal, never, unless asked to
+    /// End after this many samples. The default on a terminal is to go on until you quit
     #[arg(long, value_name = "SAMPLES", requires = "json")]
     count: Option<u64>,
 }
@@ -40,7 +40,7 @@ pub(crate) fn top(args: &Args, out: &mut dyn Write) -> Result {
             "the monitor needs a terminal; `lapidary top --json` prints samples for programs",
         ));
     }
-    // A first answer before the terminal changes its looks: an error is read better without.
+    // The first answer comes before the terminal changes its mode, so an error stays readable.
     let first = remote.memory()?;
     let mut monitor = Monitor::new();
     monitor.push(first);
@@ -48,7 +48,7 @@ pub(crate) fn top(args: &Args, out: &mut dyn Write) -> Result {
     shown.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))
 }
 
-/// What is the matter, without the socket's path: there is one line for it.
+/// The error without the socket's path, because one line shows both.
 fn why(error: Error, path: &Path) -> String {
     match error {
         Error::Socket { reason } => {
@@ -79,7 +79,7 @@ fn print_samples(
     Ok(())
 }
 
-/// The socket that is meant.
+/// The path of the socket to connect to.
 fn find(named: Option<&Path>) -> Result<PathBuf> {
     let served = Remote::find();
     if let Some(named) = named {
@@ -90,7 +90,7 @@ fn find(named: Option<&Path>) -> Result<PathBuf> {
         let found = served.into_iter().find(|served| served.pid == pid);
         let found = found.map(|served| served.path);
         return found
-            .ok_or_else(|| Failure::new(format!("process {pid} serves no monitor to you")));
+            .ok_or_else(|| Failure::new(format!("process {pid} serves no statistics to you")));
     }
     match &served[..] {
         [] => Err(Failure::new(

@@ -1,4 +1,4 @@
-//! `lapidary view`: a snapshot as text, and in whatever other form is asked for.
+//! `lapidary view`: a snapshot as text or in another format.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,15 +11,15 @@ use crate::cli::failure::Result;
 use crate::cli::files::{read_snapshot, said};
 use crate::cli::style::{Style, clean_path, width};
 
-/// Show a snapshot: where the memory is, who has it, and what to change
+/// Show a snapshot: where the memory is, who holds it, and what to change
 ///
-/// Prints the page of statistics, a map of the slabs, and advice. With one of --html, --perfetto,
-/// --pickle and --rmm it writes that file instead; with --map, prints the map alone.
+/// Prints statistics, a map of the slabs, and advice. With --html, --perfetto, --pickle or --rmm it
+/// writes that file instead. With --map it prints only the map.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The snapshot, as `gpu.memory().snapshot().write_json(…)` writes it
+    /// The snapshot, a file that `gpu.memory().snapshot().write_json(…)` wrote
     snapshot: PathBuf,
-    /// Write a page for browsers: timeline, map, holders; one file, without a network
+    /// Write an HTML page: timeline, map, holders. It is one file and needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write a trace for ui.perfetto.dev and chrome://tracing
@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// Write a pickle for PyTorch's memory_viz
     #[arg(long, value_name = "FILE")]
     pickle: Option<PathBuf>,
-    /// Write a log in RMM's form, which `lapidary replay` takes, too
+    /// Write a log in RMM's format, which `lapidary replay` reads too
     #[arg(long, value_name = "FILE")]
     rmm: Option<PathBuf>,
-    /// Print the map alone
+    /// Print only the map
     #[arg(long)]
     map: bool,
     /// Print the statistics and the advice as JSON
@@ -71,7 +71,7 @@ pub(crate) fn view(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     Ok(())
 }
 
-/// Writes a file through `face`, and says which one was or could not be written.
+/// Writes a file with `face` and reports the path. The error names the file too.
 pub(crate) fn write_file(
     path: &Path,
     face: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -80,7 +80,7 @@ pub(crate) fn write_file(
     let mut file = BufWriter::new(file);
     let written = face(&mut file).and_then(|()| file.flush());
     written.map_err(|error| said(path, &error))?;
-    // The file is there, whether or not anybody hears of it.
+    // The file is written, even if stderr is closed.
     let _ = writeln!(io::stderr(), "lapidary: wrote {}", clean_path(path));
     Ok(())
 }
@@ -99,7 +99,7 @@ fn print(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<(
         (0, _) => "no history was kept (gpu.memory().keep_history)".to_owned(),
         (events, 0) => format!("{events} events of history"),
         (events, dropped) => {
-            format!("{events} events of history; {dropped} before them were forgotten")
+            format!("{events} events of history; {dropped} earlier ones were dropped")
         }
     };
     writeln!(out, "{}", style.dim(&history))

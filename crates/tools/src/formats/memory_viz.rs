@@ -1,6 +1,6 @@
-//! PyTorch's memory snapshots, for its tools: `torch/cuda/_memory_viz.py` and the viewer. Slabs are
-//! their segments, blocks are blocks, and a tag is a stack of frames: the place, then the scopes
-//! around it.
+//! PyTorch's memory snapshots, for `torch/cuda/_memory_viz.py` and its viewer. A slab becomes a
+//! segment and a block becomes a block. A tag becomes a stack of frames: the call site, then the
+//! scopes around it.
 
 use std::io::{self, Write};
 
@@ -12,16 +12,15 @@ use super::pickle::Pickle;
 use super::places::{Held, Places, Range, Step};
 use super::unix_us;
 
-/// Names are shown in lists and tooltips: what is longer is cut.
+/// Lists and tooltips show the names. Longer names are cut.
 const NAME_COLUMNS: usize = 120;
 
-/// Writes a snapshot as a pickle that PyTorch's tools read: `python _memory_viz.py trace_plot` of
-/// `torch/cuda/`, and the viewer that <https://pytorch.org/memory_viz> is.
+/// Writes a snapshot as a pickle for PyTorch's tools: `python _memory_viz.py trace_plot` of
+/// `torch/cuda/`, and the viewer at <https://pytorch.org/memory_viz>.
 ///
-/// Addresses are made up from the numbers of slabs and the offsets in them; what moves, leaves or
-/// is handed on is freed in one place and allocated in another. Blocks of which nothing tells where
-/// they were, since they were made before the history begins and are gone, lie in a segment of
-/// their own.
+/// Addresses are computed from the numbers of slabs and the offsets in them. A storage that is
+/// moved, evicted or donated is freed at one address and allocated at another. Blocks that are
+/// older than the history and freed in it have no known place. They are in a segment of their own.
 ///
 /// ```no_run
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
@@ -33,7 +32,7 @@ const NAME_COLUMNS: usize = 120;
 /// ```
 ///
 /// # Errors
-/// The writer's own; [`InvalidData`](io::ErrorKind::InvalidData) for sizes over 2^53 bytes.
+/// Those of the writer; [`InvalidData`](io::ErrorKind::InvalidData) for sizes over 2^53 bytes.
 pub fn write_pickle(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
     let places = Places::of(snapshot);
     let mut writer = Writer {
@@ -57,7 +56,8 @@ pub fn write_pickle(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
 struct Writer<'a, W> {
     pickle: Pickle<W>,
     snapshot: &'a Snapshot,
-    /// The frames of each tag that were written, and in the end those of all others.
+    /// The number of each written tag's frames. The last entry is that of all tags beyond the
+    /// limit.
     frames: Vec<Option<u32>>,
 }
 
@@ -96,7 +96,7 @@ impl<W: Write> Writer<'_, W> {
         pickle.bool(false)?;
         self.no_frames()?;
         self.pickle.key("blocks")?;
-        // They lie side by side and fill the segment, with what is free between them.
+        // Blocks and holes fill the segment without gaps.
         let mut blocks = self.pickle.list()?;
         let mut end_bytes = 0;
         for block in &slab.blocks {
@@ -120,7 +120,7 @@ impl<W: Write> Writer<'_, W> {
         self.pickle.end_dict()
     }
 
-    /// A block with its bytes and tag, or a free range.
+    /// A block with its bytes and tag, or a hole.
     fn block(&mut self, address: u64, bytes: u64, used: Option<(u64, u32)>) -> io::Result<()> {
         self.pickle.dict()?;
         self.pickle.int_at("address", address)?;
@@ -211,7 +211,7 @@ impl<W: Write> Writer<'_, W> {
         self.pickle.end_list(frames)
     }
 
-    /// Who made it, as a stack: written once for each tag.
+    /// The maker as a stack. Each tag's stack is written once.
     fn frames(&mut self, tag: u32) -> io::Result<()> {
         self.pickle.key("frames")?;
         let others = self.frames.len() - 1;
@@ -251,7 +251,7 @@ enum Of {
     Nothing { bytes: u64, free_bytes: u64 },
 }
 
-/// A name on one line. A flame graph parts frames at semicolons.
+/// A name on one line. A flame graph separates frames at semicolons.
 fn line(text: &str, from_beginning: bool) -> String {
     let line = match from_beginning {
         true => printable(text, NAME_COLUMNS),

@@ -1,5 +1,5 @@
-//! Snapshots in the formats of other tools, each written from the value alone: a pickle for
-//! PyTorch's viewer of memory, a trace for Perfetto, a log of RMM's. Such logs are read, too.
+//! Snapshots in the formats of other tools: a pickle for PyTorch's memory viewer, a trace for
+//! Perfetto, a log in RMM's format. The last can also be read.
 
 mod memory_viz;
 mod pickle;
@@ -13,7 +13,7 @@ pub use memory_viz::write_pickle;
 pub use rmm::{RmmEvent, RmmRow, read_rmm, write_rmm};
 pub use trace::write_trace;
 
-/// A time of `moments` in microseconds since 1970, as far as that is known.
+/// A time of `moments` in microseconds since 1970, if it is known.
 fn unix_us(snapshot: &Snapshot, at_ns: u64) -> u64 {
     let taken_us = snapshot.taken_unix_ms.saturating_mul(1000);
     let before_us = snapshot.taken_at_ns.saturating_sub(at_ns) / 1000;

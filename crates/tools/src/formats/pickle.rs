@@ -1,25 +1,25 @@
-//! Python's pickle, as much of it as a snapshot takes and its readers know: the viewer of PyTorch's
-//! snapshots, which is JavaScript, understands a part of protocol 2 alone. Strings and what is
-//! named is written once, and afterwards by a number.
+//! The part of Python's pickle that a snapshot needs. The viewer of PyTorch's snapshots is
+//! JavaScript and reads only a part of protocol 2. Strings and remembered values are written once
+//! and then referred to by a number.
 
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-/// Lists are extended by so many at once: the viewer passes them as the arguments of one call.
+/// Items of a list that are appended at once. The viewer passes them as the arguments of one call.
 const BATCH: usize = 1000;
 
-/// JavaScript has no whole numbers above it.
+/// Largest number that is exact in JavaScript.
 const MOST: u64 = 1 << 53;
 
 pub(super) struct Pickle<W> {
     to: W,
-    /// What has been written and can be asked for again.
+    /// Number of the values that can be referred to.
     memos: u32,
     words: FxHashMap<&'static str, u32>,
 }
 
-/// A list that is being written.
+/// A list under construction.
 pub(super) struct List {
     in_batch: usize,
 }
@@ -39,8 +39,7 @@ impl<W: Write> Pickle<W> {
         self.to.flush()
     }
 
-    /// A number: at most 8 bytes long where it is long, since longer ones are of another type in
-    /// JavaScript.
+    /// A number. Long ones have at most 8 bytes; JavaScript gives longer ones another type.
     pub(super) fn int(&mut self, number: u64) -> io::Result<()> {
         if let Ok(small) = u8::try_from(number) {
             return self.to.write_all(&[b'K', small]);
@@ -69,7 +68,7 @@ impl<W: Write> Pickle<W> {
         self.to.write_all(text.as_bytes())
     }
 
-    /// A string that comes again and again.
+    /// A string that occurs often.
     pub(super) fn word(&mut self, word: &'static str) -> io::Result<()> {
         if let Some(&number) = self.words.get(word) {
             return self.again(number);
@@ -80,7 +79,7 @@ impl<W: Write> Pickle<W> {
         Ok(())
     }
 
-    /// Gives what was just written a number, ...
+    /// Gives the value just written a number.
     pub(super) fn remember(&mut self) -> io::Result<u32> {
         let number = self.memos;
         self.memos += 1;
@@ -88,7 +87,7 @@ impl<W: Write> Pickle<W> {
         Ok(number)
     }
 
-    /// ... by which it is written again.
+    /// Writes the value with this number again.
     pub(super) fn again(&mut self, number: u32) -> io::Result<()> {
         self.numbered([b'h', b'j'], number)
     }
@@ -101,14 +100,14 @@ impl<W: Write> Pickle<W> {
         self.to.write_all(&number.to_le_bytes())
     }
 
-    /// Two numbers that belong together.
+    /// A tuple of two numbers.
     pub(super) fn pair(&mut self, first: u64, second: u64) -> io::Result<()> {
         self.int(first)?;
         self.int(second)?;
         self.to.write_all(&[0x86])
     }
 
-    /// A list: each item is written after an [`item`](Self::item).
+    /// A list. Call [`item`](Self::item) before writing each item.
     pub(super) fn list(&mut self) -> io::Result<List> {
         self.to.write_all(b"]")?;
         Ok(List { in_batch: 0 })
@@ -133,7 +132,7 @@ impl<W: Write> Pickle<W> {
         }
     }
 
-    /// A dictionary: each value is written after its key.
+    /// A dictionary. Write each value after its key.
     pub(super) fn dict(&mut self) -> io::Result<()> {
         self.to.write_all(b"}(")
     }

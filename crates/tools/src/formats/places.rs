@@ -1,72 +1,71 @@
-//! The history with places: what came where and what left from where, since other formats name a
-//! block by its address, and begin with what was there.
+//! The history with addresses, for formats that name a block by its address and that begin with the
+//! blocks that exist.
 //!
-//! A snapshot's events name storages, and say of a storage that goes only which it is. So they are
-//! gone through twice: once to find out what there was before the first of them, and once to tell.
+//! The events name storages. An event that frees a storage does not say where the storage was. So
+//! the events are read twice: first to find what existed before them, then to report them.
 
 use lapidary_core::stats::{Block, Event, Moment, Snapshot};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Slabs lie so far apart in the addresses that are made up for them. A slab has the same address
-/// in every snapshot of a device that did not have thousands of them, so that snapshots can be
-/// compared.
+/// Distance between the computed addresses of two slabs. A slab has the same address in every
+/// snapshot of a device, so that snapshots can be compared. This ends at 2¹⁵ − 3 slabs.
 const STRIDE_BYTES: u64 = 1 << 38;
 
-/// With these all addresses are below 2^53: numbers in JavaScript are exact up to there. What has
-/// no place comes after the last of them.
+/// With this many slabs all addresses are below 2^53, up to which numbers in JavaScript are exact.
+/// Storages without a known place come after the last slab.
 const PLACES: u32 = (1 << 15) - 3;
 
-/// A storage and where it is.
+/// A storage with its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) storage: u64,
     pub(super) tag: u32,
-    /// What was asked for.
+    /// Requested bytes.
     pub(super) bytes: u64,
     pub(super) address: u64,
 }
 
-/// A slab and where it is.
+/// The addresses of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Range {
     pub(super) address: u64,
     pub(super) bytes: u64,
 }
 
-/// What an event comes to.
+/// A change that follows from an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// There is a slab more.
+    /// A slab was created.
     SlabGained(Range),
-    /// A slab is gone.
+    /// A slab was released.
     SlabLost(Range),
-    /// There is a storage more.
+    /// A storage got a place.
     Gained(Held),
-    /// A storage is gone.
+    /// A storage lost its place.
     Lost(Held),
-    /// After its steps, the event itself.
+    /// The event itself, after the changes that follow from it.
     Event(Event),
 }
 
-/// Where everything was before the first event, and so at any time after it.
+/// The places before the first event. With the events they give the places at any later time.
 pub(super) struct Places<'a> {
     snapshot: &'a Snapshot,
     slabs: FxHashMap<u32, Slab>,
-    /// What was there before the first event.
+    /// The storages before the first event.
     before: Vec<Held>,
-    /// Where those lie of which nothing tells where they were.
+    /// Addresses for storages whose place is unknown.
     nowhere: Range,
-    /// How many those are.
+    /// Number of those storages.
     placeless: usize,
-    /// The last tags of storages whose first are not told, or may have been others: a storage may
-    /// have been given a name after it was made.
+    /// The last tag of each storage that has no recorded first tag, or that may have been renamed
+    /// later.
     tags: FxHashMap<u64, u32>,
 }
 
 #[derive(Clone, Copy)]
 struct Slab {
     range: Range,
-    /// It was made before the first event.
+    /// It was created before the first event.
     is_old: bool,
 }
 
@@ -130,12 +129,12 @@ impl<'a> Places<'a> {
         slab.map_or(self.nowhere, |slab| slab.range)
     }
 
-    /// What was there before the first event.
+    /// The storages before the first event.
     pub(super) fn before(&self) -> &[Held] {
         &self.before
     }
 
-    /// The slabs that were there before the first event, by address.
+    /// The slabs before the first event, by address.
     pub(super) fn slabs_before(&self) -> Vec<Range> {
         let old = self.slabs.values().filter(|slab| slab.is_old);
         let nowhere = (self.placeless > 0).then_some(self.nowhere);
@@ -144,7 +143,7 @@ impl<'a> Places<'a> {
         old
     }
 
-    /// Tells what happened, with its time in nanoseconds since the device was opened.
+    /// Reports the history. Times are in nanoseconds since the device was opened.
     pub(super) fn tell<E>(
         &self,
         mut each: impl FnMut(u64, Step) -> Result<(), E>,
@@ -244,7 +243,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// A storage loses its place, if it has one.
+    /// Takes the storage's place away, if it has one.
     fn lose<E>(
         &self,
         now: &mut Now,
@@ -276,7 +275,7 @@ impl<'a> Places<'a> {
         each(Step::Gained(held))
     }
 
-    /// Is it where those lie of which nobody knows where they were?
+    /// Is this the range for storages whose place is unknown?
     pub(super) fn is_made_up(&self, range: Range) -> bool {
         range == self.nowhere
     }
@@ -297,12 +296,12 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Where everything is between two events.
+/// The places between two events.
 struct Now {
     live: FxHashMap<u64, Held>,
-    /// How many slabs have each range: some may share one.
+    /// Number of slabs at each range; several may share one.
     slabs: FxHashMap<Range, usize>,
-    /// How many of the storages lie where nobody knows.
+    /// Number of storages whose place is unknown.
     placeless: usize,
 }
 
@@ -321,7 +320,7 @@ impl Now {
     }
 }
 
-/// The device was lost, and all that was on it.
+/// After a device loss all storages and slabs are gone.
 fn lose_all<E>(now: &mut Now, each: &mut impl FnMut(Step) -> Result<(), E>) -> Result<(), E> {
     let mut live: Vec<Held> = now.live.drain().map(|(_, held)| held).collect();
     live.sort_unstable_by_key(|held| (held.address, held.storage));
@@ -339,25 +338,25 @@ fn lose_all<E>(now: &mut Now, each: &mut impl FnMut(Step) -> Result<(), E>) -> R
     Ok(())
 }
 
-/// Not 0, which is nowhere to others.
+/// Never 0, which other tools take for null.
 fn address_of(place: u32) -> u64 {
     (u64::from(place) + 1) * STRIDE_BYTES
 }
 
-/// A storage as it was before the first event.
+/// A storage before the first event.
 struct First {
     storage: u64,
     bytes: u64,
     place: Option<(u32, u64)>,
 }
 
-/// What the events tell of the time before them.
+/// What the events tell about the time before them.
 #[derive(Default)]
 struct Past {
     before: Vec<First>,
-    /// Storages that have had a place since an event told of it.
+    /// Storages that an earlier event placed.
     known: FxHashSet<u64>,
-    /// Of others, by their number now, which of `before` they were and still lie where that did.
+    /// For other storages: the index in `before` of the one whose block they took over.
     first_of: FxHashMap<u64, usize>,
 }
 
@@ -402,7 +401,7 @@ impl Past {
         }
     }
 
-    /// A storage that no event has placed is named: it was there before.
+    /// An event names a storage that no event placed: so it existed before.
     fn met(&mut self, storage: u64, bytes: u64) -> usize {
         self.first_of.remove(&storage).unwrap_or_else(|| {
             self.before.push(First {
@@ -462,18 +461,18 @@ fn slabs_of(snapshot: &Snapshot) -> FxHashMap<u32, Slab> {
 struct Found {
     slabs: FxHashMap<u32, Slab>,
     taken: FxHashSet<u32>,
-    /// So many places were tried, from the last on, for slabs whose own was taken: none of them is
-    /// free.
+    /// Number of places that were tried, from the last one on, for slabs whose own place was taken.
+    /// None of them is free.
     tried: u32,
 }
 
 impl Found {
-    /// A slab of at least so many bytes.
+    /// A slab of at least this many bytes.
     fn slab(&mut self, number: u32, bytes: u64) -> &mut Slab {
         let (taken, tried) = (&mut self.taken, &mut self.tried);
         let slab = self.slabs.entry(number).or_insert_with(|| {
             let own = number % PLACES;
-            // Where there are more slabs than places, some share one, as addresses come again.
+            // With more slabs than places, some slabs share a place.
             let mut place = own;
             while !taken.insert(place) && *tried < PLACES {
                 *tried += 1;
@@ -499,7 +498,7 @@ mod tests {
     #[test]
     fn slabs_have_addresses_of_their_own_for_as_long_as_there_are_places() {
         let mut found = Found::default();
-        // Each two want the same place.
+        // Two slabs each want the same place.
         let addresses = (0..PLACES).map(|n| {
             let number = n / 2 + PLACES * (n % 2);
             found.slab(number, 1).range.address

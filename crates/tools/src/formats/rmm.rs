@@ -1,5 +1,5 @@
-//! The log of RMM's logging adaptor: `Thread,Time,Action,Pointer,Size,Stream`, a row an event.
-//! Written for the tools that read it, and read for ours: logs of RMM's are of real programs.
+//! Logs in the format of RMM's logging adaptor: `Thread,Time,Action,Pointer,Size,Stream`, one row
+//! an event. They are written for other tools, and read because RMM records real programs.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -13,19 +13,19 @@ use crate::{Error, Result};
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
-/// No line is longer: a file that is something else may have no end of line at all.
+/// Longest line. A file of another kind may have no line breaks at all.
 const MOST_LINE_BYTES: u64 = 1 << 16;
 
 const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 
-/// Writes the history of a snapshot as a log of RMM's, from what there was at its beginning on:
-/// rows of `Thread,Time,Action,Pointer,Size,Stream`, where addresses are made up from slabs and
-/// offsets, and times are of the day in UTC. Without a history it has what is there now.
+/// Writes the history of a snapshot as a log in RMM's format, beginning with what existed before
+/// it. The rows are `Thread,Time,Action,Pointer,Size,Stream`. Addresses are computed from slabs and
+/// offsets, and times are times of day in UTC. Without a history the log has the current blocks.
 ///
-/// What leaves the device is freed there, and allocated when it is back; what moves is both.
+/// An eviction is a free, a restore is an allocation, and a move is both.
 ///
 /// # Errors
-/// The writer's own.
+/// Those of the writer.
 pub fn write_rmm(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
     writeln!(to, "{HEADER}")?;
@@ -61,14 +61,14 @@ fn time_of_day(unix_us: u64) -> String {
     format!("{hours:02}:{minutes:02}:{seconds:02}.{us:06}")
 }
 
-/// What a row of a log of RMM's says, in terms of blocks: addresses come again.
+/// One row of a log. It names blocks instead of addresses, because addresses are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RmmEvent {
-    /// A block of so many bytes is allocated.
+    /// A block is allocated.
     Alloc {
         /// The block: 0, 1, 2, …, each only once.
         id: usize,
-        /// The bytes asked for; not 0.
+        /// Requested bytes; not 0.
         bytes: u64,
     },
     /// A live block is freed.
@@ -78,18 +78,18 @@ pub enum RmmEvent {
     },
 }
 
-/// A row of a log of RMM's.
+/// A row of a log in RMM's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmmRow {
     /// The line in the log, counted from 1.
     pub line: u64,
-    /// What it says.
+    /// The event in the row.
     pub event: RmmEvent,
 }
 
-/// Reads a log of RMM's logging adaptor, or what [`write_rmm`] has written. Rows of
-/// nothing (allocations of no bytes, and those that failed) are left out; columns may be in any
-/// order, and more than the three that say what happens.
+/// Reads a log of RMM's logging adaptor or of [`write_rmm`]. Allocations of no bytes and failed
+/// allocations are left out. Columns may be in any order, and columns beyond the three necessary
+/// ones are ignored.
 ///
 /// ```
 /// use lapidary_tools::formats::{RmmEvent, read_rmm};
@@ -106,9 +106,9 @@ pub struct RmmRow {
 /// ```
 ///
 /// # Errors
-/// [`Error::Rmm`] with the line: no such columns, a row that ends early, a bad number or action,
-/// a block allocated where another is, freed twice or with another size, and whatever the reader
-/// says.
+/// [`Error::Rmm`] with the line: a missing column, a row that is too short, a bad number or action,
+/// a block at an address that is in use, a block freed twice or with another size. Also the errors
+/// of the reader.
 pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
     let (mut log, mut rows, mut buffer) = (None, Vec::new(), Vec::new());
     for line in 1.. {
@@ -131,7 +131,7 @@ pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
     log.map(|_| rows).ok_or_else(empty)
 }
 
-/// The next line, in no more memory than it should take.
+/// The next line, within the limit of length.
 fn next_line<'a>(
     from: &mut impl BufRead,
     buffer: &'a mut Vec<u8>,
@@ -142,17 +142,17 @@ fn next_line<'a>(
     if read as u64 == MOST_LINE_BYTES {
         return Err(format!("it is longer than {MOST_LINE_BYTES} bytes"));
     }
-    let text = std::str::from_utf8(buffer).map_err(|_| "it is no text".to_owned())?;
+    let text = std::str::from_utf8(buffer).map_err(|_| "it is not text".to_owned())?;
     Ok((read > 0).then_some(text.trim()))
 }
 
-/// What is known of a log while it is read.
+/// The state while a log is read.
 struct Log {
-    /// Where in a row the three columns are that say what happens.
+    /// Positions of the three necessary columns in a row.
     action: usize,
     pointer: usize,
     size: usize,
-    /// By address: the block, and its bytes.
+    /// The live blocks by address: number and bytes.
     live: FxHashMap<u64, (usize, u64)>,
     blocks: usize,
 }
@@ -189,13 +189,13 @@ impl Log {
         let address = address(cell(self.pointer, "a pointer")?)?;
         let size = cell(self.size, "a size")?;
         let bytes = size.parse();
-        let bytes: u64 = bytes.map_err(|_| format!("`{}` is no size", shown(size)))?;
+        let bytes: u64 = bytes.map_err(|_| format!("`{}` is not a size", shown(size)))?;
         let event = match action {
-            // Of nothing there is nothing to place, whatever its address is.
+            // An empty allocation has no place, whatever address the log gives.
             "allocate" | "free" if bytes == 0 => return Ok(None),
             "allocate" => self.alloc(address, bytes)?,
             "free" => self.free(address, bytes)?,
-            other => return Err(format!("`{}` is no action of RMM's", shown(other))),
+            other => return Err(format!("`{}` is not an action of RMM", shown(other))),
         };
         Ok(Some(event))
     }
@@ -204,7 +204,7 @@ impl Log {
         let id = self.blocks;
         if self.live.insert(address, (id, bytes)).is_some() {
             return Err(format!(
-                "{address:#x} is allocated, and was not freed before"
+                "{address:#x} is allocated but was not freed before"
             ));
         }
         self.blocks += 1;
@@ -215,9 +215,9 @@ impl Log {
         match self.live.remove(&address) {
             Some((id, allocated)) if allocated == bytes => Ok(RmmEvent::Free { id }),
             Some((_, allocated)) => Err(format!(
-                "{address:#x} is freed as {bytes} bytes, and was allocated as {allocated}"
+                "{address:#x} is freed as {bytes} bytes but was allocated as {allocated}"
             )),
-            None => Err(format!("{address:#x} is freed, and is not allocated")),
+            None => Err(format!("{address:#x} is freed but not allocated")),
         }
     }
 }
@@ -229,10 +229,10 @@ fn address(text: &str) -> std::result::Result<u64, String> {
     }
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let address = u64::from_str_radix(digits, 16);
-    address.map_err(|_| format!("`{}` is no pointer", shown(text)))
+    address.map_err(|_| format!("`{}` is not a pointer", shown(text)))
 }
 
-/// What a file says, in a message.
+/// Text of the file as an error shows it.
 fn shown(text: &str) -> String {
     printable(text, 40)
 }

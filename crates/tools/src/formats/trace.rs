@@ -1,5 +1,5 @@
-//! The trace events of Chrome, which Perfetto opens: what is live and reserved as counters, what
-//! happened as instants on tracks by subject, kernels as slices.
+//! Chrome's trace events, which Perfetto opens: live and reserved bytes as counters, events as
+//! instants on tracks by subject, kernels as slices.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -11,15 +11,15 @@ use serde::Serialize;
 
 use super::places::{Places, Step};
 
-/// A kind of event that is new is told of in `event`.
+/// A new kind of event needs a branch in `event`.
 const _: () = assert!(EVENT_KINDS == 15);
 
-/// So many tags have a counter of their own: those that had most at any time.
+/// Number of tags with a counter of their own: those with the highest peaks.
 const TAGS: usize = 8;
 
 const NAME_COLUMNS: usize = 100;
 
-/// The tracks, from 1 on.
+/// Names of the tracks, numbered from 1.
 const TRACKS: [&str; 5] = ["slabs", "submissions", "transfers", "kernels", "pressure"];
 const SLABS: u32 = 1;
 const SUBMISSIONS: u32 = 2;
@@ -27,15 +27,15 @@ const TRANSFERS: u32 = 3;
 const KERNELS: u32 = 4;
 const PRESSURE: u32 = 5;
 
-/// Writes the history of a snapshot as a trace that <https://ui.perfetto.dev> and
-/// `chrome://tracing` open: counters of what is live (granted, as
-/// [`MemoryStats::live_bytes`](lapidary_core::stats::MemoryStats::live_bytes)), reserved and the
-/// budget, and of the tags that had most; submissions, transfers, moves, slabs, the reclaim steps
-/// and refusals; and kernels, if [they were
+/// Writes the history of a snapshot as a trace for <https://ui.perfetto.dev> and
+/// `chrome://tracing`. Counters show the budget, reserved bytes, live bytes (blocks, as
+/// [`MemoryStats::live_bytes`](lapidary_core::stats::MemoryStats::live_bytes)), and the tags with
+/// the highest peaks. Instants show submissions, transfers, moves, slabs, reclaim steps and
+/// refusals. Kernels are slices if [they were
 /// timed](lapidary_core::diagnostics::GpuKernels::time). Times begin when the device was opened.
 ///
 /// # Errors
-/// The writer's own.
+/// Those of the writer.
 pub fn write_trace(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
     let places = Places::of(snapshot);
     let mut writer = Writer {
@@ -123,7 +123,7 @@ fn write_event(
             let name = name.map_or("others", String::as_str);
             to.kernel(name, begin_ns, end_ns)
         }
-        // What comes and goes is told by the counters.
+        // The counters show the others.
         _ => Ok(()),
     }
 }
@@ -134,7 +134,7 @@ struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// The beginning of an event, up to its arguments.
+    /// The beginning of an event, before its arguments.
     fn begin(&mut self, phase: &str, track: u32, name: &str) -> io::Result<()> {
         let comma = if self.is_first { "" } else { "," };
         self.is_first = false;
@@ -206,15 +206,15 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// What there is at one time.
+/// The levels at one time.
 struct Levels<'a> {
     snapshot: &'a Snapshot,
     live_bytes: u64,
     reserved_bytes: u64,
     by_tag: FxHashMap<u32, u64>,
-    /// Those that have a counter, with their names.
+    /// The tags that have a counter, with their names.
     watched: Vec<(u32, String)>,
-    /// What was written last: live, reserved, and each that is watched.
+    /// The last written values: live, reserved, and each watched tag.
     written: Vec<Option<u64>>,
 }
 
@@ -268,7 +268,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Writes those that have changed.
+    /// Writes the values that have changed.
     fn write(&mut self, to: &mut Writer<impl Write>, ns: u64) -> io::Result<()> {
         let all = [("live", self.live_bytes), ("reserved", self.reserved_bytes)];
         let by_tag = self.watched.iter().map(|(tag, name)| {
@@ -286,7 +286,7 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// The tags that had most at any time, greatest first.
+/// The tags with the highest peaks, greatest first.
 fn greatest(snapshot: &Snapshot, places: &Places<'_>) -> Vec<u32> {
     let mut levels = Levels::before(snapshot, places);
     let mut peaks = levels.by_tag.clone();

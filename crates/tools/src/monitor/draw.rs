@@ -1,4 +1,4 @@
-//! Where everything is on the terminal, and what is drawn there: head, budget, slabs, keys, help.
+//! The layout of the terminal, and how its parts are drawn: head, budget, slabs, keys, help.
 
 use std::cmp::Reverse;
 
@@ -22,7 +22,7 @@ const STAGING: Style = Style::new().fg(Color::Yellow);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Columns of the panels of slabs and of reclaim.
+/// Columns of the panels for slabs and for reclaim.
 const SIDE_COLUMNS: u16 = 44;
 const SLAB_CELLS: usize = 18;
 
@@ -106,7 +106,7 @@ fn draw_head(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     right.render(end, buffer);
 }
 
-/// The device as one bar up to the budget, and what lies elsewhere.
+/// The device as one bar up to the budget, and the bytes in other places.
 fn draw_budget(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
     let device_bytes = stats.device_bytes.now;
     let whole_bytes = match stats.budget_bytes {
@@ -154,7 +154,7 @@ fn draw_budget(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
     Line::from(spans).render(text, buffer);
 }
 
-/// What the device's bytes are.
+/// The parts of the device's bytes.
 fn parts(stats: &MemoryStats) -> [(&'static str, u64, Style); 4] {
     let staging_bytes = (stats.upload_bytes.now)
         .saturating_add(stats.restore_staging_bytes.now)
@@ -167,7 +167,7 @@ fn parts(stats: &MemoryStats) -> [(&'static str, u64, Style); 4] {
     ]
 }
 
-/// The parts one after the other, each at least a cell if there is any of it, the rest dotted.
+/// The parts side by side. A part that is not empty gets at least one cell. The rest is dotted.
 fn draw_bar(parts: &[(&str, u64, Style)], whole_bytes: u64, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
@@ -186,7 +186,7 @@ fn draw_bar(parts: &[(&str, u64, Style)], whole_bytes: u64, area: Rect, buffer: 
     }
 }
 
-/// Every slab as a bar, largest first, as many as there is room for.
+/// The slabs as bars, largest first, as many as fit.
 fn draw_slabs(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
     let mut slabs: Vec<&SlabUse> = stats.slabs.iter().collect();
     slabs.sort_by_key(|slab| Reverse((slab.size_bytes, slab.live_bytes)));
@@ -197,7 +197,7 @@ fn draw_slabs(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
     block.render(area, buffer);
     let rows = usize::from(inner.height);
     let hidden = slabs.len().saturating_sub(rows);
-    // The last row is for what is not shown.
+    // The last row says how many slabs are not shown.
     let shown = if hidden > 0 {
         rows.saturating_sub(1)
     } else {
@@ -236,7 +236,7 @@ fn draw_slabs(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
 
 fn draw_keys(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     let keys: &[(&str, &str)] = match monitor.holders.is_typing() {
-        true => &[("Enter", "keep"), ("Esc", "give up")],
+        true => &[("Enter", "keep"), ("Esc", "remove")],
         false => &[
             ("q", "quit"),
             ("s", "sort"),
@@ -258,16 +258,16 @@ fn draw_keys(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
 const HELP: [(&str, &str); 9] = [
     ("q  Ctrl-C", "quit"),
     ("s  S", "sort the holders by another column, and back"),
-    ("/", "only holders whose name has what is typed"),
-    ("Esc", "all holders again"),
+    ("/", "filter the holders by name"),
+    ("Esc", "show all holders again"),
     ("↑ ↓ PgUp PgDn Home", "scroll the holders"),
-    ("+  -", "a shorter or longer part of the past"),
-    ("p  space", "the picture stands still, and goes on"),
+    ("+  -", "show a shorter or longer time"),
+    ("p  space", "pause or resume the picture"),
     (
         "live, free in slabs",
-        "what tensors take of slabs, and what is left",
+        "bytes of slabs with and without tensors",
     ),
-    ("reclaim", "what was done to make room, and who found none"),
+    ("reclaim", "steps that freed memory, and refused requests"),
 ];
 
 fn draw_help(area: Rect, buffer: &mut Buffer) {

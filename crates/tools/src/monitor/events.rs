@@ -1,5 +1,4 @@
-//! What happened between two samples: reclaim steps that freed something, refusals, what left and
-//! came back.
+//! The changes between two samples: successful reclaim steps, refusals, evictions and restores.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,14 +24,14 @@ struct Happened {
     style: Style,
 }
 
-/// The last things that happened, the newest first.
+/// The last events, newest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecentEvents {
     happened: VecDeque<Happened>,
 }
 
 impl RecentEvents {
-    /// Enters what the two samples differ in. A count that went back began anew.
+    /// Records the differences between two samples. A counter that went back counts as unchanged.
     pub(super) fn compare(&mut self, at: Duration, before: &MemoryStats, after: &MemoryStats) {
         let more = |count: fn(&MemoryStats) -> u64| count(after).saturating_sub(count(before));
         let created = more(|stats| stats.slabs_created);
@@ -47,7 +46,7 @@ impl RecentEvents {
         if released > 0 {
             self.enter(
                 at,
-                format!("{} given back", counted(released, "slab")),
+                format!("{} released", counted(released, "slab")),
                 Color::Blue,
             );
         }
@@ -74,7 +73,7 @@ impl RecentEvents {
         let left_bytes = more(|stats| stats.evicted_bytes.saturating_add(stats.dropped_bytes));
         let left = more(|stats| stats.evictions);
         if left > 0 {
-            let what = format!("{} left, {}", counted(left, "tensor"), Bytes(left_bytes));
+            let what = format!("{} evicted, {}", counted(left, "tensor"), Bytes(left_bytes));
             self.enter(at, what, Color::Magenta);
         }
         let back = more(|stats| stats.restores);
@@ -82,7 +81,7 @@ impl RecentEvents {
             let bytes = Bytes(more(|stats| stats.restored_bytes));
             self.enter(
                 at,
-                format!("{} came back, {bytes}", counted(back, "tensor")),
+                format!("{} restored, {bytes}", counted(back, "tensor")),
                 Color::Cyan,
             );
         }
@@ -129,7 +128,7 @@ impl RecentEvents {
             });
         let mut lines: Vec<Line<'_>> = lines.collect();
         if lines.is_empty() {
-            lines.push(Line::styled(" nothing was short so far", DIM));
+            lines.push(Line::styled(" memory was never short", DIM));
         }
         Paragraph::new(lines)
             .block(panel(title))
@@ -144,10 +143,10 @@ fn counted_tries(tries: u64) -> String {
     }
 }
 
-/// A step that is new needs a colour.
+/// A new step needs a colour.
 const _: () = assert!(ReclaimStep::ALL.len() == 10);
 
-/// What costs nothing is quiet; what costs traffic is seen.
+/// Steps without transfers are dim; steps with transfers stand out.
 fn colour(step: ReclaimStep) -> Color {
     match step {
         ReclaimStep::Retire | ReclaimStep::Caches | ReclaimStep::Trim | ReclaimStep::Wait => {

@@ -1,4 +1,5 @@
-//! Live and reserved bytes over time: a bounded ring of small samples, and the curve of its end.
+//! Live and reserved bytes over time: a bounded ring of small samples, and the curve of the last
+//! ones.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::draw::{DIM, LIVE, OUT, RESERVED, panel};
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::units::Bytes;
 
-/// At ten a second, an hour.
+/// One hour at ten samples a second.
 const MOST_SAMPLES: usize = 36_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ struct Sample {
     at: Duration,
     live_bytes: u64,
     reserved_bytes: u64,
-    /// In the host's memory and on disk.
+    /// Bytes in the host's memory and on disk.
     out_bytes: u64,
     commands: u64,
 }
@@ -52,7 +53,7 @@ impl Curve {
             .map_or(Duration::ZERO, |sample| sample.at)
     }
 
-    /// Samples and commands a second, over the last two seconds.
+    /// Samples and commands per second over the last two seconds.
     pub(super) fn rates(&self) -> (f64, f64) {
         let Some(last) = self.samples.back() else {
             return (0.0, 0.0);
@@ -75,7 +76,7 @@ impl Curve {
         (f64::from(count - 1) / seconds, commands as f64 / seconds)
     }
 
-    /// Draws the last `window`, with the budget as a line where there is one.
+    /// Draws the last `window`. A budget is a line.
     pub(super) fn draw(
         &self,
         area: Rect,
@@ -98,7 +99,7 @@ impl Curve {
         let inner = block.inner(area);
         block.render(area, buffer);
         let most_bytes = most(&live).max(most(&reserved)).max(most(&out)).max(1.0);
-        // A budget that is far away would leave nothing of the curves.
+        // A budget far above the curves would flatten them.
         let budget = budget_bytes.map(|bytes| bytes as f64);
         let budget = budget.filter(|bytes| *bytes <= 3.0 * most_bytes);
         let top = budget.map_or(most_bytes, |bytes| bytes.max(most_bytes)) * 1.02;
@@ -127,7 +128,7 @@ impl Curve {
             .render(inner, buffer);
     }
 
-    /// The most that there was in each of so many parts of the window: live, reserved, evicted.
+    /// The highest live, reserved and evicted bytes in each of `columns` parts of the window.
     fn columns(&self, window: Duration, columns: usize) -> [Vec<(f64, f64)>; 3] {
         let last = self.last_at();
         let mut parts: Vec<Option<[u64; 3]>> = vec![None; columns];
@@ -147,7 +148,7 @@ impl Curve {
         let mut curves = [const { Vec::new() }; 3];
         let mut before = None;
         for (column, part) in parts.into_iter().enumerate() {
-            // Where samples are rarer than columns, what was seen last still is.
+            // A column without a sample repeats the last one.
             before = part.or(before);
             for (curve, bytes) in curves.iter_mut().zip(before.into_iter().flatten()) {
                 curve.push((column as f64, bytes as f64));

@@ -1,4 +1,4 @@
-//! Who holds how much: a table that is sorted, filtered and scrolled.
+//! The holders: a table that can be sorted, filtered and scrolled.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use lapidary_core::stats::MemoryStats;
 use lapidary_core::stats::TagUse;
 use lapidary_core::units::Bytes;
 
-/// A longer filter finds nothing more.
+/// Most characters of the filter.
 const MOST_FILTER_CHARS: usize = 60;
 
 const PAGE: usize = 10;
@@ -40,7 +40,7 @@ impl Order {
         }
     }
 
-    /// So many columns on, around the end.
+    /// The column `by` places further; the first comes after the last.
     fn moved(self, by: usize) -> Order {
         let at = Order::ALL
             .iter()
@@ -50,13 +50,13 @@ impl Order {
     }
 }
 
-/// What the user wants to see of the holders.
+/// The user's choices for the table.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     order: Order,
     filter: String,
     is_typing: bool,
-    /// Rows above the first that is shown.
+    /// Number of rows scrolled past.
     above: usize,
 }
 
@@ -65,7 +65,7 @@ impl Holders {
         self.is_typing
     }
 
-    /// A key that belongs to the filter.
+    /// Handles a key while the filter is typed.
     pub(super) fn type_key(&mut self, key: KeyCode) {
         match key {
             KeyCode::Enter => self.is_typing = false,
@@ -82,7 +82,7 @@ impl Holders {
         self.above = 0;
     }
 
-    /// Any other key.
+    /// Handles any other key.
     pub(super) fn key(&mut self, key: KeyCode) {
         match key {
             KeyCode::Char('s') => self.order = self.order.moved(1),
@@ -98,7 +98,7 @@ impl Holders {
         }
     }
 
-    /// Those that are wanted, in the order that is wanted.
+    /// The filtered holders in the chosen order.
     fn chosen<'a>(&self, stats: &'a MemoryStats) -> Vec<(String, &'a TagUse)> {
         let name = |tag: &TagUse| {
             tag.tag
@@ -178,7 +178,7 @@ fn right(figure: &impl ToString) -> Cell<'static> {
     Cell::new(Line::from(figure.to_string()).right_aligned())
 }
 
-/// Eight cells, filled by eighths.
+/// A bar of eight cells, in steps of an eighth of a cell.
 fn bar(share: f64) -> String {
     const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (share * 64.0).round() as usize;

@@ -1,9 +1,9 @@
-//! The memory live, on a terminal: takes samples, keeps what is needed for curves and lists,
-//! answers keys.
+//! The memory live on a terminal. The monitor takes samples, keeps a history for curves and lists,
+//! and answers keys.
 //!
-//! `draw` lays it out and draws it, `holders` is the table, `events` what happened between two
-//! samples, `terminal` the loop for whoever has a whole terminal to give. Nothing here knows where
-//! samples come from: from this process, through a socket, or from a test.
+//! `draw` has the layout. `holders` is the table. `events` has the changes between two samples.
+//! `terminal` is a loop for programs that give the monitor the whole terminal. Nothing here knows
+//! the origin of the samples: this process, a socket, or a test.
 
 mod draw;
 mod events;
@@ -23,7 +23,7 @@ use history::Curve;
 use holders::Holders;
 use lapidary_core::stats::MemoryStats;
 
-/// How much of the past the curve shows.
+/// The lengths of time that the curve can show.
 const WINDOWS: [Duration; 4] = [
     Duration::from_secs(10),
     Duration::from_secs(60),
@@ -31,20 +31,20 @@ const WINDOWS: [Duration; 4] = [
     Duration::from_secs(1800),
 ];
 
-/// What is to be done after a key.
+/// What the caller does after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// To go on.
+    /// Go on.
     Continue,
-    /// To end: the user has asked for it.
+    /// End: the user asked for it.
     Quit,
 }
 
-/// The memory live, in the manner of `nvtop`: the budget as a bar, slabs and how full they are,
-/// live and reserved bytes over time, who holds how much, and what was done to make room.
+/// The memory live, similar to `nvtop`: the budget as a bar, the slabs with their use, live and
+/// reserved bytes over time, the holders, and reclaim.
 ///
-/// It takes samples and draws itself wherever the app says, with [ratatui]; it has no thread, no
-/// timer and no terminal of its own.
+/// The app passes samples and draws the monitor as a widget of [ratatui]. The monitor has no
+/// thread, timer or terminal.
 ///
 /// ```no_run
 /// use lapidary_tools::monitor::Monitor;
@@ -60,10 +60,10 @@ pub enum Control {
 /// | --- | --- |
 /// | `q`, Ctrl-C | quit |
 /// | `s`, `S` | sort the holders by another column, and back |
-/// | `/` | show only holders whose name has what is typed; Enter keeps it, Esc gives it up |
+/// | `/` | filter the holders by name; Enter keeps the filter, Esc removes it |
 /// | ↑ ↓ PageUp PageDown Home | scroll the holders |
-/// | `+`, `-` | a shorter or a longer part of the past |
-/// | `p`, space | pause: the picture stands still, samples are taken all the same |
+/// | `+`, `-` | show a shorter or a longer time |
+/// | `p`, space | pause the picture; sampling goes on |
 /// | `?`, `h` | help |
 ///
 /// [ratatui]: https://ratatui.rs
@@ -71,7 +71,7 @@ pub enum Control {
 pub struct Monitor {
     start: Instant,
     live: View,
-    /// What is shown while it is paused.
+    /// The view shown during a pause.
     frozen: Option<Box<View>>,
     holders: Holders,
     window: usize,
@@ -80,7 +80,7 @@ pub struct Monitor {
     ended: Option<String>,
 }
 
-/// What was seen up to some moment.
+/// Everything seen until some moment.
 #[derive(Clone, Debug, Default)]
 struct View {
     stats: Option<MemoryStats>,
@@ -95,7 +95,7 @@ impl Default for Monitor {
 }
 
 impl Monitor {
-    /// One that has seen nothing yet.
+    /// A monitor without samples.
     pub fn new() -> Monitor {
         Monitor {
             start: Instant::now(),
@@ -108,13 +108,13 @@ impl Monitor {
         }
     }
 
-    /// Takes a sample of this moment.
+    /// Adds a sample of this moment.
     pub fn push(&mut self, stats: MemoryStats) {
         self.push_at(self.start.elapsed(), stats);
     }
 
-    /// Takes a sample of so long after the first: for what was recorded. Times that go back count
-    /// as the last one.
+    /// Adds a recorded sample taken `at` after the first one. An earlier time counts as the last
+    /// one.
     pub fn push_at(&mut self, at: Duration, stats: MemoryStats) {
         let view = &mut self.live;
         let at = at.max(view.curve.last_at());
@@ -126,12 +126,12 @@ impl Monitor {
         self.ended = None;
     }
 
-    /// No more samples come: says so, and goes on showing the last.
+    /// Says that no more samples come. The last one stays visible.
     pub fn end(&mut self, why: &str) {
         self.ended = Some(why.to_owned());
     }
 
-    /// Answers a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Control {
         if key.kind == KeyEventKind::Release {
             return Control::Continue;

@@ -1,4 +1,4 @@
-//! The loop for whoever has a whole terminal to give: samples, draws, and asks for keys.
+//! A loop for programs that give the monitor the whole terminal: it samples, draws and reads keys.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 use super::{Control, Monitor};
 use lapidary_core::stats::MemoryStats;
 
-/// After a sample that failed the next is not tried sooner: keys are answered in between.
+/// Least time before the next sample after a failed one. Keys are answered meanwhile.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Samples are never further apart: instants have an end, and so have the timers of systems.
+/// Longest time between samples. A longer one could overflow an instant or a timer of the system.
 const MOST_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The terminal as it was, however this ends.
+/// Restores the terminal on drop.
 struct Restore;
 
 impl Drop for Restore {
@@ -28,9 +28,9 @@ impl Drop for Restore {
 }
 
 impl Monitor {
-    /// Draws on this process's terminal until the user quits: a sample and a picture each time that
-    /// `every` has passed, which is a day at most. When a sample fails, its message is shown with
-    /// what was seen before, and another is tried after a second or more.
+    /// Draws on this process's terminal until the user quits. Takes and draws a sample every
+    /// `every`, at most a day. If a sample fails, the monitor shows its message above the last
+    /// picture and tries again after at least a second.
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary_core::Gpu) -> std::io::Result<()> {
@@ -43,13 +43,13 @@ impl Monitor {
     /// ```
     ///
     /// # Errors
-    /// Whatever the terminal refuses, as when there is none.
+    /// Those of the terminal, for example if there is none.
     pub fn run(
         &mut self,
         every: Duration,
         mut sample: impl FnMut() -> Result<MemoryStats, String>,
     ) -> io::Result<()> {
-        // Not `ratatui::init`: the panic hook that it installs would outlive this.
+        // Not `ratatui::init`: the panic hook that it installs would stay after this call.
         enable_raw_mode()?;
         let _restore = Restore;
         execute!(io::stdout(), EnterAlternateScreen)?;

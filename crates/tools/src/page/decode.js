@@ -1,5 +1,5 @@
-// From a snapshot as it was written to columns: from the page's own data, or from a JSON file that was
-// opened. Nothing of either is trusted: numbers are made numbers, texts are clipped.
+// Decodes a snapshot into columns, from the page's own data or from a JSON file that the user
+// opened. Both are untrusted: values are converted to numbers, and texts are clipped.
 
 const KINDS = [
   "Alloc", "Free", "Donate", "Move", "Evict", "Restore",
@@ -12,7 +12,7 @@ const [
   UPLOAD, READ, KERNEL,
 ] = KINDS.keys();
 
-// The fields of an event's row, after its time and its name, by the columns that they go to.
+// The fields of an event's row after its time and its name, by the columns that they go to.
 const FIELDS = {
   Alloc: ["id", "who", "bytes", "slab", "offset"],
   Free: ["id", "bytes"],
@@ -31,7 +31,7 @@ const FIELDS = {
   Kernel: ["who", "offset", "end"],
 };
 
-// Words that events name by number.
+// Words that events refer to by number.
 const WORDS = {
   where: ["Pending", "Device", "Imported", "Host", "Disk", "Backed", "Poisoned"],
   class: ["Small", "Middle", "Own", "Alone"],
@@ -49,9 +49,9 @@ function number(value) {
 const list = value => (Array.isArray(value) ? value : []);
 const text = value => (typeof value === "string" ? value.slice(0, MOST_TEXT) : "");
 
-// Columns for so many events. `who` is a tag, or the number of a word or of a kernel's name; `offset` is an
-// heir's number where something was handed on, and when a kernel began; `bytes` of a submission are its
-// commands, and of a kernel how long it took.
+// Columns for `count` events. `who` is a tag, or the number of a word or of a kernel's name.
+// `offset` of a donation is the new storage's number, and that of a kernel is its begin. `bytes` of
+// a submission is its number of commands, and that of a kernel is its duration.
 function columns(count) {
   return {
     count,
@@ -98,8 +98,9 @@ function eventsFromRows(rows) {
   return shortened(events, count);
 }
 
-// The form of page.rs: for each event its kind, how much later it is than the one before, and its fields,
-// all in numbers of seven bits a byte, the least first; a storage's number as its distance from the last.
+// The form of page.rs. Each event has its kind, the time since the previous event, and its fields.
+// All are numbers of seven bits a byte, least significant first. A number of a storage or slab is
+// its distance from the last one.
 function eventsFromBytes(data, count) {
   const events = columns(count);
   let at = 0, time = 0, id = 0, slab = 0;
@@ -152,9 +153,9 @@ function tagOf(value) {
   return { file: text(file), line: number(line), column: number(column), name: text(name), scope: text(scope) };
 }
 
-// A snapshot's parts; throws with a sentence if it is none.
+// The parts of a snapshot; throws a sentence if `doc` is not a snapshot.
 function snapshotOf(doc, name, events = null) {
-  if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is no snapshot of lapidary.");
+  if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is not a snapshot of lapidary.");
   if (doc.version !== 3) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 3.");
   const slabs = list(doc.slabs).map(slab => ({
     id: number(slab?.slab), className: text(slab?.class), bytes: number(slab?.size_bytes), blocks: list(slab?.blocks),

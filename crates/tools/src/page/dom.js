@@ -1,6 +1,6 @@
-// Elements, the tooltip, and canvases that are as sharp as the screen.
+// Elements, the tooltip, and canvases in the screen's resolution.
 
-// An element; texts become text nodes. Nothing here makes markup of a string.
+// Creates an element. Strings become text nodes, never markup.
 function el(name, properties = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
@@ -17,7 +17,7 @@ const byId = id => document.getElementById(id);
 
 const swatch = color => el("i", { class: "swatch", style: { background: color } });
 
-// Gives the canvas as many pixels as the screen has for it; tells its size and whether that changed.
+// Gives the canvas the screen's number of pixels. Returns its size and whether that changed.
 function fitCanvas(canvas) {
   const ratio = window.devicePixelRatio || 1;
   const width = Math.max(1, Math.round(canvas.clientWidth * ratio)), height = Math.max(1, Math.round(canvas.clientHeight * ratio));
@@ -42,5 +42,5 @@ const tooltip = {
 
 const fact = (name, value, mark = null) => el("div", { class: "fact" }, el("span", {}, mark, name), el("b", {}, value));
 
-// Says something to those who listen instead of look.
+// Announces a text to screen readers.
 function say(words) { byId("spoken").textContent = words; }

@@ -1,10 +1,10 @@
-// Numbers and foreign text for people. Every string of a snapshot passes `printable` before it is shown,
-// and is shown as text, never as markup.
+// Numbers and untrusted text for people. Every string of a snapshot goes through `printable` and is
+// then shown as text, never as markup.
 
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
-// The beginning of a foreign text on one line. What moves the cursor, turns the direction of the text or
-// cannot be seen is spelled out.
+// The beginning of an untrusted text, on one line. Control characters, changes of the text's
+// direction and invisible characters are escaped.
 function printable(text, most = 200) {
   const all = String(text);
   const short = all.length > most ? all.slice(0, most) + "…" : all;
@@ -39,7 +39,7 @@ function percentText(share) {
   return (percent > 0 && percent < 9.95 ? percent.toFixed(1) : Math.round(percent)) + " %";
 }
 
-// A time since the device was opened; `stepNs` is how finely it must be told.
+// A time since the device was opened. `stepNs` is the necessary precision.
 function timeText(ns, stepNs = ns / 1000) {
   const units = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
   const at = units.findIndex(([, size]) => Math.abs(ns) >= size);
@@ -48,7 +48,7 @@ function timeText(ns, stepNs = ns / 1000) {
   return (ns / size).toFixed(Math.min(decimals, Math.round(Math.log10(size)))) + " " + name;
 }
 
-// The steps of an axis: about `most` of them between two values.
+// The steps of an axis, about `most` of them between two values.
 function ticks(from, to, most, base = 10) {
   const raw = (to - from) / Math.max(most, 1);
   if (!(raw > 0)) return { step: 1, at: [] };

@@ -1,6 +1,6 @@
-// Who holds it: tags put together into groups, and the groups' bytes at any moment.
+// The holders: groups of tags, and their bytes at any moment.
 
-// So many groups have a colour of their own, the greatest; the rest share a grey.
+// The number of the greatest groups with their own colour. The others share a grey.
 const COLORED = 12;
 
 const GROUPINGS = {
@@ -13,7 +13,7 @@ const GROUPINGS = {
 const shortSite = tag => tag.file.split(/[\\/]/).pop() + ":" + tag.line;
 const siteText = tag => tag.file + ":" + tag.line + (tag.column ? ":" + tag.column : "");
 
-// What a group is called, what tells it from others, and what says more about it.
+// A group's name, its key, and further details.
 function nameOf(tag, grouping) {
   if (!tag) return { key: "", title: "(all others)", detail: "" };
   switch (grouping) {
@@ -29,8 +29,8 @@ function nameOf(tag, grouping) {
   }
 }
 
-// The groups of a model's tags. `of[tag]` is a group's number; the last group is what was there before the
-// first event and left no tag.
+// The groups of a model's tags. `of[tag]` is a group's number. The last group has the storages that
+// are older than the history and have no known tag.
 function groupsOf(model, grouping) {
   const groups = [];
   const byKey = new Map();
@@ -46,7 +46,7 @@ function groupsOf(model, grouping) {
     return group.number;
   };
   model.tags.forEach((tag, number) => { of[number] = enter(nameOf(tag, grouping)); });
-  of[model.tags.length] = enter({ key: "?", title: "(from before the first event)", detail: "" });
+  of[model.tags.length] = enter({ key: "?", title: "(older than the history)", detail: "" });
   findPeaks(model, groups, of);
   return { groups, of, byKey };
 }
@@ -71,7 +71,7 @@ function findPeaks(model, groups, of) {
   groups.forEach((group, number) => { group.peak = peak[number]; });
 }
 
-// Gives the greatest groups of all models a slot for a colour, the same in each.
+// Gives the greatest groups of all models a slot for a colour, the same slot in each model.
 function giveSlots(groupings) {
   const peaks = new Map();
   for (const { groups } of groupings) {
@@ -84,8 +84,8 @@ function giveSlots(groupings) {
   }
 }
 
-// Bytes by slot, kept for every 64th moment: any other is at most 63 events from one that is kept. A group
-// that is looked at and has no colour gets one slot more for itself.
+// Bytes by slot, kept for every 64th moment. So any moment is at most 63 events after a kept one. A
+// chosen group without a colour gets an extra slot.
 const KEPT = 64;
 
 function seriesOf(model, grouped, alone = null) {
@@ -118,7 +118,7 @@ function seriesOf(model, grouped, alone = null) {
   return { width, valuesAt, order: steadiestFirst(kept, width) };
 }
 
-// What stays lies at the bottom of the stack, what comes and goes on top of it; the rest last of all.
+// The order of the stack: steady slots at the bottom, changing ones above, the grey slot on top.
 function steadiestFirst(kept, width) {
   const sum = new Float64Array(width), most = new Float64Array(width);
   kept.forEach((bytes, place) => {
@@ -129,7 +129,7 @@ function steadiestFirst(kept, width) {
   return Array.from({ length: width }, (_, slot) => slot).sort((a, b) => steadiness(b) - steadiness(a));
 }
 
-// What each group holds at a moment: bytes and storages.
+// The bytes and storages of each group at a moment.
 function heldAt(model, grouped, moment) {
   const bytes = new Float64Array(grouped.groups.length), storages = new Uint32Array(grouped.groups.length);
   for (const stay of liveAt(model, moment)) {

@@ -1,6 +1,7 @@
 // Pointer, wheel, touch and keys.
 
-// The timeline: wheel and pinch zoom, a drag pans (with shift: chooses a range), a click chooses a moment.
+// The timeline: wheel and pinch zoom, a drag pans (with shift: chooses a range), a click chooses a
+// moment.
 function listenToTimeline(app, timeline) {
   const overlay = byId("timeline-overlay");
   const pointers = new Map();
@@ -75,7 +76,7 @@ function listenToTimeline(app, timeline) {
   overlay.addEventListener("dblclick", () => app.showAll());
 }
 
-// The overview: a drag moves what is seen.
+// The overview: a drag moves the visible range.
 function listenToOverview(app) {
   const canvas = byId("overview");
   let isDown = false;
@@ -96,7 +97,7 @@ function listenToOverview(app) {
   canvas.addEventListener("dblclick", () => app.showAll());
 }
 
-// A slab map: hover tells of a block, a click chooses its tag, wheel with control or alt zooms.
+// A slab map: hovering shows a block, a click chooses its tag, wheel with control or alt zooms.
 function listenToMap(app, map, canvas) {
   const place = event => {
     const box = canvas.getBoundingClientRect();
@@ -131,7 +132,7 @@ function listenToMap(app, map, canvas) {
   });
 }
 
-// Keys, what they do, and what is said of them.
+// The keys with their actions and descriptions.
 function keysOf(app) {
   const width = () => app.range[1] - app.range[0];
   const middle = () => app.range[0] + width() / 2;
@@ -140,11 +141,11 @@ function keysOf(app) {
     { keys: ["+", "="], shown: "+", words: "zoom in", run: () => app.zoomBy(1 / 1.5, middle()) },
     { keys: ["-", "_"], shown: "−", words: "zoom out", run: () => app.zoomBy(1.5, middle()) },
     { keys: ["0"], shown: "0", words: "show all", run: () => app.showAll() },
-    { keys: [",", "."], shown: ", .", words: "the event before, the next event", run: event => app.setMoment(app.moment + (event.key === "," ? -1 : 1), true) },
-    { keys: ["p"], shown: "p", words: "the moment of most memory", run: () => app.setMoment(app.doc.model.peak, true) },
+    { keys: [",", "."], shown: ", .", words: "previous event, next event", run: event => app.setMoment(app.moment + (event.key === "," ? -1 : 1), true) },
+    { keys: ["p"], shown: "p", words: "the moment with most live memory", run: () => app.setMoment(app.doc.model.peak, true) },
     { keys: ["e"], shown: "e", words: "the end: when the snapshot was taken", run: () => app.setMoment(app.doc.model.events.count, true) },
     { keys: ["t"], shown: "t", words: "by time or by event", run: () => app.setAxis(app.axis === "time" ? "events" : "time") },
-    { keys: ["y"], shown: "y", words: "fit the height to what is seen", run: () => app.setFitted(!app.isFitted) },
+    { keys: ["y"], shown: "y", words: "fit the height to the visible range", run: () => app.setFitted(!app.isFitted) },
     { keys: ["c"], shown: "c", words: "colour blocks by tag, size, state", run: () => app.nextColor() },
     { keys: ["/"], shown: "/", words: "filter the holders", run: () => byId("filter").focus() },
     { keys: ["d"], shown: "d", words: "light or dark", run: () => app.nextTheme() },
@@ -179,7 +180,8 @@ function listenToKeys(app) {
   });
 }
 
-// Files that are dropped or chosen: the first takes the page's place, one to compare with comes second.
+// Files that are dropped or chosen. The first replaces the page's snapshot; the one to compare with
+// comes second.
 function listenToFiles(app) {
   const input = byId("file");
   let place = 0;

@@ -1,4 +1,4 @@
-// The page: what is shown of which snapshot, and when it is painted.
+// The state of the page: which snapshot is shown how, and when it is painted.
 
 const app = {
   docs: [],
@@ -23,7 +23,7 @@ const app = {
 const timeline = makeTimeline(app);
 let maps = [], table = null;
 
-// Painting waits for the next frame, and paints once what was asked for many times.
+// Painting waits for the next frame, and several requests are painted at once.
 const wanted = new Set();
 
 app.paint = (...parts) => {
@@ -57,7 +57,7 @@ function differences() {
   return rows;
 }
 
-// The range of the axis, within its domain and no narrower than can be told apart.
+// The range of the axis is within its domain and not too narrow to distinguish events.
 app.domain = () => timeline.axis().domain(app.model);
 app.setRange = (from, to, keepsWidth = false) => {
   const [least, most] = app.domain();
@@ -134,7 +134,7 @@ function tellRange() {
   const [from, to] = app.range;
   const [least, most] = app.domain();
   const all = app.axis === "time" ? timeText(to - from) : counted(Math.round(to - from), "event");
-  byId("range").textContent = to - from >= most - least ? `${counted(model.events.count, "event")}${model.isTimed ? " in " + timeText(most - least, (most - least) / 1000) : ""}` : `${all} seen`;
+  byId("range").textContent = to - from >= most - least ? `${counted(model.events.count, "event")}${model.isTimed ? " in " + timeText(most - least, (most - least) / 1000) : ""}` : `${all} shown`;
 }
 
 app.hoverTimeline = (at, event) => {
@@ -154,7 +154,7 @@ app.hoverTimeline = (at, event) => {
   tooltip.show(event.clientX, event.clientY, ...rows, ...eventRows(model, grouped, first, end));
 };
 
-// What there is to say of a block.
+// The facts about a block.
 function stayRows(doc, map, stay) {
   const { model, grouped } = doc;
   const { stays, events } = model;
@@ -170,7 +170,7 @@ function stayRows(doc, map, stay) {
     fact("since", since(stays.born[stay])),
     stays.came[stay] > CAME_NEW ? fact(CAME_WORDS[stays.came[stay]], since(stays.from[stay])) : null,
     stays.until[stay] !== FOREVER ? fact("until", since(stays.until[stay])) : null,
-    fact("state", { live: "may move or leave", clean: "may be given up: elsewhere too", pinned: "pinned" }[state]),
+    fact("state", { live: "may be moved or evicted", clean: "may be dropped: a copy exists", pinned: "pinned" }[state]),
   ];
 }
 
@@ -212,7 +212,7 @@ function showLegend() {
   const entries = {
     tag: [],
     size: SIZES.map((most, i) => [inks.sizes[i], most === Infinity ? "more" : "≤ " + bytesText(most).replace(/\.0+ /, " ")]),
-    state: [...CAME_WORDS.map((words, came) => [inks.states.came[came], words]), [inks.states.Pinned, "pinned"], [inks.states.Clean, "elsewhere too"]],
+    state: [...CAME_WORDS.map((words, came) => [inks.states.came[came], words]), [inks.states.Pinned, "pinned"], [inks.states.Clean, "with a copy"]],
   }[app.colorBy];
   byId("legend").replaceChildren(...entries.map(([color, words]) => el("span", {}, swatch(color), words)));
 }
@@ -235,7 +235,7 @@ function pressed(id, key) {
   for (const button of byId(id).children) button.setAttribute("aria-pressed", String(button.dataset.key === String(key)));
 }
 
-// What the overview shows is the same however the timeline is zoomed.
+// The overview does not depend on the zoom of the timeline.
 let overviewKept = {};
 function overviewColumns(model, range, wide) {
   const { axis } = app;
@@ -272,7 +272,7 @@ function drawOverview() {
   }
 }
 
-// Everything anew for the snapshot, or the two, that the view shows.
+// Builds everything for the snapshot or the two snapshots of the view.
 function showDoc() {
   document.body.classList.toggle("is-difference", app.isDifference);
   byId("empty").hidden = true;
@@ -335,7 +335,7 @@ function take(snapshots) {
   setView(snapshots.length === 2 ? 2 : 0);
 }
 
-// A file that the user gave: it is read here and goes nowhere.
+// Reads a file that the user chose. Its contents do not leave the page.
 app.read = async (file, place) => {
   try {
     const snapshot = snapshotOf(JSON.parse(await file.text()), file.name);

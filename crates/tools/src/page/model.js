@@ -1,9 +1,9 @@
-// What the events say: who was where from when until when. A moment is a count of events: 0 is before the
-// first, `count` after the last.
+// The places of all storages over time. A moment is a count of events: 0 is before the first event,
+// `count` is after the last.
 //
-// A *stay* is a block of one storage at one place: it is there at moment m if from <= m < until. All that
-// can be asked of a moment is answered by looking at every stay, which takes a millisecond or two for a
-// million; so nothing is replayed.
+// A *stay* is a block of one storage at one place. It exists at moment m if from <= m < until. A
+// question about a moment looks at all stays, which takes a millisecond or two for a million. So
+// nothing is replayed.
 
 const UNKNOWN = 0xffffffff;
 const FOREVER = 0xffffffff;
@@ -48,7 +48,7 @@ function stayColumns(most) {
   };
 }
 
-// All slabs that ever were, by number, with the moments between which they were.
+// All slabs that ever existed, by number, with the moments of their beginning and end.
 function slabsOf(snapshot) {
   const { events } = snapshot;
   const slabs = new Map();
@@ -74,7 +74,7 @@ function slabsOf(snapshot) {
   return slabs;
 }
 
-// Every stay, and for each event the one that it ended and the one that it began.
+// All stays, and for each event the stay that it ended and the stay that it began.
 function staysOf(snapshot) {
   const { events, granule } = snapshot;
   const blocks = snapshot.slabs.flatMap(slab => slab.blocks);
@@ -101,7 +101,7 @@ function staysOf(snapshot) {
     began[i] = stay;
     return stay;
   };
-  // What ends without having begun was there before the first event.
+  // A storage that ends without a beginning is older than the history.
   const end = (i, id) => {
     let stay = open.get(id);
     if (stay < 0) stay = add(id, UNKNOWN, events.bytes[i], 0, CAME_BEFORE);
@@ -149,7 +149,7 @@ function staysOf(snapshot) {
       const [offset, granted, size, id, tag] = list(block).map(number);
       let stay = open.get(id);
       if (stay < 0) stay = add(id, tag, size, 0, CAME_BEFORE);
-      // A name may have been given later, and the snapshot knows places that the events forgot.
+      // The snapshot has names given later, and places that dropped events would have told.
       stays.tag[stay] = tag;
       stays.bytes[stay] = granted;
       stays.state[stay] = Math.max(0, STATES.indexOf(block[5]));
@@ -160,8 +160,8 @@ function staysOf(snapshot) {
   return { stays, ended, began };
 }
 
-// What is known of a block at its last place was true of it before: where it was handed on from, and whose
-// it was when it was moved.
+// A block's last place tells earlier ones: that of a donation before the new storage, and the tag
+// before a move.
 function tellBack(events, stays, ended, began) {
   for (let i = events.count - 1; i >= 0; i--) {
     const before = ended[i], after = began[i];
@@ -189,7 +189,7 @@ function storagesIn(events, more) {
   return all.subarray(0, count + more.length);
 }
 
-// What a slab that is named only by a block must at least be.
+// The least size of a slab that only blocks name.
 function addNamedSlabs(slabs, stays) {
   for (let stay = 0; stay < stays.count; stay++) {
     const id = stays.slab[stay];
@@ -200,7 +200,7 @@ function addNamedSlabs(slabs, stays) {
   }
 }
 
-// Live bytes at every moment, and where reserved bytes change.
+// Live bytes at every moment, and the moments at which reserved bytes change.
 function totalsOf(snapshot, slabs, { stays, ended, began }) {
   const { events } = snapshot;
   const total = new Float64Array(events.count + 1);
@@ -227,7 +227,7 @@ function totalsOf(snapshot, slabs, { stays, ended, began }) {
   return { total, reserved };
 }
 
-// Where the marks of each lane are, and everything else that is asked for often.
+// The model of a snapshot, with the places of marks in each lane and other precomputed values.
 function modelOf(snapshot) {
   const { events } = snapshot;
   const slabs = slabsOf(snapshot);
@@ -241,8 +241,8 @@ function modelOf(snapshot) {
   return { ...snapshot, slabs, stays, ended, began, total, reserved, peaks, peak: highest(total, peaks, 0, total.length), marks, lanes, isTimed };
 }
 
-// Marks below the timeline; of two kinds in a lane, the first comes and the second goes. Some are there only
-// if there is something to see.
+// Lanes of marks below the timeline. With two kinds, the first is a gain and the second a loss.
+// Optional lanes are shown only if they have marks.
 const LANES = [
   { name: "slabs", kinds: [SLAB_CREATED, SLAB_RELEASED], color: "slab" },
   { name: "reclaim", kinds: [RECLAIM_STEP], color: "reclaim" },
@@ -253,7 +253,7 @@ const LANES = [
   { name: "kernels", kinds: [KERNEL], color: "accent", isOptional: true },
 ];
 
-// The events of each kind, by number.
+// The indices of the events of each kind.
 function marksOf(events) {
   const counts = new Uint32Array(KINDS.length);
   for (let i = 0; i < events.count; i++) counts[events.kind[i]]++;
@@ -266,7 +266,7 @@ function marksOf(events) {
   return marks;
 }
 
-// The highest of each 64 values, of each 128, and so on: places, not values.
+// Indices of the highest value of each 64 values, of each 128, and so on.
 const SPAN = 64;
 
 function pyramid(values) {
@@ -286,7 +286,7 @@ function pyramid(values) {
   return levels;
 }
 
-// The place of the highest value in a range that is not empty.
+// The index of the highest value in a range that is not empty.
 function highest(values, levels, from, to) {
   let best = from;
   for (let i = from; i < to;) {
@@ -307,7 +307,7 @@ function highest(values, levels, from, to) {
   return best;
 }
 
-// How many of an ascending list are below a value, or not above it.
+// The number of values in an ascending list that are below a value, or not above it.
 function below(sorted, value, from = 0, to = sorted.length) {
   while (from < to) {
     const middle = (from + to) >>> 1;
@@ -328,7 +328,7 @@ function notAbove(sorted, value, from = 0, to = sorted.length) {
 
 const reservedAt = (model, moment) => model.reserved.bytes[notAbove(model.reserved.at, moment) - 1] ?? 0;
 
-// The stays that are there at a moment; those of the moment that was asked for last are kept.
+// The stays at a moment. The result for the last moment is kept.
 function liveAt(model, moment) {
   if (model.liveMoment === moment) return model.live;
   const { from, until, count } = model.stays;

@@ -1,4 +1,4 @@
-// What is told in words and figures: the summary, the events, and the rows of the tables.
+// The texts and figures: the summary, the events, and the rows of the tables.
 
 const level = (stats, name) => ({ now: number(stats[name]?.now), peak: number(stats[name]?.peak) });
 
@@ -11,14 +11,14 @@ function deviceText(model) {
   return [text(adapter) && printable(adapter, 80), text(backend) && printable(backend, 20), when].filter(Boolean).join("   ·   ");
 }
 
-// Live, free in slabs, and all else that is on the device, beside what may be.
+// Live, free and other bytes on the device, relative to the budget.
 function meter(model, inks) {
   const { stats } = model;
   const live = level(stats, "live_bytes"), cached = level(stats, "cached_bytes"), device = level(stats, "device_bytes");
   const budget = number(stats.budget_bytes);
   const rest = Math.max(0, device.now - live.now - cached.now);
   const whole = Math.max(budget, device.now, live.now + cached.now) || 1;
-  const parts = [["live", live.now, inks.tags[0]], ["free in slabs", cached.now, inks.other], ["staging and else", rest, inks.reclaim]].filter(([, bytes]) => bytes > 0);
+  const parts = [["live", live.now, inks.tags[0]], ["free in slabs", cached.now, inks.other], ["staging and others", rest, inks.reclaim]].filter(([, bytes]) => bytes > 0);
   const bar = el("div", { class: "meter", role: "img", "aria-label": parts.map(([name, bytes]) => name + " " + bytesText(bytes)).join(", ") },
     ...parts.map(([, bytes, color]) => el("i", { style: { width: (100 * bytes) / whole + "%", background: color } })));
   const legend = el("span", {}, ...parts.map(([name, bytes, color]) => el("span", { style: { "margin-right": "14px" } }, swatch(color), name + " " + bytesText(bytes))));
@@ -28,7 +28,7 @@ function meter(model, inks) {
   return el("div", { class: "figure wide" }, el("span", {}, title), bar, legend);
 }
 
-// How often a reclaim step freed something, of all tries; each by itself where the pointer rests.
+// The reclaim tries that freed something, of all tries. The tooltip lists each step.
 function reclaimFigure(stats) {
   const steps = list(stats.reclaim_steps).filter(one => number(one?.tries));
   const sum = name => steps.reduce((sum, one) => sum + number(one[name]), 0);
@@ -45,7 +45,7 @@ function summary(model, inks) {
     meter(model, inks),
     figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
     figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
-    figure("evicted", countText(number(stats.evictions)), `${countText(number(stats.restores))} came back`),
+    figure("evicted", countText(number(stats.evictions)), `${countText(number(stats.restores))} restored`),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
     reclaimFigure(stats),
   ];
@@ -54,13 +54,13 @@ function summary(model, inks) {
 
 function noticeText(model) {
   const notices = [];
-  if (model.dropped) notices.push(`The first ${counted(model.dropped, "event")} were forgotten: what was there already is at its place from the start.`);
-  if (!model.events.count) notices.push("No history was kept (GpuMemory::keep_history): this is the moment of the snapshot alone.");
+  if (model.dropped) notices.push(`The first ${counted(model.dropped, "event")} were dropped. Older blocks are shown from the start of the history.`);
+  if (!model.events.count) notices.push("No history was kept (GpuMemory::keep_history). The page shows only the moment of the snapshot.");
   if (model.clipped) notices.push(`${counted(model.clipped, "text")} of more than 1 KiB ${model.clipped === 1 ? "was" : "were"} clipped when this page was written.`);
   return notices.join(" ");
 }
 
-// What happened, in a few words: what it was, how much, and whose.
+// A short description of an event: what happened, how many bytes, and the holder.
 function eventWords(model, grouped, i) {
   const { kind, bytes, who, slab, id } = model.events;
   const size = bytesText(bytes[i]);
@@ -72,23 +72,23 @@ function eventWords(model, grouped, i) {
     case FREE: return ["free " + size, ending];
     case DONATE: return ["donated " + size, title(who[i])];
     case MOVE: return ["moved " + size, ending];
-    case EVICT: return [`out to ${WORDS.where[who[i]]?.toLowerCase() ?? "?"} ${size}`, ending];
-    case RESTORE: return ["back " + size, title(who[i])];
+    case EVICT: return [`evicted to ${WORDS.where[who[i]]?.toLowerCase() ?? "?"} ${size}`, ending];
+    case RESTORE: return ["restored " + size, title(who[i])];
     case SLAB_CREATED: return ["slab created " + size, `#${slab[i]}, ${CLASSES[who[i]] ?? "?"}`];
     case SLAB_RELEASED: return ["slab released " + size, `#${slab[i]}`];
     case SUBMISSION: return ["submission " + countText(id[i]), `${counted(bytes[i], "command")} so far`];
     case RECLAIM_STEP: return [`reclaim step: ${WORDS.step[who[i]] ?? "?"}`, `freed ${size}`];
-    case REFUSAL: return ["no room for " + size, ""];
+    case REFUSAL: return ["refused " + size, ""];
     case UPLOAD: return ["upload " + size, "storage " + countText(id[i])];
     case READ: return ["read " + size, "storage " + countText(id[i])];
     case KERNEL: return [printable(model.kernels[who[i]] ?? "a kernel", 60), timeText(bytes[i])];
-    default: return ["the device was opened anew", ""];
+    default: return ["the device was reopened", ""];
   }
 }
 
-const KIND_WORDS = ["alloc", "free", "donation", "move", "out", "back", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel"];
+const KIND_WORDS = ["alloc", "free", "donation", "move", "eviction", "restore", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel"];
 
-// The events of a column: each if they are few, else how many of each kind.
+// The events of a column: each one if they are few, else the count of each kind.
 function eventRows(model, grouped, first, end) {
   if (end <= first) return [];
   const rows = [el("hr")];
@@ -146,7 +146,7 @@ function differenceColumns(app) {
   ];
 }
 
-// Of every group of either snapshot, what it held at the end of each.
+// The bytes of each group at the end of both snapshots.
 function differenceRows(before, after) {
   const rows = new Map();
   [before, after].forEach((doc, side) => {
@@ -162,7 +162,7 @@ function differenceRows(before, after) {
   return [...rows.values()].map(row => ({ ...row, difference: row.after - row.before, isGone: row.after === row.before && !row.storages }));
 }
 
-// The sums of both, beside each other.
+// The sums of both snapshots side by side.
 function differenceSummary(before, after) {
   const [a, b] = [before.stats, after.stats];
   const pair = (name, key) => {

@@ -1,5 +1,5 @@
-// The slab map: every slab at a moment as a bar, with its blocks in it. Slabs of a class share a scale, so
-// that small ones can be read beside large ones; the heading of a class says how large it is.
+// The slab map: the slabs of a moment as bars with their blocks. Slabs of a class share a scale, so
+// small slabs stay readable beside large ones. The heading of a class shows its scale.
 
 const LINE = 22;
 const MOST_LINE = 34;
@@ -8,7 +8,7 @@ const HEADING = 24;
 const GAP = 5;
 const MOST_ZOOM = 4096;
 
-// The classes with their slabs at a moment, the largest slab of each, and the bytes of all.
+// The classes with their slabs at a moment, their bytes, and the size of the largest slab.
 function classesAt(model, moment) {
   const classes = new Map();
   for (const slab of model.slabs.values()) {
@@ -23,7 +23,7 @@ function classesAt(model, moment) {
   return [...classes.values()].sort((a, b) => place(a) - place(b));
 }
 
-// Puts slabs one after the other into lines; one that is wider than a line has several.
+// Places slabs one after the other in lines. A slab wider than a line gets several lines.
 function flow(slabs, width, perByte, put) {
   let x = 0, line = 0;
   for (const slab of slabs) {
@@ -40,8 +40,9 @@ function flow(slabs, width, perByte, put) {
   return line + 1;
 }
 
-// Where every slab is drawn, in pixels of the page from the top of the map. Each class gets lines by the
-// square root of its bytes, and the finest scale at which it needs no more; the largest slab fits one line.
+// The place of every slab, in pixels of the page from the top of the map. Each class gets lines by
+// the square root of its bytes, and the finest scale that needs no more lines. The largest slab
+// fits in one line.
 function layoutOf(classes, width, height, zoom, line = LINE) {
   const most = Math.max(classes.length, Math.floor((height - classes.length * HEADING) / line));
   const weights = classes.reduce((sum, of) => sum + Math.sqrt(of.bytes), 0);
@@ -66,7 +67,7 @@ function layoutOf(classes, width, height, zoom, line = LINE) {
     top += used * line + 4;
     lines += used;
   }
-  // Where there is room for it, bars are taller.
+  // Bars are taller if there is room.
   const roomy = Math.floor((height - classes.length * (HEADING + 4)) / Math.max(1, lines));
   if (line === LINE && roomy > LINE) return layoutOf(classes, width, height, zoom, Math.min(MOST_LINE, roomy));
   return { classes, places, bySlab: new Map(places.map(place => [place.slab.id, place])), height: top, width, line, bar: line - BETWEEN };
@@ -75,7 +76,7 @@ function layoutOf(classes, width, height, zoom, line = LINE) {
 function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
   const map = { zoom: 1, layout: null, live: [], chosen: -1, hover: -1 };
 
-  // The stays at the moment, and what of each slab they take.
+  // Finds the stays at the moment, and their bytes in each slab.
   function look() {
     const { model, moment } = modelNow();
     map.live = liveAt(model, moment).filter(stay => model.stays.slab[stay] !== UNKNOWN);
@@ -123,7 +124,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     }
   }
 
-  // How long so many bytes are.
+  // The scale: a bar with its length in bytes.
   function drawScale(context, of, y) {
     const { inks } = app;
     const bytes = 2 ** Math.floor(Math.log2(90 / of.perByte));
@@ -165,8 +166,8 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     }
   }
 
-  // Blocks that are narrower than a pixel and a half are mixed, column by column: of a hundred thousand,
-  // only as many rectangles are painted as there are columns.
+  // Blocks narrower than 1.5 pixels are mixed column by column. So a hundred thousand blocks need
+  // only one rectangle for each column.
   function drawBlocks(context, ratio) {
     const { stays } = modelNow().model;
     const { bySlab, bar } = map.layout;
@@ -200,7 +201,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     }
   }
 
-  // Adds a colour to the columns that it covers, by how much of each.
+  // Adds a colour to the columns that it covers, weighted by the covered share.
   function mix(columns, from, to, [r, g, b]) {
     for (let column = Math.floor(from); column < to; column++) {
       const share = Math.min(to, column + 1) - Math.max(from, column);
@@ -225,7 +226,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     return isChosen ? color : faded(color, inks.free);
   }
 
-  // Pins are known of the end only.
+  // Pins are known only at the end.
   const stateOf = stay => {
     const { model, moment } = modelNow();
     return moment === model.events.count ? model.stays.state[stay] : 0;
@@ -242,7 +243,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     }
   }
 
-  // The slab and the offset under a point of the canvas, and the block there.
+  // The slab, the offset and the block under a point of the canvas.
   function under(x, y) {
     if (!map.layout) return null;
     const at = y + scroller.scrollTop;
@@ -255,7 +256,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     return { slab: place.slab, offset, stay: blockAt(place.slab.id, offset, 1 / place.perByte) };
   }
 
-  // The block at an offset; of several in a pixel, the largest.
+  // The block at an offset; the largest if one pixel has several.
   function blockAt(slab, offset, slack) {
     const { stays } = modelNow().model;
     let best = -1;
@@ -268,7 +269,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     return best;
   }
 
-  // The free range around an offset.
+  // The hole around an offset.
   function holeAt(slab, offset) {
     const { stays } = modelNow().model;
     let from = 0, to = slab.bytes;
@@ -281,7 +282,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     return { from, bytes: Math.max(0, to - from) };
   }
 
-  // The next block in the order of the map, from the chosen one.
+  // Chooses the next block in the order of the map.
   function chooseNext(direction) {
     const { stays } = modelNow().model;
     const order = new Map(map.layout.places.map((place, number) => [place.slab.id, number]));
@@ -297,7 +298,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     return map.chosen;
   }
 
-  // Around a height of the map that stays where it is.
+  // Zooms around a height of the map that keeps its place.
   function zoomBy(factor, y) {
     const before = map.zoom;
     map.zoom = Math.max(1, Math.min(MOST_ZOOM, map.zoom * factor));

@@ -1,4 +1,4 @@
-// A table of any length: only the rows that are seen are in the page. Sorted by its headings.
+// A table of any length that can be sorted by its headings. Only visible rows are in the page.
 
 const ROW = 27;
 
@@ -69,7 +69,7 @@ function makeTable(app, root, { columns, onChoose, sortedBy }) {
     root.dataset.rows = table.shown.length;
   }
 
-  // Brings the chosen row into sight.
+  // Scrolls to the chosen row.
   function reveal() {
     const at = table.shown.findIndex(row => row.key === app.selected);
     if (at < 0) return;

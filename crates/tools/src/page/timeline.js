@@ -1,11 +1,11 @@
-// The timeline: live memory stacked by tag, what is reserved above it, and lanes of marks below. A column
-// of pixels shows the moment of most in it; which one that is, is known without a look at every event.
+// The timeline: live memory stacked by tag, reserved memory above it, and lanes of marks below. A
+// column of pixels shows its moment with most live bytes, which a pyramid of maxima finds fast.
 
 const GUTTER = 76;
 const LANE_HEIGHT = 13;
 const AXIS_HEIGHT = 22;
 
-// Where a view lies, and what of it each column of pixels shows.
+// An axis maps values to moments and events.
 const timeAxis = {
   domain: model => {
     const { at, count } = model.events;
@@ -25,7 +25,7 @@ const eventAxis = {
   least: 8,
 };
 
-// For each column the first event at its left edge, and the moment that it shows.
+// The first event at the left edge of each column, and the moment that each column shows.
 function columnsOf(model, axis, [from, to], width) {
   const edges = new Uint32Array(width + 1), shown = new Uint32Array(width);
   for (let x = 0; x <= width; x++) edges[x] = axis.firstEventFrom(model, from + ((to - from) * x) / width);
@@ -36,7 +36,7 @@ function columnsOf(model, axis, [from, to], width) {
   return { edges, shown };
 }
 
-// For each column the bytes of each slot, added up from the bottom of the stack.
+// The bytes of each slot for each column, summed from the bottom of the stack.
 function stackOf(series, shown) {
   const { width: slots, order } = series;
   const tops = Array.from({ length: slots }, () => new Float64Array(shown.length));
@@ -79,7 +79,7 @@ function makeTimeline(app) {
     drawOverlay();
   }
 
-  // The bytes at the top: all that there is to see, or all of the view.
+  // The bytes at the top edge: the maximum of the visible range, or of the whole history.
   function scale() {
     const { model } = app;
     const budget = number(model.stats.budget_bytes);
@@ -93,7 +93,7 @@ function makeTimeline(app) {
     return 1.06 * most || 1;
   }
 
-  // Each slot is painted down to the ground, the highest first, so that no seam shows between them.
+  // Each slot is painted down to the ground, the highest first, so no seams are visible.
   function drawStack(context) {
     const { inks, selected } = app;
     const { left, width, bottom, ratio } = view.plot;
@@ -135,7 +135,7 @@ function makeTimeline(app) {
     return !group ? -1 : group.slot === COLORED ? COLORED + 1 : group.slot;
   };
 
-  // What slabs take: a line, and a tint where nothing lives in them.
+  // Reserved bytes: a line, and a tint above the live bytes.
   function drawReserved(context) {
     const { model, inks } = app;
     const { left, width, bottom, ratio } = view.plot;
@@ -250,7 +250,7 @@ function makeTimeline(app) {
       context.globalAlpha = 1;
       context.fillStyle = inks.free;
       context.fillRect(left, top, width, tall);
-      // Of two kinds, what comes is drawn in the upper half and what goes in the lower.
+      // Of two kinds, gains are in the upper half and losses in the lower.
       lane.kinds.forEach((kind, half) => {
         const marks = model.marks[kind];
         const y = top + (half ? Math.floor(tall / 2) : 0), h = lane.kinds.length > 1 ? Math.ceil(tall / 2) : tall;
@@ -278,7 +278,7 @@ function makeTimeline(app) {
     return counts;
   }
 
-  // How many kernels ran in each column, by the device's clock.
+  // The number of kernels that ran in each column, by the device's clock.
   function kernelsIn(marks) {
     const { offset, bytes } = app.model.events;
     const { width } = view.plot;
@@ -294,7 +294,7 @@ function makeTimeline(app) {
     return changes.subarray(0, width);
   }
 
-  // The chosen moment, and where the pointer is.
+  // The chosen moment and the pointer's position.
   function drawOverlay() {
     const { context, width, height, ratio } = fitCanvas(overlay);
     const { inks } = app;
@@ -326,7 +326,7 @@ function makeTimeline(app) {
     }
   }
 
-  // What lies under a point of the canvas, in pixels of the page.
+  // The column, moment and slot under a point of the canvas, in pixels of the page.
   function under(x, y) {
     if (!view.plot) return null;
     const { left, width, ratio } = view.plot;

@@ -1,9 +1,9 @@
-//! What became of a trace under one policy.
+//! The result of a trace under one policy.
 
-/// Points of a curve over a trace: what is the most between two of them counts.
+/// Points of a curve over a trace. Each is the maximum since the previous one.
 pub const POINTS: usize = 240;
 
-/// The most that there was between two points of a trace.
+/// The highest levels between two points of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     pub live_bytes: u64,
@@ -16,14 +16,14 @@ pub struct Outcome {
     pub peak_reserved_bytes: u64,
     pub buffers_created: u64,
     pub buffers_created_last_third: u64,
-    /// What found no room: requests, or operators where the trace tells of them.
+    /// Requests that found no memory; in traces with operators, such operators.
     pub refused: u64,
     pub ns_per_event: f64,
     pub moved_bytes: u64,
     pub compactions_last_third: u64,
     pub out_bytes: u64,
     pub in_bytes: u64,
-    /// Bytes in both directions for one who knows the future, where the trace tells what is read.
+    /// Bytes moved in both directions by Belady's algorithm, if the trace says what operators read.
     pub reference_bytes: Option<u64>,
     pub curve: Vec<Point>,
 }
@@ -34,7 +34,7 @@ impl Outcome {
         self.peak_reserved_bytes as f64 / self.peak_live_bytes.max(1) as f64
     }
 
-    /// What is reserved and not live: its share of what is reserved, over the whole trace.
+    /// Share of the reserved bytes that is not live, over the whole trace.
     pub fn waste(&self) -> f64 {
         let sum = |bytes: fn(&Point) -> u64| {
             self.curve
@@ -51,7 +51,8 @@ impl Outcome {
     }
 }
 
-/// Where the stretches of a trace of so many events end: one a point, and two thirds are an end.
+/// Splits a number of events into one range for each point. Two thirds of a trace end at a range's
+/// end.
 pub fn stretches(events: usize) -> impl Iterator<Item = (usize, usize)> {
     let end = move |point: usize| (events as u128 * point as u128 / POINTS as u128) as usize;
     (0..POINTS).map(move |point| (end(point), end(point + 1)))

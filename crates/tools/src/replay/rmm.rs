@@ -1,4 +1,4 @@
-//! Logs of RMM's, which say as much as traces do.
+//! Logs in RMM's format as traces.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use super::trace::{self, Book, Trace};
 use crate::formats::{RmmEvent, read_rmm};
 
-/// What such a log says in its first line, and no trace does.
+/// Part of the first line of such a log. No trace has it.
 const COLUMN: &[u8] = b"Action,";
 
-/// Reads a file of either kind; an error says the line.
+/// Reads a trace or a log. An error names the line.
 pub fn read(path: &Path) -> Result<Trace, String> {
     let mut text = trace::open(path).map_err(|error| error.to_string())?;
-    // Where nothing can be read, the reader says so.
+    // If the file cannot be read, the reader below returns the error.
     let begin = text.fill_buf().unwrap_or_default();
     let head = begin
         .split(|byte| *byte == b'\n')

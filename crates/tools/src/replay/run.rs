@@ -1,4 +1,4 @@
-//! Runs the events of a trace, by the engine or by the choice of victims alone.
+//! Runs the events of a trace, by the whole engine or only by its choice of victims.
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,18 @@ use super::trace::{Event, Operand, Role, Trace};
 
 const UNIT_BYTES: u64 = 256;
 
-/// Staging is no part of what is compared, so it comes on top of the budget for slabs.
+/// Added to the budget, because the comparison is about slabs.
 const STAGING_BYTES: u64 = 64 << 20;
 
-/// Operators that an app has appended, as a rule, when the engine comes to run them.
+/// Number of operators that an app has typically appended when the engine runs them.
 const BATCH: usize = 256;
 
-/// The device, and what may be done on it.
+/// The device, and what the engine may do.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Its largest buffer.
     pub limit_bytes: u64,
-    /// What slabs may take.
+    /// The limit of slab bytes.
     pub budget_bytes: Option<u64>,
     pub never_move: bool,
 }
@@ -35,8 +35,8 @@ struct Replay<'a> {
     refused: u64,
 }
 
-/// Runs a trace on a simulated device. What finds no room is counted and skipped. `progress` is
-/// told of the events that are done.
+/// Runs a trace on a simulated device. Requests that find no memory are counted and skipped.
+/// `progress` gets the number of finished events.
 pub fn replay(
     trace: &Trace,
     setting: Setting,
@@ -92,7 +92,7 @@ fn open(setting: Setting) -> Result<Gpu, Error> {
     Ok(gpu)
 }
 
-/// The choice of victims alone, on a device of so many bytes where every hole fits.
+/// Runs only the choice of victims, on a device of `budget_bytes` without fragmentation.
 pub fn choice(trace: &Trace, budget_bytes: u64) -> Outcome {
     let start = Instant::now();
     let spilled = spill(trace, budget_bytes, Order::Choice { batch: BATCH });
@@ -131,7 +131,7 @@ impl Replay<'_> {
         }
     }
 
-    /// A buffer that is placed before the next event.
+    /// Creates a buffer and places it before the next event.
     fn place(&mut self, id: usize) -> Result<(), Error> {
         let buffer = self.gpu.buffer_zeroed(self.sizes[id])?;
         buffer.force()?;
@@ -139,8 +139,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// An operator that has run before the next event. What an operator that was refused should
-    /// have made is missing from now on.
+    /// Runs an operator before the next event. The outputs of a refused operator are missing from
+    /// then on.
     fn operator(&mut self, operands: &[Operand]) -> Result<(), Error> {
         let of_role = |role| {
             let operands = operands.iter().filter(move |operand| operand.role == role);
@@ -171,7 +171,7 @@ impl Replay<'_> {
         }
     }
 
-    /// The most that there was since the last point.
+    /// The highest levels since the last point.
     fn point(&self) -> Point {
         let stats = self.gpu.memory().stats();
         self.gpu.memory().reset_peaks();
@@ -184,7 +184,7 @@ impl Replay<'_> {
     fn tell(&self, before: &MemoryStats, outcome: &mut Outcome) {
         let stats = self.gpu.memory().stats();
         let most = |bytes: fn(&Point) -> u64| outcome.curve.iter().map(bytes).max().unwrap_or(0);
-        // Of refused requests only the live part is missing from the peak.
+        // If requests were refused, the peak counts only what was live.
         outcome.peak_live_bytes = match self.refused {
             0 => self.trace.peak_live_bytes,
             _ => most(|point| point.live_bytes),

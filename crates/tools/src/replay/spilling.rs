@@ -1,35 +1,36 @@
-//! What a budget costs when nothing but bytes is in the way: a device of so many bytes without
-//! slabs or fragmentation, on which the operators of a trace run one after the other.
+//! The cost of a budget where only bytes count. The operators of a trace run one after the other on
+//! a device without slabs or fragmentation.
 //!
-//! An operator needs all its operands at once. To evict what was changed since the host last had it
-//! costs its bytes, and so does restoring it. What is released costs nothing.
+//! An operator needs all its operands at once. An eviction costs the storage's bytes if it changed
+//! since the host last had them. A restore costs its bytes. A release costs nothing.
 //!
-//! Either somebody who knows the future decides who leaves (the one whose next use is furthest;
-//! what is never used again is dropped free): the reference. Or `victims` of the core does.
+//! The victims are chosen by `victims` of the core, or by Belady's algorithm, the reference.
+//! Belady's algorithm knows the future: it evicts the storage whose next use is furthest. It drops
+//! storages without a next use at no cost.
 
 use super::trace::{Event, Operand, Role, Trace};
 use lapidary_core::internal::victims::{TransferCost, Uses, Weight, choose};
 
-/// Who decides who leaves.
+/// How victims are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// One who knows the future.
+    /// Belady's algorithm, which knows the future.
     Oracle,
-    /// The choice that the engine makes, when operators come in batches of so many: of its batch it
-    /// knows all, of the future nothing.
+    /// The engine's choice, when operators come in batches of `batch`. It knows the current batch
+    /// and nothing after it.
     Choice { batch: usize },
 }
 
-/// What it took.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spilled {
     pub out_bytes: u64,
     pub in_bytes: u64,
-    /// Storages evicted, each time counted.
+    /// Number of evictions.
     pub victims: u64,
-    /// Operators that did not run, since their operands alone are more than the device holds.
+    /// Operators that did not run because their operands need more than the whole device.
     pub refused: u64,
-    /// The most bytes that were on the device.
+    /// Peak of the bytes on the device.
     pub peak_bytes: u64,
 }
 
@@ -40,7 +41,7 @@ impl Spilled {
     }
 }
 
-/// A transfer costs about as much as this many KiB more of it would: 50 µs at 1 GiB/s.
+/// A transfer has a fixed cost, equal to that of about this many KiB: 50 µs at 1 GiB/s.
 const COST: TransferCost = TransferCost {
     ns_per_transfer: 50_000,
     ns_per_kib: 1_000,
@@ -51,14 +52,14 @@ const NEVER: usize = usize::MAX;
 #[derive(Clone, Debug, Default)]
 struct Storage {
     size_bytes: u64,
-    /// Its place among the residents.
+    /// Its index in `residents`.
     resident: Option<usize>,
-    /// The host has what it holds.
+    /// The host has the same bytes.
     is_clean: bool,
     uses: Uses,
-    /// The operator that uses it next.
+    /// The next operator that uses it.
     next: usize,
-    /// The operator that needs it now, counted from 1.
+    /// The current operator if it uses this storage, counted from 1.
     pinned_by: usize,
 }
 
@@ -74,7 +75,7 @@ struct Device<'a> {
     next_uses: Vec<usize>,
 }
 
-/// Runs a trace on a device of so many bytes.
+/// Runs a trace on a device of `capacity_bytes`.
 pub fn spill(trace: &Trace, capacity_bytes: u64, order: Order) -> Spilled {
     let mut device = Device {
         order,

@@ -1,4 +1,4 @@
-//! The end of whoever looks on.
+//! The client: it asks another process for its statistics.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Answer, Head, MOST_ANSWER_BYTES, REQUEST, VERSION, place, refuse};
 use crate::Result;
 
-/// A process that has not given its whole answer by then hangs, or has been stopped.
+/// A process that takes longer for its whole answer hangs or was stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// As much of an answer is taken at once.
+/// Size of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// The memory of another process that serves it: see [`serve`](super::serve).
+/// The memory of another process that calls [`serve`](super::serve).
 ///
 /// ```no_run
 /// use lapidary_tools::socket::Remote;
@@ -32,25 +32,25 @@ const READ_BYTES: usize = 64 << 10;
 /// ```
 #[derive(Debug)]
 pub struct Remote {
-    /// None after an error: what came of it then could be the answer to an earlier request.
+    /// None after an error: the next bytes could belong to an earlier request.
     stream: Option<UnixStream>,
     path: PathBuf,
     program: String,
 }
 
-/// A process of this user that serves its memory.
+/// A process of this user that serves its statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Served {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// Its socket.
+    /// Path of its socket.
     pub path: PathBuf,
 }
 
 impl Remote {
-    /// The processes of this user that serve at the place that is taken where none is named; of
-    /// those that end in the meantime nobody knows.
+    /// The processes of this user that serve at the default place. Processes that have ended are
+    /// left out.
     pub fn find() -> Vec<Served> {
         let folder = fs::read_dir(place::folder())
             .into_iter()
@@ -61,7 +61,7 @@ impl Remote {
                 let path = file.path();
                 let pid = place::pid_of(&path)?;
                 place::check_socket(&path).ok()?;
-                // A process that was killed has left its socket, and nobody is there.
+                // A killed process leaves its socket behind, and connecting to it fails.
                 place::connect(&path).ok()?;
                 Some(Served { pid, path })
             })
@@ -70,13 +70,13 @@ impl Remote {
         served
     }
 
-    /// Connects to a socket, which must be this user's. On Linux and Android the kernel is asked
-    /// whose process is at the other end, too; elsewhere the socket's owner is all that is looked
-    /// at.
+    /// Connects to a socket, which must belong to this user. On Linux and Android the kernel also
+    /// tells the user of the process at the other end. On other systems only the owner of the
+    /// socket is checked.
     ///
     /// # Errors
-    /// [`Error::Socket`](crate::Error::Socket): there is no socket, it is another user's, nobody
-    /// listens, or nobody has answered within 2 s.
+    /// [`Error::Socket`](crate::Error::Socket): there is no socket, another user owns it, no
+    /// process listens, or none accepts within 2 s.
     pub fn connect(path: &Path) -> Result<Remote> {
         Ok(Remote {
             stream: Some(open(path).map_err(refuse)?),
@@ -85,13 +85,13 @@ impl Remote {
         })
     }
 
-    /// The numbers of this moment. Of more than 512 makers the greatest are told. After an error
-    /// the next call connects anew, so that a process that did not answer in time may be asked
-    /// again.
+    /// The current statistics. If the process has more than 512 makers, only the greatest are
+    /// included. After an error the next call connects again, so a process that was too slow can be
+    /// asked again.
     ///
     /// # Errors
-    /// [`Error::Socket`](crate::Error::Socket): the process has ended, has not given its whole
-    /// answer within 5 s, or says something that is no answer.
+    /// [`Error::Socket`](crate::Error::Socket): the process has ended, did not send its whole
+    /// answer within 5 s, or sent an invalid answer.
     pub fn memory(&mut self) -> Result<MemoryStats> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
@@ -105,14 +105,14 @@ impl Remote {
         Ok(answer.stats)
     }
 
-    /// The name of the other program, as its last answer says; empty before that.
+    /// The name of the other program, from its last answer; empty before the first one.
     pub fn program(&self) -> &str {
         &self.program
     }
 
     fn reconnect(&self) -> std::result::Result<UnixStream, String> {
         match fs::symlink_metadata(&self.path) {
-            // It was there before, and the process has taken it along.
+            // The socket existed before, so the process has ended and removed it.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(format!("{}: the process has ended", self.path.display()))
             }
@@ -134,13 +134,13 @@ fn open(path: &Path) -> std::result::Result<UnixStream, String> {
     let stream = place::connect(path).map_err(explain)?;
     if !place::is_friend(&stream) {
         let path = path.display();
-        return Err(format!("{path}: the process there is another user's"));
+        return Err(format!("{path}: the process belongs to another user"));
     }
     stream.set_write_timeout(Some(PATIENCE)).map_err(explain)?;
     Ok(stream)
 }
 
-/// Asks, and takes the line that comes of it: whole and in time, however it comes.
+/// Sends a request and reads the answer's line, within the time limit.
 fn ask(mut stream: &UnixStream) -> std::result::Result<Vec<u8>, String> {
     let explain = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "it does not answer".to_string(),
@@ -163,7 +163,7 @@ fn ask(mut stream: &UnixStream) -> std::result::Result<Vec<u8>, String> {
                 "its answer is longer than {MOST_ANSWER_BYTES} bytes"
             ));
         }
-        // Should something follow the line, it is no answer: whoever parses it will say so.
+        // Bytes after the line make the answer invalid; the parser reports it.
         if bytes.contains(&b'\n') {
             return Ok(line);
         }
@@ -176,8 +176,8 @@ fn ask(mut stream: &UnixStream) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Sleeps until there is something to read. False: it was woken for nothing; an error when it is
-/// too late.
+/// Sleeps until there is something to read. Returns false if it woke without data, and an error
+/// after the deadline.
 fn wait(stream: &UnixStream, deadline: Instant) -> std::io::Result<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -192,13 +192,12 @@ fn wait(stream: &UnixStream, deadline: Instant) -> std::io::Result<bool> {
 }
 
 fn parse(line: &[u8]) -> std::result::Result<Answer, String> {
-    let explain =
-        |error: serde_json::Error| format!("what it says is no answer of lapidary's: {error}");
+    let explain = |error: serde_json::Error| format!("its answer is not one of lapidary: {error}");
     let head: Head = serde_json::from_slice(line).map_err(explain)?;
     match head.version {
         VERSION => serde_json::from_slice(line).map_err(explain),
         version => Err(format!(
-            "it answers in version {version}, this program knows {VERSION}"
+            "its answer has version {version}, this program reads {VERSION}"
         )),
     }
 }

@@ -1,11 +1,10 @@
-//! Statistics for another process of the same user: a local socket that the app opens when it is
-//! asked to, and nothing else that listens.
+//! Statistics for another process of the same user, over a local socket. The app opens the socket;
+//! nothing else listens.
 //!
-//! A client sends a line, `REQUEST`; the answer is a line of JSON, an `Answer`. Nobody else's
-//! process comes in: the socket has the mode 0600 and lies in a folder with 0700, and on Linux and
-//! Android, but not elsewhere, both ends ask the kernel who is at the other. A server answers when
-//! it is asked and sleeps else; what a client may make it hold is bounded, and so is how long it
-//! waits for one.
+//! A client sends the line `REQUEST` and gets a line of JSON, an `Answer`. Other users cannot
+//! connect: the socket has the mode 0600 and is in a folder with the mode 0700. On Linux and
+//! Android both ends also ask the kernel for the user of the other one. The server's thread sleeps
+//! between requests. The memory and the time that a client can cost it are bounded.
 
 mod client;
 mod place;
@@ -22,15 +21,15 @@ pub use client::{Remote, Served};
 pub use server::{MonitorServer, serve};
 
 const REQUEST: &str = "memory 1\n";
-/// Of the answer: a program that knows another says so.
+/// Version of the answer. The client reports a version that it does not know.
 const VERSION: u32 = 3;
 
-/// An answer is never longer: of more holders and slabs than so many the smallest are left out.
+/// Longest answer. If necessary, the smallest holders and slabs are left out.
 const MOST_ANSWER_BYTES: u64 = 4 << 20;
 const MOST_TAGS: usize = 512;
 const MOST_SLABS: usize = 4096;
 
-/// What tells whether the rest can be understood.
+/// The beginning of an answer. It says whether this version can read the rest.
 #[derive(Deserialize)]
 struct Head {
     version: u32,

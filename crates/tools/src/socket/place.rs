@@ -1,4 +1,4 @@
-//! Where sockets are, and whose: the folder that only its owner can look into.
+//! Paths and owners of sockets: a folder that only its owner can open.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
@@ -6,26 +6,26 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Whoever has let nobody in by then hangs, or has been stopped.
+/// A process that takes longer to accept a connection hangs or was stopped.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The user that this process acts for.
+/// The effective user of this process.
 pub(super) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The folder of sockets that were given no path.
+/// The folder of sockets without an explicit path.
 pub(super) fn folder() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     match runtime {
         Some(folder) => PathBuf::from(folder).join("lapidary"),
-        // Others may write here, so the name must tell apart, and the owner is looked at.
+        // Other users may write here. So the name has the user's id, and the owner is checked.
         None => std::env::temp_dir().join(format!("lapidary-{}", user())),
     }
 }
 
-/// Makes the folder if it is not there, and sees to it that it is nobody else's business.
+/// Creates the folder if it is missing, and checks that only this user can open it.
 pub(super) fn prepare(folder: &Path) -> Result<(), String> {
     let explain = |error: io::Error| format!("the folder {}: {error}", folder.display());
     match DirBuilder::new().mode(0o700).create(folder) {
@@ -35,17 +35,17 @@ pub(super) fn prepare(folder: &Path) -> Result<(), String> {
     let found = fs::symlink_metadata(folder).map_err(explain)?;
     if found.is_symlink() {
         return Err(format!(
-            "{} is a link, which may come to lead elsewhere; the socket needs a folder itself",
+            "{} is a symbolic link, whose target can change; the socket needs a real folder",
             folder.display()
         ));
     }
     if !found.is_dir() {
-        return Err(format!("{} is no folder", folder.display()));
+        return Err(format!("{} is not a folder", folder.display()));
     }
     owned(folder, &found)?;
     if found.mode() & 0o077 != 0 {
         return Err(format!(
-            "the folder {} is open to other users (mode {:03o}); the socket needs one of its own, with 700",
+            "the folder {} is open to other users (mode {:03o}); the socket needs a folder with mode 700",
             folder.display(),
             found.mode() & 0o777,
         ));
@@ -53,13 +53,13 @@ pub(super) fn prepare(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The process that a socket in the folder is named by.
+/// The process id in the name of a socket.
 pub(super) fn pid_of(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?.strip_suffix(".sock")?;
     name.split('-').next()?.parse().ok()
 }
 
-/// Removes the sockets of processes that were killed.
+/// Removes the sockets of killed processes.
 pub(super) fn sweep(folder: &Path) {
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = file.path();
@@ -69,13 +69,13 @@ pub(super) fn sweep(folder: &Path) {
         };
         let is_gone = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
         if is_gone && check_socket(&path).is_ok() {
-            // Somebody else may have been faster.
+            // Another process may have removed it already.
             let _ = fs::remove_file(&path);
         }
     }
 }
 
-/// Complains unless it is this user's.
+/// An error unless this user owns it.
 fn owned(path: &Path, found: &Metadata) -> Result<(), String> {
     match found.uid() == user() {
         true => Ok(()),
@@ -88,19 +88,18 @@ fn owned(path: &Path, found: &Metadata) -> Result<(), String> {
     }
 }
 
-/// Complains unless there is a socket of this user's.
+/// An error unless it is a socket of this user.
 pub(super) fn check_socket(path: &Path) -> Result<(), String> {
     let explain = |error: io::Error| format!("{}: {error}", path.display());
     let found = fs::symlink_metadata(path).map_err(explain)?;
     if !found.file_type().is_socket() {
-        return Err(format!("{} is no socket", path.display()));
+        return Err(format!("{} is not a socket", path.display()));
     }
     owned(path, &found)
 }
 
-/// Connects to a socket; somebody whose queue of arrivals is full, as of a process that was
-/// stopped, is given up after a while with `WouldBlock`. (Systems other than Linux and Android
-/// refuse at once then.)
+/// Connects to a socket. If its backlog stays full, because the process was stopped, the call ends
+/// with `WouldBlock` after a while. Systems other than Linux and Android refuse at once.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -119,7 +118,7 @@ pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path)
 }
 
-/// Does anybody listen at a socket, however busy?
+/// Whether a process listens at the socket, even a busy one.
 pub(super) fn is_served(path: &Path) -> bool {
     match connect(path) {
         Ok(_) => true,
@@ -127,8 +126,8 @@ pub(super) fn is_served(path: &Path) -> bool {
     }
 }
 
-/// Whether the process at the other end is this user's or the administrator's. The kernel is asked
-/// on Linux and Android only: elsewhere the folder has decided.
+/// Whether the process at the other end belongs to this user or to the administrator. Only Linux
+/// and Android are asked; on other systems the mode of the folder keeps others out.
 pub(super) fn is_friend(stream: &UnixStream) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| {

@@ -1,4 +1,4 @@
-//! The end in the app: one thread that sleeps until a client asks.
+//! The server in the app: one thread that sleeps until a client asks.
 
 use std::collections::VecDeque;
 use std::fs::{self, Permissions};
@@ -19,45 +19,43 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Answer, MOST_SLABS, MOST_TAGS, REQUEST, VERSION, place, refuse};
 use crate::Result;
 
-/// Whoever comes when there are so many takes the place of the one that has been quiet longest.
+/// Most clients. A new client replaces the one that has been silent longest.
 const MOST_CLIENTS: usize = 8;
 
-/// A client gets no answer sooner after the last.
+/// Least time between two answers to one client.
 const PACE: Duration = Duration::from_millis(10);
 
-/// A client that has not taken its answer by then is dropped.
+/// A client that takes longer to read its answer is dropped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// When nobody can be let in, as when the process has no file descriptors left, it is not tried
-/// again sooner.
+/// Time before the next attempt after accepting failed, for example because the process has no file
+/// descriptors left.
 const REST: Duration = Duration::from_millis(100);
 
-/// Tells other processes of this user, such as `lapidary top`, of the memory for as long as it is
-/// there: see [`serve`].
+/// Sends the statistics to other processes of this user, such as `lapidary top`: see [`serve`].
 ///
 /// The modes of the socket and of its folder keep other users out. On Linux and Android the kernel
-/// is asked whose process comes, too; elsewhere it is not.
+/// also tells the user of a client.
 #[derive(Debug)]
 #[must_use = "the socket is closed when this is dropped"]
 pub struct MonitorServer {
     path: PathBuf,
-    /// The socket's own device and number: another file of that name is not removed.
+    /// Device and inode of the socket. Dropping the guard removes no other file of that name.
     identity: (u64, u64),
-    /// Its other end wakes the thread when this is dropped.
+    /// Dropping this end wakes the thread.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells other processes of this user of the memory, until the guard is dropped: `lapidary top`
-/// shows it live. Only on Unix: elsewhere there is no such function, and the app may draw the
-/// monitor itself.
+/// Sends the statistics to other processes of this user until the guard is dropped; `lapidary top`
+/// shows them live. Exists only on Unix. On other systems the app can draw the monitor itself.
 ///
-/// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is given,
-/// with the mode 0600 in a folder with 0700, which is made if it is not there; neither may be a
-/// symbolic link. On Linux and Android the kernel is asked whose process comes, too: only this
-/// user's and the administrator's are let in. One thread sleeps beside it until somebody asks. The
-/// `Gpu` may go meanwhile: then clients are told that it has ended. [`Remote`](super::Remote) is
-/// the other end, for programs of your own.
+/// It is a local socket, not a port. The default path is `$XDG_RUNTIME_DIR/lapidary/<pid>.sock`.
+/// The socket has the mode 0600; its folder has the mode 0700 and is created if it is missing.
+/// Neither may be a symbolic link. On Linux and Android the kernel also tells the user of a client,
+/// and only this user and the administrator are accepted. One thread sleeps until a client asks. If
+/// the `Gpu` is dropped before, connections are closed. [`Remote`](super::Remote) is
+/// the client for your own programs.
 ///
 /// ```no_run
 /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
@@ -67,8 +65,8 @@ pub struct MonitorServer {
 /// ```
 ///
 /// # Errors
-/// [`Error::Socket`](crate::Error::Socket): the folder is another user's or open to others, the
-/// path is too long for a socket (about 100 bytes) or something else is there.
+/// [`Error::Socket`](crate::Error::Socket): the folder belongs to another user or is open to
+/// others, the path is too long for a socket (about 100 bytes), or another file is there.
 pub fn serve(gpu: &Gpu, path: Option<&Path>) -> Result<MonitorServer> {
     MonitorServer::start(gpu.memory().sampler(), path)
 }
@@ -100,7 +98,7 @@ impl MonitorServer {
         })
     }
 
-    /// Where the socket is: what `lapidary top` is told, or finds by itself.
+    /// Path of the socket. `lapidary top` takes it as an argument or finds it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -110,10 +108,10 @@ impl Drop for MonitorServer {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // It may be dropped by the thread itself, with the last that held the device: that ends
-            // by itself.
+            // The thread itself may drop this guard, with the last reference to the device. It
+            // cannot join itself.
             if thread.thread().id() != std::thread::current().id() {
-                // A thread that failed has nothing more to say.
+                // A panic of the thread concerns no caller.
                 let _ = thread.join();
             }
         }
@@ -124,7 +122,7 @@ impl Drop for MonitorServer {
     }
 }
 
-/// A socket in the folder for those without a path, named by the process; the second has a number.
+/// A socket in the default folder, named by the process id. Further sockets have a number too.
 fn listen_by_default() -> std::result::Result<(UnixListener, PathBuf), String> {
     let folder = place::folder();
     place::prepare(&folder)?;
@@ -153,9 +151,9 @@ fn listen(path: &Path) -> std::result::Result<UnixListener, String> {
     if fs::symlink_metadata(path).is_ok() {
         place::check_socket(path)?;
         if place::is_served(path) {
-            return Err(format!("somebody serves at {} already", path.display()));
+            return Err(format!("a process already serves at {}", path.display()));
         }
-        // Left behind by a process that was killed.
+        // A killed process left it behind.
         fs::remove_file(path).map_err(explain)?;
     }
     let listener = UnixListener::bind(path).map_err(explain)?;
@@ -165,9 +163,9 @@ fn listen(path: &Path) -> std::result::Result<UnixListener, String> {
 
 struct Client {
     stream: UnixStream,
-    /// What has come of a request.
+    /// The received part of a request.
     asked: Vec<u8>,
-    /// What is still to be sent, and since when.
+    /// The part of the answer that is not sent yet.
     answer: Vec<u8>,
     answered_at: Option<Instant>,
     heard_at: Instant,
@@ -178,7 +176,7 @@ struct Server {
     listener: UnixListener,
     woken: UnixStream,
     clients: VecDeque<Client>,
-    /// Nobody is let in before.
+    /// No client is accepted before this time.
     rests_until: Option<Instant>,
 }
 
@@ -205,12 +203,12 @@ impl Server {
         }
     }
 
-    /// Sleeps until something happens; says to whom: the guard, the socket, each client.
+    /// Sleeps until something happens. Returns what is ready: the guard, the socket, each client.
     fn wait(&self) -> io::Result<Vec<bool>> {
         let now = Instant::now();
         let rests_until = self.rests_until.filter(|&until| now < until);
         let arrivals = match rests_until {
-            // Whoever waits to be let in would wake it again and again.
+            // A waiting connection would wake the thread again and again.
             Some(_) => PollFlags::empty(),
             None => PollFlags::IN,
         };
@@ -221,7 +219,7 @@ impl Server {
         for client in &self.clients {
             let flags = match (client.answer.is_empty(), client.has_asked()) {
                 (false, _) => PollFlags::OUT,
-                // It hears of nothing but its answer until it has that.
+                // It is not read from until its request is answered.
                 (true, true) => PollFlags::empty(),
                 (true, false) => PollFlags::IN,
             };
@@ -273,7 +271,7 @@ impl Client {
         self.asked == REQUEST.as_bytes()
     }
 
-    /// When something is to be done for it though it says nothing.
+    /// When the next step is due for a client that sends nothing.
     fn due_at(&self) -> Option<Instant> {
         match (self.answered_at, self.answer.is_empty(), self.has_asked()) {
             (Some(at), false, _) => Some(at + PATIENCE),
@@ -283,7 +281,7 @@ impl Client {
         }
     }
 
-    /// Does what there is to do. An error is the end of it.
+    /// Takes the next step. After an error the client is dropped.
     fn step(&mut self, now: Instant, is_ready: bool, sampler: &Sampler) -> io::Result<()> {
         if is_ready && self.answer.is_empty() && !self.has_asked() {
             self.hear(now)?;
@@ -304,7 +302,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes what has come of a request, and no more than that. What is no request is the end.
+    /// Reads the missing part of a request. Any other bytes are an error.
     fn hear(&mut self, now: Instant) -> io::Result<()> {
         let mut bytes = [0; REQUEST.len()];
         let missing = REQUEST.len() - self.asked.len();
@@ -338,10 +336,10 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// A line with the numbers of this moment; an error when the device is gone.
+/// A line with the current statistics; an error when the device is dropped.
 fn answer(sampler: &Sampler) -> io::Result<Vec<u8>> {
     let mut stats = sampler.memory().ok_or(ErrorKind::NotConnected)?;
-    // The greatest come first.
+    // Greatest first.
     stats.tags.truncate(MOST_TAGS);
     stats.slabs.truncate(MOST_SLABS);
     let tags = stats.tags.iter_mut().filter_map(|tag| tag.tag.as_mut());
@@ -357,7 +355,7 @@ fn answer(sampler: &Sampler) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The name of this program's file.
+/// The file name of this program.
 fn program() -> String {
     let file = std::env::current_exe().unwrap_or_default();
     let name = file.file_name().unwrap_or_default();

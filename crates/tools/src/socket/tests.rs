@@ -1,4 +1,4 @@
-//! Connecting to who lets nobody in.
+//! Connecting to a process that accepts no connection.
 
 use std::{fs, io};
 

@@ -1,4 +1,4 @@
-//! The monitor, drawn into cells instead of onto a terminal.
+//! The monitor, drawn into cells instead of a terminal.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ fn tensor(gpu: &Gpu, kib: usize, name: &str) -> Tensor {
     tensor
 }
 
-/// A program that grows, has too little, and shrinks; its last sample is of 12 s after the first.
+/// A program that grows, runs short of memory, and shrinks. Its last sample is 12 s after the
+/// first.
 fn seen() -> (Monitor, Gpu) {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
     gpu.memory().set_budget(Budget::device(24 << 20)).unwrap();
@@ -27,7 +28,7 @@ fn seen() -> (Monitor, Gpu) {
             1..=6 => held.push(tensor(&gpu, 2048, "weights")),
             7 => held.extend((0..12).map(|_| tensor(&gpu, 100, "batch"))),
             8 => {
-                // What is pinned cannot make way.
+                // Pinned buffers cannot be evicted.
                 let pins = held.iter().map(|held| held.pin().unwrap());
                 let _pins: Vec<_> = pins.collect();
                 let large = gpu.zeros(&[16 << 20], DType::U8).unwrap();
@@ -162,7 +163,7 @@ fn it_fits_into_any_terminal_and_takes_any_numbers() {
         stats.evictions = u64::MAX - bytes;
         stats.evicted_bytes = bytes;
         stats.fragmentation = f64::NAN;
-        // Time that stands still, and time that goes back.
+        // A time that stands still and a time that goes back.
         monitor.push_at(Duration::ZERO, stats.clone());
         monitor.push_at(Duration::MAX / 2, stats);
         let drawn = drawn(&monitor, 120, 40);

@@ -1,4 +1,4 @@
-//! `lapidary replay`: traces and logs of RMM's, and files that are neither.
+//! `lapidary replay` with traces, logs in RMM's format, and other files.
 
 use crate::cli::{check_fails, file, run};
 
@@ -92,9 +92,9 @@ fn a_wrong_line_is_named() {
         (
             "foreign.json",
             "{\"a\": 1}\n",
-            "line 1: `{\"a\":` is no event",
+            "line 1: `{\"a\":` is not an event",
         ),
-        ("empty.trace", "", "it says of no allocation"),
+        ("empty.trace", "", "it has no allocation"),
         (
             "twice.csv",
             "Thread,Time,Action,Pointer,Size,Stream\n1,t,free,0x10,5,0\n",
@@ -108,7 +108,7 @@ fn a_wrong_line_is_named() {
     binary[0] = 0x89;
     check_fails(
         &["replay", &file("picture.png", &binary)],
-        &["line 1: it is no text"],
+        &["line 1: it is not text"],
     );
     check_fails(&["replay", "no/such/file"], &["no/such/file: No such file"]);
 }

@@ -1,5 +1,5 @@
-//! The socket that tells of the memory: who may connect, what a hostile client can do, and
-//! `lapidary top`.
+//! The socket that serves statistics: who may connect, what a hostile client can do, and `lapidary
+//! top`.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -15,10 +15,10 @@ use lapidary_tools::socket::{Remote, serve};
 
 use crate::cli::{check_fails, program, run};
 
-/// A user that this one is not.
+/// The id of another user.
 const NOBODY: u32 = 65534;
 
-/// A name of a socket's length, in a folder of its own: those of the build are too long.
+/// A short path for a socket. Folders of the build have too long names.
 fn place(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("lapidary-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -95,7 +95,7 @@ fn top_finds_the_one_program_that_serves_and_asks_which_of_several() {
     let _first = serve(&gpu, Some(&at(&format!("{pid}.sock")))).unwrap();
     assert_eq!(top(&[]).0, Some(0));
     assert_eq!(top(&[&pid.to_string()]).0, Some(0));
-    assert!(top(&["1"]).2.contains("process 1 serves no monitor"));
+    assert!(top(&["1"]).2.contains("process 1 serves no statistics"));
     let _second = serve(&gpu, Some(&at(&format!("{pid}-2.sock")))).unwrap();
     let (code, _, said) = top(&[]);
     assert!(
@@ -114,7 +114,7 @@ fn nothing_that_a_client_sends_or_leaves_unread_keeps_others_from_their_answer()
 
     let mut garbage = connect();
     garbage.set_read_timeout(Some(patient)).unwrap();
-    // Whatever becomes of the rest, the first byte that is no request ends it.
+    // The first byte that belongs to no request ends the connection, so the rest may fail.
     let _ = garbage.write_all(&[0xff; 1 << 20]);
     let end = garbage.read(&mut [0; 16]);
     let is_dropped = match &end {
@@ -123,7 +123,7 @@ fn nothing_that_a_client_sends_or_leaves_unread_keeps_others_from_their_answer()
     };
     assert!(is_dropped, "{end:?}");
 
-    // Asks again and again and never reads; nor do these, who say nothing or half of it.
+    // Clients that ask and never read, send nothing, or send half a request.
     let mut deaf = connect();
     deaf.set_write_timeout(Some(Duration::from_millis(200)))
         .unwrap();
@@ -141,12 +141,12 @@ fn nothing_that_a_client_sends_or_leaves_unread_keeps_others_from_their_answer()
         let mut remote = Remote::connect(&path).unwrap();
         assert_eq!(remote.memory().unwrap().live_bytes.now, 1 << 20);
     }
-    // And the guard does not wait for them.
+    // Dropping the guard does not wait for them.
     drop(served);
     drop((deaf, silent));
 }
 
-/// Once with blanks that never end, then with two answers to one request, then as it should be.
+/// The server sends endless blanks first, then two answers to one request, then a correct answer.
 #[test]
 fn who_answers_too_slowly_or_too_much_is_asked_anew() {
     let (gpu, _kept) = open();
@@ -220,23 +220,23 @@ fn a_socket_lies_only_where_nobody_else_can_reach_it() {
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
 
     fs::write(&path, "precious").unwrap();
-    refuses(&path, "is no socket");
+    refuses(&path, "is not a socket");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     fs::remove_file(&path).unwrap();
     refuses(&folder.join("n".repeat(200)), "SUN_LEN");
     symlink(&folder, folder.join("link")).unwrap();
-    refuses(&folder.join("link").join("s"), "is a link");
+    refuses(&folder.join("link").join("s"), "is a symbolic link");
 
     let served = serve(&gpu, Some(&path)).unwrap();
-    refuses(&path, "somebody serves");
-    // Another file of that name is not the guard's to remove.
+    refuses(&path, "already serves");
+    // The guard must not remove another file of that name.
     fs::remove_file(&path).unwrap();
     fs::write(&path, "precious").unwrap();
     drop(served);
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 }
 
-/// Only the administrator can be two users at once: elsewhere this is not tested.
+/// Only root can act as two users. Without root this is not tested.
 #[test]
 fn a_socket_of_another_user_is_refused_from_both_ends() {
     let (gpu, _kept) = open();
@@ -246,7 +246,7 @@ fn a_socket_of_another_user_is_refused_from_both_ends() {
         eprintln!("skipped: not the administrator");
         return;
     }
-    // Even where the folder lets everybody in, the server looks who comes.
+    // Even if the folder is open to everyone, the server checks the client.
     let folder = path.parent().unwrap();
     fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();

@@ -1,4 +1,4 @@
-//! `lapidary view` and `lapidary diff`: snapshots in files, and files that are none.
+//! `lapidary view` and `lapidary diff` with snapshots and with other files.
 
 use std::fs;
 use std::io;
@@ -70,7 +70,7 @@ fn a_snapshot_is_shown_as_the_page_and_written_in_other_forms() {
     assert!(!trace["traceEvents"].as_array().unwrap().is_empty());
     let map = run(&["view", "--map", &path]).out;
     assert!(map.contains("AAAA") && map.contains("`weights`"), "{map}");
-    // What was written as a log can be replayed.
+    // `replay` reads the log that `view` wrote.
     let ran = run(&["replay", "--json", "--against", "none", &rmm]);
     let line: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(line["peak_live"], 512 << 10);
@@ -158,7 +158,7 @@ fn two_snapshots_differ_by_what_is_new_what_grew_what_shrank_and_what_is_gone() 
     assert!(
         run(&["diff", &before, &before])
             .out
-            .contains("every maker holds what it held before")
+            .contains("every maker holds as many bytes as before")
     );
 }
 
@@ -232,7 +232,7 @@ fn names_from_files_and_of_files_cannot_steer_the_terminal() {
     }
 }
 
-/// Where numbers are, as JSON pointers.
+/// JSON pointers to all numbers.
 fn numbers(value: &Value, place: &str, found: &mut Vec<String>) {
     match value {
         Value::Number(_) => found.push(place.to_owned()),
@@ -250,7 +250,7 @@ fn numbers(value: &Value, place: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Every form of a snapshot, if it is one. Some forms refuse some numbers.
+/// Writes the snapshot in every format, if it is valid. Some formats refuse some numbers.
 fn show_all(json: &[u8], other: &Snapshot) -> bool {
     let Ok(snapshot) = Snapshot::from_json(json) else {
         return false;

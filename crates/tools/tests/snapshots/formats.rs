@@ -1,4 +1,4 @@
-//! Snapshots in other programs' formats: each is what a golden file says, and adds up.
+//! Snapshots in other programs' formats: they equal golden files, and their sums are right.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::adding_up::{add_up, rmm, trace};
 
-/// Set, the golden files are written anew.
+/// If set, the golden files are written again.
 const WRITE_GOLDEN: &str = "LAPIDARY_WRITE_GOLDEN";
 
 fn golden(name: &str) -> PathBuf {
@@ -34,7 +34,7 @@ fn is_golden(name: &str, found: &[u8]) {
     );
 }
 
-/// The snapshot that the golden files are of.
+/// The snapshot of the golden files.
 fn sample() -> Snapshot {
     let path = golden("snapshot.json");
     if std::env::var_os(WRITE_GOLDEN).is_some() {
@@ -48,8 +48,8 @@ fn sample() -> Snapshot {
     Snapshot::from_json(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Some steps in too little memory: tensors come, leave, come back, are handed on and moved, slabs
-/// go, and one request finds no room. What was there before the history began goes with it.
+/// Some steps in too little memory. Tensors are created, evicted, restored, donated and moved,
+/// slabs are released, and one request is refused. Tensors older than the history are freed too.
 fn program() -> Snapshot {
     let (gpu, _) = super::open_scarce();
     let make = |name: &str, len| {
@@ -87,7 +87,7 @@ fn program() -> Snapshot {
     snapshot
 }
 
-/// Whatever a clock or an edit of this file changes.
+/// Sets everything that depends on the clock or on this file's line numbers to fixed values.
 fn settle(snapshot: &mut Value) {
     snapshot["taken_unix_ms"] = 1_770_000_000_000_u64.into();
     let moments = snapshot["moments"].as_array_mut().unwrap();
@@ -112,7 +112,7 @@ fn settle(snapshot: &mut Value) {
     used["holders"] = Value::Array(Vec::new());
 }
 
-/// A training loop whose every event is kept, after some steps.
+/// Some steps of a training loop with a complete history.
 fn training() -> Snapshot {
     let (gpu, _) = super::open_alone(SimOptions {
         memory_bytes: 1 << 30,
@@ -144,7 +144,8 @@ fn training() -> Snapshot {
     gpu.memory().snapshot()
 }
 
-/// Whoever has other programs' tools at hand names a folder: `cargo xtask ci --only formats` does.
+/// Writes snapshots to a folder for other programs' tools: `cargo xtask ci --only formats` names
+/// it.
 #[test]
 fn snapshots_are_written_for_other_tools() {
     let (early, late) = (program(), training());
@@ -306,7 +307,7 @@ fn a_snapshot_without_a_history_is_what_there_is() {
     drop((x, y));
 }
 
-/// A history of which the beginning is missing adds up as well, wherever it was cut off.
+/// The sums are right even if the beginning of the history is cut off, at any event.
 #[test]
 fn a_history_that_begins_late_adds_up() {
     let mut snapshot = sample();
@@ -331,14 +332,14 @@ fn bad_logs_are_told_with_their_line() {
     check("1,0,free,0x10,9,0", "line 3: 0x10 is freed as 9 bytes");
     check(
         "1,0,allocate,0x10,8,0",
-        "line 3: 0x10 is allocated, and was not freed",
+        "line 3: 0x10 is allocated but was not freed",
     );
-    check("1,0,free,0x1x,8,0", "line 3: `0x1x` is no pointer");
-    check("1,0,free,,8,0", "line 3: `` is no pointer");
-    check("1,0,allocate,0x20,-8,0", "line 3: `-8` is no size");
-    check("1,0,allocate,0x20,99999999999999999999,0", "is no size");
-    check("\n1,0,resize,0x10,8,0", "line 4: `resize` is no action");
-    check("1,0,\u{1b}[2J,0x10,8,0", "line 3: `?[2J` is no action");
+    check("1,0,free,0x1x,8,0", "line 3: `0x1x` is not a pointer");
+    check("1,0,free,,8,0", "line 3: `` is not a pointer");
+    check("1,0,allocate,0x20,-8,0", "line 3: `-8` is not a size");
+    check("1,0,allocate,0x20,99999999999999999999,0", "is not a size");
+    check("\n1,0,resize,0x10,8,0", "line 4: `resize` is not an action");
+    check("1,0,\u{1b}[2J,0x10,8,0", "line 3: `?[2J` is not an action");
     check("1,0", "line 3: an action is missing");
     check("1,0,free,0x10", "line 3: a size is missing");
     check(&"x".repeat(1 << 20), "line 3: it is longer than");
@@ -348,7 +349,7 @@ fn bad_logs_are_told_with_their_line() {
     };
     whole(b"", "line 1: it is empty");
     whole(b"a,b,c\n", "line 1: it has no column `Action`");
-    whole(b"Action,Pointer,Size\n\xff\xfe\n", "line 2: it is no text");
+    whole(b"Action,Pointer,Size\n\xff\xfe\n", "line 2: it is not text");
     let fine = "Size,Pointer,Action\n0,(nil),allocate\n5,0,allocate failure\n0,(nil),free\n\n";
     assert_eq!(read_rmm(fine.as_bytes()).unwrap(), []);
 }

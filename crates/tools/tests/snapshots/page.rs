@@ -1,5 +1,4 @@
-//! A snapshot's page holds what it should, and nothing that a program named is more than text in
-//! it.
+//! A snapshot's page is complete, and names that a program chose are only ever text in it.
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Tensor, stats::Snapshot};
@@ -12,7 +11,7 @@ fn page(snapshot: &Snapshot) -> String {
     String::from_utf8(page).unwrap()
 }
 
-/// What the element that opens with this holds.
+/// The content of the element with this opening tag.
 fn inside<'a>(page: &'a str, opening: &str) -> &'a str {
     let (_, after) = page.split_once(opening).expect(opening);
     after.split_once("</script>").expect("its end").0
@@ -86,7 +85,7 @@ fn hostile_names_are_in_a_page_as_escapes_only() {
     }
     let control = |c: char| c.is_control() && c != '\n';
     assert!(!hostile.contains(control));
-    // They come back as they were.
+    // Decoding gives the same texts.
     let tags = head(&hostile)["tags"].clone();
     let told: Vec<_> = tags
         .as_array()

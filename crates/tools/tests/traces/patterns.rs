@@ -1,5 +1,5 @@
-//! The choice of victims against one who knows the future, on patterns that programs have, and the
-//! model of a device that both run on.
+//! The choice of victims against Belady's algorithm on common patterns, and the model of the device
+//! that both use.
 
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ impl Script {
     }
 }
 
-/// Weights that are read in a cycle, as when text is generated; now and then a little extra work.
+/// Weights that are read in a cycle, as in text generation, with a little extra work now and then.
 fn decode(random: &mut fastrand::Rng) -> Script {
     let mut script = Script::default();
     let sizes = (0..40).map(|_| random.u64(MIB..16 * MIB));
@@ -60,7 +60,7 @@ fn decode(random: &mut fastrand::Rng) -> Script {
     script
 }
 
-/// Forward, backward in the opposite order, then each weight is changed.
+/// Forward, backward in reverse order, then every weight is changed.
 fn train(random: &mut fastrand::Rng) -> Script {
     let mut script = Script::default();
     let sizes = (0..40).map(|_| random.u64(MIB / 4..8 * MIB));
@@ -92,7 +92,7 @@ fn seed() -> u64 {
     given.map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap())
 }
 
-/// At most so many times the bytes of one who knows the future.
+/// At most `most` times the bytes of Belady's algorithm.
 fn check(name: &str, script: fn(&mut fastrand::Rng) -> Script, most: f64) {
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
@@ -126,7 +126,7 @@ fn training_costs_little_more_than_it_must() {
 
 #[test]
 fn what_is_counted_is_what_happens() {
-    // Two of three fit. The third drives out the first, whose value the host then has.
+    // Two of three fit. The third evicts the first, so the host has the first one's value.
     let script = "a 0 4 P\na 1 4 P\na 2 4 P\nr 0\nr 0\nr 1\nw 1\n";
     let expected = Spilled {
         out_bytes: 4,
@@ -135,20 +135,20 @@ fn what_is_counted_is_what_happens() {
         refused: 0,
         peak_bytes: 8,
     };
-    // Nobody needs 2 again, and who knows that drops it.
+    // Storage 2 is not used again, and Belady's algorithm drops it.
     assert_eq!(spill(&parse(script), 8, Order::Oracle), expected);
 
-    // Nothing is written out twice.
+    // A storage that did not change is not written twice.
     let twice = "a 0 4 P\na 1 4 P\nr 0\nr 1\nr 0\nr 1\n";
     let found = spill(&parse(twice), 4, ONE_BY_ONE);
     assert_eq!((found.out_bytes, found.in_bytes), (8, 16));
 
-    // What is changed meanwhile is.
+    // A storage that changed is written again.
     let changed = "a 0 4 P\na 1 4 P\nr 0\nw 0\nr 1\nr 0\nr 1\n";
     let found = spill(&parse(changed), 4, ONE_BY_ONE);
     assert_eq!((found.out_bytes, found.in_bytes), (12, 16));
 
-    // An operator whose operands never fit is refused; what is released costs nothing.
+    // An operator whose operands never fit is refused. A release costs nothing.
     let refused = "a 0 4 P\na 1 4 P\nr 0 1\nf 0\nr 1\n";
     let found = spill(&parse(refused), 4, ONE_BY_ONE);
     assert_eq!(found.refused, 1);

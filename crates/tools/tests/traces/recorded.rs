@@ -1,5 +1,5 @@
-//! Recorded traces through the whole engine, on a simulated device whose queue runs late: what it
-//! reserves, moves and evicts stays within the bounds that we promise.
+//! Recorded traces through the whole engine, on a simulated device whose queue lags behind.
+//! Reserved, moved and evicted bytes stay within the bounds that we promise.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use lapidary_tools::replay::run::{self, Setting};
 use lapidary_tools::replay::spilling::{self, Order};
 use lapidary_tools::replay::trace::{self, Event, Trace};
 
-/// The largest buffer of the device.
+/// The device's largest buffer.
 const LIMIT_BYTES: u64 = 4 << 30;
 
 fn recorded(name: &str) -> Trace {
@@ -49,7 +49,8 @@ fn little_more_is_reserved_than_is_live_and_a_program_that_repeats_itself_comes_
     }
 }
 
-/// Programs that follow one another in one process, several times over. Each releases all it has.
+/// Several programs one after the other in one process, `rounds` times. Each frees all its
+/// storages.
 fn in_turns(traces: &[Trace], rounds: usize) -> Trace {
     let mut all = Trace::default();
     for trace in (0..rounds).flat_map(|_| traces) {
@@ -157,7 +158,7 @@ fn below_what_is_live_little_more_travels_than_for_one_who_knows_the_future() {
     }
 }
 
-/// What an independent simulation of the same rules found: peak reserved ÷ peak live, and buffers.
+/// Results of an independent simulation of the same rules: peak reserved ÷ peak live, and buffers.
 #[test]
 fn the_reference_policies_are_what_they_are_called() {
     let check = |name: &str, reference, ratio: f64, buffers: u64| {

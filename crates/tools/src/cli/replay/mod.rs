@@ -1,9 +1,10 @@
-//! `lapidary replay`: recorded allocations through our engine on a simulated device, beside what
-//! other allocators would make of them.
+//! `lapidary replay`: runs recorded allocations through our engine on a simulated device, beside
+//! the rules of other allocators.
 //!
-//! Each storage of a trace becomes a buffer on the simulated device (sizes only, so that traces of
-//! many GiB fit), placed at once, by the engine that runs everything else. A trace that says what
-//! its operators read is replayed operator by operator, so that tensors can leave in between.
+//! Each storage of a trace becomes a buffer on the simulated device, placed at once by the same
+//! engine that runs everything else. Buffers have sizes but no contents, so traces of many GiB fit.
+//! A trace that says what its operators read is replayed by operator, so the engine can evict in
+//! between.
 
 mod plot;
 mod report;
@@ -22,11 +23,11 @@ use lapidary_tools::replay::policy::{self, Reference};
 use lapidary_tools::replay::trace::Trace;
 use lapidary_tools::replay::{rmm, run, spilling};
 
-/// What slabs may take.
+/// The limit of slab bytes.
 #[derive(Clone, Copy, Debug)]
 enum Budget {
     Bytes(u64),
-    /// So many times the highest sum of live bytes.
+    /// A multiple of the highest sum of live bytes.
     OfPeak(f64),
 }
 
@@ -55,21 +56,21 @@ impl FromStr for Budget {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Ours {
-    /// Whatever the engine does.
+    /// All that the engine can do.
     Default,
-    /// Nothing is moved on the device.
+    /// No moves on the device.
     NoMove,
-    /// The choice of victims alone, on a device without slabs; needs --budget and a trace that says
+    /// Only the choice of victims, on a device without slabs. Needs --budget and a trace that says
     /// what operators read.
     Choice,
 }
 
-/// What our engine is held against.
+/// The allocators to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Against {
     /// All of them.
     All,
-    /// Nothing.
+    /// None.
     None,
     /// PyTorch's caching allocator for CUDA.
     Pytorch,
@@ -77,7 +78,7 @@ enum Against {
     Buckets,
     /// Best fit on one heap that grows at its end.
     Heap,
-    /// A buffer for each tensor.
+    /// One buffer for each tensor.
     Apart,
 }
 
@@ -96,50 +97,50 @@ impl Against {
 
 /// Replay recorded allocations: what they reserve here, and under other allocators' rules
 ///
-/// A file is a trace (`a ID BYTES`, `f ID`, a line each; `r` and `w` lines say what operators read
-/// and change) or a log of RMM's (`Thread,Time,Action,Pointer,Size,Stream`), plain or compressed
-/// with gzip.
+/// A file is a trace or a log in RMM's format, plain or compressed with gzip. A trace has the lines
+/// `a ID BYTES` and `f ID`; the lines `r` and `w` say what operators read and change. A log has the
+/// columns `Thread,Time,Action,Pointer,Size,Stream`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces, or logs of RMM's
+    /// Traces or logs in RMM's format
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The largest buffer of the device
+    /// Size of the device's largest buffer
     #[arg(long, value_name = "BYTES", default_value = "4GiB", value_parser = bytes)]
     limit: u64,
-    /// What slabs may take: bytes, or a multiple of the trace's peak (0.75x). The others have no
-    /// budget
+    /// Limit of slab bytes: a number of bytes, or a multiple of the trace's peak (0.75x). The other
+    /// allocators have no limit
     #[arg(long, value_name = "BYTES|FACTORx")]
     budget: Option<Budget>,
     /// What our engine may do
     #[arg(long, value_enum, default_value = "default")]
     policy: Ours,
-    /// Whom to compare with; several with commas
+    /// Allocators to compare with, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "all")]
     against: Vec<Against>,
-    /// No plot of what is reserved over time
+    /// Do not plot the reserved bytes
     #[arg(long)]
     no_plot: bool,
-    /// A line of JSON for each trace and policy
+    /// Print a line of JSON for each trace and policy
     #[arg(long)]
     json: bool,
 }
 
 fn bytes(text: &str) -> std::result::Result<u64, String> {
     let bytes = parse_bytes(text).filter(|bytes| *bytes > 0);
-    bytes.ok_or_else(|| format!("`{text}` is no number of bytes, such as 512MiB"))
+    bytes.ok_or_else(|| format!("`{text}` is not a number of bytes such as 512MiB"))
 }
 
-/// One policy and what became of a trace under it.
+/// One policy, and its result on a trace.
 struct Run {
-    /// As programs read it.
+    /// The name for programs.
     name: &'static str,
-    /// As people read it.
+    /// The name for people.
     title: &'static str,
     outcome: Outcome,
 }
 
-/// Replays all files; goes on after one that cannot be.
+/// Replays all files; a file that fails does not stop the others.
 pub(crate) fn replay(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     let mut ratios = report::Ratios::default();
     let mut failed = Vec::new();
@@ -173,7 +174,7 @@ pub(crate) fn replay(args: &Args, style: Style, out: &mut dyn Write) -> Result {
 fn replay_one(file: &Path, args: &Args) -> std::result::Result<(Trace, Vec<Run>), String> {
     let trace = rmm::read(file)?;
     if trace.events.is_empty() {
-        return Err("it says of no allocation".into());
+        return Err("it has no allocation".into());
     }
     let mut runs = vec![ours(&trace, args)?];
     let mut references: Vec<Reference> = Vec::new();

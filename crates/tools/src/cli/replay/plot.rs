@@ -1,4 +1,4 @@
-//! What was reserved over the time of a trace, as a chart of characters.
+//! A chart of the bytes reserved during a trace, made of characters.
 
 use std::io::{self, Write};
 
@@ -16,8 +16,8 @@ use lapidary_tools::replay::outcome::{POINTS, Point};
 const HEIGHT: u16 = 14;
 const MOST_WIDTH: u16 = 110;
 
-/// Draws what all runs reserved, in the colours of their rows, and below it what was live. Where
-/// there are no colours only the first run is drawn.
+/// Draws the reserved bytes of all runs in the colours of their rows, and the live bytes below
+/// them. Without colours only the first run is drawn.
 pub(super) fn print(out: &mut dyn Write, style: Style, runs: &[Run]) -> io::Result<()> {
     let Some(first) = runs.first().filter(|run| !run.outcome.curve.is_empty()) else {
         return Ok(());
@@ -36,9 +36,9 @@ pub(super) fn print(out: &mut dyn Write, style: Style, runs: &[Run]) -> io::Resu
         .unwrap_or(1);
 
     let mut sets = vec![dataset(&live, Color::DarkGray).graph_type(GraphType::Bar)];
-    // The first is drawn last, over the others.
+    // The first run is drawn last, on top of the others.
     for (number, points) in reserved.iter().enumerate().rev() {
-        // Whoever reserves what is live and nothing else is drawn already.
+        // The curve of a policy that reserves only live bytes is drawn already.
         if *points == live {
             continue;
         }
@@ -63,8 +63,8 @@ pub(super) fn print(out: &mut dyn Write, style: Style, runs: &[Run]) -> io::Resu
     chart.render(buffer.area, &mut buffer);
     style.print_cells(out, &buffer)?;
     let what = match drawn.len() {
-        1 => format!("reserved by {}, and what was live (filled)", first.title),
-        _ => "reserved over the events of the trace; filled: what was live".into(),
+        1 => format!("reserved by {}; filled: live", first.title),
+        _ => "reserved over the events of the trace; filled: live".into(),
     };
     writeln!(out, "{:>12}{}\n", "", style.dim(&what))
 }

@@ -1,4 +1,4 @@
-//! Prints what became of traces: a table for people, a line of JSON a run for programs.
+//! Prints the results: a table for people, a line of JSON for each run for programs.
 
 use std::io::{self, Write};
 
@@ -82,12 +82,12 @@ pub(super) fn print_table(
     Ok(())
 }
 
-/// What only some runs have to say.
+/// Remarks that only some runs have.
 fn print_notes(out: &mut dyn Write, run: &Run) -> io::Result<()> {
     let outcome = &run.outcome;
     if outcome.refused > 0 {
         let refused = outcome.refused;
-        writeln!(out, "    {refused} found no room and are left out")?;
+        writeln!(out, "    {refused} found no memory and are left out")?;
     }
     let spilled_bytes = outcome.out_bytes.saturating_add(outcome.in_bytes);
     if spilled_bytes == 0 {
@@ -97,7 +97,7 @@ fn print_notes(out: &mut dyn Write, run: &Run) -> io::Result<()> {
     write!(out, "    {evicted} evicted, {back} restored")?;
     if let Some(bytes) = outcome.reference_bytes.filter(|bytes| *bytes > 0) {
         let share = spilled_bytes as f64 / bytes as f64;
-        write!(out, ": {share:.3} × what one who knows the future moves")?;
+        write!(out, ": {share:.3} × the bytes of Belady's algorithm")?;
     }
     writeln!(out)
 }
@@ -122,7 +122,7 @@ impl Ratios {
         }
     }
 
-    /// The mean of several traces; of one there is nothing more to say.
+    /// The means, if there are several traces.
     pub(super) fn print(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         let traces = self.0.first().map_or(0, |(_, ratios)| ratios.len());
         if traces < 2 {

@@ -1,4 +1,4 @@
-//! A buffer for each tensor: what a program does that leaves it all to the driver.
+//! One buffer for each tensor, as in a program that leaves memory to the driver.
 
 use std::collections::HashMap;
 

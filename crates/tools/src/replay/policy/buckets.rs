@@ -1,4 +1,4 @@
-//! A free list for each power of two, nothing ever given back.
+//! A free list for each power of two. Buffers are never released.
 
 use std::collections::HashMap;
 

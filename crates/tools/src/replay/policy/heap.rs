@@ -1,5 +1,5 @@
-//! Best fit on one heap that grows at its end, by as much as is missing: what no buffer of a GPU
-//! can do without being created anew and copied, counted as a buffer each time.
+//! Best fit on one heap that grows at its end by the missing bytes. A buffer of a GPU can only grow
+//! by a new buffer and a copy, so each growth counts as a buffer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,11 +10,11 @@ const UNIT_BYTES: u64 = 256;
 #[derive(Default)]
 pub(super) struct Heap {
     end: u64,
-    /// Offset and size of what is live.
+    /// Offset and size of each live storage.
     live: HashMap<usize, (u64, u64)>,
-    /// The holes by size and offset, ...
+    /// The holes by size and offset.
     by_size: BTreeSet<(u64, u64)>,
-    /// ... and by offset.
+    /// The holes by offset.
     by_offset: BTreeMap<u64, u64>,
     grown: u64,
 }
@@ -33,7 +33,7 @@ impl Heap {
         size
     }
 
-    /// What is free at the end of the heap, with where it begins.
+    /// The offset of the hole at the end of the heap.
     fn last_hole(&self) -> Option<u64> {
         let (&offset, &size) = self.by_offset.last_key_value()?;
         (offset + size == self.end).then_some(offset)

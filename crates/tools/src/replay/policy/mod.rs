@@ -1,5 +1,5 @@
-//! What other allocators would make of a trace: the rules they are known for, by bookkeeping alone.
-//! They have no budget, move nothing and give nothing back. Frees take effect at once.
+//! Other allocators' results on a trace. Only the bookkeeping of their known rules is simulated.
+//! They have no budget, move nothing and release nothing. Frees take effect at once.
 
 mod apart;
 mod buckets;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::outcome::{LAST_THIRD, Outcome, Point, stretches};
 use super::trace::{Event, Trace};
 
-/// One that can be asked for by name.
+/// An allocator that can be named in arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// PyTorch's caching allocator for CUDA: segments of 2 and 20 MiB, best fit, splitting.
@@ -32,7 +32,7 @@ impl Reference {
         Reference::Apart,
     ];
 
-    /// As tables print it.
+    /// The name in tables.
     pub fn title(self) -> &'static str {
         match self {
             Reference::Pytorch => "PyTorch's rules",
@@ -42,7 +42,7 @@ impl Reference {
         }
     }
 
-    /// As programs read it.
+    /// The name for programs.
     pub fn name(self) -> &'static str {
         match self {
             Reference::Pytorch => "pytorch",
@@ -62,17 +62,17 @@ impl Reference {
     }
 }
 
-/// Places storages. Each is allocated once, and freed once after that at most.
+/// Places storages. Each is allocated once, and freed at most once after that.
 trait Policy {
     fn alloc(&mut self, id: usize, size_bytes: u64);
     fn free(&mut self, id: usize);
-    /// What the driver holds for it.
+    /// Bytes that the driver holds for it.
     fn reserved_bytes(&self) -> u64;
-    /// Buffers that the driver was asked for.
+    /// Buffers that it requested from the driver.
     fn buffers_created(&self) -> u64;
 }
 
-/// Runs a trace; what its operators read decides nothing here.
+/// Runs a trace. Reads of operators have no effect here.
 pub fn run(trace: &Trace, reference: Reference) -> Outcome {
     let mut policy = reference.policy();
     let mut outcome = Outcome {
@@ -106,7 +106,7 @@ pub fn run(trace: &Trace, reference: Reference) -> Outcome {
             point.reserved_bytes = point.reserved_bytes.max(policy.reserved_bytes());
         }
         elapsed += start.elapsed();
-        // A stretch without events is as what was before it.
+        // A range without events keeps the levels before it.
         point.live_bytes = point.live_bytes.max(live_bytes);
         point.reserved_bytes = point.reserved_bytes.max(policy.reserved_bytes());
         outcome.curve.push(point);

@@ -1,8 +1,8 @@
-//! PyTorch's caching allocator for CUDA, as it is set by default: sizes are rounded up to 512 B;
-//! requests up to 1 MiB are cut from segments of 2 MiB, those below 10 MiB from segments of 20 MiB,
-//! larger ones get segments of their own, in steps of 2 MiB; best fit; neighbours in one segment
-//! are joined when they are free. Segments go back only when the driver refuses, which it does not
-//! do here.
+//! PyTorch's caching allocator for CUDA with its defaults. Sizes are rounded up to 512 B. Requests
+//! up to 1 MiB come from segments of 2 MiB, requests below 10 MiB from segments of 20 MiB. Larger
+//! ones get their own segments, in steps of 2 MiB. The search is best fit. Free neighbours in a
+//! segment are joined. Segments are released only if the driver refuses a request, which it never
+//! does here.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,14 +17,14 @@ const MIDDLE_REQUEST_BYTES: u64 = 10 * MIB;
 const MIDDLE_SEGMENT_BYTES: u64 = 20 * MIB;
 const LARGE_STEP_BYTES: u64 = 2 * MIB;
 
-/// What is left of a block is cut off where it is at least, or more than, so much.
+/// The rest of a block is split off if it has at least this many bytes.
 const SMALL_REST_BYTES: u64 = 512;
 const LARGE_REST_BYTES: u64 = MIB + 1;
 
 #[derive(Clone, Copy)]
 struct Block {
     size: u64,
-    /// Segments in the order of their creation, as addresses would have it.
+    /// Position of the segment in creation order, in place of an address.
     at: u64,
     before: Option<usize>,
     after: Option<usize>,
@@ -39,9 +39,9 @@ type Key = (u64, u64, usize);
 #[derive(Default)]
 pub(super) struct Torch {
     blocks: Vec<Block>,
-    /// Entries of `blocks` that are no block any more.
+    /// Entries of `blocks` that can be used again.
     spare: Vec<usize>,
-    /// For large requests, and for small ones.
+    /// For large requests and for small ones.
     free: [Pool; 2],
     live: HashMap<usize, usize>,
     reserved_bytes: u64,
@@ -101,7 +101,7 @@ impl Torch {
         })
     }
 
-    /// Cuts off what a request does not need of a block, where that is worth it.
+    /// Splits off the rest that a request does not need, if it is large enough.
     fn split(&mut self, index: usize, size: u64) {
         let block = self.blocks[index];
         let rest = block.size - size;
@@ -126,7 +126,7 @@ impl Torch {
         self.set_free(rest);
     }
 
-    /// Joins a block with the one after it; neither is in a pool.
+    /// Joins a block with the next one. Neither is in a pool.
     fn join(&mut self, index: usize, after: usize) {
         let joined = self.blocks[after];
         self.blocks[index].size += joined.size;

@@ -1,5 +1,5 @@
-//! Recorded allocation traces: what a program created and released, in order. Text, one event a
-//! line, plain or compressed with gzip.
+//! Recorded allocation traces: the storages that a program created and released, in order. A trace
+//! is text with one event a line, plain or compressed with gzip.
 
 mod recorded;
 #[cfg(test)]
@@ -10,23 +10,23 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// No line is longer: a file that is something else may have no end of line at all.
+/// Longest line. A file of another kind may have no line breaks at all.
 const MOST_LINE_BYTES: u64 = 1 << 20;
 
-/// More is live in no program, and whoever adds up what it takes need not look out for overflows.
+/// No program has more live bytes than this. With this limit, sums of sizes cannot overflow.
 const MOST_LIVE_BYTES: u64 = 1 << 56;
 
-/// What a file begins with that is compressed with gzip.
+/// The first bytes of a file compressed with gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// What happens in a trace. Marks are left out.
+/// An event of a trace. Marks are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A storage of so many bytes is created.
+    /// A storage is created.
     Alloc {
         /// The storage: 0, 1, 2, …, each only once.
         id: usize,
-        /// The bytes asked for.
+        /// Requested bytes.
         bytes: u64,
     },
     /// A live storage is released.
@@ -34,21 +34,21 @@ pub enum Event {
         /// The storage.
         id: usize,
     },
-    /// An operator runs, after what it makes was created. Only in traces that say what is read.
+    /// An operator runs, after its outputs were created. Only in traces that record reads.
     Run {
         /// Its first operand in [`Trace::operands`].
         first: usize,
-        /// How many it has, each storage once.
+        /// Number of its operands, each storage once.
         count: usize,
     },
 }
 
-/// What an operator does with a storage.
+/// The use of a storage by an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Reads it.
     Read,
-    /// Makes it.
+    /// Creates it.
     Make,
     /// Changes it in place.
     Update,
@@ -59,11 +59,11 @@ pub enum Role {
 pub struct Operand {
     /// The storage.
     pub id: usize,
-    /// What is done with it.
+    /// How the operator uses it.
     pub role: Role,
 }
 
-/// A trace whose every event is valid.
+/// A trace in which every event is valid.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// The file's name without its folder.
@@ -72,14 +72,14 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// The operands of all operators.
     pub operands: Vec<Operand>,
-    /// How many storages there are; ids are below it.
+    /// Number of storages; ids are below it.
     pub storages: usize,
     /// The highest sum of live bytes.
     pub peak_live_bytes: u64,
 }
 
 impl Trace {
-    /// Does it say what is read and written?
+    /// Does the trace record reads and writes?
     pub fn has_operators(&self) -> bool {
         !self.operands.is_empty()
     }
@@ -88,9 +88,9 @@ impl Trace {
 /// What is wrong with a trace, and in which line.
 #[derive(Debug)]
 pub struct TraceError {
-    /// The line, counted from 1; 0 where the file itself could not be opened.
+    /// The line, counted from 1; 0 if the file cannot be opened.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
 }
 
@@ -153,7 +153,7 @@ pub fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceError> {
     })
 }
 
-/// Lines, one at a time, none of which takes more memory than it should.
+/// An iterator over lines that bounds the memory of a line.
 struct Lines<R> {
     text: R,
     number: usize,
@@ -173,23 +173,23 @@ impl<R: BufRead> Lines<R> {
         if read as u64 == MOST_LINE_BYTES {
             return Err(format!("it is longer than {MOST_LINE_BYTES} bytes"));
         }
-        let line = std::str::from_utf8(&self.line).map_err(|_| "it is no text".to_string())?;
+        let line = std::str::from_utf8(&self.line).map_err(|_| "it is not text".to_string())?;
         Ok((read > 0).then_some(line))
     }
 }
 
-/// The storages of a trace so far: whoever breaks the rules hears of it.
+/// The storages of a trace so far. It refuses events that break the rules.
 #[derive(Debug, Default)]
 pub struct Book {
     events: Vec<Event>,
-    /// The size of every storage so far; `None` once it is released.
+    /// The size of every storage so far; `None` after its release.
     sizes: Vec<Option<u64>>,
     live_bytes: u64,
     peak_live_bytes: u64,
 }
 
 impl Book {
-    /// The next storage, of so many bytes.
+    /// Adds the next storage.
     pub fn alloc(&mut self, bytes: u64) -> Result<usize, String> {
         let id = self.sizes.len();
         if bytes == 0 {
@@ -211,7 +211,7 @@ impl Book {
         Ok(())
     }
 
-    /// The bytes of a storage that is there.
+    /// The bytes of a live storage.
     fn live(&self, id: usize) -> Result<u64, String> {
         let size = self.sizes.get(id);
         let size = size.ok_or_else(|| format!("storage {id} was never created"))?;

@@ -1,5 +1,5 @@
-//! The format of our recordings: `a ID BYTES MAKER` and `f ID`, `r` and `w` for what operators read
-//! and change, `m` for marks, `#` for what there is to say of it all.
+//! The format of our recordings: `a ID BYTES MAKER` and `f ID`, `r` and `w` for the reads and
+//! changes of operators, `m` for marks, `#` for remarks on the whole.
 
 use super::{Book, Event, Operand, Role, Trace, number, shown};
 
@@ -7,11 +7,11 @@ use super::{Book, Event, Operand, Role, Trace, number, shown};
 pub(super) struct Parser {
     book: Book,
     operands: Vec<Operand>,
-    /// By storage, its last place in `operands`.
+    /// For each storage, its last index in `operands`.
     places: Vec<usize>,
-    /// Where the operands of the operator begin whose lines are being read.
+    /// The first operand of the operator whose lines are being read.
     first: usize,
-    /// Who made what it made so far.
+    /// The maker of the storages that the operator has made so far.
     maker: Option<String>,
     says_what_is_read: bool,
 }
@@ -55,12 +55,12 @@ impl Parser {
                 self.close();
                 Ok(())
             }
-            Some(word) => Err(format!("`{}` is no event", shown(word))),
+            Some(word) => Err(format!("`{}` is not an event", shown(word))),
         }
     }
 
-    /// The operator whose lines these are makes a storage. A line that cannot be of the one before
-    /// it (another maker; nothing read, so nothing tells them apart) begins the next.
+    /// Records that the current operator makes a storage. A new operator begins if the maker
+    /// differs, or if the current one has read nothing, because then two calls look the same.
     fn make(&mut self, id: usize, maker: &str) {
         let before = self.maker.as_deref();
         let reads = self.operands.get(self.first);
@@ -90,7 +90,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The operator has no more lines.
+    /// Ends the current operator.
     fn close(&mut self) {
         let (first, count) = (self.first, self.operands.len() - self.first);
         if count > 0 {
@@ -100,7 +100,7 @@ impl Parser {
         self.maker = None;
     }
 
-    /// All lines were read.
+    /// Ends the trace after its last line.
     pub(super) fn finish(mut self) -> Trace {
         self.close();
         if !self.says_what_is_read {

@@ -1,4 +1,4 @@
-//! What is read from traces, and what is said of bad ones.
+//! Reading of traces, and the errors of invalid ones.
 
 use super::{Event, Role, parse};
 
@@ -36,7 +36,7 @@ fn good_traces_are_read_and_bad_lines_are_named() {
     check("a 0 0\n", Err((1, "storage 0 has no bytes")));
     check("a -1 5\n", Err((1, "`-1` is not an id")));
     check("a 0 5\nf 0 1\n", Err((2, "`1` after a release")));
-    check("a 0 5\nx\n", Err((2, "`x` is no event")));
+    check("a 0 5\nx\n", Err((2, "`x` is not an event")));
     check("r 0\n", Err((1, "storage 0 was never created")));
     check(
         "a 0 18446744073709551615\n",
@@ -85,7 +85,7 @@ fn lines_that_belong_together_are_one_operator() {
 #[test]
 fn what_is_no_text_and_what_has_no_lines_is_refused_early() {
     let no_text = parse("test".into(), &b"a 0 5\n\xff\xfe\n"[..]).unwrap_err();
-    assert_eq!((no_text.line, no_text.what.as_str()), (2, "it is no text"));
+    assert_eq!((no_text.line, no_text.what.as_str()), (2, "it is not text"));
     let endless = vec![b'a'; 3 << 20];
     let endless = parse("test".into(), &endless[..]).unwrap_err();
     assert_eq!(
