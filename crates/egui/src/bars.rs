@@ -1,4 +1,4 @@
-//! Bars: the budget and what is held of it, and a bar for each slab.
+//! Bars for the budget and for each slab.
 
 use std::cmp::Reverse;
 
@@ -8,12 +8,12 @@ use lapidary_core::units::Bytes;
 
 use crate::style::{FREE, LIVE, SMALL, STAGING, line};
 
-/// Slabs that are drawn, the largest.
+/// Number of slabs with a bar; the largest are drawn.
 const SLABS: usize = 24;
 
 const SLAB_POINTS: f32 = 4.0;
 
-/// A bar as long as the budget, or as what is held if that is more.
+/// A bar as long as the budget, or as the held bytes if they exceed it.
 pub(crate) fn budget(ui: &mut Ui, stats: &MemoryStats) {
     let held_bytes = stats.device_bytes.now;
     line(
@@ -56,7 +56,7 @@ pub(crate) fn budget(ui: &mut Ui, stats: &MemoryStats) {
     legend(ui, &keys);
 }
 
-/// The largest slabs, each as long as it is large beside the largest, and how much of it lives.
+/// The largest slabs. A bar's length shows the slab's size, and its filled part the live bytes.
 pub(crate) fn slabs(ui: &mut Ui, slabs: &[SlabUse]) {
     let mut slabs: Vec<&SlabUse> = slabs.iter().collect();
     slabs.sort_by_key(|slab| Reverse(slab.size_bytes));
@@ -86,7 +86,7 @@ pub(crate) fn slabs(ui: &mut Ui, slabs: &[SlabUse]) {
     }
 }
 
-/// What the colours mean.
+/// The meaning of the colours.
 pub(crate) fn legend(ui: &mut Ui, keys: &[(&str, Color32)]) {
     ui.horizontal_wrapped(|ui| {
         for (name, colour) in keys {
@@ -97,7 +97,7 @@ pub(crate) fn legend(ui: &mut Ui, keys: &[(&str, Color32)]) {
     });
 }
 
-/// From 0 to 1.
+/// The share as a number from 0 to 1.
 pub(crate) fn share(bytes: u64, whole_bytes: u64) -> f32 {
     (bytes as f32 / whole_bytes.max(1) as f32).min(1.0)
 }

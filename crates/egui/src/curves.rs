@@ -1,4 +1,4 @@
-//! How it went: live, reserved and evicted bytes over the last seconds.
+//! Curves of live, reserved and evicted bytes over the last seconds.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use lapidary_core::units::Bytes;
 use crate::bars::{legend, share};
 use crate::style::{FREE, HOST, LIVE, line};
 
-/// Points that a curve has at most, however often samples come.
+/// Most points of a curve, however often samples come.
 const POINTS: usize = 240;
 
 const HEIGHT: f32 = 64.0;
 
-/// What is kept of a sample.
+/// The values of a sample that the curves show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     live_bytes: u64,
@@ -32,7 +32,7 @@ impl Sample {
         }
     }
 
-    /// The most of both.
+    /// The maximum of each value.
     fn max(self, other: Self) -> Self {
         Sample {
             live_bytes: self.live_bytes.max(other.live_bytes),
@@ -42,18 +42,18 @@ impl Sample {
     }
 }
 
-/// The last seconds in steps of equal length, each with the most of its samples, so that a short
-/// peak is seen.
+/// The last seconds in steps of equal length. Each has the maximum of its samples, so that short
+/// peaks stay visible.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves {
     window_s: f64,
-    /// By the number of the step, the oldest first.
+    /// The number and the maximum of each step, oldest first.
     steps: VecDeque<(u64, Sample)>,
 }
 
 impl Curves {
     pub(crate) fn new(window_s: f64) -> Self {
-        // Neither NaN nor infinity is a window.
+        // The window must not be NaN or infinite.
         let is_one = window_s > 1.0;
         Curves {
             window_s: if is_one { window_s.min(1e9) } else { 1.0 },
@@ -63,7 +63,7 @@ impl Curves {
 
     pub(crate) fn push(&mut self, time_s: f64, sample: Sample) {
         let step_s = self.window_s / POINTS as f64;
-        // Below zero, and where it is no number, it is the first.
+        // The cast gives 0 for negative times and for NaN.
         let step = (time_s / step_s) as u64;
         match self.steps.back_mut() {
             Some((last, most)) if *last >= step => *most = most.max(sample),
@@ -76,7 +76,7 @@ impl Curves {
         }
     }
 
-    /// The greatest of all.
+    /// The highest value of all curves.
     fn most_bytes(&self) -> u64 {
         let each = self.steps.iter();
         let most = each.map(|(_, s)| s.live_bytes.max(s.reserved_bytes).max(s.evicted_bytes));
@@ -84,8 +84,8 @@ impl Curves {
     }
 }
 
-/// Draws them from the oldest on the left to now on the right. The budget is a line where it is in
-/// sight.
+/// Draws the curves, the oldest time on the left and now on the right. The budget is a line if it
+/// is within the drawn range.
 pub(crate) fn plot(ui: &mut Ui, curves: &Curves, budget_bytes: Option<u64>) {
     let most_bytes = curves.most_bytes();
     let window_s = curves.window_s;
@@ -102,7 +102,7 @@ pub(crate) fn plot(ui: &mut Ui, curves: &Curves, budget_bytes: Option<u64>) {
     let newest = curves.steps.back().map_or(0, |(step, _)| *step);
     let place = |step: u64, bytes: u64| -> Pos2 {
         let age = (newest - step) as f32 / POINTS as f32;
-        // A little room is left above the greatest.
+        // Leaves a little space above the highest value.
         let height = 0.92 * share(bytes, most_bytes) * rect.height();
         pos2(rect.right() - age * rect.width(), rect.bottom() - height)
     };

@@ -1,4 +1,4 @@
-//! Who holds how much: the makers that have most, each with a bar.
+//! The greatest holders, each with a bar.
 
 use std::cmp::Reverse;
 
@@ -11,15 +11,14 @@ use crate::style::{LIVE, SMALL};
 
 const BAR_POINTS: f32 = 48.0;
 
-/// The greatest, with what they hold and their names. Whoever points at one sees all of its name,
-/// and its peak.
+/// The greatest holders with their bytes and names. A tooltip shows the whole name and the peak.
 pub(crate) fn list(ui: &mut Ui, stats: &MemoryStats, most: usize) {
     let mut tags: Vec<&TagUse> = stats.tags.iter().filter(|tag| tag.bytes.now > 0).collect();
     tags.sort_by_key(|tag| Reverse(tag.bytes.now));
     ui.label(format!("holders: {}", tags.len()));
     for tag in tags.iter().take(most) {
         let name = match &tag.tag {
-            // A tag prints on one line, and no longer than so, whatever the app called it.
+            // A tag prints as one line of bounded length, whatever its name.
             Some(tag) => tag.to_string(),
             None => "others".into(),
         };

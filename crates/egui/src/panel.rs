@@ -1,4 +1,4 @@
-//! The panel: takes samples, and draws them from top to bottom.
+//! The panel: it takes samples and draws them from top to bottom.
 
 use egui::{Response, RichText, Ui};
 use lapidary_core::internal::printable;
@@ -9,16 +9,16 @@ use crate::curves::{Curves, Sample};
 use crate::style::{DISK, line};
 use crate::{bars, curves, holders};
 
-/// Holders that are listed.
+/// Holders in the list by default.
 const HOLDERS: usize = 6;
 
-/// How much of the past is shown.
+/// Seconds that the curves show by default.
 const WINDOW_S: f64 = 60.0;
 
-/// The memory of a device as a panel: its budget, slabs, holders, and how they went.
+/// The memory of a device as a panel: its budget, slabs and holders, and curves over time.
 ///
-/// It takes samples, [`MemoryStats`], wherever they come from: from `Gpu::memory().stats()`, from a
-/// snapshot's `stats`, or from another process.
+/// It takes samples, [`MemoryStats`], of any origin: `Gpu::memory().stats()`, a snapshot's `stats`,
+/// or another process.
 ///
 /// ```
 /// use lapidary_core::Gpu;
@@ -51,7 +51,7 @@ impl Default for MemoryPanel {
 }
 
 impl MemoryPanel {
-    /// One that has seen nothing yet. It lists six holders and shows a minute.
+    /// A panel without samples. It lists six holders and shows a minute.
     pub fn new() -> Self {
         MemoryPanel {
             holders: HOLDERS,
@@ -59,30 +59,31 @@ impl MemoryPanel {
         }
     }
 
-    /// Lists so many holders, those that have most; 0 for none.
+    /// Sets the number of listed holders, greatest first; 0 for none.
     pub fn with_holders(mut self, holders: usize) -> Self {
         self.holders = holders;
         self
     }
 
-    /// Shows so many seconds of the past, at least one.
+    /// Sets how many seconds the curves show, at least one.
     pub fn with_window_s(mut self, window_s: f64) -> Self {
         self.curves = Curves::new(window_s);
         self
     }
 
-    /// Takes a sample for the curves, of a time in seconds by egui's clock (`InputState::time`).
-    /// For frames in which the panel is not shown. Times that go back count as the last one.
+    /// Adds a sample to the curves without drawing, for frames that do not show the panel. `time_s`
+    /// is the time in seconds of egui's clock (`InputState::time`). An earlier time counts as the
+    /// last one.
     pub fn record(&mut self, time_s: f64, stats: &MemoryStats) {
         self.curves.push(time_s, Sample::of(stats));
     }
 
-    /// Takes a sample of this moment, and draws the panel as wide as there is room. Its height
-    /// follows from what there is to show.
+    /// Adds a sample of this moment and draws the panel. It takes the available width, and its
+    /// height depends on its contents.
     pub fn show(&mut self, ui: &mut Ui, stats: &MemoryStats) -> Response {
         self.record(ui.input(|input| input.time), stats);
         let drawn = ui.vertical(|ui| {
-            // Drivers may call themselves whatever they like.
+            // A driver may report any text as its name.
             let (adapter, backend) = (printable(&stats.adapter, 70), printable(&stats.backend, 10));
             let adapter = format!("{adapter} ({backend})");
             ui.add(egui::Label::new(RichText::new(adapter).strong()).truncate());
@@ -102,7 +103,7 @@ impl MemoryPanel {
     }
 }
 
-/// What slabs hold, and each of them.
+/// The bytes of all slabs, and a bar for each.
 fn slabs(ui: &mut Ui, stats: &MemoryStats) {
     line(
         ui,
@@ -124,7 +125,7 @@ fn slabs(ui: &mut Ui, stats: &MemoryStats) {
     bars::slabs(ui, &stats.slabs);
 }
 
-/// What is not on the device, and what came and went.
+/// Bytes that are not on the device, and the traffic so far.
 fn elsewhere(ui: &mut Ui, stats: &MemoryStats) {
     line(
         ui,
@@ -144,7 +145,7 @@ fn elsewhere(ui: &mut Ui, stats: &MemoryStats) {
         ),
     );
     if stats.refusals > 0 {
-        let refusals = format!("{} requests found no room", stats.refusals);
+        let refusals = format!("{} requests were refused", stats.refusals);
         ui.colored_label(DISK, refusals);
     }
 }

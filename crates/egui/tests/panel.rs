@@ -1,4 +1,4 @@
-//! The panel, drawn by egui without a window: what is on it, whatever the sample says.
+//! The panel drawn by egui without a window, for ordinary and for hostile samples.
 
 use egui::epaint::Shape;
 use egui::{Context, Pos2, RawInput, Rect, vec2};
@@ -9,7 +9,7 @@ use lapidary_egui::MemoryPanel;
 
 const MIB: u64 = 1 << 20;
 
-/// What came out of a frame.
+/// The output of a frame.
 struct Drawn {
     texts: Vec<String>,
     rects: Vec<Rect>,
@@ -22,7 +22,7 @@ impl Drawn {
     }
 }
 
-/// Frames of that size, at those seconds, with a sample each. What the last one draws comes back.
+/// Draws frames of this size at these seconds, with a sample each. Returns the last one.
 fn frames<'a>(
     panel: &mut MemoryPanel,
     [width, height]: [f32; 2],
@@ -39,9 +39,9 @@ fn frames<'a>(
         let mut output = context.run_ui(input, |ui| {
             panel.show(ui, stats);
         });
-        // Nobody has the fonts' texture.
+        // egui panics if the fonts' texture is dropped and was not taken.
         output.textures_delta.clear();
-        // What is drawn can be handed to a GPU.
+        // The shapes can be tessellated for a GPU.
         let shown = output.shapes.clone();
         for primitive in context.tessellate(output.shapes, output.pixels_per_point) {
             if let egui::epaint::Primitive::Mesh(mesh) = primitive.primitive {
@@ -114,7 +114,7 @@ fn a_panel_says_what_is_held_by_whom_and_how_it_went() {
     ] {
         assert!(drawn.has(text), "{text}: {:?}", drawn.texts);
     }
-    assert!(!drawn.has("without a budget") && !drawn.has("found no room"));
+    assert!(!drawn.has("without a budget") && !drawn.has("were refused"));
     // Three curves of two points each.
     assert_eq!(drawn.lines, 3);
 }
@@ -181,7 +181,7 @@ fn numbers_of_any_size_stay_in_the_panel() {
         stats.budget_bytes = budget_bytes;
         let times = [0.0, 1e300, -1.0].map(|time_s| (time_s, &stats));
         let drawn = frames(&mut MemoryPanel::new(), [300.0, 600.0], times);
-        assert!(drawn.has("requests found no room"));
+        assert!(drawn.has("requests were refused"));
         for rect in &drawn.rects {
             assert!(
                 rect.width() <= 301.0 && rect.right() <= 301.0,

@@ -1,5 +1,5 @@
-//! Bytes as calls of the allocator, in any order: live blocks never overlap, plans are carried out
-//! or given up half-way, and every invariant holds after each call.
+//! Bytes as calls of the allocator in any order. Live blocks never overlap, plans are executed
+//! wholly or in part, and all invariants hold after each call.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use lapidary_alloc::{
 
 const UNIT_BYTES: u64 = 256;
 
-/// So many calls are as good as more, and invariants are checked after each.
+/// More calls find no more bugs, and each checks all invariants.
 const MOST_CALLS: usize = 150;
 
-/// Carries out the calls on pools, then on a plain carver; `true` if a block was allocated.
+/// Runs the calls on pools, then on a plain carver. Returns whether a block was allocated.
 pub fn body(bytes: &[u8]) -> bool {
     on_carver(&mut Calls(bytes));
     on_pools(&mut Calls(bytes))
 }
 
-/// The bytes that are left.
+/// The bytes that are not used yet.
 struct Calls<'a>(&'a [u8]);
 
 impl Calls<'_> {
@@ -28,7 +28,7 @@ impl Calls<'_> {
         Some(*first)
     }
 
-    /// A size of up to 16 MiB as a rule, all magnitudes alike, and now and then any.
+    /// A size. Most are below 16 MiB, with all magnitudes equally likely; a few are arbitrary.
     fn size(&mut self) -> Option<u64> {
         let (power, low) = (self.byte()?, self.byte()?);
         let base = match power {
@@ -44,7 +44,7 @@ impl Calls<'_> {
     }
 }
 
-/// What should be live: by slab and start, the end.
+/// The expected live ranges: slab and start, with the end.
 #[derive(Default)]
 struct Live {
     blocks: Vec<BlockId>,
@@ -125,7 +125,7 @@ fn carver_call(
     Some(())
 }
 
-/// Pools whose slabs are smaller than usual, so that few calls meet every kind.
+/// Pools with small slabs, so that few calls reach every class.
 fn pools() -> Pools {
     let mut config = PoolConfig::new(UNIT_BYTES, 64 << 20);
     config.small_request_bytes = 1000;
@@ -203,7 +203,7 @@ impl Subject {
         Some(())
     }
 
-    /// As a memory manager does that is refused nothing.
+    /// Allocates like a memory manager with unlimited memory.
     fn allocate(&mut self, size_bytes: u64) {
         let allocated = match self.pools.allocate(size_bytes) {
             Err(AllocError::NeedsSlab { .. }) => self.allocate_in_new(size_bytes),
@@ -225,7 +225,7 @@ impl Subject {
         self.pools.allocate(size_bytes)
     }
 
-    /// At most so many steps of a plan, as if the rest were refused.
+    /// Executes at most `most` steps of a plan, as if the others were refused.
     fn carry_out(&mut self, steps: &[Step], most: u8) {
         for step in steps.iter().take(usize::from(most)) {
             match *step {

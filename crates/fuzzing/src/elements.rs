@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Error, Tensor};
 
-/// The bytes of a tensor's elements, if there are any to be had.
+/// The bytes of a tensor's elements, if it has a value.
 pub(crate) fn elements(tensor: &Tensor) -> Option<Vec<u8>> {
     fn bytes<T: lapidary::Element>(tensor: &Tensor) -> Option<Vec<u8>> {
         match tensor.to_vec::<T>() {

@@ -1,9 +1,8 @@
-//! What the fuzz targets do with bytes: a module for each target, whose `body` takes bytes that
-//! anybody may have made. It panics where the library breaks a promise, and says whether the bytes
-//! were what the target is about.
+//! The bodies of the fuzz targets, one module each. A `body` takes untrusted bytes. It panics if
+//! the library breaks a promise, and returns whether the bytes are valid for the target.
 //!
-//! `fuzz/` calls the bodies from libFuzzer, which needs nightly Rust. The tests here call them with
-//! the same seeds and some thousand changed ones, on stable Rust. Nothing here is published.
+//! `fuzz/` calls the bodies from libFuzzer, which needs nightly Rust. The tests here call them on
+//! stable Rust, with the corpus and some thousand mutations of it. This crate is not published.
 
 pub mod allocator;
 mod elements;
@@ -18,12 +17,12 @@ pub mod wgsl;
 use lapidary::Gpu;
 use lapidary::sim::{SimHandle, SimOptions};
 
-/// Does a character break lines or turn the direction of text, without being seen?
+/// Is it an invisible character that breaks lines or changes the direction of text?
 fn turns(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
 }
 
-/// A simulated device, whose memory is dirty.
+/// A simulated device whose memory begins with garbage.
 fn device() -> (Gpu, SimHandle) {
     let options = SimOptions {
         dirty: true,

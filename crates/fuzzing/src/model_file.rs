@@ -1,5 +1,5 @@
-//! Bytes that may be a model file: whatever they are, nobody panics, and what is taken is what the
-//! format's own reader takes.
+//! Bytes that may be a model file. Nothing panics, and the library accepts exactly the files that
+//! the format's own reader accepts.
 
 #[cfg(test)]
 mod mutations;
@@ -17,7 +17,7 @@ thread_local! {
     static DEVICE: OnceCell<(Gpu, SimHandle)> = const { OnceCell::new() };
 }
 
-/// Loads the bytes as a model file; `true` if they are one.
+/// Loads the bytes as a model file. Returns whether they are one.
 pub fn body(bytes: &[u8]) -> bool {
     DEVICE.with(|device_cell| {
         let (gpu, sim) = device_cell.get_or_init(device);
@@ -25,7 +25,7 @@ pub fn body(bytes: &[u8]) -> bool {
     })
 }
 
-/// Looks at the bytes; `true` if they are a model file.
+/// Checks the bytes. Returns whether they are a model file.
 fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
     let theirs = SafeTensors::deserialize(bytes);
     let buffers = sim.counters().buffers_created;
@@ -51,7 +51,7 @@ fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
         assert_eq!(gpu.memory().stats().requested_bytes.now, before_bytes);
         let loaded = gpu.load_tensor(&file, found.name);
         let taken_bytes = gpu.memory().stats().requested_bytes.now - before_bytes;
-        // What has 16 bits in the file has 32 on the device.
+        // An element of 16 bits in the file takes 32 bits on the device.
         assert!(taken_bytes <= 2 * bytes.len() as u64, "{taken_bytes}");
         match (loaded, lazy) {
             (Ok(loaded), Ok(lazy)) => {
@@ -61,10 +61,10 @@ fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
                     assert_eq!(values, view.data());
                 }
             }
-            // An element does not fit, which shows when it is read.
+            // An element is out of range, which only reading it shows.
             (Err(Error::Model { .. }), Ok(lazy)) => assert_eq!(elements(&lazy), None),
             (Err(Error::Model { .. }), Err(Error::Model { .. })) => {}
-            // More axes than tensors have.
+            // It has more axes than a tensor may have.
             (Err(Error::Shape { .. }), Err(Error::Shape { .. })) => {}
             (Err(Error::NeverFits { .. }), Err(Error::NeverFits { .. })) => {}
             (Err(Error::Overflow { .. }), Err(Error::Overflow { .. })) => {}

@@ -1,4 +1,4 @@
-//! Bytes that may be a log of RMM's: what is read adds up, or the error names a line.
+//! Bytes that may be a log in RMM's format: the rows are consistent, or the error names a line.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use lapidary_tools::formats::{RmmEvent, read_rmm};
 
 use crate::turns;
 
-/// Reads the bytes as a log; `true` if they are one.
+/// Reads the bytes as a log. Returns whether they are one.
 pub fn body(bytes: &[u8]) -> bool {
     let rows = match read_rmm(bytes) {
         Ok(rows) => rows,

@@ -1,5 +1,5 @@
-//! Bytes that may be a snapshot: what is read is written in every format, and read again as the
-//! same.
+//! Bytes that may be a snapshot. A snapshot can be written in every format, and its JSON reads back
+//! as the same snapshot.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use lapidary::{Error, stats::Snapshot};
 use lapidary_tools::formats::{read_rmm, write_pickle, write_rmm, write_trace};
 use lapidary_tools::page;
 
-/// Reads the bytes as a snapshot; `true` if they are one.
+/// Reads the bytes as a snapshot. Returns whether they are one.
 pub fn body(bytes: &[u8]) -> bool {
     let snapshot = match Snapshot::from_json(bytes) {
         Ok(snapshot) => snapshot,

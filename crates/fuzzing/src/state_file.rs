@@ -1,5 +1,5 @@
-//! Bytes that may be a state file: it is refused, or both ways of loading give the same tensors,
-//! and what is saved of them is the same file.
+//! Bytes that may be a state file. The file is refused, or both ways of loading give the same
+//! tensors and saving these gives the same file.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -11,7 +11,7 @@ use lapidary::{Error, Gpu, Result, State};
 use crate::device;
 use crate::elements::elements;
 
-/// A device, and a folder that goes with its thread.
+/// A device, and a folder that is deleted with its thread.
 struct Place {
     gpu: Gpu,
     folder: PathBuf,
@@ -41,7 +41,7 @@ thread_local! {
     static PLACE: OnceCell<Place> = const { OnceCell::new() };
 }
 
-/// Loads the bytes as they are, and with checksums that fit; `true` if the latter are a state.
+/// Loads the bytes as they are, and with correct checksums. Returns whether the latter are a state.
 pub fn body(bytes: &[u8]) -> bool {
     PLACE.with(|place| {
         let place = place.get_or_init(Place::new);
@@ -73,13 +73,13 @@ fn accepted(loaded: Result<State>) -> Option<State> {
     match loaded {
         Ok(state) => Some(state),
         Err(Error::State { .. }) => None,
-        // Tensors beyond this device, or with more axes than tensors have.
+        // Tensors that are too large for this device, or have more axes than a tensor may have.
         Err(Error::Shape { .. } | Error::NeverFits { .. } | Error::Overflow { .. }) => None,
         Err(other) => panic!("{other:?}"),
     }
 }
 
-/// The format leaves no choice, so a state has one file.
+/// The format leaves no choice, so a state has exactly one file.
 fn saves_the_same(place: &Place, state: &State, again: &Path, bytes: &[u8]) {
     let tensors: Vec<_> = state
         .names()
@@ -94,8 +94,8 @@ fn saves_the_same(place: &Place, state: &State, again: &Path, bytes: &[u8]) {
     assert!(saved == bytes, "{}", bytes.escape_ascii());
 }
 
-/// The same bytes with the checksums of header, table and arrays that belong to them, as far as the
-/// table can be followed. The module `state_file::format` of the library has the places.
+/// The same bytes with correct checksums of header, table and arrays, as far as the table can be
+/// parsed. The module `state_file::format` of the library has the offsets.
 fn with_checksums(bytes: &[u8]) -> Vec<u8> {
     const HEADER_BYTES: usize = 64;
     let mut fixed = bytes.to_vec();
@@ -111,13 +111,13 @@ fn with_checksums(bytes: &[u8]) -> Vec<u8> {
         at = next;
     }
     put_checksum(&mut fixed, HEADER_BYTES..end, 40);
-    // No reader of this version looks at these.
+    // No reader of this version reads these bytes.
     fixed[44..60].fill(0);
     put_checksum(&mut fixed, 0..60, 60);
     fixed
 }
 
-/// Writes the checksums of the array whose entry is here. Returns where the next entry is.
+/// Writes the checksums of the array whose entry is at `at`. Returns the place of the next entry.
 fn fix_entry(bytes: &mut [u8], at: usize, end: usize) -> Option<usize> {
     const FRAME_BYTES: usize = 1 << 20;
     let (name_bytes, rank) = (number::<4>(bytes, at)?, number::<4>(bytes, at + 8)?);
@@ -139,7 +139,7 @@ fn put_checksum(bytes: &mut [u8], of: std::ops::Range<usize>, at: usize) {
     bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The number of so many bytes at a place, the low byte first.
+/// The little-endian number of this many bytes at a place.
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<usize> {
     let found = bytes.get(at..)?.first_chunk::<BYTES>()?;
     let number = found

@@ -1,5 +1,5 @@
-//! The bodies on stable Rust: with all that is kept of each target, and with some thousand changes
-//! of it. `LAPIDARY_SEED` looks at one change again, `LAPIDARY_STEPS` says how many there are.
+//! The bodies on stable Rust, with the corpus of each target and with some thousand mutations of
+//! it. `LAPIDARY_SEED` repeats one mutation; `LAPIDARY_STEPS` sets their number.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,10 +9,10 @@ use fastrand::Rng;
 
 use crate::{allocator, model_file, rmm_log, snapshot, state_file, wgsl};
 
-/// Of each target, where nothing else is said.
+/// Mutations for each target by default.
 const CHANGES: u64 = 2000;
 
-/// The folder with what is kept for a target.
+/// The folder of a target's corpus.
 pub(crate) fn corpus(target: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.join("../../fuzz/corpus").join(target)
@@ -28,7 +28,7 @@ fn kept(target: &str) -> Vec<Vec<u8>> {
     files.collect()
 }
 
-/// Changes a file in one way or several.
+/// Mutates a file in one or several ways.
 fn changed(random: &mut Rng, files: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
     let mut bytes = files[random.usize(..files.len())].clone();
     let changes = if random.bool() { 1 } else { random.usize(2..6) };
@@ -61,8 +61,8 @@ fn changed(random: &mut Rng, files: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// Runs a body with everything. At least one file is what the target is about, and so are some of
-/// its changes: else little behind the first line would be looked at.
+/// Runs a body with all files and mutations. At least one file and some mutations must be valid;
+/// otherwise the code behind the first check would hardly run.
 fn check(target: &str, body: fn(&[u8]) -> bool, words: &[&str]) {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let (first, count) = match (number("LAPIDARY_SEED"), number("LAPIDARY_STEPS")) {

@@ -1,5 +1,5 @@
-//! Bytes that may be WGSL: a text is a kernel, or an error with a clean excerpt, and never the end
-//! of the process.
+//! Bytes that may be WGSL. A text is a kernel or gives an error with a clean excerpt; the process
+//! never ends.
 
 use std::cell::OnceCell;
 use std::panic::{Location, set_hook, take_hook};
@@ -13,8 +13,8 @@ thread_local! {
     static DEVICE: OnceCell<(Gpu, SimHandle)> = const { OnceCell::new() };
 }
 
-/// Reflects the bytes as a kernel's text; `true` if they are one. A kernel is called without
-/// operands, too.
+/// Reflects the bytes as a kernel's text and calls the kernel without operands. Returns whether the
+/// bytes are a kernel.
 pub fn body(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     DEVICE.with(|device_cell| {
@@ -38,8 +38,8 @@ pub fn body(bytes: &[u8]) -> bool {
     })
 }
 
-/// The parser's own panics, which the library catches, are neither shown nor the end of a process
-/// that ends at any panic.
+/// Hides panics of the parser. The library catches them, but libFuzzer would end the process at any
+/// panic.
 pub fn quiet_parser() {
     let loud = take_hook();
     set_hook(Box::new(move |info| {

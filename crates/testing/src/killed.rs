@@ -1,19 +1,20 @@
-//! Processes that are killed in the midst of their work, for tests: what they leave must do no
-//! harm.
+//! Processes that are killed during their work, for tests: the files that they leave must be
+//! harmless.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Tells a child where to work, and so that it is one.
+/// Tells a child its folder. A process without it is no child.
 const FOLDER: &str = "LAPIDARY_TEST_FOLDER";
 
-/// A child works no longer than this, should nobody kill it.
+/// A child ends after this time, even if it is not killed.
 const MOST: Duration = Duration::from_secs(20);
 
-/// Runs `work` on the folder again and again until somebody kills the process: the whole of a test
-/// that is a child of another, and is ignored but for that. `work` is told how often it ran before.
+/// Runs `work` on the folder repeatedly until the process is killed. This is the whole body of a
+/// test that is marked as ignored and runs only as a child. `work` gets the number of earlier
+/// calls.
 pub fn work_until_killed(mut work: impl FnMut(&Path, usize)) {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
@@ -24,12 +25,12 @@ pub fn work_until_killed(mut work: impl FnMut(&Path, usize)) {
     rounds.for_each(|round| work(&folder, round));
 }
 
-/// After so many children in a row that had done nothing, the next ones get twice the time: a
-/// machine that is busy with other work is slow.
+/// After this many children in a row without any work, the next ones get twice the time, because
+/// the machine is slow.
 const IN_VAIN: u32 = 10;
 
-/// So many times: starts the ignored test `child`, kills it within `soon` of its beginning, and
-/// looks at what it left: `look` says whether the child had done some of its work.
+/// Starts the ignored test `child` `times` times, and kills it within `soon` of its beginning. Then
+/// calls `look`, which checks the files and returns whether the child had done some work.
 pub fn kill(
     times: usize,
     child: &str,

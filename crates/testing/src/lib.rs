@@ -1,4 +1,4 @@
-//! What the tests of lapidary's crates share. Nothing here is published.
+//! Shared code of our crates' tests. This crate is not published.
 
 pub mod killed;
 pub mod model_file;

@@ -1,8 +1,8 @@
-//! For tests without a device: whole shaders, translated for every native API as wgpu does it.
+//! Translates shaders for every native API as wgpu does, in tests without a device.
 //!
-//! With `LAPIDARY_SHADER_DUMP=folder` each SPIR-V module is written there for the reference
-//! validator, each HLSL text for Microsoft's compilers, and the WGSL itself, to be compared with
-//! what the tests of races interpret.
+//! With `LAPIDARY_SHADER_DUMP=folder` it writes each SPIR-V module for the reference validator,
+//! each HLSL text for Microsoft's compilers, and the WGSL. The last is compared with the texts that
+//! the tests of races interpret.
 
 mod direct3d;
 
@@ -16,7 +16,7 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{Module, ShaderStage};
 
-/// What drivers without robust access get, which is the longer text.
+/// The policies for drivers without robust access. They give the longer text.
 const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
     index: BoundsCheckPolicy::Restrict,
     buffer: BoundsCheckPolicy::Restrict,
@@ -24,14 +24,14 @@ const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
     binding_array: BoundsCheckPolicy::Unchecked,
 };
 
-/// Parses and validates a shader whose entry point is `main`, and translates it to SPIR-V, MSL
-/// and HLSL. Panics with what is wrong and where.
+/// Parses and validates a shader whose entry point is `main`, and translates it to SPIR-V, MSL and
+/// HLSL. Panics with the error and its place.
 #[track_caller]
 pub fn translate(name: &str, wgsl: &str) -> Module {
     translate_for(name, wgsl, direct3d::model_of(wgsl))
 }
 
-/// The same for a shader that the library never chooses where FXC compiles.
+/// As [`translate`], for a shader that the library never uses with FXC.
 #[track_caller]
 pub fn translate_beyond_fxc(name: &str, wgsl: &str) -> Module {
     translate_for(name, wgsl, ShaderModel::V6_0)
@@ -58,7 +58,7 @@ fn translate_for(name: &str, wgsl: &str, model: ShaderModel) -> Module {
         Ok(info) => info,
         Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
     };
-    // Cooperative matrices are used on Vulkan alone, and Debian's validator is older than them.
+    // Only Vulkan has cooperative matrices, and Debian's validator does not know them yet.
     let translations = match cooperates {
         true => to_spirv(&module, &info).map(|_| Vec::new()),
         false => every_translation(&module, &info, model),
@@ -74,7 +74,7 @@ fn translate_for(name: &str, wgsl: &str, model: ShaderModel) -> Module {
     module
 }
 
-/// A literal beyond the largest f32, which naga rounds to it.
+/// A literal beyond the largest f32, which naga would round to it.
 fn too_large(wgsl: &str) -> Option<&str> {
     let mut literals = wgsl.split(|c: char| !(c.is_ascii_alphanumeric() || "+.".contains(c)));
     literals.find(|literal| {
@@ -93,7 +93,8 @@ fn a_literal_beyond_the_largest_f32_is_found() {
     );
 }
 
-/// Translates to every native API, and returns what compilers can read: file extensions and bytes.
+/// Translates to every native API. Returns the file extension and bytes of each text for a
+/// compiler.
 fn every_translation(
     module: &Module,
     info: &ModuleInfo,
@@ -111,7 +112,7 @@ fn every_translation(
 
 fn to_spirv(module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, String> {
     let options = spv::Options {
-        // The oldest that has subgroups, and what SwiftShader gets.
+        // The oldest version with subgroups, and the one for SwiftShader.
         lang_version: (1, 3),
         bounds_check_policies: CHECKED,
         zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
@@ -138,11 +139,12 @@ fn to_msl(module: &Module, info: &ModuleInfo) -> Result<(), String> {
     written.map(drop).map_err(|error| format!("msl: {error}"))
 }
 
-/// One file a text, however many tests come by it.
+/// Writes each text once, even if several tests use it.
 fn dump(folder: &Path, name: &str, extension: &str, bytes: &[u8]) {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
-    // A fused kernel is called by its expression, which has signs that Windows refuses in names.
+    // A fused kernel's name is its expression, and Windows refuses some of its characters in file
+    // names.
     let name: String = (name.chars())
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();

@@ -1,5 +1,5 @@
-//! Files that were sound until somebody changed them, thousands of them: `LAPIDARY_SEED` looks at
-//! one again, `LAPIDARY_STEPS` says how many there are.
+//! Thousands of valid files with mutations. `LAPIDARY_SEED` repeats one of them; `LAPIDARY_STEPS`
+//! sets their number.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::tests::corpus;
 
 const FILES: u64 = 3000;
 
-/// What is likely to matter where it is put.
+/// Text that is likely to matter wherever it is inserted.
 const WORDS: &[&str] = &[
     "0",
     "1",
@@ -50,7 +50,7 @@ const WORDS: &[&str] = &[
     "[]",
 ];
 
-/// Sound files, of every type.
+/// Valid files, of every type.
 fn sound() -> Vec<Vec<u8>> {
     let floats: Vec<u8> = [0.5_f64, -1e300, f64::NAN]
         .iter()
@@ -90,8 +90,8 @@ fn sound() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Changes a file in one way or several. Half of the time its header's length says afterwards what
-/// it is.
+/// Mutates a file in one or several ways. Half of the time the header's length is corrected
+/// afterwards.
 fn mutate(random: &mut Rng, files: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = files[random.usize(..files.len())].clone();
     let data_bytes = bytes.len().saturating_sub(8 + header_len(&bytes));
@@ -140,7 +140,7 @@ fn header_len(bytes: &[u8]) -> usize {
     length.map_or(0, |length| usize::try_from(length).unwrap_or(0))
 }
 
-/// Puts another number into the place of one.
+/// Replaces a number by another one.
 fn replace_number(random: &mut Rng, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (8..bytes.len())
         .filter(|&at| bytes[at].is_ascii_digit())
@@ -157,7 +157,7 @@ fn replace_number(random: &mut Rng, bytes: &mut Vec<u8>) {
     bytes.splice(at..=at, number.to_string().bytes());
 }
 
-/// Puts another type of the same size, and often of the same length, into the place of one.
+/// Replaces a type by one of the same size and often of the same length.
 fn replace_type(random: &mut Rng, bytes: &mut [u8]) {
     const SAME: &[&[&str]] = &[
         &["\"F32\"", "\"I32\"", "\"U32\""],
@@ -200,7 +200,7 @@ fn a_file_that_was_changed_is_refused_or_sound_and_never_more_than_it_is() {
             }
         }
     }
-    // Changes that only ever break what is read first would test little.
+    // If all mutations broke the first check, little would be tested.
     assert!(
         count < FILES || (taken * 20 > count && taken * 2 < count),
         "{taken} of {count}"

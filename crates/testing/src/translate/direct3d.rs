@@ -1,11 +1,11 @@
-//! HLSL as wgpu's DX12 backend writes it: the options are those of `wgpu-hal`.
+//! HLSL as wgpu's DX12 backend writes it. The options are those of `wgpu-hal`.
 
 use naga::back::hlsl::{self, BindTarget, ShaderModel};
 use naga::valid::ModuleInfo;
 use naga::{AddressSpace, Module, ShaderStage, StorageAccess};
 
-/// The oldest model that has what a text uses. Microsoft's older compiler, FXC, knows 5.1 alone,
-/// so a device that compiles with it has neither subgroups nor 64-bit integers.
+/// The oldest shader model with the features of a text. FXC, Microsoft's older compiler, knows only
+/// 5.1. So a device that compiles with it has neither subgroups nor 64-bit integers.
 pub(super) fn model_of(wgsl: &str) -> ShaderModel {
     let is_newer = ["subgroup", "u64", "enable f16"]
         .iter()
@@ -16,12 +16,12 @@ pub(super) fn model_of(wgsl: &str) -> ShaderModel {
     }
 }
 
-/// The lines without their comments.
+/// The lines without comments.
 fn lines_of(wgsl: &str) -> impl Iterator<Item = &str> {
     wgsl.lines().filter_map(|line| line.split("//").next())
 }
 
-/// The extension of a dumped text, which tells the compiler that it is for.
+/// The extension of a dumped text. It names the compiler for the text.
 pub(super) fn extension_of(model: ShaderModel) -> &'static str {
     match model {
         ShaderModel::V5_1 => "sm5.hlsl",
@@ -48,8 +48,8 @@ pub(super) fn to_hlsl(
     }
 }
 
-/// Registers are counted as `create_pipeline_layout` counts them: immediates first, then the
-/// bindings of the one group, then the special constants.
+/// Registers are numbered as in `create_pipeline_layout`: immediates first, then the bindings of
+/// the only group, then the special constants.
 fn options_of(module: &Module, model: ShaderModel) -> hlsl::Options {
     let mut options = hlsl::Options {
         shader_model: model,
@@ -70,7 +70,7 @@ fn options_of(module: &Module, model: ShaderModel) -> hlsl::Options {
     bound.sort_by_key(|(binding, _)| *binding);
     for (binding, space) in bound {
         let (next, restrict_indexing) = match space {
-            // The parameters, with a dynamic offset.
+            // Parameters with a dynamic offset.
             AddressSpace::Uniform => (&mut constants, true),
             AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => {
                 (&mut written, false)
