@@ -1,4 +1,4 @@
-//! Packages on Debian and its children. Elsewhere each function says that it cannot help.
+//! Packages on Debian and its derivatives. On other systems each function returns an error.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,8 @@ pub(crate) fn is_here() -> bool {
     is_debian_like(&release) && Path::new("/usr/bin/apt-get").exists()
 }
 
-/// Installs those of `packages` that are missing; does nothing and asks nobody if none is.
+/// Installs the missing ones of `packages`. If none is missing, it does nothing and asks for no
+/// password.
 pub(crate) fn install(packages: &[&str]) -> Result {
     let missing: Vec<_> = packages
         .iter()
@@ -51,7 +52,7 @@ pub(crate) fn unpack(package: &str, folder: &Path) -> Result {
     fs::remove_file(&archive).map_err(|error| format!("{}: {error}.", archive.display()))
 }
 
-/// Refreshes the package lists, once for all that this program installs.
+/// Refreshes the package lists, once for each run of this program.
 fn update() -> Result {
     static UPDATED: OnceLock<Result> = OnceLock::new();
     let refresh = || {
@@ -69,12 +70,12 @@ fn is_installed(package: &str) -> bool {
     capture(&mut query).is_ok_and(|status| status == "installed")
 }
 
-/// Whether this program may do everything.
+/// Whether this program runs as root.
 pub(crate) fn is_root() -> bool {
     capture(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// A program with all rights.
+/// A command that runs as root.
 pub(crate) fn as_root(program: &str) -> Result<Command> {
     let mut started = if is_root() {
         command(program)

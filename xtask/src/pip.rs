@@ -1,4 +1,4 @@
-//! Packages of PyPI, as files: pip downloads them, and nothing of them is installed.
+//! Packages of PyPI as files: pip downloads them and installs nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(crate) fn python() -> Command {
     command("python3")
 }
 
-/// Sees to it that there is a Python with pip.
+/// Provides Python with pip.
 pub(crate) fn install() -> Result {
     match capture(python().args(["-m", "pip", "--version"])) {
         Ok(_) => Ok(()),
@@ -18,8 +18,8 @@ pub(crate) fn install() -> Result {
     }
 }
 
-/// Downloads a package's wheel into a folder of its own, which is emptied before. `system` are
-/// pip's options where it is to be another system's wheel.
+/// Downloads a package's wheel into its own folder, which is emptied first. `system` has options of
+/// pip for another system's wheel.
 pub(crate) fn download(package: &str, system: &[&str], folder: &Path) -> Result<PathBuf> {
     let explain = |error: std::io::Error| format!("{}: {error}.", folder.display());
     let _ = fs::remove_dir_all(folder);

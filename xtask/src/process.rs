@@ -1,4 +1,4 @@
-//! Starting programs: every one is announced, and a failure becomes a sentence.
+//! Starts programs. Each command is printed, and each failure becomes a sentence.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
@@ -8,16 +8,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// What went wrong, as a sentence for the person at the terminal.
+/// The error is a sentence for the person at the terminal.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 
-/// What a watched program printed, and whether it succeeded.
+/// The output of a watched program, and whether it succeeded.
 pub(crate) struct Watched {
     pub(crate) succeeded: bool,
     pub(crate) lines: Vec<String>,
 }
 
-/// The repository's root, where every program is started.
+/// The repository's root, in which every program is started.
 pub(crate) fn root() -> PathBuf {
     let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     manifest
@@ -26,7 +26,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// The folder of build outputs, which is also where the chores keep what they unpack.
+/// The folder of build outputs, where the chores also keep unpacked files.
 pub(crate) fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
@@ -34,7 +34,7 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
-/// A program started in the repository's root, with no input.
+/// A command that starts in the repository's root and has no input.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());
@@ -51,7 +51,7 @@ pub(crate) fn has_cargo_command(name: &str) -> bool {
     capture(cargo().args([name, "--version"])).is_ok()
 }
 
-/// Runs a program, which writes to our terminal, and fails if it does.
+/// Runs a program, which writes to our terminal. Fails if the program fails.
 pub(crate) fn run(command: &mut Command) -> Result {
     announce(command);
     let status = command
@@ -64,13 +64,13 @@ pub(crate) fn run(command: &mut Command) -> Result {
     }
 }
 
-/// Runs a program that says much of no interest: only a failure shows its error output.
+/// Runs a program whose output is of no interest. A failure shows its error output.
 pub(crate) fn run_quietly(command: &mut Command) -> Result {
     announce(command);
     capture(command).map(drop)
 }
 
-/// Runs a program that asks a registry, quietly, and once more if that fails: connections break.
+/// Runs a program that uses a registry, quietly, and again after a failure: connections break.
 pub(crate) fn run_persistently(command: &mut Command) -> Result {
     const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
     for pause in PAUSES {
@@ -83,7 +83,7 @@ pub(crate) fn run_persistently(command: &mut Command) -> Result {
     run_quietly(command)
 }
 
-/// Runs a program, whose errors go to our terminal, and hands over each line when it comes. Returns
+/// Runs a program and passes each line to `take` when it comes. Errors go to our terminal. Returns
 /// whether the program succeeded.
 pub(crate) fn each_line(command: &mut Command, mut take: impl FnMut(&str)) -> Result<bool> {
     let mut child = command
@@ -102,7 +102,7 @@ pub(crate) fn each_line(command: &mut Command, mut take: impl FnMut(&str)) -> Re
     Ok(status.success())
 }
 
-/// Runs a program silently and returns what it printed; fails with its error output.
+/// Runs a program silently and returns its output; fails with its error output.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let output = command
         .output()
@@ -119,7 +119,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     ))
 }
 
-/// Runs a program, shows those of its lines that `is_shown` picks, and keeps them all.
+/// Runs a program, prints the lines that `is_shown` selects, and keeps all lines.
 pub(crate) fn watch(command: &mut Command, is_shown: fn(&str) -> bool) -> Result<Watched> {
     announce(command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -181,8 +181,8 @@ fn announce(command: &Command) {
     eprintln!("\n$ {}", shown(command));
 }
 
-/// The command as a person would type it, with the variables that we set (the search path aside,
-/// which is long and tells nobody anything).
+/// The command as a person would type it, with the variables that we set, except for the long
+/// search path.
 fn shown(command: &Command) -> String {
     let mut text = String::new();
     for (name, value) in command.get_envs() {

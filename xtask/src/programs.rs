@@ -4,7 +4,7 @@ use crate::driver::cargo_with_gpu;
 use crate::process::{Result, cargo, has_cargo_command, run};
 use crate::suite::PROGRAM;
 
-/// Runs the demo on whatever adapter there is.
+/// Runs the demo on the available adapter.
 pub(crate) fn demo(args: &[String]) -> Result {
     let mut demo = cargo_with_gpu()?;
     demo.args(["run", "--release", "--example", "demo", "--"])
@@ -12,7 +12,7 @@ pub(crate) fn demo(args: &[String]) -> Result {
     run(&mut demo)
 }
 
-/// Replays a trace, by our engine alone unless somebody asks for others; the simulated driver needs
+/// Replays a trace, only by our engine unless the arguments name others. The simulated driver needs
 /// no GPU.
 pub(crate) fn replay(args: &[String]) -> Result {
     let args = without_dashes(args);
@@ -39,7 +39,7 @@ pub(crate) fn deny(args: &[String]) -> Result {
         .args(without_dashes(args)))
 }
 
-/// The arguments for the program itself, with or without the `--` that may stand before them.
+/// The arguments for the program, without a leading `--`.
 fn without_dashes(args: &[String]) -> &[String] {
     match args {
         [first, rest @ ..] if first == "--" => rest,

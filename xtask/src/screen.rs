@@ -1,21 +1,21 @@
-//! A screen in memory, for programs that want one.
+//! A virtual screen, for programs with a window.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 use crate::process::{Result, command};
 
-/// A screen that is only in memory, for as long as this lives.
+/// A screen in memory that exists until this value is dropped.
 pub(crate) struct Screen {
     server: Child,
-    /// Its name in the environment variable `DISPLAY`.
+    /// Its name for the environment variable `DISPLAY`.
     pub(crate) name: String,
 }
 
 impl Screen {
     pub(crate) fn start() -> Result<Screen> {
         let mut server = command("Xvfb");
-        // It says on its output which number was free.
+        // The server prints the free number that it took.
         server.args(["-displayfd", "1", "-screen", "0", "1280x800x24"]);
         server.args(["-nolisten", "tcp"]);
         let server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();

@@ -1,12 +1,11 @@
-//! Checks as lists of steps, which a verb runs one after the other. A failed one does not stop
-//! those after it.
+//! Checks as lists of steps, which a verb runs in order. After a failure the other steps still run.
 
 use std::fs;
 use std::time::Instant;
 
 use crate::process::Result;
 
-/// One check. It returns what it found, in a few words for the table.
+/// One check. It returns a short result for the table.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -19,7 +18,7 @@ pub(crate) struct Checks {
     pub(crate) steps: &'static [Step],
 }
 
-/// How a step ended and how long it took.
+/// Result and duration of a step.
 struct Outcome {
     name: &'static str,
     seconds: f64,
@@ -28,8 +27,8 @@ struct Outcome {
 }
 
 impl Checks {
-    /// Runs the steps that the arguments leave, and fails at the end if any of them did. `other` is
-    /// the verb with the other steps.
+    /// Runs the selected steps, and fails at the end if any of them did. `other` is the verb with
+    /// the other steps.
     pub(crate) fn run(&self, other: &Checks, args: &[String]) -> Result {
         if args.iter().any(|arg| arg == "--list") {
             for step in self.steps {
@@ -40,7 +39,7 @@ impl Checks {
         let chosen = choose(self, other, args)?;
         let outcomes: Vec<_> = chosen.into_iter().map(outcome).collect();
         print!("\n{}", table(&outcomes));
-        // Said once more, whole: whoever sees only the end of a long log sees why.
+        // The sentences are repeated in full, because many people read only the end of a long log.
         let failed: Vec<_> = outcomes
             .iter()
             .filter_map(|outcome| Some((outcome.name, outcome.found.as_ref().err()?)))
@@ -73,23 +72,23 @@ fn outcome(step: &Step) -> Outcome {
     }
 }
 
-/// What the programs that we started, and theirs, have taken of all cores so far. Only Linux says.
+/// CPU time of the programs that we started and of their children. Only Linux reports it.
 fn cpu_seconds() -> Option<f64> {
     cpu_seconds_of(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// The same, from the text of `/proc/self/stat`: `PID (NAME) STATE …` with the times of children
-/// that have ended as the fields 16 and 17, in hundredths of a second.
+/// The same from the text of `/proc/self/stat`: `PID (NAME) STATE …`. Fields 16 and 17 have the
+/// times of ended children, in hundredths of a second.
 fn cpu_seconds_of(stat: &str) -> Option<f64> {
     const TICKS_PER_SECOND: f64 = 100.0;
-    // The name may hold spaces and parentheses.
+    // The name may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(") ")?;
     let mut of_children = after_name.split(' ').skip(13).take(2);
     let mut next = || of_children.next()?.parse::<f64>().ok();
     Some((next()? + next()?) / TICKS_PER_SECOND)
 }
 
-/// The steps that the options leave, in the order of the list.
+/// The steps that the options select, in the order of the list.
 fn choose<'a>(checks: &'a Checks, other: &Checks, args: &[String]) -> Result<Vec<&'a Step>> {
     let (mut only, mut skip) = (Vec::new(), Vec::new());
     let mut args = args.iter();
@@ -151,7 +150,8 @@ fn table(outcomes: &[Outcome]) -> String {
     text + &line("total", seconds, cpu_seconds) + "\n"
 }
 
-/// As much of a sentence as a line of the table holds; all of it was shown when the step ended.
+/// The beginning of a sentence, as long as a line of the table. The whole was shown when the step
+/// ended.
 fn shortened(sentence: &str) -> String {
     const MOST: usize = 100;
     let line = sentence.lines().next().unwrap_or_default();

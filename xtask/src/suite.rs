@@ -1,6 +1,5 @@
-//! `test`: the whole suite. Also the one place that knows how to start a part of it, with
-//! cargo-nextest where it is installed (a process for each test) and with cargo's own runner where
-//! not.
+//! `test`: the whole suite. All runs of tests start here: with cargo-nextest if it is installed
+//! (one process for each test), otherwise with cargo's own runner.
 
 use std::env::consts::EXE_SUFFIX;
 use std::process::Command;
@@ -9,7 +8,7 @@ use std::sync::OnceLock;
 use crate::driver::{cargo_with_gpu, with_gpu};
 use crate::process::{Result, cargo, command, has_cargo_command, run, target_dir};
 
-/// The libraries' own tests, in cargo's words.
+/// Arguments of cargo that select the unit tests of the libraries.
 pub(crate) const LIBRARIES: &[&str] = &[
     "--package",
     "lapidary",
@@ -18,24 +17,24 @@ pub(crate) const LIBRARIES: &[&str] = &[
     "--lib",
 ];
 
-/// The bodies of the fuzz targets, on stable Rust.
+/// Arguments that select the bodies of the fuzz targets, on stable Rust.
 const FUZZED: &[&str] = &["--package", "lapidary-fuzzing", "--lib"];
 
-/// The program `lapidary`, in cargo's words.
+/// Arguments that select the program `lapidary`.
 pub(crate) const PROGRAM: &[&str] = &["--package", "lapidary-tools", "--bin", "lapidary"];
 
-/// The suite needs the simulated driver and what is told to others, and one set of features for all
-/// builds means that nothing is compiled twice.
+/// The suite needs the simulated driver and snapshots. All builds use the same features, so nothing
+/// is compiled twice.
 pub(crate) const FEATURES: &[&str] = &[
     "--features",
     "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,lapidary/safetensors,\
      lapidary/ndarray",
 ];
 
-/// What needs no program: other systems, and what is measured.
+/// Features for runs without programs: other systems, and benches.
 pub(crate) const SIMULATION: &[&str] = &["--features", "lapidary/sim,lapidary/snapshot"];
 
-/// Runs every test of the workspace, then the documentation's examples.
+/// Runs every test of the workspace, then the examples in the documentation.
 pub(crate) fn test(args: &[String]) -> Result {
     let is_given = |option: &str| args.iter().any(|arg| arg == option);
     let has_model = is_given("--with-model");
@@ -72,7 +71,7 @@ pub(crate) fn test(args: &[String]) -> Result {
 const OF_CHECK: &[&str] = &["--test", "memory", "--test", "models"];
 const NAMES_OF_CHECK: &[&str] = &["alloc_model::", "engine::", "state::"];
 
-/// What a change passes before it is committed.
+/// Runs the checks to make before a commit.
 pub(crate) fn check(args: &[String]) -> Result {
     if let Some(arg) = args.first() {
         return Err(format!("`check` takes no arguments, such as `{arg}`."));
@@ -85,8 +84,8 @@ pub(crate) fn check(args: &[String]) -> Result {
     run(&mut selected(FUZZED, &[])?)
 }
 
-/// A program of the workspace, or an example of a published crate (`examples/NAME`), as the suite
-/// builds them: with all features, and where the suite has run there is nothing to build.
+/// A program of the workspace or an example of a published crate (`examples/NAME`), built like the
+/// suite with all features. After a run of the suite nothing is left to build.
 pub(crate) fn built(program: &str) -> Result<Command> {
     static BUILT: OnceLock<Result> = OnceLock::new();
     let build = || {
@@ -100,14 +99,14 @@ pub(crate) fn built(program: &str) -> Result<Command> {
     with_gpu(command(&file))
 }
 
-/// A run of the tests that `target` selects (as cargo's options do) and whose names hold one of
-/// `names`, or of all of them if there are no names. A name begins with the module's: `engine::`
-/// are the tests of `tests/engine.rs`.
+/// Runs the tests that `target` (options of cargo) selects and whose names contain one of `names`,
+/// or all if `names` is empty. A name begins with its module: `engine::` selects the tests of
+/// `tests/engine.rs`.
 pub(crate) fn selected(target: &[&str], names: &[&str]) -> Result<Command> {
     selected_except(target, names, &[])
 }
 
-/// The same, less the tests whose names hold one of `skipped`.
+/// The same without the tests whose names contain one of `skipped`.
 pub(crate) fn selected_except(
     target: &[&str],
     names: &[&str],
@@ -119,7 +118,7 @@ pub(crate) fn selected_except(
     } else {
         cargo.arg("test").args(FEATURES).args(target);
         if target.first() == Some(&"--workspace") {
-            // Documentation has a run of its own, and benches are no tests.
+            // Examples in the documentation run separately, and benches are no tests.
             cargo.args(["--lib", "--bins", "--tests", "--examples"]);
         }
     }
@@ -130,7 +129,7 @@ pub(crate) fn selected_except(
     Ok(cargo)
 }
 
-/// Whether cargo-nextest runs the tests, which gives each a process of its own.
+/// Whether cargo-nextest runs the tests; it gives each test its own process.
 pub(crate) fn has_nextest() -> bool {
     has_cargo_command("nextest")
 }

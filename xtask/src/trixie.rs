@@ -1,5 +1,5 @@
-//! A folder with Debian trixie: a newer lavapipe than this system's, and Wine. Programs that were
-//! built here run in it, with the repository at its usual path.
+//! A folder with Debian trixie, for a newer lavapipe than this system's and for Wine. Programs that
+//! were built here run in it, with the repository at its usual path.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::apt;
 use crate::process::{Result, root, run_persistently, run_quietly, target_dir};
 
-/// What is installed in it. Mesa is that of the backports. Wine shows no adapter without OpenGL.
+/// The installed packages. Mesa is that of the backports. Without OpenGL, Wine shows no adapter.
 const PACKAGES: &[&str] = &[
     "libgl1",
     "libgl1-mesa-dri/trixie-backports",
@@ -18,14 +18,15 @@ const PACKAGES: &[&str] = &[
     "wine64",
 ];
 
-/// The folder, whole.
+/// The path of the complete folder.
 pub(crate) struct Trixie(PathBuf);
 
 impl Trixie {
-    /// Makes the folder, unless it is there: some two minutes, 1.9 GB.
+    /// Creates the folder unless it exists. This takes about two minutes and 1.9 GB.
     pub(crate) fn provide() -> Result<Self> {
         let trixie = Trixie(target_dir().join("trixie"));
-        // Written last, so a folder without it is not whole; one with other packages is of before.
+        // The stamp is written last. A folder without it is incomplete; other packages mean an old
+        // one.
         let (stamp, made_of) = (trixie.0.join("made-of"), PACKAGES.join("\n"));
         if fs::read_to_string(&stamp).is_ok_and(|text| text == made_of) {
             return Ok(trixie);
@@ -56,7 +57,7 @@ impl Trixie {
         Ok(trixie)
     }
 
-    /// The same source of packages again, for what is newer than the release.
+    /// Adds the backports of the same package source, which are newer than the release.
     fn add_backports(&self) -> Result {
         let list = self.0.join("etc/apt/sources.list");
         let text = fs::read_to_string(&list).map_err(|error| explain(&list, &error))?;
@@ -74,14 +75,14 @@ impl Trixie {
         run_persistently(apt.args(args))
     }
 
-    /// Writes a file of the folder, which is root's.
+    /// Writes a file of the folder, which belongs to root.
     fn write(&self, name: &str, text: &str) -> Result {
         let draft = target_dir().join("trixie-draft");
         fs::write(&draft, text).map_err(|error| explain(&draft, &error))?;
         run_quietly(apt::as_root("cp")?.arg(&draft).arg(self.0.join(name)))
     }
 
-    /// Writes a script that runs its arguments in the folder, after `prefix`: for cargo's
+    /// Writes a script that runs its arguments in the folder, behind `prefix`, for cargo's
     /// `CARGO_TARGET_…_RUNNER`. The mounts end with the program.
     pub(crate) fn runner(&self, name: &str, prefix: &str) -> Result<PathBuf> {
         let script = target_dir().join(name);
@@ -101,7 +102,7 @@ impl Trixie {
     }
 }
 
-/// The target folder may be outside the repository; `/tmp` and `/dev` hold what programs share.
+/// The target folder may be outside the repository. `/tmp` and `/dev` are shared with this system.
 fn script_text(sudo: &str, folder: &Path, root: &Path, prefix: &str) -> String {
     let (folder, root, target) = (folder.display(), root.display(), target_dir());
     let target = target.display();

@@ -1,4 +1,5 @@
-//! `web`: builds the page of examples/web, and serves it or tests it in a browser without a window.
+//! `web`: builds the page of examples/web, then serves it or tests it in a browser without a
+//! window.
 
 mod build;
 mod search;
@@ -13,12 +14,12 @@ use crate::process::Result;
 pub(crate) use build::build;
 pub(crate) use test::test;
 
-/// What `cargo xtask web --help` says.
+/// The text of `cargo xtask web --help`.
 pub(crate) const ABOUT: &str = "Build the page of examples/web (small: optimised for size) and serve it on this machine, with the model of `fetch-model` for its search if it is there. --test runs its test in Chromium without a window, on a software adapter, and ends. --port N serves at another port than 8013.";
 
 const PORT: u16 = 8013;
 
-/// Builds, then serves or tests.
+/// Builds the page, then serves or tests it.
 pub(crate) fn web(args: &[String]) -> Result {
     let (mut port, mut is_test) = (PORT, false);
     let mut args = args.iter();

@@ -13,7 +13,7 @@ const BENCH: &str = "benches/table/main.rs";
 const PAIRS: usize = 3;
 const SECONDS: &str = "0.4";
 
-/// What both said of one case.
+/// The results of both for one case.
 struct Pairs {
     case: String,
     new: Vec<Row>,
@@ -34,9 +34,8 @@ pub(crate) fn against(options: &Options) -> Result {
     }
     let new = build_table(&root(), &target_dir())?;
     let tree = Tree::check_out(commit, &folder)?;
-    // Outputs have the same names in every folder, so they must not lie beside ours. Whatever
-    // commit was there before, its outputs are older than files that were checked out a moment ago,
-    // so they are not taken for ours.
+    // Outputs have the same names in every folder, so these need their own target folder. Files
+    // that were just checked out are newer than older outputs, so cargo builds them again.
     let target = target_dir().join("bench/against/target");
     let old = build_table(tree.0, &target)
         .map_err(|_| format!("the bench of {commit} could not be built; see above."))?;
@@ -63,7 +62,7 @@ pub(crate) fn against(options: &Options) -> Result {
             old: Vec::new(),
         };
         for pair in 0..PAIRS {
-            // Who comes first changes, in case it matters.
+            // The order alternates, in case it matters.
             for is_new in [pair % 2 == 0, pair % 2 != 0] {
                 let (program, rows) = match is_new {
                     true => (&new, &mut pairs.new),
@@ -120,13 +119,13 @@ fn too_old(revision: &str, commit: &str) -> String {
     )
 }
 
-/// A work tree of git's, gone when it is dropped.
+/// A work tree of git. Dropping it removes it.
 struct Tree<'a>(&'a Path);
 
 impl<'a> Tree<'a> {
     fn check_out(commit: &str, folder: &'a Path) -> Result<Tree<'a>> {
         let tree = Tree(folder);
-        // A run that was interrupted may have left one.
+        // An interrupted run may have left one.
         tree.remove();
         run_quietly(
             command("git")
@@ -138,7 +137,7 @@ impl<'a> Tree<'a> {
     }
 
     fn remove(&self) {
-        // There is nothing to remove as a rule, and `add` complains where there is still something.
+        // There is usually nothing to remove, but `add` fails if something is left.
         let _ = capture(
             command("git")
                 .args(["worktree", "remove", "--force"])
@@ -161,8 +160,8 @@ fn best(rows: &[Row]) -> Option<&Figure> {
 }
 
 impl Pairs {
-    /// How many times as fast the new one is: the best of each, and in the pairs the least and the
-    /// most.
+    /// The speed of the new commit relative to the old one: the ratio of the best, and the least
+    /// and greatest ratio of the pairs.
     fn ratios(&self) -> Option<[f64; 3]> {
         let whole = best(&self.old)?.seconds / best(&self.new)?.seconds;
         let pairs = self.new.iter().zip(&self.old);

@@ -1,5 +1,5 @@
 //! `bench embed`: a real sentence encoder, `examples/embed`, beside candle on the CPU with the same
-//! files and sentences, and under budgets that its weights have no room in.
+//! files and sentences, and under budgets smaller than its weights.
 
 use std::fs::{self, File};
 
@@ -8,11 +8,11 @@ use crate::driver::with_gpu;
 use crate::model;
 use crate::process::{Result, capture, cargo, command, root, target_dir};
 
-/// All have so many turns, one after the other; the fastest counts.
+/// Runs of each program, in turn; the fastest counts.
 const TURNS: usize = 2;
 const SENTENCES: &str = "1000";
 
-/// Half and a quarter of what the weights take.
+/// Half and a quarter of the bytes of the weights.
 const BUDGETS: [(&str, Option<&str>); 3] = [
     ("none", None),
     ("½ of the weights", Some("45132032")),
@@ -127,7 +127,7 @@ fn table(lines: &[String]) -> Result<String> {
             wanted(line, "rest_per_second")?,
             mib(wanted(line, "peak_device_bytes")?),
             match bytes {
-                // With a budget, weights need not be there all at once.
+                // With a budget, not all weights have to be on the device.
                 Some(_) => String::new(),
                 None => mib(wanted(line, "least_bytes")?),
             },
@@ -137,7 +137,7 @@ fn table(lines: &[String]) -> Result<String> {
     Ok(text)
 }
 
-/// What stands behind a key of a flat object, up to a comma.
+/// The value of a key in a flat object, up to a comma.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, after) = line.split_once(&format!("\"{key}\":"))?;
     Some(after.split([',', '}']).next()?.trim())
@@ -147,7 +147,7 @@ fn number(line: &str, key: &str) -> Option<f64> {
     value(line, key)?.parse().ok()
 }
 
-/// A text, which may hold commas.
+/// The value of a key that is a text, which may contain commas.
 fn word<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, after) = line.split_once(&format!("\"{key}\":\""))?;
     after.split('"').next()

@@ -1,10 +1,9 @@
-//! `bench`: the table of all figures, the same beside another commit or beside other libraries, and
-//! the single benches.
+//! `bench`: the table of all figures, the table beside another commit or other libraries, and the
+//! single benches.
 //!
-//! The programs that measure say what they find as lines of JSON; everything that is made of them
-//! is made here: [`row`] reads them, [`table`] writes text and Markdown, [`plot`] a picture,
-//! [`against`] and [`peers`] run several programs in turn, [`weight`] counts crates and times
-//! builds.
+//! The programs that measure print lines of JSON, and everything else happens here. [`row`] parses
+//! them. [`table`] writes text and Markdown, and [`plot`] a picture. [`against`] and [`peers`] run
+//! several programs in turn. [`weight`] counts crates and times builds.
 
 mod against;
 mod encoder;
@@ -25,8 +24,8 @@ use row::Row;
 
 pub(crate) const ABOUT: &str = "\
 Measure everything beside what this machine can do, and write target/bench/table.md and table.svg.
-  FILTER         only cases whose names hold it (--list names them)
-  --json         one JSON object a line, in the place of the table
+  FILTER         only cases whose names contain it (--list names them)
+  --json         one JSON object a line, in place of the table
   --docs         put the table into docs/benchmarks.md
   --build        also a clean release build, its time and the program's size
   --seconds N    about so long for each case
@@ -36,7 +35,7 @@ Measure everything beside what this machine can do, and write target/bench/table
   embed          a sentence encoder (examples/embed) beside candle, and under budgets; --docs as above
   NAME           one of the other benches; `table` before a FILTER that is such a name";
 
-/// The bench that the table is made with.
+/// The bench behind the table.
 const TABLE: &str = "table";
 
 /// The page that `--docs` writes to.
@@ -54,7 +53,7 @@ struct Options {
     words: Vec<String>,
 }
 
-/// Reads the command line and does one of the four.
+/// Reads the command line and runs one of the four.
 pub(crate) fn bench(args: &[String]) -> Result {
     let mut options = parse(args)?;
     let known = benches()?;
@@ -107,7 +106,7 @@ fn parse(args: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// The benches by their names.
+/// Runs benches by their names.
 fn single(names: &[String], known: &[String]) -> Result {
     if let Some(name) = names.iter().find(|name| !known.contains(name)) {
         return Err(format!(
@@ -139,7 +138,7 @@ fn benches() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// All cases in one go, by one program.
+/// All cases in one run of one program.
 fn whole(options: &Options) -> Result {
     let program = build_table(&root(), &target_dir())?;
     let mut measure = with_gpu(command(&program))?;
@@ -151,7 +150,7 @@ fn whole(options: &Options) -> Result {
         measure.args(["--seconds", seconds]);
     }
     let mut rows = Vec::new();
-    // What is only weighed is no case of the program's.
+    // The program does not know the rows of `weight`.
     let named = cases(&program, &options.words);
     let mut is_good = true;
     if named.is_ok() {
@@ -183,7 +182,7 @@ fn whole(options: &Options) -> Result {
     }
 }
 
-/// Shows a line that a program printed, and keeps what it says.
+/// Prints a line of a program and keeps its row.
 fn take(line: &str, is_json: bool, rows: &mut Vec<Row>) {
     let Some(row) = Row::parse(line) else {
         eprintln!("{line}");
@@ -200,7 +199,7 @@ fn take(line: &str, is_json: bool, rows: &mut Vec<Row>) {
     rows.push(row);
 }
 
-/// Builds the table's bench in a folder that holds this repository, and says where the program is.
+/// Builds the bench of the table in a copy of the repository and returns the program's path.
 fn build_table(folder: &Path, target: &Path) -> Result<String> {
     let mut build = cargo_with_gpu()?;
     build
@@ -211,7 +210,7 @@ fn build_table(folder: &Path, target: &Path) -> Result<String> {
     built(&mut build)
 }
 
-/// Runs a build of cargo's that makes one program.
+/// Runs a build of cargo that makes one program, and returns its path.
 fn built(build: &mut Command) -> Result<String> {
     build.arg("--message-format=json-render-diagnostics");
     let mut program = None;
@@ -226,8 +225,7 @@ fn built(build: &mut Command) -> Result<String> {
         .ok_or("it could not be built; see above.".into())
 }
 
-/// One case, by a program that measures: the row that it prints, or one that says why there is
-/// none.
+/// Runs one case of a program. The row is the printed one, or one that says why there is none.
 fn one(program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
     let mut measure = with_gpu(command(program))?;
     measure.args(["--json", "--exact", case]).args(extra);
@@ -243,11 +241,11 @@ fn one(program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
     }))
 }
 
-/// The names of a program's cases that the filters leave.
+/// The names of a program's cases that the filters select.
 fn cases(program: &str, words: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut list = with_gpu(command(program))?;
-    // What it says where there are none, we say better.
+    // Without any cases the caller prints a better message.
     list.arg("--list").args(words).stderr(Stdio::null());
     each_line(&mut list, |line| {
         names.push(line.to_owned());

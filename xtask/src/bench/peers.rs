@@ -1,5 +1,5 @@
-//! The same cases by other libraries, in turn with ours. They live in `benches/peers`, a workspace
-//! of its own, so that nobody else has to download or build them.
+//! The same cases by other libraries, in turn with ours. They are in `benches/peers`, a separate
+//! workspace, so only this verb downloads and builds them.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::process::{Result, cargo, root, target_dir};
 
 pub(crate) const NAMES: [&str; 3] = ["raw", "candle", "burn"];
 
-/// How often each has its turn at a case.
+/// Runs of each library for a case.
 const TURNS: usize = 2;
 const SECONDS: &str = "0.7";
 
@@ -41,7 +41,7 @@ pub(crate) fn peers(options: &Options) -> Result {
         let mut limit: Option<(f64, Limit)> = None;
         for _ in 0..TURNS {
             for (index, (by, program)) in programs.iter().enumerate() {
-                // The limit is measured beside ours; one is enough.
+                // Only the first run measures the machine's limit; one measurement is enough.
                 let bare: &[&str] = if index == 0 { &[] } else { &["--bare"] };
                 let mut row = one(
                     program,
@@ -91,15 +91,15 @@ pub(crate) fn peers(options: &Options) -> Result {
     }
 }
 
-/// The seconds of what the machine does, from the share of them.
+/// The seconds at the machine's limit, computed from the share.
 fn limit_of(row: &Row) -> Option<(f64, Limit)> {
     let figure = row.figure.as_ref()?;
     let limit = figure.limit.clone()?;
     Some((limit.share * figure.seconds, limit))
 }
 
-/// A figure is better than none, less time than more; an error is told, and what was wrong once is
-/// wrong.
+/// A figure is better than none, and less time is better. An error replaces a figure, and a wrong
+/// result stays wrong.
 fn is_better(row: &Row, than: Option<&Row>) -> bool {
     let Some(than) = than else {
         return true;

@@ -1,4 +1,4 @@
-//! The table as a picture: a dot for each figure, on scales where ten times is always as far.
+//! The table as a picture: a dot for each figure, on logarithmic scales.
 
 use std::fmt::Write as _;
 
@@ -6,23 +6,23 @@ use super::row::Row;
 use super::table::{digits, percent};
 
 const WIDTH: f64 = 800.0;
-/// Where the scale begins and ends; names stand left of it, figures right.
+/// Left and right end of the scales. Names are left of them, figures right.
 const LEFT: f64 = 290.0;
 const RIGHT: f64 = 690.0;
 const LINE: f64 = 19.0;
-/// Above each scale, and below the last.
+/// Space above each scale, and below the last.
 const HEAD: f64 = 54.0;
 const FOOT: f64 = 12.0;
 
 const COLOURS: [&str; 4] = ["#0b62a8", "#c9541a", "#2f8a3c", "#8a4fae"];
 
-/// What lies on one scale.
+/// The rows on one scale.
 struct Panel<'a> {
     title: &'static str,
     value: fn(&Row) -> Option<f64>,
     shown: fn(&Row, f64) -> String,
     mark: fn(f64) -> String,
-    /// Powers of ten.
+    /// The ends of the scale as powers of ten.
     least: i32,
     most: i32,
     lines: Vec<(&'a str, Vec<&'a Row>)>,
@@ -83,7 +83,7 @@ fn share(row: &Row) -> Option<f64> {
     Some(limit.share).filter(|share| *share > 0.0)
 }
 
-/// Of what has no limit and is a time.
+/// The time of a row without a limit.
 fn time(row: &Row) -> Option<f64> {
     let figure = row
         .figure
@@ -173,7 +173,7 @@ fn draw(svg: &mut String, panel: &Panel<'_>, names: &[&str], top: f64) {
             top + 40.0,
             if value == 1.0 { "#888" } else { "#ddd" }
         );
-        // Many marks have no room for their names.
+        // With many powers of ten, only every second mark has a name.
         if panel.most - panel.least < 6 || (power - panel.least) % 2 == 0 {
             let mark = (panel.mark)(value);
             text(svg, [x, top + 34.0], "middle", &mark, "fill=\"#555\"");
@@ -256,7 +256,7 @@ mod tests {
             Row::failed("lapidary", "e", "wrong"),
         ];
         let svg = plot(&rows);
-        // And one in the legend.
+        // And one dot in the legend.
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(svg.contains("b&lt;c") && svg.contains("25 %") && svg.contains("3 us"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));

@@ -1,6 +1,6 @@
-//! A line that a program which measures prints: one JSON object without objects in it.
+//! The lines of JSON that a measuring program prints: one object each, without nested objects.
 
-/// What was measured of one case by one library.
+/// The result of one case by one library.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub(crate) case: String,
@@ -8,7 +8,7 @@ pub(crate) struct Row {
     pub(crate) adapter: String,
     pub(crate) driver: String,
     pub(crate) figure: Option<Figure>,
-    /// Why there is no figure; without it, because that library cannot do it there.
+    /// Why there is no figure; empty if the library lacks the case.
     pub(crate) error: Option<String>,
 }
 
@@ -16,12 +16,12 @@ pub(crate) struct Row {
 pub(crate) struct Figure {
     pub(crate) value: f64,
     pub(crate) unit: String,
-    /// One call's.
+    /// The time of one call.
     pub(crate) seconds: f64,
     pub(crate) limit: Option<Limit>,
 }
 
-/// What the machine does the same at.
+/// The machine's limit for the same work.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Limit {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ pub(crate) struct Limit {
 }
 
 impl Row {
-    /// Nothing if the line is no row.
+    /// None if the line is not a row.
     pub(crate) fn parse(line: &str) -> Option<Row> {
         let fields = fields(line)?;
         let text = |name: &str| {
@@ -81,7 +81,7 @@ impl Row {
         }
     }
 
-    /// A figure of what is not a call.
+    /// A figure that is not a time of calls.
     pub(crate) fn counted(case: &str, value: f64, unit: &str) -> Row {
         Row {
             case: case.into(),
@@ -96,7 +96,7 @@ impl Row {
         }
     }
 
-    /// Whose figures these are, in words.
+    /// The device and library of the figures, in words.
     pub(crate) fn adapter(&self) -> String {
         match self.adapter.is_empty() {
             true => "no adapter".into(),
@@ -104,7 +104,7 @@ impl Row {
         }
     }
 
-    /// The line that it was read from, or would be.
+    /// The row as a line of JSON.
     pub(crate) fn json(&self) -> String {
         let mut fields = Vec::new();
         let mut text = |name: &str, value: &str| {
@@ -152,7 +152,7 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// The names and values of an object whose values are texts, numbers or truths.
+/// The names and values of a flat object of strings, numbers and booleans.
 pub(crate) fn fields(line: &str) -> Option<Vec<(String, String)>> {
     let mut rest = line.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
     let mut fields = Vec::new();
@@ -177,7 +177,7 @@ pub(crate) fn fields(line: &str) -> Option<Vec<(String, String)>> {
     Some(fields)
 }
 
-/// The text in front, and what follows it.
+/// The string at the beginning, and the rest.
 fn string(text: &str) -> Option<(String, &str)> {
     let inside = text.strip_prefix('"')?;
     let mut read = String::new();

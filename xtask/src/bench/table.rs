@@ -23,7 +23,7 @@ pub(crate) fn line(row: &Row) -> String {
     }
 }
 
-/// A table of one library's figures, with what they were taken on.
+/// A table of one library's figures, with the device that they were measured on.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let adapter = rows.first().map(Row::adapter).unwrap_or_default();
     let mut text =
@@ -47,7 +47,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
     text
 }
 
-/// What stands in the place of a figure.
+/// The text in place of a figure.
 pub(crate) fn none(row: &Row) -> String {
     match &row.error {
         Some(error) => format!("ERROR: {error}"),
@@ -55,7 +55,7 @@ pub(crate) fn none(row: &Row) -> String {
     }
 }
 
-/// An asterisk is one, in Markdown too.
+/// Escapes asterisks, which Markdown would interpret.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('*', "\\*").replace('|', "\\|")
 }
@@ -64,7 +64,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", digits(100.0 * share))
 }
 
-/// Three digits that mean something, without an exponent.
+/// Three significant digits, without an exponent.
 pub(crate) fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

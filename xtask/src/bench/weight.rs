@@ -36,7 +36,7 @@ fn count(listing: &str) -> usize {
         .count()
 }
 
-/// A package with one program, in release and from nothing.
+/// A package with one program, built in release and from scratch.
 struct Program {
     name: &'static str,
     /// Its line in the list of dependencies.
@@ -44,7 +44,7 @@ struct Program {
     main: String,
 }
 
-/// Builds three programs from nothing, each with dependencies of its own: wgpu alone, the memory
+/// Builds three programs from scratch, each with its own dependencies: wgpu alone, the memory
 /// manager, and the library with all operations.
 pub(crate) fn build() -> Result<Vec<Row>> {
     let read = |path: &str| {
@@ -107,7 +107,7 @@ impl Program {
         fs::write(folder.join("Cargo.toml"), manifest).map_err(explain)?;
         fs::write(folder.join("src/main.rs"), &self.main).map_err(explain)?;
         fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(explain)?;
-        // What has to be downloaded is not a matter of the build.
+        // Downloads do not count as build time.
         run_quietly(cargo().current_dir(&folder).arg("fetch"))?;
         let start = Instant::now();
         run_quietly(

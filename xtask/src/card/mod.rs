@@ -1,8 +1,8 @@
-//! `card`: one command for whoever has a GPU. It runs the suite and the benches of a card, and
-//! writes one file to send back.
+//! `card`: one command for people with a GPU. It runs the suite and the benches of a card, and
+//! writes one file to send to us.
 //!
-//! [`seen`] reads what the test runner prints, [`private`] removes what concerns the person, and
-//! [`report`] writes the file.
+//! [`seen`] parses the output of the test runner. [`private`] removes personal data. [`report`]
+//! writes the file.
 
 mod private;
 mod report;
@@ -20,7 +20,7 @@ use report::{Adapter, Card, Figures};
 use seen::Tests;
 
 pub(crate) const ABOUT: &str = "\
-Run the whole suite and the benches `card` and `transfers` on this machine's GPU, and write what came of it to one
+Run the whole suite and the benches `card` and `transfers` on this machine's GPU, and write the results to one
 file under target/card: the adapter, its driver and limits, passed and failed tests, figures. It takes a quarter of
 an hour to an hour. The file holds no names and no paths: look at it, then send it back. LAPIDARY_ADAPTER chooses
 the adapter, as it does for every program of lapidary.
@@ -35,7 +35,7 @@ const SMALL: &[&str] = &[
     "device",
 ];
 
-/// Runs everything and writes the file. Tests that fail are a finding, not a failure of this verb.
+/// Runs everything and writes the file. Failed tests are a result and not a failure of this verb.
 pub(crate) fn card(args: &[String]) -> Result {
     if let Some(other) = args.iter().find(|arg| *arg != "--small") {
         return Err(format!(
@@ -70,7 +70,7 @@ pub(crate) fn card(args: &[String]) -> Result {
     Ok(())
 }
 
-/// The adapter that the tests and benches take.
+/// The adapter that the tests and benches use.
 fn adapter() -> Result<Adapter> {
     let mut info = cargo_with_gpu()?;
     info.args(["run", "--quiet"]).args(PROGRAM);
@@ -80,7 +80,7 @@ fn adapter() -> Result<Adapter> {
         .ok_or("`lapidary info` names no adapter that would be chosen.".into())
 }
 
-/// Runs the suite to its end, whatever fails.
+/// Runs the whole suite, also after failures.
 fn tests(is_small: bool) -> Result<Tests> {
     let mut cargo = match is_small {
         true => selected_except(SMALL, &[], &["custom_kernels::"])?,
@@ -94,7 +94,7 @@ fn tests(is_small: bool) -> Result<Tests> {
     }
 }
 
-/// What a bench printed.
+/// The output of a bench.
 fn figures(name: &'static str, is_small: bool, private: &Private) -> Result<Figures> {
     let mut cargo = cargo_with_gpu()?;
     cargo.arg("bench").args(SIMULATION).args(["--bench", name]);
@@ -110,7 +110,7 @@ fn figures(name: &'static str, is_small: bool, private: &Private) -> Result<Figu
     })
 }
 
-/// The commit that was measured; nothing where this is no clone.
+/// The measured commit; none if this is not a clone.
 fn revision() -> Option<String> {
     let described = capture(command("git").args(["rev-parse", "--short=12", "HEAD"])).ok()?;
     let status = capture(command("git").args(["status", "--porcelain"])).ok()?;
@@ -128,7 +128,7 @@ fn write(name: &str, text: &str) -> Result<PathBuf> {
     fs::create_dir_all(&folder)
         .and_then(|()| fs::write(&path, text))
         .map_err(|error| format!("{}: {error}.", path.display()))?;
-    // A short path is easier to read, where the file lies below the current folder.
+    // If the file is below the current folder, the shorter relative path is shown.
     let here = env::current_dir().ok();
     let short = here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_path_buf()));
     Ok(short.unwrap_or(path))

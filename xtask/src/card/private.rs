@@ -1,16 +1,16 @@
-//! What a report must not hold: who ran it, on which machine, and where the files lie.
+//! Data that a report must not contain: the user, the machine's name, and the paths of files.
 
 use std::env;
 
 use crate::process::{capture, command, root, target_dir};
 
-/// The words of this machine that say who its user is, the longest first.
+/// The words of this machine that identify its user, longest first.
 pub(crate) struct Private {
     words: Vec<(String, &'static str)>,
 }
 
 impl Private {
-    /// Asks the environment and the system for them.
+    /// Asks the environment and the system for these words.
     pub(crate) fn of_this_machine() -> Private {
         let variable = |name: &str| env::var(name).ok();
         let said = |program: &str| capture(&mut command(program)).ok();
@@ -34,13 +34,13 @@ impl Private {
 
     fn new(words: impl Iterator<Item = (String, &'static str)>) -> Private {
         let trimmed = words.map(|(word, name)| (word.trim().to_owned(), name));
-        // A word of two letters is part of other words, and tells nobody anything.
+        // Words of two letters are part of other words and identify nobody.
         let mut words: Vec<_> = trimmed.filter(|(word, _)| word.len() > 2).collect();
         words.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
         Private { words }
     }
 
-    /// The text with a placeholder for each of them.
+    /// The text with a placeholder for each word.
     pub(crate) fn without(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (word, name) in &self.words {
@@ -49,7 +49,7 @@ impl Private {
         text
     }
 
-    /// One of them that a text still holds, as a whole word.
+    /// A word that a text still contains, as a whole word.
     pub(crate) fn found_in(&self, text: &str) -> Option<&str> {
         let mut words = self.words.iter().map(|(word, _)| word.as_str());
         words.find(|word| places(text, word).next().is_some())
@@ -67,7 +67,7 @@ fn replaced(text: &str, word: &str, name: &str) -> String {
     made + &text[rest..]
 }
 
-/// Where a text has this word, and not as a part of a longer one: a user may be called "test".
+/// The places of a word in a text, not within longer words: a user may be called "test".
 fn places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_outside = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(word)
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn words_that_only_hold_such_a_word_stay() {
         let text = "adapter: Ada Lovelace (AD102), the engine's tests: engine_order";
-        // The machine's name is an ordinary word, which goes too: better too much than too little.
+        // The machine's name is an ordinary word and is removed everywhere, which is safer.
         assert_eq!(
             private().without(text),
             "adapter: Ada Lovelace (AD102), the MACHINE's tests: engine_order"

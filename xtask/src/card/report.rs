@@ -1,4 +1,4 @@
-//! The file that `card` writes: Markdown that a person can read before sending it.
+//! The file that `card` writes: Markdown that people can read before they send it.
 
 use std::env::consts::{ARCH, OS};
 use std::fmt::Write as _;
@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use super::seen::Tests;
 use crate::bench::row::fields;
 
-/// What `lapidary info` says of an adapter, in its order.
+/// The fields of `lapidary info` for an adapter, in order.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Adapter {
     fields: Vec<(String, String)>,
 }
 
 impl Adapter {
-    /// The one that programs take, out of the list that `lapidary info --json` prints.
+    /// The adapter that programs use, from the output of `lapidary info --json`.
     pub(crate) fn chosen_of(listed: &str) -> Option<Adapter> {
         let list = listed.split_once('[')?.1;
         let objects = list.split('{').skip(1).filter_map(|text| {
@@ -35,7 +35,7 @@ impl Adapter {
     }
 }
 
-/// Fields have no lists: `[8,8]` becomes `"8 to 8"`.
+/// Removes lists from an object: `[8,8]` becomes `"8 to 8"`.
 fn without_lists(object: &str) -> String {
     let mut text = String::new();
     let mut rest = object;
@@ -49,7 +49,7 @@ fn without_lists(object: &str) -> String {
     text + rest
 }
 
-/// What a bench printed.
+/// The output of a bench.
 pub(crate) struct Figures {
     pub(crate) name: &'static str,
     pub(crate) has_ended_well: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    /// The adapter's name and API, in letters that every file system takes.
+    /// The adapter's name and API, in characters that every file system accepts.
     pub(crate) fn file_name(&self) -> String {
         let words = format!(
             "{} {}",
@@ -108,7 +108,7 @@ impl Card {
         text
     }
 
-    /// The counts in a line.
+    /// The counts in one line.
     pub(crate) fn summary(&self) -> String {
         let Tests {
             passed,

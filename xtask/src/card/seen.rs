@@ -1,11 +1,11 @@
-//! What a test runner prints, cargo's own or cargo-nextest, reduced to counts and names.
+//! The output of a test runner, cargo's own or cargo-nextest, reduced to counts and names.
 
-/// How the tests ended.
+/// The results of the tests.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Tests {
     pub(crate) passed: usize,
     pub(crate) skipped: usize,
-    /// Program and name of each that failed.
+    /// Program and name of each failed test.
     pub(crate) failed: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Tests {
     }
 }
 
-/// The number that stands before a word.
+/// The number in front of a word.
 fn count_before(text: &str, word: &str) -> usize {
     let before = text
         .split(word)
@@ -45,7 +45,7 @@ fn count_before(text: &str, word: &str) -> usize {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The test that a line says has failed.
+/// The failed test that a line names.
 fn failed(line: &str) -> Option<String> {
     let of_cargo = line
         .strip_prefix("test ")
@@ -66,7 +66,7 @@ fn failed(line: &str) -> Option<String> {
     name.contains(' ').then(|| name.to_owned())
 }
 
-/// Whether somebody who waits wants to see this line.
+/// Whether the line tells progress to a person who waits.
 pub(crate) fn is_telling(line: &str) -> bool {
     let line = plain(line);
     let line = line.trim();
@@ -83,7 +83,7 @@ pub(crate) fn is_telling(line: &str) -> bool {
         .any(|word| line.starts_with(word))
 }
 
-/// Whether a line is cargo's own, about what it builds and starts.
+/// Whether the line is one of cargo's messages about building and running.
 pub(crate) fn is_of_cargo(line: &str) -> bool {
     let words = [
         "Compiling",
@@ -99,7 +99,7 @@ pub(crate) fn is_of_cargo(line: &str) -> bool {
     words.iter().any(|word| line.trim_start().starts_with(word)) || line.starts_with("warning:")
 }
 
-/// Without the colours of a terminal.
+/// The text without the escape sequences of colours.
 fn plain(line: &str) -> String {
     let mut text = String::new();
     let mut chars = line.chars();

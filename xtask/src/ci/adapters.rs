@@ -1,6 +1,6 @@
-//! The core tests again, elsewhere: on a second software adapter, whose limits are other ones, and
-//! under Vulkan's validation layer, which sees misuse that a forgiving driver lets pass. What runs
-//! on the simulated device, or looks at the host's side alone, would be the same there.
+//! The core tests again: on a second software adapter with other limits, and under Vulkan's
+//! validation layer, which detects misuse that a tolerant driver accepts. Tests on the simulated
+//! device or of the host's side are left out: their results would be the same.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,7 @@ use crate::driver;
 use crate::process::{Result, Watched, root, run, target_dir, watch};
 use crate::suite::{LIBRARIES, has_nextest, selected, selected_except};
 
-/// The programs that hold the core tests, in cargo's words, and those of their modules that are
-/// about the choice of kernels, or run each kernel again.
+/// Arguments of cargo for the core tests. Skipped modules choose kernels or run each kernel again.
 const CORE: &[&str] = &["--test", "device", "--test", "operations"];
 const NOT_CORE: &[&str] = &["races::", "tuning::", "views::"];
 
@@ -30,9 +29,8 @@ const NOT_AGAIN: &[&str] = &[
     "holders::",
 ];
 
-/// The library's own tests that ask for variants which an adapter would not be given. Those of
-/// tiles, all of which take a software adapter minutes to compile, are left to the suite and to
-/// long runs.
+/// The library's own tests that request variants which an adapter would not get. Tests of tiles are
+/// left to the suite and to long runs, because a software adapter compiles them for minutes.
 #[rustfmt::skip]
 const FORCED: &[&str] = &[
     "ops::attention::",
@@ -47,7 +45,7 @@ const FORCED: &[&str] = &[
 
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
-/// The core tests on SwiftShader alone.
+/// The core tests on SwiftShader only.
 pub(crate) fn swiftshader() -> Result<String> {
     let skipped = [NOT_CORE, NOT_AGAIN].concat();
     for mut tests in core_tests(&skipped)? {
@@ -58,7 +56,7 @@ pub(crate) fn swiftshader() -> Result<String> {
     Ok(String::new())
 }
 
-/// The whole suite on SwiftShader alone.
+/// The whole suite on SwiftShader only.
 pub(crate) fn swiftshader_whole() -> Result<String> {
     on_swiftshader(selected(&["--workspace"], &[])?)?;
     Ok(String::new())
@@ -77,8 +75,8 @@ fn on_swiftshader(mut tests: Command) -> Result {
     run(tests.env("LAPIDARY_ADAPTER", "swiftshader"))
 }
 
-/// The core tests under the validation layer. Fails on each message that is not on the checked-in
-/// list, and also if the layer was never loaded.
+/// The core tests under the validation layer. Fails on any message that is not on the checked-in
+/// list, and if the layer was not loaded.
 pub(crate) fn validation() -> Result<String> {
     if apt::is_here() {
         apt::install(&["vulkan-validationlayers"])?;
@@ -122,21 +120,21 @@ pub(crate) fn validation() -> Result<String> {
 
 fn under_the_layer(mut tests: Command, settings: &Path) -> Result<Watched> {
     if has_nextest() {
-        // Nextest keeps the output of tests that pass to itself, and the messages are in there.
+        // Nextest hides the output of passed tests, which contains the messages.
         tests.env("NEXTEST_SUCCESS_OUTPUT", "immediate");
     }
     tests
         .env("VK_INSTANCE_LAYERS", LAYER)
         .env("VK_LAYER_SETTINGS_PATH", settings)
         .env("VK_LOADER_DEBUG", "layer")
-        // Without debug info in the shaders: it names WGSL as their source, of which older layers
-        // have not heard, so they would read no further.
+        // Without debug info in the shaders: it names WGSL as the source language, which older
+        // layers do not know, and they would stop reading.
         .env("WGPU_DEBUG", "0")
         .env("CARGO_TERM_COLOR", "never");
     watch(&mut tests, |line| is_message(line) || is_progress(line))
 }
 
-/// Has the layer print its messages even where the program under test collects them as well.
+/// Makes the layer print its messages even if the program under test collects them too.
 fn write_settings(file: &Path) -> Result {
     const SETTINGS: &str = "\
         khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n\
@@ -147,7 +145,7 @@ fn write_settings(file: &Path) -> Result {
     fs::write(file, SETTINGS).map_err(explain)
 }
 
-/// What the two runners of tests say of each test and of all.
+/// Whether a line is the progress or the summary of a test runner.
 fn is_progress(line: &str) -> bool {
     const WORDS: &[&str] = &[
         "PASS", "FAIL", "SLOW", "LEAK", "SIG", "ABORT", "TIMEOUT", "Summary", "test ",
@@ -156,7 +154,7 @@ fn is_progress(line: &str) -> bool {
     WORDS.iter().any(|word| line.starts_with(word))
 }
 
-/// The loader's own log, which is long; loaders differ in what they put before the word.
+/// The loader's own log, which is long. The prefix differs between loaders.
 fn is_loader_chatter(line: &str) -> bool {
     line.contains("LAYER:") || line.trim_start().starts_with("DEBUG:")
 }

@@ -1,44 +1,43 @@
-//! The programs that a user starts from: they run, the demo learns what it should, and those that
-//! have too little memory, or lose their device, end with the right result.
+//! The example programs run to their end. The demo learns, and programs that are short of memory or
+//! lose their device end with the right result.
 
 use crate::process::{Result, watch};
 use crate::suite::built;
 
-/// Programs that need only run to their end.
+/// Programs that only have to run to their end.
 const PROGRAMS: &[&str] = &["hello", "matmul", "custom_kernel", "adopt_device"];
 
-/// Programs whose last line says what came of them, each with its arguments and what must be true
-/// of that line.
+/// Programs whose last line reports a result, each with its arguments and a check of that line.
 const JUDGED: &[(&str, &[&str], Judge)] = &[
     ("demo", &[], demo),
     ("oversubscribe", &[], oversubscribe),
     ("stay_inside", &[], stay_inside),
     ("survive_loss", &[], survive_loss),
     ("monitor", &[], monitor),
-    // The peaks are the same after one epoch.
+    // The peaks do not change after one epoch.
     ("train", &["--epochs", "1"], train),
     ("cache", &[], within_budget),
     ("particles", &[], within_budget),
     ("pipeline", &[], pipeline),
 ];
 
-/// Reads a last line. Returns what is worth telling, or what is wrong with it.
+/// Checks a last line. Returns a summary or what is wrong.
 type Judge = fn(&Line) -> Result<String>;
 
-/// The least accuracy that the demo's network reaches on the data it never saw.
+/// Least accuracy of the demo's network on test data.
 const LEAST_ACCURACY: f64 = 0.97;
 
-/// The most bytes that travel in `oversubscribe`, beside the fewest that may: 1.04 as a rule.
+/// Most bytes moved in `oversubscribe`, relative to the least possible; usually 1.04.
 const MOST_TRAFFIC: f64 = 1.25;
 
-/// The most buffers that the pipeline creates, for 60 frames: 2 as a rule.
+/// Most buffers that the pipeline creates for 60 frames; usually 2.
 const MOST_BUFFERS: f64 = 8.0;
 
-/// How many times as much memory training takes without the habits that save it: 6 as a rule.
+/// How many times as much memory training takes without the techniques that save it; usually 6.
 const LEAST_SAVED: f64 = 4.0;
 
-/// Runs each program, and reads what some say at the end. They are those that the suite has built:
-/// the kernels take most of the time, and no release build makes those faster.
+/// Runs each program and checks the last line of some. The programs are those that the suite has
+/// built: the kernels take most of the time, and a release build would not make them faster.
 pub(crate) fn run_all() -> Result<String> {
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for name in PROGRAMS {
@@ -57,7 +56,7 @@ pub(crate) fn run_all() -> Result<String> {
     }
 }
 
-/// Runs one program and returns the lines it printed.
+/// Runs one program and returns its lines of output.
 fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
     let mut program = built(&format!("examples/{name}"))?;
     program.args(args);
@@ -77,13 +76,13 @@ fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
     }
 }
 
-/// A last line that is meant for programs: `NAME: KEY=VALUE KEY=VALUE …`.
+/// A last line for programs: `NAME: KEY=VALUE KEY=VALUE …`.
 pub(crate) struct Line<'a> {
     text: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// The last that begins with the program's name; a driver may have warned about something after
+    /// The last line that begins with the program's name. A driver may have printed a warning after
     /// it.
     pub(crate) fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
         let is_it = |line: &&String| line.starts_with(&format!("{name}: "));
@@ -112,7 +111,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Complains unless it says exactly this.
+    /// An error unless the key has this value.
     pub(crate) fn expect(&self, key: &str, value: &str) -> Result<()> {
         match self.text(key)? == value {
             true => Ok(()),
@@ -121,7 +120,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `cache: right=… peak_bytes=… budget_bytes=…`, and the same of `particles`.
+/// `cache: right=… peak_bytes=… budget_bytes=…`, and the same for `particles`.
 fn within_budget(line: &Line) -> Result<String> {
     line.expect("right", "yes")?;
     match line.number("peak_bytes")? <= line.number("budget_bytes")? {
@@ -135,7 +134,7 @@ fn pipeline(line: &Line) -> Result<String> {
     line.expect("right", "yes")?;
     match line.number("buffers_created")? <= MOST_BUFFERS {
         true => Ok("a pipeline in few buffers".into()),
-        false => line.complain("creates buffers on and on"),
+        false => line.complain("has too many created buffers"),
     }
 }
 
@@ -152,7 +151,7 @@ fn demo(line: &Line) -> Result<String> {
     }
     line.expect("buffers_after_first_epoch", "0")?;
     if !(live > 0.0 && reserved >= live) {
-        return line.complain("has peaks that cannot be");
+        return line.complain("has impossible peaks");
     }
     if line.text("adapter")?.trim_matches('"').is_empty() {
         return line.complain("names no adapter");
@@ -171,11 +170,11 @@ fn oversubscribe(line: &Line) -> Result<String> {
         line.number("budget_bytes")?,
     );
     if !(peak > 0.0 && peak <= budget) {
-        return line.complain("tells of a budget that was passed");
+        return line.complain("has a peak above the budget");
     }
     let traffic = moved / least;
     if !(least > 0.0 && (0.5..=MOST_TRAFFIC).contains(&traffic)) {
-        return line.complain("tells of more traffic than there need be, or of hardly any");
+        return line.complain("has too much traffic, or too little");
     }
     let (slowdown, beside) = (
         line.number("slowdown")?,
@@ -192,7 +191,7 @@ fn stay_inside(line: &Line) -> Result<String> {
     line.expect("worst_over_budget_bytes", "0")?;
     let steps = line.number("steps")?;
     if steps < 1.0 || line.number("peak_device_bytes")? <= 0.0 {
-        return line.complain("tells of no work");
+        return line.complain("has no work");
     }
     Ok(format!("{steps} budgets kept"))
 }
@@ -203,7 +202,7 @@ fn survive_loss(line: &Line) -> Result<String> {
     line.expect("losses", "2")?;
     for key in ["kept_bytes", "gone_bytes"] {
         if line.number(key)? <= 0.0 {
-            return line.complain("tells of a loss that cost nothing");
+            return line.complain("has a loss without lost or kept bytes");
         }
     }
     Ok("2 lost devices survived".into())
@@ -217,7 +216,7 @@ fn monitor(line: &Line) -> Result<String> {
         line.number("budget_bytes")?,
     );
     if steps < 1.0 || peak <= 0.0 || peak > budget {
-        return line.complain("tells of no work within its budget");
+        return line.complain("has no work, or a peak above the budget");
     }
     Ok(format!("{steps} steps for the monitor"))
 }
@@ -229,7 +228,7 @@ fn train(line: &Line) -> Result<String> {
     let peak = line.number("peak_live_bytes")?;
     let least = line.number("least_peak_live_bytes")?;
     if !(least > 0.0 && peak >= LEAST_SAVED * least) {
-        return line.complain("tells of habits that save little");
+        return line.complain("has too small savings");
     }
     Ok(format!("training in 1 / {:.1} of the memory", peak / least))
 }
@@ -249,7 +248,7 @@ mod tests {
                          least_peak_live_bytes=8 least_accuracy=0.2";
     const MONITOR: &str = "monitor: steps=8 peak_device_bytes=23 budget_bytes=24";
 
-    /// What stands in a good line, and what in a bad one.
+    /// A part of a valid line, and its replacement in an invalid one.
     type Change = (&'static str, &'static str);
 
     #[test]

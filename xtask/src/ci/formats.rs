@@ -1,4 +1,4 @@
-//! Snapshots of some programs, read by the tools of others whose formats they are written in.
+//! Snapshots of the suite's programs, read by the tools whose formats they are written in.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use crate::pip::{self, python};
 use crate::process::{Result, capture, run, target_dir};
 use crate::suite::selected;
 
-/// Of the packages that have the file, one of the smallest: a wheel for a system without a GPU's
-/// libraries. It is only unpacked.
+/// One of the smallest packages with the file: a wheel for a system without a GPU's libraries. It
+/// is only unpacked.
 const TORCH: &str = "torch==2.5.1";
 const PLATFORM: &str = "macosx_11_0_arm64";
 const MEMBER: &str = "torch/cuda/_memory_viz.py";
@@ -21,7 +21,7 @@ archive, member, folder = sys.argv[1:]
 file = pathlib.Path(folder) / pathlib.Path(member).name
 file.write_bytes(zipfile.ZipFile(archive).read(member))";
 
-/// Writes the snapshots of the suite's programs and has PyTorch's tool read them.
+/// Writes the snapshots of the suite's programs, and reads them with PyTorch's tool.
 pub(crate) fn memory_viz() -> Result<String> {
     pip::install()?;
     let tool = tool()?;

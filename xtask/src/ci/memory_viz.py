@@ -1,8 +1,8 @@
-"""Runs PyTorch's own _memory_viz.py over pickles of snapshots, and checks what its viewer takes for granted.
+"""Runs PyTorch's own _memory_viz.py on pickles of snapshots and checks what its viewer assumes.
 
 usage: memory_viz.py FOLDER-OF-_memory_viz FOLDER-OF-SNAPSHOTS
 
-Beside each NAME.pickle lies NAME.json, the snapshot itself: the totals are to be the same.
+Beside each NAME.pickle is NAME.json, the snapshot itself. Both must have the same totals.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import _memory_viz  # noqa: E402
 
-# What the viewer's own unpickler knows, of what there is in protocol 2 to 4.
+# The opcodes of protocols 2 to 4 that the viewer's own unpickler knows.
 KNOWN = set(
     """PROTO EMPTY_DICT EMPTY_LIST EMPTY_TUPLE MARK APPEND APPENDS SETITEM SETITEMS TUPLE TUPLE1 TUPLE2 TUPLE3
     LIST DICT NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINGET
@@ -67,7 +67,7 @@ def check_blocks(data):
 
 
 def check_backwards(data):
-    """The viewer goes back from what there is, an event at a time."""
+    """The viewer goes back from the current blocks, one event at a time."""
     segments = {(s["address"], s["total_size"]) for s in data["segments"]}
     live = {
         b["address"]: b["requested_size"]

@@ -1,11 +1,11 @@
-//! Messages of the validation layer, and the list of those that we know and accept.
+//! Messages of the validation layer, and the list of accepted ones.
 
 use std::fs;
 use std::path::Path;
 
 use crate::process::Result;
 
-/// Messages that are known not to be ours to mend, each with its reason.
+/// Accepted messages that we cannot fix, each with its reason.
 pub(super) struct AllowList {
     patterns: Vec<String>,
 }
@@ -17,7 +17,7 @@ impl AllowList {
         Self::parse(&text)
     }
 
-    /// One entry a line: `part of the message | reason`; `#` starts a line of comment.
+    /// One entry a line: `part of the message | reason`. Lines with `#` are comments.
     fn parse(text: &str) -> Result<Self> {
         let entries = text
             .lines()
@@ -43,8 +43,8 @@ impl AllowList {
     }
 }
 
-/// Whether a line of output is a message of the layer. The colon and bracket tell it from wgpu's
-/// own error of the same name, which tests provoke on purpose.
+/// Whether a line of output is a message of the layer. The colon and the bracket distinguish it
+/// from wgpu's own error of the same name, which tests provoke.
 pub(super) fn is_message(line: &str) -> bool {
     const MARKS: [&str; 4] = [
         "VUID-",

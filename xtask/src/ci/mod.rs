@@ -1,5 +1,5 @@
-//! `ci`: what a change passes beside the suite. Each kernel runs once more here, on a second
-//! adapter. Whatever else runs a kernel again, or takes long, is a step of `nightly`.
+//! `ci`: the checks of a change beside the suite. Each kernel runs once more here, on a second
+//! adapter. Steps that run a kernel again or take long are in `nightly`.
 
 pub(crate) mod adapters;
 pub(crate) mod examples;
@@ -21,7 +21,7 @@ pub(crate) const CI: Checks = Checks {
     steps: STEPS,
 };
 
-/// In this order: what fails soon comes first.
+/// Fast checks come first.
 const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -55,7 +55,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "traces",
-        about: "recorded traces: what is reserved, created, moved and evicted for them",
+        about: "recorded traces: limits of reserved, moved and evicted bytes and of buffers",
         run: traces::check,
     },
     Step {
@@ -75,7 +75,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "fxc",
-        about: "Microsoft's FXC compiles a sample of the kernels, soon enough (its DLL is downloaded)",
+        about: "Microsoft's FXC compiles a sample of the kernels, fast enough (its DLL is downloaded)",
         run: hlsl::sample,
     },
     Step {
@@ -90,12 +90,12 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "top",
-        about: "`lapidary top` in a terminal, beside a program that learns: numbers, keys, the program's end",
+        about: "`lapidary top` in a terminal, beside a program that trains: numbers, keys, the program's end",
         run: terminal::top,
     },
 ];
 
-/// Runs the steps that the arguments leave.
+/// Runs the selected steps.
 pub(crate) fn ci(args: &[String]) -> Result {
     CI.run(&NIGHTLY, args)
 }

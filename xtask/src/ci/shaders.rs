@@ -1,5 +1,5 @@
-//! The shaders as drivers get them: the suite writes its translations to a folder. The reference
-//! validator reads SPIR-V; what reads the others is in `hlsl`.
+//! The shaders as drivers get them. The suite writes its translations to a folder, and the
+//! reference validator reads SPIR-V. The checks of HLSL are in `hlsl`.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,13 +12,13 @@ use crate::apt;
 use crate::process::{Result, capture, command, run, target_dir};
 use crate::suite::selected;
 
-/// The tests that between them translate every shader: their names hold this word.
+/// Tests with this word in their names translate every shader.
 const TRANSLATING_NAMES: &[&str] = &["shader"];
 
-/// Names the folder where tests write translations.
+/// The variable with the folder for translations.
 const DUMP: &str = "LAPIDARY_SHADER_DUMP";
 
-/// Modules of a kernel in the sample.
+/// Modules of each kernel in the sample.
 const SAMPLE: usize = 64;
 
 /// Validates a sample of the modules.
@@ -31,7 +31,7 @@ pub(crate) fn spirv_whole() -> Result<String> {
     check(usize::MAX)
 }
 
-/// None at all is a failure too.
+/// Validates; also fails if there are no modules.
 fn check(most_of_a_kernel: usize) -> Result<String> {
     if apt::is_here() {
         apt::install(&["spirv-tools"])?;
@@ -66,8 +66,8 @@ fn check(most_of_a_kernel: usize) -> Result<String> {
     }
 }
 
-/// The folder of every shader's translations. Where a run of the suite has written them, the
-/// environment names it; otherwise the tests that translate run once for all steps.
+/// The folder with the translations of all shaders. If a run of the suite wrote them, an
+/// environment variable names it. Otherwise the tests that translate run once for all steps.
 pub(crate) fn translated() -> Result<PathBuf> {
     static WRITTEN: OnceLock<Result<PathBuf>> = OnceLock::new();
     let write = || {
@@ -84,7 +84,7 @@ pub(crate) fn translated() -> Result<PathBuf> {
     WRITTEN.get_or_init(write).clone()
 }
 
-/// The files of a folder whose names end so, in order.
+/// The files of a folder with this ending, in order.
 pub(crate) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let files = fs::read_dir(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
     let paths = files.flatten().map(|file| file.path());
@@ -95,9 +95,8 @@ pub(crate) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     Ok(texts)
 }
 
-/// At most so many texts of each kernel. They are spread evenly over the kernel's texts in the
-/// order of their lengths, from the shortest to the longest: texts of one length are nearly the
-/// same.
+/// At most `most` texts of each kernel. They are spread evenly over the kernel's texts ordered by
+/// length, with the shortest and the longest. Texts of one length are nearly the same.
 pub(crate) fn sampled(all: &[PathBuf], most: usize) -> Result<Vec<PathBuf>> {
     let mut kernels: BTreeMap<String, Vec<(u64, &PathBuf)>> = BTreeMap::new();
     for path in all {
@@ -113,15 +112,15 @@ pub(crate) fn sampled(all: &[PathBuf], most: usize) -> Result<Vec<PathBuf>> {
     Ok(chosen)
 }
 
-/// At most `most` places of `count`, the first and the last of them included.
+/// At most `most` indices of `count`, including the first and the last.
 fn spread(count: usize, most: usize) -> impl Iterator<Item = usize> {
     let taken = count.min(most);
     let gaps = taken.saturating_sub(1).max(1);
     (0..taken).map(move |index| index * (count - 1) / gaps)
 }
 
-/// The kernel's name, which stands before the text's hash. Fused kernels are called by their
-/// expressions, and count as one.
+/// The kernel's name, which is followed by the text's hash. The names of fused kernels are their
+/// expressions; all of them count as one kernel.
 pub(crate) fn kernel_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kernel = name.rsplit_once('-').map_or(&*name, |(kernel, _)| kernel);
@@ -142,7 +141,8 @@ fn validate(module: &Path) -> Result {
     .map(drop)
 }
 
-/// The oldest Vulkan whose drivers accept a module of this version: an older one is the stricter.
+/// The oldest Vulkan version whose drivers accept a module of this version. Older ones are
+/// stricter.
 fn environment(module: &[u8]) -> Option<&'static str> {
     const MAGIC: [u8; 4] = [0x03, 0x02, 0x23, 0x07];
     match module {

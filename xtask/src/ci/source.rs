@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};
 
-/// The crates of this workspace that are published, each after those that it needs.
+/// The published crates of this workspace, each after its dependencies.
 const PUBLISHED: [&str; 4] = [
     "lapidary-alloc",
     "lapidary-core",
@@ -20,8 +20,8 @@ pub(crate) fn fmt() -> Result<String> {
     passed(of_examples(&["fmt", "--all"]).arg("--check"))
 }
 
-/// The tests of the source itself. They read files alone and need no crate, so the compiler is
-/// called by itself: that takes a second, and nothing else is built for them.
+/// The tests of the source itself. They only read files and need no crate, so rustc compiles them
+/// directly in a second.
 pub(crate) fn tidy() -> Result<String> {
     let folder = target_dir().join("tidy");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
@@ -41,12 +41,12 @@ pub(crate) fn clippy() -> Result<String> {
     )
 }
 
-/// The programs that need windows, tokenizers or a browser, which nobody else compiles here.
+/// The programs that need windows, tokenizers or a browser, which no other step compiles.
 pub(crate) fn clippy_examples() -> Result<String> {
     passed(of_examples(&["clippy", "--workspace", "--all-targets"]).args(["--", "-D", "warnings"]))
 }
 
-/// A command of cargo's for the programs that are a workspace of their own.
+/// A command of cargo for the programs, which have their own workspace.
 fn of_examples(args: &[&str]) -> Command {
     let mut cargo = cargo();
     cargo.args(args).arg("--manifest-path");
@@ -55,7 +55,7 @@ fn of_examples(args: &[&str]) -> Command {
     cargo
 }
 
-/// Each crate as users build it, one by one: together they would have each other's features.
+/// Each crate alone, as users build it. Together the crates would enable each other's features.
 pub(crate) fn clippy_bare() -> Result<String> {
     for package in PUBLISHED {
         run(cargo()
@@ -65,16 +65,16 @@ pub(crate) fn clippy_bare() -> Result<String> {
     Ok(String::new())
 }
 
-/// Features that `clippy` and `clippy_bare` together do not see alone.
+/// Combinations of features that `clippy` and `clippy_bare` do not cover.
 pub(crate) fn features() -> Result<String> {
-    // The library within an app, whose program is something else.
+    // The library in an app, without the program.
     for features in ["", "monitor", "serve"] {
         run(cargo()
             .args(["clippy", "--package", "lapidary-tools", "--lib"])
             .args(["--no-default-features", "--features", features])
             .args(["--", "-D", "warnings"]))?;
     }
-    // Examples and tests turn on features of the core that the library itself does not know of.
+    // Examples and tests enable features of the core that the library has not.
     passed(
         cargo()
             .args(["clippy", "--package", "lapidary", "--all-targets"])
@@ -89,7 +89,7 @@ pub(crate) fn packages() -> Result<String> {
     run(package.args(PUBLISHED.iter().flat_map(|name| ["--package", name])))?;
     let mut package = of_examples(&["package", "--allow-dirty", "--package", "lapidary-egui"]);
     for (name, folder) in [("lapidary-alloc", "alloc"), ("lapidary-core", "core")] {
-        // The registry has not got them yet.
+        // The registry does not have them yet.
         let path = root().join("crates").join(folder);
         let patch = format!("patch.crates-io.{name}.path={:?}", path.to_string_lossy());
         package.args(["--config", &patch]);

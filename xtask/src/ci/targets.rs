@@ -1,6 +1,5 @@
-//! The other systems: the library is checked for each, with the standard library that rustup
-//! installs or, where there is no rustup, with the compiler that Debian packages together with the
-//! source of std.
+//! Checks the library for other systems. The standard library is the one that rustup installs.
+//! Without rustup, Debian's compiler builds it from Debian's package of std's source.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,16 +12,16 @@ use crate::suite::{FEATURES, PROGRAM, SIMULATION};
 const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", WEB];
 const WEB: &str = "wasm32-unknown-unknown";
 
-/// A browser has no use for terminals and sockets, and so none for the program.
+/// A browser has no terminals and sockets, so the program is left out.
 const OF_WEB: &[&str] = &[
     "--features",
     "lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray",
 ];
 
-/// Debian's own compiler, cargo and the source of std, which is then built on the spot.
+/// Debian's own compiler, cargo, and the source of std, which is built here.
 pub(crate) const DEBIAN_TOOLCHAIN: &[&str] = &["rustc-web", "cargo-web", "rust-web-src"];
 
-/// Checks the library for every target, and goes on after one that fails.
+/// Checks the library for every target; a failure does not stop the others.
 pub(crate) fn check() -> Result<String> {
     let mut failed = Vec::new();
     for target in TARGETS {
@@ -40,14 +39,14 @@ pub(crate) fn check() -> Result<String> {
 
 fn check_one(target: &str) -> Result {
     let mut check = if rustup_provides(target) {
-        // Macros and build scripts are this machine's, and already compiled.
+        // Macros and build scripts are for this machine and compiled already.
         let mut cargo = cargo();
         cargo.arg("check");
         cargo
     } else if apt::is_here() {
         apt::install(DEBIAN_TOOLCHAIN)?;
         let mut cargo = debian_cargo();
-        // std is compiled in full, once for each target, and nothing of it ever runs.
+        // std is compiled for each target and never runs, so it is not optimized.
         cargo.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
         cargo.args(["-Z", "build-std=std,panic_abort"]);
         cargo.env("CARGO_TARGET_DIR", target_dir().join("targets"));
@@ -65,7 +64,7 @@ fn check_one(target: &str) -> Result {
     run(&mut check)
 }
 
-/// Whether rustup has a target, or could install it.
+/// Whether rustup has a target or could install it.
 pub(crate) fn rustup_provides(target: &str) -> bool {
     rustup_has(target) || capture(command("rustup").args(["target", "add", target])).is_ok()
 }
@@ -75,7 +74,7 @@ fn rustup_has(target: &str) -> bool {
         .is_ok_and(|list| list.lines().any(|installed| installed == target))
 }
 
-/// Debian's cargo, free of what rustup's has put into the environment.
+/// Debian's cargo, without the variables that rustup's has set.
 pub(crate) fn debian_cargo() -> Command {
     let mut path = OsString::from("/usr/bin:");
     path.push(env::var_os("PATH").unwrap_or_default());
@@ -84,7 +83,8 @@ pub(crate) fn debian_cargo() -> Command {
         cargo.env_remove(name);
     }
     cargo.env("PATH", path).env("RUSTC", "/usr/bin/rustc");
-    // Debian ships a stable compiler; building std is a nightly feature that this lets it use.
+    // Debian's compiler is stable. Building std is an unstable feature, which this variable
+    // enables.
     cargo.env("RUSTC_BOOTSTRAP", "1");
     cargo
 }

@@ -1,8 +1,8 @@
-//! `lapidary top` in a real terminal: tmux holds one of a known size, and what is on it is read
+//! `lapidary top` in a real terminal. tmux provides one of a known size, and its screen is read
 //! back.
 //!
-//! Nothing here waits for a fixed time: each key is followed by looking at the screen until it
-//! shows what the key was for, or until it is too late.
+//! No step waits for a fixed time. After each key the test reads the screen until it shows the
+//! effect, or until the time limit.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use crate::apt;
 use crate::process::{Result, capture, command};
 use crate::suite::built;
 
-/// The screen shows what it should by then, on however busy a machine.
+/// Time limit for an effect on the screen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at the screen.
+/// Time between two reads of the screen.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Starts a program that learns and serves its memory, looks on with `lapidary top`, presses keys,
-/// and ends the program while somebody looks.
+/// Starts a program that trains and serves its statistics, watches it with `lapidary top`, presses
+/// keys, and ends the program during that.
 pub(crate) fn top() -> Result<String> {
     if cfg!(not(unix)) {
         return Ok("skipped: sockets are for Unix".into());
@@ -84,10 +84,10 @@ fn look(screen: &Screen, served: &mut Served) -> Result<String> {
     Ok("numbers move, keys are answered, the terminal is left as it was".into())
 }
 
-/// The program that is looked at.
+/// The watched program.
 struct Served {
     child: Child,
-    /// Its socket.
+    /// Path of its socket.
     path: String,
 }
 
@@ -104,7 +104,7 @@ impl Served {
         };
         let out = served.child.stdout.take();
         let out = out.ok_or("the example `monitor` has no output.")?;
-        // It says how it is looked at as soon as it can be; if it ends instead, so do its lines.
+        // The program prints its socket at the start. If it ends, its output ends too.
         let mut lines = BufReader::new(out).lines().map_while(std::io::Result::ok);
         let path = lines.find_map(|line| Some(line.strip_prefix("lapidary top ")?.to_owned()));
         served.path = path.ok_or("the example `monitor` does not serve.")?;
@@ -123,7 +123,7 @@ impl Drop for Served {
     }
 }
 
-/// A terminal of 120 columns and 32 lines, in a server of its own.
+/// A terminal of 120 columns and 32 lines, with its own tmux server.
 struct Screen {
     server: String,
 }
@@ -135,7 +135,7 @@ impl Screen {
         };
         let program = built("lapidary")?;
         let program = PathBuf::from(program.get_program());
-        // The arguments are the shell's own, so nothing in them is read by it.
+        // The words are arguments of the shell, so the shell does not interpret them.
         let script = r#""$0" top "$1"; echo "it ended with $?"; exec sleep 600"#;
         let size = ["-x", "120", "-y", "32"];
         let mut start = screen.command();
@@ -160,17 +160,17 @@ impl Screen {
         capture(self.command().args(args))
     }
 
-    /// Types these letters.
+    /// Types these characters.
     fn press(&self, keys: &str) -> Result {
         self.tmux(&["send-keys", "-t", "top", "-l", keys]).map(drop)
     }
 
-    /// Presses a key that has a name.
+    /// Presses a key by its name.
     fn name_key(&self, name: &str) -> Result {
         self.tmux(&["send-keys", "-t", "top", name]).map(drop)
     }
 
-    /// Looks until the screen is as it should be; else tells how it was at last.
+    /// Reads the screen until the condition holds. The error has the last screen.
     fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -1,5 +1,5 @@
-//! Recorded traces through the whole engine: what it reserves, creates, moves and evicts for them
-//! stays within what the README promises.
+//! Recorded traces through the whole engine. Reserved bytes, created buffers, moves and evictions
+//! stay within the limits that the README promises.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,18 +9,18 @@ use crate::bench::row::fields;
 use crate::process::{Result, capture, root};
 use crate::suite::built;
 
-/// Where all thirteen may lie, beside the checkout; the suite's own few are in the checkout.
+/// All thirteen traces may be in this folder beside the checkout. The checkout has only a few.
 const ALL: &str = "../shared/traces";
 const OWN: &str = "crates/tools/tests/traces";
 
-/// Peak reserved ÷ peak live: the geometric mean, and the worst.
+/// Peak reserved ÷ peak live: the geometric mean and the worst.
 const MOST_RESERVED: (f64, f64) = (1.04, 1.10);
 const MOST_RESERVED_UNMOVED: (f64, f64) = (1.07, 1.22);
 
-/// What is evicted and restored ÷ what one who knows the future evicts and brings in.
+/// Evicted and restored bytes ÷ those of Belady's algorithm.
 const MOST_SPILLED: f64 = 1.3;
 
-/// Steps of fixed shapes, again and again: at the end no buffer is created for them.
+/// Traces of repeated steps with fixed shapes. At their end no buffers are created.
 const FIXED_SHAPES: &[&str] = &[
     "gpt2s_train",
     "resnet50_train",
@@ -33,7 +33,7 @@ const MOST_BUFFERS_LATE: f64 = 20.0;
 const MOST_BUFFERS_LATE_UNMOVED: f64 = 2.0;
 const MOST_COMPACTIONS_LATE: f64 = 1.0;
 
-/// What became of one trace.
+/// The result of one trace.
 struct Replayed(Vec<(String, String)>);
 
 impl Replayed {
@@ -65,7 +65,7 @@ impl Replayed {
     }
 }
 
-/// Replays all traces: as they are, without moves, and with less memory than they want.
+/// Replays all traces: with all memory, without moves, and with less memory than they need.
 pub(crate) fn check() -> Result<String> {
     let (plain, with_reads) = files()?;
 
@@ -111,7 +111,7 @@ pub(crate) fn check() -> Result<String> {
     ))
 }
 
-/// The traces there are: those of allocations alone, and those that say what is read.
+/// The existing traces: those with only allocations, and those with reads.
 fn files() -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let all = root().join(ALL);
     let folder = if all.is_dir() { all } else { root().join(OWN) };
@@ -151,7 +151,7 @@ fn replay(options: &[&str], files: &[PathBuf]) -> Result<Vec<Replayed>> {
     }
 }
 
-/// The geometric mean and the worst of the ratios, unless they are over what they may be.
+/// The geometric mean and the worst of the ratios; an error if they exceed the limits.
 fn ratios(traces: &[Replayed], (most, worst_most): (f64, f64)) -> Result<String> {
     let mut logarithms = 0.0;
     let mut worst: f64 = 0.0;

@@ -1,6 +1,6 @@
-//! The program with a device of its own, `examples/fluid`, and the panel that it shows its memory
-//! with: their tests, a run without a window whose budget moves, one whose device is lost, and a
-//! real window on a screen that is not there, used with a pointer.
+//! `examples/fluid`, a program with its own device, and the panel that shows its memory. The step
+//! runs their tests. It runs the program without a window under a changing budget, then with a lost
+//! device, and in a window on a virtual screen with a pointer.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,8 +11,7 @@ use crate::driver::{cargo_with_gpu, with_gpu};
 use crate::process::{Result, command, run, target_dir, watch};
 use crate::screen::Screen;
 
-/// A screen in memory, a hand for the pointer, and the libraries that the program opens for its
-/// window.
+/// A virtual screen, a program that moves the pointer, and the libraries for the program's window.
 const PACKAGES: &[&str] = &[
     "xvfb",
     "xdotool",
@@ -27,20 +26,19 @@ const PACKAGES: &[&str] = &[
 const MANIFEST: &str = "examples/Cargo.toml";
 const MIB: f64 = (1 << 20) as f64;
 
-/// A fluid small enough for a software adapter, with a past of 1.1 MiB a frame.
+/// A fluid that is small enough for a software adapter, with 1.1 MiB of history a frame.
 const FLUID: &[&str] = &["--size", "256x160", "--keep", "40"];
 
-/// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels
+/// Least number of colours in a picture, with 16 levels each of red, green and blue. The panels
 /// alone have 27.
 const LEAST_COLOURS: f64 = 120.0;
 
-/// How many times as long as [`HAND`] says a hand waits where that was too short: a machine that is
-/// busy draws a frame now and then.
+/// Factor for the waits of [`HAND`] in a second attempt, because a busy machine draws few frames.
 const PATIENCE: f64 = 4.0;
 
-/// What a hand does within [`SECONDS`] to the window, whose left upper corner is the screen's:
-/// stirs, draws the budget's slider to the left, looks back, goes on from there, and makes the
-/// window as small as can be for a moment.
+/// Actions on the window within [`SECONDS`]. The window's upper left corner is the screen's. They
+/// stir the fluid, move the slider of the budget to the left, show an earlier frame and continue
+/// from it. They also make the window as small as possible for a moment.
 const HAND: &str = "
     search --sync --name fluid sleep 4
     mousemove 300 300 mousedown 1 sleep 0.3 mousemove 380 260 sleep 0.3 mousemove 460 300 sleep 0.3 mouseup 1
@@ -72,7 +70,7 @@ fn picture(name: &str) -> PathBuf {
     target_dir().join("app").join(name)
 }
 
-/// Runs it, and returns what it printed.
+/// Runs it and returns its output.
 fn lines(fluid: &mut Command) -> Result<Vec<String>> {
     let output = watch(fluid, |_| true)?;
     match output.succeeded {
@@ -81,7 +79,7 @@ fn lines(fluid: &mut Command) -> Result<Vec<String>> {
     }
 }
 
-/// The budget goes down and up while frames are drawn, and somebody looks back.
+/// The budget shrinks and grows while frames are drawn, and earlier frames are shown.
 fn budget() -> Result<String> {
     let mut fluid = fluid()?;
     fluid.args(["--frames", "160", "--budget", "64MiB", "--png"]);
@@ -98,31 +96,30 @@ fn judge_budget(line: &Line) -> Result<String> {
     }
     line.expect("frames", "160")?;
     if line.number("colours")? < LEAST_COLOURS {
-        return line.complain("tells of a picture of nothing");
+        return line.complain("has too few colours");
     }
     let (peak, budget) = (
         line.number("peak_device_bytes")?,
         line.number("budget_bytes")?,
     );
     if !(peak > 0.0 && peak <= budget) {
-        return line.complain("tells of a budget that was passed");
+        return line.complain("has a peak above the budget");
     }
     let (out, back) = (
         line.number("evicted_bytes")?,
         line.number("restored_bytes")?,
     );
     if out < MIB || back < MIB {
-        return line.complain("tells of nothing that was evicted and came back");
+        return line.complain("has too few evicted and restored bytes");
     }
     Ok(format!(
-        "{:.0} MiB left, {:.0} came back",
+        "{:.0} MiB evicted, {:.0} restored",
         out / MIB,
         back / MIB
     ))
 }
 
-/// The device is lost in the middle: what had been evicted is still there, and the fluid goes on
-/// from it.
+/// The device is lost during the run. Evicted frames survive, and the fluid continues from them.
 fn loss() -> Result<String> {
     let mut fluid = fluid()?;
     fluid.args(["--frames", "50", "--budget", "24MiB", "--lose", "42"]);
@@ -132,12 +129,12 @@ fn loss() -> Result<String> {
     line.expect("frames", "50")?;
     line.expect("equal", "true")?;
     if line.number("steps")? < 12.0 {
-        return line.complain("tells of a fluid that began anew");
+        return line.complain("has too few steps, so the fluid started again");
     }
     Ok("a lost device survived".into())
 }
 
-/// In a window, for some seconds, or for more of them if those were too few.
+/// Runs in a window for some seconds, and for longer if those were too few.
 fn window() -> Result<String> {
     if !cfg!(target_os = "linux") {
         return Ok("no window on this system".into());
@@ -145,7 +142,7 @@ fn window() -> Result<String> {
     apt::install(PACKAGES)?;
     let lines = in_a_window(1.0)?;
     let line = Line::last("fluid", &lines)?;
-    // A loss has nothing to do with haste.
+    // A loss does not depend on the speed of the machine.
     line.expect("losses", "0")?;
     judge_window(&line).or_else(|hurried| {
         println!("{hurried} Once more, with more time.");
@@ -155,7 +152,7 @@ fn window() -> Result<String> {
     })
 }
 
-/// What the program prints that a hand has used.
+/// The output of the program after these actions.
 fn in_a_window(pace: f64) -> Result<Vec<String>> {
     let screen = Screen::start()?;
     let mut hand = command("xdotool");
@@ -169,13 +166,13 @@ fn in_a_window(pace: f64) -> Result<Vec<String>> {
     let seconds = (SECONDS * pace).to_string();
     fluid.args(["--seconds", &seconds, "--budget", "48MiB"]);
     let lines = lines(fluid.env("DISPLAY", &screen.name));
-    // It waits for a window that may never have come.
+    // The process still waits if the window never appeared.
     let _ = hand.kill();
     let _ = hand.wait();
     lines
 }
 
-/// What the hand is told: the words of [`HAND`], with other numbers behind `sleep`.
+/// The words of [`HAND`] with longer times behind `sleep`.
 fn at_pace(pace: f64) -> Vec<String> {
     let mut words: Vec<String> = HAND.split_whitespace().map(String::from).collect();
     for at in 1..words.len() {
@@ -190,10 +187,10 @@ fn judge_window(line: &Line) -> Result<String> {
     line.expect("losses", "0")?;
     let (frames, steps) = (line.number("frames")?, line.number("steps")?);
     if frames < 10.0 || steps >= frames {
-        return line.complain("tells of a window in which nobody looked back");
+        return line.complain("has too few frames, or no earlier frame was shown");
     }
     if line.number("budget_bytes")? > 32.0 * MIB {
-        return line.complain("tells of a slider that nobody moved");
+        return line.complain("has a budget that the slider did not change");
     }
     Ok(format!("{frames} frames in a window"))
 }

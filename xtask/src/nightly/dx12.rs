@@ -1,6 +1,6 @@
-//! The suite on DX12: built for Windows, and run under Wine over the newest lavapipe, with
-//! Microsoft's FXC as its compiler. The adapter calls itself a GPU, so the suite takes a GPU's ways
-//! through the library.
+//! The suite on DX12: built for Windows, and run under Wine over the newest lavapipe with
+//! Microsoft's FXC as the compiler. The adapter presents itself as a GPU, so the library chooses
+//! its paths for GPUs.
 
 mod outcome;
 
@@ -18,8 +18,7 @@ use crate::trixie::Trixie;
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
 
-/// What computes on an adapter. The rest of the suite looks at the host's side, which is the same
-/// there.
+/// The tests that compute on an adapter. The others test the host's side, which does not differ.
 #[rustfmt::skip]
 const FILES: &[&str] = &[
     "--lib",
@@ -27,13 +26,13 @@ const FILES: &[&str] = &[
     "--test", "operations",
 ];
 
-/// No windows, no .NET, no shortcuts; and FXC is Microsoft's, not Wine's own.
+/// No windows, no .NET, no shortcuts; FXC is Microsoft's, not Wine's own.
 const DLLS: &str = "mscoree=;mshtml=;winemenubuilder.exe=;d3dcompiler_47=n";
 
-/// For each test program: what hangs under Wine must not hold up the night.
+/// Time limit of each test program, in case it hangs under Wine.
 const LIMIT: &str = "90m";
 
-/// Builds and runs everything. The table says so where that cannot be done.
+/// Builds and runs everything. The table says if that is impossible.
 pub(crate) fn check() -> Result<String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) || !apt::is_here() {
         return Ok("NOT RUN, Wine is provided on x86-64 Debian and its children alone".into());
@@ -52,7 +51,7 @@ pub(crate) fn check() -> Result<String> {
         &format!("timeout --kill-after 10 {LIMIT} wine"),
     )?;
     let mut tests = build();
-    // They interpret kernels, on the simulation.
+    // They interpret kernels on the simulation.
     tests.args(["--", "--skip", "races::"]);
     tests
         .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", runner)
@@ -61,7 +60,7 @@ pub(crate) fn check() -> Result<String> {
         .env("WINEDEBUG", "-all")
         .env("WINEDLLOVERRIDES", DLLS)
         .env("WGPU_BACKEND", "dx12")
-        // Threads that open devices at once stop in Wine now and then, each waiting for another.
+        // Threads that open devices at the same time sometimes deadlock in Wine.
         .env("RUST_TEST_THREADS", "1")
         .env("CARGO_TERM_COLOR", "never");
     let output = watch(&mut tests, |_| true)?;

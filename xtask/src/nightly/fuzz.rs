@@ -1,5 +1,4 @@
-//! `fuzz` and `miri`: what needs nightly Rust. Where there is no rustup, or it cannot get it, the
-//! table says so.
+//! `fuzz` and `miri`, which need nightly Rust. If rustup cannot install it, the table says so.
 
 use std::env;
 use std::path::Path;
@@ -8,7 +7,7 @@ use std::process::Command;
 use crate::apt;
 use crate::process::{Result, capture, cargo, command, has_cargo_command, root, run, target_dir};
 
-/// How long each target runs where the variable does not say so.
+/// Default duration of each target.
 const SECONDS: &str = "600";
 const SECONDS_VARIABLE: &str = "LAPIDARY_FUZZ_SECONDS";
 
@@ -19,7 +18,7 @@ pub(super) fn all() -> Result<String> {
             "NOT RUN, there is no nightly Rust here: {sentence}"
         ));
     }
-    // Libfuzzer is compiled by a compiler for C++.
+    // libFuzzer needs a C++ compiler.
     if apt::is_here() {
         apt::install(&["g++"])?;
     }
@@ -49,13 +48,13 @@ fn run_one(bin: &Path, target: &str, seconds: &str) -> Result {
     let mut fuzz = fuzz(bin)?;
     fuzz.args(["run", "--target-dir"]);
     fuzz.arg(target_dir().join("fuzz")).arg(target).arg(&found);
-    // The first folder takes what is found, so the seeds come second.
+    // New inputs go to the first folder, so the seeds come second.
     fuzz.arg(root().join("fuzz/corpus").join(target));
     run(fuzz.args(["--", &format!("-max_total_time={seconds}")]))
 }
 
-/// The allocator's unit tests. They are the only crate without a driver below it, and Miri calls
-/// none.
+/// The allocator's unit tests. The allocator is the only crate that calls no driver, which Miri
+/// cannot do.
 pub(super) fn miri() -> Result<String> {
     if let Err(sentence) = install_nightly(&["miri", "rust-src"]) {
         return Ok(format!("NOT RUN, there is no Miri here: {sentence}"));
@@ -75,14 +74,14 @@ fn install_nightly(components: &[&str]) -> Result {
     run(install.arg("--no-self-update"))
 }
 
-/// Cargo of nightly Rust, whichever has started us.
+/// Cargo of nightly Rust, whatever toolchain started this program.
 fn nightly_cargo() -> Command {
     let mut cargo = command("rustup");
     cargo.args(["run", "nightly", "cargo"]);
     cargo
 }
 
-/// The folder of cargo-fuzz if it is one of ours, which it is where there was none.
+/// The folder of our own cargo-fuzz, if the system had none.
 fn cargo_fuzz() -> Result<std::path::PathBuf> {
     let folder = target_dir().join("cargo-fuzz");
     if !has_cargo_command("fuzz") && !folder.join("bin").is_dir() {

@@ -1,4 +1,4 @@
-//! Tests of the suite, as long as they are of use: the suite itself runs a part of each.
+//! Tests of the suite at full length. The suite itself runs a part of each.
 
 use std::fs;
 use std::process::Command;
@@ -12,13 +12,13 @@ use crate::suite::{LIBRARIES, selected};
 const OPERATIONS: &str = "40000000";
 const CALLS: &str = "30000";
 
-/// Runs tests whose length these variables set, under the profile that gives them the time.
+/// Runs tests whose length these variables set, under the profile with the longer time limit.
 pub(super) fn long(mut tests: Command, variables: &[(&str, &str)]) -> Result {
     tests.env("NEXTEST_PROFILE", "long");
     run(tests.envs(variables.iter().copied()))
 }
 
-/// The random runs, in the test profile: that one checks every invariant as it goes.
+/// The random runs, in the test profile, which checks every invariant.
 pub(super) fn random() -> Result<String> {
     let tests = selected(&["--test", "memory"], &["alloc_model::", "random::"])?;
     long(
@@ -30,8 +30,8 @@ pub(super) fn random() -> Result<String> {
     ))
 }
 
-/// Every tile with its operands in every pair of orders, and a state file with every bit flipped,
-/// of which the suite takes some.
+/// Every tile with its operands in every pair of orders, and a state file with every bit flipped.
+/// The suite tests some of them.
 pub(super) fn pairs() -> Result<String> {
     const NAMES: &[&str] = &[
         "ops::matmul::tests::chosen::",
@@ -45,8 +45,7 @@ pub(super) fn pairs() -> Result<String> {
     Ok(String::new())
 }
 
-/// Hundreds of random programs of each sort with and without fusion, of which the suite takes a
-/// few.
+/// Hundreds of random programs of each kind with and without fusion. The suite tests a few.
 pub(super) fn expressions() -> Result<String> {
     const NAMES: &[&str] = &[
         "fusion::graphs::on_an_adapter_",
@@ -66,22 +65,21 @@ pub(super) fn texts() -> Result<String> {
     Ok(String::new())
 }
 
-/// A thousand devices with limits drawn at random.
+/// A thousand devices with random limits.
 pub(super) fn limits() -> Result<String> {
     let tests = selected(&["--test", "device"], &["any_limits_are"])?;
     long(tests, &[("LAPIDARY_LIMITS", "1000")])?;
     Ok(String::new())
 }
 
-/// Operations with operands that are views, as many as there are.
+/// All operations with all kinds of views as operands.
 pub(super) fn views() -> Result<String> {
     let tests = selected(&["--test", "operations"], &["views::"])?;
     long(tests, &[("LAPIDARY_VIEWS", "all")])?;
     Ok(String::new())
 }
 
-/// Every kernel interpreted on every device, and nothing left out; in a debug build that takes
-/// minutes.
+/// Every kernel, interpreted on every device. A debug build takes minutes for it.
 pub(super) fn races() -> Result<String> {
     let ran = target_dir().join("interpreted");
     let _ = fs::remove_dir_all(&ran);

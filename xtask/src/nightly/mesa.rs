@@ -1,5 +1,5 @@
-//! The newest lavapipe, in a folder beside this system's: it multiplies cooperative matrices, keeps
-//! count of its memory, and has subgroups of 4, 8 or 16 lanes.
+//! The newest lavapipe, in a folder beside this system's. It has cooperative matrices, a memory
+//! budget, and subgroups of 4, 8 or 16 lanes.
 
 use std::env;
 use std::process::Command;
@@ -8,11 +8,11 @@ use crate::process::{Result, run};
 use crate::suite::selected;
 use crate::trixie::Trixie;
 
-/// Bits of a vector of lavapipe's, of 32 for each lane of a subgroup.
+/// Bits of lavapipe's vectors: 32 for each lane of a subgroup.
 const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
 
-/// The whole suite, with each size of a subgroup. The tests of `xtask` itself are left out: they
-/// call Cargo, which the folder does not hold.
+/// The whole suite with each size of a subgroup. The tests of `xtask` are left out, because they
+/// call Cargo, which the folder lacks.
 pub(crate) fn whole() -> Result<String> {
     let trixie = Trixie::provide()?;
     for bits in [None, Some("128"), Some("512")] {
@@ -32,7 +32,7 @@ fn on_mesa(trixie: &Trixie, bits: Option<&str>, mut tests: Command) -> Result {
         format!("CARGO_TARGET_{target}_UNKNOWN_LINUX_GNU_RUNNER"),
         runner,
     );
-    // Drivers that are named here are not in the folder.
+    // Drivers that these variables name are not in the folder.
     for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
         tests.env_remove(name);
     }

@@ -1,5 +1,5 @@
-//! `nightly`: whatever runs a kernel again that the suite and `ci` have run, or takes long. The
-//! hosted workflow runs each step as a job of its own.
+//! `nightly`: the steps that run a kernel again after the suite and `ci`, or that take long. The
+//! hosted workflow runs each step as a separate job.
 
 mod app;
 mod dx12;
@@ -44,7 +44,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tight",
-        about: "the suite where tensors must leave and move",
+        about: "the suite under small budgets, and with constant moves",
         run: pressure::tight,
     },
     Step {
@@ -64,17 +64,17 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "races",
-        about: "every kernel and variant, interpreted on every sort of device: no races, right values",
+        about: "every kernel and variant, interpreted on every kind of device: no races, right values",
         run: lengths::races,
     },
     Step {
         name: "texts",
-        about: "100,000 changed texts of kernels, none of which may end the process",
+        about: "100,000 mutated kernels, none of which may end the process",
         run: lengths::texts,
     },
     Step {
         name: "limits",
-        about: "1,000 devices with random limits: refused by the limit's name, or they compute",
+        about: "1,000 devices with random limits: each computes, or the error names the limit",
         run: lengths::limits,
     },
     Step {
@@ -114,12 +114,12 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "fxc-whole",
-        about: "Microsoft's FXC compiles every kernel, soon enough (its DLL is downloaded)",
+        about: "Microsoft's FXC compiles every kernel, fast enough (its DLL is downloaded)",
         run: hlsl::whole,
     },
     Step {
         name: "dxc",
-        about: "Microsoft's DXC compiles a sample of those that need shader model 6 (the same)",
+        about: "Microsoft's DXC compiles a sample of the kernels for shader model 6 (its DLL is downloaded)",
         run: hlsl::sample_by_dxc,
     },
     Step {
@@ -129,7 +129,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "app",
-        about: "a program with a device of its own: without a window, and in one, with a pointer",
+        about: "a program with its own device: without a window, and in one, with a pointer",
         run: app::check,
     },
     Step {
@@ -144,7 +144,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs the steps that the arguments leave.
+/// Runs the selected steps.
 pub(crate) fn nightly(args: &[String]) -> Result {
     NIGHTLY.run(&CI, args)
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::STEPS;
     use crate::process::root;
 
-    /// The names of the matrix, one a line: `          - name`, behind `step:`.
+    /// The names of the workflow's matrix: lines `          - name` behind `step:`.
     fn matrix(workflow: &str) -> Vec<&str> {
         let lines = workflow.lines().map(str::trim);
         lines

@@ -1,5 +1,5 @@
-//! A real model: `examples/embed` computes what PyTorch does, also with too little memory, and
-//! finds texts.
+//! A real model: `examples/embed` computes the same as PyTorch, also with too little memory, and
+//! its search finds texts.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use crate::driver::cargo_with_gpu;
 use crate::model;
 use crate::process::{Result, capture, target_dir};
 
-/// So many sentences are indexed, of the sources of the dependencies.
+/// Number of indexed sentences, from the sources of the dependencies.
 const SENTENCES: &str = "500";
 
-/// Of less the weights have no room, which are 87 MiB.
+/// The weights take 87 MiB, so they do not all fit.
 const BUDGET: &str = "43MiB";
 
-/// Weights are dropped, never written out. An intermediate result may be, if the measured time says
-/// that it comes back sooner than a weight: so many bytes for each byte of weights that came in.
+/// Weights are dropped and never written. An intermediate result may be written if that is measured
+/// to be cheaper. This is the limit in bytes for each byte of restored weights.
 const MOST_EVICTED: f64 = 0.001;
 
 pub(crate) fn check() -> Result<String> {
@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<String> {
     let found = program(&["search", "--top", "3", "memory is allocated"])?;
     print!("{found}");
     let _ = fs::remove_file(&index);
-    // A score, a sentence and its place each.
+    // Each of the three has a score, a sentence and a place.
     if found.lines().count() != 6 {
         return Err(format!("`embed search` found not three sentences: {found}"));
     }
@@ -54,7 +54,7 @@ fn judge(line: &Line) -> Result<()> {
     );
     match back > 0.0 && out <= MOST_EVICTED * back {
         true => Ok(()),
-        false => line.complain("tells of weights that were written out, or had room"),
+        false => line.complain("has too many evicted bytes, or no restored ones"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The page of a snapshot in a browser: it opens, it can be used with pointer and keys, what it
-//! tells agrees with the snapshot, and no name that a program gave is anything but text.
+//! The page of a snapshot in a browser. It opens and works with pointer and keys, its sums agree
+//! with the snapshot, and names that a program chose are only ever text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::suite::FEATURES;
 
 const SIZE: [u32; 2] = [1440, 1060];
 
-/// Writes the pages with the example, and opens each.
+/// Writes the pages with the example and opens each.
 pub(crate) fn check() -> Result<String> {
     let folder = target_dir().join("page");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
@@ -36,14 +36,14 @@ struct Page {
 }
 
 impl Page {
-    /// A real run: what is replayed ends as the statistics say, and a file that is opened gives the
-    /// same.
+    /// A real run: the replayed events end at the statistics, and an opened file gives the same
+    /// page.
     fn small(&mut self) -> Result {
         self.open("memory.html")?;
         self.screenshots("memory")?;
         self.agrees()?;
         self.holds("lapidary.model.total.every((live, moment) => live >= 0 && live <= lapidaryReserved(moment))",
-            "there is never more live than reserved, nor less than nothing")?;
+            "live bytes are never negative or above the reserved bytes")?;
         self.holds("lapidary.model.stays.slab.subarray(0, lapidary.model.stays.count).every(slab => slab !== 4294967295)",
             "every block has a place")?;
         let told = "JSON.stringify(Object.values(lapidary.model.events).map(column => [...new Float64Array(column.length ? column : [column])].reduce((sum, value, i) => (sum * 31 + value + i) % 1e9, 7)))";
@@ -78,7 +78,7 @@ impl Page {
         self.is_quiet()
     }
 
-    /// A million events, and hostile names.
+    /// A million events and hostile names.
     fn many(&mut self) -> Result<String> {
         let ready_ms = self.open("many.html")?;
         self.screenshots("many")?;
@@ -139,7 +139,7 @@ impl Page {
         )
     }
 
-    /// The button is down already; it is let go at the end.
+    /// The button is down already and is released at the end.
     fn drag(&mut self, [x, y]: [f64; 2], to: [f64; 2]) -> Result {
         for point in [[(x + to[0]) / 2.0, y], to] {
             let params = format!(
@@ -184,7 +184,7 @@ impl Page {
         Ok(())
     }
 
-    /// The filter has the focus. What it finds is shown as text, whatever it is.
+    /// The filter has the focus. Its matches are shown as text, whatever they contain.
     fn filter(&mut self) -> Result {
         let rows = "Number(document.querySelector('#table').dataset.rows)";
         self.browser.evaluate(&format!("globalThis.all = {rows}"))?;
@@ -230,7 +230,7 @@ impl Page {
         Ok(ready_ms)
     }
 
-    /// By the page's own dialog.
+    /// Uses the page's own dialog.
     fn open_file(&mut self, path: &Path) -> Result {
         let document = self.browser.call("DOM.getDocument", r#"{"depth":0}"#)?;
         let root = number(&document, "nodeId").ok_or("the page has no root.")?;
@@ -253,10 +253,10 @@ impl Page {
         ))
     }
 
-    /// What the events and blocks add up to is what was counted.
+    /// The sums of events and blocks equal the statistics.
     fn agrees(&mut self) -> Result {
         self.holds("lapidary.model.total[lapidary.model.events.count] === lapidary.model.stats.live_bytes.now", "the events end at the live bytes")?;
-        self.holds("lapidaryReserved(lapidary.model.events.count) === lapidary.model.stats.reserved_bytes.now", "and at those of slabs")
+        self.holds("lapidaryReserved(lapidary.model.events.count) === lapidary.model.stats.reserved_bytes.now", "and at the reserved bytes")
     }
 
     fn holds(&mut self, expression: &str, what: &str) -> Result {
@@ -282,7 +282,7 @@ impl Page {
         Ok(())
     }
 
-    /// Where an element begins.
+    /// The upper left corner of an element.
     fn corner(&mut self, selector: &str) -> Result<[f64; 2]> {
         let of =
             |side| format!("document.querySelector('{selector}').getBoundingClientRect().{side}");
@@ -294,8 +294,8 @@ impl Page {
         Ok([read("left")?, read("top")?])
     }
 
-    /// The medians of 31 repetitions, in milliseconds: of what the script takes, and until it is
-    /// seen, which is two frames at least.
+    /// Medians of 31 repetitions in milliseconds: the time of the script, and the time until the
+    /// result is visible, which is at least two frames.
     fn medians(&mut self, repeated: &str) -> Result<String> {
         self.browser.evaluate(&format!(
             "(async () => {{ const script = [], seen = []; for (let i = 0; i < 31; i++) {{ \
@@ -308,7 +308,7 @@ impl Page {
     }
 }
 
-/// The first field of that name that is a number.
+/// The first field of this name that is a number.
 fn number(json: &str, name: &str) -> Option<u64> {
     let (_, after) = json.split_once(&format!("\"{name}\":"))?;
     let end = after.find(|c: char| !c.is_ascii_digit())?;

@@ -1,16 +1,14 @@
-//! Memory under pressure: the random programs at length, and the suite again where nothing stays in
-//! its place: under budgets so tight that tensors must leave, and with everything moved after every
-//! command.
+//! Memory under pressure: the random programs at full length, and the suite again. The suite runs
+//! under budgets so small that tensors are evicted, and with compaction after every command.
 
 use super::lengths::long;
 use crate::process::{Result, run};
 use crate::suite::{selected, selected_except};
 
-/// Steps of each kind of random program, of which there are four and a half: ten million in all.
+/// Steps of each kind of random program. With four and a half kinds this is ten million in all.
 const STEPS: &str = "2250000";
 
-/// Modules of a program of tests, the budget that they run under, and tests that need more to show
-/// what they are about.
+/// Modules of a test program, a budget for them, and the tests that need more memory.
 struct Tight {
     program: &'static str,
     modules: &'static [&'static str],
@@ -66,11 +64,11 @@ const TIGHT: &[Tight] = &[
     },
 ];
 
-/// The programs of tests and their modules whose simulated devices compact after every command.
+/// The programs whose simulated devices compact after every command.
 const COMPACTED: &[&str] = &["--test", "memory", "--test", "models"];
 const COMPACTED_MODULES: &[&str] = &["engine::", "random::", "pressure::", "state::"];
 
-/// Model files have a module `pressure` too, which is not meant.
+/// Model files also have a module `pressure`, which is left out.
 const NOT_COMPACTED: &[&str] = &["model::"];
 
 /// The random programs, with faults at every call.
@@ -80,7 +78,7 @@ pub(crate) fn programs() -> Result<String> {
     Ok(format!("{STEPS} steps a kind"))
 }
 
-/// The suite where tensors must leave, and where they move all the time.
+/// The suite under small budgets, and with constant moves.
 pub(crate) fn tight() -> Result<String> {
     for tight in TIGHT {
         let target = ["--test", tight.program];

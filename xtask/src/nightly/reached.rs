@@ -1,8 +1,9 @@
-//! Which WGSL the tests of races interpreted, beside all that the library can choose.
+//! Compares the WGSL that the tests of races interpreted with all that the library can choose.
 //!
-//! The suite dumps the text of every variant, and the tests of races those that they interpreted.
-//! A line counts with its kernel and its function. Numbers are left out, so an unrolled loop of
-//! eight rounds is as good as one of two; operands' accessors are the same in all kernels.
+//! The suite dumps the text of every variant, and the tests of races dump the texts that they
+//! interpreted. A line is identified by its kernel, its function, and its text without numbers. So
+//! an unrolled loop of eight rounds counts as one of two rounds. Operands' accessors are the same
+//! in all kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,21 +12,21 @@ use std::path::Path;
 use crate::ci::shaders::{kernel_of, texts};
 use crate::process::Result;
 
-/// Kernels that are no part of a call: the texts that tests of other things make up.
+/// Kernels that no call uses: texts of other tests.
 const OF_TESTS: &[&str] = &["accessors"];
 
-/// Fused kernels are put together from sections of the others in ways without end: what they can
-/// be has no list, so they count as one kernel without lines.
+/// Fused kernels combine sections of the others without limit, so there is no list of them. They
+/// count as one kernel without lines.
 const FUSED: &str = "fused";
 
-/// The share of lines that nothing reached, at most, in thousandths. What remains:
+/// Largest share of lines that no test reaches, in thousandths. What remains:
 ///
 /// - forms for more workgroups than an axis of a dispatch has, 65,535: too large to interpret
 ///   (`tile_m`, `tile_n`, the counted blocks of `transpose`);
-/// - operations that the enumeration has with a number, and no method makes (`scalar`: logic,
+/// - operations that the enumeration has with a number, but no method creates (`scalar`: logic,
 ///   `lerp`);
 /// - pairs of types and orientations of products, each half of which is reached in another pair;
-/// - parts of calls with views that calls of few elements are not cut into.
+/// - parts of calls with views, which calls of few elements are not split into.
 const MOST_UNREACHED: usize = 50;
 
 /// What all kernels share: how elements are read and written.
@@ -34,7 +35,7 @@ const OPERANDS: &str = "operands";
 /// A line's kernel and function, and the line without its numbers.
 type Line = (String, String, String);
 
-/// Every kernel is among those that ran, and nearly every line.
+/// Checks that every kernel ran, and nearly every line.
 pub(super) fn judged(all: &Path, ran: &Path) -> Result<String> {
     let (all, ran) = (lines_of(all)?, lines_of(ran)?);
     let is_real = |(kernel, _, _): &&Line| !OF_TESTS.contains(&&**kernel);
@@ -131,7 +132,7 @@ fn word_without_numbers(word: &str) -> String {
             true => plain.push('#'),
         }
     }
-    // `x_get4` reads an operand, `b0_load` a binding, and `b0_1` is one of its windows.
+    // `x_get4` reads an operand, `b0_load` reads a binding, and `b0_1` is one of its windows.
     let ending = plain.rfind('_').map_or("", |at| &plain[at..]);
     match ending.trim_end_matches('#') {
         "_get" | "_put" | "_narrow" | "_load" | "_store" => ending.into(),

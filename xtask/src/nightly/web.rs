@@ -1,5 +1,5 @@
-//! The library in a browser: the page of examples/web is built and tests itself, beside what the
-//! same calls give on this machine.
+//! The library in a browser: the page of examples/web is built and tests itself. Its results are
+//! compared with those of the same calls on this machine.
 
 use crate::ci::targets;
 use crate::driver::with_gpu;
@@ -9,8 +9,8 @@ use crate::web;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Builds, checks what the page expects, and tests it. Where rustup cannot install the
-/// target, the table says so: what Debian's toolchain links has been tried by nobody.
+/// Builds the page, checks the expected values, and tests it. If rustup cannot install the target,
+/// the step is skipped, because Debian's toolchain has never been tested here.
 pub(crate) fn check() -> Result<String> {
     if !targets::rustup_provides(TARGET) {
         return Ok(format!("NOT RUN, rustup cannot install {TARGET} here"));
@@ -20,7 +20,7 @@ pub(crate) fn check() -> Result<String> {
     expected.env("CARGO_TARGET_DIR", target_dir());
     expected.args(["run", "--quiet", "--package", "web", "--features", "native"]);
     run(expected.args(["--bin", "expected", "--", "--check"]))?;
-    // Its search is tested where it is there.
+    // With the model, the search is tested too.
     model::fetched()?;
     let page = web::build()?;
     let found = web::test(&page.folder)?;

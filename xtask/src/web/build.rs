@@ -1,9 +1,9 @@
-//! The page's files, in a folder of the build outputs: wasm made small, the script that loads it,
-//! and the page.
+//! The page's files in a folder of the build outputs: size-optimized wasm, the script that loads
+//! it, and the page.
 //!
-//! The script between them is written by a program of the examples' workspace, `bindgen`: their one
-//! lock file keeps it at the version that the wasm was compiled with, which it has to be, and it
-//! compiles a third of what `cargo install wasm-bindgen-cli` does.
+//! The program `bindgen` of the examples' workspace writes that script. The lock file keeps it at
+//! the version that the wasm was compiled with, which is necessary. It compiles a third of what
+//! `cargo install wasm-bindgen-cli` compiles.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// The page, ready to be served.
 pub(crate) struct Page {
     pub(crate) folder: PathBuf,
-    /// How large the program is, as a sentence.
+    /// A sentence about the size of the program.
     pub(crate) size: String,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn build() -> Result<Page> {
     Ok(Page { folder, size })
 }
 
-/// The files of a folder into another.
+/// Copies the files of a folder.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     for file in fs::read_dir(from)? {
         let file = file?;
@@ -49,8 +49,8 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Compiles the program and returns its file. Where rustup has no such target, Debian's toolchain
-/// does it, and builds the standard library with it.
+/// Compiles the program and returns its file. If rustup does not have the target, Debian's
+/// toolchain compiles it together with the standard library.
 fn compile() -> Result<PathBuf> {
     let (mut build, folder) = if targets::rustup_provides(TARGET) {
         (cargo(), target_dir())
@@ -80,13 +80,13 @@ fn compile() -> Result<PathBuf> {
     Ok(folder.join(TARGET).join("web/web.wasm"))
 }
 
-/// In the workspace of the examples, which is not ours.
+/// Runs a command in the workspace of the examples.
 fn in_examples(mut command: Command) -> Command {
     command.current_dir(root().join("examples"));
     command
 }
 
-/// What a browser loads, and what of it travels where a server compresses.
+/// The size that a browser loads, and the compressed size.
 fn size_of(wasm: &Path) -> Result<String> {
     let read = |error| format!("{}: {error}.", wasm.display());
     let bytes = fs::metadata(wasm).map_err(read)?.len();
@@ -97,7 +97,7 @@ fn size_of(wasm: &Path) -> Result<String> {
         .arg(&packed);
     let told = match capture(&mut gzip) {
         Ok(_) => format!("{} KB", fs::metadata(&packed).map_err(read)?.len() / 1000),
-        Err(_) => "unknown here, where there is no gzip".into(),
+        Err(_) => "unknown (there is no gzip)".into(),
     };
     let _ = fs::remove_file(&packed);
     Ok(format!(

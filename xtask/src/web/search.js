@@ -1,8 +1,8 @@
-// What the test of the search asks of the page: vectors beside PyTorch's, and files of its own.
+// Functions for the test of the search: vectors beside PyTorch's, and files for the page.
 globalThis.searching = {
   section: document.querySelector('#search'),
   part(name) { return this.section.querySelector(`.${name}`); },
-  // Until the page has done what it was told, or for a while.
+  // Waits until the page has finished its work, with a time limit.
   settled() {
     const controls = this.section.querySelector('fieldset');
     return new Promise(done => {
@@ -17,7 +17,7 @@ globalThis.searching = {
     return golden.slice(0, count).map(({ text }) => text);
   },
   async vectors(count) { return lapidary.search.vectors(await this.texts(count)); },
-  // The least cosine with PyTorch's vectors of the first texts, which must be so many.
+  // The least cosine with PyTorch's vectors of the first texts. Their number must be `count`.
   async cosine(ours, count) {
     const theirs = new Float32Array(await (await fetch('golden/embeddings.f32')).arrayBuffer());
     const width = 384;
@@ -31,12 +31,12 @@ globalThis.searching = {
         b += theirs[i] ** 2;
       }
       const cosine = dot / Math.sqrt(a * b);
-      // NaN stays, which a minimum would.
+      // A NaN is kept; `<` alone would lose it.
       least = cosine < least || Number.isNaN(cosine) ? cosine : least;
     }
     return least;
   },
-  // Gives the model's files as somebody does who has them, but for one that is made something else.
+  // Opens the model's files on the page as a user does, with one file replaced.
   async give(name, change) {
     const given = new DataTransfer();
     for (const each of ['config.json', 'tokenizer.json', 'model.safetensors']) {

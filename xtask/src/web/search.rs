@@ -1,6 +1,6 @@
-//! The search of the page, in a browser and by its own controls: its vectors are PyTorch's, also in
-//! a small budget and with smaller weights; what means the same is found; what cannot be is a
-//! sentence, after which it goes on.
+//! The search of the page in a browser, used through its own controls. Its vectors equal PyTorch's,
+//! also in a small budget and with smaller weights. Texts of the same meaning are found. Errors are
+//! sentences, and the search works after them.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use super::test::{expect, is_quiet_but_for, wait};
 use crate::browser::{Browser, WEBGPU};
 use crate::process::{Result, target_dir};
 
-/// The software adapter computes on the machine's cores, and compiles first.
+/// The software adapter compiles kernels and computes on the machine's cores.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the page's own script has not.
+/// Functions for the test that the page's own script lacks.
 const SCRIPT: &str = include_str!("search.js");
 
-/// So many of the texts that PyTorch has computed, which is all but the four longest; and where
-/// fewer do.
+/// The number of texts with PyTorch's vectors, all but the four longest; and the smaller number for
+/// fast tests.
 const GOLDEN: usize = 21;
 const SHORT: usize = 3;
 
-/// So many of the page's texts are indexed once all of them have been.
+/// The number of texts for repeated indexing, after all were indexed once.
 const FEW: usize = 3;
 
 /// About half of the weights, in MiB.
 const BUDGET_MIB: u64 = 43;
 
-/// What is searched for, and the beginning of the text that means it: of the page's 40.
+/// Queries, and the beginning of the text with the same meaning, of the page's 40.
 const QUERIES: [(&str, &str); 3] = [
     ("a pet takes a nap", "The cat slept"),
     ("RAM usage grows without end", "The program keeps asking"),
     ("staying calm on stage", "Breathe slowly"),
 ];
 
-/// A file that is something else, and what the page says of that.
+/// A file that was replaced, and the page's message about it.
 const REFUSED: [(&str, &str, &str); 4] = [
     ("model.safetensors", "file => file.slice(0, 1e6)", "cut off"),
     (
@@ -52,24 +52,24 @@ const REFUSED: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// Where there is no model beside the page, it says how to get one.
+/// Without a model beside the page, the page says how to get one.
 pub(super) fn without_model(site: &str) -> Result {
     let mut browser = Browser::start_with(&target_dir().join("web-browser"), WEBGPU, Some(site))?;
     browser.open_url(site, PATIENCE)?;
     browser.evaluate(&format!("(() => {{{SCRIPT}}})()"))?;
     press(&mut browser, "load", "There is no model beside this page")?;
-    // The browser tells its console as much.
+    // The browser reports the missing file on its console too.
     is_quiet_but_for(&browser, "status of 404")
 }
 
-/// Runs it on a page that is open, beside which there is the model.
+/// Tests the search on an open page with the model beside it.
 pub(super) fn search(browser: &mut Browser) -> Result<String> {
     browser.look("light", [960, 1280])?;
     browser.evaluate(&format!("(() => {{{SCRIPT}}})()"))?;
     press(browser, "load", "The model is here")?;
     let cosine = whole(browser)?;
     nonsense(browser)?;
-    // It is the same with fewer texts, and the software adapter takes its time.
+    // Fewer texts test the same, and the software adapter is slow.
     only(browser, FEW)?;
     in_a_budget(browser)?;
     smaller_weights(browser)?;
@@ -97,7 +97,7 @@ fn whole(browser: &mut Browser) -> Result<f64> {
     cosine(browser, "searching.free", GOLDEN, 0.99999)
 }
 
-/// With room for about half of them, nothing is another but where they are.
+/// With memory for about half of the weights, the results are the same.
 fn in_a_budget(browser: &mut Browser) -> Result {
     browser.evaluate(&format!("searching.part('budget').value = {BUDGET_MIB}"))?;
     index(browser, &format!("f32 in {BUDGET_MIB} MiB"))?;
@@ -138,19 +138,19 @@ fn smaller_weights(browser: &mut Browser) -> Result {
     Ok(())
 }
 
-/// What cannot be done is a sentence.
+/// Impossible requests give sentences.
 fn nonsense(browser: &mut Browser) -> Result {
     expect(
         browser,
         "(await lapidary.search.query(' ', 5).catch(error => error.message)).includes('type some words')",
-        "a query of nothing is refused",
+        "an empty query is refused",
     )?;
     expect(
         browser,
         "(await lapidary.search.query('word '.repeat(10000), 5)).cut_from === 10002",
-        "of a long query the beginning is looked for",
+        "a long query is cut",
     )?;
-    // A layer's matrix has more.
+    // A matrix of one layer is larger.
     for (budget_mib, says) in [
         (1, "the operands and results of one operation"),
         (-1, "a budget is 1 to"),
@@ -162,8 +162,8 @@ fn nonsense(browser: &mut Browser) -> Result {
     Ok(())
 }
 
-/// A device that is gone, and files that are no model, are told of; and it goes on with the right
-/// files, and where the device is gone before there are texts.
+/// A lost device and invalid files are reported. The search works again with the right files, and
+/// after a loss before the first index.
 fn again(browser: &mut Browser) -> Result {
     browser.evaluate("lapidary.destroyDevices()")?;
     press(browser, "asking button", "the device is lost")?;
@@ -171,15 +171,15 @@ fn again(browser: &mut Browser) -> Result {
         browser.evaluate(&format!("searching.give('{name}', {change})"))?;
         let said = settled(browser)?;
         if !said.contains(says) {
-            return Err(format!("of a {name} that is none the search says: {said}"));
+            return Err(format!("after an invalid {name} the search says: {said}"));
         }
         let holds = "!searching.part('index').disabled && searching.part('state').classList.contains('bad')";
-        expect(browser, holds, "the model that there was is still there")?;
+        expect(browser, holds, "the previous model is still there")?;
     }
     browser.evaluate("searching.give()")?;
     let said = settled(browser)?;
     if !said.starts_with("The model is here") {
-        return Err(format!("of the model's files the search says: {said}"));
+        return Err(format!("after the model's files the search says: {said}"));
     }
     browser.evaluate("lapidary.destroyDevices()")?;
     browser.evaluate("searching.part('precision').value = 'f32'")?;
@@ -188,14 +188,14 @@ fn again(browser: &mut Browser) -> Result {
     finds(browser, QUERIES[0])
 }
 
-/// Leaves so many of the texts.
+/// Limits the number of texts.
 fn only(browser: &mut Browser, count: usize) -> Result {
     let few = format!("searching.part('texts').value.split('\\n', {count}).join('\\n')");
     browser.evaluate(&format!("searching.part('texts').value = {few}"))?;
     Ok(())
 }
 
-/// Has the page's texts indexed, and shows what it says of that.
+/// Indexes the page's texts and prints the page's message.
 fn index(browser: &mut Browser, how: &str) -> Result {
     let count = browser.evaluate("searching.part('texts').value.trim().split('\\n').length")?;
     let said = press(browser, "index", &format!("{count} texts in"))?;
@@ -203,7 +203,7 @@ fn index(browser: &mut Browser, how: &str) -> Result {
     Ok(())
 }
 
-/// Types a query, and looks at what is found first.
+/// Types a query and checks the first result.
 fn finds(browser: &mut Browser, (query, first): (&str, &str)) -> Result {
     browser.evaluate(&format!("searching.part('query').value = '{query}'"))?;
     press(browser, "asking button", "Found in")?;
@@ -214,33 +214,32 @@ fn finds(browser: &mut Browser, (query, first): (&str, &str)) -> Result {
     }
 }
 
-/// Presses a button, and waits until the page has done what it does; what it says then must begin
-/// like this.
+/// Presses a button and waits until the page has finished. The page's message must begin with
+/// `start`.
 fn press(browser: &mut Browser, button: &str, start: &str) -> Result<String> {
     browser.evaluate(&format!("searching.part('{button}').click()"))?;
     let said = settled(browser)?;
     match said.starts_with(start) {
         true => Ok(said),
-        false => Err(format!(
-            "the search says, where `{start}` is wanted: {said}"
-        )),
+        false => Err(format!("the search should say `{start}`, but says: {said}")),
     }
 }
 
 fn settled(browser: &mut Browser) -> Result<String> {
-    // Asked all the time, a browser on the cores that compute would have less of them.
+    // Frequent polling would take time from the cores that compute.
     wait(browser, "searching.settled()", PATIENCE)?;
     browser.evaluate("searching.part('state').textContent")
 }
 
-/// The least cosine of vectors with PyTorch's of so many texts, if it is not too little.
+/// The least cosine between the vectors and PyTorch's of `count` texts; an error if it is below
+/// `least`.
 fn cosine(browser: &mut Browser, vectors: &str, count: usize, least: f64) -> Result<f64> {
     let computed = format!("(async () => searching.cosine({vectors}, {count}))()");
     let text = browser.evaluate(&computed)?;
     match text.parse() {
         Ok(cosine) if cosine >= least => Ok(cosine),
         _ => Err(format!(
-            "vectors of the page and PyTorch's have a cosine of {text}, which is less than {least}"
+            "the cosine between the page's and PyTorch's vectors is {text}, below {least}"
         )),
     }
 }

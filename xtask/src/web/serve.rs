@@ -1,4 +1,4 @@
-//! A server of files for one page on this machine: GET, no more.
+//! A file server for one page on this machine. It knows only GET.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -7,26 +7,26 @@ use std::path::{Component, Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer requests are no page's.
+/// Longest request that a page sends.
 const MOST_REQUEST_BYTES: u64 = 16 << 10;
 
-/// How long a browser may take to ask, or to take what it asked for.
+/// Time limit for a browser to send a request or to read an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to leave a listener alone that has no connection to give.
+/// Pause after the listener failed to give a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is served.
+/// The served files.
 #[derive(Clone)]
 pub(super) struct Site {
-    /// The page.
+    /// The folder of the page.
     pub(super) folder: PathBuf,
-    /// Folders that are elsewhere, by the names that they have beside the page.
+    /// Other folders, by the names that they have beside the page.
     pub(super) beside: Vec<(&'static str, PathBuf)>,
 }
 
 impl Site {
-    /// Where a file is that was asked for.
+    /// The path of a requested file.
     fn find(&self, file: &Path) -> PathBuf {
         let mut folders = self.beside.iter();
         let found =
@@ -35,18 +35,19 @@ impl Site {
     }
 }
 
-/// Answers for as long as the program runs: each connection on a thread of its own, since browsers
-/// open some before they need them.
+/// Answers until the program ends. Each connection has its own thread, because browsers open some
+/// before they need them.
 pub(super) fn serve(listener: &TcpListener, site: &Site) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // It may last, as where too many files are open: not all the time is spent on asking.
+            // The failure may last, for example with too many open files. The pause avoids a busy
+            // loop.
             thread::sleep(PAUSE);
             continue;
         };
         let site = site.clone();
         thread::spawn(move || {
-            // A browser that hangs up is its own affair.
+            // The browser may close the connection at any time.
             let _ = answer(stream, &site);
         });
     }
@@ -69,7 +70,7 @@ fn answer(mut stream: TcpStream, site: &Site) -> std::io::Result<()> {
     match file.and_then(|file| Some((kind_of(&file), opened(&file)?))) {
         Some((kind, (bytes, file))) => {
             stream.write_all(head("200 OK", kind, bytes).as_bytes())?;
-            // No more than was said, should it grow meanwhile.
+            // Sends no more than the stated length, even if the file grows.
             std::io::copy(&mut file.take(bytes), &mut stream)?;
         }
         None => {
@@ -81,7 +82,7 @@ fn answer(mut stream: TcpStream, site: &Site) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A file and how many bytes it has.
+/// A file and its length in bytes.
 fn opened(path: &Path) -> Option<(u64, File)> {
     let file = File::open(path).ok()?;
     let about = file.metadata().ok()?;
@@ -94,7 +95,7 @@ fn head(status: &str, kind: &str, bytes: u64) -> String {
     )
 }
 
-/// What a browser asks, all of it until one moment: a read has a time limit only of its own.
+/// The request, with a deadline for all of it. A read alone only has its own time limit.
 struct Asked<'a> {
     stream: &'a TcpStream,
     until: Instant,
@@ -111,7 +112,7 @@ impl Read for Asked<'_> {
     }
 }
 
-/// The file that a request's first line asks for, if it may: one inside the folder.
+/// The file in the first line of a request, if it is inside the folder.
 fn file_of(request: &str) -> Option<PathBuf> {
     let mut words = request.split_ascii_whitespace();
     let ("GET", path) = (words.next()?, words.next()?) else {

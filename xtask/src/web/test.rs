@@ -1,5 +1,5 @@
-//! The page in Chromium without a window, on its software adapter: the test that it runs itself,
-//! and what it says where there is no WebGPU, or no model for its search.
+//! The page in Chromium without a window, on its software adapter. Runs the page's own test, and
+//! checks its messages without WebGPU and without a model.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::process::{Result, root, target_dir};
 /// The software adapter compiles some hundred kernels, on machines with two cores.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// What the page tests: as many cases as there are, and six things that only a browser has.
+/// Parts of the page's test: all cases, and six things that only a browser has.
 const PARTS: f64 = 28.0;
 
-/// How long a thing may take that is done in a moment.
+/// Time limit for things that take a moment.
 const A_WHILE: Duration = Duration::from_secs(60);
 
-/// Tests the page in that folder. Returns what was found, in a few words.
+/// Tests the page in this folder. Returns a summary.
 pub(crate) fn test(folder: &Path) -> Result<String> {
     let site = |beside| {
         served(serve::Site {
@@ -38,7 +38,7 @@ pub(crate) fn test(folder: &Path) -> Result<String> {
     Ok(found)
 }
 
-/// Serves a page for as long as this program runs. Returns its address.
+/// Serves a page until this program ends. Returns its address.
 fn served(site: serve::Site) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0");
     let listener = listener.map_err(|error| format!("no port can be had: {error}."))?;
@@ -86,8 +86,8 @@ fn with_webgpu(site: &str) -> Result<String> {
     ))
 }
 
-/// The fluid flows, is stirred by the pointer, is seen, and is told of; and a lost device is told
-/// of too.
+/// The fluid flows, the pointer stirs it, it is visible, and the page reports its memory. A lost
+/// device is reported too.
 fn fluid(browser: &mut Browser, site: &str) -> Result {
     browser.open_url(site, PATIENCE)?;
     browser.evaluate("document.querySelector('#fluid button').click()")?;
@@ -119,7 +119,7 @@ fn fluid(browser: &mut Browser, site: &str) -> Result {
         ),
         (
             "document.querySelector('#fluid pre').textContent.includes('fluid')",
-            "the report names who holds memory",
+            "the report names the holders of memory",
         ),
         ("lapidary.errors.length === 0", "no error went uncaught"),
         (SEEN, "the canvas shows many colours"),
@@ -136,21 +136,21 @@ fn fluid(browser: &mut Browser, site: &str) -> Result {
         browser,
         "document.querySelector('#state').textContent.includes('The fluid stopped')",
     )?;
-    // And it flows again, on another device.
+    // The fluid flows again on another device.
     browser.evaluate("document.querySelector('#fluid button').click()")?;
     wait_until(browser, "lapidary.fluid?.frames > 2")
 }
 
-/// Whether the canvas has more than a handful of colours.
+/// Whether the canvas has more than a few colours.
 const SEEN: &str = "(canvas => new Set(new Uint32Array(canvas.getContext('2d') \
     .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 50)(document.querySelector('#fluid canvas'))";
 
-/// What must be so on the page.
+/// Checks a condition on the page.
 pub(super) fn expect(browser: &mut Browser, expression: &str, what: &str) -> Result {
     let is_so = browser.evaluate(&format!("(async () => {expression})()"))?;
     match is_so == "true" {
         true => Ok(()),
-        false => Err(format!("not so on the page: {what} ({is_so}).")),
+        false => Err(format!("the page fails: {what} ({is_so}).")),
     }
 }
 
@@ -168,11 +168,11 @@ pub(super) fn wait(browser: &mut Browser, condition: &str, patience: Duration) -
     }
     let said = browser.evaluate("`${document.querySelector('#state').textContent} (${lapidary.fluid?.frames} frames, ${lapidary.errors})`")?;
     Err(format!(
-        "it does not come to `{condition}`; the page says: {said}"
+        "`{condition}` does not become true; the page says: {said}"
     ))
 }
 
-/// The same page in a browser without: it says so, and loads nothing.
+/// The page in a browser without WebGPU says so and loads nothing.
 fn without_webgpu(site: &str) -> Result {
     let mut browser = Browser::start_with(
         &target_dir().join("web-browser"),
@@ -184,7 +184,7 @@ fn without_webgpu(site: &str) -> Result {
     if !said.starts_with("This browser has no WebGPU") {
         return Err(format!("without WebGPU the page says: {said}"));
     }
-    // The browser itself tells its console as much.
+    // The browser reports it on its console too.
     is_quiet_but_for(&browser, "No available adapters.")
 }
 

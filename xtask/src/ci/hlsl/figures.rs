@@ -1,28 +1,29 @@
-//! What came of the compilations, and whether it is good enough.
+//! The results of the compilations, and their limits.
 
 use std::fmt::Write;
 
 use crate::process::Result;
 
-/// What a kernel may take to compile, in milliseconds on a core of the machine that `Pace` means.
+/// Longest compilation of a kernel, in milliseconds of CPU time on the machine that `Pace` refers
+/// to.
 const SLOWEST_MS: u64 = 5000;
 const MEDIAN_MS: u64 = 500;
 const LONG_MS: u64 = 1000;
-/// What FXC takes there for the yardstick.
+/// FXC's time for the yardstick on that machine.
 const YARDSTICK_MS: u64 = 320;
-/// Of a hundred texts, so many may take longer than `LONG_MS`.
+/// Percentage of the texts that may take longer than `LONG_MS`.
 const MOST_LONG: usize = 5;
 
-/// Whether a text was compiled.
+/// The result for a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Compiled,
     Refused,
-    /// It was given up.
+    /// It took longer than the time limit.
     Late,
 }
 
-/// One text.
+/// The compilation of one text.
 #[derive(Clone, Debug)]
 pub(super) struct Compilation {
     pub(super) outcome: Outcome,
@@ -31,8 +32,8 @@ pub(super) struct Compilation {
     pub(super) message: String,
 }
 
-/// How much slower this machine is than the one on which the limits hold, where the slowest of all
-/// texts takes 3.8 s. A faster machine gets no shorter limits.
+/// How much slower this machine is than the one that the limits are for, on which the slowest text
+/// takes 3.8 s. A faster machine gets no shorter limits.
 pub(super) struct Pace {
     yardstick_ms: u64,
 }
@@ -43,13 +44,13 @@ impl Pace {
         Pace { yardstick_ms }
     }
 
-    /// A limit, for this machine.
+    /// A limit, adapted to this machine.
     fn limit_ms(&self, limit_ms: u64) -> u64 {
         limit_ms * self.yardstick_ms / YARDSTICK_MS
     }
 }
 
-/// All of them, the slowest first.
+/// All compilations, slowest first.
 pub(super) struct Figures(Vec<Compilation>);
 
 impl Figures {
@@ -59,14 +60,14 @@ impl Figures {
         figures
     }
 
-    /// The texts that take too long, if it stays so.
+    /// The texts that took too long and should be compiled again.
     pub(super) fn slow(&self, pace: &Pace) -> impl Iterator<Item = &str> {
         let limit_ms = pace.limit_ms(SLOWEST_MS);
         let slow = self.0.iter().take_while(move |text| text.ms > limit_ms);
         slow.map(|text| &*text.name)
     }
 
-    /// Takes the better of two compilations of a text.
+    /// Keeps the better of two compilations of each text.
     pub(super) fn improve(&mut self, again: Vec<Compilation>) {
         for better in again {
             let known = self.0.iter_mut().find(|text| text.name == better.name);
@@ -81,7 +82,7 @@ impl Figures {
         (self.0).sort_by(|a, b| b.ms.cmp(&a.ms).then_with(|| a.name.cmp(&b.name)));
     }
 
-    /// What was refused, and the ten slowest.
+    /// The refused texts and the ten slowest.
     pub(super) fn table(&self) -> String {
         let mut table = String::new();
         for refused in self.having(Outcome::Refused) {
@@ -97,8 +98,7 @@ impl Figures {
         table
     }
 
-    /// The figures in a few words, as an error if they are not good enough for what every user
-    /// gets.
+    /// A summary; an error if the results are not good enough for what every user gets.
     pub(super) fn judged(&self, pace: &Pace) -> Result<String> {
         let [slowest_ms, median_ms, long_ms] =
             [SLOWEST_MS, MEDIAN_MS, LONG_MS].map(|limit_ms| pace.limit_ms(limit_ms));
@@ -115,7 +115,7 @@ impl Figures {
         }
     }
 
-    /// The figures in a few words, as an error if a text was not compiled, however long it took.
+    /// A summary; an error if a text was not compiled, at any speed.
     pub(super) fn all_compiled(&self) -> Result<String> {
         let compiled = self.having(Outcome::Compiled).count();
         match compiled == self.0.len() {
@@ -137,7 +137,7 @@ impl Figures {
         )
     }
 
-    /// What the text at a place of the order took.
+    /// The time of the text at this index.
     fn ms(&self, place: usize) -> u64 {
         self.0.get(place).map_or(0, |text| text.ms)
     }

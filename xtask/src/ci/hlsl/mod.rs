@@ -1,6 +1,6 @@
-//! The kernels as a DX12 device gets them from wgpu: Microsoft's compilers compile them, under Wine
-//! where this is not Windows. FXC is the compiler of every Windows app that ships no other one. It
-//! refuses what it cannot unroll, and a user waits at the first use of each kernel.
+//! The kernels as wgpu gives them to a DX12 device. Microsoft's compilers compile them, under Wine
+//! except on Windows. FXC is the compiler of every Windows app that ships no other one. It refuses
+//! loops that it cannot unroll, and a user waits for it at the first use of each kernel.
 
 mod compiler;
 mod figures;
@@ -13,7 +13,7 @@ use self::figures::{Figures, Pace};
 use crate::ci::shaders::{sampled, texts, translated};
 use crate::process::Result;
 
-/// Texts of a kernel in the sample.
+/// Texts of each kernel in the sample.
 const SAMPLE: usize = 16;
 
 /// FXC compiles a sample of the texts.
@@ -44,7 +44,8 @@ fn check(kind: Kind, most_of_a_kernel: usize) -> Result<String> {
     let judged = match kind {
         Kind::Fxc => {
             let pace = Pace::of(compiler.yardstick()?);
-            // Two threads of one core need up to twice as long as one alone.
+            // Two threads of one core need up to twice the time of one, so slow texts are compiled
+            // again alone.
             let slow: Vec<_> = figures.slow(&pace).map(str::to_owned).collect();
             let is_slow = |text: &&PathBuf| slow.contains(&name_of(text));
             figures.improve(compiler.compile_alone(texts.iter().filter(is_slow))?);

@@ -1,4 +1,4 @@
-// A fixed product in registers: how long FXC takes for it tells how fast this machine is.
+// A fixed product in registers. FXC's time for it shows how fast this machine is.
 ByteAddressBuffer a : register(t0);
 ByteAddressBuffer b : register(t1);
 RWByteAddressBuffer c : register(u0);

@@ -1,13 +1,13 @@
-//! What the tests under Wine said. A program's status tells little: Wine may fall over a driver's
-//! thread after the last test has passed.
+//! The results of the tests under Wine. The exit status of a program says little: Wine may crash in
+//! a driver's thread after the last test passed.
 
 use crate::process::Result;
 
-/// Asks wgpu alone, and fails: Wine's Direct3D gives out memory that an earlier device wrote, where
-/// Direct3D promises zeros.
+/// This test uses only wgpu, and fails: Wine's Direct3D hands out memory that an earlier device
+/// wrote. Direct3D promises zeros.
 const BY_WINE: &str = "plain::a_buffer_that_nobody_wrote_reads_as_zeros";
 
-/// What each test program said, in the order in which they started.
+/// The results of each test program, in the order of their start.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome(Vec<Program>);
 
@@ -17,13 +17,13 @@ struct Program {
     passed: u32,
     skipped: u32,
     failed: Vec<String>,
-    /// Whether what only Wine can mend failed.
+    /// Whether the test failed that only Wine can fix.
     has_blamed_wine: bool,
     has_ended: bool,
 }
 
 impl Outcome {
-    /// Reads what cargo and the tests print.
+    /// Parses the output of cargo and of the tests.
     pub(super) fn of(lines: &[String]) -> Self {
         let mut programs: Vec<Program> = Vec::new();
         for line in lines.iter().map(|line| line.trim()) {
@@ -56,7 +56,7 @@ impl Outcome {
         lines.collect()
     }
 
-    /// The counts of all, as an error if a test failed or a program fell before its end.
+    /// The sums of all counts; an error if a test failed or a program ended early.
     pub(super) fn judged(&self) -> Result<String> {
         let sum = |of: fn(&Program) -> u32| self.0.iter().map(of).sum::<u32>();
         let (passed, skipped) = (sum(|one| one.passed), sum(|one| one.skipped));
@@ -83,7 +83,7 @@ impl Outcome {
 }
 
 impl Program {
-    /// A line of the program. What a test printed itself may stand before its end.
+    /// Parses a line of the program. A test's own output may precede its result.
     fn read(&mut self, line: &str) {
         self.has_ended |= line.starts_with("test result: ");
         let Some(rest) = line.strip_prefix("test ") else {
