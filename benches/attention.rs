@@ -4,15 +4,15 @@
 //! cargo bench --bench attention [-- FILTER]
 //! ```
 //!
-//! Of one query, the heads of a group are measured as rows of one head too: the least there is to
-//! do.
+//! With one query, the heads of a group are also measured as rows of one head, which is the least
+//! work.
 //!
-//! Elements are multiplications and additions of both products, whatever the mask leaves out.
+//! Elements are multiplications and additions of both products, including masked ones.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lapidary::{DType, Gpu, Options, Result, Tensor};
 
-/// A name, heads, heads of keys, queries, keys, head size, causal.
+/// A name; heads, heads of keys, queries, keys, head size; whether it is causal.
 type Case = (&'static str, [usize; 5], bool);
 
 const CASES: [Case; 14] = [
@@ -32,7 +32,7 @@ const CASES: [Case; 14] = [
     ("8 (4) x 1 of 1023, 64", [8, 4, 1, 1023, 64], false),
 ];
 
-/// Which keys a causal mask leaves out, and what takes their place.
+/// The keys that a causal mask hides, and their replacement.
 type Later = (Tensor, Tensor);
 
 fn later(gpu: &Gpu, queries: usize, keys: usize) -> Result<Later> {
@@ -42,7 +42,7 @@ fn later(gpu: &Gpu, queries: usize, keys: usize) -> Result<Later> {
     Ok((keys.gt(&queries.unsqueeze(1)?)?, below))
 }
 
-/// The same by matmul, where and softmax.
+/// The same with matmul, where and softmax.
 fn chain(q: &Tensor, k: &Tensor, v: &Tensor, later: Option<&Later>) -> Result<Tensor> {
     let [heads, queries, size] = [q.shape()[0], q.shape()[1], q.shape()[2]];
     let own = k.shape()[0];

@@ -1,12 +1,12 @@
-//! What looking for bugs costs: the same steps with nothing looked for, with each, and with all.
+//! The cost of diagnostics: the same steps without diagnostics, with each kind, and with all.
 //!
 //! ```text
 //! cargo bench --bench diagnostics
 //! ```
 //!
-//! A small network's forward pass and its gradients, whose loss is read after every step, on the
-//! adapter. The time of the best step of each, which take turns, and its ratio to that with nothing
-//! looked for.
+//! A small network's forward pass and gradients on the adapter, with a read of the loss after every
+//! step. The kinds alternate. Shown are the best step of each, and its ratio to that without
+//! diagnostics.
 
 use std::time::Instant;
 

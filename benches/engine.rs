@@ -1,15 +1,15 @@
-//! What the host pays: a tensor created and dropped, a small operation recorded and encoded.
+//! The cost on the host: creating and dropping a tensor, recording and encoding a small operation.
 //!
 //! ```text
 //! cargo bench --features sim --bench engine [-- sim] [PART OF A NAME]
 //! ```
 //!
-//! First on the simulated device (sizes only, so that the driver does little), then on the
-//! adapter, unless `sim` is asked for. Nanoseconds, best of 20 rounds of 255 calls.
+//! First on the simulated device (sizes only, so the driver does little), then on the adapter,
+//! except with `sim`. Nanoseconds, best of 20 rounds of 255 calls.
 //!
-//! For instructions, run the bench's binary under `valgrind --tool=cachegrind` with `sim` and a
-//! name, and with `sim` and `nothing`: the difference, divided by 20 × 255, is one call's.
-//! `--tool=callgrind` says how much of it is below `SimDriver`.
+//! To count instructions, run the bench's binary under `valgrind --tool=cachegrind`, once with
+//! `sim` and a name and once with `sim` and `nothing`. The difference divided by 20 × 255 is the
+//! count of one call. `--tool=callgrind` shows the part below `SimDriver`.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{DType, Gpu, Options, Result};
 
 const ROUNDS: u32 = 20;
-/// One below the number of commands at which the engine flushes by itself.
+/// One less than the number of commands that makes the engine flush.
 const CALLS: u32 = 255;
 
 /// Prints the nanoseconds of one call in the best round. Waiting for the device is not counted.
@@ -41,7 +41,7 @@ fn measure(gpu: &Gpu) -> Result<()> {
     println!("{} ({})", gpu.caps().name, gpu.caps().backend);
     let (a, b) = (gpu.ones(&[64], DType::F32)?, gpu.ones(&[64], DType::F32)?);
     (&a + &b)?.force()?;
-    // Kept until all are placed, so that each has a block of its own.
+    // Keeps the tensors until all are placed, so each has its own block.
     let mut kept = Vec::with_capacity(CALLS as usize);
     report(gpu, "tensor created, placed, dropped", || {
         for _ in 0..CALLS {

@@ -1,12 +1,13 @@
-//! Elementwise work fused, as one kernel an operation, and as plain loops on all cores.
+//! Elementwise work as fused kernels, as one kernel for each operation, and as plain loops on all
+//! cores.
 //!
 //! ```text
 //! cargo bench --bench fusion [-- PART OF A NAME]
 //! ```
 //!
-//! Milliseconds, best of some rounds, each of which waits for the device; beside them the time of
-//! the loops, and what part of their speed the fused kernel reaches. Then 1000 small operations,
-//! each of which takes the result of the one before, and a read: microseconds an operation.
+//! Milliseconds, the best of some rounds that each wait for the device. Beside them are the time of
+//! the loops and the fused kernel's share of their speed. Then come 1000 small operations in a
+//! chain with a read at the end, in microseconds an operation.
 
 use std::time::Instant;
 
@@ -14,18 +15,18 @@ use lapidary::{DType, Gpu, Options, Result, Tensor};
 
 const ROUNDS: u32 = 12;
 
-/// Operations of a chain.
+/// Operations in a chain.
 const CHAIN: u32 = 1000;
 
 type Work = fn(&[Tensor]) -> Result<Tensor>;
 
-/// One element of each input to one of the output.
+/// Maps one element of each input to an element of the output.
 type Loop = fn(f32, f32, f32, f32) -> f32;
 
-/// The next operation of a chain, and its number.
+/// Appends the operation with this number to a chain.
 type Step = fn(Tensor, u32) -> Result<Tensor>;
 
-/// A name, millions of elements, how many inputs, the work, and the loop.
+/// A name, millions of elements, the number of inputs, the work, and the loop.
 const CASES: [(&str, usize, usize, Work, Loop); 5] = [
     ("add", 16, 2, |x| &x[0] + &x[1], |a, b, _, _| a + b),
     (
@@ -52,7 +53,7 @@ const CASES: [(&str, usize, usize, Work, Loop); 5] = [
     ),
 ];
 
-/// By the polynomials that `shaders/functions.wgsl` has for the error function.
+/// Uses the polynomials of `shaders/functions.wgsl` for the error function.
 fn gelu(x: f32) -> f32 {
     let u = x * std::f32::consts::FRAC_1_SQRT_2;
     let t = u.abs().min(4.0);

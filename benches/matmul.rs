@@ -1,11 +1,11 @@
-//! Matrix products beside OpenBLAS on two threads, in the same run: rounds alternate, and each side
-//! keeps its best. A product is one call and the wait for its result.
+//! Matrix products beside OpenBLAS on two threads, in the same run. Rounds alternate, and the best
+//! round of each counts. A product is one call and the wait for its result.
 //!
 //! ```text
 //! cargo bench --bench matmul [-- FILTER]
 //! ```
 //!
-//! `LAPIDARY_ADAPTER` picks the adapter, as everywhere. Without OpenBLAS there are no shares.
+//! `LAPIDARY_ADAPTER` chooses the adapter. Without OpenBLAS no shares are shown.
 
 #[path = "common/openblas.rs"]
 #[allow(dead_code, reason = "shared with the table, which uses more of it")]
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use lapidary::{Gpu, Options, Result, Tensor};
 use openblas::{OpenBlas, SETTLE, Sizes};
 
-/// The threads that OpenBLAS may use.
+/// Threads of OpenBLAS.
 const THREADS: i32 = 2;
 
-/// Rounds of one product, and how long each side repeats it in one.
+/// Rounds of one product, and the time that each side repeats it in a round.
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(150);
 
-/// A product: its name, how many pairs of matrices, their sizes, and the square to compare with.
+/// A product: its name, the number of matrix pairs, their sizes, and the square to compare with.
 struct Case {
     name: &'static str,
     pairs: usize,
@@ -88,7 +88,7 @@ const CASES: [Case; 32] = [
     case("8 × 1024²", 1, [8, 1024, 1024]),
     case("8 × 1024², B transposed", 1, [8, 1024, 1024]).transposed(),
     case("1 × 4096²", 1, [1, 4096, 4096]),
-    // The tiles change between these.
+    // Between these sizes the choice of tiles changes.
     case("2 × 1024²", 1, [2, 1024, 1024]),
     case("3 × 1024²", 1, [3, 1024, 1024]),
     case("4 × 1024²", 1, [4, 1024, 1024]),
@@ -101,12 +101,12 @@ const CASES: [Case; 32] = [
     case("6 × 1024², B transposed", 1, [6, 1024, 1024]).transposed(),
 ];
 
-/// Numbers that are neither 0 nor constant, so that no shortcut helps, and add up exactly.
+/// Numbers that vary and are not 0, so no shortcut helps, and whose sums are exact.
 fn numbers(len: usize, modulus: usize) -> Vec<f32> {
     (0..len).map(|i| (i % modulus) as f32 - 3.0).collect()
 }
 
-/// Best seconds of a product here and by OpenBLAS.
+/// Best seconds of a product here and with OpenBLAS.
 fn measure(gpu: &Gpu, blas: Option<&OpenBlas>, case: &Case) -> Result<(f64, f64)> {
     let Case { pairs, sizes, .. } = *case;
     let Sizes {

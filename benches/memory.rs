@@ -1,14 +1,14 @@
-//! Memory on a real adapter: what moving tensors costs beside the bare copies, and what the driver
-//! holds beside what is live.
+//! Memory on a real adapter: the cost of moving tensors beside bare copies, and the bytes that the
+//! driver holds beside live bytes.
 //!
 //! ```text
 //! cargo bench --bench memory -- [FILE...]
 //! ```
 //!
 //! FILEs are recorded traces, such as those of the bench `traces`. They are scaled down to a peak
-//! of 256 MiB and run through the device that `Gpu::open` finds; what the driver holds is what
-//! wgpu's report of its allocator says, asked after every allocation. What is reserved has its peak
-//! within one: slabs that were given back count there until the device has done with them.
+//! of 256 MiB and run on the device that `Gpu::open` finds. The bytes of the driver come from
+//! wgpu's report of its allocator, taken after every allocation. Released slabs count as reserved
+//! until the device has finished with them.
 
 use lapidary_tools::replay::trace;
 use std::error::Error;
@@ -20,14 +20,14 @@ use lapidary::{DType, Gpu, Options, Tensor, wgpu};
 use lapidary_tools::replay::trace::{Event, Trace};
 
 const PASS_BYTES: u64 = 8 * MIB;
-/// Twice as much as is moved is there, in blocks every other of which is dropped.
+/// Twice the bytes that are moved; every second block is dropped.
 const FILLED_BYTES: u64 = 64 * MIB;
 const ROUNDS: usize = 40;
 
 const PEAK_BYTES: u64 = 256 * MIB;
 
 fn main() -> ExitCode {
-    // `cargo test --benches` only asks whether it runs.
+    // `cargo test --benches` only checks that the bench starts.
     if std::env::args().any(|arg| arg == "--test") {
         return ExitCode::SUCCESS;
     }
@@ -93,8 +93,8 @@ async fn device() -> Result<(wgpu::Adapter, wgpu::Device, wgpu::Queue), Box<dyn 
     Ok((adapter, device, queue))
 }
 
-/// One pass over half-empty slabs, beside as many copies of the same size that are recorded and
-/// submitted by hand. Best of all rounds, which take turns.
+/// One pass over half-empty slabs, beside the same copies recorded and submitted by hand. The sides
+/// alternate, and the best round counts.
 fn compaction(
     gpu: &Gpu,
     device: &wgpu::Device,
@@ -119,7 +119,7 @@ fn compaction(
             .map(|_| gpu.ones(&[block_bytes as usize / 4], DType::F32));
         let blocks: Vec<Tensor> = blocks.collect::<Result<_, _>>()?;
         gpu.finish()?;
-        // Half of them, the rest lies scattered.
+        // Drops every second block, so the rest is scattered.
         let mut odd = false;
         let _kept: Vec<Tensor> = blocks
             .into_iter()
@@ -163,7 +163,7 @@ fn compaction(
     Ok(())
 }
 
-/// Replays a trace on a device of its own. Returns the driver's peak beside that of what is live.
+/// Replays a trace on its own device. Returns the driver's peak relative to the live peak.
 fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
     let gpu = Gpu::open(Options::default())?;
     let held_at_first = gpu
@@ -193,7 +193,7 @@ fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
                 held[id] = None;
                 live_bytes -= sizes[id];
             }
-            // What operators read decides nothing here.
+            // Reads of operators have no effect here.
             Event::Run { .. } => {}
         }
     }

@@ -1,10 +1,10 @@
-//! The kernels, family by family, sampled by criterion: throughput in bytes (or flops) a second.
+//! The kernels by family, sampled by criterion: throughput in bytes or flops per second.
 //!
 //! ```text
 //! cargo bench --bench ops [-- FILTER]
 //! ```
 //!
-//! Each sample waits for the device, so small sizes show the price of a round trip.
+//! Each sample waits for the device, so small sizes show the cost of a round trip.
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
@@ -17,8 +17,9 @@ const ROWS: usize = 4096;
 const COLUMNS: usize = 1024;
 const SHAPE: [usize; 2] = [ROWS, COLUMNS];
 
-/// Two matrices, a mask of the same shape, whole numbers, an order of the rows, a class of each, a
-/// row, the same as a matrix, and row 7's index: once, and for every column.
+/// The operands of all families, in order: two matrices, a mask of the same shape, integers, an
+/// order of the rows, a class for each row. Then a row, the row as a matrix, and the index of row
+/// 7, once and for every column.
 struct Operands {
     gpu: Gpu,
     a: Tensor,
@@ -35,7 +36,7 @@ struct Operands {
 
 type Work = fn(&Operands) -> Result<Tensor>;
 
-/// A name, bytes moved for each byte of a matrix at the least, and the call.
+/// A name, least bytes moved for each byte of a matrix, and the call.
 type Family = (&'static str, f64, Work);
 
 const MADE: &[Family] = &[
@@ -93,7 +94,7 @@ const MOVED: &[Family] = &[
     ("one hot", 1.0, |of| of.classes.one_hot(COLUMNS, DType::F32)),
 ];
 
-/// One row of a matrix written in place. Bytes are the row's, twice.
+/// Writes one row of a matrix in place. The bytes are twice those of the row.
 const ROW: &[(&str, Work)] = &[
     ("copy of a row into place", |of| {
         of.a.narrow(0, 7, 1)?.copy_(&of.line)?;
@@ -145,10 +146,10 @@ const NORMALIZED: &[Family] = &[
     }),
 ];
 
-/// m, n, k of products.
+/// m, n, k of the products.
 const PRODUCTS: [[usize; 3]; 3] = [[512, 512, 512], [1, 2048, 2048], [2048, 64, 2048]];
 
-/// A batch of pictures, and the kernels that they are folded with.
+/// A batch of images, and the kernels of convolutions.
 const PICTURES: [usize; 4] = [8, 64, 56, 56];
 const KERNELS: [usize; 4] = [64, 64, 3, 3];
 
@@ -159,7 +160,7 @@ fn operands() -> Result<Operands> {
     let mask = a.gt_scalar(0.0)?;
     let reversed: Vec<u32> = (0..ROWS as u32).rev().collect();
     let order = gpu.tensor(&reversed, &[ROWS])?;
-    // Spread over the columns, each of a row a few times.
+    // Spread over the columns; some values occur several times in a row.
     let spread = |of: usize| (of.wrapping_mul(2_654_435_761) >> 7) as u32 % COLUMNS as u32;
     let numbers: Vec<u32> = (0..ROWS * COLUMNS).map(spread).collect();
     let classes: Vec<u32> = (0..ROWS).map(spread).collect();
@@ -212,7 +213,7 @@ fn families(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What is counted in multiplications and additions: products, convolutions, pooling, einsum.
+/// Operations measured in multiplications and additions: products, convolutions, pooling, einsum.
 fn flops(criterion: &mut Criterion) {
     let gpu = Gpu::open(Options::default()).expect("an adapter to measure on");
     let normal = |seed, shape: &[usize]| {

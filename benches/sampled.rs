@@ -1,12 +1,12 @@
-//! The cases of the table, sampled by criterion: their spread, and what changed since a baseline.
+//! The cases of the table, sampled by criterion: their spread, and changes since a baseline.
 //!
 //! ```text
 //! cargo xtask bench sampled
 //! cargo bench --features sim --bench sampled -- [FILTER] [--save-baseline NAME | --baseline NAME]
 //! ```
 //!
-//! The table is for ratios, since its rounds take turns with what they are compared with; this is
-//! for how much one and the same case varies. Starts of processes are the table's alone.
+//! The table is for ratios, because its rounds alternate with those of the other side. This bench
+//! shows how much one case varies. Only the table measures starts of processes.
 
 #[path = "table/churn.rs"]
 mod churn;
@@ -42,7 +42,7 @@ fn main() {
         if !is_here {
             continue;
         }
-        // Only what the filter leaves is brought to the device.
+        // Only cases that the filter selects are brought to the device.
         criterion.bench_function(name, |bencher| {
             let inputs = work.inputs();
             let prepared = ours.prepare(&work, &inputs).expect("its inputs fit");

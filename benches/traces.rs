@@ -1,6 +1,6 @@
-//! The policy alone on recorded traces: what it would reserve, move and refuse, where frees and
-//! moves take effect at once. The engine's figures come from `lapidary replay`; this is the fast
-//! loop for whoever changes the policy.
+//! Only the policy on recorded traces: reserved, moved and refused bytes if frees and moves take
+//! effect at once. `lapidary replay` gives the engine's figures. This bench is a fast loop for
+//! changes of the policy.
 //!
 //! ```text
 //! cargo bench --bench traces -- [--slack PERMILLE,...] [--caps PERCENT,...] [--set NAME=VALUE] FILE...
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const UNIT_BYTES: u64 = 256;
 const MAX_SLAB_BYTES: u64 = 4 << 30;
 
-/// The traces that repeat the same shapes: once warm they should need no driver calls.
+/// Traces that repeat the same shapes. After warming up they should need no driver calls.
 const FIXED_SHAPE: [&str; 6] = [
     "gpt2s_train",
     "resnet50_train",
@@ -25,7 +25,7 @@ const FIXED_SHAPE: [&str; 6] = [
     "sd15_unet_infer",
 ];
 
-/// What became of one trace.
+/// The result of one trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     ratio: f64,
@@ -125,7 +125,7 @@ fn replay(trace: &Trace, config: PoolConfig, limit_bytes: Option<u64>) -> Outcom
                     runner.pools.free(block).expect("the block is live");
                 }
             }
-            // What operators read decides nothing here.
+            // Reads of operators have no effect here.
             Event::Run { .. } => {}
         }
     }
@@ -255,7 +255,7 @@ fn summarize(outcomes: &[(bool, Outcome)]) {
 }
 
 fn main() -> ExitCode {
-    // `cargo test --benches` only asks whether it runs.
+    // `cargo test --benches` only checks that the bench starts.
     if std::env::args().any(|arg| arg == "--test") {
         return ExitCode::SUCCESS;
     }

@@ -1,22 +1,22 @@
-//! Uploads and downloads, beside what one writes by hand and beside memcpy.
+//! Uploads and downloads, beside hand-written ones and beside memcpy.
 //!
 //! ```text
 //! cargo bench --bench transfers [-- --small]
 //! ```
 //!
-//! `--small`: the two smallest sizes only, to see whether it all works.
+//! `--small` measures only the two smallest sizes, to test that everything works.
 //!
-//! By hand: `Queue::write_buffer` into a buffer that is there, and a fresh read-back buffer for
-//! each download; beside `upload_with`, one mapped buffer that is used again, and a copy from it.
-//! The three take turns in blocks of rounds, so that what else the machine does concerns them
-//! alike. Best of all rounds; the share is of memcpy in the same run. `look` is `read_with` of a
-//! function that sums, beside the same sum of what was downloaded by hand.
+//! The hand-written side uses `Queue::write_buffer` into an existing buffer, and a new read-back
+//! buffer for each download. Beside `upload_with` it uses one mapped buffer repeatedly, and a copy
+//! from it. The three alternate in blocks of rounds, so other load of the machine affects all. The
+//! best round counts; the share is relative to memcpy in the same run. `look` is `read_with` of a
+//! function that sums, beside the same sum over a hand-written download.
 //!
-//! `to_vec` gives a vector whose memory the system has yet to provide, so it is measured beside
-//! `Vec::clone`, which needs the same of it.
+//! `to_vec` returns a vector in memory that the system must first provide. So it is compared with
+//! `Vec::clone`, which needs the same.
 //!
-//! At the end 4 KiB, which the host writes and reads where they lie if it can, beside a mapping by
-//! hand.
+//! The last case is 4 KiB, which the host accesses in place if it can, beside a hand-written
+//! mapping.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -25,12 +25,12 @@ use lapidary::{Error, Gpu, Options, Result, Tensor, wgpu};
 
 const SIZES: [usize; 5] = [64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20];
 
-/// Rounds after one another, the first of which only warms the caches.
+/// Rounds in sequence. The first only warms the caches.
 const BLOCK_ROUNDS: usize = 6;
 
 type Case<'a> = &'a mut dyn FnMut() -> Result<()>;
 
-/// The best time of each case, which take turns.
+/// The best time of each case. The cases alternate.
 fn best_us<const N: usize>(bytes: usize, mut cases: [Case<'_>; N]) -> Result<[f64; N]> {
     let mut best = [f64::INFINITY; N];
     for _ in 0..((256 << 20) / bytes).clamp(4, 40) {
@@ -71,7 +71,7 @@ struct ByHand {
     device: wgpu::Device,
     queue: wgpu::Queue,
     buffer: wgpu::Buffer,
-    /// Mapped between uploads.
+    /// Is mapped between uploads.
     staging: wgpu::Buffer,
 }
 
@@ -112,7 +112,7 @@ impl ByHand {
         self.wait()
     }
 
-    /// Through the staging buffer.
+    /// Uploads through the staging buffer.
     fn upload_staged(&self, data: &[u8]) -> Result<()> {
         if let Ok(mut view) = self.staging.get_mapped_range_mut(..) {
             view.copy_from_slice(data);
@@ -270,7 +270,7 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().map(|&byte| u64::from(byte)).sum()
 }
 
-/// 4 KiB on a device that is idle.
+/// 4 KiB on an idle device.
 fn small(adapter: &wgpu::Adapter, gpu: &Gpu) -> Result<()> {
     const BYTES: usize = 4 << 10;
     const CALLS: usize = 1000;
@@ -333,7 +333,7 @@ fn small(adapter: &wgpu::Adapter, gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
-/// A new tensor, until the device has its bytes.
+/// Creates a tensor and waits until the device has its bytes.
 fn upload(gpu: &Gpu, data: &[u8]) -> Result<()> {
     let tensor = gpu.tensor(data, &[data.len()])?;
     gpu.finish()?;
@@ -341,7 +341,7 @@ fn upload(gpu: &Gpu, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// As [`upload`], written by a function a million elements at a time.
+/// As [`upload`], written by a function in parts of a million elements.
 fn upload_with(gpu: &Gpu, data: &[u8]) -> Result<()> {
     let tensor = gpu.upload_with(&[data.len()], |out| {
         data.chunks(1 << 20)

@@ -1,16 +1,15 @@
-//! What trials gain: each problem by the rules and by what trials found, in turns on one adapter.
+//! The gain of tuning trials: each problem with the rules' choice and with that of trials, in turns
+//! on one adapter.
 //!
 //! ```text
 //! cargo bench --bench tuning [-- FILTER]
 //! ```
 //!
-//! Times are wall-clock; where the system tells (Linux) the ratio of processor time stands beside
-//! that of the least times. On a software adapter it shows the work, whatever else the machine
-//! does.
+//! Times are wall-clock times. On Linux the ratio of CPU times is shown beside the ratio of the
+//! least times. On a software adapter it shows the work, whatever the load of the machine.
 //!
-//! Trials take a few seconds of a process at the most: so each problem is tried in a process of its
-//! own, as by as many starts of an app, and the findings are read from their file by this one,
-//! which tries nothing.
+//! A process spends only a few seconds on trials. So each problem is tried in its own process, like
+//! several starts of an app. This process reads the results from their file and tries nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,17 +17,17 @@ use std::time::{Duration, Instant};
 
 use lapidary::{DType, Gpu, Options, Result, Tensor, adapter::Tune};
 
-/// Rounds of one problem at the least and at the most, and how long they go on in between.
+/// Least and most rounds of one problem, and the time limit between them.
 const ROUNDS: (usize, usize) = (9, 400);
 const ENOUGH: Duration = Duration::from_secs(2);
 
-/// The runs of one round take about so long: what is short is run several times.
+/// Duration of one round. Short calls are repeated to fill it.
 const ROUND: Duration = Duration::from_millis(8);
 
-/// Set for a process that tries, to the folder of the findings.
+/// Set to the folder of the results, for a process that runs trials.
 const FOLDER: &str = "LAPIDARY_BENCH_FOLDER";
 
-/// What is computed of two tensors.
+/// The computation on two tensors.
 type Call = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
 struct Case {
@@ -127,7 +126,7 @@ const CASES: [Case; 24] = [
     ),
 ];
 
-/// The operands, and the problem solved once.
+/// Creates the operands and solves the problem once.
 fn start(gpu: &Gpu, case: &Case) -> Result<[Tensor; 2]> {
     let [a, b] = case
         .shapes
@@ -138,11 +137,11 @@ fn start(gpu: &Gpu, case: &Case) -> Result<[Tensor; 2]> {
     Ok([a, b])
 }
 
-/// What runs took.
+/// The times of one side.
 struct Side {
-    /// The least seconds of one.
+    /// Least seconds of one run.
     least: f64,
-    /// Processor seconds of all.
+    /// CPU seconds of all runs.
     processor: Option<f64>,
 }
 
@@ -152,7 +151,7 @@ impl Side {
         processor: Some(0.0),
     };
 
-    /// So many runs on end.
+    /// Runs `times` times in sequence.
     fn run(&mut self, gpu: &Gpu, case: &Case, [a, b]: &[Tensor; 2], times: u32) -> Result<()> {
         let (start, before) = (Instant::now(), processor_seconds());
         for _ in 0..times {
@@ -169,7 +168,7 @@ impl Side {
     }
 }
 
-/// The processor's time that the threads of this process have taken so far, where the system tells.
+/// CPU time of this process's threads so far, if the system reports it.
 fn processor_seconds() -> Option<f64> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?;
     let nanos = threads.flatten().map(|thread| {
@@ -189,7 +188,7 @@ fn open(tune: Tune, folder: Option<&Path>) -> Result<Gpu> {
     })
 }
 
-/// What a process that tries does: solves the problem, and says what that took.
+/// The work of a process with trials: solves the problem and prints the time.
 fn try_it(case: &Case, folder: &Path) -> Result<()> {
     let gpu = open(Tune::FirstUse, Some(folder))?;
     start(&gpu, case)?;
@@ -198,7 +197,7 @@ fn try_it(case: &Case, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Tries in a process of its own; returns what it says.
+/// Runs trials in another process and returns its output.
 fn have_tried(case: &Case, folder: &Path) -> String {
     let program = std::env::current_exe().expect("this program has a path");
     let child = Command::new(program)

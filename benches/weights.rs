@@ -1,23 +1,23 @@
-//! Smaller weights: a linear layer by weights of f32, and by the same in f16, bf16 and eight bits,
-//! in turns on one adapter.
+//! Smaller weights: a linear layer with weights in f32, f16, bf16 and eight bits, in turns on one
+//! adapter.
 //!
 //! ```text
 //! cargo bench --bench weights [-- FILTER]
 //! ```
 //!
-//! Beside the bytes of the weights and the ratio of least times (below 1 is faster than f32) stands
-//! the cosine of the outputs with those of f32, the least of all rows, for gaussian weights and
+//! Shows the bytes of the weights and the ratio of the least times; below 1 is faster than f32.
+//! Also the least cosine between rows of the outputs and those of f32, for gaussian weights and
 //! inputs.
 
 use std::time::{Duration, Instant};
 
 use lapidary::{DType, Gpu, Options, Result, Tensor, operations::Quantized};
 
-/// Rounds of one layer at the least and at the most, and how long they go on in between.
+/// Least and most rounds of one layer, and the time limit between them.
 const ROUNDS: (usize, usize) = (9, 400);
 const ENOUGH: Duration = Duration::from_secs(2);
 
-/// The runs of one round take about so long: what is short is run several times.
+/// Duration of one round. Short calls are repeated to fill it.
 const ROUND: Duration = Duration::from_millis(4);
 
 /// Rows of the input, outputs, inputs.
@@ -121,7 +121,7 @@ fn measure(gpu: &Gpu, name: &str, [m, n, k]: [usize; 3]) -> Result<()> {
     Ok(())
 }
 
-/// The least cosine of two rows of `n`.
+/// The least cosine between two rows of `n` elements.
 fn least_cosine(a: &[f32], b: &[f32], n: usize) -> f64 {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         let terms = a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b));

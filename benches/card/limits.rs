@@ -1,30 +1,30 @@
-//! What a card can do: measured by plain wgpu, with kernels that do nothing else, and as its maker
-//! says.
+//! The limits of a card: measured with plain wgpu and kernels that do nothing else, and as its
+//! maker prints them.
 
 use std::num::NonZero;
 
 use lapidary::wgpu;
 
-/// So many that no cache helps.
+/// Too many bytes for any cache.
 const COPIED_BYTES: u64 = 256 << 20;
 
-/// Threads of multiply-adds, and what each does: some milliseconds' worth for the largest card, and
-/// for software.
+/// Threads of multiply-adds and the work of each. They take some milliseconds on the largest card,
+/// and in software.
 const GROUPS: u32 = 4096;
 const FEW_GROUPS: u32 = 16;
 const GROUP_THREADS: u32 = 256;
 const STEPS: u64 = 1024;
 
-/// Rounds of all chains in a step, so that what a loop costs, and what wgpu adds to each of its
-/// rounds, is little.
+/// Unrolled steps of all chains, so the cost of the loop, and of what wgpu adds to each iteration,
+/// is small.
 const UNROLLED: u64 = 16;
 
-/// Eight chains a thread hide what one step waits for the last.
+/// Eight chains for each thread hide the latency of a step.
 const CHAINS: u64 = 8;
 
-/// What makers print: trillions of operations a second in f32 without matrix units, the same in f16
-/// summed in f32 with them and without sparsity, and billions of bytes a second, by how the
-/// adapter's name ends. From the cards' data sheets; whoever measures another card adds it.
+/// Figures of the makers by the end of the adapter's name, from data sheets. The first is TFLOPS in
+/// f32 without matrix units. The second is TFLOPS with matrix units and without sparsity, from f16
+/// summed in f32. The third is GB/s. Add your card after measuring it.
 const PRINTED: &[(&str, [f64; 3])] = &[
     (" H100 80GB HBM3", [66.9, 989.4, 3352.0]),
     (" H100 PCIe", [51.2, 756.0, 2039.0]),
@@ -33,7 +33,7 @@ const PRINTED: &[(&str, [f64; 3])] = &[
     (" RTX 4090", [82.6, 165.2, 1008.0]),
 ];
 
-/// What one of these comes to, in operations or bytes a second.
+/// A limit in operations or bytes per second.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     Singles,
@@ -50,7 +50,7 @@ impl Limit {
         }
     }
 
-    /// What the maker of this adapter prints.
+    /// The maker's figure for this adapter.
     pub(crate) fn printed(self, adapter: &str) -> Option<f64> {
         let (_, rates) = PRINTED.iter().find(|(name, _)| adapter.ends_with(name))?;
         Some(match self {
@@ -61,7 +61,7 @@ impl Limit {
     }
 }
 
-/// A device of plain wgpu's, and what it runs.
+/// A device of plain wgpu with its kernels.
 pub(crate) struct Probe {
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -72,7 +72,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// On the adapter of this name and backend.
+    /// Opens the adapter with this name and backend.
     pub(crate) async fn open(
         [name, backend]: [&str; 2],
         is_small: bool,
@@ -134,7 +134,7 @@ impl Probe {
         })
     }
 
-    /// Multiply-adds in registers, and how many operations they were.
+    /// Runs multiply-adds in registers and returns the number of operations.
     pub(crate) fn compute(&self) -> f64 {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         {
@@ -148,7 +148,7 @@ impl Probe {
         (2 * threads * STEPS * UNROLLED * CHAINS) as f64
     }
 
-    /// A copy from one buffer to another, and how many bytes were read and written.
+    /// Copies one buffer to another and returns the number of bytes read and written.
     pub(crate) fn copy(&self) -> f64 {
         const TIMES: u64 = 8;
         let mut encoder = self.device.create_command_encoder(&Default::default());
@@ -168,7 +168,7 @@ impl Probe {
     }
 }
 
-/// A kernel of multiply-adds, each of which needs the last of its chain.
+/// A kernel of multiply-adds, each of which needs the previous one of its chain.
 fn chains() -> String {
     let each = |line: fn(u64) -> String| (0..CHAINS).map(line).collect::<Vec<_>>().join("\n");
     let begin = each(|chain| format!("    var x{chain} = start + {chain}.0;"));

@@ -1,15 +1,15 @@
-//! A graphics card: what lapidary gets out of it, beside what plain wgpu measures of it in the same
-//! run, and what its maker prints.
+//! A graphics card: lapidary's figures beside those of plain wgpu in the same run, and beside those
+//! that the maker prints.
 //!
 //! ```text
 //! cargo bench --bench card [-- --small]
 //! ```
 //!
-//! `--small`: sizes that a software adapter does in a moment, to see whether it all works; its
-//! figures say nothing. Rounds of limits and cases take turns; a figure is the best of its rounds.
-//! Each round of an operation runs it several times before it waits. A product that is seen to be
-//! wrong ends the program. Transfers have a bench of their own, `transfers`, which has
-//! `upload_with` beside a mapped buffer by hand.
+//! `--small` uses sizes that are fast on a software adapter, to test that everything works; its
+//! figures mean nothing. Rounds of limits and cases alternate, and the best round counts. Each
+//! round of an operation runs it several times before it waits. A wrong product ends the program.
+//! The bench `transfers` measures transfers, with `upload_with` beside a hand-written mapped
+//! buffer.
 
 mod limits;
 
@@ -22,7 +22,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const ROUNDS: usize = 8;
 
-/// Operations of a program whose every step is tiny.
+/// Operations in a program of tiny steps.
 const SMALL_OPS: usize = 10_000;
 
 struct Case<'a> {
@@ -37,7 +37,7 @@ struct Case<'a> {
 
 fn main() -> Result {
     let is_given = |option| std::env::args().any(|arg| arg == option);
-    // `cargo test --benches` only asks whether it runs.
+    // `cargo test --benches` only checks that the bench starts.
     if is_given("--test") {
         return Ok(());
     }
@@ -50,7 +50,7 @@ fn main() -> Result {
     cases.extend(elementwise(&gpu, if is_small { 1 << 18 } else { 1 << 26 })?);
     cases.extend(rows(&gpu, if is_small { 64 } else { 16_384 }, 4096)?);
     let (mut flops, mut bytes) = (0.0_f64, 0.0_f64);
-    // The first round compiles.
+    // The first round compiles the kernels.
     for round in 0..=ROUNDS {
         for (rate, run) in [
             (&mut flops, Probe::compute as fn(&Probe) -> f64),
@@ -96,12 +96,12 @@ fn case<'a>(
     }
 }
 
-/// Products of squares, in f32 and of halves, each of which is looked at first.
+/// Products of square matrices in f32 and f16. Each is checked first.
 fn products(gpu: &Gpu, size: usize) -> Result<Vec<Case<'_>>> {
     let amount = 2.0 * (size as f64).powi(3);
     let mut cases = Vec::new();
     for (dtype, limit) in [(DType::F32, Limit::Singles), (DType::F16, Limit::Halves)] {
-        // Whole numbers from -2 to 2, whose sums are exact.
+        // Integers from -2 to 2, whose sums are exact.
         let whole = |seed| -> lapidary::Result<Tensor> {
             let numbers = gpu.rand_uniform(&[size, size], -2.0, 3.0, seed, DType::F32)?;
             numbers.floor()?.cast(dtype)
@@ -119,7 +119,7 @@ fn products(gpu: &Gpu, size: usize) -> Result<Vec<Case<'_>>> {
     Ok(cases)
 }
 
-/// A few elements of a product, beside the host's.
+/// Compares a few elements of a product with the host's.
 fn check_product(a: &Tensor, b: &Tensor, size: usize) -> Result {
     let product = a.matmul(b)?;
     let read = |x: Tensor| x.cast(DType::F32)?.to_vec::<f32>();
@@ -129,7 +129,7 @@ fn check_product(a: &Tensor, b: &Tensor, size: usize) -> Result {
         let expected: f32 = row.iter().zip(&column).map(|(a, b)| a * b).sum();
         let got = product.select(0, i)?.select(0, j)?;
         let got = got.cast(DType::F32)?.item::<f32>()?;
-        // A half holds whole numbers up to 2048.
+        // f16 represents integers up to 2048 exactly.
         if (got - expected).abs() > expected.abs() / 1024.0 {
             return Err(format!("element {i}, {j} of {a:?} by {b:?}: {got} for {expected}").into());
         }
@@ -164,7 +164,7 @@ fn elementwise(gpu: &Gpu, len: usize) -> Result<Vec<Case<'_>>> {
     ])
 }
 
-/// Over each row.
+/// Operations over each row.
 fn rows(gpu: &Gpu, rows: usize, columns: usize) -> Result<Vec<Case<'_>>> {
     let x = gpu.rand_uniform(&[rows, columns], -4.0, 4.0, 5, DType::F32)?;
     let weight = gpu.ones(&[columns], DType::F32)?;
@@ -222,8 +222,7 @@ fn print(adapter: &str, cases: &[Case<'_>], [flops, bytes]: [f64; 2]) {
     );
 }
 
-/// Tiny operations one after the other and a read at their end: what fusion joins, and what it
-/// cannot.
+/// Tiny operations in sequence with a read at the end. Some can be fused, others cannot.
 fn small_operations(gpu: &Gpu, ops: usize) -> Result {
     let len = 256;
     let first = gpu.arange(0, len, 1, DType::F32)?;

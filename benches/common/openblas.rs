@@ -1,7 +1,8 @@
-//! OpenBLAS through its C interface: what this machine's processors can do, for shares in one run.
+//! OpenBLAS through its C interface. It shows what this machine's cores can do, for shares in one
+//! run.
 //!
-//! The library is looked up when a bench starts, so that nothing links against it: on Debian it is
-//! the package `libopenblas0-pthread`.
+//! The library is loaded when a bench starts, so nothing links against it. On Debian it is the
+//! package `libopenblas0-pthread`.
 
 #![allow(
     unsafe_code,
@@ -14,8 +15,8 @@ use libloading::Library;
 
 const NAMES: [&str; 3] = ["libopenblas.so.0", "libopenblas.dylib", "libopenblas.dll"];
 
-/// How long to wait before something else is measured: OpenBLAS's threads look for more work for
-/// 2²⁸ ticks after each call (103 ms at 2.6 GHz), and whatever runs meanwhile has one core less.
+/// Wait before something else is measured. OpenBLAS's threads spin for 2²⁸ ticks after each call
+/// (103 ms at 2.6 GHz), and other work has one core less meanwhile.
 pub(crate) const SETTLE: Duration = Duration::from_millis(200);
 
 const ROW_MAJOR: i32 = 101;
@@ -55,16 +56,16 @@ type Sgemv = unsafe extern "C" fn(
 type Saxpy = unsafe extern "C" fn(i32, f32, *const f32, i32, *mut f32, i32);
 type SetThreads = unsafe extern "C" fn(i32);
 
-/// The library, with as many threads as it was opened for.
+/// The library with its number of threads.
 pub(crate) struct OpenBlas {
     sgemm: Sgemm,
     sgemv: Sgemv,
     saxpy: Saxpy,
-    /// The functions are the library's.
+    /// Keeps the functions valid.
     _library: Library,
 }
 
-/// Sizes of a product, and whether B lies transposed, as n rows of k.
+/// Sizes of a product, and whether B is stored transposed, as n rows of k.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) m: usize,
@@ -73,14 +74,14 @@ pub(crate) struct Sizes {
     pub(crate) transposed: bool,
 }
 
-/// One operand: its elements, and whether they lie transposed.
+/// The elements of an operand, and whether they are stored transposed.
 pub(crate) type Operand<'a> = (&'a [f32], bool);
 
 impl OpenBlas {
-    /// The library with this many threads, or why there is none.
+    /// Loads the library with this many threads; an error if there is none.
     pub(crate) fn open(threads: i32) -> Result<Self, libloading::Error> {
-        // SAFETY: OpenBLAS only starts its threads when it is loaded, and the signatures are those
-        // of its `cblas.h`, with 32-bit integers as in every package that is called `openblas`.
+        // SAFETY: loading OpenBLAS only starts its threads, and the signatures are those of its
+        // `cblas.h`, with 32-bit integers as in every package called `openblas`.
         unsafe {
             let library = NAMES
                 .iter()
@@ -98,7 +99,7 @@ impl OpenBlas {
         }
     }
 
-    /// `c = a · b` for one pair of matrices after the other.
+    /// `c = a · b` for each pair of matrices.
     pub(crate) fn products(&self, sizes: Sizes, a: &[f32], b: &[f32], c: &mut [f32]) {
         let Sizes { m, n, k, .. } = sizes;
         let pairs = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
@@ -107,7 +108,7 @@ impl OpenBlas {
         }
     }
 
-    /// C, m × n, of A, m × k, and B, k × n.
+    /// C, m × n, from A, m × k, and B, k × n.
     pub(crate) fn multiply(
         &self,
         [m, n, k]: [usize; 3],
@@ -119,9 +120,9 @@ impl OpenBlas {
         let int = |size: usize| i32::try_from(size).expect("sizes here are small");
         let form = |is_transposed| if is_transposed { TRANSPOSED } else { PLAIN };
         if m == 1 {
-            // A row by a matrix: C = Bᵀ · A, of B as it lies.
+            // A row times a matrix: C = Bᵀ · A, with B as it is stored.
             let (rows, columns) = if is_b_transposed { (n, k) } else { (k, n) };
-            // SAFETY: the lengths, checked above, are those that the sizes and strides describe.
+            // SAFETY: the lengths match the sizes and strides, as checked above.
             unsafe {
                 (self.sgemv)(
                     ROW_MAJOR,
@@ -165,7 +166,7 @@ impl OpenBlas {
     pub(crate) fn add_scaled(&self, y: &mut [f32], scale: f32, x: &[f32]) {
         assert_eq!(x.len(), y.len());
         let len = i32::try_from(x.len()).expect("sizes here are small");
-        // SAFETY: both are as long as is said.
+        // SAFETY: both slices have the given length.
         unsafe { (self.saxpy)(len, scale, x.as_ptr(), 1, y.as_mut_ptr(), 1) }
     }
 }

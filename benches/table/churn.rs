@@ -1,5 +1,5 @@
-//! Allocations and drops: blocks of real buffers by the allocator alone, and tensors through the
-//! whole engine on the simulated device.
+//! Allocations and drops: blocks of real buffers by only the allocator, and tensors by the whole
+//! engine on the simulated device.
 
 use lapidary::alloc::{BlockId, PoolConfig, Pools};
 use lapidary::sim::{SimMode, SimOptions};
@@ -9,7 +9,7 @@ use crate::harness::{Event, PLACES, Result, Timed, events};
 
 const GRANULE_BYTES: u64 = 256;
 
-/// The allocator that `lapidary::alloc` is, with a buffer of the device behind each slab.
+/// The allocator `lapidary::alloc` with a buffer of the device behind each slab.
 pub(crate) struct Blocks {
     device: wgpu::Device,
     max_slab_bytes: u64,
@@ -75,7 +75,7 @@ impl Timed for Blocks {
     }
 }
 
-/// Everything was dropped, so there is nothing.
+/// Everything was dropped, so nothing may be live.
 fn none_live(count: u64) -> Result<Vec<f32>> {
     match count {
         0 => Ok(Vec::new()),
@@ -83,7 +83,7 @@ fn none_live(count: u64) -> Result<Vec<f32>> {
     }
 }
 
-/// Tensors of a device that only counts bytes: made without a value, placed, dropped.
+/// Tensors on a device that only counts bytes: created without a value, placed, dropped.
 pub(crate) struct Tensors {
     gpu: Gpu,
     events: Vec<Event>,

@@ -1,4 +1,4 @@
-//! How lapidary does it: as its documentation tells users to, with nothing tuned for a case.
+//! The cases with lapidary, written as its documentation shows, without tuning for a case.
 
 use std::cell::OnceCell;
 
@@ -11,7 +11,7 @@ use crate::harness::{
 
 pub(crate) struct Ours {
     gpu: Gpu,
-    /// A device of its own whose buffers the host cannot map, as one that an app brings.
+    /// A separate device whose buffers the host cannot map, like one that an app brings.
     app: OnceCell<App>,
 }
 
@@ -31,13 +31,13 @@ impl Ours {
     fn app(&self) -> Result<&App> {
         if self.app.get().is_none() {
             let app = pollster::block_on(adopted(&self.gpu.caps().name))?;
-            // It was empty a moment ago.
+            // The cell was empty just before.
             let _ = self.app.set(app);
         }
         Ok(self.app.get().ok_or("there is no device to adopt")?)
     }
 
-    /// The device that transfers go to in this way, if there is one.
+    /// The device for transfers of this kind, if there is one.
     pub(crate) fn by(&self, way: Way) -> Result<Option<&Gpu>> {
         match way {
             Way::Direct => Ok(Some(&self.gpu).filter(|gpu| gpu.caps().maps_slabs)),
@@ -46,7 +46,7 @@ impl Ours {
     }
 }
 
-/// A device on the adapter of this name, without what shared memory offers.
+/// A device on the adapter of this name that does not use shared memory.
 async fn adopted(name: &str) -> Result<App> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let adapters = instance.enumerate_adapters(wgpu::Backends::all()).await;
@@ -65,7 +65,7 @@ async fn adopted(name: &str) -> Result<App> {
     Ok(App { gpu, device })
 }
 
-/// Operations that end in a tensor.
+/// Operations that return a tensor.
 struct Op<'a, F> {
     gpu: &'a Gpu,
     call: F,
@@ -74,7 +74,7 @@ struct Op<'a, F> {
 
 impl<F: FnMut() -> lapidary::Result<Tensor>> Timed for Op<'_, F> {
     fn run(&mut self) -> Result {
-        // What the last call made is given back first, as in any loop.
+        // The previous result is dropped first, as in any loop.
         self.made = None;
         self.made = Some((self.call)()?);
         Ok(self.gpu.finish()?)
@@ -140,7 +140,7 @@ impl Subject for Ours {
                 k,
                 is_b_transposed,
             } => {
-                // A single product has no batch, as one writes it.
+                // A single product has no batch axis, as users write it.
                 let of = |index, rows, columns| match batch {
                     1 => tensor(index, &[rows, columns]),
                     _ => tensor(index, &[batch, rows, columns]),
@@ -231,7 +231,7 @@ impl Subject for Ours {
                     steps,
                 })))
             }
-            // Whole processes are timed from outside.
+            // Whole processes are timed by their parent.
             Work::Start { .. } => Ok(None),
         }
     }

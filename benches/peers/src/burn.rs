@@ -1,4 +1,4 @@
-//! burn on wgpu, as its documentation has it: fusion and autotuning as they come.
+//! burn on wgpu, as its documentation shows: with its default fusion and autotuning.
 
 #[path = "../../table/harness/mod.rs"]
 #[allow(
@@ -28,13 +28,13 @@ struct Burn {
     device: Device,
 }
 
-/// What the call gives is brought to the host by `values`, whatever its rank.
+/// `values` brings the result of a call to the host, for any rank.
 struct Op<'a, F, T> {
     burn: &'a Burn,
     call: F,
     made: Option<T>,
     values: fn(T) -> Vec<TensorData>,
-    /// Reading back belongs to it.
+    /// Whether the read is part of the call.
     reads: bool,
 }
 
@@ -194,7 +194,7 @@ impl Subject for Burn {
             }
             Work::Transpose { rows, columns } => {
                 let x = self.tensor(&inputs[0], [rows, columns]);
-                // A view alone copies nothing: adding 0 writes what lies transposed.
+                // A view copies nothing, so 0 is added to write the transposed elements.
                 self.op(move || x.clone().transpose() + 0.0)
             }
             Work::Gelu { len } => {
@@ -232,8 +232,8 @@ impl Subject for Burn {
                 })
             }
             Work::Training { steps } => self.training(steps, inputs),
-            // Its tensors are values: there is nothing to write into. And `into_data` is back
-            // before 64 MiB can have been read, in a microsecond: what it takes is not known.
+            // Its tensors are values, so it cannot write into one. And `into_data` returns after a
+            // microsecond, before it can have read 64 MiB, so the real time is unknown.
             Work::Upload { .. } | Work::Write { .. } | Work::Download { .. } => Ok(None),
             Work::Tensors { .. } | Work::Start { .. } => Ok(None),
         }

@@ -1,4 +1,4 @@
-//! candle on the CPU, as its documentation has it.
+//! candle on the CPU, as its documentation shows.
 
 #[path = "../../table/harness/mod.rs"]
 #[allow(
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 
 struct Candle;
 
-/// Operations that end in tensors.
+/// Operations that return tensors.
 struct Op<F> {
     call: F,
     made: Vec<Tensor>,
@@ -147,7 +147,7 @@ impl Subject for Candle {
                     Ok(parameters.clone())
                 })
             }
-            // Memory of the host, which is neither staged nor carved.
+            // Its memory is host memory, without staging or blocks.
             _ => Ok(None),
         }
     }

@@ -1,6 +1,7 @@
-//! candle's BERT on the CPU, with the files and the sentences that `examples/embed` takes.
+//! candle's BERT on the CPU, with the files and sentences of `examples/embed`.
 //!
-//! `embed FOLDER < SENTENCES` prints a line of JSON: how many sentences, and how many a second.
+//! `embed FOLDER < SENTENCES` prints a line of JSON: the number of sentences, and sentences per
+//! second.
 
 use std::error::Error;
 use std::io::Read;
@@ -50,7 +51,7 @@ fn main() -> Result {
     Ok(())
 }
 
-/// Batches of like lengths, longest first.
+/// Batches of similar lengths, longest first.
 fn embed(model: &BertModel, tokenizer: &Tokenizer, sentences: &[&str]) -> Result<Vec<Vec<f32>>> {
     let mut lengths = Vec::new();
     let mut bare = tokenizer.clone();
@@ -94,7 +95,7 @@ fn encode(model: &BertModel, tokenizer: &Tokenizer, texts: Vec<&str>) -> Result<
     Ok(vectors.to_vec2::<f32>()?)
 }
 
-/// The mean cosine of all vectors with the first: the same for whoever computes the same.
+/// The mean cosine of all vectors with the first. Equal results have equal values.
 fn likeness(first: &[f32], vectors: &[Vec<f32>]) -> f64 {
     let cosine = |other: &Vec<f32>| -> f64 {
         first

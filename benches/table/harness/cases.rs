@@ -1,18 +1,18 @@
-//! The work that is measured: what goes in, and how much of what it is.
+//! The measured work: its inputs and its amount.
 
 use super::host::LARGE;
 
-/// The network that is trained, its batch, and how fast it learns.
+/// The network, its batch, and its learning rate.
 pub(crate) const INPUTS: usize = 784;
 pub(crate) const HIDDEN: usize = 512;
 pub(crate) const CLASSES: usize = 10;
 pub(crate) const BATCH: usize = 64;
 pub(crate) const RATE: f32 = 0.05;
 
-/// One thing to do. Matrices lie in row-major order; every element is an `f32`.
+/// One kind of work. Matrices are stored in row-major order; every element is an `f32`.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// `batch` products of m × k and k × n. B may lie as n × k, and is then read transposed.
+    /// `batch` products of m × k and k × n. B may be stored as n × k and is then read transposed.
     Matmul {
         batch: usize,
         m: usize,
@@ -35,7 +35,7 @@ pub(crate) enum Work {
     Sum {
         len: usize,
     },
-    /// A copy that lies transposed.
+    /// A transposed copy.
     Transpose {
         rows: usize,
         columns: usize,
@@ -44,28 +44,28 @@ pub(crate) enum Work {
     Gelu {
         len: usize,
     },
-    /// `x = x + 1`, so many times, then a read.
+    /// `x = x + 1`, `times` times, then a read.
     Increments {
         ops: usize,
         len: usize,
     },
-    /// `x[i] = x[(i + 1) % len]` by an index, so many times, then a read: what no fusion of
-    /// elementwise operations makes one kernel.
+    /// `x[i] = x[(i + 1) % len]` with an index, `times` times, then a read. Elementwise fusion
+    /// cannot make one kernel of it.
     Rotations {
         ops: usize,
         len: usize,
     },
-    /// A new tensor from a slice.
+    /// Creates a tensor from a slice.
     Upload {
         len: usize,
         way: Way,
     },
-    /// Into a tensor that is there.
+    /// Writes into an existing tensor.
     Write {
         len: usize,
         way: Way,
     },
-    /// Into a vector that has room.
+    /// Reads into a vector with enough capacity.
     Download {
         len: usize,
         way: Way,
@@ -74,7 +74,7 @@ pub(crate) enum Work {
     Blocks {
         events: usize,
     },
-    /// The same through all of the library, as tensors, where no device does anything.
+    /// The same with tensors through the whole library, on a simulated device.
     Tensors {
         events: usize,
     },
@@ -82,7 +82,8 @@ pub(crate) enum Work {
     Training {
         steps: usize,
     },
-    /// From the start of a process to its first product of two 256 × 256 matrices, on the host.
+    /// From the start of a process to its first product of two 256 × 256 matrices, read on the
+    /// host.
     Start {
         is_cold: bool,
     },
@@ -91,9 +92,9 @@ pub(crate) enum Work {
 /// How bytes get between host and device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The host writes where the device reads.
+    /// The host writes into the device's memory.
     Direct,
-    /// Through a buffer in between, copied by the device.
+    /// Through a staging buffer, from which the device copies.
     Staged,
 }
 
@@ -113,7 +114,7 @@ const fn product(batch: usize, m: usize, n: usize, k: usize) -> Work {
 
 const M: usize = 1 << 20;
 
-/// Everything that is measured, by name.
+/// All measured work, by name.
 pub(crate) const CASES: [(&str, Work); 41] = [
     ("matmul 128", square(128)),
     ("matmul 256", square(256)),
@@ -137,7 +138,7 @@ pub(crate) const CASES: [(&str, Work); 41] = [
     ("matmul heads 12 x 256x64x256", product(12, 256, 64, 256)),
     ("matmul small 32x32x16384", product(1, 32, 32, 16_384)),
     ("matmul 1x1024x1024", product(1, 1, 1024, 1024)),
-    // More than caches hold.
+    // Larger than the caches.
     ("matmul 1x4096x4096", product(1, 1, 4096, 4096)),
     ("matmul 8x1024x1024", product(1, 8, 1024, 1024)),
     ("add 16M", Work::Add { len: 16 * M }),
@@ -222,18 +223,18 @@ const fn down(len: usize, way: Way) -> Work {
     Work::Download { len, way }
 }
 
-/// How much work there is in one call, in what its figure is told in.
+/// The amount of work in one call, with the unit of its figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Unit {
-    /// Billions of floating-point operations a second.
+    /// Billions of floating-point operations per second.
     Gflops(f64),
-    /// Billions of bytes a second, of the least traffic that does it.
+    /// Billions of bytes per second, counting the least necessary traffic.
     Gigabytes(f64),
-    /// Microseconds an operation.
+    /// Microseconds for each operation.
     Microseconds(f64),
-    /// Nanoseconds an event.
+    /// Nanoseconds for each event.
     Nanoseconds(f64),
-    /// Steps a second.
+    /// Steps per second.
     Steps(f64),
     /// Seconds.
     Seconds,
@@ -251,7 +252,7 @@ impl Unit {
         }
     }
 
-    /// The figure of a call that takes so long.
+    /// The figure of a call that takes this many seconds.
     pub(crate) fn figure(self, seconds: f64) -> f64 {
         match self {
             Unit::Gflops(amount) | Unit::Gigabytes(amount) => amount / seconds / 1e9,
@@ -290,7 +291,7 @@ impl Work {
         }
     }
 
-    /// What goes in: always the same numbers.
+    /// The inputs, always the same numbers.
     pub(crate) fn inputs(&self) -> Vec<Vec<f32>> {
         let around_zero = |seed, len| random(seed, len, -1.0, 1.0);
         match *self {
@@ -315,7 +316,7 @@ impl Work {
     }
 }
 
-/// The images, the classes as rows with a single 1, and the two layers' weights. Biases begin at 0.
+/// The images, the classes as one-hot rows, and the weights of both layers. Biases begin at 0.
 fn network_inputs() -> Vec<Vec<f32>> {
     let mut classes = vec![0.0; BATCH * CLASSES];
     for (image, class) in classes.chunks_exact_mut(CLASSES).enumerate() {
@@ -340,17 +341,17 @@ fn random(seed: u64, len: usize, least: f32, most: f32) -> Vec<f32> {
         .collect()
 }
 
-/// An allocation into a place, or the drop of what is there.
+/// An allocation into a place, or the drop of the place's block.
 pub(crate) enum Event {
     Allocate { place: usize, bytes: u64 },
     Drop { place: usize },
 }
 
-/// How many blocks may be live at once.
+/// Most live blocks.
 pub(crate) const PLACES: usize = 128;
 
-/// Random allocations of 256 B to 16 MiB, every power of two as likely, and drops; at the end all
-/// are dropped.
+/// Random drops and allocations of 256 B to 16 MiB, with all powers of two equally likely. At the
+/// end all blocks are dropped.
 pub(crate) fn events(count: usize) -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut is_live = [false; PLACES];

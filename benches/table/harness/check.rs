@@ -1,10 +1,10 @@
-//! Whether a result is right: every element, by arithmetic in `f64` that shares nothing with what
-//! is timed.
+//! Checks every element of a result with arithmetic in `f64` that shares nothing with the timed
+//! code.
 
 use super::network::Network;
 use super::{Result, Work};
 
-/// Fails with the first element that is wrong.
+/// Fails with the first wrong element.
 pub(crate) fn check(work: &Work, inputs: &[Vec<f32>], got: &[f32]) -> Result {
     let near = |absolute: f64, relative: f64| {
         move |want: f64, got: f64| (got - want).abs() <= absolute + relative * want.abs()
@@ -71,7 +71,7 @@ pub(crate) fn check(work: &Work, inputs: &[Vec<f32>], got: &[f32]) -> Result {
             (0..steps).for_each(|_| network.step());
             compare(network.parameters().iter().map(f), got, near(2e-5, 1e-4))
         }
-        // What these make is nothing, or has been looked at where it was made.
+        // These have no result, or check it where it is computed.
         (Work::Blocks { .. } | Work::Tensors { .. } | Work::Start { .. }, _) => Ok(()),
         _ => Err("a case with other inputs than its work has".into()),
     }
@@ -98,8 +98,8 @@ fn compare(
     }
 }
 
-/// Freivalds' test: C · r is A · (B · r), for r of random signs. One element that is off by more
-/// than rounding shows in its row.
+/// Freivalds' test: C · r equals A · (B · r) for random signs r. An element with an error beyond
+/// rounding shows in its row.
 fn product(
     [m, n, k]: [usize; 3],
     a: &[f32],
@@ -127,7 +127,7 @@ fn product(
             }
         }
     }
-    // Ten times what rounding adds up to, for elements between -1 and 1 as the cases' are.
+    // Ten times the sum of the rounding errors, for elements between -1 and 1 as in the cases.
     let most = 3e-7 * k as f64 * (n as f64).sqrt() + 1e-5;
     for row in 0..m {
         let want = dot(&a[row * k..][..k], &of_b);
@@ -140,7 +140,7 @@ fn product(
     Ok(())
 }
 
-/// By its series, which is exact enough up to 3.
+/// The error function's series, which is accurate enough up to 3.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
     for n in 1..60 {

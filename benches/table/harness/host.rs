@@ -1,10 +1,10 @@
-//! What this machine's cores can do: the limit that shares are told of.
+//! The limit of this machine's cores, to which shares refer.
 
 use super::network::Network;
 use super::openblas::{OpenBlas, Sizes};
 use super::{About, Result, Subject, Timed, Work, loops};
 
-/// From so many elements on, transfers are told as a rate.
+/// Transfers of this many elements or more are shown as a rate.
 pub(crate) const LARGE: usize = 1 << 20;
 
 pub(crate) struct Host {
@@ -20,7 +20,7 @@ impl Host {
         Host { blas }
     }
 
-    /// What does this work here.
+    /// What computes this work here.
     pub(crate) fn name(&self, work: &Work) -> String {
         let threads = loops::threads();
         match work {
@@ -30,7 +30,7 @@ impl Host {
         }
     }
 
-    /// Whether its threads are still about when the work is done.
+    /// Whether its threads still run after the work.
     pub(crate) fn lingers(&self, work: &Work) -> bool {
         matches!(work, Work::Matmul { .. } | Work::Training { .. })
     }
@@ -128,11 +128,11 @@ impl Subject for Host {
                 timed(x.len(), move |out| loops::transpose(out, x, rows, columns))
             }
             (Work::Gelu { len }, [x]) => timed(len, |out| loops::gelu(out, x)),
-            // What is smaller is a matter of round trips, and memcpy's stays in a cache.
+            // Smaller transfers are dominated by round trips, and memcpy would stay in a cache.
             (Work::Upload { len, .. } | Work::Download { len, .. }, [x]) if len >= LARGE => {
                 timed(len, |out| out.copy_from_slice(std::hint::black_box(x)))
             }
-            // Calls of functions and what a C library's allocator does say nothing of a device.
+            // Function calls and a C library's allocator are no limit for a device.
             _ => Ok(None),
         }
     }

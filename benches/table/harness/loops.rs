@@ -1,5 +1,5 @@
-//! What the cores do without a library: plain loops over bands, one a core, as one writes them in
-//! Rust, which the compiler makes vectors of. Nothing here is written for a processor.
+//! The cores without a library: plain loops over bands, one for each core, which the compiler
+//! vectorizes. Nothing is written for a special processor.
 #![allow(
     unsafe_code,
     reason = "loops are compiled a second time, for vectors that the processor may not have"
@@ -7,7 +7,7 @@
 
 use std::thread;
 
-/// A function compiled for any processor, and on x86 again for wider vectors, where it has them.
+/// Compiles a function for any processor, and on x86 again for wider vectors, used if supported.
 macro_rules! vectorized {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $made:ty)? $body:block)*) => { $(
         fn $name($($arg: $type),*) $(-> $made)? {
@@ -21,7 +21,7 @@ macro_rules! vectorized {
                     plain($($arg),*)
                 }
                 if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                    // SAFETY: the processor has both.
+                    // SAFETY: the processor supports both features.
                     return unsafe { wide($($arg),*) };
                 }
             }
@@ -31,16 +31,16 @@ macro_rules! vectorized {
 }
 
 const LANES: usize = 32;
-/// So many are added up in `f32` before `f64` takes over.
+/// Number of elements that are summed in `f32` before `f64`.
 const BLOCK: usize = 1 << 14;
-/// A square of a matrix that is transposed in the first cache.
+/// A transposed tile that fits in the first cache.
 const TILE: usize = 32;
 
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Cuts `out` into a band for each core, of whole `unit`s; `work` gets where its band starts.
+/// Splits `out` into a band of whole `unit`s for each core. `work` gets the start of its band.
 fn in_bands(out: &mut [f32], unit: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
     let band = out.len().div_ceil(unit).div_ceil(threads()).max(1) * unit;
     thread::scope(|scope| {
@@ -171,7 +171,8 @@ vectorized! {
     }
 }
 
-/// By Cody and Waite's reduction and Cephes' polynomial: right to an ulp or two, without a branch.
+/// Cody and Waite's reduction and Cephes' polynomial, without a branch. The error is one or two
+/// ulp.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Adding it leaves an integer in the low bits.
@@ -198,7 +199,7 @@ fn exp(x: f32) -> f32 {
     (sum * rest * rest + rest + 1.0) * f32::from_bits(exponent)
 }
 
-/// Abramowitz and Stegun's 7.1.26: right to 1.5 × 10⁻⁷.
+/// Abramowitz and Stegun's 7.1.26. The error is at most 1.5 × 10⁻⁷.
 #[inline(always)]
 fn erf(x: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());

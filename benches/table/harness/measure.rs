@@ -8,31 +8,30 @@ use super::host::Host;
 use super::openblas::SETTLE;
 use super::{Result, Subject, Timed, Work, start};
 
-/// What was measured of one case.
+/// The measurement of one case.
 pub(crate) struct Figures {
-    /// One call's, in the best round.
+    /// Seconds of one call in the best round.
     pub(crate) seconds: f64,
-    /// The very first call's, with whatever it compiles.
+    /// Seconds of the very first call, with its compilations.
     pub(crate) first_seconds: f64,
     pub(crate) rounds: u32,
-    /// What the host does the same in, in the same rounds, and how.
+    /// The host's figure from the same rounds, and how it was computed.
     pub(crate) limit: Option<(f64, String)>,
 }
 
-/// A round repeats what is shorter than this.
+/// A round repeats calls that are shorter than this.
 const ROUND: Duration = Duration::from_millis(20);
-/// The same where we must wait for the host to settle, and how many times as long all of it goes
-/// on.
+/// The same if the host's threads must settle, and the factor for the whole duration.
 const LONG_ROUND: Duration = Duration::from_millis(100);
 const PATIENCE: u32 = 3;
-/// What is so short that the clock matters is timed several calls at once.
+/// Several calls are timed together if one is so short that the clock matters.
 const SAMPLE_SECONDS: f64 = 20e-6;
-/// What takes this long is never short, whatever of it was compiling.
+/// A call of this length is slow, even if it includes a compilation.
 const SLOW_SECONDS: f64 = 1.0;
 const LEAST_ROUNDS: u32 = 5;
 const MOST_ROUNDS: u32 = 50;
 
-/// Nothing where the subject cannot do it here; an error where it fails or is wrong.
+/// None if the subject lacks this case; an error if it fails or is wrong.
 pub(crate) fn measure(
     work: &Work,
     subject: &dyn Subject,
@@ -95,12 +94,12 @@ pub(crate) fn measure(
     }))
 }
 
-/// Few rounds of what takes very long, but one at least.
+/// Few rounds of slow work, but at least one.
 fn is_enough(rounds: u32, elapsed: Duration, budget: Duration) -> bool {
     rounds > 0 && elapsed > budget && (rounds >= LEAST_ROUNDS || elapsed > 4 * budget)
 }
 
-/// How many calls are timed at once.
+/// Number of calls that are timed together.
 fn calls_at_once(work: &mut dyn Timed) -> Result<u32> {
     let mut best = f64::INFINITY;
     for _ in 0..3 {
@@ -114,7 +113,7 @@ fn calls_at_once(work: &mut dyn Timed) -> Result<u32> {
     Ok((SAMPLE_SECONDS / best).ceil().min(1000.0) as u32)
 }
 
-/// The seconds of a call in the best sample of a round.
+/// Seconds of a call in the best sample of a round.
 fn round(work: &mut dyn Timed, calls: u32, length: Duration) -> Result<f64> {
     let begin = Instant::now();
     let mut best = f64::INFINITY;

@@ -1,10 +1,10 @@
-//! What is measured, how, and what it is measured beside, whoever computes it.
+//! The measured cases, the method, and the comparison, independent of the library.
 //!
-//! [`cases`] lists the work, [`measure`] times it in rounds that alternate with the [`host`]'s
-//! (loops over all cores in [`loops`], OpenBLAS in [`openblas`]), [`check`] says whether a result
-//! is right, [`start`] times whole processes, [`row`] is a line of what came of it. A library that
-//! is measured is a [`Subject`]: lapidary beside this folder, its peers in `benches/peers`, which
-//! is a workspace of its own. So nothing here may know any of them.
+//! [`cases`] lists the work. [`measure`] times it in rounds that alternate with those of the
+//! [`host`], which uses loops over all cores ([`loops`]) or OpenBLAS ([`openblas`]). [`check`]
+//! checks results, [`start`] times whole processes, and [`row`] formats a result. A measured
+//! library is a [`Subject`]: lapidary beside this folder, and others in the separate workspace
+//! `benches/peers`. So nothing here may depend on one of them.
 
 mod cases;
 mod check;
@@ -29,7 +29,7 @@ use row::{Outcome, Row};
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// Who computes, and on what.
+/// What computes, and on which device.
 #[derive(Clone)]
 pub(crate) struct About {
     pub(crate) by: &'static str,
@@ -37,12 +37,12 @@ pub(crate) struct About {
     pub(crate) driver: String,
 }
 
-/// A library that is measured, or what it is measured beside.
+/// A measured library, or what it is compared with.
 pub(crate) trait Subject {
     fn about(&self) -> About;
 
-    /// Brings the inputs to where the work is done, and gives what is timed. `None` where this
-    /// cannot be done here.
+    /// Brings the inputs to the device and returns the timed work. `None` if the library or the
+    /// device lacks this case.
     fn prepare<'a>(
         &'a self,
         work: &Work,
@@ -50,12 +50,12 @@ pub(crate) trait Subject {
     ) -> Result<Option<Box<dyn Timed + 'a>>>;
 }
 
-/// Work that is ready to be done again and again.
+/// Work that can be repeated.
 pub(crate) trait Timed {
-    /// Does it once, until it is done on the device.
+    /// Does the work once and waits until the device has finished.
     fn run(&mut self) -> Result;
 
-    /// What the last call made. Not timed.
+    /// The result of the last call. Not timed.
     fn result(&mut self) -> Result<Vec<f32>>;
 }
 
@@ -99,7 +99,7 @@ fn options() -> Result<Options> {
                 let seconds: f64 = args.next().ok_or(USAGE)?.parse()?;
                 options.budget = Duration::try_from_secs_f64(seconds)?;
             }
-            // What `cargo bench` adds.
+            // `cargo bench` adds this argument.
             "--bench" => {}
             _ if arg.starts_with('-') => return Err(USAGE.into()),
             _ => options.names.push(arg),
@@ -118,9 +118,9 @@ impl Options {
     }
 }
 
-/// Measures what the command line asks for, with the subject that `open` gives.
+/// Measures the cases of the command line with the subject that `open` returns.
 pub(crate) fn main(open: fn() -> Result<Box<dyn Subject>>) -> ExitCode {
-    // `cargo test --benches` only asks whether it runs.
+    // `cargo test --benches` only checks that the bench starts.
     if std::env::args().any(|arg| arg == "--test") {
         return ExitCode::SUCCESS;
     }
@@ -134,7 +134,7 @@ pub(crate) fn main(open: fn() -> Result<Box<dyn Subject>>) -> ExitCode {
     }
 }
 
-/// Whether nothing failed.
+/// Returns whether nothing failed.
 fn run(options: &Options, open: fn() -> Result<Box<dyn Subject>>) -> Result<bool> {
     if options.is_first_result {
         start::first_result(&*open()?)?;

@@ -1,10 +1,10 @@
-//! The network that is trained, on the host.
+//! Training of the network on the host.
 
 use super::cases::{BATCH, CLASSES, HIDDEN, INPUTS, RATE};
 use super::openblas::{OpenBlas, Operand};
 
 pub(crate) struct Network<'a> {
-    /// Without it products are plain loops: slow, and good enough to say what is right.
+    /// Without it products are plain loops, which are slow but good enough for checks.
     blas: Option<&'a OpenBlas>,
     images: &'a [f32],
     classes: &'a [f32],
@@ -65,7 +65,7 @@ impl<'a> Network<'a> {
         {
             loss_gradient(row, &self.biases[1], class);
         }
-        // From here on the outputs are their gradient.
+        // From here the outputs hold their gradient.
         let sizes = [BATCH, HIDDEN, CLASSES];
         multiply(
             blas,
@@ -112,7 +112,7 @@ impl<'a> Network<'a> {
     }
 }
 
-/// Adds the bias, and leaves the gradient of the mean cross entropy.
+/// Adds the bias and computes the gradient of the mean cross entropy.
 fn loss_gradient(row: &mut [f32], bias: &[f32], class: &[f32]) {
     for (x, bias) in row.iter_mut().zip(bias) {
         *x += bias;

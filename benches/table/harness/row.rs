@@ -3,10 +3,10 @@
 use super::measure::Figures;
 use super::{About, Work};
 
-/// What came of a case.
+/// The result of a case.
 pub(crate) enum Outcome {
     Measured(Figures),
-    /// This subject cannot do it on this adapter.
+    /// This subject lacks the case on this adapter.
     Absent,
     Failed(String),
 }
@@ -48,9 +48,9 @@ impl Row<'_> {
         )
     }
 
-    /// One object: `case`, `by`, `adapter`, `driver`; then `value`, `unit`, `seconds`,
-    /// `first_seconds`, `rounds` and, where the host does the same, `share`, `limit`,
-    /// `limit_value`; or `absent`; or `error`.
+    /// One object with `case`, `by`, `adapter`, `driver`. Then come `value`, `unit`, `seconds`,
+    /// `first_seconds`, `rounds` and, if the host does the same work, `share`, `limit`,
+    /// `limit_value`. Or `absent`, or `error`.
     pub(crate) fn json(&self) -> String {
         let unit = self.work.unit();
         let mut fields = vec![
@@ -88,7 +88,7 @@ fn text(name: &str, value: &str) -> String {
     for c in value.chars() {
         match c {
             '"' | '\\' => escaped.extend(['\\', c]),
-            // A message of several lines stays one line here.
+            // Joins a message of several lines into one line.
             c if c.is_control() => escaped.push(' '),
             c => escaped.push(c),
         }

@@ -1,5 +1,5 @@
-//! From the start of a process to its first result, with the caches that drivers and libraries keep
-//! on disk empty or filled.
+//! The time from the start of a process to its first result, with empty and with filled caches of
+//! drivers and libraries on disk.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use super::check::check;
 use super::measure::Figures;
 use super::{Result, Subject, Work};
 
-/// Asks this very program for its first result and nothing else.
+/// Makes this program compute its first result and nothing else.
 pub(crate) const FIRST_RESULT: &str = "--first-result";
 
 const DONE: &str = "here it is";
@@ -26,7 +26,7 @@ const PRODUCT: Work = Work::Matmul {
     is_b_transposed: false,
 };
 
-/// What the process that is timed does.
+/// The work of the timed process.
 pub(crate) fn first_result(subject: &dyn Subject) -> Result {
     let inputs = PRODUCT.inputs();
     let mut work = subject
@@ -65,7 +65,7 @@ pub(crate) fn measure(is_cold: bool, budget: Duration) -> Result<Figures> {
     Ok(figures)
 }
 
-/// A folder for caches, gone when it is dropped.
+/// A folder for caches. Dropping it deletes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -79,7 +79,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind in the folder for temporary files is the system's to clear.
+        // If this fails, the system clears its temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -87,7 +87,7 @@ impl Drop for Folder {
 fn time(caches: &Folder) -> Result<f64> {
     let mut child = Command::new(std::env::current_exe()?);
     child.arg(FIRST_RESULT).current_dir(&caches.0);
-    // Mesa's, NVIDIA's, and everybody else's.
+    // The caches of Mesa, of NVIDIA and of all others.
     for name in [
         "MESA_SHADER_CACHE_DIR",
         "__GL_SHADER_DISK_CACHE_PATH",

@@ -1,20 +1,20 @@
-//! Textbook kernels: one element an invocation, squares of 16 through workgroup memory, trees in
-//! it. Sizes are part of the text.
+//! Textbook kernels: one element for each invocation, tiles of 16 × 16 and reduction trees in
+//! workgroup memory. Sizes are constants in the text.
 
 use crate::harness::{BATCH, CLASSES, RATE};
 
-/// WGSL, and how many workgroups.
+/// WGSL and the number of workgroups.
 pub(crate) type Kernel = (String, [u32; 3]);
 
-/// What one workgroup adds up.
+/// Elements that one workgroup sums.
 pub(crate) const SUMMED: usize = 4096;
 
 const LANES: usize = 256;
 const TILE: usize = 16;
-/// Groups in one dimension, at most.
+/// Most workgroups in one dimension.
 const MOST_GROUPS: usize = 65_535;
 
-/// `out` and so many inputs, a to d.
+/// The bindings of `out` and of `inputs` inputs, named from a to d.
 fn bindings(inputs: usize) -> String {
     let mut text = "@group(0) @binding(0) var<storage, read_write> out: array<f32>;\n".to_owned();
     for (index, name) in ["a", "b", "c", "d"].iter().take(inputs).enumerate() {
@@ -59,7 +59,7 @@ pub(crate) fn gather(len: usize) -> Kernel {
     elementwise(len, 2, "a[bitcast<u32>(b[i])]")
 }
 
-/// C = A · B, either of which may lie transposed.
+/// C = A · B; either operand may be stored transposed.
 pub(crate) fn matmul(batch: usize, [m, n, k]: [usize; 3], is_transposed: [bool; 2]) -> Kernel {
     let at =
         |is_transposed, row: &str, column: &str, rows: usize, columns: usize| match is_transposed {
@@ -95,7 +95,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_id) 
     (wgsl, groups.map(|count| count as u32))
 }
 
-/// A tree in workgroup memory, over what each invocation has in `mine`.
+/// A reduction tree in workgroup memory, over the values `mine` of all invocations.
 fn tree(lanes: usize, join: &str) -> String {
     format!(
         "shared_values[lane] = mine;
@@ -176,7 +176,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) local
     (wgsl, groups.map(|count| count as u32))
 }
 
-/// Adds the bias `a` to a row of outputs and leaves the gradient of the mean cross entropy with
+/// Adds the bias `a` to a row of outputs, and writes the gradient of the mean cross entropy for the
 /// classes `b`.
 pub(crate) fn loss_gradient() -> Kernel {
     let wgsl = format!(
@@ -200,7 +200,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {{
     (wgsl, [1, 1, 1])
 }
 
-/// A bias learns from the sum over the batch.
+/// Updates a bias with the sum over the batch.
 pub(crate) fn descend_bias(len: usize) -> Kernel {
     let wgsl = format!(
         "{}

@@ -1,5 +1,5 @@
-//! Raw wgpu, as one writes it by hand: a buffer for each tensor, `Queue::write_buffer`, a fresh
-//! buffer to read back, textbook kernels, everything that belongs together in one submission.
+//! Raw wgpu, as written by hand: a buffer for each tensor, `Queue::write_buffer`, a new buffer for
+//! each read-back, textbook kernels, one submission for each call.
 
 #[path = "../../../table/harness/mod.rs"]
 #[allow(
@@ -25,7 +25,7 @@ const USAGES: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::COPY_SRC)
     .union(wgpu::BufferUsages::COPY_DST);
 
-/// Products larger than this take half a minute a call on a software adapter.
+/// Larger products take half a minute a call on a software adapter.
 const MOST_MULTIPLICATIONS: usize = 1 << 30;
 
 struct Raw {
@@ -34,7 +34,7 @@ struct Raw {
     info: wgpu::AdapterInfo,
 }
 
-/// A dispatch, ready to be recorded.
+/// A dispatch that is ready for recording.
 #[derive(Clone)]
 struct Step {
     pipeline: wgpu::ComputePipeline,
@@ -42,12 +42,12 @@ struct Step {
     groups: [u32; 3],
 }
 
-/// Dispatches of one submission.
+/// The dispatches of one submission.
 struct Program<'a> {
     raw: &'a Raw,
     steps: Vec<Step>,
     times: usize,
-    /// Reading back belongs to it.
+    /// Whether the read is part of the call.
     reads: bool,
     outs: Vec<wgpu::Buffer>,
 }
@@ -125,7 +125,7 @@ impl Raw {
         })
     }
 
-    /// Appends what a buffer holds.
+    /// Appends the contents of a buffer.
     fn read(&self, buffer: &wgpu::Buffer, values: &mut Vec<f32>) -> Result {
         let readback = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -144,7 +144,7 @@ impl Raw {
         Ok(())
     }
 
-    /// A kernel, and the buffers at its bindings.
+    /// A kernel with the buffers for its bindings.
     fn step(&self, (wgsl, groups): kernels::Kernel, buffers: &[&wgpu::Buffer]) -> Step {
         let module = self
             .device
@@ -192,7 +192,7 @@ impl Raw {
         }
     }
 
-    /// One kernel from some inputs to one output.
+    /// One kernel from several inputs to one output.
     fn single(&self, kernel: kernels::Kernel, len: usize, inputs: &[Vec<f32>]) -> Program<'_> {
         let out = self.empty(len);
         let inputs: Vec<_> = inputs.iter().map(|values| self.filled(values)).collect();
@@ -289,7 +289,7 @@ impl Raw {
     }
 }
 
-/// Calls that are no dispatches.
+/// Calls without dispatches.
 struct Calls<'a, F> {
     raw: &'a Raw,
     call: F,
