@@ -1,7 +1,7 @@
-//! The allocators against what they promise: a plain model of ranges, every short sequence on a
-//! tiny heap, bad handles, and a heap that is not touched in steady state.
+//! Tests of the allocators: against a plain model of ranges, with every short sequence of calls on
+//! a tiny heap, and with invalid handles. In the steady state they must not touch the host's heap.
 //!
-//! `LAPIDARY_OPS` sets how many random operations each case runs, `LAPIDARY_SEED` the seed.
+//! `LAPIDARY_OPS` sets the number of random operations in each case; `LAPIDARY_SEED` sets the seed.
 
 mod heap_counter;
 mod model;
@@ -29,7 +29,7 @@ fn every_sequence(carver: &Carver, live: &[(BlockId, u64)], length: u32) -> u64 
                 assert!(range.offset_bytes + range.size_bytes <= 8 * 256);
                 blocks.push((block, granules));
             }
-            // With at most eight blocks no bin holds more holes than are looked at.
+            // With at most eight blocks, the search sees all holes of a bin.
             Err(error) => {
                 assert_eq!(
                     error,
@@ -377,7 +377,7 @@ fn a_request_that_fits_in_the_limit_moves_what_is_in_its_way_unless_that_is_pinn
     };
     let mut pools = Pools::new(config).unwrap();
     let mut planner = Planner::default();
-    // Eight slabs of 4 MiB, of which every other MiB is free.
+    // Eight slabs of 4 MiB in which every second MiB is free.
     let blocks: Vec<BlockId> = (0..32)
         .map(|_| plans::allocate(&mut pools, &mut planner, 1 << 20).unwrap())
         .collect();
@@ -415,7 +415,7 @@ fn without_a_limit_a_survivor_moves_out_of_the_way_of_a_new_shape() {
     let blocks: Vec<BlockId> = (0..8)
         .map(|_| plans::allocate(&mut pools, &mut planner, 100 << 20).unwrap())
         .collect();
-    // Of each slab but one only the last MiB survives.
+    // In each slab except one only the last MiB stays allocated.
     for &block in &blocks[1..] {
         pools.free(block).unwrap();
         let most = pools.allocate(99 << 20).unwrap();
@@ -472,7 +472,7 @@ fn a_steady_state_takes_nothing_from_the_heap() {
         }
     };
     churn(&mut pools, &mut blocks);
-    // A pass over the tables' own high-water marks, so that only their reuse is left to count.
+    // A first pass grows the tables to their high-water marks. Then only their reuse is counted.
     for block in blocks.drain(..) {
         pools.free(block).unwrap();
     }

@@ -1,5 +1,4 @@
-//! Kernels that users write: what they compute, what is refused and how it is shown, and texts
-//! that mean harm. On the default adapter.
+//! Custom kernels on the default adapter: results, errors and their excerpts, and hostile texts.
 
 mod computes;
 mod hostile;
@@ -22,7 +21,7 @@ fn shown<T: std::fmt::Debug>(result: lapidary::Result<T>) -> (String, String) {
     }
 }
 
-/// Does the excerpt show this line, with carets right under this part of it?
+/// Does the excerpt show this line, with carets under this part of it?
 #[track_caller]
 fn points_at(excerpt: &str, line: usize, source: &str, part: &str) {
     let shown: Vec<&str> = excerpt.lines().collect();
@@ -60,7 +59,7 @@ struct SaxpyParams {
     n: u32,
 }
 
-/// A kernel with the usual frame around the body, for what needs no bindings of its own.
+/// A kernel with the usual frame around the body, for tests that need no bindings of their own.
 fn framed(gpu: &Gpu, declarations: &str, body: &str) -> lapidary::Result<Kernel> {
     let text = format!(
         "{declarations}\n@compute @workgroup_size(64)\n\

@@ -1,8 +1,8 @@
-//! What must hold on every real adapter: one device a test, the public interface alone. Kernels
-//! that users write are a part of it.
+//! Tests for every real adapter, with one device for each test and only the public interface.
+//! Custom kernels are part of it.
 //!
-//! A machine without an adapter fails here. `LAPIDARY_ADAPTER` names another one than the default;
-//! the same tests run under Vulkan's validation layer.
+//! They fail on a machine without an adapter. `LAPIDARY_ADAPTER` chooses an adapter other than the
+//! default. The same tests run under Vulkan's validation layer.
 
 #[path = "device/any_limits.rs"]
 mod any_limits;
@@ -39,7 +39,7 @@ mod parts;
 mod plain;
 #[path = "device/pressure.rs"]
 mod pressure;
-// Metal keeps no count of the bytes that it has given out.
+// Metal does not count the bytes that it hands out.
 #[cfg(not(target_vendor = "apple"))]
 #[path = "device/refusals.rs"]
 mod refusals;
@@ -55,23 +55,23 @@ mod values;
 
 use lapidary::{Gpu, Options, Tensor};
 
-/// A device of its own for a test.
+/// A separate device for a test.
 fn gpu() -> Gpu {
     Gpu::open(Options::default()).expect("these tests need an adapter")
 }
 
-/// The numbers from `first` on, as floats.
+/// The integers from `first` on, as floats.
 fn ramp(first: i32, len: usize) -> Vec<f32> {
     (first..).take(len).map(|value| value as f32).collect()
 }
 
-/// Small whole numbers that repeat after a while: their sums and products are exact.
+/// Small integers that repeat. Their sums and products are exact.
 fn small(len: usize, seed: usize) -> Vec<f32> {
     let value = |i: usize| ((i * 7 + i / 11 + seed * 5) % 9) as f32 - 4.0;
     (0..len).map(value).collect()
 }
 
-/// Are they equal, NaN for NaN, to 1e-5 of the larger of 1 and what is expected?
+/// Are they equal within 1e-5 of max(1, expected)? NaN equals NaN.
 #[track_caller]
 fn assert_close(got: &[f32], expected: &[f32]) {
     assert_eq!(got.len(), expected.len());

@@ -2,12 +2,12 @@
 
 use lapidary::{Gpu, Options};
 
-/// Bytes of one binding on the devices that have to look at everything through several windows.
+/// Bytes of one binding on the devices that bind everything as several windows.
 const SMALL_BINDING_BYTES: u64 = 16 << 10;
 
-/// Every device that there is here, with a name for messages: the default adapter; the same with
-/// bindings so small that ordinary operands take several; and the simulation, likewise, unless
-/// `LAPIDARY_TEST_DEVICES` is `adapter`.
+/// All devices of this machine, with a name for messages. They are the default adapter, the same
+/// with bindings so small that ordinary operands take several, and the simulation in both forms.
+/// If `LAPIDARY_TEST_DEVICES` is `adapter`, the simulation is left out.
 pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = Vec::new();
     let open = Gpu::open(Options::default());
@@ -37,7 +37,7 @@ fn simulated() -> [(&'static str, Gpu); 2] {
     ]
 }
 
-/// The first adapter, opened by hand with a limit lower than its own.
+/// The first adapter, opened by hand with a lower limit.
 pub(crate) fn adopt(binding_bytes: u64) -> Gpu {
     use lapidary::wgpu;
     let instance =

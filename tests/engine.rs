@@ -1,5 +1,5 @@
-//! The engine's promises, on a simulated device: order without waits, reuse, what happens when
-//! the driver refuses, many threads, futures dropped half-way, and the reports.
+//! Tests of the engine on a simulated device: order without waits, reuse of memory, refusals of the
+//! driver, many threads, dropped futures, and reports.
 
 mod advice;
 mod buffers;
@@ -33,7 +33,7 @@ mod upload_with;
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};
 
-/// A strict device that runs late and starts dirty, with bindings of 64 KiB.
+/// A strict device that lags behind and whose memory begins with garbage. Bindings have 64 KiB.
 pub(crate) fn options() -> SimOptions {
     SimOptions {
         memory_bytes: 64 << 20,
@@ -49,18 +49,18 @@ pub(crate) fn open(options: SimOptions) -> (Gpu, SimHandle) {
     Gpu::simulated(options).expect("the options go together")
 }
 
-/// As [`open`], for a test that counts what happens: whatever the environment says of the budget
-/// and of compaction does not hold for it.
+/// As [`open`], for tests that count events: ignores the settings of budget and compaction in the
+/// environment.
 pub(crate) fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
     open_with(options, None)
 }
 
-/// As [`open_alone`], with a dispatch for every operation.
+/// As [`open_alone`], with one dispatch for each operation.
 pub(crate) fn open_apart(options: SimOptions) -> (Gpu, SimHandle) {
     open_with(options, Some(false))
 }
 
-/// As [`open_alone`], with a budget of 4 MiB and buffers of half of that.
+/// As [`open_alone`], with a budget of 4 MiB and buffers of at most half of it.
 pub(crate) fn open_scarce() -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(Budget::device(4 << 20)),
@@ -87,7 +87,7 @@ fn open_with(options: SimOptions, fuse: Option<bool>) -> (Gpu, SimHandle) {
     Gpu::simulated_with(device, options).expect("the options go together")
 }
 
-/// Nothing can be evicted, so what finds no room finds none.
+/// Allows no evictions, so requests without a hole are refused.
 pub(crate) fn nothing_leaves(gpu: &Gpu) {
     let budget = Budget {
         host_bytes: Some(0),
@@ -97,7 +97,7 @@ pub(crate) fn nothing_leaves(gpu: &Gpu) {
     assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
 }
 
-/// Nothing is alive any more, and no rule was broken on the way.
+/// Checks that nothing is alive any more and that no rule was broken.
 pub(crate) fn ended(gpu: Gpu, sim: &SimHandle) {
     if gpu.finish().is_ok() {
         let memory = gpu.memory().stats();
@@ -119,7 +119,7 @@ pub(crate) fn ended(gpu: Gpu, sim: &SimHandle) {
     assert_eq!(sim.complaints(), [""; 0]);
 }
 
-/// Whole numbers from `start` on.
+/// Integers from `start` on.
 pub(crate) fn numbers(start: usize, len: usize) -> Vec<f32> {
     (start..start + len).map(|number| number as f32).collect()
 }

@@ -1,4 +1,4 @@
-//! Where the simulated device fails, and how: every call but that which opens another device.
+//! The calls and kinds of faults on the simulated device: all calls except opening another device.
 
 use lapidary::sim::{FaultKind, Site};
 

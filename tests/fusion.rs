@@ -1,6 +1,6 @@
-//! Fusion: what is put together gives what its parts give, and is one dispatch.
+//! Fusion: a fused kernel gives what its parts give, in one dispatch.
 //!
-//! `LAPIDARY_SEED` runs one random program; `LAPIDARY_CALLS` makes all of them longer.
+//! `LAPIDARY_SEED` runs one random program; `LAPIDARY_CALLS` makes all programs longer.
 
 mod counts;
 mod graphs;
@@ -9,7 +9,7 @@ mod vec8s;
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};
 
-/// A simulated device, whatever the environment says of its budget and of compaction.
+/// A simulated device that ignores the settings of budget and compaction in the environment.
 pub(crate) fn simulated(fuse: bool, device: SimOptions) -> (Gpu, SimHandle) {
     let device = SimOptions {
         dirty: true,

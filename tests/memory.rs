@@ -1,5 +1,5 @@
-//! Memory, with no adapter: the allocator against models, the engine's promises on the simulated
-//! device, and random programs that it may fail, move and evict at any time.
+//! Memory without an adapter: the allocator against models, the engine on the simulated device, and
+//! random programs with failures, moves and evictions at any time.
 
 mod alloc_model;
 #[cfg(feature = "sim")]

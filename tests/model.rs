@@ -1,5 +1,5 @@
-//! Model files: what others have saved is loaded, uploaded or when it is used, and nothing that
-//! contradicts itself ever is.
+//! Model files of other programs: they are loaded at once or on first use, and files with
+//! contradictions are refused.
 
 #[cfg(feature = "ndarray")]
 mod arrays;

@@ -1,4 +1,4 @@
-//! Files with tensors: models that others have saved, and states of our own.
+//! Files with tensors: models of other programs, and our own state files.
 
 #[cfg(all(feature = "sim", feature = "safetensors"))]
 mod model;

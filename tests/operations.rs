@@ -1,5 +1,5 @@
-//! Operations: what each computes, in every form that the library may choose for it. On the default
-//! adapter, and on the simulation where that feature is on.
+//! Operations: the results of each, in every variant that the library may choose. On the default
+//! adapter, and on the simulation if that feature is on.
 
 mod common;
 mod devices;

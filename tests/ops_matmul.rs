@@ -1,4 +1,4 @@
-//! Matrix products against three loops in f64: every shape, every view, every type.
+//! Matrix products against three loops in f64, for all shapes, views and types.
 
 mod linear;
 mod quantized;
@@ -13,7 +13,7 @@ fn gpu() -> Gpu {
     Gpu::open(Options::default()).unwrap()
 }
 
-/// Small whole numbers: their products add up exactly in every type.
+/// Small integers. The sums of their products are exact in every type.
 fn whole(gpu: &Gpu, shape: &[usize]) -> Tensor {
     let len = shape.iter().product::<usize>();
     let values: Vec<f32> = (0..len).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
@@ -40,7 +40,7 @@ fn on_host(a: &Tensor, b: &Tensor) -> Vec<f64> {
         .collect();
     let mut product = Vec::new();
     for matrix in 0..batch.iter().product::<usize>() {
-        // Which matrix of an operand that has 1 where the batch has more.
+        // The matrix of an operand whose batch axis has size 1.
         let place = |shape: &[usize]| {
             let (mut rest, mut place, mut stride) = (matrix, 0, 1);
             for axis in (0..batch.len()).rev() {
@@ -283,7 +283,7 @@ fn halves_are_added_up_in_single_precision() {
             .collect();
         assert_eq!(c.to_vec::<f16>().unwrap(), expected, "{m} x {n} x {k}");
     }
-    // 4096 ones and a 1 that single precision keeps: in f16 the sum would stop at 2048.
+    // 4096 ones and a 1 that only f32 keeps: a sum in f16 would stop at 2048.
     let ones = gpu.tensor(&[f16::ONE; 4096], &[4096]).unwrap();
     assert_eq!(
         ones.matmul(&ones).unwrap().item::<f16>().unwrap(),
@@ -291,7 +291,7 @@ fn halves_are_added_up_in_single_precision() {
     );
 }
 
-/// Products of both, and of each beside small integers as i8, with what the host makes of them.
+/// Products of two tensors, and of each with small integers as i8, with the host's results.
 const NARROW: [[usize; 3]; 3] = [[33, 31, 65], [1, 37, 64], [64, 65, 12]];
 
 fn check_narrow<T: Element>(gpu: &Gpu, shapes: &[[usize; 3]], narrow: fn(f64) -> T) {
@@ -326,7 +326,7 @@ fn integers_of_a_byte_are_weights_of_every_float() {
     check_narrow(&gpu, &NARROW, |v| v as f32);
     check_narrow(&gpu, &NARROW[..1], f16::from_f64);
     check_narrow(&gpu, &NARROW, bf16::from_f64);
-    // 4096 ones: in bf16 the sum would stop at 256.
+    // 4096 ones: a sum in bf16 would stop at 256.
     let ones = gpu.tensor(&[bf16::ONE; 4096], &[4096]).unwrap();
     let sum = ones.matmul(&ones).unwrap().item::<bf16>().unwrap();
     assert_eq!(sum, bf16::from_f32(4096.0));
@@ -339,7 +339,7 @@ fn integers_of_a_byte_are_weights_of_every_float() {
 #[test]
 fn a_quantized_layer_ends_as_one_of_floats_however_long_its_sums() {
     let gpu = gpu();
-    // In the kernel and, where the sum is long, behind it.
+    // In the kernel, and in a second one if the sum is long.
     for k in [64, 40_000] {
         let (x, weight) = (whole(&gpu, &[5, k]), whole(&gpu, &[7, k]));
         let bias = whole(&gpu, &[7]);
@@ -464,7 +464,7 @@ fn the_simulated_device_computes_the_same() {
     assert_eq!(product, [f16::from_f32(10.0); 21 * 21]);
 }
 
-/// The end of a product in its kernel, beside the same by operations of their own.
+/// A product with an epilogue in its kernel, against separate operations.
 #[track_caller]
 fn check_end(a: &Tensor, b: &Tensor, end: &Epilogue, apart: impl FnOnce(Tensor) -> Tensor) {
     let fused = a.matmul_with(b, end).unwrap();
@@ -551,7 +551,7 @@ fn a_product_ends_as_operations_of_their_own_would() {
             c.cast(DType::F32).unwrap()
         });
     }
-    // Longer than an invocation of a software adapter may loop.
+    // Longer than the loop of an invocation may be on a software adapter.
     let (a, b, bias) = (
         whole(&gpu, &[2, 40_000]),
         whole(&gpu, &[40_000, 3]),
@@ -622,7 +622,7 @@ fn what_no_product_can_end_with_is_refused_at_the_call() {
     assert!(matches!(scaled, Err(Error::DType { .. })));
 }
 
-/// Software adapters leave a loop after 65,535 rounds, without a word.
+/// Software adapters leave a loop after 65,535 iterations without an error.
 #[test]
 fn sums_longer_than_an_invocation_may_loop_are_whole() {
     let gpu = gpu();
@@ -669,7 +669,7 @@ fn reductions_of_long_rows_are_whole() {
 #[test]
 fn small_results_of_long_sums_are_right() {
     let gpu = gpu();
-    // A sum as long as this is cut into parts, and leaves a rest.
+    // A sum of this length is cut into parts of unequal length.
     let a = whole(&gpu, &[2, 1, 16, 9001]);
     let b = whole(&gpu, &[1, 1, 9001, 31]);
     let expected = on_host(&a, &b);

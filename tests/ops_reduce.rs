@@ -1,6 +1,5 @@
-//! Reductions, running sums, sorting, normalization, and what moves by indices, against plain Rust
-//! in f64: on the default adapter, on the simulation where that feature is on, over types, shapes
-//! and views.
+//! Reductions, running sums, sorting, normalization and indexing against plain Rust in f64, over
+//! types, shapes and views. On the default adapter, and on the simulation if that feature is on.
 
 mod arrange;
 mod axes;

@@ -1,10 +1,11 @@
-//! Memory under pressure, on a simulated device: random programs under random budgets, with what is
-//! evicted, moved, dropped, computed again and lost on the way, every byte against plain vectors;
-//! every call of the driver and of the file system failed; and what bad input gets.
+//! Memory under pressure on a simulated device. Random programs run under random budgets, with
+//! evictions, moves, drops, rematerialization and device losses. Every byte is compared with plain
+//! vectors. Also every call of the driver and of the file system fails once, and bad input is
+//! tried.
 //!
-//! `LAPIDARY_SEED` runs one random program of each kind; `LAPIDARY_STEPS` sets how many steps each
-//! kind makes in all, from that seed on if both are set, and lets the faults strike at every call
-//! rather than at some.
+//! `LAPIDARY_SEED` runs one random program of each kind. `LAPIDARY_STEPS` sets the number of steps
+//! of each kind, from that seed on if both are set. It also makes the faults hit every call instead
+//! of some.
 
 mod data;
 mod faults;
@@ -14,12 +15,12 @@ mod programs;
 mod steps;
 mod world;
 
-/// What an environment variable says, if it is a number.
+/// The number in an environment variable, if it has one.
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Says how to run a program again, if it fails.
+/// Prints how to run a program again if it fails.
 struct Seed(u64);
 
 impl Drop for Seed {

@@ -1,10 +1,10 @@
-//! Every kernel, interpreted invocation by invocation: no race, no barrier that some do not reach,
-//! no read of what nothing wrote, no index beyond an end; and the values are those of the
-//! reference.
+//! Every kernel, interpreted invocation by invocation. There must be no race, no barrier that only
+//! some invocations reach, no read of unwritten memory, and no index out of bounds. The values must
+//! be those of the reference.
 //!
-//! The devices are simulated: what a discrete, an integrated and a software adapter can do, with
-//! subgroups of 4, 8, 16, 32 and 64 lanes. In the suite each call runs on one of them, the next
-//! call on the next. With `LAPIDARY_RACES=all` every call runs on every device.
+//! The devices are simulated. They have the features of discrete, integrated and software adapters,
+//! with subgroups of 4, 8, 16, 32 and 64 lanes. In the suite each call runs on one device, and the
+//! next call on the next one. With `LAPIDARY_RACES=all` every call runs on every device.
 
 mod devices;
 mod reached;
@@ -16,7 +16,7 @@ use crate::common::operations::{self, Operation, plain};
 use devices::{Device, devices};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
-/// What one program of tests has run so far.
+/// The devices of a test, and the faults found so far.
 struct Rota {
     reference: Gpu,
     devices: Vec<Device>,
@@ -25,17 +25,17 @@ struct Rota {
 }
 
 impl Rota {
-    /// Each call of the library is a kernel of its own.
+    /// Without fusion: each call has its own kernel.
     fn new() -> Self {
         Self::on(devices(false))
     }
 
-    /// The library puts kernels together.
+    /// With fusion.
     fn fused() -> Self {
         Self::on(devices(true))
     }
 
-    /// A binding shows few bytes.
+    /// With bindings of few bytes.
     fn of_windows() -> Self {
         Self::on(devices::with_windows())
     }
@@ -54,14 +54,14 @@ impl Rota {
         if std::env::var("LAPIDARY_RACES").is_ok_and(|all| all == "all") {
             return (0..self.devices.len()).collect();
         }
-        // A prime that does not divide their number, so that each family meets all of them.
+        // A prime that does not divide the number of devices, so each family runs on all of them.
         const STEP: usize = 11;
         assert!(!self.devices.len().is_multiple_of(STEP));
         self.next = (self.next + STEP) % self.devices.len();
         vec![self.next]
     }
 
-    /// Makes a call on the reference and on its devices, and compares.
+    /// Runs a call on the reference and on its devices, and compares the results.
     fn check(&mut self, name: &str, dtype: DType, call: &dyn Fn(&Gpu) -> Result<Vec<Tensor>>) {
         let read = |gpu: &Gpu| -> Result<Vec<Vec<f64>>> {
             let made = call(gpu)?;
@@ -85,7 +85,7 @@ impl Rota {
         }
     }
 
-    /// Fails with everything that was found.
+    /// Fails with all faults that were found.
     #[track_caller]
     fn end(mut self) {
         for device in &self.devices {
@@ -100,7 +100,7 @@ impl Rota {
     }
 }
 
-/// The first element that is not what it should be.
+/// The first element that differs from the reference.
 fn differs(got: &[Vec<f64>], wanted: &[Vec<f64>], dtype: DType) -> Option<String> {
     let tolerance = match dtype {
         DType::F16 => 4e-3,
@@ -139,7 +139,7 @@ fn call(
     (operation.call)(&operands)
 }
 
-/// Every operation that is wanted, with plain operands of a matrix of this size.
+/// All selected operations, with plain operands of a matrix of this size.
 fn operations_at(sizes: (usize, usize), is_wanted: impl Fn(&Operation) -> bool) {
     let mut rota = Rota::new();
     for operation in operations::all().filter(|operation| is_wanted(operation)) {

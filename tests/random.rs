@@ -1,7 +1,7 @@
-//! Random programs against plain vectors: whatever is called in whatever order, every element is
-//! right, nothing panics, no rule of the device is broken, and nothing is left behind.
+//! Random programs against plain vectors. For any calls in any order every element is right,
+//! nothing panics, the device's rules are kept, and nothing stays alive.
 //!
-//! `LAPIDARY_SEED` runs one program; `LAPIDARY_CALLS` makes all of them longer (calls a program).
+//! `LAPIDARY_SEED` runs one program; `LAPIDARY_CALLS` sets the number of calls of all programs.
 
 mod calls;
 mod indexed;
@@ -21,7 +21,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Says how to run the program again, if it fails.
+/// Prints how to run the program again if it fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -39,7 +39,7 @@ fn run(seed: u64, calls: u64, diagnostics: Option<Diagnostics>) {
         let (name, call) = ops::ALL[world.rng.usize(..ops::ALL.len())];
         match calm(name, || call(&mut world)) {
             Outcome::Done | Outcome::Skipped => {}
-            // Shapes of the program's own making: only the device's limits may refuse them.
+            // The program chose the shapes, so only the device's limits may refuse them.
             Outcome::Refused(Error::NeverFits { .. } | Error::OutOfMemory(_)) => {}
             Outcome::Refused(Error::Driver { message, .. }) if message == "out of memory" => {}
             Outcome::Refused(error) => panic!("{name}: {error}"),
@@ -55,7 +55,7 @@ fn random_programs_give_what_vectors_give() {
 
 #[test]
 fn random_programs_in_which_bugs_are_looked_for_give_the_same_and_have_none() {
-    // Programs that make infinities on purpose would fill the list of what is found.
+    // Programs that make infinities on purpose would fill the list of findings.
     check(4, |seed| {
         let non_finite = seed % 2 == 0;
         Some(Diagnostics {

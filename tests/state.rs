@@ -1,4 +1,5 @@
-//! States: what is saved is loaded, in this program or the next, and nothing else ever is.
+//! State files: what was saved is loaded, by this program or the next one, and other files are
+//! refused.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use lapidary::{
 
 const MIB: usize = 1 << 20;
 
-/// A folder of the test's own, gone after it.
+/// A folder of the test, deleted after it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -32,7 +33,7 @@ impl Folder {
         self.0.join("job.state")
     }
 
-    /// The file is alone: nothing unfinished lies beside it.
+    /// The folder contains only this file, and nothing unfinished.
     #[track_caller]
     fn holds_one_file(&self) {
         let names: Vec<_> = fs::read_dir(&self.0).unwrap().collect();
@@ -46,7 +47,7 @@ impl Drop for Folder {
     }
 }
 
-/// A device that starts dirty and runs late.
+/// A device that lags behind and whose memory begins with garbage.
 fn open() -> Gpu {
     let options = SimOptions {
         dirty: true,
@@ -55,7 +56,7 @@ fn open() -> Gpu {
     Gpu::simulated(options).unwrap().0
 }
 
-/// Loads a file both ways, each on a device of its own.
+/// Loads a file in both ways, each on its own device.
 fn loaded(folder: &Folder) -> [State; 2] {
     [
         open().load_state(folder.file()).unwrap(),
@@ -63,7 +64,7 @@ fn loaded(folder: &Folder) -> [State; 2] {
     ]
 }
 
-/// What is saved is loaded, with its shape, whether uploaded or backed.
+/// Saves and loads tensors with their shapes, both uploaded and backed.
 #[track_caller]
 fn check<T: Element>(tensor: &Tensor, gpu: &Gpu) {
     let folder = Folder::new();
@@ -75,7 +76,7 @@ fn check<T: Element>(tensor: &Tensor, gpu: &Gpu) {
         assert_eq!((it.shape(), it.dtype()), (tensor.shape(), tensor.dtype()));
         assert!(it.is_contiguous());
         assert!(it.to_vec::<T>().unwrap() == expected);
-        // It can be computed with, too.
+        // It can be used in computations too.
         let again = it.copy().unwrap().to_vec::<T>().unwrap();
         assert!(again == expected);
     }
@@ -286,7 +287,7 @@ fn a_job_that_works_on_its_own_backed_state_may_save_over_it() {
             .unwrap();
         assert_eq!(kept.residency(), Residency::Backed);
         assert_eq!(x.to_vec::<f32>().unwrap(), vec![round as f32; 300_000]);
-        // The file that it came from has no name any more, and is still read.
+        // The file has no name any more and is still read.
         assert_eq!(kept.to_vec::<u8>().unwrap(), vec![5; 300_000]);
         folder.holds_one_file();
     }
@@ -340,7 +341,7 @@ fn a_backed_file_that_somebody_writes_into_is_an_error_and_never_other_bytes() {
     let t = state.get("t").unwrap();
     let error = t.to_vec::<u8>().unwrap_err();
     assert!(matches!(error, Error::Source { .. }), "{error}");
-    // The MiB that is sound is still read.
+    // The undamaged MiB is still read.
     let sound = t.slice(0, None, MIB as isize, 1).unwrap();
     assert!(sound.to_vec::<u8>().unwrap() == vec![0; MIB]);
     for result in [
@@ -435,7 +436,7 @@ fn a_tensor_beyond_the_device_that_loads_is_an_error() {
 fn a_tensor_that_is_written_piece_by_piece_meanwhile_is_saved_whole_or_not_at_all() {
     const LEN: usize = 1 << 20;
     let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
-    // Many pieces of staging to a write.
+    // Each write needs many pieces of staging.
     gpu.memory().set_budget(Budget::device(8 << 20)).unwrap();
     let tensor = gpu.full(&[LEN], 0, DType::F32).unwrap();
     let folder = Folder::new();

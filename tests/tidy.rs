@@ -1,13 +1,12 @@
-//! The architecture and the house style, as tests: plain reading of the files, no compiler.
+//! The architecture and the style as tests. They only read the files and need no compiler.
 //!
-//! [`source`] reads a file and knows which of its bytes are code; [`layers`] says who may know
-//! whom, [`structure`] how modules hang together, [`size`] how long things may be, [`panics`] how
-//! code may give up, [`prose`] what text must and must not say, [`markdown`] how long its pages and
-//! lines may be, [`links`] that links have targets, [`kernels`] that a shader has its layout and
-//! its reference kernel, [`manifest`] that dependencies are explained, [`programs`] how the tests
-//! are put together. Each check returns the offences it finds as `file:line: what`, so that each
-//! can be shown a bad sample: a check that cannot fail checks nothing. The exceptions that are
-//! granted stand, with their reasons, at the top of those files.
+//! [`source`] reads a file and marks which bytes are code. [`layers`] has the order of modules,
+//! [`structure`] the links between modules, and [`size`] the limits of lengths. [`panics`] has the
+//! rules for panics, [`prose`] those for texts, and [`markdown`] those for pages. [`links`]
+//! checks that links have targets, [`kernels`] that a shader has its layout and its reference
+//! kernel, and [`manifest`] that dependencies are explained. [`programs`] checks how the tests are
+//! grouped. Each check returns its findings as `file:line: what`, so each is tested with a bad sample. The exceptions and their
+//! reasons are at the top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
@@ -34,13 +33,13 @@ mod structure;
 
 use source::{Source, root};
 
-/// Fails with all offences at once, one a line.
+/// Fails with all findings at once, one on each line.
 #[track_caller]
 fn assert_tidy(offences: Vec<String>) {
     assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
 }
 
-/// Where the crates' sources are.
+/// The folders with the crates' sources.
 const CRATES: [&str; 5] = [
     "src",
     "crates/alloc/src",

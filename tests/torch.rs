@@ -1,8 +1,9 @@
-//! One call of each kind of operation against the values that PyTorch gives: on the default
-//! adapter, and on the simulation where that feature is on.
+//! One call of each kind of operation against PyTorch's values. On the default adapter, and on the
+//! simulation if that feature is on.
 //!
-//! `tests/data/torch/values.py` asks PyTorch and writes a file for each group of cases. A new case
-//! takes a line there, a call in the group's table here, and a run of that script.
+//! `tests/data/torch/values.py` computes the values with PyTorch and writes a file for each group
+//! of cases. To add a case, add a line there and a call in the group's table here, and run the
+//! script.
 
 mod cases;
 mod folds;

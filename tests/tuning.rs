@@ -1,5 +1,5 @@
-//! Variants that are tried at first use: the same results, no trial where it would disturb, and
-//! none twice.
+//! Variants that are tried at first use. Results do not change, no trial disturbs other work, and
+//! none happens twice.
 
 mod disturbed;
 
@@ -11,7 +11,7 @@ use lapidary::{
     adapter::{AdapterKind, Tune},
 };
 
-/// A folder that goes when the test ends.
+/// A folder that is deleted at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -22,7 +22,7 @@ impl Folder {
         Folder(folder)
     }
 
-    /// The file of what was found. Nothing else of tuning may lie in the folder.
+    /// The file with the results. Nothing else of tuning may be in the folder.
     fn file(&self) -> PathBuf {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -42,7 +42,7 @@ impl Drop for Folder {
 
 fn options(tune: Tune, folder: Option<&Path>) -> Options {
     Options {
-        // What the environment says of either does not hold here.
+        // Ignores the environment's settings of both.
         budget: Some(Budget::default()),
         tune: Some(tune),
         cache_folder: folder.map(Path::to_path_buf),
@@ -59,18 +59,17 @@ fn simulated(device: SimOptions, options: Options) -> (Gpu, SimHandle) {
     Gpu::simulated_with(device, options).unwrap()
 }
 
-/// Small whole numbers: their products add up exactly.
+/// Small integers. The sums of their products are exact.
 fn whole(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
     let len = shape.iter().product::<usize>();
     let values: Vec<f32> = (0..len).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
     gpu.tensor(&values, shape)
 }
 
-/// Those that are exact, and those that are rounded.
+/// Exact results and rounded results.
 type Results = (Vec<Vec<f32>>, Vec<Vec<f32>>);
 
-/// What of each family is large enough to be tried, and ends with sums that are exact, or that are
-/// not.
+/// Calls of each family that are large enough for trials, with exact and with rounded results.
 fn work(gpu: &Gpu) -> Result<Results> {
     let (a, b) = (whole(gpu, &[64, 66])?, whole(gpu, &[66, 64])?);
     let x = whole(gpu, &[64, 1024])?;
@@ -102,7 +101,7 @@ fn assert_same(got: &Results, expected: &Results) {
     }
 }
 
-/// Tries on one device, and reads what it found with another.
+/// Runs trials on one device and reads their results with another.
 fn check(name: &str, open: impl Fn(Options) -> Gpu) {
     let folder = Folder::new(name);
     let by_rule = open(options(Tune::Off, Some(&folder.0)));
@@ -130,7 +129,8 @@ fn check(name: &str, open: impl Fn(Options) -> Gpu) {
         );
     }
     let later = open(options(Tune::FirstUse, Some(&folder.0)));
-    // Only what there was no time for is tried now; where time is up, as here, nothing is.
+    // Only problems that were not tried for lack of time are tried now. Here they are not, because
+    // the time is used up.
     let (problem, _) = &found.best[0];
     assert!(problem.starts_with("matmul f32") || problem.starts_with("matmul f16"));
     let (a, b) = (
@@ -237,7 +237,7 @@ fn a_file_that_names_nonsense_does_no_harm() {
     let expected = work(&gpu).unwrap();
     drop(gpu);
     let text = std::fs::read_to_string(folder.file()).unwrap();
-    // With a checksum that says that nobody has touched it.
+    // With a valid checksum, as if the file had not been changed.
     let body: String = text.lines().skip(1).fold(String::new(), |body, line| {
         let line = match line.split_once(" = ") {
             Some((problem, _)) => format!("{problem} = matmul Workgroup {{ rows: 200 }}"),

@@ -1,9 +1,9 @@
-//! Whatever view an operand is, an operation makes of it what it makes of a plain tensor with the
-//! same elements; and it changes nothing beside the view that it writes through.
+//! For any views as operands, an operation gives the same as for plain tensors with the same
+//! elements. It changes nothing outside the view that it writes through.
 //!
 //! All operations run on the simulation, with every operand as each kind of view. On an adapter
-//! those run that stand for their family's kernels. `LAPIDARY_VIEWS=all` runs all operations
-//! everywhere, with all pairs of kinds. Random combinations follow `LAPIDARY_SEED`.
+//! only one operation of each family of kernels runs. `LAPIDARY_VIEWS=all` runs all operations
+//! everywhere, with all pairs of kinds. `LAPIDARY_SEED` sets the seed of random combinations.
 
 mod hostile;
 mod methods;
@@ -13,7 +13,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{Budget, Gpu, Options};
 use run::{Devices, Extent};
 
-/// Kernels of their own for each call: fused ones have another text.
+/// Without fusion: a fused kernel has another text.
 fn alone() -> Options {
     Options {
         fuse: Some(false),
@@ -61,8 +61,8 @@ fn on_an_adapter_views_across_windows_are_read_as_plain_tensors() {
     run::all(&devices, extent());
 }
 
-/// Bytes of a binding where storages take several, and where views begin in them: most end in the
-/// next window.
+/// Bytes of a binding on devices where storages have several windows, and where views begin. Most
+/// views end in the next window.
 const WINDOW_BYTES: u64 = 16 << 10;
 const LEAD_BYTES: usize = (16 << 10) - 40;
 

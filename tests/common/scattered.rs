@@ -1,25 +1,26 @@
-//! Where a new tensor lies: a storage of its own, or some elements of a larger one.
+//! Places of new tensors: a separate storage, or some elements of a larger one.
 
 use fastrand::Rng;
 use lapidary::{Result, Tensor};
 
-/// A view of a shape in a storage of one dimension.
+/// A view with this shape in a storage of one dimension.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     shape: Vec<usize>,
-    /// Elements of the storage before all others.
+    /// Elements of the storage in front of the view.
     lead: usize,
-    /// The axes in the order in which they lie in the storage.
+    /// The axes in the order in which the storage has them.
     axes: Vec<usize>,
-    /// Of each axis: elements before the first, from one to the next, and whether they are turned.
+    /// For each axis: elements before the first one, the step between two, and whether it is
+    /// reversed.
     cuts: Vec<(usize, usize, bool)>,
 }
 
-/// Elements that lie apart, at most.
+/// Most elements of a scattered tensor.
 const MOST_SCATTERED: usize = 5_000;
 
 impl Place {
-    /// A storage of its own, or as often a view of a larger one.
+    /// Either a separate storage or a view of a larger one, with equal probability.
     pub(crate) fn new(rng: &mut Rng, shape: &[usize]) -> Place {
         let len: usize = shape.iter().product();
         let mut axes: Vec<usize> = (0..shape.len()).collect();
@@ -27,7 +28,7 @@ impl Place {
         let mut lead = 0;
         if len > 0 && rng.bool() {
             lead = rng.usize(0..9);
-            // In a third of them no element has its neighbour beside it.
+            // In a third of these no element's neighbour is beside it.
             if len <= MOST_SCATTERED && rng.u32(..3) > 0 {
                 rng.shuffle(&mut axes);
                 let far = rng.usize(..2 * shape.len().max(1));
@@ -46,13 +47,13 @@ impl Place {
         }
     }
 
-    /// How many elements of an axis the storage has.
+    /// Size of an axis in the storage.
     fn grown(&self, axis: usize) -> usize {
         let (before, step, _) = self.cuts[axis];
         before + self.shape[axis] * step
     }
 
-    /// The elements of the storage; there is one behind the view where it does not lie alone.
+    /// Number of elements of the storage. If the view is not alone, one is behind it.
     pub(crate) fn storage_len(&self) -> usize {
         self.block_len() + if self.lead > 0 { self.lead + 1 } else { 0 }
     }
@@ -61,7 +62,7 @@ impl Place {
         self.axes.iter().map(|&axis| self.grown(axis)).product()
     }
 
-    /// The view of a storage of so many elements.
+    /// The view in a storage of this length.
     pub(crate) fn view(&self, storage: &Tensor) -> Result<Tensor> {
         let grown: Vec<usize> = self.axes.iter().map(|&axis| self.grown(axis)).collect();
         let mut back = vec![0; self.axes.len()];
@@ -80,7 +81,7 @@ impl Place {
         Ok(view)
     }
 
-    /// Which element of the storage an index of the view names.
+    /// The element of the storage that an index of the view refers to.
     pub(crate) fn at(&self, index: &[usize]) -> usize {
         let inside = self.axes.iter().fold(0, |at, &axis| {
             let (before, step, is_turned) = self.cuts[axis];

@@ -1,21 +1,21 @@
-//! Devices with any limits: each is refused by the name of a limit that is too low, or computes
-//! what a device with all of the adapter's limits computes.
+//! Devices with any limits. The error names a limit that is too low, or the device computes the
+//! same as one with all of the adapter's limits.
 
 use lapidary::{DType, Error, Gpu, Result, Tensor, wgpu};
 
 use super::app::{App, USED};
 use super::{assert_close, floats, gpu, small};
 
-/// What a set of limits came to.
+/// The results of all sets of limits.
 #[derive(Debug, Default)]
 struct Tally {
-    /// wgpu itself refused to open such a device.
+    /// wgpu refused to open the device.
     unopened: u32,
     refused: u32,
     adopted: u32,
 }
 
-/// A few operations of every family, with small operands.
+/// A few operations of every family with small operands.
 fn program(gpu: &Gpu) -> Result<Vec<Vec<f32>>> {
     const ROWS: usize = 37;
     const LEN: usize = 29;
@@ -67,7 +67,7 @@ fn program(gpu: &Gpu) -> Result<Vec<Vec<f32>>> {
     results.iter().map(|result| Ok(floats(result))).collect()
 }
 
-/// Adopts a device with some limits, and computes on it.
+/// Adopts a device with some limits and computes on it.
 fn check(limits: &wgpu::Limits, without: wgpu::Features, expected: &[Vec<f32>], tally: &mut Tally) {
     let Some(app) = App::try_with(without, |all| *all = limits.clone()) else {
         tally.unopened += 1;
@@ -98,7 +98,7 @@ fn check(limits: &wgpu::Limits, without: wgpu::Features, expected: &[Vec<f32>], 
     }
 }
 
-/// One limit of ten is lower than the adapter's: a little, by much, or all the way.
+/// Lowers one limit in ten: a little, by much, or to the minimum.
 fn random_limits(random: &mut fastrand::Rng, most: &wgpu::Limits) -> wgpu::Limits {
     let mut limits = most.clone();
     let often = random.u32(2..20);
@@ -144,7 +144,7 @@ fn random_limits(random: &mut fastrand::Rng, most: &wgpu::Limits) -> wgpu::Limit
     limits
 }
 
-/// As many as `LAPIDARY_LIMITS` says; every tenth that is adopted runs the whole program.
+/// `LAPIDARY_LIMITS` sets the number. Every tenth adopted device runs the whole program.
 #[test]
 fn any_limits_are_refused_by_name_or_work() {
     let number = |name, or| std::env::var(name).map_or(or, |text| text.parse().unwrap());
@@ -159,7 +159,7 @@ fn any_limits_are_refused_by_name_or_work() {
         };
         let mut most = App::limits();
         if random.bool() {
-            // What comes of it is computed, more often than not.
+            // With the default limits as the upper bound, most devices are adopted and compute.
             most = wgpu::Limits::default();
             most.max_immediate_size = 128;
         }
@@ -193,7 +193,7 @@ fn the_limits_that_wgpu_names_are_refused_by_name_or_work() {
     }
 }
 
-/// The least of every limit at once.
+/// All limits at their minimum.
 #[test]
 fn the_lowest_limits_that_are_adopted_work() {
     let expected = program(&gpu()).unwrap();
@@ -224,7 +224,7 @@ fn the_lowest_limits_that_are_adopted_work() {
     }
 }
 
-/// Kernels for GPUs take more invocations and workgroup memory than those for software adapters.
+/// Kernels for GPUs use more invocations and workgroup memory than those for software adapters.
 #[cfg(feature = "sim")]
 #[test]
 fn the_lowest_limits_suffice_for_the_kernels_of_every_kind_of_device() {

@@ -1,4 +1,4 @@
-//! An app that opens the device by itself, on the adapter that the other tests run on.
+//! An app that opens its own device, on the adapter of the other tests.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use super::gpu;
 /// The features that lapidary uses on every device.
 pub(crate) const USED: wgpu::Features = wgpu::Features::IMMEDIATES.union(wgpu::Features::SUBGROUP);
 
-/// What an app holds.
+/// The handles of an app.
 pub(crate) struct App {
     pub adapter: wgpu::Adapter,
     pub device: wgpu::Device,
@@ -17,7 +17,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// With all that the adapter has of what lapidary uses.
+    /// With all features and limits of the adapter that lapidary uses.
     pub(crate) fn open() -> App {
         Self::with(wgpu::Features::empty(), |_| ())
     }
@@ -27,7 +27,7 @@ impl App {
         Self::on(Self::adapter(), USED - without, change)
     }
 
-    /// As [`with`](App::with); none where there can be no such device.
+    /// As [`with`](App::with); none if such a device is impossible.
     pub(crate) fn try_with(
         without: wgpu::Features,
         change: impl FnOnce(&mut wgpu::Limits),
@@ -35,12 +35,12 @@ impl App {
         Self::try_on(Self::adapter(), USED - without, change).ok()
     }
 
-    /// What the adapter has.
+    /// The adapter's limits.
     pub(crate) fn limits() -> wgpu::Limits {
         Self::adapter().limits()
     }
 
-    /// The adapter that the other tests run on, looked for once.
+    /// The adapter of the other tests, searched once.
     fn adapter() -> wgpu::Adapter {
         static FOUND: OnceLock<wgpu::Adapter> = OnceLock::new();
         let find = || {

@@ -1,11 +1,11 @@
-//! Compiled pipelines kept on disk: they only ever make a start faster.
+//! Compiled pipelines on disk only make a start faster.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use lapidary::{DType, Gpu, Options};
 
-/// Opens a device that keeps its pipelines in a folder, computes, and ends.
+/// Opens a device that keeps its pipelines in a folder, computes, and closes it.
 fn run(folder: &Path) -> Option<PathBuf> {
     let options = Options {
         cache_folder: Some(folder.to_path_buf()),
@@ -40,7 +40,7 @@ fn pipelines_are_kept_and_a_broken_file_is_replaced() {
         assert_eq!(after.len(), whole.len(), "written anew");
     }
     fs::remove_dir_all(&folder).unwrap();
-    // A folder that is a file: done without.
+    // A file in place of the folder: it works without the cache.
     fs::write(&folder, b"in the way").unwrap();
     let options = Options {
         cache_folder: Some(folder.clone()),

@@ -1,4 +1,4 @@
-//! Bugs that an app can only plant on a real device, and what diagnostics say of them.
+//! Bugs that only an app on a real device can cause, and the findings of diagnostics.
 
 use lapidary::{
     Access, DType, Gpu, Kernel, Options, Tensor,
@@ -9,7 +9,7 @@ use lapidary::{
 use crate::app::App as AppDevice;
 use crate::{floats, ramp};
 
-/// An app with a device of its own, on which bugs are looked for.
+/// An app with its own device and diagnostics.
 struct App {
     device: wgpu::Device,
     gpu: Gpu,
@@ -30,8 +30,7 @@ fn app() -> App {
 }
 
 impl App {
-    /// The app's own commands clear a range of a tensor, counted from its beginning, wherever that
-    /// ends.
+    /// The app's own commands clear a range from the tensor's beginning, even beyond its end.
     fn clear(&self, tensor: &Tensor, start: u64, size_bytes: u64) -> (wgpu::Buffer, u64) {
         let mut place = None;
         let bound = [(tensor, Access::Write)];
@@ -82,7 +81,7 @@ fn the_apps_own_commands_that_pass_the_end_of_a_tensor_are_found() {
     );
     assert!(suspects[0].contains("app"), "{found}");
     assert_eq!(floats(&behind), ramp(7, 10));
-    // Within the tensor the app may write.
+    // The app may write within the tensor.
     app.clear(&x, 0, 400);
     assert_eq!(app.gpu.diagnostics().check().unwrap(), []);
     assert_eq!(floats(&x), [0.0; 100]);
@@ -149,7 +148,8 @@ fn a_users_kernel_is_found_that_overruns_and_one_that_leaves_a_rest() {
         assert_eq!(made[1].to_vec::<u32>().unwrap(), [len as u32]);
         made[0].clone()
     };
-    // 128 invocations: of 100 elements 28 are too many, of 130 two are left, and 128 are right.
+    // With 128 invocations, 100 elements have 28 invocations too many, 130 lack two, and 128 are
+    // right.
     let y = run(100);
     assert_eq!(floats(&y), ramp(0, 100));
     let found = app.one();

@@ -1,4 +1,4 @@
-//! The compilers of DX12: which one is used, and what is said of one that cannot be.
+//! The compilers of DX12: which one is used, and the errors of one that cannot be used.
 
 use lapidary::{
     Gpu, Options, Result,
@@ -17,7 +17,7 @@ fn open(compiler: Dx12Compiler) -> Result<Gpu> {
     })
 }
 
-/// What opening says of a DLL at this path.
+/// The result of opening a device with this path of a DLL.
 #[cfg(windows)]
 fn complaint(dxc_path: &str) -> String {
     let dxc_path = dxc_path.to_owned();
@@ -60,7 +60,7 @@ fn other_systems_ignore_compilers_of_dx12() -> Result<()> {
 #[test]
 #[cfg(windows)]
 fn a_dll_that_is_missing_or_no_new_dxc_is_refused_with_what_to_ship() {
-    // The second is there and has none of DXC's functions.
+    // The second file exists and has none of DXC's functions.
     for dll in ["no-such-folder/dxcompiler.dll", "kernel32.dll"] {
         let text = complaint(dll);
         for part in [

@@ -1,12 +1,12 @@
-//! An everyday mixture of all families on one device, compared with plain Rust: for devices with
-//! peculiar limits, which take other paths to the same numbers.
+//! A mixture of all families on one device, compared with plain Rust. Devices with unusual limits
+//! use other kernels for the same numbers.
 
 use half::f16;
 use lapidary::{DType, Gpu, Result, Tensor};
 
 use super::{assert_close, floats, small};
 
-/// Rows and columns: odd, and more than a window of 64 KiB, as f32, but less than two.
+/// Rows and columns: odd, and as f32 more than one window of 64 KiB but less than two.
 const SHAPE: [usize; 2] = [129, 241];
 const LEN: usize = SHAPE[0] * SHAPE[1];
 

@@ -1,5 +1,5 @@
-//! Whatever an operation makes on its way, it is held by whoever called it: no file of the crate's
-//! own is ever among the holders.
+//! The holder of everything that an operation makes is its caller. No file of the crate is ever
+//! among the holders.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use lapidary::{
     operations::{Activation, ClassLoss, Conv, Epilogue, PadMode, Pool, Reduction, ScatterReduce},
 };
 
-/// Operands for what takes them.
+/// Operands for the operations.
 struct Given {
     gpu: Gpu,
     /// 6 by 8, of both signs.
     x: Tensor,
-    /// The same, across: no rows of it lie together.
+    /// The same as a transposed view, whose rows are not contiguous.
     across: Tensor,
     /// 48 numbers from 0 to 1, 6 by 8.
     shares: Tensor,
@@ -28,10 +28,10 @@ struct Given {
     taps: Tensor,
     /// Samples, heads, rows, elements.
     heads: Tensor,
-    /// Of odd sizes.
+    /// Matrices of odd sizes.
     a: Tensor,
     b: Tensor,
-    /// Holders that are no lines of this file, and what was run when they were first there.
+    /// Holders that are no lines of this file, with the operation after which they first appeared.
     strangers: RefCell<BTreeMap<String, String>>,
 }
 
@@ -63,8 +63,7 @@ impl Given {
     }
 }
 
-/// Runs it. Where something that it made is held by a line that is not of this file, that is
-/// remembered.
+/// Runs an operation and records holders that are not lines of this file.
 fn check(given: &Given, what: &str, run: impl FnOnce(&Given) -> Result<()>) {
     if let Err(error) = run(given).and_then(|()| given.gpu.finish()) {
         panic!("{what}: {error}");
@@ -78,15 +77,14 @@ fn check(given: &Given, what: &str, run: impl FnOnce(&Given) -> Result<()>) {
     }
 }
 
-/// Fails with all lines of other files at once, each with the first operation that it was found
-/// after.
+/// Fails with all such holders, each with the first operation after which it appeared.
 fn end(given: Given) {
     let strangers = given.strangers.into_inner();
     let device = given.gpu.caps().name.clone();
     assert!(strangers.is_empty(), "on {device}: {strangers:#?}");
 }
 
-/// Checks each line by itself: an expression over what is given, whose value is forced and dropped.
+/// Checks each line separately: an expression over `given`, whose value is forced and dropped.
 macro_rules! each {
     ($given:expr, |$of:ident| $($made:expr;)*) => {
         $(check($given, stringify!($made), |$of| {
@@ -172,7 +170,7 @@ fn run_elementwise(given: &Given) {
         of.gpu.rand_normal(&[9], 0.0, 1.0, 1, DType::F16);
         of.gpu.upload_with(&[3], |upload| upload.extend_from_slice(&[1.0_f32; 3]));
         of.gpu.tensor(&[1_u8; 9], &[9]);
-        // More than a dispatch shows at once, where bindings are small, and across.
+        // More than the bindings of a dispatch cover on some devices, and transposed.
         of.gpu.ones(&[200, 200], DType::F32)? + of.gpu.eye(200, DType::F32)?.t()?;
         of.across.to_vec::<f32>().map(|_| ());
         of.across.copy()?.write(&[1.0_f32; 48]);
@@ -333,14 +331,14 @@ fn run_all(gpu: Gpu) {
     run_reductions(&given);
     run_arrangements(&given);
     run_products(&given);
-    // The simulation knows no WGSL.
+    // The simulation runs no WGSL.
     if given.gpu.caps().backend != "sim" {
         run_kernels(&given);
     }
     end(given);
 }
 
-/// Intermediates have places only where each operation runs by itself.
+/// Intermediates have blocks only if each operation runs separately.
 fn apart() -> Options {
     Options {
         fuse: Some(false),
@@ -353,8 +351,8 @@ fn what_an_operation_makes_is_held_by_its_caller() {
     run_all(Gpu::open(apart()).expect("these tests need an adapter"));
 }
 
-/// Software adapters pack the operands of products that are large and lie badly, and rows of halves
-/// are padded.
+/// Software adapters pack large operands of products that are not contiguous, and they pad rows of
+/// f16.
 #[test]
 fn packed_and_padded_products_are_held_by_their_callers() {
     let gpu = Gpu::open(apart()).expect("these tests need an adapter");

@@ -1,4 +1,4 @@
-//! Sizes and indices that nobody means: errors, never a panic, and the device is none the worse.
+//! Absurd sizes and indices give errors and never panics, and the device still works.
 
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
@@ -6,7 +6,7 @@ use super::{floats, gpu, ramp};
 
 const HUGE: usize = usize::MAX;
 
-/// Asserts that a call fails, and not for want of memory or a device.
+/// Asserts that a call fails, but not for lack of memory or of a device.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(what: &str, result: Result<T>) {
     match result {
@@ -67,7 +67,7 @@ fn shapes_beyond_all_memory_are_refused() -> Result<()> {
 #[test]
 fn a_huge_shape_without_elements_takes_no_memory() -> Result<()> {
     let gpu = gpu();
-    // Whether such a shape is allowed is a matter of taste; that nothing breaks is not.
+    // Such a shape may be allowed or not, but nothing may break.
     for shape in [&[0, HUGE][..], &[HUGE, HUGE, 0], &[HUGE, 0, HUGE]] {
         if let Ok(none) = gpu.zeros(shape, DType::F32) {
             assert_eq!(none.len(), 0);

@@ -1,11 +1,11 @@
-//! Tensors larger than one binding of 128 MiB, which is what software adapters and browsers bind:
-//! one case a family. Where a binding may be larger, they are just large.
+//! Tensors larger than one binding of 128 MiB, the limit of software adapters and browsers, with
+//! one case for each family. On other devices they are just large.
 
 use lapidary::{DType, Result, Tensor};
 
 use super::{floats, gpu};
 
-/// As f32, the second window starts inside row 4092 and holds 56 KiB; neither is even.
+/// As f32, the second window begins inside row 4092 and holds 56 KiB. Neither is even.
 const ROWS: usize = 4099;
 const COLUMNS: usize = 8191;
 const LEN: usize = ROWS * COLUMNS;
@@ -15,10 +15,10 @@ const EDGE: usize = (128 << 20) / 4;
 
 const _: () = assert!(LEN > EDGE, "one window is not enough");
 
-/// Spots of interest: both ends, and both sides of the edge.
+/// Places to compare: both ends, and both sides of the edge.
 const SPOTS: [usize; 6] = [0, 3, EDGE - 9, EDGE - 1, EDGE + 5, LEN - 8];
 
-/// Compares the eight elements from each spot on.
+/// Compares eight elements from each place on.
 #[track_caller]
 fn check_spots(tensor: &Tensor, spots: &[usize], expected: impl Fn(usize) -> i32) -> Result<()> {
     let line = tensor.view_as(&[tensor.len()])?;
@@ -119,7 +119,7 @@ fn the_rows_of_a_large_tensor_are_normalized() -> Result<()> {
 #[test]
 fn a_large_matrix_is_multiplied() -> Result<()> {
     let gpu = gpu();
-    // Row r holds r % 7 everywhere.
+    // All elements of row r are r % 7.
     let rows: Vec<f32> = (0..ROWS).map(|row| (row % 7) as f32).collect();
     let column = gpu.tensor(&rows, &[ROWS, 1])?;
     let x = column.broadcast_to(&[ROWS, COLUMNS])?.contiguous()?;

@@ -1,4 +1,4 @@
-//! Devices with less than the adapter has: other paths, the same numbers.
+//! Devices with lower limits than the adapter's use other kernels and give the same numbers.
 
 use lapidary::{DType, Result, wgpu};
 
@@ -7,7 +7,7 @@ use super::{everyday, floats};
 
 const WINDOW_BYTES: u64 = 64 << 10;
 
-/// A device whose bindings show 64 KiB at most.
+/// A device whose bindings have at most 64 KiB.
 fn small_windows(without: wgpu::Features) -> App {
     App::with(without, |limits| {
         limits.max_storage_buffer_binding_size = WINDOW_BYTES;

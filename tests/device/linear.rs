@@ -1,4 +1,4 @@
-//! Matrices, folds, and pieces: shapes at and beside the edges of tiles.
+//! Products, reductions and slices, with shapes at the edges of tiles and beside them.
 
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
@@ -24,7 +24,7 @@ fn check_matmul(gpu: &Gpu, batch: usize, [m, n, k]: [usize; 3]) -> Result<()> {
     );
     let what = format!("{batch} x {m} x {n} x {k}");
     assert_eq!(floats(&a.matmul(&b)?), expected, "{what}");
-    // The same matrices, lying in memory the other way round.
+    // The same matrices, stored in transposed order.
     let a_t = a.transpose(1, 2)?.contiguous()?.transpose(1, 2)?;
     let b_t = b.transpose(1, 2)?.contiguous()?.transpose(1, 2)?;
     assert_eq!(floats(&a_t.matmul(&b)?), expected, "{what}, A transposed");

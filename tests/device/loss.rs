@@ -1,4 +1,4 @@
-//! The device goes away under us: every call says so, nothing hangs, nothing panics.
+//! The device is lost during use: every call says so, nothing hangs, nothing panics.
 
 use lapidary::{Access, DType, Error, Gpu, Result, Tensor};
 
@@ -34,7 +34,7 @@ fn assert_all_lost(gpu: &Gpu, x: &Tensor) {
     assert_lost("trim", gpu.memory().trim(0));
     let encode = |_: &_| panic!("nothing is bound on a lost device");
     assert_lost("with_bound", gpu.with_bound(&[(x, Access::Read)], encode));
-    // What needs no device still answers.
+    // Calls that need no device still work.
     assert_eq!(x.shape(), [100]);
     assert!(!gpu.memory().stats().to_string().is_empty());
     assert!(x.narrow(0, 2, 3).is_ok());
@@ -102,7 +102,7 @@ fn a_loss_ends_the_waits_of_other_threads() -> Result<()> {
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
-                    // Ends with the loss, and not before.
+                    // Ends with the loss and not before.
                     loop {
                         if let Err(error) = (&x + 1.0).and_then(|y| y.to_vec::<f32>()) {
                             return error;
@@ -133,7 +133,7 @@ fn commands_for_a_device_that_was_replaced_meanwhile_are_not_submitted() -> Resu
         Vec::new()
     };
     assert_lost("with_bound", gpu.with_bound(&[(&x, Access::Write)], encode));
-    // It was not written to, and its copy came over.
+    // It was not written, and its copy survived.
     assert_eq!(x.version(), version);
     assert_eq!(x.to_vec::<f32>()?, ramp(0, 1 << 16));
     Ok(())

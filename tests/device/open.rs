@@ -1,4 +1,4 @@
-//! Finding an adapter, and what a device says of itself.
+//! Finding an adapter, and the properties of a device.
 
 use lapidary::{
     Error, Gpu, Options, Result,

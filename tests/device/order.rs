@@ -1,4 +1,4 @@
-//! What is asked for first happens first, and a loop that repeats itself needs nothing new.
+//! Calls run in order, and a loop that repeats itself creates nothing new.
 
 use std::thread;
 
@@ -69,7 +69,7 @@ fn memory_that_is_used_again_at_once_keeps_the_order() -> Result<()> {
     let mut total = gpu.zeros(&[50_000], DType::F32)?;
     let mut expected = 0.0;
     for step in 0..60 {
-        // Three storages die in each step, and the next step takes their places.
+        // Three storages are dropped in each step, and the next step takes over their blocks.
         let part = (&gpu.full(&[50_000], step as f32, DType::F32)? + 1.0)?;
         total = (&total + &part)?;
         expected += step as f32 + 1.0;

@@ -1,4 +1,4 @@
-//! Operands that need more bindings than a dispatch has: element by element, and copies.
+//! Operands that need more bindings than a dispatch has: elementwise operations and copies.
 
 use lapidary::{DType, Error, Gpu, Result, Tensor, wgpu};
 
@@ -53,7 +53,7 @@ fn line(gpu: &Gpu) -> Result<()> {
     check("in place", Ok(a.clone()), |i| x[i] + y[i])?;
     a.clamp_(0, 100)?;
     check("clamped", Ok(a.clone()), |i| (x[i] + y[i]).clamp(0, 100))?;
-    // A part from the middle of a word on, through which nothing else may be written.
+    // A part that begins in the middle of a word. Nothing else may be written through it.
     let bytes = a.cast(DType::U8)?;
     bytes
         .narrow(0, 3, LEN - 10)?
@@ -75,7 +75,7 @@ fn line(gpu: &Gpu) -> Result<()> {
     check("filled again", Ok(sevens), |_| 9)
 }
 
-/// Rows that end within vec4s, too few of them to be cut at vec4s, and sums along both ways.
+/// Rows that end inside vec4s, with too few elements to be cut at vec4s, and sums along both axes.
 fn planes(gpu: &Gpu, rows: usize, columns: usize, dtype: DType) -> Result<()> {
     let len = rows * columns;
     let x: Vec<i32> = (0..len as i32).map(|i| i * 31 % 97).collect();
@@ -170,7 +170,7 @@ fn what_cannot_be_computed_in_parts_never_fits() -> Result<()> {
     let large = gpu.zeros(&[4, WINDOW_BYTES as usize / 4], DType::F32)?;
     let error = large.softmax(1).err();
     assert!(matches!(error, Some(Error::NeverFits { .. })), "{error:?}");
-    // Slices of it are fine, and nothing was spoiled.
+    // Slices of it work, and nothing was damaged.
     let slice = large.narrow(0, 1, 2)?.copy()?;
     assert_eq!(slice.softmax(1)?.sum_all()?.item::<f32>()?.round(), 2.0);
     Ok(())

@@ -1,5 +1,5 @@
-//! What every device owes to the library, asked of wgpu alone: a failure here is no failure of
-//! ours.
+//! Properties of a device on which the library depends, tested with wgpu alone. A failure here is
+//! not ours.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use lapidary::wgpu;
 
 use super::app::App;
 
-/// What earlier devices leave in the memory that they give back.
+/// Contents that earlier devices leave in their memory.
 const LEFT: u8 = 0xa5;
-/// Small enough for the process to keep it.
+/// Small enough for the process to keep it after a release.
 const LEFT_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 
-/// WebGPU's promise. wgpu keeps it on DX12 by copies of a buffer that the system should have
-/// cleared.
+/// WebGPU promises zeros. On DX12 wgpu keeps the promise by copying from a buffer that the system
+/// should have cleared.
 #[test]
 fn a_buffer_that_nobody_wrote_reads_as_zeros() {
-    // The memory that a device gives back lies among that of others.
+    // The released memory is among that of others.
     let mut others = VecDeque::new();
     for round in 0..12 {
         let app = App::open_sparing();

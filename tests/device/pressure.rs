@@ -1,5 +1,5 @@
-//! Memory under pressure on a real adapter, in small: what leaves comes back, under a budget that
-//! moves, and where it is the driver that has no more.
+//! Memory under pressure on a real adapter, at small scale. Evicted tensors are restored, under a
+//! changing budget and with a driver that has no more memory.
 //!
 //! `LAPIDARY_SEED` runs one program.
 
@@ -41,7 +41,7 @@ impl Held {
     }
 }
 
-/// A program of random calls on tensors that take several times the room, which `limit` changes.
+/// A program of random calls on tensors that take several times the memory, which `limit` changes.
 fn run(gpu: &Gpu, seed: u64, limit: impl Fn(u64) -> Result<()>) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut held = Vec::new();
@@ -112,7 +112,7 @@ fn random_programs_several_times_the_budget_are_right() -> Result<()> {
     Ok(())
 }
 
-/// There everything travels through staging, and victims go to the host first.
+/// On such a device all transfers use staging, and victims go to the host first.
 #[test]
 fn they_are_right_on_the_apps_device_too() -> Result<()> {
     for seed in seeds() {

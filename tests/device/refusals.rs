@@ -1,4 +1,4 @@
-//! A driver that refuses buffers, met through wgpu: what happens then, and what is told.
+//! A driver that refuses buffers through wgpu: the reactions and the errors.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::scarce::{self, Memory};
 /// Elements of a tensor of 1 MiB.
 const LEN: usize = 256 << 10;
 
-/// An app's device on which the driver has so much; with slabs that the host maps, where it can.
+/// An app's device whose driver has this memory. The host maps slabs if possible.
 pub(crate) fn app(memory: &Arc<Memory>, maps: bool) -> App {
     let mut features = USED;
     features.set(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS, maps);
@@ -20,7 +20,7 @@ pub(crate) fn app(memory: &Arc<Memory>, maps: bool) -> App {
     App::on(adapter, features, |_| ())
 }
 
-/// Tensors of 1 MiB, each full of its number.
+/// Tensors of 1 MiB, each filled with its number.
 fn fill(gpu: &Gpu, count: usize) -> Result<Vec<Tensor>> {
     let make = |number: usize| {
         let tensor = gpu.full(&[LEN], number as i32, DType::I32)?;
@@ -80,7 +80,7 @@ fn what_finds_no_room_runs_when_the_driver_has_some() -> Result<()> {
     Ok(())
 }
 
-/// Sends some there, evicts it, restores it and reads it: right, or else there was no memory.
+/// Uploads, evicts, restores and reads. The result is right, or memory was short.
 fn work(gpu: &Gpu) {
     let values: Vec<i32> = (0..LEN as i32).collect();
     let there_and_back = || {
@@ -101,7 +101,7 @@ fn every_buffer_is_refused_once_every_second_time_and_for_ever() -> Result<()> {
         let memory = Memory::of(64 * MIB);
         let app = app(&memory, maps);
         for step in [u64::MAX, 2, 1] {
-            // From the first buffer on, the second, and so on, until there are no so many.
+            // From the first buffer on, from the second, and so on, up to the last.
             for first in 0.. {
                 let gpu = app.gpu();
                 let before = memory.refused();

@@ -1,7 +1,7 @@
-//! The real adapter behind a driver that has only so many bytes: every call goes on to it, and a
-//! buffer that does not fit is refused as wgpu refuses one, with an error in a scope of the thread.
+//! The real adapter behind a driver with limited memory. Calls are passed on. A buffer that does
+//! not fit is refused like by wgpu, with an error in a scope of the thread.
 //!
-//! Only the adapter, the device and its queue are made here; what a device makes is wgpu's own.
+//! Only the adapter, the device and its queue are wrapped. Objects of the device are wgpu's own.
 
 #![allow(
     unsafe_code,
@@ -17,12 +17,12 @@ use std::thread::{self, ThreadId};
 
 use lapidary::wgpu::{self, custom::*};
 
-/// What the driver has, and when it refuses besides.
+/// The driver's memory, and further refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     has_bytes: AtomicU64,
-    /// The first buffer to be refused, counted from when that was said, and every so manieth after
-    /// it.
+    /// The first buffer to refuse, counted from the call that set this, and the step to the next
+    /// ones.
     plan: Mutex<Option<(u64, u64)>>,
     refused: AtomicU64,
 }
@@ -34,17 +34,17 @@ impl Memory {
         Arc::new(memory)
     }
 
-    /// Others take some, or give some back.
+    /// Changes the memory, as other programs do.
     pub(crate) fn set(&self, has_bytes: u64) {
         self.has_bytes.store(has_bytes, Ordering::Relaxed);
     }
 
-    /// Refuses the `first` buffer from now on, the first being 0, and every `step`th after that.
+    /// Refuses buffer `first` from now on, counted from 0, and every `step`th after it.
     pub(crate) fn refuse(&self, plan: Option<(u64, u64)>) {
         *self.plan.lock().unwrap() = plan;
     }
 
-    /// How many buffers were refused.
+    /// Number of refused buffers.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -59,14 +59,14 @@ impl Memory {
     }
 }
 
-/// The adapter of this name, whose devices have what `memory` says.
+/// The adapter of this name. Its devices have the memory of `memory`.
 pub(crate) fn adapter(name: &str, memory: &Arc<Memory>) -> wgpu::Adapter {
     fn all<T: InstanceInterface>(_: fn(&DispatchInstance) -> &T) -> Vec<DispatchAdapter> {
         let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
         let backends = desc.backends;
         pollster::block_on(T::new(desc).enumerate_adapters(backends))
     }
-    // wgpu's own implementation has no name here, but can be spoken of.
+    // wgpu's own implementation cannot be named here, but it can be inferred.
     let mut found = all(DispatchInstance::as_core).into_iter();
     let inner = found.find(|adapter| adapter.get_info().name == name);
     wgpu::Adapter::from_custom(Adapter {
@@ -85,7 +85,7 @@ struct Adapter {
 struct Device {
     inner: DispatchDevice,
     memory: Arc<Memory>,
-    /// The scopes of each thread, from the outermost to the innermost, and what they caught here.
+    /// The scopes of each thread, outermost first, and the errors that they caught here.
     scopes: Mutex<HashMap<ThreadId, Vec<Scope>>>,
 }
 
@@ -136,7 +136,7 @@ impl AdapterInterface for Adapter {
 }
 
 impl Device {
-    /// What wgpu leaves of a buffer that was refused: one that cannot be used.
+    /// The unusable buffer that wgpu returns after a refusal.
     fn unusable(&self) -> DispatchBuffer {
         let scope = self.inner.push_error_scope(wgpu::ErrorFilter::Validation);
         let buffer = self.inner.create_buffer(&wgpu::BufferDescriptor {

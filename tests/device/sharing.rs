@@ -1,4 +1,4 @@
-//! One device, two users: the app's callbacks, commands and buffers beside our tensors.
+//! One device with two users: the app's callbacks, commands and buffers beside our tensors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,7 +74,7 @@ fn the_apps_callbacks_stay_the_apps() -> Result<()> {
     });
     let gpu = app.gpu();
     let x = gpu.tensor(&ramp(0, 100), &[100])?;
-    // Our refusals are ours: of a tensor, and of commands that wgpu will not have.
+    // Our own refusals of a tensor and of invalid commands do not reach the app.
     assert!(gpu.zeros(&[1 << 40], DType::F32).is_err());
     let gone = app.buffer(400);
     let refused = gpu.with_bound(&[(&x, Access::Read)], |bound| {
@@ -136,7 +136,7 @@ fn what_starts_inside_a_word_is_not_bound() -> Result<()> {
             0 => bound?,
             _ => assert!(matches!(bound, Err(Error::Shape { .. })), "{bound:?}"),
         }
-        // A copy of it may be.
+        // A copy of it is accepted.
         gpu.with_bound(&[(&view.copy()?, Access::Read)], |_| vec![])?;
     }
     Ok(())
@@ -215,7 +215,7 @@ fn a_buffer_of_the_app_is_a_tensor_without_a_copy() -> Result<()> {
     assert_eq!(floats(&sum), expected);
     gpu.flush()?;
 
-    // The app sees what was written.
+    // The app sees the written values.
     let copy = app.buffer(4000);
     let mut encoder = app.device.create_command_encoder(&Default::default());
     encoder.copy_buffer_to_buffer(&buffer, start, &copy, 0, 4000);
@@ -229,7 +229,7 @@ fn a_buffer_of_the_app_is_a_tensor_without_a_copy() -> Result<()> {
     Ok(())
 }
 
-/// Asserts that an import fails and says something like `reason`.
+/// Asserts that an import fails with an error that contains `reason`.
 #[track_caller]
 fn refuses(gpu: &Gpu, buffer: &wgpu::Buffer, bytes: (u64, u64), shape: &[usize], reason: &str) {
     match gpu.import(buffer, bytes.0..bytes.1, shape, DType::F32) {
@@ -269,7 +269,7 @@ fn what_cannot_be_imported_is_refused_with_the_reason() -> Result<()> {
     let beside = gpu.import(&buffer, 512..1024, &[128], DType::F32)?;
     assert_eq!(floats(&(&held + &beside)?), [0.0; 128]);
     drop(held);
-    // Whose tensors are gone is in nobody's way, also before anything else has run.
+    // A dropped import does not block a new one, even before other work has run.
     let again = gpu.import(&buffer, 256..512, &[64], DType::F32)?;
     refuses(&gpu, &buffer, (256, 512), &[64], "overlaps");
     drop(again);

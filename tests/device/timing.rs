@@ -1,4 +1,4 @@
-//! Kernels are timed by the device's own clock.
+//! Kernels timed by the device's own clock.
 
 use lapidary::{DType, Error, Gpu, stats::Event};
 
@@ -15,7 +15,7 @@ fn work(gpu: &Gpu) {
     );
 }
 
-/// Each has its name and times, in order, and within the time that it took.
+/// Each has its name and its times, in order, and within the time of the program.
 fn is_in_the_history(gpu: &Gpu) {
     let history = gpu.memory().history();
     let (mut names, mut before_ns) = (Vec::new(), 0);
@@ -36,7 +36,7 @@ fn is_in_the_history(gpu: &Gpu) {
     assert!(before_ns > 0, "{history:?}");
 }
 
-/// Two layers at one line, in scopes of their own; and an input of another size.
+/// Two layers at one line in separate scopes, and an input of another size.
 fn tells_layers_apart(gpu: &Gpu) {
     let weight = gpu.full(&[64, 64], 1.0, DType::F32).unwrap();
     let [small, large] = [8, 16].map(|rows| gpu.full(&[rows, 64], 1.0, DType::F32).unwrap());

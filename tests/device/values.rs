@@ -1,11 +1,11 @@
-//! Elements: up and down in every type, one by one, through views, in place.
+//! Elements: uploads and reads in every type, single elements, views, and writes in place.
 
 use half::{bf16, f16};
 use lapidary::{DType, Element, Error, Gpu, Result, Tensor};
 
 use super::{assert_close, everyday, floats, gpu, ramp};
 
-/// Uploads and reads back as much, in odd lengths, and through a copy on the device.
+/// Uploads and reads back odd lengths, also through a copy on the device.
 fn check_round_trip<T: Element>(gpu: &Gpu, value: impl Fn(usize) -> T) -> Result<()> {
     for len in [0, 1, 2, 3, 4, 5, 17, 1000, 70_001] {
         let data: Vec<T> = (0..len).map(&value).collect();

@@ -1,4 +1,4 @@
-//! Advice is given where something is the matter, with the figures, and not where nothing is.
+//! Advice is given, with figures, only if there is a problem.
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{Budget, DType, Gpu, Options, Tensor, stats::Topic};
@@ -28,7 +28,7 @@ fn with_budget(budget: Budget) -> Gpu {
     Gpu::simulated_with(device, options).unwrap().0
 }
 
-/// There is advice on the topic, and it says this.
+/// Checks that there is advice on the topic and that it contains these texts.
 fn check(gpu: &Gpu, topic: Topic, says: &[&str]) {
     let advice = gpu.memory().advice();
     let found = advice.iter().find(|one| one.topic == topic);
@@ -170,8 +170,8 @@ fn work_in_small_portions_is_noticed() {
     check(&gpu, Topic::Flushing, &["fewer than 4 in each"]);
 }
 
-/// Eviction submits, gives slabs back and waits for staging: a program that reads once a token is
-/// told of its budget, and of nothing that would not help.
+/// A program reads once for each token and is short of memory. Eviction then submits, releases
+/// slabs and waits for staging. The only advice must be about the budget.
 #[test]
 fn a_decoder_under_a_budget_is_told_of_the_budget_alone() {
     let gpu = with_budget(Budget::device(30 << 20));

@@ -1,4 +1,4 @@
-//! Tensors and buffers of the same bytes.
+//! Tensors and buffers that share bytes.
 
 use lapidary::{DType, Error, Kernel};
 
@@ -72,7 +72,7 @@ fn a_call_reads_what_its_operands_hold_when_it_runs() {
     let copy = Kernel::new(&gpu, text).unwrap();
     let x = gpu.tensor(&[1_u32, 2, 3, 4], &[2, 2]).unwrap();
     let y = gpu.buffer(16).unwrap();
-    // Its elements do not lie one after the other, so the kernel reads a copy.
+    // Its elements are not contiguous, so the kernel reads a copy.
     let across = x.t().unwrap();
     let call = copy.call().bind("x", &across).bind("y", &y);
     let call = call.groups([1, 1, 1]);

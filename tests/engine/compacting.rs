@@ -1,4 +1,4 @@
-//! Moving tensors together on demand: slice by slice, unseen, and around what is pinned.
+//! Compaction on demand: in slices, without visible effects, and around pinned tensors.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::engine::{ended, open_alone, options};
 
 const MIB: u64 = 1 << 20;
 
-/// Elements of a tensor of one MiB.
+/// Elements of a tensor of 1 MiB.
 const LEN: usize = 256 << 10;
 
-/// Tensors of a MiB each, and which of them are kept: every fourth. The others leave holes.
+/// Tensors of 1 MiB each. Every fourth is kept, and the others leave holes.
 fn scattered(gpu: &Gpu) -> Vec<(Tensor, f32)> {
     let all: Vec<(Tensor, f32)> = (0..64)
         .map(|n| (gpu.full(&[LEN], n, DType::F32).unwrap(), n as f32))
@@ -139,12 +139,12 @@ fn nothing_moves_where_that_was_ruled_out_and_what_finds_no_hole_puts_others_out
 #[test]
 fn neighbours_that_stay_neighbours_are_one_copy() {
     let (gpu, sim) = open_alone(options());
-    // Blocks of 4 KiB, of which the tensors leave the end unused: 512 fill a slab.
+    // Blocks of 4 KiB that the tensors do not quite fill: 512 fill a slab.
     let all: Vec<Tensor> = (0..1000)
         .map(|n| gpu.full(&[1001], n as f32, DType::F32).unwrap())
         .collect();
     gpu.finish().unwrap();
-    // The last 20 of the first slab, and all of the second, which has room for them.
+    // The last 20 of the first slab, and all of the second, in which the 20 fit.
     let kept: Vec<(usize, Tensor)> = all.into_iter().enumerate().skip(492).collect();
     gpu.finish().unwrap();
     let copies_before = sim.counters().copies;

@@ -1,4 +1,4 @@
-//! A decoder with less room than its weights: what a token costs once the loop is steady.
+//! A decoder with less memory than its weights need: the cost of a token in the steady state.
 
 use lapidary::sim::{SimHandle, SimMode, SimOptions};
 use lapidary::{Budget, DType, Gpu, Result, Tensor};
@@ -89,7 +89,7 @@ impl Decoder {
     }
 }
 
-/// Buffers created for each token, with that part of the weights' bytes as the budget.
+/// Buffers created for each token. The budget is the weights' bytes divided by `parts`.
 fn created(parts: u64) -> Vec<u64> {
     let (gpu, sim): (Gpu, SimHandle) = open_alone(SimOptions {
         mode: SimMode::SizesOnly,
@@ -117,7 +117,7 @@ fn created(parts: u64) -> Vec<u64> {
 fn a_steady_decoder_creates_no_buffer_however_little_room_it_has() {
     for parts in [1, 2, 4] {
         let created = created(parts);
-        // The first tokens find out what has to leave.
+        // The first tokens determine the victims.
         let steady: u64 = created[LONGEST / 4..].iter().sum();
         assert_eq!(steady, 0, "1/{parts}: {created:?}");
     }

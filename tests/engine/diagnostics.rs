@@ -1,4 +1,4 @@
-//! Planted bugs that diagnostics must find, and right programs in which there is nothing to find.
+//! Planted bugs that diagnostics must find, and correct programs without findings.
 
 use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
 use lapidary::{
@@ -8,7 +8,7 @@ use lapidary::{
 
 use crate::engine::{ended, numbers, options};
 
-/// A simulated device on which bugs are looked for.
+/// A simulated device with diagnostics.
 fn open(diagnostics: Diagnostics) -> (Gpu, SimHandle) {
     open_within(diagnostics, Budget::default())
 }
@@ -33,7 +33,7 @@ const COUNT: &str = "
     fn count(@builtin(global_invocation_id) id: vec3<u32>) { y[id.x] = f32(id.x); }
 ";
 
-/// The kernel, with a reference kernel that writes so many numbers.
+/// The kernel with a reference kernel that writes `written` numbers.
 fn count(gpu: &Gpu, written: usize) -> Kernel {
     let kernel = Kernel::new(gpu, COUNT).unwrap();
     kernel.with_reference(move |call| call.write("y", &numbers(0, written)))
@@ -44,7 +44,7 @@ fn counted(kernel: &Kernel, len: usize) -> Tensor {
     call.groups([8, 1, 1]).run_one().unwrap()
 }
 
-/// The one finding there is.
+/// The only finding.
 #[track_caller]
 fn one(gpu: &Gpu) -> Finding {
     let mut found = gpu.diagnostics().check().unwrap();
@@ -54,7 +54,7 @@ fn one(gpu: &Gpu) -> Finding {
 
 #[test]
 fn a_users_kernel_that_writes_past_the_end_is_named_with_the_tensor() {
-    // An odd length too: three elements more lie in the padding, where they harm nobody, and are
+    // An odd length too: three more elements are in the padding. Writing them is harmless but is
     // found.
     for (len, written, words) in [(12, 13, 1), (9, 12, 3), (9, 30, 21), (12, 76, 64)] {
         let (gpu, sim) = open(Diagnostics::all());
@@ -84,7 +84,7 @@ fn a_users_kernel_that_writes_past_the_end_is_named_with_the_tensor() {
             "{found}"
         );
         assert_eq!(suspects[..], ["the kernel `count`"]);
-        // The neighbour is whole, and what was found is not found again.
+        // The neighbour is intact, and the finding is reported only once.
         assert_eq!(other.to_vec::<f32>().unwrap(), [1.0; 64]);
         assert_eq!(gpu.diagnostics().check().unwrap(), []);
         drop((y, other, kernel));
@@ -227,7 +227,7 @@ fn an_infinity_and_the_nan_that_comes_of_it_are_both_named() {
     });
     let expected = [("log", 0, 1, false), ("sub", 1, 0, true)];
     assert_eq!(names.collect::<Vec<_>>(), expected);
-    // What is uploaded with one is told as that.
+    // An uploaded NaN is reported as uploaded.
     let nan = gpu.tensor(&[f32::NAN], &[1]).unwrap();
     (&nan + 1.0).unwrap().force().unwrap();
     let found = one(&gpu);
@@ -245,7 +245,7 @@ fn an_infinity_and_the_nan_that_comes_of_it_are_both_named() {
     ended(gpu, &sim);
 }
 
-/// The answers to what is looked for now do not arrive, and that is told once.
+/// Checks that the answers of the diagnostics do not arrive, and that this is reported once.
 #[track_caller]
 fn diagnose_in_vain(gpu: &Gpu, sim: &SimHandle) {
     sim.arm(Fault::once(Site::ReadMapped, 1, FaultKind::Invalid));
@@ -320,7 +320,7 @@ fn what_lives_longer_than_its_device_is_listed() {
     drop((held, view, pending));
 }
 
-/// What a program gives that makes, changes, moves, evicts, restores and drops tensors.
+/// The results of a program that creates, changes, moves, evicts, restores and drops tensors.
 fn program(gpu: &Gpu) -> Vec<Vec<f32>> {
     let mut given = Vec::new();
     let mut held: Vec<Tensor> = Vec::new();
@@ -369,7 +369,7 @@ fn a_right_program_has_nothing_to_find_and_gives_the_same() {
         );
         ended(gpu, &sim);
     }
-    // Where tensors make way for each other all the time.
+    // With constant evictions.
     let budget = Budget {
         device_bytes: Some(448 << 10),
         ..Budget::default()

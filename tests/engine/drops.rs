@@ -1,4 +1,4 @@
-//! What a function of the app holds is dropped by us, and its `Drop` may ask us anything.
+//! The library drops values held by the app's functions, and their `Drop` may call the library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use lapidary::{Budget, DType, Error, Gpu, Source, Tensor};
 
 use crate::engine::{numbers, open, options};
 
-/// Asks the device, counts, and panics when it is dropped.
+/// Calls the device, counts, and panics on drop.
 struct Talks {
     gpu: Gpu,
     drops: Arc<AtomicU32>,
@@ -33,8 +33,7 @@ fn source(talks: Talks) -> Source {
     })
 }
 
-/// `lose` makes the only holder of what it is given go. A thread that waits for itself never says
-/// that it is done.
+/// `lose` drops the only holder of its argument. A deadlocked thread would never report its end.
 fn check(what: &str, lose: impl FnOnce(&Gpu, &Tensor, Talks) + Send + 'static) {
     let (done, is_done) = channel();
     std::thread::spawn(move || {

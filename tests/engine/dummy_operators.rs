@@ -1,4 +1,4 @@
-//! Dummy operators: they need what operators need.
+//! Dummy operators need the same memory as real ones.
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{Budget, Error};

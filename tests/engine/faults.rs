@@ -1,5 +1,5 @@
-//! Every call of the driver, refused in every way: no panic, no hang, no wrong byte; who is not
-//! concerned notices nothing; and afterwards all is as before, or the device is lost for good.
+//! Every call of the driver is refused in every way. There is no panic, no hang and no wrong byte,
+//! and unconcerned work is not affected. Afterwards everything is as before, or the device is lost.
 
 use lapidary::sim::{Fault, FaultKind, Repeat, SimHandle, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
@@ -11,7 +11,7 @@ use crate::faults::{KINDS, SITES};
 
 const REPEATS: [Repeat; 3] = [Repeat::Once, Repeat::EverySecond, Repeat::ForEver];
 
-/// A tensor whose expected value is only changed by calls that said that they would.
+/// A tensor with its expected value, which only successful calls change.
 struct Known(Tensor, Vec<f32>);
 
 impl Known {
@@ -22,8 +22,8 @@ impl Known {
     }
 }
 
-/// Everything that calls the driver: small and large transfers, kernels, reads in and out of
-/// order, memory given back. Returns what it still holds.
+/// All calls of the driver: small and large transfers, kernels, reads in and out of order, released
+/// memory. Returns the tensors that it still holds.
 fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
     let mut held = Vec::new();
     let x = Known(gpu.tensor(&numbers(0, 1000), &[1000])?, numbers(0, 1000));
@@ -56,7 +56,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
         numbers(0, 1000).iter().map(|v| v * 2.0).collect(),
     );
     if by.evict().is_ok() {
-        // Rows of what is not on the device.
+        // Rows of a tensor that is not on the device.
         let table = by.view_as(&[100, 10])?;
         let rows = table.index_select(0, &gpu.tensor(&[7_u32, 99], &[2])?)?;
         let wanted = [numbers(70, 10), numbers(990, 10)].concat();
@@ -71,7 +71,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
     Ok(held)
 }
 
-/// What was there before, and must be there afterwards.
+/// A device with a tensor that must have the same value at the end.
 fn prepared(options: SimOptions) -> (Gpu, SimHandle, Tensor) {
     let (gpu, sim) = open(SimOptions {
         max_buffer_bytes: 512 << 10,
@@ -254,7 +254,7 @@ fn only_a_value_that_is_whole_cures_a_poisoned_tensor() {
 #[test]
 fn what_was_given_up_on_its_way_out_takes_no_room_on_the_host() {
     let (gpu, sim) = open_alone(options());
-    // Reading back goes in pieces of 16 KiB, of which two are under way at a time.
+    // Reads use pieces of 16 KiB, of which two are under way at a time.
     gpu.memory().set_budget(Budget::device(2 << 20)).unwrap();
     let x = gpu.tensor(&numbers(0, 1 << 16), &[1 << 16]).unwrap();
     x.force().unwrap();

@@ -1,5 +1,4 @@
-//! Operands of another device: every operation of several tensors refuses them, and leaves what
-//! there is.
+//! Operands of another device: every operation of several tensors refuses them and changes nothing.
 
 use lapidary::{Error, Gpu, Tensor};
 
@@ -36,7 +35,7 @@ fn every_operation_refuses_operands_of_another_device_and_leaves_what_there_is()
                 assert_eq!(&now, values, "{name}, operand {foreign}");
             }
         }
-        // It is the device that is refused, and nothing else about these operands.
+        // On one device the same operands are accepted, so only the device is refused.
         let tensors: Vec<Tensor> = (0..operands).map(|number| make(&home, number).0).collect();
         (operation.call)(&tensors).unwrap_or_else(|error| panic!("{name}: {error}"));
     }

@@ -1,4 +1,4 @@
-//! What is counted agrees with what happened: levels, tags, scopes, measurements, history.
+//! Statistics agree with the events: levels, tags, scopes, measurements, history.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::open_alone;
 
 const MIB: u64 = 1 << 20;
 
-/// Numbers without a pattern.
+/// Random numbers.
 fn noise(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move || {
@@ -23,10 +23,10 @@ fn noise(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// What a history says that there is and was, told from its events alone.
+/// The current and past state, computed only from the events of a history.
 #[derive(Default)]
 struct Told {
-    /// By storage: bytes, tag, slab and offset.
+    /// Bytes, tag, slab and offset of each storage.
     live: HashMap<u64, (u64, u32, u32, u64)>,
     up_bytes: u64,
     down_bytes: u64,
@@ -38,7 +38,7 @@ struct Told {
     slabs: HashMap<u32, u64>,
     submissions: u64,
     refusals: u64,
-    /// By reclaim step: how often it made room, and of how many bytes.
+    /// For each reclaim step, how often it freed memory, and the bytes.
     reclaim_steps: HashMap<ReclaimStep, (u64, u64)>,
 }
 
@@ -134,7 +134,7 @@ impl Told {
         }
     }
 
-    /// What the events tell of places is where the blocks are.
+    /// The places in the events equal those of the blocks.
     fn is_where(&self, snapshot: &Snapshot) {
         let mut blocks = 0;
         for slab in &snapshot.slabs {
@@ -215,12 +215,12 @@ fn survives_its_file(snapshot: &Snapshot) {
     assert!(&Snapshot::from_json(&json).unwrap() == snapshot);
 }
 
-/// Random programs whose tensors come and go, leave and come back, hand on and move.
+/// Random programs whose tensors are created, dropped, evicted, restored, donated and moved.
 #[test]
 fn a_history_adds_up_to_the_statistics() {
     let seed = std::env::var("LAPIDARY_SEED").ok();
     let seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or(11);
-    // What happened at all: evictions, restores, bytes moved and handed on.
+    // Counts of evictions and restores, and bytes moved and donated.
     let mut happened = [0; 4];
     for round in 0..12 {
         let mut random = noise(seed + round);
@@ -372,7 +372,7 @@ fn a_measurement_tells_what_a_piece_of_a_program_takes() {
     assert_eq!(outer.peak_live_bytes, inner.peak_live_bytes);
     assert_eq!(outer.live_after_bytes, outer.live_before_bytes);
     assert_eq!(kept_scope(&x), None);
-    // One that is given up leaves nothing behind.
+    // A cancelled measurement leaves nothing behind.
     drop(gpu.memory().measure("given up").unwrap());
     assert_eq!(gpu.zeros(&[1], DType::F32).unwrap().tag().scope(), None);
 }

@@ -1,5 +1,5 @@
-//! Transfers where the bytes lie: writes and reads of tensors on an idle device, and functions of
-//! the app's that look into memory.
+//! Transfers in place: writes and reads of tensors on an idle device, and functions of the app that
+//! access mapped memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,7 +32,7 @@ fn an_idle_device_that_shares_memory_is_given_nothing_to_do() {
     let x = tensor(&gpu, &numbers(0, 1024));
     let version = x.version();
     x.write(&numbers(1, 1024)).unwrap();
-    // Of the words of a mapping, some are not the view's.
+    // Some words of the mapping do not belong to the view.
     x.slice(0, 3, 6, 1).unwrap().write(&numbers(7, 3)).unwrap();
     assert_eq!(x.version(), version + 2);
     let mut expected = numbers(1, 1024);
@@ -54,7 +54,7 @@ fn what_the_device_has_yet_to_do_comes_first() {
         let recorded = (&x * 2.0).unwrap();
         x.write(&numbers(1, 100)).unwrap();
         gpu.flush().unwrap();
-        // Recorded, and submitted: both read what was there before the next write.
+        // One recorded and one submitted: both read the value before the next write.
         let submitted = (&x * 3.0).unwrap();
         gpu.flush().unwrap();
         x.write(&numbers(2, 100)).unwrap();

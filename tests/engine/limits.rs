@@ -1,4 +1,4 @@
-//! Limits: who makes way, how far, and what is promised about it.
+//! Limits: what is evicted, down to which level, and what the library promises.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -31,7 +31,7 @@ fn open(sim: SimOptions, budget: Budget) -> (Gpu, lapidary::sim::SimHandle) {
     Gpu::simulated_with(sim, options).unwrap()
 }
 
-/// Tensors of so many bytes each, with a value, placed.
+/// Placed tensors with values, of `size_bytes` each.
 fn fill(gpu: &Gpu, count: usize, size_bytes: u64) -> Vec<Tensor> {
     let make = |number: usize| {
         let len = (size_bytes / 4) as usize;
@@ -80,7 +80,7 @@ fn many_small_ones_leave_together() {
     let left = memory.evicted_bytes / 1024;
     let submissions = sim.counters().submissions;
     assert!(left >= 2000, "{memory}");
-    // Each force submits once; what leaves adds few more.
+    // Each force submits once; evictions add few submissions.
     assert!(submissions < 6000 + left / 6, "{submissions} for {left}");
     check(&tensors);
     drop(tensors);
@@ -104,7 +104,7 @@ fn polls_alone_give_back_what_the_system_wants() {
     assert!(memory.device_bytes.now <= 16 * MIB, "{memory}");
     check(&tensors);
 
-    // What another program takes today is no reason to say never.
+    // Another program's use may end, so requests are not refused for good.
     sim.set_os_budget(Some(MIB), 0);
     for _ in 0..64 {
         gpu.poll().unwrap();
@@ -183,8 +183,8 @@ fn a_small_tensor_has_room_in_a_small_budget_that_nothing_can_leave() {
     }
 }
 
-/// Lowers the limit after 0, 1, 2, … polls of what `start` begins with the first and the last of
-/// the tensors, until that comes to its end before: nothing fails, and nothing is lost.
+/// Lowers the limit after 0, 1, 2, … polls of `start`'s future on the first and last tensor, until
+/// the future ends before that. Nothing may fail, and nothing may be lost.
 fn lowered_wherever_it_waits<T>(start: impl AsyncFn(&Tensor, &Tensor) -> Result<T>) {
     const KIB: u64 = 1 << 10;
     for maps_slabs in [false, true] {
@@ -211,7 +211,7 @@ fn lowered_wherever_it_waits<T>(start: impl AsyncFn(&Tensor, &Tensor) -> Result<
     }
 }
 
-/// Whether the future has ended before the limit was lowered.
+/// Whether the future ended before the limit was lowered.
 fn goes_on<T>(
     future: impl Future<Output = Result<T>>,
     times: usize,

@@ -1,4 +1,4 @@
-//! Work that would keep the device busy for too long, in several submissions.
+//! Work that would occupy the device for too long is split into several submissions.
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{
@@ -21,8 +21,8 @@ fn tensor(gpu: &Gpu, shape: &[usize]) -> Tensor {
     gpu.tensor(&elements, shape).unwrap()
 }
 
-/// The same, at once and with so much work at most in one submission, of which there are so many at
-/// least.
+/// Compares the call with one whose submissions have at most `most_work` each. There must be at
+/// least `least` of those.
 fn check(most_work: u64, least: u64, call: impl Fn(&Gpu) -> Result<Tensor>) {
     let (whole, _) = open(u64::MAX);
     let (parted, sim) = open(most_work);
@@ -89,7 +89,7 @@ fn gradients_of_pooling_are_made_in_parts() {
         padding: [1, 1],
         ..Pool::new([3, 3])
     };
-    // An element is in four windows of nine at most.
+    // An element is in at most four windows of nine.
     let rounds = 3 * 2 * 9 * 7 * 4;
     check(rounds * 9 / 6, 6, |gpu| {
         let (x, grad) = (tensor(gpu, &[3, 2, 9, 7]), tensor(gpu, &[3, 2, 5, 4]));
@@ -99,7 +99,7 @@ fn gradients_of_pooling_are_made_in_parts() {
         let (x, grad) = (tensor(gpu, &[3, 2, 9, 7]), tensor(gpu, &[3, 2, 5, 4]));
         grad.avg_pool2d_backward(&x, &pool)
     });
-    // Of one plane there are no parts: each gradient that has as much to do as may be goes alone.
+    // A single plane cannot be split, and each gradient has the most work, so each goes alone.
     let (gpu, sim) = open(9 * 7 * 4 * 9);
     let (x, grad) = (tensor(&gpu, &[1, 1, 9, 7]), tensor(&gpu, &[1, 1, 5, 4]));
     gpu.finish().unwrap();
@@ -126,7 +126,7 @@ fn many_calls_that_are_short_are_submitted_when_they_are_long_together() {
     };
     assert_eq!(count(u64::MAX), 1);
     assert_eq!(count(4 << 15), 3);
-    // One that cannot be parted goes alone.
+    // One that cannot be split goes alone.
     assert_eq!(count(1 << 15), 12);
 }
 
@@ -143,7 +143,7 @@ fn a_device_that_waits_is_given_little_at_first_and_early() {
     assert_eq!(sim.counters().submissions, begin.submissions);
     sums.push((&x + 31.0).unwrap());
     assert_eq!(sim.counters().submissions, begin.submissions + 1);
-    // Now it has something to do: the rest goes together, in larger and larger portions.
+    // The device is busy now, so the rest goes in larger and larger batches.
     for round in 32..232 {
         sums.push((&x + round as f32).unwrap());
     }

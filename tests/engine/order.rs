@@ -1,4 +1,4 @@
-//! Calls take effect in the order in which they were made, though nobody waits for any of them.
+//! Calls take effect in the order in which they were made, without any waits.
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Error};
@@ -6,7 +6,7 @@ use pollster::block_on;
 
 use crate::engine::{ended, numbers, open, options};
 
-/// Every kind of device that the engine treats differently.
+/// All kinds of device that the engine treats differently.
 fn devices() -> Vec<SimOptions> {
     let mut devices = Vec::new();
     for maps_slabs in [false, true] {
@@ -40,7 +40,7 @@ fn a_read_sees_what_was_there_at_its_call() {
         let sum = x.add(&x).unwrap();
         x.fill_(0).unwrap();
         drop(x);
-        // Awaited in another order than they were asked for.
+        // They are awaited in another order.
         assert_eq!(block_on(third).unwrap(), numbers(500, 1000));
         assert_eq!(block_on(first).unwrap(), numbers(0, 1000));
         assert_eq!(sum.to_vec::<f32>().unwrap()[7], 1014.0);
@@ -92,7 +92,7 @@ fn uploads_larger_than_a_chunk_of_staging_arrive_whole() {
 fn operands_of_several_windows_are_computed_right() {
     for options in devices() {
         let (gpu, sim) = open(options);
-        // Two windows and a bit each, and the one in the middle of a vec4's neighbours.
+        // Two windows and a bit each, and one that begins inside a vec4.
         let values = numbers(0, 40_001);
         let x = gpu.tensor(&values, &[values.len()]).unwrap();
         let backwards = x.flip(&[0]).unwrap().neg().unwrap();
@@ -108,7 +108,7 @@ fn operands_of_several_windows_are_computed_right() {
 fn more_windows_than_a_dispatch_binds_never_fit() {
     let (gpu, sim) = open(options());
     let x = gpu.zeros(&[100_000], DType::F32).unwrap();
-    // What is not computed in parts.
+    // This call is not split into parts.
     let error = gpu.arange(0, 200_000, 1, DType::I32).unwrap_err();
     let Error::NeverFits {
         limit_bytes,
@@ -118,7 +118,7 @@ fn more_windows_than_a_dispatch_binds_never_fit() {
     else {
         panic!("{error}");
     };
-    // Thirteen windows, of which the last is not full.
+    // Thirteen windows, of which the last is partly filled.
     let window_bytes = 64 << 10;
     assert_eq!(
         (limit_bytes, requested_bytes),

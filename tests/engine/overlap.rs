@@ -1,5 +1,4 @@
-//! What leaves and what comes back travels while the device computes, and what is read while it
-//! copies.
+//! Evicted and restored bytes are copied while the device computes, and reads overlap with copies.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// Elements of a tensor of 1 MiB.
 const LEN: usize = 256 << 10;
 
-/// A device that does nothing until somebody waits for it.
+/// A device that only works while somebody waits for it.
 fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
     let (gpu, sim) = open(SimOptions {
         lag_submissions: u32::MAX,
@@ -29,11 +28,11 @@ fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
     (gpu, sim)
 }
 
-/// What a device had been given to do when the bytes of a tensor were asked for: submissions that
-/// it had not finished, and dispatches, done or not.
+/// The state of the device when a tensor's bytes were requested: unfinished submissions, and
+/// recorded dispatches, finished or not.
 type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// Tensors whose bytes a function gives, the first filled with 1.0, the next with 2.0.
+/// Tensors whose bytes a function provides. The first is filled with 1.0, the next with 2.0.
 fn weights(gpu: &Gpu, sim: &SimHandle, count: usize, len: usize) -> (Vec<Tensor>, Seen) {
     let seen = Seen::default();
     let weight = |index: usize| {
@@ -65,7 +64,7 @@ fn what_comes_back_is_staged_while_the_device_computes() {
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen.len(), 8);
     for (index, &(pending, dispatches)) in seen.iter().enumerate().skip(1) {
-        // All that came before it has been handed over, and nobody has waited for that.
+        // All earlier work was submitted, and nothing waited for it.
         assert_eq!(dispatches, index as u64, "{seen:?}");
         assert!(pending >= index as u64, "{seen:?}");
     }
@@ -78,7 +77,7 @@ fn what_comes_back_is_staged_while_the_device_computes() {
 fn what_leaves_is_copied_out_while_the_device_computes() {
     let (gpu, sim) = open_idle(8 * MIB);
     let ones = gpu.full(&[LEN], 1, DType::F32).unwrap();
-    // Small enough that they stay, and large enough to be asked for what the device does meanwhile.
+    // Small enough to stay, and each request for their bytes records the state of the device.
     let (weights, seen) = weights(&gpu, &sim, 24, 1);
     let results = weights
         .iter()
@@ -87,10 +86,10 @@ fn what_leaves_is_copied_out_while_the_device_computes() {
     gpu.flush().unwrap();
     let memory = gpu.memory().stats();
     assert!(memory.device_bytes.peak <= 72 * MIB, "{memory}");
-    // Of 25 MiB all but 7 had to leave, and that is all that did.
+    // Of 25 MiB, 7 fit. Nothing more was evicted.
     assert_eq!(memory.evicted_bytes, 18 * MIB, "{memory}");
-    // What was left to do before it began to be short is not looked at. From then on there is
-    // always something that the device was given and nobody has waited for.
+    // The beginning, before memory was short, is not checked. From then on the device always has
+    // submitted work that nothing has waited for.
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen.len(), 24);
     let late = &seen[8..];
@@ -114,8 +113,7 @@ fn a_copy_ahead_of_need_is_forgotten_when_its_tensor_is_written_or_dies() {
     (0..7).for_each(|value| make(&mut kept, value));
     gpu.flush().unwrap();
     for round in 1..7_u16 {
-        // More than there is room for, after which one is changed whose copy may be on its way, and
-        // another dies.
+        // More than fits. Then one is changed whose copy may be under way, and another is dropped.
         (0..4).for_each(|index| make(&mut kept, 100 * round + index));
         gpu.flush().unwrap();
         let count = kept.len();
@@ -137,7 +135,7 @@ fn a_copy_ahead_of_need_is_forgotten_when_its_tensor_is_written_or_dies() {
 
 #[test]
 fn what_a_reader_waits_for_is_taken_in_while_the_device_copies_the_rest() {
-    // A submission is done when another has come after it.
+    // A submission is finished when the next one was made.
     let (gpu, sim) = open_alone(SimOptions {
         lag_submissions: 1,
         memory_bytes: 256 * MIB,
@@ -149,12 +147,12 @@ fn what_a_reader_waits_for_is_taken_in_while_the_device_copies_the_rest() {
     gpu.finish().unwrap();
     let created = || sim.counters().buffers_created;
 
-    // Eight pieces, of which two are on their way at a time.
+    // Eight pieces, of which two are under way at a time.
     let before = created();
     assert!(x.to_vec::<f32>().unwrap() == values);
     assert_eq!(created() - before, 2);
 
-    // Whoever executes the queue and does not wait for the bytes leaves them to the one who will.
+    // An executor that does not wait for the bytes leaves them to the reader.
     let later = x.read::<f32>();
     gpu.finish().unwrap();
     assert_eq!(created() - before, 8);

@@ -1,4 +1,4 @@
-//! Futures dropped wherever they wait, as a browser's user interface does.
+//! Futures dropped at every point where they wait, as a browser's user interface does.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -9,7 +9,7 @@ use lapidary::{Budget, DType, Gpu, Pin, Result};
 use crate::engine::threads::watched;
 use crate::engine::{ended, numbers, open, options};
 
-/// Polls so many times and drops; whether it came to its end.
+/// Polls `times` times, then drops the future. Returns whether it ended.
 fn poll_times<T>(future: impl Future<Output = Result<T>>, times: usize) -> bool {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -32,8 +32,8 @@ fn device(maps_slabs: bool) -> (Gpu, SimHandle) {
     })
 }
 
-/// Starts `start`'s future on a fresh device with work in its queue, drops it after 0, 1, 2, …
-/// polls until it comes to its end, and looks after each whether all is well.
+/// Starts `start`'s future on a new device with queued work, and drops it after 0, 1, 2, … polls
+/// until it ends. After each drop it checks the device.
 fn dropped_everywhere<T, F: Future<Output = Result<T>>>(
     start: impl Fn(&Gpu, &lapidary::Tensor) -> F,
 ) {
@@ -143,8 +143,8 @@ fn a_pass_that_was_dropped_out_of_memory_is_tried_again() {
     });
 }
 
-/// Starts `start`'s future on a fresh device with work in its queue, polls it 0, 1, 2, … times, and
-/// keeps it while everything else goes on.
+/// Starts `start`'s future on a new device with queued work, polls it 0, 1, 2, … times, and keeps
+/// it while other work goes on.
 fn kept_everywhere<T, F: Future<Output = Result<T>>>(start: impl Fn(&Gpu, &lapidary::Tensor) -> F) {
     for maps_slabs in [false, true] {
         for times in 0.. {
@@ -227,13 +227,13 @@ fn what_moves_a_tensor_and_is_kept_unpolled_keeps_nobody_waiting() {
     });
 }
 
-/// Pins tensors until slabs have no room for another one.
+/// Pins tensors until the slabs have no hole for another one.
 fn filled(gpu: &Gpu) -> Vec<Pin> {
     let pin = || gpu.zeros(&[4096], DType::F32)?.pin();
     std::iter::from_fn(|| pin().ok()).collect()
 }
 
-/// Uploads of many chunks, where there is memory for two of them.
+/// Uploads of many chunks, with memory for two chunks.
 #[test]
 fn an_upload_that_is_kept_unpolled_keeps_no_other_waiting() {
     const ELEMENTS: usize = 200_000;
@@ -294,7 +294,7 @@ fn a_reopening_that_is_kept_unpolled_is_finished_by_the_next() {
     });
 }
 
-/// Eight threads, each with futures that it polls once and keeps for a while.
+/// Eight threads with futures that are polled once and kept for a while.
 #[test]
 fn threads_finish_what_others_keep() {
     watched(|| {

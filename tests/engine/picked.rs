@@ -1,4 +1,4 @@
-//! Rows of a table that is not on the device: only they are read.
+//! Reads of single rows from a table that is not on the device.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::engine::{ended, open, options};
 const ROWS: usize = 512;
 const WIDTH: usize = 24;
 
-/// A source of a table whose elements are their numbers, and how many bytes were read of it.
+/// The source of a table whose elements are their indices, and the number of bytes read from it.
 fn numbers() -> (Source, Arc<AtomicU64>) {
     let read_bytes = Arc::new(AtomicU64::new(0));
     let count = read_bytes.clone();
@@ -59,7 +59,7 @@ fn look_up(gpu: &Gpu) {
     assert_eq!(table.residency(), Residency::Backed);
     assert_eq!(read_bytes.load(Ordering::Relaxed), 4 * 4 * WIDTH as u64);
     assert_eq!(gpu.memory().stats().restores, 0);
-    // What names them may be computed, and lie in a view.
+    // The indices may be computed, and may be a view.
     let computed = (&tokens.flatten().unwrap() - 1)
         .unwrap()
         .flip(&[0])
@@ -67,7 +67,7 @@ fn look_up(gpu: &Gpu) {
     let made = table.index_select(0, &computed).unwrap();
     let wanted: Vec<u32> = named.iter().rev().map(|number| number - 1).collect();
     assert_eq!(made.to_vec::<u32>().unwrap(), rows(&wanted));
-    // So may the table.
+    // The table may be a view too.
     let part = table.narrow(0, 100, 50).unwrap().narrow(1, 4, 8).unwrap();
     let made = part
         .index_select(0, &gpu.tensor(&[7_u32, 49], &[2]).unwrap())
@@ -79,7 +79,7 @@ fn look_up(gpu: &Gpu) {
     assert_eq!(table.residency(), Residency::Backed);
 }
 
-/// Rows of an odd number of halves, which begin in the middle of words.
+/// Rows of an odd number of f16, which begin in the middle of words.
 fn halves(gpu: &Gpu) -> Tensor {
     let table = gpu.arange(0, (ROWS * WIDTH) as i32, 1, DType::I32).unwrap();
     let table = table.reshape(&[ROWS, WIDTH]).unwrap().cast(DType::F16);
@@ -133,7 +133,7 @@ fn a_table_whose_rows_are_asked_for_again_and_again_comes_back() {
         assert_eq!(made.to_vec::<u32>().unwrap(), rows(&named));
     }
     assert_eq!(table.residency(), Residency::Device);
-    // Five times a hundred rows, and all of them once.
+    // Five times a hundred rows, and once all rows.
     let read = read_bytes.load(Ordering::Relaxed);
     assert_eq!(read, 4 * ((500 + ROWS) * WIDTH) as u64);
     drop((table, tokens));
@@ -189,7 +189,7 @@ fn an_adapter_reads_rows_of_a_file_too() -> Result<()> {
     Ok(())
 }
 
-/// Whoever executes the queue may be dropped at any point, and the next one gives the same rows.
+/// A dropped executor at any point does not change the rows of the next one.
 #[test]
 fn a_pass_that_is_dropped_loses_no_row() {
     for polls in 0..24 {

@@ -1,4 +1,4 @@
-//! The picture of slabs keeps its size and is text, whatever there is and whatever it is called.
+//! The picture of slabs keeps its size and is printable, for any snapshot and any names.
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, stats::Snapshot};
@@ -28,7 +28,7 @@ fn a_picture_stays_in_its_frame() {
         fits(&snapshot);
         snapshot.slabs.truncate(3);
         fits(&snapshot);
-        // The fields are public: whatever they hold, it is printed.
+        // The fields are public and may hold any values.
         for size_bytes in [0, 1, u64::MAX] {
             snapshot.granule_bytes = size_bytes;
             snapshot.slabs[0].size_bytes = size_bytes;

@@ -1,5 +1,5 @@
-//! A device that is lost and replaced, callbacks when memory is short, a limit that follows the
-//! system's, and what is given back when nobody uses it.
+//! A lost and replaced device, callbacks for short memory, a limit that follows the system's, and
+//! the release of unused memory.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -32,7 +32,7 @@ fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
         let sum = kept.add(&back_again).unwrap().named("sum");
         sum.force().unwrap();
         let backed = gpu.backed(ramp(), &[64], DType::F32).unwrap();
-        // Its submission meets the loss.
+        // Its submission finds the device lost.
         let early = backed.add_scalar(1).unwrap().named("early");
         sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
         assert!(matches!(early.force(), Err(Error::DeviceLost { .. })));
@@ -120,7 +120,7 @@ fn the_limit_follows_what_the_system_leaves() {
         .collect();
     gpu.finish().unwrap();
     assert!(gpu.memory().stats().device_bytes.now > 16 << 20);
-    // A game starts.
+    // Another program takes memory.
     sim.set_os_budget(Some(32 << 20), 18 << 20);
     for _ in 0..16 {
         gpu.poll().unwrap();
@@ -203,7 +203,7 @@ fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
                     let mut round = thread;
                     while !over.load(Ordering::Relaxed) {
                         round += 2;
-                        // More than one chunk of staging holds, now and then.
+                        // Sometimes more than a chunk of staging holds.
                         let len = if round % 8 == 0 { 300_000 } else { 2000 };
                         let values = numbers(round, len);
                         let read = match gpu.tensor(&values, &[len]) {
@@ -236,7 +236,7 @@ fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
         assert_eq!(memory.device_bytes.now, all_bytes, "{memory}");
         drop(gpu);
         assert_eq!(sim.counters().buffers_live, 0);
-        // A call that was overtaken by the loss may still have named what was there before.
+        // A call that ran during the loss may still name an old buffer.
         let late = |complaint: &String| complaint == "the buffer does not exist (any more)";
         let complaints = sim.complaints();
         assert!(complaints.iter().all(late), "{complaints:?}");

@@ -1,4 +1,4 @@
-//! Tensors that are given up when memory is short, and computed again.
+//! Tensors that are dropped under pressure and rematerialized.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,12 @@ use lapidary::{Budget, DType, Error, Residency, Tensor};
 
 use crate::engine::{ended, numbers, open, open_alone, options};
 
-/// What twice the numbers from `start` on and one is, by two operations.
+/// 2 x + 1, by two operations.
 pub(crate) fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {
     x.mul_scalar(2)?.add_scalar(1)
 }
 
-/// The same, which may be given up and computed again.
+/// The same, with a rematerializer.
 pub(crate) fn rematerialized(x: &Tensor) -> Tensor {
     let y = doubled(x).unwrap();
     y.recompute_with(&[x], |inputs| doubled(&inputs[0]))
@@ -44,7 +44,7 @@ fn what_is_given_up_is_computed_again_when_somebody_uses_it() {
     for round in 1..4 {
         y.evict().unwrap();
         assert_eq!(y.residency(), Residency::Backed);
-        // The input may be away as well.
+        // The input may be evicted too.
         x.evict().unwrap();
         let z = y.add(&y.flip(&[0]).unwrap()).unwrap();
         assert_eq!(z.to_vec::<f32>().unwrap(), vec![2.0 * 69.0 + 2.0; 64]);
@@ -93,7 +93,7 @@ fn a_rematerializer_whose_input_has_changed_is_none() {
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
     let y = rematerialized(&x);
     x.write(&numbers(100, 64)).unwrap();
-    // Still there, so it is kept as any other.
+    // It is still on the device, so it is evicted like any other.
     y.evict().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), expected(3));
 
@@ -147,7 +147,7 @@ fn what_a_refused_batch_left_half_done_is_no_value() {
     junk.force().unwrap();
     drop(junk);
     gpu.finish().unwrap();
-    // Computed again, and then its input is changed, all in one batch.
+    // It is rematerialized and then its input is changed, in the same batch.
     y.prefetch().unwrap();
     x.add_(&gpu.scalar(1.0_f32).unwrap()).unwrap();
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Invalid));
@@ -178,7 +178,7 @@ fn an_input_that_was_lost_and_written_anew_is_another() {
     sim.lose("pulled out");
     assert!(gpu.flush().is_err());
     let recovered = gpu.reopen().unwrap();
-    // With `x` goes `y`, and with `y` goes `z`.
+    // `y` is lost with `x`, and `z` with `y`.
     assert_eq!((recovered.kept, recovered.kept_bytes), (2, 2 * 256));
     assert_eq!(recovered.gone.len(), 3, "{recovered:?}");
     x.write(&numbers(100, 64)).unwrap();
@@ -202,7 +202,7 @@ fn what_only_a_lost_input_could_give_again_is_kept() {
     sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
     x.exp_().unwrap();
     assert!(x.force().is_err());
-    // `y` is gone with `x`; `z` is still here, and its rematerializer is worth nothing.
+    // `y` is lost with `x`. `z` is on the device, and its rematerializer is useless.
     z.evict().unwrap();
     assert_ne!(z.residency(), Residency::Backed);
     let twice: Vec<f32> = expected(3).iter().map(|n| 2.0 * n + 1.0).collect();
@@ -212,7 +212,7 @@ fn what_only_a_lost_input_could_give_again_is_kept() {
     ended(gpu, &sim);
 }
 
-/// Runs what should end, and does not wait for what does not.
+/// Runs work that should end, and does not wait for ever.
 pub(crate) fn in_time(work: impl FnOnce() + Send + 'static) {
     let (send, receive) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -239,8 +239,8 @@ fn no_tensor_is_computed_from_itself() {
             let error = x.recompute_with(&[from], rematerializer).unwrap_err();
             assert!(matches!(error, Error::Recompute { .. }), "{error}");
         }
-        // Once `x` has changed, nothing can be computed from it as it was, and so it may come from
-        // `z`.
+        // After `x` has changed, `z` cannot be computed from it any more. So `x` may be computed
+        // from `z`.
         x.write(&numbers(7, 64)).unwrap();
         x.recompute_with(&[&z], |inputs| inputs[0].add_scalar(0))
             .unwrap();
@@ -284,7 +284,7 @@ fn a_refusal_while_a_tensor_is_computed_again_fails_its_user_only() {
         let (gpu, sim) = open(options());
         let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
         let y = x.mul_scalar(2).unwrap();
-        // By another kernel than it was made with the first time.
+        // With another kernel than the first time.
         y.recompute_with(&[&x], |inputs| inputs[0].add(&inputs[0]))
             .unwrap();
         y.evict().unwrap();
@@ -335,7 +335,7 @@ fn a_damaged_copy_on_disk_is_no_loss_where_there_is_a_rematerializer() {
     }
 }
 
-/// With room for large operands.
+/// With memory for large operands.
 fn roomy() -> SimOptions {
     SimOptions {
         memory_bytes: 256 << 20,
@@ -345,7 +345,7 @@ fn roomy() -> SimOptions {
     }
 }
 
-/// So many numbers take a MiB.
+/// Elements of a tensor of 1 MiB.
 const MIB: usize = 1 << 18;
 
 #[test]
@@ -445,7 +445,7 @@ fn two_that_need_each_others_room_are_evicted_in_turn() {
                 .unwrap();
             let times = Arc::new(AtomicU32::new(0));
             let x = gpu.tensor(&[1.0_f32], &[1]).unwrap();
-            // A MiB, by way of two more.
+            // A result of 1 MiB with a temporary of 2 MiB.
             let make = |x: &Tensor| {
                 let by_way_of = x.broadcast_to(&[2 * MIB])?.add_scalar(1)?;
                 by_way_of.narrow(0, 0, MIB)?.add_scalar(1)

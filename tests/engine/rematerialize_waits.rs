@@ -1,5 +1,4 @@
-//! Tensors that are given up and computed again, beside work that waits: what was recorded before,
-//! and what finds no room.
+//! Rematerialization beside waiting work: work recorded before, and refused work.
 
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Residency, Tensor};
@@ -23,7 +22,7 @@ fn what_was_recorded_before_an_input_is_written_reads_what_was_there() {
         y.evict().unwrap();
         let more = y.add_scalar(1).unwrap();
         write(&x).unwrap();
-        // Both become one kernel, which runs at the place of the second.
+        // Fusion joins both into one kernel, at the second one's place in the queue.
         let most = more.add_scalar(1).unwrap();
         let sums: Vec<f32> = expected(3).iter().map(|n| n + 2.0).collect();
         assert_eq!(most.to_vec::<f32>().unwrap(), sums);
@@ -52,7 +51,7 @@ fn what_found_no_room_before_an_input_is_written_reads_what_was_there() {
     drop(column);
     assert!(matches!(wide.force(), Err(Error::OutOfMemory(_))));
     x.write(&numbers(100, 64)).unwrap();
-    // Whom that does not concern does not wait.
+    // Unconcerned work does not wait.
     first.write(&numbers(9, 64)).unwrap();
     assert_eq!(first.to_vec::<f32>().unwrap(), numbers(9, 64));
     assert!(matches!(x.to_vec::<f32>(), Err(Error::OutOfMemory(_))));
@@ -113,7 +112,7 @@ fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
         y.evict().unwrap();
         let holder = gpu.zeros(&[25_000], DType::F32).unwrap();
         holder.force().unwrap();
-        // The first part of what replaces it finds no room.
+        // The first part of the new value is refused.
         let written = y.write(&numbers(7, len)).and_then(|()| y.force());
         assert!(matches!(written, Err(Error::OutOfMemory(_))), "{written:?}");
         drop(holder);
@@ -125,8 +124,8 @@ fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
     });
 }
 
-/// Rematerializers that need rematerializers, in memory that holds a few of the tensors, beside
-/// clears that wait for room: whoever pins one gets it, or hears that there is no room.
+/// Chains of rematerializers in memory for a few of the tensors, beside clears that wait for
+/// memory. Pinning succeeds or is refused for lack of memory.
 #[test]
 fn what_rematerializers_of_rematerializers_make_is_pinned_or_finds_no_room() {
     let seed = std::env::var("LAPIDARY_SEED").map_or(1, |seed| seed.parse().unwrap());
@@ -151,7 +150,7 @@ fn what_rematerializers_of_rematerializers_make_is_pinned_or_finds_no_room() {
         let waiting = (0..4).map(|_| gpu.zeros(&[random.usize(1..20_000)], DType::F32));
         let waiting: Vec<Tensor> = waiting.flatten().collect();
         for one in &chain {
-            // Whether they are there or not.
+            // It may already be evicted.
             drop(one.evict());
         }
         for one in [random.choice(&chain).unwrap(), chain.last().unwrap()] {
@@ -177,7 +176,7 @@ fn what_rematerializers_of_rematerializers_make_is_pinned_or_finds_no_room() {
     );
 }
 
-/// Tensors each of which is computed again from two of those before it.
+/// Tensors that are each computed from two earlier ones.
 fn chain(gpu: &Gpu, len: usize, random: &mut fastrand::Rng) -> lapidary::Result<Vec<Tensor>> {
     let mut chain = vec![gpu.tensor(&numbers(3, len), &[len])?];
     for last in 0..random.usize(2..6) {

@@ -1,4 +1,4 @@
-//! The memory report: a page that one can read, whatever is in it.
+//! The memory report is readable, whatever its contents.
 
 use lapidary::sim::SimOptions;
 use lapidary::{
@@ -8,7 +8,7 @@ use lapidary::{
 
 use crate::engine::{ended, open_alone as open, options};
 
-/// At most 40 lines of 100 columns, and nothing that a terminal would act upon.
+/// At most 40 lines of 100 columns, without control characters.
 fn check_page(memory: &MemoryStats) {
     let page = memory.to_string();
     assert!(page.lines().count() <= 40, "{page}");
@@ -80,7 +80,7 @@ fn hostile_names_stay_on_their_lines() {
         assert_eq!(memory.slabs.len(), 300);
         assert_eq!(memory.holders.len(), 32);
         check_page(&memory);
-        // And so do errors.
+        // Errors too.
         assert_eq!(held[0].tag().to_string().lines().count(), 1);
         assert!(held[0].to_string().chars().count() < 200);
         drop(held);
@@ -149,7 +149,7 @@ fn what_has_no_place_yet_is_a_level_too() {
     assert_eq!(levels(&gpu), [0, 8000, 8000]);
     let sum = (&a + &b).unwrap();
     assert_eq!(levels(&gpu), [4000, 8000, 12_000]);
-    // Nobody wants it any more, and it takes over what is nobody's either.
+    // `a` and `b` have no other holder, so the sum takes over a block.
     drop((a, b));
     sum.force().unwrap();
     assert_eq!(levels(&gpu), [0, 8000, 12_000]);
@@ -157,13 +157,13 @@ fn what_has_no_place_yet_is_a_level_too() {
     assert_eq!(levels(&gpu), [0, 0, 12_000]);
     drop(sum);
     assert_eq!(levels(&gpu), [0, 0, 12_000]);
-    // Shapes that do not go together make nothing.
+    // Shapes that do not match create no request.
     let [a, b] = [7, 9].map(|len| gpu.zeros(&[len], DType::U8).unwrap());
     (&a + &b).unwrap_err();
     drop((a, b));
     gpu.finish().unwrap();
     assert_eq!(levels(&gpu)[0], 0);
-    // What finds no room waits for it, and goes with the last that wanted it.
+    // A refused request stays pending until its last holder is dropped.
     gpu.memory().set_budget(Budget::device(1 << 20)).unwrap();
     let large = gpu.zeros(&[2 << 20], DType::U8).unwrap();
     large.force().unwrap_err();
@@ -193,7 +193,7 @@ fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
     let memory = gpu.memory().stats();
     let host = of(ReclaimStep::Host, &memory.reclaim_steps);
     assert!(host.gains > 0 && host.tries >= host.gains && host.freed_bytes >= 1_200_000);
-    // Room was found before it came to that.
+    // An earlier step freed enough.
     assert_eq!(of(ReclaimStep::Repack, &memory.reclaim_steps).tries, 0);
     assert!(
         memory
@@ -201,7 +201,7 @@ fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
             .contains("reclaim steps that freed something")
     );
 
-    // With everything pinned, all of them are in vain.
+    // With everything pinned, no step frees anything.
     let last = &held[3];
     let pin = last.pin().unwrap();
     let refused = gpu.zeros(&[3_500_000], DType::U8).unwrap();
@@ -209,7 +209,7 @@ fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
         panic!("it is too large beside what is pinned");
     };
     let tried: Vec<ReclaimStep> = told.reclaim_steps.iter().map(|one| one.step).collect();
-    // Staging is in nobody's way, and nothing was given back that could be waited for.
+    // Staging is not in the way, and there is no released memory to wait for.
     let is_of_use = |step: &ReclaimStep| !matches!(step, ReclaimStep::Caches | ReclaimStep::Wait);
     let all: Vec<ReclaimStep> = ReclaimStep::ALL.into_iter().filter(is_of_use).collect();
     assert_eq!(tried, all, "all that are of use, in their order");

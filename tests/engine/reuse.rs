@@ -1,4 +1,4 @@
-//! Little is made, little is submitted, and what is free is used again.
+//! Few buffers, few submissions, and reuse of free memory.
 
 use lapidary::sim::{Fault, FaultKind, SimMode, SimOptions, Site};
 use lapidary::{Budget, DType, Error, adapter::AdapterKind};
@@ -16,9 +16,9 @@ fn many_calls_make_few_submissions() {
     assert_eq!(x.to_vec::<f32>().unwrap(), numbers(256, 64));
     let counters = sim.counters();
     assert_eq!(counters.dispatches, 256);
-    // The upload, what the waiting device is given at first, and larger and larger portions.
+    // The upload, the first work for the idle device, and larger and larger batches.
     assert!(counters.submissions <= 5, "{counters:?}");
-    // In place, and, where the execution pass came while the operand was still held, not in place.
+    // In place, and not in place where the execution pass came while the operand was still held.
     assert!(counters.pipelines_created <= 2);
     drop(x);
     ended(gpu, &sim);
@@ -61,12 +61,12 @@ fn reads_that_nobody_awaits_cost_no_buffer_each() {
         drop(x.read::<f32>());
         let mut read = Box::pin(x.read::<f32>());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        // Submitted, and then not wanted any more.
+        // Submitted and then dropped.
         let _ = read.as_mut().poll(&mut context);
         gpu.poll().unwrap();
     }
     let readback_bytes = gpu.memory().stats().readback_bytes.now;
-    // One of 64 KiB is kept for when memory is short.
+    // One of 64 KiB is kept for times of short memory.
     assert!(readback_bytes <= (64 << 10) + 15 * 4096, "{readback_bytes}");
     drop(x);
     ended(gpu, &sim);
@@ -81,7 +81,7 @@ fn a_chain_of_temporaries_takes_the_room_of_two() {
     gpu.memory().reset_peaks();
     let mut y = x.t().unwrap().copy().unwrap();
     for _ in 0..100 {
-        // A transposition cannot be done in place.
+        // A transposition cannot run in place.
         y = y.t().unwrap().add(&x).unwrap();
     }
     assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 128 * 128]);
@@ -118,7 +118,7 @@ fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
         vec![x.mul(&x).unwrap()]
     };
     assert_eq!(donated(&twice), 1);
-    // Still held, by name, by a view, by a read.
+    // Still held: by a variable, by a view, by a read.
     let held = |gpu: &lapidary::Gpu| {
         let x = fresh(gpu);
         vec![x.neg().unwrap(), x]
@@ -129,7 +129,7 @@ fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
         vec![x.neg().unwrap(), x.narrow(0, 3, 1).unwrap()]
     };
     assert_eq!(donated(&viewed), 0);
-    // Another shape, another map, another size of element: element i is not made of element i.
+    // Element i does not come from element i: another shape, another map, another element size.
     let flipped = |gpu: &lapidary::Gpu| {
         let x = fresh(gpu);
         vec![x.add(&x.flip(&[0]).unwrap()).unwrap()]
@@ -228,7 +228,7 @@ fn bind_groups_are_bounded_and_those_in_use_stay() {
     let hot = fresh();
     gpu.finish().unwrap();
     for (index, tensor) in tensors.iter().enumerate() {
-        // One place, one bind group.
+        // One place needs one bind group.
         tensor.add_scalar_(index as u32).unwrap();
         if index % 500 == 0 {
             hot.add_scalar_(1).unwrap();
@@ -242,7 +242,7 @@ fn bind_groups_are_bounded_and_those_in_use_stay() {
     assert!(sim.counters().bind_groups_live <= MOST);
     let made = sim.counters().calls(Site::CreateBindGroup);
     assert_eq!(made, MANY as u64 + 1, "the one in use was made anew");
-    // The first are gone, the last are not, and all of them compute.
+    // The first ones were dropped from the cache, the last ones not. All still compute.
     tensors[MANY - 1].add_scalar_(1).unwrap();
     gpu.flush().unwrap();
     assert_eq!(sim.counters().calls(Site::CreateBindGroup), made);
@@ -272,7 +272,7 @@ fn what_found_no_room_has_taken_over_nothing() {
     for tensor in [&x, &dying, &holder] {
         tensor.force().unwrap();
     }
-    // One kernel with two results, one of which could be where `dying` is.
+    // One kernel with two results, one of which could take over the block of `dying`.
     let tripled = x.mul_scalar(3).unwrap();
     let sum = dying.add(&tripled).unwrap();
     drop(dying);
@@ -293,7 +293,7 @@ fn what_could_not_be_compiled_has_taken_over_nothing() {
     let tripled = x.mul_scalar(3).unwrap();
     let sum = dying.add(&tripled).unwrap();
     drop(dying);
-    // The kernel that both would be.
+    // The fused kernel of both.
     sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
     let expected: Vec<f32> = (0..len).map(|n| (n + 1 + 3 * n) as f32).collect();
     assert_eq!(sum.to_vec::<f32>().unwrap(), expected);
@@ -312,7 +312,7 @@ fn software_compiles_a_kernel_once_wherever_its_operands_lie() {
             max_buffer_bytes: 1 << 20,
             ..SimOptions::default()
         });
-        // Four a slab, so that a product is beside both of its operands, one, or none.
+        // Four for each slab, so a product shares its slab with both operands, one, or none.
         let mut values = vec![];
         values.resize_with(2, || gpu.zeros(&[256, 256], DType::F32).unwrap());
         for last in 1..=100_usize {
@@ -329,7 +329,7 @@ fn software_compiles_a_kernel_once_wherever_its_operands_lie() {
         assert_eq!(sim.counters().dispatches, 100);
         sim.counters().pipelines_created
     };
-    // A GPU's barriers are for what is written, so there each way is a kernel of its own.
+    // On a GPU, barriers are for written buffers, so each case needs its own kernel.
     assert_eq!(counted(AdapterKind::Discrete), 4);
     assert_eq!(counted(AdapterKind::Cpu), 1);
 }

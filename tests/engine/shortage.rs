@@ -1,4 +1,4 @@
-//! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
+//! Short memory: the error belongs to its tensor, order is kept behind it, and the work runs later.
 
 use lapidary::sim::{SimMode, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu};
@@ -6,7 +6,7 @@ use pollster::block_on;
 
 use crate::engine::{ended, nothing_leaves, numbers, open_alone as open, options};
 
-/// Room for one tensor of 8 MiB, not for two.
+/// Memory for one tensor of 8 MiB, but not for two.
 fn narrow() -> SimOptions {
     SimOptions {
         memory_bytes: 15 << 20,
@@ -76,7 +76,7 @@ fn work_that_found_no_room_runs_when_there_is() {
     assert!(is_out_of_memory(piece.to_vec::<f32>()));
     gpu.flush().unwrap();
     assert_eq!(gpu.memory().stats().queued, 3);
-    // The one that has its room is read as if nothing were.
+    // The tensor that has memory is read without an error.
     assert_eq!(
         first.narrow(0, 0, 2).unwrap().to_vec::<f32>().unwrap(),
         [1.0; 2]
@@ -95,7 +95,7 @@ fn what_is_left_behind_keeps_its_place_in_the_order() {
     holder.force().unwrap();
     let small = gpu.tensor(&numbers(0, 4), &[4]).unwrap();
     let before = small.read::<f32>();
-    // Reads `small` as it is now, and finds no room.
+    // Reads the current value of `small`, and is refused.
     let big = small
         .view_as(&[4, 1])
         .unwrap()
@@ -150,7 +150,7 @@ fn staging_finds_room_where_slabs_are_empty() {
         let big = gpu.zeros(&[megabytes << 20], DType::U8).unwrap();
         big.force().unwrap();
         drop(big);
-        // All but a little is a slab that holds nothing.
+        // Nearly all memory is in an empty slab.
         let x = gpu.tensor(&numbers(0, 600_000), &[600_000]).unwrap();
         assert!(x.to_vec::<f32>().unwrap() == numbers(0, 600_000));
         drop(x);
@@ -191,7 +191,7 @@ fn work_that_found_no_room_runs_as_soon_as_work_behind_it_has_made_some() {
     let second = gpu.full(&BIG, 2, DType::F32).unwrap();
     let piece = first.narrow(0, 4, 2).unwrap().copy().unwrap();
     drop(first);
-    // The second comes before the first is read for the last time.
+    // The second one comes before the last read of the first.
     second.force().unwrap();
     assert_eq!(piece.to_vec::<f32>().unwrap(), [1.0; 2]);
     drop((second, piece));
@@ -222,7 +222,7 @@ fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
         memory_bytes: 4 << 20,
         ..SimOptions::default()
     });
-    // A slab of 4 MiB is all there is, and small tensors would rather have one of their own.
+    // All memory is one slab of 4 MiB. Small tensors usually get another slab.
     let large = gpu.zeros(&[3 << 20], DType::U8).unwrap();
     large.force().unwrap();
     let small = gpu.zeros(&[4], DType::U8).unwrap();
@@ -237,7 +237,7 @@ fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
     assert_eq!(sim.complaints(), [""; 0]);
 }
 
-/// Slabs that are within a new limit may still lie where staging must have room.
+/// Slabs that fit in a new limit may still be in the way of staging.
 #[test]
 fn a_limit_that_was_lowered_is_never_passed_again() {
     for maps_slabs in [false, true] {
@@ -276,8 +276,8 @@ fn a_device_that_says_nothing_of_its_size_is_not_asked_for_more_at_each_request(
         mode: SimMode::SizesOnly,
         ..options()
     });
-    // Twice what the device has, used in turns: each use puts others out. Slabs take all there is
-    // before the first refusal, and leave nothing for staging.
+    // Twice the device's memory, used in turns, so each use evicts others. Slabs take all memory
+    // before the first refusal and leave nothing for staging.
     let tensors: Vec<_> = (0..16)
         .map(|_| gpu.zeros(&[8 << 20], DType::U8).unwrap())
         .collect();

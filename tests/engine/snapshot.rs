@@ -1,4 +1,4 @@
-//! Snapshots tell what is there, survive their files, and bad files are told from good ones.
+//! Snapshots describe the current state and survive their files, and invalid files are refused.
 
 use lapidary::sim::SimOptions;
 use lapidary::{
@@ -14,7 +14,7 @@ fn json(snapshot: &Snapshot) -> String {
     String::from_utf8(json).unwrap()
 }
 
-/// A tensor that is there, one that is pinned, one evicted that is back, and one that is away.
+/// A tensor on the device, a pinned one, a restored one, and an evicted one.
 fn sample() -> (Gpu, Snapshot) {
     let (gpu, _) = open_alone(SimOptions::default());
     gpu.memory().keep_history(100);

@@ -1,5 +1,4 @@
-//! What happens is told to the app's own subscriber and recorder, if the features are on, and to
-//! nobody else.
+//! Events reach the app's own subscriber and recorder, if the features are on, and nothing else.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +10,7 @@ use lapidary::sim::{Fault, FaultKind, Site};
 
 use super::open_scarce;
 
-/// A program that runs short of memory, and loses its device in the end.
+/// A program that runs short of memory and finally loses its device.
 fn program() {
     let (gpu, sim) = open_scarce();
     let make = |len| gpu.zeros(&[len], DType::F32).unwrap();
@@ -96,7 +95,7 @@ fn a_subscriber_hears_of_passes_reclaim_steps_refusals_and_the_loss() {
     );
 }
 
-/// The last value of each number.
+/// The last value of each metric.
 #[derive(Clone, Default)]
 struct Recorded(Arc<Mutex<BTreeMap<String, f64>>>);
 
@@ -163,7 +162,7 @@ impl metrics::Recorder for Recorded {
     }
 }
 
-/// The name, and the labels but for the adapter's.
+/// The name and the labels, without the adapter's label.
 fn named(key: &metrics::Key) -> String {
     let mut labels = key.labels();
     assert!(labels.any(|label| label.key() == "adapter" && label.value() == "simulated device"));

@@ -27,7 +27,7 @@ pub(crate) fn watched(test: impl FnOnce()) {
     drop(done);
 }
 
-/// What one thread does over and over, with numbers of its own.
+/// The repeated work of one thread, with its own numbers.
 fn work(gpu: &lapidary::Gpu, thread: usize, round: usize) -> (Tensor, Vec<f32>) {
     let start = thread * 1000 + round;
     let x = gpu.tensor(&numbers(start, 500), &[500]).unwrap();
@@ -70,7 +70,7 @@ fn threads_compute_read_and_drop_on_one_gpu() {
                     });
                 }
                 drop(give);
-                // What others made is read, changed and dropped here.
+                // Tensors of other threads are read, changed and dropped here.
                 for (tensor, expected) in take {
                     assert_eq!(tensor.to_vec::<f32>().unwrap(), expected);
                     tensor.add_scalar_(1).unwrap();

@@ -1,4 +1,4 @@
-//! Uploads that a function of the app's writes. Some are larger than the budgets of the tight runs.
+//! Uploads written by a function of the app. Some are larger than the budgets of the tight runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,7 +17,7 @@ fn devices() -> Vec<SimOptions> {
     kinds.into()
 }
 
-/// Writes the elements in turns one by one and as slices of all lengths.
+/// Writes elements alternately one by one and as slices of all lengths.
 fn write_mixed<T: Element>(out: &mut Upload<'_, T>, elements: &[T], random: &mut fastrand::Rng) {
     let mut rest = elements;
     while !rest.is_empty() {

@@ -1,11 +1,11 @@
-//! A kernel is three things of one name: the shader, its layout and dispatch, and its naive
-//! reference kernel.
+//! A kernel has three parts of one name: the shader, its layout and dispatch, and its reference
+//! kernel.
 
-/// Shaders that are no family of kernels (shared text, say), with the reason.
+/// Shaders that are not a family of kernels, such as shared text, with the reason.
 const NOT_A_FAMILY: &[(&str, &str)] = &[("functions", "what kernels of several families call")];
 
-/// Every shader has its layout and its reference kernel. Variants of one kernel may share a folder,
-/// `shaders/x/*.wgsl`, whose name counts then.
+/// Every shader has its layout and its reference kernel. Variants of a kernel may share a folder,
+/// `shaders/x/*.wgsl`; then the folder's name counts.
 pub(crate) fn check(paths: &[String]) -> Vec<String> {
     let mut shaders: Vec<&str> = paths
         .iter()
@@ -27,7 +27,7 @@ pub(crate) fn check(paths: &[String]) -> Vec<String> {
     offences
 }
 
-/// The name of a file in `folder`, or of the subfolder that it lies in.
+/// The name of a file in `folder`, or of its subfolder.
 fn name_under<'a>(path: &'a str, folder: &str, extension: &str) -> Option<&'a str> {
     path.strip_prefix(folder)?
         .strip_suffix(extension)?

@@ -1,20 +1,19 @@
-//! Who may know whom inside a crate: the modules' order. Between crates Cargo keeps it. And the few
-//! places that may call wgpu, reflect shaders, or be unsafe.
+//! The order of modules in each crate; between crates Cargo enforces it. Also the few places that
+//! may call wgpu, reflect shaders, or be unsafe.
 
 use crate::source::{Source, past_closing, words};
 
 /// A crate whose modules have an order.
 struct Layers {
-    /// Where its files are.
+    /// The folder of its files.
     folder: &'static str,
-    /// The modules in their order: one may know those before it and itself.
+    /// The modules in order. A module may know itself and those before it.
     modules: &'static [&'static str],
-    /// The modules outside the order that every other may know, and what each of them may know in
-    /// turn.
+    /// Modules outside the order that all others may know, each with the modules that it may know.
     leaves: &'static [(&'static str, &'static [&'static str])],
-    /// What stands outside the order and connects the modules.
+    /// Files outside the order that connect the modules.
     front: &'static [&'static str],
-    /// The modules that may name the handle, `gpu::Gpu`, and nothing else of the front.
+    /// The modules that may name the handle, `gpu::Gpu`, but nothing else of the front.
     name_the_handle: &'static [&'static str],
 }
 
@@ -56,17 +55,17 @@ const CRATES: [Layers; 3] = [
     },
 ];
 
-/// The files of the tools that show what they are given: a snapshot or a sample, and no device.
+/// The files of the tools that show a snapshot or a sample and have no device.
 const SHOWING_FILES: &[&str] = &[
     "crates/tools/src/formats/",
     "crates/tools/src/monitor/",
     "crates/tools/src/page.rs",
 ];
 
-/// Names that a crate's root re-exports and that are too common to spell out.
+/// Names that a crate's root re-exports and that are too common for full paths.
 const ROOT_NAMES: &[&str] = &["Error", "Result"];
 
-/// Where wgpu is called, and the front, whose signatures name its types.
+/// Files that call wgpu, and the front, whose signatures name its types.
 const WGPU_FILES: &[&str] = &[
     "crates/core/src/driver/wgpu",
     "crates/core/src/driver/os_budget.rs",
@@ -76,16 +75,16 @@ const WGPU_FILES: &[&str] = &[
     "src/gpu/",
 ];
 
-/// Where users' kernels are reflected, and where the simulated device reads shaders as wgpu would.
+/// Files that reflect users' kernels, and those with which the simulated device reads shaders.
 const NAGA_FILES: &[&str] = &[
     "crates/core/src/kernel/",
     "crates/core/src/driver/sim/shader.rs",
     "crates/core/src/driver/sim/interpret/",
 ];
 
-/// Reading a driver's budget goes through its raw handles; its compiled pipelines come back as
-/// bytes; a feature that wgpu calls experimental wants a promise; and only wgpu-hal says why DX12
-/// does not start.
+/// Unsafe code is needed for a driver's budget, read through raw handles; for compiled pipelines as
+/// bytes; and for a feature that wgpu calls experimental. Also for wgpu-hal, which alone says why
+/// DX12 does not start.
 const UNSAFE_FILES: &[&str] = &[
     "crates/core/src/driver/os_budget.rs",
     "crates/core/src/driver/wgpu/cooperative.rs",
@@ -93,8 +92,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/core/src/driver/wgpu/pipeline_cache.rs",
 ];
 
-/// Every `crate::…` names a module that this file may know, and no chain of `super` goes around
-/// that.
+/// Every `crate::…` names a module that this file may know, and no chain of `super` avoids that.
 pub(crate) fn check_order(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for file in files {
@@ -125,7 +123,7 @@ pub(crate) fn check_order(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// What shows memory names no handle of a device, and so cannot change what it shows.
+/// The files that show memory do not name a device's handle, so they cannot change what they show.
 pub(crate) fn check_showing(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for file in files
@@ -139,7 +137,7 @@ pub(crate) fn check_showing(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// wgpu and naga are named only where they may be.
+/// Only the listed files name wgpu and naga.
 pub(crate) fn check_foreign(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for (name, allowed) in [("wgpu", WGPU_FILES), ("naga", NAGA_FILES)] {
@@ -147,7 +145,7 @@ pub(crate) fn check_foreign(files: &[Source]) -> Vec<String> {
             for offset in
                 words(&file.shipped, name).filter(|offset| is_crate_name(&file.shipped, *offset))
             {
-                // Users need the very wgpu that the signatures speak of.
+                // Users need the same wgpu that the signatures use.
                 let is_export =
                     file.path.ends_with("src/lib.rs") && file.code[..offset].ends_with("pub use ");
                 if !is_export {
@@ -160,7 +158,7 @@ pub(crate) fn check_foreign(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// `unsafe` is only where it may be, and the allocator forbids it for itself.
+/// Only the listed files have `unsafe`, and the allocator forbids it.
 pub(crate) fn check_unsafe(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for file in files {
@@ -178,12 +176,12 @@ pub(crate) fn check_unsafe(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// Where a file stands.
+/// The layer of a file.
 struct Home {
     layers: &'static Layers,
     /// Its module or leaf.
     name: String,
-    /// How many `super` lead from it to the crate's root.
+    /// Number of `super` from it to the crate's root.
     depth: usize,
 }
 
@@ -200,7 +198,7 @@ impl Home {
         })
     }
 
-    /// What is wrong with this file naming `path`, the one or two words that follow `crate::`.
+    /// The fault if this file names `path`, the one or two words after `crate::`.
     fn fault_in(&self, path: &[String]) -> Option<String> {
         let named = path[0].as_str();
         let (layers, own) = (self.layers, self.name.as_str());
@@ -236,12 +234,12 @@ impl Layers {
     }
 }
 
-/// Whether a path is one of `allowed`: a file, or the beginning of the names of several.
+/// Whether a path is in `allowed`, which has files and beginnings of names.
 fn is_under(path: &str, allowed: &[&str]) -> bool {
     allowed.iter().any(|allowed| path.starts_with(allowed))
 }
 
-/// Each path after `crate::`, groups in braces taken apart, cut to two words.
+/// Each path after `crate::`, with groups in braces resolved, cut to two words.
 fn crate_paths(code: &str) -> Vec<(usize, Vec<String>)> {
     let mut paths = Vec::new();
     for offset in words(code, "crate") {
@@ -260,7 +258,7 @@ fn crate_paths(code: &str) -> Vec<(usize, Vec<String>)> {
     paths
 }
 
-/// The paths that `code` begins with, at most `depth` words of each.
+/// The paths at the beginning of `code`, at most `depth` words of each.
 fn leading_paths(code: &str, depth: usize) -> Vec<Vec<String>> {
     let code = code.trim_start();
     if depth == 0 {
@@ -276,7 +274,7 @@ fn leading_paths(code: &str, depth: usize) -> Vec<Vec<String>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let end = code.find(|c| !is_part(c)).unwrap_or(code.len());
     if end == 0 {
-        // A glob, or nothing at all.
+        // A glob, or nothing.
         return vec![vec!["*".into()]];
     }
     let (word, rest) = code.split_at(end);
@@ -290,7 +288,7 @@ fn leading_paths(code: &str, depth: usize) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The parts of a group, at its commas; commas of groups inside it do not count.
+/// The parts of a group, split at its own commas.
 fn split_group(group: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
     for (offset, byte) in group.bytes().enumerate() {
@@ -309,7 +307,7 @@ fn split_group(group: &str) -> Vec<&str> {
     parts
 }
 
-/// How many `super` follow each other here.
+/// Number of consecutive `super` here.
 fn supers(code: &str) -> usize {
     let mut rest = code;
     let mut count = 0;
@@ -323,7 +321,7 @@ fn supers(code: &str) -> usize {
     count
 }
 
-/// Whether the word at `offset` is the name of a crate and not a module, a field or a variable.
+/// Whether the word at `offset` is the name of a crate, and not of a module, field or variable.
 fn is_crate_name(code: &str, offset: usize) -> bool {
     let before = code[..offset].trim_end();
     let word_end = code[offset..]

@@ -1,8 +1,8 @@
-//! `Cargo.toml` is read by people: each dependency says why it is there, and `docs/dependencies.md`
-//! names those that a user gets.
+//! People read `Cargo.toml`. Each dependency has a reason, and `docs/dependencies.md` lists those
+//! that a user gets.
 
-/// Every dependency has a comment on its line or right above it; one that stands in several tables
-/// needs it once.
+/// Every dependency has a comment on its line or right above it. A dependency in several tables
+/// needs only one.
 pub(crate) fn check_comments(manifest: &str) -> Vec<String> {
     let found = dependencies(manifest);
     let is_explained = |name: &str| {
@@ -81,7 +81,7 @@ fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
     found
 }
 
-/// Whether `name` stands in the text as a word of its own; `wgpu` is not named by `wgpu-types`.
+/// Whether `name` is a separate word of the text: `wgpu-types` does not name `wgpu`.
 fn is_named(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     text.split(|c| !is_part(c)).any(|word| word == name)

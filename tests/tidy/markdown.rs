@@ -1,9 +1,9 @@
-//! Pages of Markdown: how long the README is, and how wide the lines of all pages are.
+//! Pages of Markdown: the length of the README and the width of all lines.
 
 use crate::source::Source;
 
-/// The README says what this is, for whom, how to start, and where to read on. Everything else has
-/// a page of its own.
+/// The README says what this is, for whom, how to start, and where to read on. Everything else is
+/// on other pages.
 const MOST_README_BYTES: usize = 8192;
 
 /// No line is wider than this.
@@ -12,7 +12,7 @@ const MOST_COLUMNS: usize = 100;
 /// Pages whose lines may be wider, with the reason.
 const WIDE: &[(&str, &str)] = &[("CHANGELOG.md", "an entry may be one line")];
 
-/// The README is there and short.
+/// The README exists and is short.
 pub(crate) fn check_readme(files: &[Source]) -> Vec<String> {
     match files.iter().find(|file| file.path == "README.md") {
         None => vec!["README.md was not found".into()],
@@ -24,7 +24,7 @@ pub(crate) fn check_readme(files: &[Source]) -> Vec<String> {
     }
 }
 
-/// No line is too wide, but for rows of tables, code blocks, and links that cannot be broken.
+/// No line is too wide, except rows of tables, code blocks, and links that cannot be broken.
 pub(crate) fn check_columns(files: &[Source]) -> Vec<String> {
     let is_checked = |file: &&Source| !WIDE.iter().any(|(path, _)| *path == file.path);
     let mut offences = Vec::new();
@@ -49,8 +49,8 @@ pub(crate) fn check_columns(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// Whether a line has a space where it could end earlier. A single word, such as a long link, has
-/// none, with or without a list's mark before it; nor has the definition of a link.
+/// Whether the line has a space at which it could be broken. A long link has none, with or without
+/// a list's mark before it, and neither has the definition of a link.
 fn can_be_broken(text: &str) -> bool {
     let text = text.trim_start_matches(['-', '*', '>', ' ']);
     let text = match text.split_once("]: ") {

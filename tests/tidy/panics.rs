@@ -1,8 +1,8 @@
-//! How code may give up: an operating error is a value, a broken invariant of ours says what it is.
+//! Rules for panics: an operating error is a value, and a broken invariant of ours is named.
 
 use crate::source::Source;
 
-/// What is not written in code that ships, and what to write.
+/// What shipped code must not contain, and the replacement.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("todo!", "finish it or leave it out"),
     ("unimplemented!", "finish it or leave it out"),
@@ -14,10 +14,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("panic!(", "return an error"),
 ];
 
-/// An `expect` shorter than this cannot say why the failure is impossible.
+/// A shorter `expect` cannot say why the failure is impossible.
 const SHORTEST_REASON: usize = 10;
 
-/// No shipped code gives up without a reason.
+/// Shipped code does not panic without a reason.
 pub(crate) fn check(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for file in files {
@@ -40,7 +40,7 @@ pub(crate) fn check(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// The length of the string that stands at this offset, if one does.
+/// The length of the string at this offset, if there is one.
 fn reason_length(file: &Source, argument: usize) -> Option<usize> {
     // Strings are blank in the code but keep their quotes, so the next quote ends this one.
     let blanked = file.shipped[argument..].trim_start().strip_prefix('"')?;

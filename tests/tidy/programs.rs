@@ -1,17 +1,17 @@
-//! How the tests are put together: few programs, and no file that belongs to none.
+//! The grouping of tests: few programs, and no file outside of them.
 
 use crate::source::Source;
 
-/// Each program is linked by itself, with all of the library.
+/// Each program is linked separately with the whole library.
 const MOST_PROGRAMS: usize = 6;
 
-/// A package of the workspace: its manifest, and the files that lie in its folder `tests` itself.
+/// A package of the workspace: its manifest, and the files directly in its folder `tests`.
 pub(crate) struct Package {
     pub(crate) manifest: String,
     pub(crate) files: Vec<Source>,
 }
 
-/// There are not too many programs of tests, and each file is one of them or a module of one.
+/// There are few test programs, and each file is a program or a module of one.
 pub(crate) fn check(packages: &[Package]) -> Vec<String> {
     let mut offences = Vec::new();
     let mut count = 0;
@@ -43,7 +43,7 @@ pub(crate) fn check(packages: &[Package]) -> Vec<String> {
     offences
 }
 
-/// The names in the manifest's sections `[[test]]`.
+/// The names in the sections `[[test]]` of the manifest.
 fn programs(manifest: &str) -> Vec<&str> {
     let sections = manifest.split("[[test]]").skip(1);
     let named = sections.filter_map(|section| section.split_once("name = \""));

@@ -1,4 +1,4 @@
-//! What text must say, and what it must not.
+//! Rules for texts.
 
 use crate::source::{Source, past_closing, words};
 
@@ -10,7 +10,7 @@ pub(crate) fn check_openings(files: &[Source]) -> Vec<String> {
         .collect()
 }
 
-/// Whoever silences a lint says why.
+/// Every silenced lint has a reason.
 pub(crate) fn check_silenced_lints(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for file in files {
@@ -34,15 +34,15 @@ pub(crate) fn check_silenced_lints(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// No path leads into a folder that only exists on the machine where it was written.
+/// No path leads to a folder that exists only on one machine.
 pub(crate) fn check_machine_paths(files: &[Source]) -> Vec<String> {
-    // Put together here, so that this file is not its own offender.
+    // Built at run time, so this file does not contain them.
     let folders = ["work", "home", "root"].map(|name| format!("/{name}/"));
     let mut offences = Vec::new();
     for file in files {
         for folder in &folders {
             for (offset, _) in file.text.match_indices(folder.as_str()) {
-                // What follows a name is the middle of a longer path or of an address.
+                // After a name it is the middle of a longer path or of an address.
                 let is_absolute = !file.text[..offset]
                     .ends_with(|c: char| c.is_alphanumeric() || "_-.~/}*".contains(c));
                 if is_absolute {
@@ -59,7 +59,7 @@ pub(crate) fn check_machine_paths(files: &[Source]) -> Vec<String> {
 /// No comment is wider than this.
 const MOST_COLUMNS: usize = 100;
 
-/// Comments fit: all but tables, drawings, examples of code, and words that cannot be broken.
+/// Comments fit, except tables, drawings, code examples, and text without a space.
 pub(crate) fn check_comment_columns(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for file in files {

@@ -4,7 +4,7 @@ use crate::source::{Source, past_closing, words};
 
 /// No file is longer than this.
 const MOST_LINES: usize = 600;
-/// And few are longer than this: one in ten.
+/// Longer files are rare: one in ten.
 const MANY_LINES: usize = 400;
 const LONG_FILES_PER_HUNDRED: usize = 10;
 
@@ -41,7 +41,7 @@ pub(crate) fn check_files(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// No function is too long, from its `fn` to its closing brace.
+/// No function is too long, counted from its `fn` to its closing brace.
 pub(crate) fn check_functions(files: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
     for file in files {
@@ -60,7 +60,7 @@ pub(crate) fn check_functions(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// Where the body of the function at `start` opens; none if it is a type or has no body.
+/// The offset at which the body of the function at `start` opens. None for a type or a declaration.
 fn body(code: &str, start: usize) -> Option<usize> {
     let is_named = code[start + 2..]
         .trim_start()
@@ -126,7 +126,7 @@ fn a_function_that_is_too_long_is_found() {
     assert_eq!(found(&function(80)), 0);
     assert_eq!(found(&function(81)), 1);
     assert_eq!(found(&format!("impl A {{ {} }}", function(90))), 1);
-    // Braces in strings, characters and comments are not the function's end.
+    // Braces in strings, characters and comments do not end a function.
     assert_eq!(
         found(&format!(
             "fn f() {{ \"}}\"; '}}'; // }}\n{}}}",
@@ -134,7 +134,7 @@ fn a_function_that_is_too_long_is_found() {
         )),
         1
     );
-    // Neither types nor declarations have a body.
+    // Types and declarations have no body.
     assert_eq!(
         found(&format!(
             "type F = fn(u8);\ntrait T {{ fn f(&self);\n{}}}",

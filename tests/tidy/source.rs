@@ -1,6 +1,6 @@
-//! A file as the checks see it: its text, and a copy in which comments, the contents of strings and
-//! (in a second copy) test modules are blank. Copies keep every byte's place, so that an offset
-//! found in one is an offset in all.
+//! A file for the checks: its text, a copy with blank comments and strings, and a copy that has
+//! blank test modules too. Copies keep the place of every byte, so an offset is valid in all of
+//! them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ pub(crate) struct Source {
     /// Its path from the root, with forward slashes.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The text without comments and without what stands in quotes.
+    /// The text without comments and contents of quotes.
     pub(crate) code: String,
-    /// The code without its `#[cfg(test)]` items; all blank where the whole file is a test.
+    /// The code without its `#[cfg(test)]` items; all blank if the whole file is a test.
     pub(crate) shipped: String,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The paths of all files under these folders, from the root; a folder that is not there is empty.
+/// The paths of all files in these folders, relative to the root. A missing folder is empty.
 pub(crate) fn list(folders: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
@@ -66,7 +66,7 @@ pub(crate) fn list(folders: &[&str]) -> Vec<String> {
     found
 }
 
-/// The files under these folders whose names end in one of `extensions`.
+/// The files in these folders with one of these extensions.
 pub(crate) fn read_folders(folders: &[&str], extensions: &[&str]) -> Vec<Source> {
     list(folders)
         .iter()
@@ -75,7 +75,7 @@ pub(crate) fn read_folders(folders: &[&str], extensions: &[&str]) -> Vec<Source>
         .collect()
 }
 
-/// The files that lie in the root itself.
+/// The files directly in the root.
 pub(crate) fn read_top(extensions: &[&str]) -> Vec<Source> {
     let files = fs::read_dir(root())
         .expect("the root can be read")
@@ -109,7 +109,7 @@ fn has_extension(path: &str, extensions: &[&str]) -> bool {
         .any(|extension| name.rsplit('.').next() == Some(extension))
 }
 
-/// The offsets at which `word` stands in `code` as a whole word.
+/// The offsets of `word` in `code` as a whole word.
 pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part =
         |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
@@ -123,8 +123,8 @@ pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = us
         })
 }
 
-/// The offset just past the bracket that closes the one at `open`; brackets of other kinds are
-/// passed over. The end of the code if it is never closed.
+/// The offset after the bracket that closes the one at `open`; brackets of other kinds are skipped.
+/// The end of the code if it is not closed.
 pub(crate) fn past_closing(code: &str, open: usize) -> usize {
     let bytes = code.as_bytes();
     let closing = match bytes[open] {
@@ -183,7 +183,7 @@ fn within(length: usize, quote: usize) -> (std::ops::Range<usize>, usize) {
     (quote..(length - quote).max(quote), length)
 }
 
-/// Whether the letter at `at` continues a word, and so cannot begin a raw string.
+/// Whether the letter at `at` is inside a word and so does not begin a raw string.
 fn is_inside_word(bytes: &[u8], at: usize) -> bool {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let word = bytes[..at]
@@ -225,7 +225,7 @@ fn string_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// The length of a character in quotes; none if the quote begins a lifetime.
+/// The length of a character literal; none if the quote begins a lifetime.
 fn character_length(rest: &[u8]) -> Option<usize> {
     if rest.get(1) == Some(&b'\\') {
         return rest
@@ -243,7 +243,7 @@ fn character_length(rest: &[u8]) -> Option<usize> {
     (rest.get(1 + character) == Some(&b'\'')).then_some(character + 2)
 }
 
-/// The length of `r#"…"#` and how many hashes it has; none if this is not one.
+/// The length of `r#"…"#` and its number of hashes; none if it is something else.
 fn raw_string_length(rest: &[u8]) -> Option<(usize, usize)> {
     let hashes = rest[1..].iter().take_while(|byte| **byte == b'#').count();
     if rest.get(1 + hashes) != Some(&b'"') {
@@ -257,7 +257,7 @@ fn raw_string_length(rest: &[u8]) -> Option<(usize, usize)> {
     Some((body + found + closing.len(), hashes))
 }
 
-/// Blanks every item that follows `#[cfg(test)]`.
+/// Blanks every item after `#[cfg(test)]`.
 fn without_tests(code: &str) -> String {
     let mut shipped = code.to_owned();
     while let Some(start) = shipped.find("#[cfg(test)]") {

@@ -1,33 +1,33 @@
-//! How modules hang together: no long cycles of imports, and no type that half a crate implements.
+//! Links between modules: no long cycles of imports, and no type that half a crate implements.
 //!
-//! A folder's modules are its files, and its subfolders as wholes. One imports another if a path in
-//! it leads there, through re-exports. A folder's own file (`mod.rs`, or the file of its name) is
-//! the front of its modules, and is not one of them.
+//! The modules of a folder are its files and its subfolders. A module imports another if a path in
+//! it leads there, also through re-exports. A folder's own file (`mod.rs`, or the file of its name)
+//! is the front of its modules and not one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Source, words};
 
-/// So many modules may import each other in a circle.
+/// Most modules in a cycle of imports.
 const MOST_IN_CYCLE: usize = 3;
 
-/// So many files may implement one type, ...
+/// Most files that implement one type.
 const MOST_IMPLEMENTORS: usize = 4;
 
-/// ... where types own their fields: elsewhere a type may be the front of a whole layer.
+/// Folders with this limit. Elsewhere a type may be the front of a whole layer.
 const OF_PARTS: &[&str] = &["crates/core/src/engine"];
 
 /// A module's path from the root of its crate.
 type Path = Vec<String>;
 
-/// The modules of one crate, with what their files say.
+/// The modules of one crate with their files.
 struct Crate<'a> {
     modules: BTreeMap<Path, &'a Source>,
-    /// By module and name, the path of what it re-exports under that name.
+    /// The re-exported paths by module and name.
     exports: BTreeMap<(Path, String), Path>,
 }
 
-/// Modules of one folder that import each other in a circle, if they are too many.
+/// The modules of one folder that import each other in a cycle, if there are too many.
 pub(crate) fn check_cycles(files: &[Source], folders: &[&str]) -> Vec<String> {
     let mut offences = Vec::new();
     for folder in folders {
@@ -67,7 +67,7 @@ pub(crate) fn check_implementors(files: &[Source]) -> Vec<String> {
         let mut by_type: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for file in files.iter().filter(|file| file.path.starts_with(folder)) {
             for offset in words(&file.shipped, "impl") {
-                // Elsewhere it stands for a type that has a trait.
+                // Within a line the word begins an `impl Trait` type.
                 let is_item = offset == 0 || file.shipped[..offset].ends_with('\n');
                 let name = implemented(&file.shipped[offset + 4..]);
                 if let Some(name) = name.filter(|_| is_item) {
@@ -89,7 +89,7 @@ pub(crate) fn check_implementors(files: &[Source]) -> Vec<String> {
     offences
 }
 
-/// The type of an `impl` without a trait, from behind that word.
+/// The type of an `impl` without a trait. `text` begins after that word.
 fn implemented(text: &str) -> Option<String> {
     let head = text.split('{').next()?.trim_start();
     let head = match head.strip_prefix('<') {
@@ -102,7 +102,7 @@ fn implemented(text: &str) -> Option<String> {
     is_inherent.then_some(name)
 }
 
-/// What follows the `>` that closes what is open.
+/// The text after the `>` that closes the first generics.
 fn past_generics(text: &str) -> &str {
     let mut depth = 1;
     for (offset, c) in text.char_indices() {
@@ -119,7 +119,7 @@ fn past_generics(text: &str) -> &str {
     ""
 }
 
-/// The modules in a folder, without those of tests.
+/// The modules in a folder without test modules.
 fn modules_of<'a>(files: &'a [Source], folder: &str) -> BTreeMap<Path, &'a Source> {
     let mut modules = BTreeMap::new();
     for file in files {
@@ -196,7 +196,7 @@ fn paths_of(tree: &str, before: &[String]) -> Vec<Path> {
     paths
 }
 
-/// The paths that stand in code, outside `use`: those that begin at the crate, or with `super`.
+/// The paths in code outside of `use` that begin at the crate or with `super`.
 fn inline_paths(code: &str) -> Vec<Path> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut paths = Vec::new();
@@ -218,7 +218,7 @@ fn inline_paths(code: &str) -> Vec<Path> {
 }
 
 impl Crate<'_> {
-    /// Which module imports which.
+    /// Pairs of modules, of which the first imports the second.
     fn imports(&self) -> BTreeSet<(Path, Path)> {
         let mut edges = BTreeSet::new();
         for (module, file) in &self.modules {
@@ -235,7 +235,7 @@ impl Crate<'_> {
         edges
     }
 
-    /// The module that a path leads to, as `module` writes it.
+    /// The module that a path in `module` leads to.
     fn resolve(&self, module: &Path, path: &[String], depth: usize) -> Option<Path> {
         let (mut at, mut rest) = match path.first()?.as_str() {
             "crate" => (Vec::new(), &path[1..]),
@@ -291,7 +291,7 @@ fn by_folder(graph: &BTreeSet<(Path, Path)>) -> BTreeMap<Path, BTreeSet<(String,
     folders
 }
 
-/// The sets of modules that all reach each other.
+/// The sets of modules that reach each other.
 fn cycles(edges: &BTreeSet<(String, String)>) -> Vec<Vec<String>> {
     let reach = |start: &str| -> BTreeSet<String> {
         let (mut seen, mut open) = (BTreeSet::new(), vec![start.to_owned()]);
@@ -341,7 +341,7 @@ fn a_circle_of_four_modules_is_found_and_one_of_three_is_not() {
                 "mod b;\nmod c;\nmod d;\nmod e;\npub use d::D;\n",
             ),
             ("src/a/b.rs", "use super::c::C;\n"),
-            // By the front's re-export, and by a path in the code.
+            // Once through the front's re-export and once by a path in the code.
             ("src/a/c.rs", "use crate::a::D;\n"),
             ("src/a/d.rs", last),
             ("src/a/e.rs", "fn f() { super::b::g() }\n"),

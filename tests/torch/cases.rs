@@ -1,4 +1,4 @@
-//! Cases from files, each held against the call of the same name.
+//! Cases from files, compared with the calls of the same names.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::operands::{numbers, tensor};
 
-/// What a case's name stands for here. Operands are in the order of the script.
+/// The call for a case's name. Operands are in the order of the script.
 pub(crate) type Call = fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>;
 
 /// The one result of a call.
@@ -22,7 +22,7 @@ pub(crate) fn both(made: Result<(Tensor, Tensor)>) -> Result<Vec<Tensor>> {
     Ok(vec![first, second])
 }
 
-/// Runs every case of a group on every device. Each case has one call and each call one case.
+/// Runs every case of a group on every device. Cases and calls correspond one to one.
 pub(crate) fn check(group: &str, calls: &[(&str, Call)]) {
     let cases = read(group);
     let names = |names: Vec<&str>| names.into_iter().map(str::to_string).collect();
@@ -116,7 +116,7 @@ impl Case {
 impl<'a> Stored<'a> {
     fn of(value: &'a Value) -> Stored<'a> {
         let list = |of: &str| value[of].as_array().expect("a list").iter();
-        // What is no number in JSON is the name of one.
+        // JSON has no NaN and infinities, so these are strings.
         let number = |value: &Value| match value.as_str() {
             Some(name) => name.parse().expect("inf or nan"),
             None => value.as_f64().expect("a number"),
@@ -129,7 +129,7 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// The type of an operand. There is no `i64` here.
+    /// The type of an operand. The library has no `i64`.
     fn held_as(&self) -> DType {
         let named = |dtype: &DType| dtype.to_string() == self.dtype;
         DType::ALL.into_iter().find(named).unwrap_or(DType::I32)

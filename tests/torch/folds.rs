@@ -1,4 +1,4 @@
-//! Running extremes, and what folds elements that are named.
+//! Running extremes, and scattered reductions.
 
 use lapidary::operations::ScatterReduce::{Max, Mean, Min, Prod, Sum};
 use lapidary::{Result, Tensor, operations::ScatterReduce};

@@ -1,4 +1,4 @@
-//! What index tensors and masks name.
+//! Operations with index tensors and masks.
 
 use crate::torch::cases::{self, Call, one};
 

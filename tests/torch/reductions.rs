@@ -1,4 +1,4 @@
-//! Values along axes, with where they are.
+//! Extremes and other values along axes, with their indices.
 
 use crate::torch::cases::{self, Call, both, one};
 

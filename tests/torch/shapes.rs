@@ -1,4 +1,4 @@
-//! Views, what is made of nothing, and numbers as operands.
+//! Views, newly created tensors, and numbers as operands.
 
 use crate::torch::cases::{self, Call, one};
 use lapidary::DType;

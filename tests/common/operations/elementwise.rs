@@ -4,21 +4,21 @@ use lapidary::DType;
 
 use super::*;
 
-/// Operations of one tensor, by their types.
+/// Operations on one tensor, by their types.
 macro_rules! of_one {
     ($($dtypes:ident: $($name:ident)*;)*) => {
         &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| one(t[0].$name())),)*)*]
     };
 }
 
-/// Those that write through it.
+/// Operations on one tensor that write through it.
 macro_rules! in_place_of_one {
     ($($dtypes:ident: $($name:ident)*;)*) => {
         &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| written(t, t[0].$name())),)*)*]
     };
 }
 
-/// Operations of two tensors.
+/// Operations on two tensors.
 macro_rules! of_two {
     ($($dtypes:ident: $($name:ident)*;)*) => {
         &[$($(op(stringify!($name), $dtypes, &[x(MATRIX), x(MATRIX)],
@@ -26,7 +26,7 @@ macro_rules! of_two {
     };
 }
 
-/// Those that write through the first one.
+/// Operations on two tensors that write through the first one.
 macro_rules! in_place_of_two {
     ($($dtypes:ident: $($name:ident)*;)*) => {
         &[$($(op(stringify!($name), $dtypes, &[x(MATRIX), x(MATRIX)],
@@ -34,14 +34,14 @@ macro_rules! in_place_of_two {
     };
 }
 
-/// Operations of a tensor and a number.
+/// Operations on a tensor and a number.
 macro_rules! with_number {
     ($($dtypes:ident: $($name:ident)*;)*) => {
         &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| one(t[0].$name(2))),)*)*]
     };
 }
 
-/// Those that write through it.
+/// Operations on a tensor and a number that write through the tensor.
 macro_rules! in_place_with_number {
     ($($dtypes:ident: $($name:ident)*;)*) => {
         &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| written(t, t[0].$name(2))),)*)*]
@@ -94,7 +94,7 @@ pub(super) const ALL: &[&[Operation]] = &[
     },
 ];
 
-/// One of each way to address operands.
+/// One operation for each way to address operands.
 const FAMILIES: &[Operation] = &[
     family("neg", NUMBERS, &[x(MATRIX)], |t| one(t[0].neg())),
     family("neg_", NUMBERS, &[x(MATRIX)], |t| written(t, t[0].neg_())),

@@ -1,4 +1,4 @@
-//! Operations that take places, and those that put tensors together.
+//! Operations that take indices, and those that join tensors.
 
 use lapidary::{
     DType,
@@ -101,7 +101,7 @@ const FAMILIES: &[Operation] = &[
     ),
 ];
 
-/// Two elements for each of the matrix, and one more.
+/// Two elements for each element of the matrix's row, and one more.
 const WIDE_ROWS: Shape = |rows, columns| vec![rows, 2 * columns + 1];
 
 const OTHERS: &[Operation] = &[

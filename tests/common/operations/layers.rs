@@ -8,7 +8,7 @@ use super::*;
 const FACTOR: Shape = |rows, columns| vec![columns, rows + 1];
 const BIAS: Shape = |rows, _| vec![rows + 1];
 const RESULT: Shape = |rows, _| vec![rows, rows + 1];
-/// A linear layer's, transposed.
+/// The weight of a linear layer, transposed.
 const WEIGHT: Shape = |rows, columns| vec![rows + 1, columns];
 const LINES: Shape = |rows, columns| vec![2, rows, columns];
 const LINE_WEIGHT: Shape = |rows, _| vec![3, rows, 2];
@@ -135,7 +135,7 @@ const FAMILIES: &[Operation] = &[
     ),
 ];
 
-/// What products take.
+/// The types of products.
 const PRODUCTS: &[DType] = &[
     DType::F32,
     DType::F16,

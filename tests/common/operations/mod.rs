@@ -1,4 +1,4 @@
-//! Every operation that reads a tensor, as a call of operands that a test may make as it likes.
+//! Every operation that reads a tensor, as a call with operands that a test may prepare.
 
 mod elementwise;
 mod indexing;
@@ -9,19 +9,19 @@ use lapidary::{DType, Gpu, Result, Tensor};
 
 use super::operands::tensor;
 
-/// A shape, for a matrix of so many rows and columns.
+/// A shape, computed from the rows and columns of a matrix.
 pub(crate) type Shape = fn(usize, usize) -> Vec<usize>;
 
-/// What the elements of an operand are.
+/// The kind of an operand's elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Holds {
-    /// Numbers from 1 to 9; different ones next to each other.
+    /// Numbers from 1 to 9, with different neighbours.
     Numbers,
     /// Numbers between 0 and 1.
     Shares,
-    /// Bools that come and go.
+    /// Bools in an alternating pattern.
     Truths,
-    /// Different places in an axis, as `u32`, in each run of so many.
+    /// Different indices of an axis, as `u32`, in each run of this length.
     Places(fn(usize, usize) -> usize),
 }
 
@@ -30,12 +30,12 @@ pub(crate) enum Holds {
 pub(crate) struct Operand {
     pub(crate) shape: Shape,
     pub(crate) holds: Holds,
-    /// Its type, unless it is the operation's.
+    /// Its type, if it differs from the operation's.
     pub(crate) dtype: Option<DType>,
 }
 
 impl Operand {
-    /// What it holds if it is of this type.
+    /// The kind of its elements for this type.
     pub(crate) fn holds(&self, dtype: DType) -> Holds {
         match dtype {
             DType::Bool => Holds::Truths,
@@ -44,19 +44,19 @@ impl Operand {
     }
 }
 
-/// What an operation makes of its operands.
+/// The call of the operation.
 pub(crate) type Call = fn(&[Tensor]) -> Result<Vec<Tensor>>;
 
 /// An operation with its operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
-    /// The method's, and after a comma what is special.
+    /// The method's name, and a remark after a comma.
     pub(crate) name: &'static str,
-    /// The types that are tried.
+    /// The types to test.
     pub(crate) dtypes: &'static [DType],
     pub(crate) operands: &'static [Operand],
     pub(crate) call: Call,
-    /// Has its family of kernels an addressing that this operation stands for?
+    /// Does it stand for all operations of its family that address operands in the same way?
     pub(crate) stands_for_family: bool,
 }
 
@@ -72,7 +72,7 @@ impl Operation {
     }
 }
 
-/// An operand of an operation as a tensor of its own, and its elements.
+/// An operand of an operation as a separate tensor, and its elements.
 pub(crate) fn plain(
     gpu: &Gpu,
     operation: &Operation,
@@ -89,7 +89,7 @@ pub(crate) fn plain(
     Ok((tensor(gpu, dtype, &elements, &shape)?, elements))
 }
 
-/// An element of an operand, in all types alike.
+/// An element of an operand, the same for all types.
 pub(crate) fn element(holds: Holds, number: usize, at: usize, sizes: (usize, usize)) -> f64 {
     let step = [3, 5, 7, 11, 13][number];
     match holds {
@@ -104,7 +104,7 @@ pub(crate) fn element(holds: Holds, number: usize, at: usize, sizes: (usize, usi
     }
 }
 
-/// All of them.
+/// All operations.
 pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
     [
         elementwise::ALL,
@@ -128,7 +128,7 @@ pub(crate) const MATRIX: Shape = |rows, columns| vec![rows, columns];
 pub(crate) const ROW: Shape = |_, columns| vec![columns];
 pub(crate) const COLUMN: Shape = |rows, _| vec![rows, 1];
 pub(crate) const ONE: Shape = |_, _| vec![];
-/// As many elements as the matrix has rows.
+/// One element for each row of the matrix.
 pub(crate) const OF_ROWS: Shape = |rows, _| vec![rows];
 
 /// Numbers of the operation's type.
@@ -157,7 +157,7 @@ pub(crate) const fn mask(shape: Shape) -> Operand {
     }
 }
 
-/// Places in an axis of so many elements.
+/// Indices of an axis of this size.
 pub(crate) const fn places(shape: Shape, axis: fn(usize, usize) -> usize) -> Operand {
     Operand {
         holds: Holds::Places(axis),
@@ -166,7 +166,7 @@ pub(crate) const fn places(shape: Shape, axis: fn(usize, usize) -> usize) -> Ope
     }
 }
 
-/// Numbers of one type, whatever the operation's.
+/// Numbers of one type, independent of the operation's.
 pub(crate) const fn of(dtype: DType, shape: Shape) -> Operand {
     Operand {
         dtype: Some(dtype),

@@ -1,4 +1,4 @@
-//! Operations along axes: reductions, norms, softmax, scans, orders.
+//! Operations along axes: reductions, norms, softmax, scans, sorting.
 
 use super::*;
 

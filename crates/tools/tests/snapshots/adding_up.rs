@@ -1,4 +1,4 @@
-//! What a history says in the formats of other tools is what the statistics say.
+//! The sums of a history in other tools' formats equal the statistics.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(crate) fn trace(snapshot: &Snapshot) -> Vec<u8> {
     trace
 }
 
-/// What a history says in the formats of others is what the statistics say.
+/// Checks that the sums of a history in other tools' formats equal the statistics.
 pub(crate) fn add_up(snapshot: &Snapshot) {
     let mut live: HashMap<usize, u64> = HashMap::new();
     for row in read_rmm(&rmm(snapshot)[..]).unwrap() {
@@ -36,7 +36,7 @@ pub(crate) fn add_up(snapshot: &Snapshot) {
     assert_eq!(live.len() as u64, stats.live_storages.now);
 }
 
-/// The last of each counter is what there is, tracks are in order, and nothing is left out.
+/// The last values of counters are the current levels, tracks are in order, and nothing is missing.
 fn counters_add_up(snapshot: &Snapshot) {
     let trace: Value = serde_json::from_slice(&trace(snapshot)).unwrap();
     let mut last: HashMap<&str, u64> = HashMap::new();
