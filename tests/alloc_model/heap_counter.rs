@@ -1,4 +1,4 @@
-//! A global allocator that counts its calls on one thread: tests run side by side.
+//! A global allocator that counts its calls for each thread, because tests run in parallel.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,12 +10,12 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that ends may free after its counter is gone; nobody counts there.
+    // A thread may free memory after its counter is gone. Those calls are not counted.
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator unchanged, whose contract is the same. Counting
-// touches only a thread-local number that needs neither allocation nor destructor.
+// SAFETY: every call is passed to the system's allocator, whose contract is the same. Counting uses
+// only a thread-local number without allocation or destructor.
 #[allow(
     unsafe_code,
     reason = "a global allocator cannot be written without it"
@@ -29,13 +29,13 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count();
-        // SAFETY: `pointer` came from `System`, as every call does.
+        // SAFETY: `pointer` came from `System`, as all pointers of this allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count();
-        // SAFETY: `pointer` came from `System`, as every call does.
+        // SAFETY: `pointer` came from `System`, as all pointers of this allocator.
         unsafe { System.realloc(pointer, layout, new_size) }
     }
 }
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// The allocations, reallocations and frees that `work` makes on this thread.
+/// The number of allocations, reallocations and frees of `work` on this thread.
 pub(crate) fn count_heap_calls(work: impl FnOnce()) -> u64 {
     let before = CALLS.with(Cell::get);
     work();

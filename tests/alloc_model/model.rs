@@ -1,11 +1,11 @@
-//! The oracle: a sorted map of live ranges for every slab, and random operations on both.
+//! The oracle: a sorted map of live ranges for every slab, and random operations on both sides.
 
 use lapidary::alloc::{
     AllocError, AllocStats, Block, BlockId, Carver, PoolConfig, Pools, SlabId, SlabInfo,
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// How request sizes are drawn.
+/// The distribution of request sizes.
 pub(crate) struct Law {
     pub(crate) name: &'static str,
     pub(crate) draw: fn(&mut fastrand::Rng) -> u64,
@@ -39,7 +39,7 @@ pub(crate) const LAWS: [Law; 4] = [
     },
 ];
 
-/// Which allocator runs.
+/// The allocator under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Carver,
@@ -112,7 +112,7 @@ impl Subject {
     }
 }
 
-/// As a memory manager calls it that is refused nothing.
+/// Calls the allocator like a memory manager with unlimited memory.
 pub(crate) fn allocate_with_growth(
     pools: &mut Pools,
     size_bytes: u64,
@@ -129,11 +129,11 @@ pub(crate) fn allocate_with_growth(
     pools.allocate(size_bytes)
 }
 
-/// What should be live.
+/// The expected live blocks.
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) blocks: Vec<BlockId>,
-    /// Of every slab the live ranges, start to end.
+    /// The live ranges of every slab, from start to end.
     ranges: HashMap<SlabId, BTreeMap<u64, u64>>,
     requested_bytes: u64,
 }
@@ -202,7 +202,7 @@ pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// Says how to repeat a run, if it ends in a panic.
+/// Prints how to repeat a run if it panics.
 pub(crate) struct Repeat<'a> {
     pub(crate) seed: u64,
     pub(crate) what: &'a str,
@@ -227,7 +227,7 @@ pub(crate) fn run(law: &Law, unit_bytes: u64, kind: Kind) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut subject = Subject::new(kind, unit_bytes);
     let mut live = Live::default();
-    // The number of live blocks that is aimed at wanders, so that the heap fills and drains.
+    // The target for live blocks changes slowly, so the heap fills and drains.
     let mut target = 100;
     for op in 0..ops {
         if op % 5000 == 0 {
@@ -262,7 +262,7 @@ pub(crate) fn run(law: &Law, unit_bytes: u64, kind: Kind) {
     subject.check(&live);
 }
 
-/// The slab numbers and offsets that a fixed run of pools leads to.
+/// The slab numbers and offsets of a fixed run of pools.
 pub(crate) fn places(law: &Law, unit_bytes: u64, seed: u64) -> Vec<(usize, u64)> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut subject = Subject::new(Kind::Pools, unit_bytes);

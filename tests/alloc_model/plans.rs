@@ -1,10 +1,10 @@
-//! Plans against the oracle: random ones, carried out to the end or given up half-way, with blocks
-//! that must not move and limits that must not be passed.
+//! Random plans against the oracle, executed wholly or in part, with blocks that must not move and
+//! limits that must not be exceeded.
 
 use super::model::{Law, Live, Repeat, from_environment};
 use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, SlabId, Spot, Step};
 
-/// As a memory manager calls it that may move everything and is refused nothing.
+/// Calls the allocator like a memory manager with unlimited memory that may move everything.
 pub(crate) fn allocate(
     pools: &mut Pools,
     planner: &mut Planner,
@@ -57,7 +57,7 @@ struct Subject {
     tally: Tally,
 }
 
-/// How often each thing happened, so that a run that tests nothing is noticed.
+/// Counts of the outcomes, so that a run that tests nothing is noticed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) carried_out: u64,
@@ -87,7 +87,7 @@ impl Tally {
 impl Subject {
     fn new(unit_bytes: u64) -> Subject {
         let mut config = PoolConfig::new(unit_bytes, 1 << 30);
-        // Smaller than usual, so that short runs meet every kind of slab.
+        // Smaller than usual, so short runs reach every class of slab.
         config.small_request_bytes = 1000;
         config.small_slab_bytes = 16 << 10;
         config.middle_slab_bytes = 128 << 10;
@@ -122,7 +122,7 @@ impl Subject {
         }
     }
 
-    /// Carries out one step on both sides.
+    /// Executes one step on both sides.
     fn step(&mut self, step: Step) {
         let moved = match step {
             Step::Move { block, .. } => Some(block),
@@ -183,7 +183,8 @@ impl Subject {
         } else {
             steps.len()
         };
-        // Blocks die at any time: what a plan says of them is void, the rest of it is not.
+        // Blocks are freed at any time. Then a plan's steps for them are void, and the others stay
+        // valid.
         let moved = steps.iter().find_map(|step| match step {
             Step::Move { block, .. } | Step::MoveToNew { block, .. } => Some(*block),
             Step::Release(_) | Step::Assign { .. } | Step::Create(_) => None,
@@ -221,7 +222,7 @@ impl Subject {
         true
     }
 
-    /// Gives back what can be given back, or some of it.
+    /// Releases all that can be released, or a part of it.
     fn shrink(&mut self, target_bytes: u64) {
         let most_bytes = self.pools.reserved_bytes();
         let steps = self
@@ -249,8 +250,8 @@ impl Subject {
     }
 }
 
-/// Random requests and frees, where every request that finds no hole asks for a plan. Returns what
-/// happened.
+/// Random requests and frees. A request without a hole makes a plan. Returns counts of the
+/// outcomes.
 pub(crate) fn run(law: &Law, unit_bytes: u64, limit_bytes: Option<u64>) -> Tally {
     let seed = from_environment("LAPIDARY_SEED", 1);
     let ops = from_environment("LAPIDARY_OPS", 150_000) / 10;
@@ -269,14 +270,14 @@ pub(crate) fn run(law: &Law, unit_bytes: u64, limit_bytes: Option<u64>) -> Tally
         if random.usize(0..target + live + 1) >= live {
             let size_bytes = (law.draw)(&mut random);
             let made = subject.allocate(size_bytes, limit_bytes, &mut random);
-            // Who is refused gives something up, as a program would.
+            // After a refusal the program frees something.
             if !made {
                 subject.free_any(&mut random);
             }
         } else {
             subject.free(random.usize(0..live));
         }
-        // Most frees of a program come in bursts, and leave survivors between the holes.
+        // Most frees of programs come in bursts that leave survivors between holes.
         if random.u8(..) == 0 {
             for _ in 0..random.usize(0..=subject.live.blocks.len() / 2) {
                 subject.free(random.usize(0..subject.live.blocks.len()));
@@ -293,7 +294,7 @@ pub(crate) fn run(law: &Law, unit_bytes: u64, limit_bytes: Option<u64>) -> Tally
     }
 }
 
-/// Random heaps that slices of compaction then tidy up, until there is nothing left to do.
+/// Compacts random heaps in slices until nothing is left to do.
 pub(crate) fn run_passes(law: &Law, unit_bytes: u64) {
     let seed = from_environment("LAPIDARY_SEED", 1);
     let rounds = from_environment("LAPIDARY_OPS", 150_000) / 7500;

@@ -1,4 +1,4 @@
-//! What users' kernels compute.
+//! The results of users' kernels.
 
 use lapidary::{DType, Kernel, Tensor};
 
@@ -34,7 +34,7 @@ fn inputs_outputs_and_parameters_are_bound_by_name() {
         assert!(z.tag().to_string().contains("computes.rs"), "{}", z.tag());
         let expected: Vec<f32> = (0..n).map(|i| 2.0 * i as f32 + 0.5).collect();
         assert_eq!(z.to_vec::<f32>().unwrap(), expected);
-        // One and the same tensor may be read by two names.
+        // One tensor may be bound under two names if it is only read.
         let z = saxpy(&kernel, &x, &x, -1.0);
         assert_eq!(z.to_vec::<f32>().unwrap(), vec![0.0; n]);
     }
@@ -181,7 +181,7 @@ fn narrow_types_come_packed_and_an_array_is_as_long_as_its_tensor() {
         let words = n.div_ceil(4) as u32;
         let info = info.to_vec::<u32>().unwrap();
         assert_eq!((info[0], info[1]), (words, last), "{n} bytes");
-        // Beyond the end is the tensor itself or nothing.
+        // An index beyond the end reads the tensor itself or zero.
         assert!(
             [0, last, 0x0707_0707].contains(&info[2]),
             "{n} bytes: {info:?}"
@@ -198,7 +198,7 @@ fn what_a_kernel_leaves_out_of_a_new_tensor_is_zero() {
         "if id.x == 3u { y[3] = 9u; }",
     )
     .unwrap();
-    // Leaves something in the memory that the output will take over.
+    // Leaves garbage in the block that the output will take over.
     drop(gpu.tensor(&vec![u32::MAX; 1000], &[1000]).unwrap());
     gpu.finish().unwrap();
     let y = kernel.call().out("y", &[1000], DType::U32);
@@ -238,7 +238,7 @@ fn views_are_bound_where_they_lie_or_copied() {
             "{view:?}"
         );
     }
-    // Two rows of one tensor, one read and the other changed: no overlap, so no copy.
+    // Two rows of one tensor, one read and one changed. They do not overlap, so nothing is copied.
     let rows = gpu.tensor(&data[..128 * 2], &[2, 128]).unwrap();
     let (from, to) = (rows.select(0, 0).unwrap(), rows.select(0, 1).unwrap());
     kernel

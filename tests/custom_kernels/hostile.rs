@@ -1,4 +1,4 @@
-//! Texts and indices that mean harm: nothing is reached that is not bound, and nothing overflows.
+//! Hostile texts and indices: a kernel reaches only its bindings, and nothing overflows.
 
 use lapidary::{DType, Kernel, adapter::ShaderCompiler};
 
@@ -18,9 +18,9 @@ fn indices_beyond_a_binding_reach_no_other_tensor() {
          x[i] = 0xbadu;",
     )
     .unwrap();
-    // Small tensors of one slab, so that some lie right before and after the victim's place.
+    // Small tensors in one slab, some of them right before and after the victim.
     let secret = vec![0x00c0_ffee_u32; 64];
-    // Its own elements are no secret: adapters may move an index back to the last of them.
+    // The victim's own elements are no secret: adapters may clamp an index to the last one.
     let own = vec![7_u32; 64];
     let neighbours: Vec<_> = (0..20)
         .map(|index| gpu.tensor(if index == 10 { &own } else { &secret }, &[64]))
@@ -68,7 +68,7 @@ fn one_element_of_a_view_is_all_that_its_kernel_reaches() {
     assert_eq!(whole.to_vec::<u32>().unwrap(), expected);
 }
 
-/// Refused on a thread with the stack that Rust gives to one by default.
+/// Checks the refusal on a thread with Rust's default stack size.
 fn refused(what: &str, text: String) {
     let gpu = gpu();
     let name = what.to_owned();
@@ -180,7 +180,7 @@ fn texts_that_would_exhaust_the_compiler_are_refused() {
     shown(framed(&gpu(), &declared, "_ = &x;"));
 }
 
-/// Panics of the parser are wanted here, and say nothing.
+/// Hides panics of the parser, which are expected here.
 pub(crate) fn quiet_parser() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -217,7 +217,7 @@ fn texts_at_which_the_parser_fails_are_refused() {
             format!("if x[1] == 1 {{ x[0] = {constant}; }}"),
         ] {
             for enable in ["", "enable f16;\n"] {
-                // A text without a fault is none of ours to refuse; no text may be a panic.
+                // A text without a fault may be accepted, but no text may cause a panic.
                 let made = framed(&gpu, &format!("{enable}{x}"), &body);
                 let is_half = constant.contains("f16") || constant.contains("h)");
                 assert!(made.is_err() || !is_half, "{body}");
@@ -227,7 +227,7 @@ fn texts_at_which_the_parser_fails_are_refused() {
             }
         }
     }
-    // And nothing is the worse for it.
+    // The device still works.
     let kernel = framed(&gpu, x, "x[id.x] = 7;").unwrap();
     let made = kernel.call().out("x", &[4], DType::I32).groups([1, 1, 1]);
     assert_eq!(made.run_one().unwrap().to_vec::<i32>().unwrap(), [7; 4]);
@@ -258,7 +258,7 @@ fn the_deepest_text_that_is_taken_compiles_on_a_small_stack() {
     let gpu = gpu();
     for body in deep {
         let declared = "@group(0) @binding(0) var<storage, read_write> o: array<u32>;";
-        // One invocation writes: FXC refuses what it takes for a race.
+        // Only one invocation writes, because FXC refuses what it considers a race.
         let body = format!("if id.x > 0u {{ return; }} {body}");
         let kernel = framed(&gpu, declared, &body);
         let kernel = kernel.unwrap_or_else(|error| panic!("{error}"));
@@ -269,7 +269,7 @@ fn the_deepest_text_that_is_taken_compiles_on_a_small_stack() {
         });
         match run.unwrap().join().unwrap() {
             Ok(_) => (),
-            // FXC unrolls and flattens loops in loops, and says where it gives up.
+            // FXC unrolls and flattens nested loops, and its error says where it gave up.
             Err(error) if gpu.caps().compiler == ShaderCompiler::Fxc => {
                 assert!(error.to_string().contains("X3705"), "{error}");
             }

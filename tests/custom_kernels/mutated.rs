@@ -1,5 +1,5 @@
-//! A hundred thousand texts that were changed at random, with all of WGSL's line breaks: each is
-//! a kernel or a kernel's error, and none ends the process.
+//! A hundred thousand texts with random changes and all line breaks of WGSL. Each is a kernel or
+//! gives a kernel's error, and none ends the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ const BREAKS: [&str; 8] = [
     "\n", "\r", "\r\n", "\u{b}", "\u{c}", "\u{85}", "\u{2028}", "\u{2029}",
 ];
 
-/// What is put into a text: what opens, closes, hides and repeats.
+/// Pieces to insert: they open, close, hide or repeat something.
 const PIECES: &[&str] = &[
     "//",
     "/*",
@@ -91,7 +91,7 @@ const PIECES: &[&str] = &[
     "bool",
 ];
 
-/// What nests without end.
+/// Pieces that nest deeply when they are repeated.
 const BOMBS: &[&str] = &[
     "(",
     "[",
@@ -169,13 +169,13 @@ fn mutated(random: &mut Random) -> String {
     if random.below(3) == 0 {
         text = text.replace('\n', random.one(&BREAKS));
     }
-    // One change in half of the texts: a kernel is left more often.
+    // Half of the texts get only one change, so more of them stay kernels.
     for _ in 0..1 + random.below(2) * random.below(6) {
         let at = random.place(&text);
         match random.below(8) {
             0..=2 => text.insert_str(at, random.one(PIECES)),
             3 => text.insert_str(at, random.one(&BREAKS)),
-            // A comment that ends somewhere, and what it hides.
+            // A comment that ends somewhere and hides code.
             4 => {
                 let (end, many) = (random.one(&BREAKS), random.below(3000));
                 let bomb = random.one(BOMBS).repeat(many);
@@ -200,7 +200,7 @@ fn mutated(random: &mut Random) -> String {
     text
 }
 
-/// As many as `LAPIDARY_TEXTS` says.
+/// `LAPIDARY_TEXTS` sets the number.
 #[test]
 fn no_changed_text_ends_the_process() {
     let number = |name, or| std::env::var(name).map_or(or, |text| text.parse().unwrap());
@@ -229,7 +229,7 @@ fn no_changed_text_ends_the_process() {
         }
     }
     println!("seed {seed}: {many} texts, {taken} kernels, {placed} errors with their line");
-    // Most errors have a place, and some changes leave a kernel.
+    // Most errors have a place, and some mutations are kernels.
     assert!(
         taken > many / 100 && placed > many / 2,
         "{taken} {placed} of {many}"
@@ -255,11 +255,11 @@ fn every_line_break_ends_a_line_and_a_comment() {
         let call = kernel.call().bind("x", &x).out("y", &[4], DType::U32);
         let y = call.groups([1, 1, 1]).run_one().unwrap();
         assert_eq!(y.to_vec::<u32>().unwrap(), [2, 4, 6, 8], "{end:?}");
-        // A fault is shown at its line, alone.
+        // An error shows only its own line.
         let (_, excerpt) = shown(Kernel::new(&gpu, &text.replace("2u * x", "2u * z")));
         assert!(excerpt.contains("--> wgsl:8:16\n"), "{end:?}:\n{excerpt}");
         assert!(!excerpt.contains("fn main"), "{end:?}:\n{excerpt}");
-        // What a comment seems to hide is counted.
+        // Nesting inside an apparent comment is counted.
         for bomb in ["(", "~", ".x", "["] {
             let bomb = format!("y[0] = 1u; //{end}y[1] = x{};", bomb.repeat(100_000));
             let text = text.replace("y[id.x] =", &format!("{bomb} y[id.x] ="));

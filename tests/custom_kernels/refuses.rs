@@ -1,11 +1,11 @@
-//! What is refused, and how it is shown: each message says what to do, at its line.
+//! Refused kernels and calls: each message says what to do and shows the line.
 
 use lapidary::{DType, Error, Kernel, KernelCall};
 
 use crate::custom_kernels::{SAXPY, SaxpyParams, framed, gpu, points_at, shown};
 
-/// A text that `Kernel::new` refuses: parts of the message, and the line with what is under the
-/// carets.
+/// `Kernel::new` refuses the text. The message contains these parts, and the excerpt shows the line
+/// with carets under the fault.
 #[track_caller]
 fn text(text: &str, message: &[&str], place: Option<(usize, &str, &str)>) {
     let gpu = gpu();
@@ -223,11 +223,11 @@ fn inputs_that_must_not_be_declared_read_write() {
         "{message}"
     );
     assert!(excerpt.contains("let q"), "{excerpt}");
-    // Without the type it is fine.
+    // Without the type it is accepted.
     framed(&gpu, declared, "let q = &x[0];\ny[id.x] = *q;").unwrap();
 }
 
-/// A saxpy call that would be right, for one thing to be made wrong.
+/// A valid call of saxpy, in which a test breaks one thing.
 fn call(kernel: &Kernel, x: &lapidary::Tensor) -> KernelCall {
     kernel
         .call()
@@ -277,7 +277,7 @@ fn names() {
         "{printed}"
     );
     assert!(printed.contains("\n5 | @group(0)"), "{printed}");
-    // After all that, it still works.
+    // After all these errors it still works.
     assert_eq!(good.run_one().unwrap().to_vec::<f32>().unwrap(), [2.0; 4]);
 }
 
@@ -432,7 +432,7 @@ fn tensors_of_another_device_and_of_no_possible_size() {
 #[test]
 fn what_only_the_device_refuses_is_the_error_of_the_outputs_alone() {
     let gpu = gpu();
-    // Few devices take so many invocations in z; those that do compute it.
+    // Few devices allow so many invocations in z; those that do compute the result.
     let text = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n\
         @compute @workgroup_size(1, 1, 1024) fn main() { x[0] = 1u; }";
     let Ok(kernel) = Kernel::new(&gpu, text) else {

@@ -1,4 +1,4 @@
-//! Users' kernels on a simulated device: interpreted, or by their reference kernels.
+//! Users' kernels on a simulated device, interpreted or computed by their reference kernels.
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{DType, Error, Gpu, Kernel};
@@ -52,7 +52,7 @@ fn sizes_alone_need_no_reference() {
     assert_eq!(sim.complaints(), [""; 0]);
 }
 
-/// What a kernel with one fault is told, and the line.
+/// The error of a kernel with one fault, and its line.
 #[track_caller]
 fn fault_of(body: &str, says: &[&str]) -> lapidary::failure::KernelError {
     let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
@@ -79,7 +79,7 @@ fn shift(@builtin(local_invocation_index) i: u32, @builtin(workgroup_id) group: 
     for word in says {
         assert!(fault.to_string().contains(word), "{word}: {fault}");
     }
-    // What the kernel only read is as it was, and the device goes on.
+    // The operand that was only read is unchanged, and the device still works.
     assert_eq!(x.to_vec::<u32>().unwrap(), [3; 64]);
     assert_eq!(x.add(&x).unwrap().to_vec::<u32>().unwrap(), [6; 64]);
     (**fault).clone()

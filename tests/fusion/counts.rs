@@ -1,12 +1,12 @@
-//! What is fused is one dispatch, and what nobody holds takes no memory.
+//! Fused commands are one dispatch, and tensors without a holder take no memory.
 
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
 
 use crate::fusion::{options, simulated};
 
-/// Dispatches that a piece of work takes, the most memory that it takes at a time in tensors of the
-/// inputs' size, and the kernels that it is fused to.
+/// The dispatches of some work, its peak memory in tensors of the inputs' size, and its fused
+/// kernels.
 fn counts(work: impl Fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>) -> (u64, u64, Vec<String>) {
     let (gpu, sim) = simulated(true, SimOptions::default());
     let inputs = (0..4).map(|seed| gpu.rand_normal(&[64, 64], 0.0, 1.0, seed, DType::F32));
@@ -163,13 +163,13 @@ fn a_view_of_what_is_computed_is_computed_where_it_is_read() {
     sees(|x| x.narrow(1, 3, 40), 2, "(a + b) * c");
     sees(|x| x.flip(&[0]), 2, "(a + b) * c");
     sees(|x| x.slice(0, None, None, 3), 0, "(a + b) * a");
-    // Once for each of two columns of blocks.
+    // The operand is computed once for each of two columns of blocks.
     sees(
         |x| x.reshape(&[1, 64, 64])?.broadcast_to(&[2, 64, 64]),
         3,
         "(a + b) * c",
     );
-    // Rows that were cut into two are not the rows of before.
+    // Rows that were split in two differ from the rows of before.
     let (made, _, _) = counts(|_, x| {
         let sum = (&x[0] + &x[1].narrow(1, 2, 1)?)?;
         Ok(vec![(sum.reshape(&[128, 32])?.t()? * 2.0)?])
@@ -221,7 +221,7 @@ fn reductions_and_norms_compute_what_they_read() {
         "layer_norm(a * s0 + b)",
     );
     reads(|x| x.argmax(1), "argreduce(a * s0 + b)");
-    // What is held is made once, and read.
+    // A tensor with a holder is computed once and then read.
     check(
         |_, x| {
             let sum = (&x[0] + &x[1])?;
@@ -253,7 +253,7 @@ fn what_becomes_of_a_reduction_or_a_norm_is_part_of_it() {
         |x| x[0].argmax(1)?.cast(DType::F32)? * 0.5,
         "f32(argreduce(x)) * s0",
     );
-    // What is held is made, and then read.
+    // A tensor with a holder is written and then read.
     let held = counts(|_, x| {
         let sum = x[0].sum(&[1])?;
         Ok(vec![(&sum * 2.0)?, sum])
@@ -275,7 +275,7 @@ fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
         |x| ((&x[0] * 0.5)? + &x[1])?.softmax(1)? * &x[2],
         "softmax(a * s0 + b) * c",
     );
-    // A row before, and another after.
+    // One row before and one after.
     is_one(
         |x| {
             let moved = (&x[0] + x[1].narrow(0, 3, 1)?)?;
@@ -297,13 +297,13 @@ fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
         },
         "softmax(a * s0 + b) * c",
     );
-    // Two readers, with expressions between them.
+    // Two reductions with expressions between them.
     let (made, _, names) = counts(|_, x| {
         let y = ((&x[0] + &x[1])?.softmax(1)? * &x[2])?;
         Ok(vec![(y.sum(&[1])? + 1.0)?.log()?])
     });
     assert_eq!(made, 2, "{names:?}");
-    // What is held in between is made, and read.
+    // A tensor between them that has a holder is written and then read.
     for held in [1, 2] {
         let (made, _, names) = counts(|_, x| {
             let sum = (&x[0] + &x[1])?;
@@ -314,8 +314,8 @@ fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
         });
         assert_eq!(made, 2, "{names:?}");
     }
-    // Rows that are no whole vec4s are read and written by elements, which no expression takes
-    // over.
+    // Rows that are not whole vec4s are read and written by elements, and then no expression is
+    // fused with them.
     let (made, _, names) = counts(|_, x| {
         let odd = x[0]
             .reshape(&[4096])?
@@ -324,7 +324,7 @@ fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
         Ok(vec![(((odd * 0.5)?.softmax(1)? * 2.0)? + 1.0)?])
     });
     assert_eq!((made, &names[..]), (3, &["a * s0 + s1".to_owned()][..]));
-    // What a reader goes through is not written by the same kernel.
+    // A kernel does not write what its reduction still reads.
     let (made, _, names) = counts(|_, x| {
         x[0].add_(&(&x[0] * 2.0)?.softmax(1)?)?;
         Ok(vec![])
@@ -361,8 +361,8 @@ fn a_long_chain_is_few_dispatches_whenever_it_is_flushed() {
         assert_eq!(x.to_vec::<f32>().unwrap(), [1000.0; 64]);
         made.push((sim.counters().dispatches, sim.counters().pipelines_created));
     }
-    // Sixteen of 64 operations but the last; the first of each does not take over its operand's
-    // place in the same way.
+    // Fifteen kernels of 64 operations and a shorter one. The first of each kind may not take over
+    // its operand's block.
     assert!(
         made.iter()
             .all(|&(dispatches, pipelines)| dispatches == 16 && pipelines <= 4),
@@ -376,7 +376,7 @@ fn what_waits_for_more_does_not_keep_more_than_it_makes() {
     let work = || -> Result<Vec<Tensor>> {
         let [a, b] = [0, 1].map(|seed| gpu.rand_normal(&[1024, 256], 0.0, 1.0, seed, DType::F32));
         let sum = (a? + b?)?;
-        // As many commands as make the engine run them, nobody having asked for a result.
+        // Enough commands that the engine runs them, although no result was requested.
         let others = (0..300).map(|_| gpu.zeros(&[4], DType::F32));
         let mut held = others.collect::<Result<Vec<_>>>()?;
         held.push(sum);
@@ -417,8 +417,8 @@ fn what_needs_more_room_than_its_parts_gives_way_to_them() {
     let [a, b, c, d] = [1.0, 2.0, 3.0, 4.0].map(tensor);
     gpu.finish().unwrap();
     gpu.memory().set_budget(budget).unwrap();
-    // Five of a mebibyte in one kernel are fewer than a quarter of the budget; with this they are
-    // not.
+    // Five tensors of 1 MiB in one kernel are less than a quarter of the free budget. With these
+    // pins they are more.
     let pins = (0..22).map(|_| gpu.zeros(&[1 << 18], DType::F32).unwrap().pin().unwrap());
     let pins: Vec<_> = pins.collect();
     let y = (((&a * &b).unwrap() + &c).unwrap() * &d).unwrap();
@@ -456,7 +456,7 @@ fn without_fusion_every_operation_is_a_dispatch() {
     assert_eq!(gpu.fused_kernels(), []);
 }
 
-/// A fill sees its storage as words, whatever the type of the tensor.
+/// A fill treats its storage as words, for every type of the tensor.
 #[test]
 fn what_is_filled_and_then_written_in_part_holds_both() {
     for fuse in [false, true] {

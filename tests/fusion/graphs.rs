@@ -1,5 +1,5 @@
-//! Random expressions, with fusion and without it: every bit is the same, on the simulation and on
-//! a real adapter.
+//! Random expressions with and without fusion, on the simulation and on a real adapter: all bits
+//! are the same.
 
 use fastrand::Rng;
 use half::{bf16, f16};
@@ -9,7 +9,7 @@ use lapidary::{DType, Gpu, Result, Tensor, diagnostics::FusedKernel};
 use crate::common::scattered::Place;
 use crate::fusion::{options, simulated};
 
-/// Tensors that a program holds, at most.
+/// Most tensors that a program holds.
 const HELD: usize = 9;
 
 const ODD: [f32; 10] = [
@@ -25,7 +25,7 @@ const ODD: [f32; 10] = [
     f32::NAN,
 ];
 
-/// Says how to run the program again, if it fails.
+/// Prints how to run the program again if it fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -40,23 +40,23 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// What a program is made of.
+/// The operations of a program.
 #[derive(Clone, Copy, PartialEq)]
 enum Mix {
     All,
-    /// Only operations of which every adapter gives the same bits.
+    /// Only operations with the same bits on every adapter.
     Exact,
     /// Many reductions and norms, with expressions before and after.
     Around,
 }
 
-/// The same program on several devices at once.
+/// The same program on several devices.
 struct World {
     rng: Rng,
     gpus: Vec<Gpu>,
     /// One tensor for each device.
     held: Vec<Vec<Tensor>>,
-    /// Elements along an axis, at most.
+    /// Most elements along an axis.
     most: usize,
     mix: Mix,
 }
@@ -70,7 +70,7 @@ impl World {
             .collect()
     }
 
-    /// A new tensor on all devices, the same view on each.
+    /// A new tensor on all devices, as the same view on each.
     fn tensor(&mut self) -> Result<Vec<Tensor>> {
         let shape = self.shape();
         let rng = &mut self.rng;
@@ -106,7 +106,7 @@ impl World {
             .collect()
     }
 
-    /// Something that is made of nothing, of the shape of another most of the time.
+    /// A newly created tensor, mostly with the shape of another one.
     fn filled(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
         let shape = match self.rng.bool() {
             true => x[0].shape().to_vec(),
@@ -130,7 +130,7 @@ impl World {
         self.held[self.rng.usize(..self.held.len())].clone()
     }
 
-    /// One call: what it made, on all devices. What cannot be called makes nothing.
+    /// One call, and its result on all devices. An impossible call gives none.
     fn call(&mut self) -> Option<Vec<Tensor>> {
         let kind = match self.mix == Mix::Around && self.rng.bool() {
             true => 95,
@@ -209,7 +209,8 @@ impl World {
         })
     }
 
-    /// The same with expressions before it and after it, of which nothing else is held.
+    /// A reduction or a norm with expressions before and after it, whose intermediates have no
+    /// holder.
     fn around(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
         let mut made = x.to_vec();
         for step in 0..self.rng.u32(2..4) {
@@ -275,7 +276,7 @@ impl World {
         })
     }
 
-    /// Something of the same type that broadcasts with it, most of the time.
+    /// A tensor of the same type, which mostly broadcasts with `x`.
     fn partner(&mut self, x: &[Tensor]) -> Vec<Tensor> {
         for _ in 0..4 {
             let y = self.pick();
@@ -316,7 +317,7 @@ impl World {
         })
     }
 
-    /// Is it the same everywhere?
+    /// Compares the tensor on all devices.
     fn compare(&self, x: &[Tensor]) {
         let (first, others) = x.split_first().expect("a device");
         let expected = Elements::of(first);
@@ -416,13 +417,13 @@ fn in_place(op: u32, x: &Tensor, y: &Tensor) -> Result<()> {
         2 => x.mul_(y),
         3 => x.copy_(y),
         4 => x.relu_(),
-        // Seen as words, whatever the type.
+        // Treated as words, for every type.
         5 => x.fill_(2),
         _ => x.clamp_(-4, 4),
     }
 }
 
-/// What a tensor holds.
+/// The elements of a tensor.
 #[derive(Debug)]
 enum Elements {
     Floats(Vec<f32>),
@@ -466,7 +467,7 @@ impl Elements {
     }
 }
 
-/// Programs on these devices, each of so many calls.
+/// Runs `programs` programs with `calls` calls each on these devices.
 fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, mix: Mix) {
     let run = |seed: u64| {
         let _seed = Seed(seed);
@@ -485,13 +486,13 @@ fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, mix: Mix) {
     }
 }
 
-/// How many programs an adapter runs, which compiles a few dozen kernels for each: so many, or what
-/// a long run wants.
+/// The number of programs on an adapter, which compiles a few dozen kernels for each. Long runs set
+/// a larger number.
 fn on_an_adapter(programs: u64) -> u64 {
     number("LAPIDARY_PROGRAMS").unwrap_or(programs)
 }
 
-/// A device that does not fuse, and one that does.
+/// A device without fusion, and one with fusion.
 fn pair(device: SimOptions) -> Vec<Gpu> {
     [false, true]
         .map(|fuse| simulated(fuse, device.clone()).0)

@@ -1,12 +1,12 @@
-//! What is read and written two vec4s at a time, and what is not quite of that sort, is the same:
-//! alone, put together, and on the host.
+//! Kernels that read and write two vec4s at a time, and similar ones that cannot, give the same
+//! results alone, fused, and on the host.
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Result, Tensor};
 
 use crate::fusion::{options, simulated};
 
-/// Whole pairs of vec4s or not, enough of them for an invocation to take several or not.
+/// Lengths of whole vec8s and others, with one or several vec8s for each invocation.
 const LENGTHS: [usize; 8] = [1016, 1020, 1024, 2047, 2048, 2052, 4104, 10_000];
 
 fn inputs(gpu: &Gpu, len: usize) -> Result<[Tensor; 4]> {
@@ -42,24 +42,24 @@ fn results(gpu: &Gpu, len: usize) -> Result<Vec<Vec<f32>>> {
         (a * a)?,
         (a * 3.0)?,
         (a - &one)?,
-        // In a storage that also has one element of it.
+        // One operand is a single element of the storage of the other.
         (b - &one)?,
         (((a * b)? + c)?.relu()? * d)?,
-        // Views that begin at a pair, in the middle of one, and off the vec4s.
+        // Views that begin at a vec8, in the middle of one, and inside a vec4.
         (part(a, 8)? + part(b, 0)?)?,
         (part(a, 4)? + part(b, 8)?)?,
         (part(a, 4)?.relu()? * part(b, 3)?)?,
-        // Several results, and one that is not of that width.
+        // Several results, and one of another width.
         sum,
         product,
         a.gt(b)?.cast(DType::F32)?,
         (a.cast(DType::F16)?.cast(DType::F32)? + b)?,
     ];
-    // With one that is made of nothing but numbers.
+    // With a tensor that is computed from numbers only.
     let count = gpu.arange(0.0, len as f32, 1.0, DType::F32)?;
     made.push((a + &count)?.relu()?);
     drop(count);
-    // Into what is there, and into a part of it.
+    // Into an existing tensor, and into a part of it.
     let held = d.copy()?;
     part(&held, 8)?.copy_(&part(a, 0)?)?;
     held.add_(c)?;

@@ -1,4 +1,4 @@
-//! Arrays of the crate `ndarray`, whatever their strides, and back.
+//! Arrays of the crate `ndarray` with any strides, uploaded and read back.
 
 use half::{bf16, f16};
 use lapidary::{Element, Error};
@@ -6,7 +6,7 @@ use ndarray::{Array, Array0, Array2, Array3, ArrayD, Axis, Dimension, Ix3, IxDyn
 
 use crate::model::files::open;
 
-/// An array of these elements goes to the device and comes back as it is.
+/// An array with these elements is uploaded and read back unchanged.
 #[track_caller]
 fn check<T: Element, D: Dimension>(array: &ndarray::ArrayRef<T, D>) {
     let tensor = open().tensor_from(array).unwrap();
@@ -33,7 +33,7 @@ fn views_of_any_strides_go_there_and_come_back() {
     check(&column.reversed_axes());
     check(&arr0(7_i32));
     check(&Array0::from_elem((), true));
-    // More than is uploaded at once, not in order.
+    // Larger than one piece of an upload, and not in order.
     let large = Array3::from_shape_fn((3, 100, 2000), |(a, b, c)| (a * 7 + b * 3 + c) as f32);
     check(&large.view().permuted_axes([2, 0, 1]));
 }

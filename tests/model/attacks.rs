@@ -1,11 +1,11 @@
-//! Every attack on the reader that is known of, by name: an error that says what is wrong, before
-//! anything is made on a device.
+//! All known attacks on the reader, by name. Each gives an error that names the fault, before
+//! anything is created on a device.
 
 use lapidary::{ModelFile, failure::ModelFailure};
 
 use crate::model::files::{Folder, failure, file_of, file_with};
 
-/// What is refused, and what the sentence says.
+/// Asserts that the file is refused with this message.
 #[track_caller]
 fn refuses(bytes: &[u8], says: &str) {
     let folder = Folder::new();
@@ -82,7 +82,7 @@ fn a_header_longer_than_any_may_be_in_a_file_that_has_room_for_it() {
     let folder = Folder::new();
     let path = folder.with("large.safetensors", &with_length(100_000_001, b"{}"));
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    // A hole: it takes no room on the disk.
+    // A sparse file that takes no space on the disk.
     file.set_len(200_000_000).unwrap();
     let (failed, text) = failure(ModelFile::open(&path));
     assert_eq!(failed, ModelFailure::Damaged);
@@ -140,7 +140,7 @@ fn a_header_nested_deeply() {
             r#"{{"it":{{"dtype":"U8","shape":[],"data_offsets":[0,1],"extra":{}}}}}"#,
             nested(100_000)
         );
-        // Whether what nobody asked for is taken or refused: nothing comes of it.
+        // The file may be accepted or refused; the unused part must have no effect.
         if let Ok(file) = ModelFile::from_bytes(file_of(&extra, b"\0")) {
             assert_eq!(file.len(), 1);
         }

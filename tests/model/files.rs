@@ -1,4 +1,4 @@
-//! What the tests make files of, and devices to load them on.
+//! Files for the tests, and devices to load them on.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Error, Gpu, failure::ModelFailure};
 pub(crate) use lapidary_testing::model_file::{file_of, file_with};
 
-/// A folder of the test's own, gone after it.
+/// A folder of the test, deleted after it.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -32,7 +32,7 @@ impl Folder {
         names.map(|name| name.into_string().unwrap()).collect()
     }
 
-    /// A file of these bytes.
+    /// Writes a file with these bytes.
     pub(crate) fn with(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.file(name);
         fs::write(&path, bytes).unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn bytes_of<T: lapidary::Element>(elements: &[T]) -> &[u8] {
     T::bytes_of(elements)
 }
 
-/// A device that starts dirty and runs late.
+/// A device that lags behind and whose memory begins with garbage.
 pub(crate) fn open() -> Gpu {
     open_with(Budget::default()).0
 }
@@ -65,7 +65,7 @@ pub(crate) fn open_with(budget: Budget) -> (Gpu, SimHandle) {
     (gpu, sim)
 }
 
-/// What is wrong, and the sentence.
+/// The kind of failure and its message.
 #[track_caller]
 pub(crate) fn failure<T: std::fmt::Debug>(result: lapidary::Result<T>) -> (ModelFailure, String) {
     match result {

@@ -1,12 +1,12 @@
-//! What is in a file is loaded, uploaded or backed, from a path or from bytes.
+//! Tensors of a file are loaded, uploaded or backed, from a path or from bytes.
 
 use half::{bf16, f16};
 use lapidary::{DType, Element, Model, ModelFile, Residency, failure::ModelFailure};
 
 use crate::model::files::{Folder, bytes_of, failure, file_of, file_with, open};
 
-/// What `safetensors.serialize` 0.8.0 of Python makes of an f32, an i32, an f16 without elements
-/// and a single bool, with metadata; byte for byte.
+/// The output of Python's `safetensors.serialize` 0.8.0, byte for byte. It has an f32, an i32, an
+/// f16 without elements, a single bool, and metadata.
 pub(crate) const GOLDEN: &[u8] = b"\x08\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"},\
     \"a\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0,12]},\
     \"b\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[12,20]},\
@@ -14,7 +14,7 @@ pub(crate) const GOLDEN: &[u8] = b"\x08\x01\0\0\0\0\0\0{\"__metadata__\":{\"form
     \"mask\":{\"dtype\":\"BOOL\",\"shape\":[],\"data_offsets\":[20,21]}}  \
     \0\0\0\x3f\0\0\xc0\x3f\0\0\x20\x40\x01\0\0\0\x01\0\0\0\x01";
 
-/// A file, opened both ways and loaded both ways.
+/// A file, opened in both ways and loaded in both ways.
 fn loaded(bytes: &[u8]) -> Vec<Model> {
     let folder = Folder::new();
     let path = folder.with("model.safetensors", bytes);
@@ -29,10 +29,10 @@ fn loaded(bytes: &[u8]) -> Vec<Model> {
     models
 }
 
-/// One array of a file is loaded as these elements.
+/// One array of a file is loaded with these elements.
 #[track_caller]
 fn check<T: Element>(dtype: &str, bytes: &[u8], expected: &[T]) {
-    // What comes before it is one byte, so nothing of it is aligned.
+    // The array before it has one byte, so nothing is aligned.
     let file = file_with(&[
         ("odd", "U8", &[1], &[7]),
         ("it", dtype, &[expected.len()], bytes),
@@ -41,7 +41,7 @@ fn check<T: Element>(dtype: &str, bytes: &[u8], expected: &[T]) {
         let it = model.expect("it", &[expected.len()]).unwrap();
         assert_eq!(it.dtype(), T::DTYPE);
         assert!(it.to_vec::<T>().unwrap() == expected, "{dtype}");
-        // It can be computed with, too.
+        // It can be used in computations too.
         assert!(
             it.copy().unwrap().to_vec::<T>().unwrap() == expected,
             "{dtype}"

@@ -1,5 +1,5 @@
-//! Weights that are backed by their file, where there is less room than they take: the same values,
-//! nothing written out; and what becomes of them when the file does not stay as it was.
+//! Weights backed by their file, with less memory than they take. Values do not change, and nothing
+//! is written. Also the behaviour if the file changes.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -15,8 +15,7 @@ use crate::model::files::{Folder, bytes_of, failure, file_with, open, open_with}
 const LAYERS: usize = 12;
 const SIDE: usize = 512;
 
-/// A model of 12 MiB: its layers are matrices of whole numbers that are small enough for exact
-/// sums.
+/// A model of 12 MiB. Its layers are matrices of integers that are small enough for exact sums.
 fn layers() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut layer = || {
@@ -33,7 +32,7 @@ fn layers() -> Vec<u8> {
     file_with(&arrays)
 }
 
-/// What all layers do to a row of numbers, twice.
+/// Applies all layers to a row of numbers, twice.
 fn run(gpu: &Gpu, model: &Model) -> Vec<f32> {
     let mut x = gpu
         .arange(0, SIDE as i32, 1, DType::I32)
@@ -44,15 +43,15 @@ fn run(gpu: &Gpu, model: &Model) -> Vec<f32> {
         let weight = model
             .expect(&format!("layer.{at}.weight"), &[SIDE, SIDE])
             .unwrap();
-        // A part is enough to need the whole of it on the device.
+        // Using a part needs the whole tensor on the device.
         let rows = weight.slice(0, 0, Some(8), 1).unwrap();
         x = (&x + &rows.sum(&[0]).unwrap()).unwrap();
     }
     x.to_vec().unwrap()
 }
 
-/// The model computes the same with little room as with much, loaded both ways, and nothing is
-/// written out.
+/// The model gives the same results with little memory as with much, loaded in both ways, and
+/// nothing is written.
 fn check(open: impl Fn(Budget) -> Gpu) {
     let folder = Folder::new();
     let path = folder.with("model.safetensors", &layers());
@@ -126,8 +125,7 @@ fn a_weight_that_was_written_to_is_no_longer_that_of_the_file() {
     );
 }
 
-/// Loads lazily, uses one weight, lets something happen to the file, and uses both that one and
-/// another.
+/// Loads lazily, uses one weight, changes the file, and uses this weight and another one.
 fn meanwhile(happens: impl Fn(&Path)) -> (lapidary::Result<Vec<f32>>, ModelFile) {
     let folder = Folder::new();
     let path = folder.with("model.safetensors", &layers());
@@ -143,7 +141,7 @@ fn meanwhile(happens: impl Fn(&Path)) -> (lapidary::Result<Vec<f32>>, ModelFile)
     assert_eq!(there.residency(), Residency::Device);
     happens(&path);
     let seen = other.to_vec::<f32>();
-    // What is there stays.
+    // A tensor on the device stays valid.
     assert!(there.to_vec::<f32>().unwrap() == before);
     (seen, file)
 }
@@ -179,7 +177,7 @@ fn a_file_that_is_cut_off_or_grows_or_is_written_to_is_an_error() {
         "has 33554432 now",
     );
     let later = |file: &File| {
-        // Clocks of file systems are coarse: as if somebody had written a moment later.
+        // Clocks of file systems are coarse, so the time is set a moment later.
         let modified = file.metadata().unwrap().modified().unwrap();
         file.set_modified(modified + Duration::from_millis(10))
             .unwrap();

@@ -1,4 +1,4 @@
-//! A matrix in eight bits is what the device would make of it, and the device never has its floats.
+//! A matrix in eight bits equals the device's result, and the device never holds its floats.
 
 use lapidary::{DType, Error, ModelFile, Residency, failure::ModelFailure};
 
@@ -31,7 +31,7 @@ fn a_matrix_is_quantized_by_the_host_as_by_the_device() {
             bits(expected.scales.to_vec().unwrap())
         );
         let values = |values: Vec<i8>| -> Vec<i8> {
-            // What is beside a NaN is worth NaN, whatever it is.
+            // In a row with a NaN every value means NaN, so the integers do not matter.
             let mut values = values;
             values[3 * k..4 * k].fill(0);
             values
@@ -40,13 +40,13 @@ fn a_matrix_is_quantized_by_the_host_as_by_the_device() {
             values(got.values.to_vec().unwrap()),
             values(expected.values.to_vec().unwrap())
         );
-        // Also where only a part is read, from the midst of a row on.
+        // Also if only a part is read, from the middle of a row on.
         let part = got.values.narrow(0, 1, 5).unwrap();
         got.values.evict().unwrap();
         let same = expected.values.narrow(0, 1, 5).unwrap();
         let [part, same] = [&part, &same].map(|rows| {
             let part = rows.narrow(1, 3, 90).unwrap().to_vec::<i8>().unwrap();
-            // The row with a NaN, as above.
+            // The row with the NaN, as above.
             [part[..2 * 90].to_vec(), part[3 * 90..].to_vec()].concat()
         });
         assert_eq!(part, same);

@@ -1,4 +1,4 @@
-//! What is saved is what others read, and replaces what was there only when it is whole.
+//! Other programs can read saved files. A new file replaces the old one only when it is complete.
 
 use std::collections::HashMap;
 use std::fs;
@@ -38,7 +38,7 @@ fn what_is_saved_is_byte_for_byte_what_python_saves() {
     assert_eq!(folder.names(), ["saved.safetensors"]);
 }
 
-/// A model is saved to be given to somebody.
+/// People give model files to others, so the default permissions apply.
 #[cfg(unix)]
 #[test]
 fn others_may_read_it_where_they_may_read_other_files() {
@@ -80,7 +80,7 @@ fn views_and_large_tensors_are_saved_as_what_they_show() {
         .unwrap();
     assert_eq!(loaded, view.to_vec::<i32>().unwrap());
     assert!(model.get("large").unwrap().to_vec::<i32>().unwrap() == large.to_vec::<i32>().unwrap());
-    // The format's own reader takes it, too.
+    // The format's own reader accepts it too.
     let bytes = fs::read(&path).unwrap();
     let theirs = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     assert_eq!(theirs.tensor("view").unwrap().shape(), [7, 5]);
@@ -96,7 +96,7 @@ fn a_model_that_is_backed_by_a_file_can_be_saved_over_it() {
     let a = model.get("a").unwrap();
     let doubled = (&a + &a).unwrap();
     gpu.save_model(&path, &[("a", &doubled)], &[]).unwrap();
-    // The one before is read on as it was.
+    // The previous file can still be read through the open model.
     assert_eq!(model.get("b").unwrap().to_vec::<i32>().unwrap(), [1, 1]);
     let again = open()
         .load_model(&ModelFile::open(&path).unwrap(), |_| {})

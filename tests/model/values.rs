@@ -1,12 +1,11 @@
-//! Elements that are not what a device holds: refused with their place, or rounded where that was
-//! asked for.
+//! Elements that the device's type cannot hold: refused with their place, or rounded on request.
 
 use half::{bf16, f16};
 use lapidary::{DType, Error, ModelFile, failure::ModelFailure};
 
 use crate::model::files::{bytes_of, failure, file_with, open};
 
-/// Both ways of loading refuse the tensor with this sentence.
+/// Both ways of loading refuse the tensor with this message.
 #[track_caller]
 fn refuses(dtype: &str, bytes: &[u8], len: usize, says: &str) {
     let file = file_with(&[("odd", "U8", &[3], b"abc"), ("it", dtype, &[len], bytes)]);
@@ -20,7 +19,7 @@ fn refuses(dtype: &str, bytes: &[u8], len: usize, says: &str) {
         Err(Error::Source { message, .. }) => assert!(message.contains(says), "{message}"),
         other => panic!("{other:?}"),
     }
-    // The others of the file are there all the same.
+    // The other tensors of the file are loaded.
     assert_eq!(
         gpu.load_tensor(&file, "odd")
             .unwrap()

@@ -10,7 +10,7 @@ use crate::ops_elementwise::model::{
 
 pub(crate) type Method = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
-/// Shapes that broadcast, and what to.
+/// Two shapes, and the shape to which they broadcast.
 type Pair = (&'static [usize], &'static [usize], &'static [usize]);
 
 const PAIRS: [Pair; 14] = [
@@ -34,8 +34,8 @@ const PAIRS: [Pair; 14] = [
     (&[65, 4], &[65, 4], &[65, 4]),
 ];
 
-/// The pairs that a type meets: each is a text of its own, which is compiled. Of types that are
-/// computed like another that meets all, only loads and stores are of interest.
+/// The pairs to test for a type. Each needs a compilation. Types that are computed like another
+/// type differ only in loads and stores, so a few pairs are enough.
 pub(crate) fn pairs(dtype: DType) -> &'static [Pair] {
     match dtype {
         DType::Bf16 | DType::I8 => &PAIRS[6..9],
@@ -76,7 +76,7 @@ fn times_log(a: f64, b: f64, log: f64) -> f64 {
     }
 }
 
-/// The logarithm of the sum of two powers of the same base, whose natural logarithm is `unit`.
+/// The logarithm of the sum of two powers of one base, whose natural logarithm is `unit`.
 fn sum_of(a: f64, b: f64, unit: f64) -> f64 {
     match a == b {
         true => a + std::f64::consts::LN_2 / unit,
@@ -84,7 +84,7 @@ fn sum_of(a: f64, b: f64, unit: f64) -> f64 {
     }
 }
 
-/// An operation: its name, itself, what it does in f64, and what it may be off by.
+/// An operation: its name, the method, the function in f64, and the relative error.
 type FloatCase = (&'static str, Method, fn(f64, f64) -> f64, f32);
 
 const FLOATS: [FloatCase; 17] = [
@@ -128,7 +128,7 @@ fn check_floats<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) 
         let b = tensor::<T>(gpu, random, shape_b);
         let (x, y) = (floats(&a)?, floats(&b)?);
         let (x, y) = (broadcast(&x, shape_a, shape), broadcast(&y, shape_b, shape));
-        // The texts differ by shape, and each is compiled: the later ones meet a few shapes.
+        // Each shape needs a compilation, so the later operations run with a few shapes.
         let few = if shape.len() == 2 || shape == [5] {
             17
         } else {
@@ -140,12 +140,12 @@ fn check_floats<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) 
             for (k, got) in floats(&out)?.into_iter().enumerate() {
                 let exact = model(f64::from(x[k]), f64::from(y[k]));
                 let (wanted, more) = rounded(T::DTYPE, exact);
-                // Where a result is near the largest f32, what is in between may overflow.
+                // If a result is near the largest f32, an intermediate may overflow.
                 if name == "pow" && exact.abs() > 1e36 && got.abs() > 1e36 {
                     continue;
                 }
                 let what = format!("{name}({:?}, {:?}) of {a} and {b} on {device}", x[k], y[k]);
-                // What is made of logarithms is as far off as these are, also where it is nearly 0.
+                // Results from logarithms have their absolute error, even near 0.
                 let absolute = match name {
                     "xlogy" | "xlog1py" => 1e-6 * x[k].abs().min(1e30),
                     "logaddexp" | "logaddexp2" => 4e-7,
@@ -189,7 +189,7 @@ fn powers_of_and_to_zero_infinity_and_nan_are_those_of_ieee() -> Result<()> {
         for (k, &got) in got.iter().enumerate() {
             let (a, b) = (bases[k / exponents.len()], exponents[k % exponents.len()]);
             let wanted = f64::from(a).powf(b.into()) as f32;
-            // In between, an adapter's rounding is multiplied by the exponent.
+            // Otherwise the exponent multiplies an adapter's rounding error.
             let is_exact = [0.0, 1.0].contains(&a.abs()) || !a.is_finite() || !b.is_finite();
             if is_exact || b == 0.0 {
                 let what = format!("pow({a:?}, {b:?}) on {device}");
@@ -254,7 +254,7 @@ macro_rules! integers {
                     (i64::from(a) >> by) as $type
                 }),
             ];
-            // The texts differ by shape, and each is compiled: the simple ones meet a few shapes.
+            // Each shape needs a compilation, so the simple operations run with a few shapes.
             let few = if shape.len() == 2 || shape == [5] {
                 15
             } else {
@@ -304,7 +304,7 @@ fn integers_wrap_and_division_by_zero_is_defined() -> Result<()> {
     Ok(())
 }
 
-/// A comparison: its name, itself, and what it does.
+/// A comparison: its name, the method, and the function.
 type OrderCase<T> = (&'static str, Method, fn(&T, &T) -> bool);
 
 fn check_order<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {

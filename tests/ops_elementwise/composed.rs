@@ -1,4 +1,4 @@
-//! Operations that are made of others: nearness, what is not finite, thresholds and gates.
+//! Operations that consist of others: isclose, nan_to_num, thresholds and gates.
 
 use half::{bf16, f16};
 use lapidary::{DType, Error, Result};
@@ -30,7 +30,7 @@ fn nearness_is_that_of_pytorch() -> Result<()> {
     let close = |a: f32, b: f32, [rtol, atol]: [f32; 2], equal_nan: bool| {
         let gap = (f64::from(a) - f64::from(b)).abs();
         let allowed = f64::from(atol) + (f64::from(rtol) * f64::from(b)).abs();
-        // f32 overflows where f64 does not: but then they are far apart.
+        // f32 overflows where f64 does not, but then the numbers are far apart.
         a == b || equal_nan && a.is_nan() && b.is_nan() || gap.is_finite() && gap <= allowed
     };
     for (device, gpu) in gpus() {
@@ -66,7 +66,7 @@ fn what_is_not_finite_becomes_a_number() -> Result<()> {
         assert_eq!(finite, [0.0, f32::MAX, -f32::MAX, 0.0, 2.5], "{device}");
         assert!(finite[3].is_sign_negative());
         let chosen = x.nan_to_num(INF, Some(-INF), Some(7.0))?.to_vec::<f32>()?;
-        // What NaN becomes is not looked at again.
+        // The replacement of NaN is not replaced again.
         assert_eq!(chosen, [INF, -INF, 7.0, -0.0, 2.5], "{device}");
         let h = x.cast(DType::F16)?.nan_to_num(1.0, None, None)?;
         assert_eq!(floats(&h)?, [1.0, 65504.0, -65504.0, 0.0, 2.5]);

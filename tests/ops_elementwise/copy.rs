@@ -6,7 +6,7 @@ use lapidary::{DType, Element, Error, Gpu, Result};
 use crate::devices::gpus;
 use crate::ops_elementwise::model::{ODD_FLOATS, Sample, alike, tensor, views};
 
-/// Bytes, so that NaN is equal to itself.
+/// As bytes, so that NaN equals itself.
 fn bytes<T: Element>(elements: &[T]) -> Vec<u8> {
     T::bytes_of(elements).to_vec()
 }
@@ -60,12 +60,12 @@ fn transposes_of_every_shape_are_right_in_and_out_of_blocks() -> Result<()> {
             (32, 52),
             (5, 7),
             (1, 8),
-            // Tiles of 256 blocks, with ragged ends and in the shapes that these matrices ask for.
+            // Tiles of 256 blocks with ragged edges, in the shapes that these matrices choose.
             (68, 76),
             (64, 64),
             (4, 1100),
             (1030, 4),
-            // Rows or columns that do not start at vec4s.
+            // Rows or columns that begin inside vec4s.
             (8, 9),
             (9, 33),
             (33, 9),
@@ -240,7 +240,7 @@ fn casts_follow_rusts_as() -> Result<()> {
 fn floats_become_narrower_ones_as_on_the_host_and_back() -> Result<()> {
     let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
     let mut floats: Vec<f32> = halves.iter().map(|x| x.to_f32()).collect();
-    // Between two halves, and just beside the middle of them.
+    // Between two f16, at their midpoint and just beside it.
     for k in 0..0x7c00_u16 {
         let (a, b) = (f16::from_bits(k).to_f32(), f16::from_bits(k + 1).to_f32());
         let middle = if b.is_finite() {
@@ -250,7 +250,7 @@ fn floats_become_narrower_ones_as_on_the_host_and_back() -> Result<()> {
         };
         floats.extend([middle, middle.next_up(), middle.next_down(), -middle]);
     }
-    // And between two bf16, of which some exponents do: next to the middle, and where it carries.
+    // And between two bf16 with some exponents: next to the midpoint, and with a carry.
     let mut upper = vec![
         f32::NAN,
         f32::from_bits(0x7f80_0001),

@@ -1,4 +1,4 @@
-//! Tensors made on the device.
+//! Tensors created on the device.
 
 use half::{bf16, f16};
 use lapidary::{DType, Error, Residency, Result};
@@ -229,7 +229,7 @@ fn what_is_like_another_has_its_shape_and_type_alone() -> Result<()> {
 #[test]
 fn an_empty_tensor_keeps_whatever_bytes_it_has() -> Result<()> {
     for (name, gpu) in gpus() {
-        // Something to be found in the memory.
+        // Leaves garbage in the memory.
         drop(gpu.full(&[6000], 7, DType::I32)?);
         let commands = gpu.memory().stats().commands;
         let x = gpu.empty(&[6000], DType::I32)?;
@@ -239,7 +239,7 @@ fn an_empty_tensor_keeps_whatever_bytes_it_has() -> Result<()> {
             gpu.memory().stats().commands <= commands + 1,
             "{name}: something was cleared"
         );
-        // What is written stays, and so does what never was, wherever the bytes go.
+        // Written elements keep their values, and unwritten ones too, wherever the bytes go.
         x.narrow(0, 1, 2)?.copy_(&gpu.tensor(&[-1, -2], &[2])?)?;
         let first = x.to_vec::<i32>()?;
         assert_eq!(first[1..3], [-1, -2], "{name}");
@@ -247,7 +247,7 @@ fn an_empty_tensor_keeps_whatever_bytes_it_has() -> Result<()> {
         x.prefetch()?;
         assert_eq!(x.to_vec::<i32>()?, first, "{name}");
         assert_eq!(x.add_scalar(0)?.to_vec::<i32>()?, first, "{name}");
-        // Nobody need write to it before it is used in other ways.
+        // It may be used in other ways before it is written.
         let unwritten = gpu.empty(&[100], DType::F16)?;
         unwritten.evict()?;
         assert_eq!(unwritten.residency(), Residency::Pending, "{name}");

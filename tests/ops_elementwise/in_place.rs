@@ -1,4 +1,4 @@
-//! Writing through views: what is beside them stays.
+//! Writes through views leave other elements unchanged.
 
 use half::{bf16, f16};
 use lapidary::{Error, Gpu, Result, Tensor};
@@ -44,7 +44,7 @@ fn check<T: Sample>(
 ) -> Result<()> {
     for (which, view) in VIEWS.iter().enumerate() {
         let x = tensor::<T>(gpu, random, &[6, 10, 8]);
-        // The numbers of the elements, seen through the same view, say which are written.
+        // Indices seen through the same view say which elements are written.
         let numbers: Vec<i32> = (0..480).collect();
         let numbers = view(&gpu.tensor(&numbers, &[6, 10, 8])?)?.to_vec::<i32>()?;
         let mut wanted = x.to_vec::<T>()?;

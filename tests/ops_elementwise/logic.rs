@@ -1,4 +1,4 @@
-//! Logic, bits, masks; division that rounds down, and angles.
+//! Logic, bits, masks; floor division, and angles.
 
 use half::{bf16, f16};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
@@ -120,7 +120,7 @@ fn a_mask_is_filled_with_one_number() -> Result<()> {
 #[test]
 fn rounding_down_and_its_remainder_are_those_of_python() -> Result<()> {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
-    // The dividend, the divisor, what Python's // and % say (and PyTorch, of 0 and infinity).
+    // Dividend, divisor, and the results of Python's // and % (PyTorch's for 0 and infinity).
     let cases = [
         (7.0, 2.0, 3.0, 1.0),
         (-7.0, 2.0, -4.0, 1.0),
@@ -160,8 +160,8 @@ fn rounding_down_and_its_remainder_are_those_of_python() -> Result<()> {
     Ok(())
 }
 
-/// Whole numbers far beyond what an f32 tells apart: the quotient is exact while it is small, and
-/// within a few units in the last place beyond.
+/// Integers far beyond the exact ones of f32. A small quotient is exact; a larger one has an error
+/// of a few ulp.
 #[test]
 fn large_quotients_are_off_by_little() -> Result<()> {
     let dividends = [1e20_f32, 3e30, 1.7e7, 9e8, 5e12, 1e6, 123_456.0];
@@ -256,7 +256,7 @@ fn the_quadrant_follows_from_both_signs_even_of_zero_and_infinity() -> Result<()
     Ok(())
 }
 
-/// By the definition: the greatest number that divides both.
+/// By the definition: the largest number that divides both.
 fn gcd(a: u64, b: u64) -> u64 {
     match (a, b) {
         (0, other) | (other, 0) => other,
@@ -292,7 +292,7 @@ fn divisors_multiples_and_steps_of_integers() -> Result<()> {
             let step = if a == 0 { b } else { i64::from(a > 0) };
             assert_eq!(i64::from(steps[k]), step, "{what}");
         }
-        // The pair that takes most steps, and the least number, whose size wraps.
+        // The pair with most steps, and the least number, whose absolute value wraps.
         let far = gpu.tensor(&[2_971_215_073_u32, 1 << 31, u32::MAX], &[3])?;
         let near = gpu.tensor(&[1_836_311_903_u32, 48, 0], &[3])?;
         assert_eq!(far.gcd(&near)?.to_vec::<u32>()?, [1, 16, u32::MAX]);

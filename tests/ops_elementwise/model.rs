@@ -1,9 +1,9 @@
-//! What the tests compare with: views to try, broadcasting in plain Rust, closeness.
+//! Tools for comparisons: views to test, broadcasting in plain Rust, closeness.
 
 use half::{bf16, f16};
 use lapidary::{DType, Element, Gpu, Result, Tensor};
 
-/// Numbers of every kind of trouble.
+/// Special and extreme numbers.
 pub(crate) const ODD_FLOATS: [f32; 26] = [
     0.0,
     -0.0,
@@ -33,7 +33,7 @@ pub(crate) const ODD_FLOATS: [f32; 26] = [
     0.3333,
 ];
 
-/// An element made of a random word: small numbers mostly, so that products stay apart.
+/// An element from a random word: mostly small numbers, so products do not overflow.
 pub(crate) trait Sample: Element + PartialOrd {
     fn sample(random: &mut fastrand::Rng) -> Self;
 }
@@ -95,7 +95,7 @@ impl Sample for bool {
     }
 }
 
-/// So many elements.
+/// `len` random elements.
 pub(crate) fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
     (0..len).map(|_| T::sample(random)).collect()
 }
@@ -106,7 +106,7 @@ pub(crate) fn tensor<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng, shape: &[
     gpu.tensor(&data, shape).expect("the data fills the shape")
 }
 
-/// Views of every kind, of random elements.
+/// Views of every kind, with random elements.
 pub(crate) fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<Vec<Tensor>> {
     let mut views = Vec::new();
     for shape in [
@@ -171,8 +171,7 @@ pub(crate) fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> V
     (0..count).map(pick).collect()
 }
 
-/// What a float type makes of a number, and how far a result that is rounded twice may be off for
-/// it.
+/// A number rounded to a float type, and the relative error of a result that is rounded twice.
 pub(crate) fn rounded(dtype: DType, exact: f64) -> (f32, f32) {
     match dtype {
         DType::F16 => (f16::from_f64(exact).to_f32(), 1e-3),
@@ -194,8 +193,8 @@ pub(crate) fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
     }
 }
 
-/// Are they the same number, within a part of it or `absolute`? NaN is the same as NaN. Numbers
-/// too small for an adapter that flushes them may be 0.
+/// Are both the same number, within a relative or an absolute error? NaN equals NaN. Subnormal
+/// numbers may be 0, because adapters may flush them.
 pub(crate) fn close(got: f32, wanted: f32, relative: f32, absolute: f32) -> bool {
     got == wanted
         || got.is_nan() && wanted.is_nan()
@@ -203,7 +202,7 @@ pub(crate) fn close(got: f32, wanted: f32, relative: f32, absolute: f32) -> bool
         || got == 0.0 && wanted.abs() < 2.0 * f32::MIN_POSITIVE
 }
 
-/// Fails with the first element that is not as wanted.
+/// Fails with the first element that differs.
 #[track_caller]
 pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f32], relative: f32, absolute: f32) {
     assert_eq!(got.len(), wanted.len(), "{what}");
@@ -215,7 +214,7 @@ pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f32], relative: f3
     }
 }
 
-/// Are they the same elements, in order? NaN is the same as NaN: an adapter may make another.
+/// Are the elements equal, in order? NaN equals NaN, because an adapter may give another NaN.
 pub(crate) fn alike<T: PartialEq>(got: &[T], wanted: &[T]) -> bool {
     let is_nan = |x: &T| x.ne(x);
     got.len() == wanted.len()

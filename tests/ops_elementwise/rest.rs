@@ -1,11 +1,11 @@
-//! What is left of a division: exact, whatever the sizes of the two.
+//! Remainders of divisions are exact, for operands of any sizes.
 
 use half::{bf16, f16};
 use lapidary::{Element, Result};
 
 use crate::devices::gpus;
 
-/// Numbers of all sizes, both signs, and what is no number.
+/// Numbers of all sizes and both signs, infinities and NaN.
 const NUMBERS: [f32; 25] = [
     0.0,
     0.3,
@@ -41,7 +41,7 @@ fn numbers(random: &mut fastrand::Rng) -> Vec<f32> {
     values.into_iter().flat_map(|x| [x, -x]).collect()
 }
 
-/// As Python's `%`, and NumPy's.
+/// Like Python's `%` and NumPy's.
 fn remainder(a: f32, b: f32) -> f32 {
     match a % b {
         0.0 => 0_f32.copysign(b),
@@ -50,7 +50,7 @@ fn remainder(a: f32, b: f32) -> f32 {
     }
 }
 
-/// The same bits, or nothing at all where the adapter may take it for that.
+/// The same bits, or 0 if the adapter may flush the number.
 fn is_same(got: f32, wanted: f32, may_flush: bool) -> bool {
     let is_tiny = wanted.abs() < f32::MIN_POSITIVE;
     got.to_bits() == wanted.to_bits()
@@ -77,7 +77,7 @@ fn the_remainder_of_floats_is_exact() -> Result<()> {
                 "{a:e} % {b:e} is {rest:e}, not {wanted:e}, on {device}"
             );
             let wanted = remainder(a, b);
-            // What the adapter takes for nothing, on the way too, is missing from the sum.
+            // If the adapter flushes an operand or an intermediate, it is missing from the sum.
             let least = (a % b).abs().min(b.abs()).min(wanted.abs());
             let is_near = (pythons - wanted).abs() < f32::MIN_POSITIVE;
             let is_flushed = may_flush && least < f32::MIN_POSITIVE && is_near;
@@ -109,7 +109,7 @@ fn the_remainder_of_narrow_floats_is_that_of_f32_rounded_once() -> Result<()> {
                 for (k, &rest) in rest.iter().enumerate() {
                     let (a, b) = (narrow[k / count].to_f32(), narrow[k % count].to_f32());
                     let wanted = <$type>::from_f32(a % b).to_f32();
-                    // What is subnormal in the narrow type may be nothing on the way.
+                    // A number that is subnormal in the narrow type may be flushed on the way.
                     let smallest = <$type>::MIN_POSITIVE.to_f32();
                     let is_flushed = wanted.abs() < smallest && rest.to_f32() == 0.0;
                     assert!(

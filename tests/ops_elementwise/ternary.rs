@@ -1,4 +1,4 @@
-//! Operations on three elements, and the way from one tensor to another.
+//! Operations on three elements, and interpolation between two tensors.
 
 use half::{bf16, f16};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
@@ -6,7 +6,7 @@ use lapidary::{DType, Error, Gpu, Result, Tensor};
 use crate::devices::gpus;
 use crate::ops_elementwise::model::{Sample, assert_close, broadcast, floats, rounded, tensor};
 
-/// An operation: its name, itself, what it does in f64, and what it may be off by.
+/// An operation: its name, the method, the function in f64, and the error.
 type Case = (
     &'static str,
     fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
@@ -43,7 +43,7 @@ const CASES: [Case; 4] = [
     ),
 ];
 
-/// The shapes of three tensors that broadcast, and what to.
+/// The shapes of three tensors, and the shape to which they broadcast.
 const SHAPES: [([&[usize]; 3], &[usize]); 5] = [
     ([&[0], &[1], &[0]], &[0]),
     ([&[300], &[300], &[300]], &[300]),
@@ -52,7 +52,7 @@ const SHAPES: [([&[usize]; 3], &[usize]); 5] = [
     ([&[4, 1, 3], &[5, 1], &[4, 5, 3]], &[4, 5, 3]),
 ];
 
-/// Small numbers: sums of large ones may cancel to anything.
+/// Small numbers: with large ones, sums may cancel completely.
 fn small<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng, shape: &[usize]) -> Result<Tensor> {
     let odd = tensor::<T>(gpu, random, shape);
     odd.nan_to_num(f32::NAN, Some(2.0), Some(-2.0))?
@@ -67,7 +67,7 @@ fn check<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) -> Resu
         let (x, y, z) = (x?, y?, z?);
         for (name, method, model, relative) in CASES {
             let out = method(&a, &b, &c)?;
-            // By two tensors alone it is as large as these are.
+            // With only two tensors, the result has their common shape.
             let count = out.len();
             assert_eq!(out.dtype(), T::DTYPE);
             if name != "lerp_scalar" {
@@ -78,7 +78,7 @@ fn check<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) -> Resu
             for (k, got) in floats(&out)?.into_iter().enumerate() {
                 let [x, y, z] = [x[k], y[k], z[k]].map(f64::from);
                 let (wanted, more) = rounded(T::DTYPE, model(x, y, z));
-                // What cancels is as far off as its terms are rounded.
+                // After cancellation the error is that of the terms.
                 let absolute = 1e-6 * (1.0 + model(0.0, y, z).abs().min(1e30) as f32);
                 let what = format!("{name}({x:?}, {y:?}, {z:?}) of {a}, {b} and {c} on {device}");
                 assert_close(&what, &[got], &[wanted], relative + more, absolute);
@@ -163,7 +163,7 @@ fn in_place_the_view_is_written_and_nothing_else() -> Result<()> {
                 }
             }
         }
-        // Its own storage under another map is read before it is written.
+        // Its own storage with another layout is read before it is written.
         let x = gpu.tensor(&[1.0_f32, 2.0, 3.0, 4.0], &[4])?;
         x.addcmul_(&x.flip(&[0])?, &x, 1)?;
         assert_eq!(x.to_vec::<f32>()?, [5.0, 8.0, 9.0, 8.0]);

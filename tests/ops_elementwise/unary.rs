@@ -8,7 +8,7 @@ use crate::ops_elementwise::model::{ODD_FLOATS, assert_close, floats, rounded, t
 
 type Method = fn(&Tensor) -> Result<Tensor>;
 
-/// An operation: its name, itself, and what it does in f64.
+/// An operation: its name, the method, and the function in f64.
 struct Case(&'static str, Method, fn(f64) -> f64);
 
 fn erf(x: f64) -> f64 {
@@ -23,7 +23,7 @@ fn erf(x: f64) -> f64 {
     std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
-/// Far out by the continued fraction, where the difference loses digits.
+/// For large arguments by the continued fraction, because 1 - erf(x) loses digits.
 fn erfc(x: f64) -> f64 {
     if x.is_nan() || x < 2.0 {
         return 1.0 - erf(x);
@@ -34,7 +34,7 @@ fn erfc(x: f64) -> f64 {
     (-x * x).exp() / (fraction * std::f64::consts::PI.sqrt())
 }
 
-/// By halving.
+/// By bisection.
 fn erfinv(y: f64) -> f64 {
     if y.is_nan() || y.abs() >= 1.0 {
         return if y.abs() == 1.0 {
@@ -61,7 +61,7 @@ fn sinc(x: f64) -> f64 {
     let pi = std::f64::consts::PI;
     match x {
         0.0 => 1.0,
-        // Every number that large is whole; infinity is none.
+        // 0 for integers, NaN for infinity.
         _ if x == x.round() => 0.0 * x,
         _ => (pi * (x - 2.0 * (x / 2.0).round())).sin() / (pi * x),
     }
@@ -104,7 +104,7 @@ fn held(x: f64, low: f64, high: f64) -> f64 {
     if x.is_nan() { x } else { x.clamp(low, high) }
 }
 
-/// Below 0 the exponential.
+/// The exponential for negative numbers.
 fn elu(x: f64, alpha: f64) -> f64 {
     if x < 0.0 { alpha * x.exp_m1() } else { x }
 }
@@ -146,7 +146,7 @@ const CASES: [Case; 60] = [
     Case("atan", Tensor::atan, f64::atan),
     Case("sinh", Tensor::sinh, f64::sinh),
     Case("cosh", Tensor::cosh, f64::cosh),
-    // Those of Rust lose digits of what is near 0.
+    // Rust's functions lose digits near 0.
     Case("asinh", Tensor::asinh, |x| {
         if x.is_infinite() {
             return x;
@@ -211,11 +211,11 @@ const CASES: [Case; 60] = [
     }),
 ];
 
-/// What an operation may be off by: the adapter's own exponential is as exact as its argument.
+/// The error of an operation. The adapter's own exponential is as accurate as its argument.
 fn tolerance(name: &str) -> (f32, f32) {
     match name {
         "exp" | "exp2" => (2e-5, 0.0),
-        // f32 ends where they are that small.
+        // f32 ends at numbers of this size.
         "erfc" => (2e-5, 1e-37),
         "ndtr" => (0.0, 3e-7),
         "erfinv" | "deg2rad" | "rad2deg" => (1e-6, 0.0),
@@ -227,7 +227,7 @@ fn tolerance(name: &str) -> (f32, f32) {
         "log1p" | "softsign" | "leaky_relu" => (1e-6, 0.0),
         "log2" | "log10" | "atan" | "asinh" | "acosh" | "asin" | "acos" => (1e-6, 1e-6),
         "atanh" => (2e-6, 1e-7),
-        // The sine and the cosine are right to 1e-6, which is much of one that is nearly 0.
+        // Sine and cosine have an error of 1e-6, which is large relative to a value near 0.
         "tan" => (1e-4, 1e-6),
         "softplus" | "log_sigmoid" | "mish" => (2e-5, 2e-6),
         "hardsigmoid" | "hardswish" => (1e-6, 1e-7),
@@ -247,7 +247,7 @@ fn check(device: &str, case: &Case, x: &Tensor) -> Result<()> {
     let y = method(x)?;
     assert_eq!((y.dtype(), y.shape()), (x.dtype(), x.shape()));
     let mut got = floats(&y)?;
-    // Far from 0 the waves are whatever the adapter makes of them.
+    // Far from 0 the adapter's results for these are arbitrary.
     if matches!(*name, "sin" | "cos" | "tan") {
         for (x, (got, wanted)) in inputs.iter().zip(got.iter_mut().zip(&wanted)) {
             if x.is_finite() && x.abs() > 3e4 {
@@ -454,7 +454,7 @@ fn functions_of_real_numbers_give_f32_for_integers_and_bools() -> Result<()> {
                     "{name} {dtype}"
                 );
             }
-            // There is no room for an f32 in place.
+            // An f32 does not fit in place.
             let refused = x.exp_();
             assert!(
                 matches!(refused, Err(Error::DType { .. })),

@@ -1,5 +1,5 @@
-//! Weights of eight bits: what quantizing gives, what products with them give, and what memory they
-//! take.
+//! Weights of eight bits: the results of quantization, the products with them, and the memory that
+//! they take.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use lapidary::{
 
 use super::gpu;
 
-/// The same on the host: values, and a scale for each of them.
+/// Quantization on the host: values, and a scale for each of them.
 fn on_host(weights: &[f32], k: usize, group: usize) -> (Vec<i8>, Vec<f32>) {
     let mut values = Vec::new();
     let mut scales = Vec::new();
@@ -60,7 +60,7 @@ fn check_against_the_host(gpu: &Gpu, seed: u64) {
             quantized.scales.shape(),
             &shape[..1 + usize::from(of_row.is_some())]
         );
-        // Adapters divide to the last bits: what lies half way may go either way.
+        // Divisions differ in the last bits, so values half way between two integers may differ.
         let got = quantized.values.to_vec::<i8>().unwrap();
         for ((&got, &value), (&weight, &scale)) in
             got.iter().zip(&values).zip(weights.iter().zip(&scales))
@@ -264,7 +264,7 @@ fn quantized_weights_leave_and_come_back_like_any_tensor() {
     made.scales.evict().unwrap();
     assert_ne!(made.values.residency(), Residency::Device);
     assert_eq!(product(&made), expected);
-    // Of a file's bytes.
+    // From the bytes of a file.
     let of = |bytes: &[u8]| Source::bytes(Arc::from(bytes));
     let values = made.values.to_vec::<i8>().unwrap();
     let scales = made.scales.to_vec::<f32>().unwrap();
@@ -288,7 +288,7 @@ fn narrow_weights_never_exist_in_f32_on_the_device() {
     .unwrap();
     let (n, k) = (2048, 1024);
     let wide_bytes = (n * k * 4) as u64;
-    // Made on the host, as a file would have them.
+    // Created on the host, as a file has them.
     let halves = vec![f16::from_f32(0.25); n * k];
     let halves = gpu.tensor(&halves, &[n, k]).unwrap();
     let values = gpu.tensor(&vec![3_i8; n * k], &[n, k]).unwrap();
@@ -310,7 +310,7 @@ fn narrow_weights_never_exist_in_f32_on_the_device() {
             let before = gpu.memory().stats().live_bytes.now;
             assert_eq!(product().to_vec::<f32>().unwrap(), vec![worth; m * n]);
             let peak = gpu.memory().stats().live_bytes.peak - before;
-            // The result, and packed operands at the most.
+            // The result, and at most packed operands.
             let most = (m * n * 4 + m.next_multiple_of(64) * k * 4) as u64 + wide_bytes * 5 / 8;
             assert!(peak < most, "{peak} bytes for {m} rows, {most} at the most");
             assert!(m > 8 || peak < wide_bytes / 8, "{peak} bytes for {m} rows");

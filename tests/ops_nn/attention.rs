@@ -4,7 +4,7 @@ use lapidary::{DType, Error, Gpu, Options, Tensor, operations::Causal};
 
 use crate::ops_reduce::model::*;
 
-/// Shapes of queries, keys, values and the mask (of bools unless floats are asked for).
+/// Shapes of queries, keys, values and the mask (of bools by default).
 struct Case {
     q: &'static [usize],
     k: &'static [usize],
@@ -31,9 +31,9 @@ const CASES: &[Case] = &[
         causal: Causal::FirstKey,
         ..case(&[2, 3, 40, 8], &[2, 3, 40, 8], &[2, 3, 40, 8])
     },
-    // One query, sizes that are no vec4s, more columns than elements.
+    // One query, sizes that are not multiples of 4, more columns than elements.
     case(&[3, 1, 5], &[3, 9, 5], &[3, 9, 7]),
-    // Groups of heads, and a padding mask that is read by vec4s.
+    // Groups of heads, and a padding mask that is read as vec4s.
     Case {
         mask: Some((&[2, 1, 1, 36], DType::Bool)),
         ..case(&[2, 4, 33, 8], &[2, 2, 36, 8], &[2, 2, 36, 8])
@@ -44,7 +44,8 @@ const CASES: &[Case] = &[
         causal: Causal::FirstKey,
         ..case(&[3, 1, 2, 9, 4], &[1, 2, 1, 11, 4], &[2, 1, 11, 4])
     },
-    // The last queries of a cache; more queries than keys; one query, by heads of a group as rows.
+    // The last queries of a cache; more queries than keys; one query, with the heads of a group as
+    // rows.
     Case {
         causal: Causal::LastKey,
         mask: Some((&[1, 4, 1, 70], DType::Bool)),
@@ -81,7 +82,7 @@ const CASES: &[Case] = &[
         mask: Some((&[2, 8, 1, 1], DType::Bool)),
         ..case(&[2, 8, 1, 8], &[2, 2, 33, 8], &[2, 2, 33, 8])
     },
-    // A batch of too many dimensions for the kernel.
+    // A batch with too many dimensions for the kernel.
     case(
         &[2, 1, 2, 1, 2, 1, 3, 4],
         &[1, 2, 1, 2, 1, 2, 5, 4],
@@ -97,14 +98,14 @@ const CASES: &[Case] = &[
         mask: Some((&[9, 11], DType::Bf16)),
         ..case(&[3, 2, 9, 4], &[3, 1, 11, 4], &[3, 1, 11, 4])
     },
-    // Nothing to look at, nobody who looks, nothing to be seen.
+    // No keys, no queries, empty values, empty queries and keys.
     case(&[2, 3, 4], &[2, 0, 4], &[2, 0, 4]),
     case(&[2, 0, 4], &[2, 3, 4], &[2, 3, 4]),
     case(&[2, 3, 4], &[2, 3, 4], &[2, 3, 0]),
     case(&[2, 3, 0], &[2, 3, 0], &[2, 3, 4]),
 ];
 
-/// Where a row of an operand of any rank is: `outer` counted over the result's outer dimensions.
+/// The row of an operand of any rank; `outer` is an index of the result's outer dimensions.
 fn row<'a>(x: &'a Array, outer: &[usize], head: usize, row: usize) -> &'a [f64] {
     let rank = x.shape.len();
     let mut full: Vec<usize> = outer.to_vec();
@@ -196,7 +197,7 @@ fn check(name: &str, gpu: &Gpu, case: &Case) {
     let mut made = |shape: &[usize]| Array::new(shape, &mut noise).rounded(case.dtype);
     let (q, k, v) = (made(case.q), made(case.k), made(case.v));
     let mask = case.mask.map(|(shape, dtype)| {
-        // Some rows of bools are all false.
+        // In masks of bools, some rows are all false.
         let value = |at: usize| match dtype {
             DType::Bool => f64::from(u8::from(
                 !at.is_multiple_of(3) && at / shape[shape.len() - 1] != 2,
@@ -219,7 +220,7 @@ fn check(name: &str, gpu: &Gpu, case: &Case) {
     let what = format!("{name} {:?} {:?} {:?}", case.q, case.k, case.v);
     let tolerance = 4.0 * tolerance(case.dtype);
     assert_close(&download(&whole), &expected, tolerance, &what);
-    // As it comes out of a projection: heads beside rows. And not at a vec4.
+    // The layout after a projection: heads beside rows, and not at a vec4.
     let turned = |x: &Tensor| {
         let turned = x.transpose(-2, 0).unwrap().contiguous().unwrap();
         turned.transpose(-2, 0).unwrap()
@@ -273,7 +274,7 @@ fn attention_of_what_is_not_finite_is_not_a_number_in_its_row_only() {
     }
 }
 
-/// The heads of a group are rows: one launch, however many share the keys.
+/// The heads of a group are rows: one launch for any number of heads that share keys.
 #[test]
 fn one_query_of_grouped_heads_is_one_launch() {
     for (name, gpu) in gpus() {
@@ -290,7 +291,7 @@ fn one_query_of_grouped_heads_is_one_launch() {
     }
 }
 
-/// A cache grows by a key a token: its rows of scores are whole vec4s at every fourth only.
+/// A cache grows by one key for each token. Only every fourth length has rows of whole vec4s.
 #[test]
 fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
     for (name, gpu) in gpus() {
@@ -313,7 +314,7 @@ fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
     }
 }
 
-/// A decoder's cache is read for each token: a cast would take more memory and time than the rest.
+/// A decoder reads its cache for each token. A cast would take more memory and time than the rest.
 #[test]
 fn one_query_reads_a_cache_of_halves_as_it_is() {
     for (name, gpu) in gpus() {

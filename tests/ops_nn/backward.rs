@@ -54,7 +54,7 @@ fn layer_norm(x: &Array, length: usize, weight: &[f64], bias: &[f64]) -> Vec<f64
     .collect()
 }
 
-/// Abramowitz and Stegun's series would do for f32; this is the sum to full precision.
+/// The sum to full precision. For f32, Abramowitz and Stegun's series would be enough.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
     for n in 1..200 {

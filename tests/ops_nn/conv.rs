@@ -43,7 +43,7 @@ const CASES: &[Case] = &[
         options([3, 2], [2, 1], [2, 1], 2),
         DType::F16,
     ),
-    // Through matmul: many channels, and kernels of one pixel.
+    // Computed with matmul: many channels, and kernels of one pixel.
     (
         [2, 3, 6, 6],
         [70, 3, 3, 3],
@@ -137,7 +137,7 @@ fn check(name: &str, gpu: &Gpu, (x_shape, w_shape, options, dtype): &Case) {
         by_w.values[tap] += grad.values[to] * x.values[from];
     });
     assert_close(&download(&y), &expected, tolerance, &what);
-    // The same of a view: channels last, and turned around.
+    // The same with a view: channels last and reversed.
     let last = on_x.permute(&[0, 2, 3, 1]).unwrap().contiguous().unwrap();
     let flipped = last.permute(&[0, 3, 1, 2]).unwrap().flip(&[2, 3]).unwrap();
     let flipped = flipped.contiguous().unwrap().flip(&[2, 3]).unwrap();

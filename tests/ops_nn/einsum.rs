@@ -6,7 +6,7 @@ use lapidary::{DType, Error, Gpu, Options, Tensor};
 
 use crate::ops_reduce::model::*;
 
-/// The equation with all dimensions named, and the operands' shapes.
+/// The result for an equation in which all dimensions are named. `operands` have their shapes.
 fn model(inputs: &[&str], output: &str, operands: &[Array]) -> Array {
     let mut sizes = BTreeMap::new();
     for (input, operand) in inputs.iter().zip(operands) {

@@ -1,10 +1,10 @@
-//! Pooling and its gradients, against windows that are walked one by one.
+//! Pooling and its gradients, against a loop over the windows.
 
 use lapidary::{DType, Error, Gpu, Options, Result, Tensor, operations::Pool};
 
 use crate::ops_reduce::model::*;
 
-/// The places of a window along an axis, and how many elements count for a mean.
+/// The indices of a window along an axis, and the number of elements for a mean.
 type Span = (Vec<usize>, usize);
 
 /// PyTorch's windows along one axis.
@@ -43,7 +43,7 @@ fn adaptive_spans(input: usize, output: usize) -> Vec<Span> {
     (0..output).map(span).collect()
 }
 
-/// What poolings of an array, and their gradients, are expected to be.
+/// The expected results of poolings of an array, and of their gradients.
 struct Expected {
     max: Array,
     mean: Array,
@@ -95,7 +95,7 @@ fn expected(x: &Array, rows: &[Span], columns: &[Span], divisor: Option<usize>) 
     made
 }
 
-/// Of `name`: the values and, if it is a maximum, the places.
+/// The results of pooling `name`: the values and, for a maximum, the indices.
 struct Made {
     max: Result<Tensor>,
     with_indices: Result<(Tensor, Tensor)>,
@@ -144,7 +144,7 @@ fn check(what: &str, array: &Array, x: &Tensor, gpu: &Gpu, pool: &Pool<2>) {
     agree(what, made, &expected, x.dtype());
 }
 
-/// Noise with a NaN and an infinity, if the type is wide, and the tensor.
+/// Noise as an array and as a tensor; with a NaN and an infinity if the type is wide.
 fn operand(gpu: &Gpu, shape: &[usize], dtype: DType) -> (Array, Tensor) {
     let mut array = Array::new(shape, noise(dtype)).rounded(dtype);
     if dtype == DType::F32 && array.values.len() > 40 {
@@ -155,7 +155,7 @@ fn operand(gpu: &Gpu, shape: &[usize], dtype: DType) -> (Array, Tensor) {
     (array, x)
 }
 
-/// Poolings that differ in all that can be said of them.
+/// Poolings that differ in every option.
 fn pools() -> Vec<Pool<2>> {
     let overlapping = Pool {
         stride: [2, 1],
@@ -386,7 +386,7 @@ fn poolings_that_cannot_be_are_refused() {
         none.adaptive_avg_pool2d([2, 2]),
         Err(Error::Shape { .. })
     ));
-    // With its padding this axis would hold a window that sees no element.
+    // With its padding this axis would have a window without elements.
     let padded = Pool {
         padding: [1, 1],
         ..two

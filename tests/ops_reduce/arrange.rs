@@ -240,7 +240,7 @@ fn triangles_keep_what_is_on_their_side_of_the_diagonal() {
     }
 }
 
-/// What is left of ones.
+/// The result of dropout on ones.
 fn dropped(gpu: &Gpu, p: f32, seed: u64, dtype: DType) -> Vec<f64> {
     let ones = gpu.ones(&[100, 100], dtype).unwrap();
     download(&ones.dropout(p, seed).unwrap()).values
@@ -264,7 +264,7 @@ fn dropout_drops_its_share_by_the_seed_and_the_place() {
             assert!(dropped(&gpu, 1.0, 7, dtype).iter().all(|v| *v == 0.0));
         }
         let nan = gpu.full(&[40, 3], f32::NAN, DType::F32).unwrap();
-        // A view drops by the place in it.
+        // A view drops elements by their index in the view.
         let got = nan
             .t()
             .unwrap()
@@ -293,7 +293,7 @@ fn dropout_drops_its_share_by_the_seed_and_the_place() {
     assert!(drawn.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
-/// Which element along an axis of `size` goes to place `at`, that `before` go before.
+/// The index of the element along an axis of `size` for index `at`, behind a padding of `before`.
 fn source(mode: PadMode, size: usize, at: usize, before: usize) -> usize {
     let (size, at) = (size as isize, at as isize - before as isize);
     let from = match mode {

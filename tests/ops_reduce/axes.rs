@@ -141,7 +141,7 @@ fn a_number_is_one_element_along_axis_0() -> Result<()> {
             assert_eq!(x.flatten_axes(axis, 0)?.shape(), [1]);
             assert_eq!(x.unfold(axis, 1, 1)?.to_vec::<f32>()?, [2.5]);
         }
-        // As in PyTorch, nothing can be cut off a number.
+        // As in PyTorch, a 0-d tensor cannot be narrowed.
         assert!(matches!(x.narrow(0, 0, 1), Err(Error::Axis { .. })));
         assert!(matches!(x.select(0, 0), Err(Error::Axis { .. })));
         assert!(matches!(x.sum(&[1]), Err(Error::Axis { .. })));

@@ -52,7 +52,7 @@ fn a_batch_is_normalized_by_its_own_statistics_and_rounded_once() {
                         let away = array.values[at] - mean.values[of];
                         let value = away / (population.values[of] + 1e-3).sqrt();
                         let wanted = value * weight.values[of] + bias.values[of];
-                        // Half of what the last of so many bits is worth.
+                        // Half a unit in the last place of this many bits.
                         let bits = match dtype {
                             DType::F32 => 20.0,
                             DType::F16 => 11.0,

@@ -1,4 +1,4 @@
-//! scatter_, scatter_add_, scatter_reduce_, index_add_ and index_put_ beside what makes a copy.
+//! scatter_, scatter_add_, scatter_reduce_, index_add_ and index_put_ beside the forms that copy.
 
 use lapidary::{DType, Gpu, Result, Tensor, operations::ScatterReduce};
 
@@ -47,7 +47,7 @@ fn no_target_is_copied() -> Result<()> {
     Ok(())
 }
 
-/// The target whole, and as a part of something larger that must stay as it is.
+/// With the whole target, and with a part of a larger tensor whose other elements must not change.
 fn check(
     gpu: &Gpu,
     what: &str,
@@ -94,7 +94,7 @@ fn same(what: &str, got: &[f64], expected: &[f64]) {
 fn in_place_they_make_what_the_copies_are() -> Result<()> {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            // What comes after the axis is whole vec4s, or not.
+            // The size behind the axis is a multiple of 4, or not.
             for shape in [[6, 8], [5, 6], [4, 1]] {
                 let x = Array::new(&shape, noise(dtype)).upload(&gpu, dtype);
                 for count in [1, 7] {
@@ -170,7 +170,7 @@ fn several_index_tensors_name_elements_of_the_target() -> Result<()> {
                     |x| x.index_put(&[Some(&i), Some(&j)], &values, accumulate),
                     |x| x.index_put_(&[Some(&i), Some(&j)], &values, accumulate),
                 )?;
-                // Axes apart: the target is copied, with the same result.
+                // Axes in another order: the target is copied, with the same result.
                 let apart = values.narrow(0, 0, 5)?.transpose(0, 1)?;
                 let (_, k) = indices(&gpu, &[4, 1], 3, DType::I32);
                 check(

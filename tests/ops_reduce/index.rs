@@ -27,7 +27,7 @@ fn several_index_tensors_name_elements_together() -> Result<()> {
         let rows = [8, 0, 20, 12];
         let expected: Vec<i32> = rows.iter().flat_map(|&row| row..row + 4).collect();
         assert_eq!(got.to_vec::<i32>()?, expected, "{name}");
-        // x[i, :, k]: apart, so that what they broadcast to comes first.
+        // x[i, :, k]: the indexed axes are apart, so their broadcast shape comes first.
         let k = gpu.tensor(&[3_u32], &[1])?;
         let got = x.index(&[Some(&i), None, Some(&k)])?;
         assert_eq!(got.shape(), [3, 3], "{name}");
@@ -36,7 +36,7 @@ fn several_index_tensors_name_elements_together() -> Result<()> {
             [15, 19, 23, 3, 7, 11, 15, 19, 23],
             "{name}"
         );
-        // Numbers as indices leave no axis.
+        // A 0-d tensor as an index removes the axis.
         let one = gpu.scalar(1_i32)?;
         let got = x.index(&[Some(&one), Some(&one), Some(&one)])?;
         assert_eq!((got.shape(), got.item::<i32>()?), (&[][..], 17), "{name}");
@@ -84,7 +84,8 @@ fn what_is_put_is_where_index_finds_it() -> Result<()> {
             let i = gpu.tensor(&[1_u32, 0, 1], &[3])?;
             let k = gpu.tensor(&[3_u32, 0, 3], &[3])?;
             let of = |x: &Tensor| x.cast(DType::I32)?.to_vec::<i32>();
-            // Apart and together; the last of two that name one element stays.
+            // Indexed axes apart and together. If two indices refer to one element, the last one
+            // wins.
             let values = counting(&gpu, &[3, 3])?.add_scalar(40)?.cast(dtype)?;
             let put = x.index_put(&[Some(&i), None, Some(&k)], &values, false)?;
             let mut expected: Vec<i32> = (0..24).collect();
@@ -98,7 +99,7 @@ fn what_is_put_is_where_index_finds_it() -> Result<()> {
             (8..12).for_each(|at| expected[at] += 20);
             (20..24).for_each(|at| expected[at] += 40);
             assert_eq!(of(&sum)?, expected, "{name} {dtype}");
-            // Of bools it is `or`.
+            // For bools it is `or`.
             let flags = gpu.tensor(&[true, false, false, false], &[4])?;
             let at = gpu.tensor(&[0_u32, 1, 1, 2], &[4])?;
             let more = gpu.tensor(&[false, true, false, false], &[4])?;
@@ -243,7 +244,7 @@ fn indices_are_drawn_as_often_as_their_weights_say() -> Result<()> {
             drawn.to_vec::<u32>()?,
             weights.multinomial(count, true, 6)?.to_vec::<u32>()?
         );
-        // Of many rows, the first that is drawn, and the second where the first was 4.
+        // The first draws of many rows, and the second draws after a first one of 4.
         let rows = weights.broadcast_to(&[count, 6])?;
         let pairs = rows.multinomial(2, false, 9)?.to_vec::<u32>()?;
         let pairs: Vec<(u32, u32)> = pairs.chunks(2).map(|pair| (pair[0], pair[1])).collect();
@@ -279,7 +280,7 @@ fn what_has_no_weight_is_never_drawn() -> Result<()> {
             let drawn = drawn.to_vec::<u32>()?;
             assert!(drawn.iter().all(|index| index % 97 == 3), "{name} {how}");
         }
-        // Nothing is left after two, and nothing there from the beginning.
+        // After two draws nothing is left, and the third element never had a weight.
         let few = gpu.tensor(&[0.0_f32, 2.0, 0.0, 1.0], &[4])?;
         let mut drawn = few.multinomial(4, false, 3)?.to_vec::<u32>()?;
         drawn.sort();

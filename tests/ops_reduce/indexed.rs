@@ -4,7 +4,7 @@ use lapidary::{DType, Error, Gpu, Tensor};
 
 use super::model::*;
 
-/// Indices of a shape, a few of them not there.
+/// Indices with a shape; a few are out of range.
 pub(super) fn indices(gpu: &Gpu, shape: &[usize], size: usize, dtype: DType) -> (Array, Tensor) {
     let mut random = fastrand::Rng::with_seed(11);
     let array = Array::new(shape, |_| match (random.u32(0..8), dtype) {
@@ -46,7 +46,7 @@ fn gather_picks_an_element_for_every_index_of_every_view() {
                 let tensor = array.upload(&gpu, dtype);
                 for (view, array, tensor) in views(&array, &tensor) {
                     for axis in 0..array.shape.len() {
-                        // Fewer along the others, more along the axis.
+                        // Smaller along the other axes, larger along this axis.
                         let mut shape: Vec<usize> = array.shape.iter().map(|dim| dim - 1).collect();
                         shape[axis] = 9;
                         let (given, of_given) = indices(&gpu, &shape, array.shape[axis], index);
@@ -117,7 +117,7 @@ fn scattered(array: &Array, axis: usize, indices: &Array, src: &Array, add: bool
 fn scatter_keeps_the_last_and_scatter_add_adds_all_whatever_the_views() {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            // Small whole numbers, whose sums are exact.
+            // Small integers, whose sums are exact.
             let number = |at: usize| ((at * 7919) % 13) as f64;
             let array = Array::new(&[5, 6, 7], number).rounded(dtype);
             let tensor = array.upload(&gpu, dtype);
@@ -141,7 +141,7 @@ fn scatter_keeps_the_last_and_scatter_add_adds_all_whatever_the_views() {
                         own.scatter_(axis as isize, &of_given, &of_src).unwrap();
                         assert_close(&download(&own), &expected, 0.0, &what);
                         let got = tensor.scatter_add(axis as isize, &of_given, &of_src);
-                        // Of bools any that is true makes a place true.
+                        // For bools, any true value makes the element true.
                         let expected = scattered(&array, axis, &given, &src, true).rounded(dtype);
                         assert_close(&download(&got.unwrap()), &expected, 0.0, &what);
                         let own = tensor.copy().unwrap();
@@ -187,7 +187,7 @@ fn index_add_adds_slices_and_the_forms_in_place_write_through_views() {
         part.scatter_(0, &at, &ones).unwrap();
         let got = t.to_vec::<i32>().unwrap();
         let mut wanted = [0; 24];
-        // Added: 1 and 2 in row 0; written: rows 2, 2 and 0 of the three columns.
+        // Added: 1 and 2 in row 0. Written: rows 2, 2 and 0 of the three columns.
         (wanted[2], wanted[4]) = (1, 2);
         (wanted[18], wanted[19], wanted[4]) = (1, 1, 1);
         assert_eq!(got, wanted, "{name}");

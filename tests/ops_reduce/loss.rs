@@ -7,7 +7,7 @@ use lapidary::{
 
 use super::model::*;
 
-/// The losses of targets, one by one: 0 where ignored, NaN for what is no class.
+/// The loss of each target: 0 if ignored, NaN for an invalid class.
 fn losses(logits: &Array, targets: &Array, ignore: Option<f64>, of_logits: bool) -> Array {
     let axis = logits.shape.len().min(2) - 1;
     let (shape, rows) = logits.rows(&[axis]);
@@ -223,7 +223,7 @@ fn group_norm_of_f16_rounds_once() {
             let value = (array.values[at] - mean) / (square / 14.0 + 1e-3).sqrt();
             let channel = at / 7 % 6;
             let wanted = value * weight.values[channel] + bias.values[channel];
-            // Half of what the last of eleven bits is worth, and what f32 is off by.
+            // Half a unit in the last place of eleven bits, and the error of f32.
             let half = (wanted.abs().log2().floor().max(-14.0) - 11.0).exp2();
             assert!(
                 (got - wanted).abs() <= half + 4e-6,
@@ -397,7 +397,7 @@ fn weights_and_smoothing_change_losses_as_their_sums_say() {
             let x = Array::new(&shape, |at| ((at * 7) % 11) as f64 / 4.0).rounded(dtype);
             let surprise = surprise(&x);
             let weights = Array::new(&[5], |class| [0.5, 1.0, 0.0, 2.0, 4.0][class]);
-            // Class 7 is none, and ignored.
+            // Class 7 does not exist and is ignored.
             let targets = Array::new(&[3, 2], |at| [0.0, 3.0, 7.0, 2.0, 4.0, 1.0][at]);
             let (mut losses, mut counts) = (Vec::new(), 0.0);
             for (at, &target) in targets.values.iter().enumerate() {

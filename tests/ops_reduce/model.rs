@@ -1,9 +1,9 @@
-//! Arrays on the host, their twins on the device, and the views that both are seen through.
+//! Arrays on the host, the same tensors on the device, and views of both.
 
 use half::{bf16, f16};
 use lapidary::{DType, Element, Gpu, Options, Tensor};
 
-/// The devices that every check runs on, with their names.
+/// The devices for every check, with their names.
 pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = vec![(
         "adapter",
@@ -16,7 +16,7 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     }
     // Larger operands take several windows.
     let windows = crate::devices::adopt(64 << 10);
-    // A device that binds few storages, as DX12 with FXC, must see more through each.
+    // A device with few bindings, as DX12 with FXC, needs larger windows.
     gpus.push(match windows.caps().max_storage_bindings {
         ..16 => ("windows", crate::devices::adopt(256 << 10)),
         16.. => ("windows", windows),
@@ -24,7 +24,7 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     gpus
 }
 
-/// An array on the host: every element as f64, which holds all our types.
+/// An array on the host. Every element is an f64, which holds all our types.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Array {
     pub(crate) shape: Vec<usize>,
@@ -63,7 +63,7 @@ impl Array {
         Array::new(shape, |flat| self.at(&source(&target.index(flat))))
     }
 
-    /// Groups the elements by what is left of their index without `axes`, in order.
+    /// Groups the elements by the rest of their index without `axes`, in order.
     pub(crate) fn rows(&self, axes: &[usize]) -> (Vec<usize>, Vec<Vec<f64>>) {
         let kept = |axis: &usize| !axes.contains(axis);
         let shape: Vec<usize> = (0..self.shape.len())
@@ -81,7 +81,7 @@ impl Array {
         (shape, rows)
     }
 
-    /// The values as the type holds them.
+    /// The values, rounded to the type.
     pub(crate) fn rounded(mut self, dtype: DType) -> Array {
         for value in &mut self.values {
             *value = match dtype {
@@ -98,7 +98,7 @@ impl Array {
         self
     }
 
-    /// Uploads it; the values are already those of the type.
+    /// Uploads the array, whose values the type must hold exactly.
     pub(crate) fn upload(&self, gpu: &Gpu, dtype: DType) -> Tensor {
         fn send<T: Element>(gpu: &Gpu, array: &Array, cast: impl Fn(f64) -> T) -> Tensor {
             let data: Vec<T> = array.values.iter().map(|&value| cast(value)).collect();
@@ -195,7 +195,7 @@ pub(crate) fn views(array: &Array, tensor: &Tensor) -> Vec<(&'static str, Array,
     views
 }
 
-/// Are the two equal, NaN for NaN, to a relative (and around 0, absolute) error?
+/// Are both equal within a relative (and around 0, absolute) error? NaN equals NaN.
 #[track_caller]
 pub(crate) fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: &str) {
     assert_eq!(got.shape, expected.shape, "{what}");
@@ -207,7 +207,7 @@ pub(crate) fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: 
     }
 }
 
-/// How far a type's rounding may lead.
+/// The error bound of a type's rounding.
 pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 4e-6,
@@ -217,8 +217,8 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// The shapes that a type meets: each is a text that is compiled, and of types that are computed
-/// like another that meets all, only loads and stores are of interest.
+/// The shapes to test for a type. Each needs a compilation. Types that are computed like another
+/// type differ only in loads and stores, so a few shapes are enough.
 pub(crate) fn shapes_for<'a>(dtype: DType, all: &'a [&'a [usize]]) -> &'a [&'a [usize]] {
     match dtype {
         DType::Bf16 | DType::I8 => &[&[7, 5, 3], &[4, 16], &[3, 3000]],
@@ -226,7 +226,7 @@ pub(crate) fn shapes_for<'a>(dtype: DType, all: &'a [&'a [usize]]) -> &'a [&'a [
     }
 }
 
-/// Numbers that are spread, signed where the type is, repeated and reproducible.
+/// Reproducible numbers with repetitions, signed if the type is.
 pub(crate) fn noise(dtype: DType) -> impl FnMut(usize) -> f64 {
     let mut rng = fastrand::Rng::with_seed(7);
     move |_| match dtype {
@@ -239,7 +239,7 @@ pub(crate) fn noise(dtype: DType) -> impl FnMut(usize) -> f64 {
     }
 }
 
-/// Every set of axes of a rank, as the API and as the model name them.
+/// Every set of axes of a rank, in the forms of the API and of the model.
 pub(crate) fn axis_sets(rank: usize) -> Vec<(Vec<isize>, Vec<usize>)> {
     (0..1_usize << rank)
         .map(|set| {

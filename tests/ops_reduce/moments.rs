@@ -1,17 +1,17 @@
-//! Products, truths, counts, variances, norms and logarithms of sums of exponentials.
+//! Products, all, any, counts, variances, norms and logsumexp.
 
 use lapidary::{DType, Error, Result, Tensor};
 
 use super::model::*;
 
-/// What a reduction takes: everything, or floats.
+/// The accepted types: all, or floats.
 #[derive(Clone, Copy, PartialEq)]
 enum Takes {
     All,
     Floats,
 }
 
-/// Its name, itself, what it takes, what it gives of the type it takes, what it does to a row.
+/// Its name, the method, the accepted types, the result's type, and the result for a row.
 type Case = (
     &'static str,
     fn(&Tensor, &[isize]) -> Result<Tensor>,
@@ -134,7 +134,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Those of which an empty row has no result.
+/// Reductions without a result for an empty row.
 const EXTREMES: &[Case] = &[
     (
         "norm inf",
@@ -195,7 +195,7 @@ fn every_reduction_agrees_with_the_model_over_every_set_of_axes() {
     const SHAPES: &[&[usize]] = &[&[3, 0], &[13], &[], &[3, 3000], &[2048, 4], &[7, 5, 3]];
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            // The texts are compiled for each type: the narrow ones differ by their loads alone.
+            // Each type compiles its own kernels, and the narrow ones differ only in their loads.
             let shapes = match dtype {
                 DType::F32 => SHAPES,
                 DType::I32 => &SHAPES[..5],
@@ -241,7 +241,7 @@ fn nan_and_infinities_reach_every_result() {
             for axis in [0, 1] {
                 let (_, rows) = array.rows(&[axis]);
                 let rows = rows.into_iter().enumerate();
-                // One row a time: a power of another may overflow.
+                // One row at a time, because a power of another row may overflow.
                 for (at, row) in rows.filter(|(_, row)| row.iter().any(|v| !v.is_finite())) {
                     let given = tensor.select(1 - axis as isize, at as isize).unwrap();
                     let array = Array {

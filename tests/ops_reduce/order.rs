@@ -6,13 +6,13 @@ use lapidary::{DType, Error, Tensor};
 
 use super::model::*;
 
-/// NaN after everything, and the zeros alike.
+/// NaN comes last, and both zeros are equal.
 fn compare(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b)
         .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// The positions of every row in order, the first `keep` of them, back in the array's shape.
+/// The first `keep` indices of every row in sorted order, in the array's shape.
 fn order(array: &Array, axis: usize, descending: bool, keep: usize) -> Array {
     let (_, rows) = array.rows(&[axis]);
     let sorted: Vec<Vec<usize>> = (rows.iter())

@@ -1,10 +1,10 @@
-//! Sums, means, extremes and where they are.
+//! Sums, means, extremes and their indices.
 
 use lapidary::{DType, Error, Tensor};
 
 use super::model::*;
 
-/// The shapes: nothing, one, primes, thin and flat, odd, more rows than a vec4, long rows.
+/// The shapes: empty, one element, primes, thin and flat, odd, more rows than a vec4, long rows.
 const SHAPES: &[&[usize]] = &[
     &[],
     &[0],

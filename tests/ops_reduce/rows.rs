@@ -92,7 +92,7 @@ fn softmax_is_stable_and_rows_without_a_finite_number_are_nan() {
         [0.0, -0.0, 0.0, 1e-30],
     ];
     for (name, gpu) in gpus() {
-        // Of 3 and of 5 they are no whole vec4s.
+        // Weights of 3 and of 5 elements are not whole vec4s.
         let widths = [4, 3, 5].map(|width: usize| {
             let value = |at: usize| rows[at / width][at % width % 4];
             Array::new(&[8, width], value).rounded(DType::F32)
@@ -102,7 +102,7 @@ fn softmax_is_stable_and_rows_without_a_finite_number_are_nan() {
             .map(|array| (array, array.upload(&gpu, DType::F32)));
         let views = all.iter().flat_map(|(array, tensor)| views(array, tensor));
         for (view, array, tensor) in views {
-            // Extremes of the type overflow along the other axis: only rows are looked at.
+            // Extremes of the type overflow along the other axis, so only rows are compared.
             if view == "transposed" {
                 continue;
             }

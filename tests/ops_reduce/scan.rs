@@ -4,7 +4,7 @@ use lapidary::{DType, Error, Tensor};
 
 use super::model::*;
 
-/// A name, the method, and how it joins two.
+/// A name, the method, and the function that joins two elements.
 type Case = (&'static str, Method, fn(f64, f64) -> f64);
 type Method = fn(&Tensor, isize) -> lapidary::Result<Tensor>;
 
@@ -51,7 +51,7 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
     }
 }
 
-/// Running extremes and their places: the last of equal ones, and NaN wins.
+/// Running extremes and their indices. The last of equal elements counts, and NaN wins.
 fn check_extremes(what: &str, array: &Array, tensor: &Tensor) {
     type Extremes = fn(&Tensor, isize) -> lapidary::Result<(Tensor, Tensor)>;
     type Wins = fn(f64, f64) -> bool;
@@ -97,7 +97,7 @@ fn running_extremes_agree_with_the_model_along_every_axis_of_every_view() {
         for dtype in DType::ALL {
             for shape in shapes_for(dtype, &[&[7, 5, 3], &[3, 9001], &[0]]) {
                 let mut noise = noise(dtype);
-                // Many equal ones, infinities, and a NaN.
+                // Many equal elements, infinities, and a NaN.
                 let mut array = Array::new(shape, |at| (noise(at) * 2.0).trunc());
                 if dtype.is_float() && array.values.len() > 30 {
                     let far = array.values.len() * 2 / 3;
@@ -139,7 +139,7 @@ fn running_totals_agree_with_the_model_along_every_axis_of_every_view() {
             for shape in shapes_for(dtype, SHAPES) {
                 let mut noise = noise(dtype);
                 let array = Array::new(shape, |at| match dtype {
-                    // Products of f64 hold no more than the sign and a few bits.
+                    // The values are small, because f64 represents only small products exactly.
                     DType::I32 | DType::I8 => noise(at) % 3.0,
                     DType::U32 | DType::U8 => noise(at) % 2.0,
                     _ => noise(at),

@@ -1,4 +1,4 @@
-//! scatter_reduce against one element after the other.
+//! scatter_reduce against a loop over the elements.
 
 use lapidary::{DType, Error, operations::ScatterReduce};
 
@@ -36,7 +36,7 @@ fn folded(reduce: ScatterReduce, values: &[f64], is_whole: bool) -> f64 {
     }
 }
 
-/// What each element is folded of, by PyTorch's rule.
+/// The elements that each result combines, by PyTorch's rule.
 fn expected(
     (array, dtype): (&Array, DType),
     axis: usize,
@@ -72,7 +72,7 @@ fn expected(
 fn what_names_one_element_is_folded_whatever_the_type_and_the_view() {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            // Small numbers, of which few meet: all that is made of them is exact, but for means.
+            // Small numbers, few of which meet. All results except means are exact.
             let least = if matches!(dtype, DType::U8 | DType::U32) {
                 0.0
             } else {

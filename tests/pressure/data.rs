@@ -1,24 +1,24 @@
-//! The oracle: what a storage holds as a plain vector, and who depends on it.
+//! The oracle: the contents of a storage as a plain vector, and the dependencies between storages.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use lapidary::{Pin, Tensor};
 
-/// What a storage should hold.
+/// The expected contents of a storage.
 pub(crate) struct Data {
     pub(crate) values: RefCell<Vec<u32>>,
-    /// A fault, a loss or a rematerializer whose inputs have changed may have taken its value. A
-    /// read gives an error then, or what it should.
+    /// A fault, a loss, or a rematerializer with changed inputs may have destroyed its value. Then
+    /// a read gives the expected value or an error.
     pub(crate) is_unsure: Cell<bool>,
-    /// A rematerializer stands in for it.
+    /// It has a rematerializer.
     pub(crate) has_rematerializer: Cell<bool>,
-    /// What was computed from it.
+    /// The storages computed from it.
     children: RefCell<Vec<Weak<Data>>>,
-    /// What a rematerializer would compute from it again, had it been given up.
+    /// The storages that a rematerializer would compute from it after a drop.
     rematerializers: RefCell<Vec<Weak<Data>>>,
-    /// What a rematerializer computes it from, which lives for as long as the rematerializer,
-    /// whoever has dropped it.
+    /// The inputs of its rematerializer. They live as long as the rematerializer, even if the
+    /// program dropped them.
     inputs: RefCell<Vec<Rc<Data>>>,
 }
 
@@ -34,7 +34,7 @@ impl Data {
         })
     }
 
-    /// It was computed from these, so it has no more of a value than they have.
+    /// It was computed from these, so it is in doubt if they are.
     pub(crate) fn comes_of(self: &Rc<Self>, parents: &[&Rc<Data>]) {
         for parent in parents {
             let mut children = parent.children.borrow_mut();
@@ -46,7 +46,7 @@ impl Data {
         }
     }
 
-    /// It may be computed from these again.
+    /// It may be rematerialized from these.
     pub(crate) fn recomputed_from(self: &Rc<Self>, inputs: &[&Rc<Data>]) {
         self.has_rematerializer.set(true);
         for &input in inputs {
@@ -61,7 +61,7 @@ impl Data {
         !rematerializers.is_empty()
     }
 
-    /// It is written to: what would have been computed from it again may be gone.
+    /// It is written, so storages that would be rematerialized from it may be lost.
     pub(crate) fn written(&self) {
         let rematerializers = std::mem::take(&mut *self.rematerializers.borrow_mut());
         for rematerializer in rematerializers.iter().filter_map(Weak::upgrade) {
@@ -69,7 +69,7 @@ impl Data {
         }
     }
 
-    /// It may be without a value, and with it all that was computed from it.
+    /// It may have no value, and neither may the storages computed from it.
     pub(crate) fn doubt(&self) {
         if self.is_unsure.replace(true) {
             return;
@@ -88,7 +88,7 @@ impl Data {
     }
 }
 
-/// A tensor that a program holds: some of the elements of a storage, in a row.
+/// A tensor of a program: consecutive elements of a storage.
 #[derive(Clone)]
 pub(crate) struct Held {
     pub(crate) tensor: Tensor,
@@ -119,7 +119,7 @@ impl Held {
         self.data.values.borrow()[self.start..self.start + self.len()].to_vec()
     }
 
-    /// The program has written these elements.
+    /// The program wrote these elements.
     pub(crate) fn set(&self, values: &[u32]) {
         self.data.values.borrow_mut()[self.start..self.start + self.len()].copy_from_slice(values);
         if self.is_whole() && self.len() > 0 {

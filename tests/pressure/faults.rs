@@ -1,6 +1,6 @@
-//! Every call of the driver and of the file system failed in every way, in a program that must
-//! evict, move and bring back all the time: no panic, no hang, no wrong byte; who is not concerned
-//! notices nothing; and when the fault is gone all is as before, or came over to another device.
+//! Every call of the driver and of the file system fails in every way, in a program with constant
+//! evictions, moves and restores. There is no panic, no hang and no wrong byte, and unconcerned
+//! work is not affected. After the fault everything is as before, or survives on another device.
 
 use lapidary::sim::{
     Fault, FaultKind, FileFault, FileFaultKind, FileSite, Repeat, SimHandle, SimOptions, Site,
@@ -27,17 +27,17 @@ const FILE_KINDS: [FileFaultKind; 6] = [
 ];
 const REPEATS: [Repeat; 3] = [Repeat::Once, Repeat::EverySecond, Repeat::ForEver];
 
-/// Of the faults that there are one in so many is tried: in the ordinary suite, and in longer runs.
+/// One in this many faults is tried, except in the longest runs.
 const SAMPLE: usize = 41;
 const LONGER_SAMPLE: usize = 5;
 
-/// Random runs of so many steps a kind try them all.
+/// Random runs with this many steps of each kind try all faults.
 const ALL_STEPS: u64 = 1_000_000;
 
 /// Elements of a tensor.
 const LEN: usize = 700;
 
-/// A tensor, and what it holds unless a call said otherwise.
+/// A tensor and its expected contents, unless a call reported an error.
 struct Known(Tensor, Vec<u32>);
 
 impl Known {
@@ -46,7 +46,7 @@ impl Known {
         Ok(Known(gpu.tensor(&values, &[LEN])?, values))
     }
 
-    /// Right, or an error.
+    /// The contents are right, or the read gives an error.
     fn check(&self) -> Result<()> {
         let got = self.0.to_vec::<u32>()?;
         assert!(got == self.1, "wrong bytes in {}", self.0);
@@ -74,7 +74,7 @@ fn open(maps_slabs: bool) -> (Gpu, SimHandle) {
     Gpu::simulated_with(device, options).expect("a device")
 }
 
-/// What was there before: on the device, on disk or in the host's memory, and at a source.
+/// Tensors that exist before: on the device, on disk or in the host's memory, and at a source.
 fn prepared(gpu: &Gpu) -> Vec<Known> {
     let here = Known::new(gpu, 0).expect("no fault yet");
     let evicted = Known::new(gpu, 1000).expect("no fault yet");
@@ -89,7 +89,7 @@ fn prepared(gpu: &Gpu) -> Vec<Known> {
     vec![here, evicted, Known(backed.expect("no fault yet"), values)]
 }
 
-/// More tensors than there is room for, each used again after the others.
+/// More tensors than fit, each used again after the others.
 fn scenario(gpu: &Gpu, before: &[Known]) -> Result<Vec<Known>> {
     let mut held = Vec::new();
     for number in 0..7 {
@@ -186,7 +186,7 @@ fn check(maps_slabs: bool, name: &str, arm: impl FnOnce(&SimHandle), may: May) {
     assert_eq!(sim.complaints(), [""; 0], "{name}");
 }
 
-/// What a fault may do beyond failing the work at hand.
+/// Effects that a fault may have beyond the failure of the current work.
 #[derive(Clone, Copy, Default)]
 struct May {
     lose_device: bool,
@@ -195,7 +195,7 @@ struct May {
     forget_kernels: bool,
 }
 
-/// All of these, or a sample.
+/// All faults, or a sample of them.
 fn sampled<T>(faults: Vec<T>) -> Vec<T> {
     let every = match number("LAPIDARY_STEPS") {
         None => SAMPLE,

@@ -1,4 +1,4 @@
-//! What bad input gets: a clear error or defined behaviour, and other tensors untouched.
+//! Bad input gives a clear error or defined behaviour, and other tensors are not affected.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use lapidary::{
 
 use crate::pressure::world::folder;
 
-/// A device that puts everything out to disk, in this folder.
+/// A device that evicts everything to disk, in this folder.
 fn on_disk(folder: &Path) -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(Budget {
@@ -39,7 +39,7 @@ fn holds(tensor: &Tensor, value: u32) {
     assert_eq!(tensor.to_vec::<u32>().expect("a value"), [value; 1000]);
 }
 
-/// A folder of the test's own.
+/// A folder of the test.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -102,7 +102,7 @@ fn a_budget_below_what_is_pinned_says_what_is_missing() {
     assert!(shortfall_bytes >= 3000, "{shortfall_bytes}");
     assert_eq!(pinned.residency(), Residency::Device);
     assert_eq!(other.residency(), Residency::Disk);
-    // There is no room for anything new, be it to read what is pinned.
+    // There is no memory for anything new, not even for reading a pinned tensor.
     assert!(matches!(pinned.to_vec::<u32>(), Err(Error::OutOfMemory(_))));
     let more = other.add_scalar(1).unwrap();
     assert!(matches!(more.force(), Err(Error::NeverFits { .. })));
@@ -113,7 +113,7 @@ fn a_budget_below_what_is_pinned_says_what_is_missing() {
     holds(&other, 2);
 }
 
-/// What a folder that cannot be used costs.
+/// The effect of a folder that cannot be used.
 fn check_folder(name: &str, prepare: impl FnOnce(&Path), repair: impl FnOnce(&Path)) {
     let folder = Folder::new(name);
     let spill = folder.0.join("spill");
@@ -135,7 +135,7 @@ fn check_folder(name: &str, prepare: impl FnOnce(&Path), repair: impl FnOnce(&Pa
 
 #[test]
 fn a_spill_folder_that_cannot_be_used_keeps_the_tensor_where_it_is() {
-    // A file in its place, which stops root, too.
+    // A file in its place, which stops root too.
     check_folder(
         "file",
         |folder| {
@@ -189,7 +189,8 @@ fn compression_without_the_feature_is_refused_at_once() {
     }
 }
 
-/// What a file does to one tensor that goes out and comes back; another one is always right.
+/// The effect of a file's fault on one tensor that is evicted and restored. Another one is always
+/// right.
 fn check_file(site: FileSite, kind: FileFaultKind, judge: fn(Result<Vec<u32>>)) {
     let (gpu, sim) = on_disk(&folder());
     let (x, y) = (tensor(&gpu, 1), tensor(&gpu, 2));
@@ -291,14 +292,14 @@ fn callbacks_that_panic_block_or_call_back_in_hold_up_nobody_for_ever() {
             .on_pressure(|_| std::panic::panic_any(crate::pressure::orders::Wanted)),
         gpu.memory()
             .on_pressure(|_| thread::sleep(Duration::from_millis(1))),
-        // Whenever it is asked it wants more memory, and waits for itself.
+        // Each time it is called it requests more memory and waits for itself.
         gpu.memory().on_pressure(move |_| {
             let x = inner.zeros(&[4000], DType::U32);
             let is_refused = matches!(x.and_then(|x| x.force()), Err(Error::Reentered));
             told.store(is_refused, Ordering::Relaxed);
         }),
     ];
-    // Others go on while one is inside a callback.
+    // Other threads go on while one is inside a callback.
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -318,7 +319,7 @@ fn callbacks_that_panic_block_or_call_back_in_hold_up_nobody_for_ever() {
 #[test]
 fn two_threads_that_each_need_most_of_the_budget_take_turns() {
     let (gpu, _) = on_disk(&folder());
-    // 60 % of the budget a sum.
+    // Each sum takes 60 % of the budget.
     let len = 13_000;
     thread::scope(|scope| {
         for thread in 1..3_u32 {
@@ -364,7 +365,7 @@ fn idle_memory_goes_by_polls_whatever_the_clock_does() {
         gpu.poll().unwrap();
     }
     assert_eq!(gpu.memory().stats().reserved_bytes.now, 0);
-    // Around the wrap of the counter of polls, and for ever.
+    // Around the overflow of the counter of polls, and endlessly.
     for polls in [0, 1, u32::MAX] {
         gpu.memory().release_idle_after(polls);
         drop(tensor(&gpu, 2));

@@ -1,5 +1,4 @@
-//! What a program says about memory: where tensors are to be, what gives them again, how much there
-//! may be.
+//! Requests about memory: the residency of tensors, sources and rematerializers, and limits.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ pub(crate) fn evict(w: &mut World) -> Result<()> {
     }
 }
 
-/// What has no value, of which that was to be expected, says so.
+/// A tensor without a value gives this error if it was in doubt.
 fn forgive(held: &Held, error: Error) -> Result<()> {
     match error {
         Error::Poisoned { .. } if held.data.is_unsure.get() => Ok(()),
@@ -80,7 +79,7 @@ pub(crate) fn set_budget(w: &mut World) -> Result<()> {
     w.set_budget(budget)
 }
 
-/// The bytes of a tensor, as a source has them.
+/// The bytes of a tensor as a source has them.
 fn source(w: &mut World, values: &[u32]) -> Source {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
     match w.rng.bool() {
@@ -111,7 +110,7 @@ pub(crate) fn backed_by(w: &mut World) -> Result<()> {
     backed.or_else(|error| forgive(&held, error))
 }
 
-/// A sum that is computed again when it was given up.
+/// A sum with a rematerializer.
 pub(crate) fn recompute_with(w: &mut World) -> Result<()> {
     let (Some(a), Some(b)) = (w.pick(), w.pick()) else {
         return Ok(());
@@ -147,10 +146,10 @@ pub(crate) fn cache(w: &mut World) -> Result<()> {
     Ok(())
 }
 
-/// What a callback panics with.
+/// The value with which a callback panics.
 pub(crate) struct Wanted;
 
-/// A callback that does what callbacks should, and what they should not.
+/// Callbacks that do what they should, and what they should not.
 pub(crate) fn listen(w: &mut World) -> Result<()> {
     if w.guards.len() == 3 {
         let index = w.rng.usize(..3);
@@ -158,7 +157,7 @@ pub(crate) fn listen(w: &mut World) -> Result<()> {
         return Ok(());
     }
     let (cache, gpu, manner) = (Arc::clone(&w.cache), w.gpu.clone(), w.rng.u32(..4));
-    // What a callback holds must not keep the device.
+    // The value of a callback must not keep the device alive.
     let gpu = (manner == 2).then_some(gpu);
     w.guards
         .push(w.gpu.memory().on_pressure(move |_| match (manner, &gpu) {
@@ -173,7 +172,7 @@ pub(crate) fn listen(w: &mut World) -> Result<()> {
     Ok(())
 }
 
-/// Saved, and loaded again, at once or as a source.
+/// Saves and loads, at once or as a source.
 pub(crate) fn state(w: &mut World) -> Result<()> {
     let Some(held) = w.pick() else { return Ok(()) };
     static STATES: AtomicU64 = AtomicU64::new(0);
@@ -211,7 +210,7 @@ pub(crate) fn memory(w: &mut World) -> Result<()> {
     }
     let budget = w.gpu.memory().budget();
     if let (Some(host_bytes), true) = (budget.host_bytes, w.rules.alone) {
-        // Unless the limit was lowered below what had nowhere else to go.
+        // The limit may be exceeded if it was lowered below bytes that cannot go elsewhere.
         let may_pass = w.is_above || budget.disk_bytes == Some(0);
         assert!(
             memory.host_bytes.now <= host_bytes || may_pass,

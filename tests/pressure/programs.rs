@@ -1,4 +1,4 @@
-//! Random programs of several kinds: steps drawn at random, each beside its oracle.
+//! Random programs of several kinds, with random steps that are compared with an oracle.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ use crate::pressure::{Seed, number};
 /// Steps of one program.
 const PROGRAM_STEPS: u64 = 500;
 
-/// Steps of a kind, unless the environment says otherwise.
+/// Steps of each kind, unless the environment sets them.
 const STEPS: u64 = 2500;
 
 const PLAIN: Rules = Rules {
@@ -23,8 +23,7 @@ const PLAIN: Rules = Rules {
     alone: true,
 };
 
-/// Runs programs of a kind until they have made as many steps as they should, of which this kind
-/// makes one part in `part`.
+/// Runs programs of a kind until they have made 1/`part` of the steps.
 fn run(part: u64, program: impl Fn(u64, u64)) {
     quiet();
     let first = number("LAPIDARY_SEED");
@@ -42,7 +41,7 @@ fn run(part: u64, program: impl Fn(u64, u64)) {
     }
 }
 
-/// Panics in callbacks are wanted, and say nothing.
+/// Hides panics in callbacks, which are expected here.
 pub(crate) fn quiet() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -113,7 +112,8 @@ fn threads_that_share_a_small_device_never_fail_for_each_other() {
     });
 }
 
-/// Steps without faults, then some with, then everything that was not touched by those is right.
+/// Steps without faults and some with faults. Afterwards every tensor that these did not concern is
+/// right.
 fn check_faults(part: u64, arm: fn(&mut World)) {
     run(part, |seed, steps| {
         let mut world = World::new(seed, PLAIN);
@@ -134,7 +134,7 @@ fn check_faults(part: u64, arm: fn(&mut World)) {
             while !world.reads.is_empty() {
                 world.await_one();
             }
-            // What was recorded under the faults runs before they are forgotten.
+            // Work recorded under the faults runs before the faults end.
             let _ = world.gpu.finish();
             world.in_fault = false;
             world.check_all();
@@ -206,7 +206,7 @@ fn a_disk_that_fails_loses_nothing() {
 fn a_disk_that_lies_is_found_out() {
     use FileFaultKind::{Flip, Torn};
     check_faults(4, |w| {
-        // Whatever is on disk, or goes there, may be lost, also while it is on the device as well.
+        // Bytes on disk may be lost, even if they are on the device too.
         w.disk_lies = true;
         w.held.iter().for_each(|held| held.data.doubt());
         w.cache.lock().expect("callbacks let go of it").clear();
@@ -214,7 +214,7 @@ fn a_disk_that_lies_is_found_out() {
     });
 }
 
-/// The device goes away, and comes back.
+/// The device is lost and reopened.
 fn lose(w: &mut World) {
     w.check_all();
     w.cache.lock().expect("callbacks let go of it").clear();

@@ -1,4 +1,4 @@
-//! What a program does with tensors: a function each, and the oracle beside it.
+//! The steps of a program, one function each, and their effects on the oracle.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::pressure::world::{Reading, World};
 
 type Step = (&'static str, u32, fn(&mut World) -> Result<()>);
 
-/// Each with how often it is taken, of [`TOTAL`].
+/// Each step with its weight, out of [`TOTAL`].
 const ALL: &[Step] = &[
     ("tensor", 12, create),
     ("full", 6, full),
@@ -49,7 +49,7 @@ const ALL: &[Step] = &[
     ("memory", 1, orders::memory),
 ];
 
-/// One step; its name.
+/// Makes one step and returns its name.
 pub(crate) fn step(w: &mut World) -> &'static str {
     let total: u32 = ALL.iter().map(|(_, weight, _)| weight).sum();
     let mut drawn = w.rng.u32(..total);
@@ -109,14 +109,14 @@ fn forget(w: &mut World) -> Result<()> {
     Ok(())
 }
 
-/// One that is written to. What rematerializers need is mostly left alone, or they would never be
-/// called.
+/// A tensor to write to. Inputs of rematerializers are mostly excluded; otherwise rematerializers
+/// would never run.
 fn target(w: &mut World) -> Option<Held> {
     let held = w.pick()?;
     (!held.data.feeds_rematerializers() || w.rng.u32(..16) == 0).then_some(held)
 }
 
-/// The program writes: what is in doubt stays so, unless all of it is new.
+/// The program writes. A storage in doubt stays so, unless all of it is new.
 fn wrote(w: &World, held: &Held, values: &[u32]) {
     held.set(values);
     if w.in_fault {
@@ -130,7 +130,7 @@ fn write(w: &mut World) -> Result<()> {
     match held.tensor.write(&values) {
         Ok(()) => wrote(w, &held, &values),
         Err(error) => {
-            // What was more than the staging holds may have been written in part.
+            // If the write needs more than the staging, a part of it may have been written.
             held.data.doubt();
             return Err(error);
         }
@@ -163,7 +163,7 @@ fn add(w: &mut World) -> Result<()> {
     let tensor = a.tensor.add(&b.tensor)?;
     let values = sums(&a.values(), &b.values());
     if w.rng.u32(..4) == 0 {
-        // The operands die at once, so that their memory is the result's.
+        // The operands are dropped at once, so the result can take over their memory.
         w.held.retain(|held| !Rc::ptr_eq(&held.data, &a.data));
     }
     made(w, tensor, values, &[&a.data, &b.data]);
@@ -176,7 +176,7 @@ fn add_in_place(w: &mut World) -> Result<()> {
         return Ok(());
     }
     a.tensor.add_(&b.tensor)?;
-    // It still needs what it held, also where all of it is new.
+    // It reads its old value, so a doubt remains even if all elements are written.
     let was_unsure = a.data.is_unsure.get();
     wrote(w, &a, &sums(&a.values(), &b.values()));
     if was_unsure {

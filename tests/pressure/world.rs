@@ -1,4 +1,4 @@
-//! A device under a budget, what a program holds on it, and what errors it may see.
+//! A device under a budget, the tensors of a program, and the errors that it may get.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -9,34 +9,34 @@ use lapidary::{Budget, Error, Gpu, Options, Result, Tensor, stats::PressureGuard
 
 use crate::pressure::data::Held;
 
-/// The device's part of a budget, at most.
+/// Most bytes of the budget's device part.
 const MOST_BYTES: u64 = 160 << 10;
 
-/// Elements of a tensor, at most: 4 KiB.
+/// Most elements of a tensor: 4 KiB.
 pub(crate) const ELEMENTS: usize = 1024;
 
-/// What it takes on top to get down to a lowered limit.
+/// Additional bytes for draining to a lower limit.
 const LITTLE_BYTES: u64 = 4 << 10;
 
-/// What a kind of program may do, and what it may meet.
+/// What a kind of program may do, and what may happen to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Tensors that a program holds, at most.
+    /// Most tensors that a program holds.
     pub(crate) held: usize,
     /// Tensors may be evicted, so everything that fits alone fits.
     pub(crate) leaves: bool,
-    /// Tensors may be pinned, and then be in the way.
+    /// Tensors may be pinned and then be in the way.
     pub(crate) pins: bool,
-    /// The program alone sets budgets and holds tensors.
+    /// Only this program sets budgets and holds tensors.
     pub(crate) alone: bool,
 }
 
-/// A reading under way, and what it will give.
+/// A read under way, and its expected result.
 pub(crate) struct Reading {
     pub(crate) read: std::pin::Pin<Box<dyn Future<Output = Result<Vec<u32>>> + Send>>,
     pub(crate) held: Held,
     pub(crate) expected: Vec<u32>,
-    /// What was in doubt when it began is so for this reading, also if it was written since.
+    /// Whether the tensor was in doubt at the beginning. A later write does not change that.
     pub(crate) was_unsure: bool,
 }
 
@@ -52,26 +52,26 @@ pub(crate) struct World {
     pub(crate) reads: Vec<Reading>,
     pub(crate) cache: Cache,
     pub(crate) guards: Vec<PressureGuard>,
-    /// Faults are armed, or were a moment ago: whatever runs may fail.
+    /// Faults are armed or were just before, so any work may fail.
     pub(crate) in_fault: bool,
-    /// What was read once may still be gone the next time.
+    /// Bytes that were read once may be lost the next time.
     pub(crate) disk_lies: bool,
-    /// The last budget was set while the disk failed: the host's memory may still hold too much.
+    /// The last budget was set while the disk failed, so the host's memory may still exceed it.
     pub(crate) is_above: bool,
     /// The highest limit so far.
     most_bytes: u64,
-    /// What the last budget left above its limit.
+    /// The excess that the last budget left above its limit.
     shortfall_bytes: u64,
-    /// Reads that were right, and reads that gave an error.
+    /// Numbers of correct reads and of reads with an error.
     pub(crate) checked: (u64, u64),
 }
 
-/// A budget that some tensors must leave.
+/// A budget under which some tensors must be evicted.
 pub(crate) fn budget(rng: &mut Rng, rules: Rules, maps_slabs: bool) -> Budget {
     let device_bytes = rng.u64(24 << 10..MOST_BYTES);
     let (host_bytes, disk_bytes) = match rng.u32(..4) {
         _ if !rules.leaves => (Some(0), Some(0)),
-        // Where host and device share memory, all go to disk.
+        // If host and device share memory, all go to disk.
         _ if maps_slabs => (None, None),
         0 => (Some(0), None),
         1 => (Some(rng.u64(1 << 10..64 << 10)), None),
@@ -87,13 +87,13 @@ pub(crate) fn budget(rng: &mut Rng, rules: Rules, maps_slabs: bool) -> Budget {
     }
 }
 
-/// One in memory, where there is one: a file elsewhere may wait for the disk.
+/// A folder in memory if there is one, because other files may wait for the disk.
 pub(crate) fn folder() -> PathBuf {
     let folder = Some(PathBuf::from("/dev/shm")).filter(|folder| folder.is_dir());
     folder.unwrap_or_else(std::env::temp_dir)
 }
 
-/// A strict device that runs late and starts dirty.
+/// A strict device that lags behind and whose memory begins with garbage.
 pub(crate) fn device(rng: &mut Rng, seed: u64) -> SimOptions {
     SimOptions {
         memory_bytes: 8 << 20,
@@ -106,7 +106,7 @@ pub(crate) fn device(rng: &mut Rng, seed: u64) -> SimOptions {
         jitter: rng.bool(),
         pauses: rng.u32(..2),
         dirty: true,
-        // Each program compiles the same few kernels.
+        // All programs compile the same few kernels.
         checks_shaders: false,
         seed,
         ..SimOptions::default()
@@ -127,7 +127,7 @@ impl World {
         World::on(gpu, sim, rng, rules)
     }
 
-    /// One of several that share a device.
+    /// A program of several on one device.
     pub(crate) fn on(gpu: Gpu, sim: SimHandle, rng: Rng, rules: Rules) -> World {
         World {
             rng,
@@ -154,7 +154,7 @@ impl World {
         (0..len).map(|_| self.rng.u32(..)).collect()
     }
 
-    /// Mostly small, often of one size, sometimes as large as it gets; now and then empty.
+    /// Mostly small, often of one size, sometimes the largest; now and then empty.
     pub(crate) fn len(&mut self) -> usize {
         match self.rng.u32(..16) {
             0 => self.rng.usize(..4),
@@ -164,12 +164,12 @@ impl World {
         }
     }
 
-    /// A tensor that the program holds.
+    /// A tensor of the program.
     pub(crate) fn pick(&mut self) -> Option<Held> {
         self.rng.choice(&self.held).cloned()
     }
 
-    /// Keeps a tensor; in exchange for another one if there are many.
+    /// Adds a tensor; if there are many, another one is dropped for it.
     pub(crate) fn hold(&mut self, held: Held) {
         if self.held.len() == self.rules.held {
             let index = self.rng.usize(..self.rules.held);
@@ -184,13 +184,13 @@ impl World {
     pub(crate) fn set_budget(&mut self, budget: Budget) -> Result<()> {
         self.is_above = self.in_fault;
         let set = self.gpu.memory().set_budget(budget);
-        // A device that was lost meanwhile has not got down to it.
+        // A device that was lost meanwhile has not reached the limit.
         self.shortfall_bytes = *set.as_ref().unwrap_or(&u64::MAX);
         self.most_bytes = self.most_bytes.max(budget.device_bytes.unwrap_or(u64::MAX));
         set.map(drop)
     }
 
-    /// May a call end like this?
+    /// Checks that a call may fail with this error.
     pub(crate) fn judge(&self, name: &str, error: &Error) {
         let reserved_bytes = self.gpu.memory().budget().device_bytes.unwrap_or(u64::MAX);
         let is_in_order = match error {
@@ -205,7 +205,7 @@ impl World {
             }
             Error::OutOfMemory(_) => !self.rules.leaves || self.rules.pins,
             Error::Pinned { .. } => self.rules.pins || !self.rules.alone,
-            // Neither the host nor the disk has room: it stays.
+            // Neither the host nor the disk has room, so the tensor stays.
             Error::Spill(_) => name == "evict" && self.gpu.memory().budget().disk_bytes.is_some(),
             _ => false,
         };
@@ -217,7 +217,7 @@ impl World {
         );
     }
 
-    /// Compares what was read.
+    /// Compares the result of a read.
     pub(crate) fn check(&mut self, read: Result<Vec<u32>>, held: &Held, expected: &[u32]) -> bool {
         let is_unsure = held.data.is_unsure.get();
         self.compare(read, held, expected, is_unsure)
@@ -236,7 +236,7 @@ impl World {
                 self.checked.0 += 1;
                 true
             }
-            // A rematerializer may need another one, which is worth nothing any more.
+            // A rematerializer may need another one that became useless.
             Err(
                 Error::Poisoned { .. }
                 | Error::DeviceLost { .. }
@@ -266,7 +266,7 @@ impl World {
         self.compare(read, &reading.held, &reading.expected, is_unsure);
     }
 
-    /// Nothing passes the limit, now or at any moment before.
+    /// Checks that the limit was never exceeded.
     pub(crate) fn check_levels(&self) {
         let device = self.sim.counters();
         let taken_bytes = device.reserved_bytes + device.retiring_bytes;
@@ -274,14 +274,14 @@ impl World {
         if self.rules.alone && self.shortfall_bytes == 0 {
             assert!(taken_bytes <= limit_bytes, "{}", self.gpu.memory().stats());
         }
-        // To get down to a limit that was lowered takes a little on top.
+        // Draining to a lower limit takes a few additional bytes.
         assert!(
             device.peak_bytes <= self.most_bytes + LITTLE_BYTES,
             "{device:?}"
         );
     }
 
-    /// Reads everything that is held. Those without a value go.
+    /// Reads all tensors, and drops those without a value.
     pub(crate) fn check_all(&mut self) {
         while !self.reads.is_empty() {
             self.await_one();
@@ -289,7 +289,7 @@ impl World {
         for held in std::mem::take(&mut self.held) {
             let read = held.tensor.to_vec();
             if self.check(read, &held, &held.values()) {
-                // No element says nothing of the others.
+                // Reading no elements says nothing about the storage.
                 let is_unsure = held.data.is_unsure.get() && held.len() == 0;
                 held.data.is_unsure.set(is_unsure || self.disk_lies);
                 self.held.push(held);
@@ -306,7 +306,7 @@ impl World {
         }
     }
 
-    /// Everything is right, and is let go.
+    /// Checks all tensors and drops them.
     pub(crate) fn let_go(&mut self) {
         self.check_all();
         self.held.clear();
@@ -314,7 +314,7 @@ impl World {
         self.guards.clear();
     }
 
-    /// Everything is right, and nothing stays behind.
+    /// Checks all tensors and that nothing stays alive.
     pub(crate) fn end(mut self) {
         self.let_go();
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
@@ -329,7 +329,7 @@ impl World {
             (0, 0),
             "{memory}"
         );
-        // A file that could not be cut when that was tried is cut, or used again, the next time.
+        // A file that could not be truncated is truncated or reused the next time.
         assert_eq!(
             (memory.host_bytes.now, memory.spilled_bytes.now),
             (0, 0),

@@ -1,4 +1,4 @@
-//! The devices that kernels are interpreted on.
+//! The devices on which kernels are interpreted.
 
 use lapidary::sim::{SimHandle, SimKernels, SimOptions};
 use lapidary::{
@@ -22,14 +22,14 @@ fn options(fuse: bool) -> Options {
     }
 }
 
-/// Where kernels compute by their references.
+/// A device whose kernels are computed by their reference kernels.
 pub(crate) fn reference() -> Gpu {
     let (gpu, _) =
         Gpu::simulated_with(SimOptions::default(), options(false)).expect("these can be");
     gpu
 }
 
-/// What adapters there are, without their subgroups.
+/// The kinds of adapters, without their subgroups.
 fn sorts() -> Vec<(&'static str, SimOptions)> {
     let gpu = SimOptions {
         kernels: SimKernels::Interpreted,
@@ -65,7 +65,7 @@ fn sorts() -> Vec<(&'static str, SimOptions)> {
     ]
 }
 
-/// Every sort of adapter with every size of subgroups, and those without any.
+/// Every kind of adapter with every size of subgroups, and without subgroups.
 pub(crate) fn devices(fuse: bool) -> Vec<Device> {
     let mut devices = Vec::new();
     for (name, options) in sorts() {
@@ -93,7 +93,7 @@ pub(crate) fn devices(fuse: bool) -> Vec<Device> {
     devices
 }
 
-/// Devices whose bindings show 16 KiB: operands have several windows, or calls several launches.
+/// Devices whose bindings cover 16 KiB: operands have several windows, or calls several launches.
 pub(crate) fn with_windows() -> Vec<Device> {
     let sorts = sorts().into_iter().take(3);
     let few = sorts.map(|(name, options)| {
@@ -106,7 +106,7 @@ pub(crate) fn with_windows() -> Vec<Device> {
     few.collect()
 }
 
-/// A device on which bugs are looked for.
+/// A device with diagnostics.
 pub(crate) fn that_looks_for_bugs() -> (Gpu, SimHandle) {
     let device = SimOptions {
         kernels: SimKernels::Interpreted,

@@ -1,4 +1,4 @@
-//! Which kernels the tests interpreted, for `cargo xtask nightly --only races`: it compares them
+//! Records which kernels the tests interpreted. `cargo xtask nightly --only races` compares them
 //! with all that the library can choose.
 
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use lapidary::sim::SimHandle;
 
-/// Writes the texts of the kernels that a device interpreted, where `LAPIDARY_RACES_DUMP` names a
-/// folder: a file a text, as the shaders are dumped.
+/// Writes the texts of the kernels that a device interpreted to the folder in
+/// `LAPIDARY_RACES_DUMP`, one file each, like the dump of shaders.
 pub(crate) fn note(sim: &SimHandle) {
     let Some(folder) = std::env::var_os("LAPIDARY_RACES_DUMP") else {
         return;

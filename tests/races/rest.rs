@@ -1,5 +1,5 @@
-//! Calls for the kernels and variants that neither the operations at small sizes nor the choice
-//! of forms reaches: long rows in several parts, many operands, four axes, several windows.
+//! Calls for kernels and variants that neither the operations at small sizes nor `variants` reach:
+//! long rows in several parts, many operands, four axes, several windows.
 
 use lapidary::{
     DType, Gpu, Kernel, Result, Tensor,
@@ -110,7 +110,7 @@ fn many_operands_of_one_kernel() {
     rota.end();
 }
 
-/// Four axes in an order that no two of them share.
+/// Four axes in an order in which no two can be merged.
 fn turned(gpu: &Gpu, dtype: DType) -> Result<Tensor> {
     of(gpu, dtype, &[3, 4, 5, 8])?.permute(&[3, 2, 1, 0])
 }
@@ -324,7 +324,7 @@ fn layers_with_the_rest_of_their_options() {
     rota.end();
 }
 
-/// Operands of more bytes than a binding shows there, and than all bindings of a dispatch.
+/// Operands larger than a binding on that device, and larger than all bindings of a dispatch.
 #[test]
 fn operands_of_several_windows() {
     let mut rota = Rota::of_windows();
@@ -379,7 +379,7 @@ const FIRST: &str = "
     fn first() { y[0] = 1.0; }
 ";
 
-/// The kernels that look for bugs: at fences, at freed memory, at results and what is unwritten.
+/// The kernels of diagnostics: they check fences, freed memory, results and unwritten elements.
 #[test]
 fn what_looks_for_bugs() -> Result<()> {
     let (gpu, sim) = devices::that_looks_for_bugs();

@@ -5,7 +5,7 @@ use lapidary::{DType, Gpu, Result, Tensor, operations::Conv};
 use crate::common::operands::tensor;
 use crate::races::Rota;
 
-/// Numbers of a shape, all of them exact in every type.
+/// Numbers in this shape, exact in every type.
 pub(crate) fn of(gpu: &Gpu, dtype: DType, shape: &[usize]) -> Result<Tensor> {
     let count: usize = shape.iter().product();
     let values: Vec<f64> = (0..count)
@@ -96,7 +96,7 @@ fn rows_that_take_a_workgroup_or_several() {
             rota.check(&name("copies"), dtype, &|gpu| {
                 let x = of(gpu, dtype, &shape)?;
                 let cast = x.t()?.cast(DType::F32)?;
-                // Matrices whose rows and columns do not start at vec4s.
+                // Matrices whose rows and columns begin inside vec4s.
                 let matrices = of(gpu, dtype, &[3, 9, 11])?;
                 Ok(vec![
                     matrices.transpose(1, 2)?.contiguous()?,
@@ -139,7 +139,7 @@ fn attention_and_convolutions_of_several_tiles() {
     rota.end();
 }
 
-/// Commands that the library puts together into one kernel.
+/// Commands that the library fuses into one kernel.
 fn chain(gpu: &Gpu, dtype: DType, shape: &[usize]) -> Result<Vec<Tensor>> {
     let x = of(gpu, dtype, shape)?;
     let row = of(gpu, dtype, &shape[1..])?;

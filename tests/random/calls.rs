@@ -1,4 +1,4 @@
-//! Calls that compute nothing: what makes, shows, writes, reads and drops.
+//! Calls that compute nothing: creation, views, writes, reads and drops.
 
 use lapidary::{DType, Error, Gpu};
 
@@ -150,7 +150,7 @@ pub(crate) fn write(w: &mut World) -> Outcome {
             model.set(&values);
             Outcome::Done
         }
-        // A view with gaps, or which shares a word with its neighbours.
+        // A view with gaps, or one that shares a word with its neighbours.
         Err(Error::Shape { .. }) => Outcome::Done,
         Err(error) => Outcome::Refused(error),
     }

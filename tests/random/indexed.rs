@@ -1,5 +1,4 @@
-//! What several index tensors name, folds of what an index names, running extremes, and batch
-//! norms.
+//! Indexing by several tensors, scattered reductions, running extremes, and batch norms.
 
 use lapidary::{DType, Error, Result, Tensor, operations::ScatterReduce};
 
@@ -8,7 +7,7 @@ use super::more::shaped;
 use super::moved::{has_rows, named};
 use super::world::{Outcome, World};
 
-/// No NaN and no zero with a sign, of which adapters need not tell who is larger.
+/// It has no NaN and no zero with a sign. Adapters need not order these.
 fn is_ordered(m: &Model) -> bool {
     let is_odd = |v: &f64| v.is_nan() || *v == 0.0 && v.is_sign_negative();
     has_rows(m) && m.at.len() < 2000 && !m.values().iter().any(is_odd)
@@ -21,7 +20,7 @@ pub(crate) fn indexed(w: &mut World) -> Outcome {
         return Outcome::Skipped;
     };
     let count = w.rng.usize(1..5);
-    // One index of some axes is not there.
+    // Some axes have an index that is out of range.
     let mut places = |axis: usize| -> Vec<i32> {
         let most = model.shape[axis] as i32;
         (0..count).map(|_| w.rng.i32(-1..=most)).collect()
@@ -36,7 +35,7 @@ pub(crate) fn indexed(w: &mut World) -> Outcome {
     shape.extend_from_slice(&model.shape[2..]);
     let named = [Some(&of_rows), Some(&of_columns)];
     let is_there = |at: i32, axis: usize| (0..model.shape[axis] as i32).contains(&at);
-    // The place in the model that an element of the result is of.
+    // The index in the model for an index of the result.
     let place = |index: &[usize]| {
         let (row, column) = (rows[index[1]], columns[index[0]]);
         (is_there(row, 0) && is_there(column, 1)).then(|| {
@@ -69,7 +68,7 @@ pub(crate) fn indexed(w: &mut World) -> Outcome {
     w.made(made, Model::new(model.dtype, &model.shape, values))
 }
 
-/// The largest, the smallest or the product of all that an index names.
+/// The maximum, minimum or product of all elements with one index.
 pub(crate) fn scatter_reduced(w: &mut World) -> Outcome {
     let fits = |m: &Model| is_ordered(m) && m.dtype != DType::Bool;
     let Some((x, model)) = w.pick_where(fits) else {
@@ -103,7 +102,7 @@ pub(crate) fn scatter_reduced(w: &mut World) -> Outcome {
     w.made(made, Model::new(model.dtype, &model.shape, values))
 }
 
-/// The extreme so far, and where it was last.
+/// The extreme so far, and its last index.
 pub(crate) fn running_extremes(w: &mut World) -> Outcome {
     let Some((x, model)) = w.pick_where(is_ordered) else {
         return Outcome::Skipped;

@@ -1,4 +1,4 @@
-//! Calls that make no sense.
+//! Invalid calls.
 
 use half::f16;
 use lapidary::{DType, Error, Gpu, Tensor};
@@ -6,7 +6,7 @@ use lapidary::{DType, Error, Gpu, Tensor};
 use super::model;
 use super::world::{Outcome, World, calm, is_shortage};
 
-/// Calls that make no sense, each of which must be an error and change nothing.
+/// Invalid calls. Each must give an error and change nothing.
 pub(crate) fn mistake(w: &mut World) -> Outcome {
     let Some((x, model)) = w.pick() else {
         return Outcome::Skipped;
@@ -177,7 +177,7 @@ pub(crate) fn mistake(w: &mut World) -> Outcome {
     Outcome::Done
 }
 
-/// Whatever these calls give, they give it without a panic.
+/// These calls may give anything but a panic.
 pub(crate) fn huge_and_empty(gpu: &Gpu) {
     for shape in [
         [usize::MAX, usize::MAX, 0],

@@ -1,5 +1,5 @@
-//! The oracle: a tensor as a shared vector of numbers and, for each of its elements, where in the
-//! vector it is. Numbers of every type are kept as f64, which holds all of them exactly.
+//! The oracle: a tensor as a shared vector of numbers, and the place of each of its elements in the
+//! vector. Numbers of every type are f64, which holds all of them exactly.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use half::{bf16, f16};
 use lapidary::{DType, Gpu, Result, Tensor};
 
-/// What a number becomes when a type holds it; integers wrap as they do on the device.
+/// The value of a number in a type. Integers wrap as on the device.
 pub(crate) fn rounded(dtype: DType, value: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
@@ -21,14 +21,14 @@ pub(crate) fn rounded(dtype: DType, value: f64) -> f64 {
     }
 }
 
-/// `as`, from one type to another.
+/// Rust's `as` between two types.
 pub(crate) fn cast(from: DType, to: DType, value: f64) -> f64 {
     match to {
         DType::I32 if from.is_float() => f64::from(value as i32),
         DType::U32 if from.is_float() => f64::from(value as u32),
         DType::U8 if from.is_float() => f64::from(value as u8),
         DType::I8 if from.is_float() => f64::from(value as i8),
-        // By way of f32.
+        // Through f32.
         DType::F16 | DType::Bf16 => rounded(to, rounded(DType::F32, value)),
         _ => rounded(to, value),
     }
@@ -38,7 +38,7 @@ pub(crate) fn cast(from: DType, to: DType, value: f64) -> f64 {
 pub(crate) struct Model {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
-    /// Where each element is, in row-major order.
+    /// The place of each element, in row-major order.
     pub(crate) at: Vec<usize>,
     pub(crate) data: Rc<RefCell<Vec<f64>>>,
 }
@@ -66,15 +66,15 @@ impl Model {
         }
     }
 
-    /// Does it show an element twice?
+    /// Does an element occur twice?
     pub(crate) fn repeats(&self) -> bool {
         let mut at = self.at.clone();
         at.sort_unstable();
         at.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// Another view of the same numbers: `from` tells for each index of the new shape which index
-    /// of the old one it is.
+    /// Another view of the same numbers. `from` maps each index of the new shape to one of the old
+    /// shape.
     pub(crate) fn view(&self, shape: &[usize], from: impl Fn(&[usize]) -> Vec<usize>) -> Model {
         let at = indices(shape).map(|index| self.at[flat(&self.shape, &from(&index))]);
         Model {
@@ -115,7 +115,7 @@ pub(crate) fn flat(shape: &[usize], index: &[usize]) -> usize {
     (shape.iter().zip(index)).fold(0, |flat, (&dim, &i)| flat * dim + i)
 }
 
-/// The shape that two broadcast to.
+/// The shape to which both broadcast.
 pub(crate) fn common(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let dim = |shape: &[usize], axis: usize| {
@@ -130,7 +130,7 @@ pub(crate) fn common(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     dims.collect()
 }
 
-/// Calls `$body` with `$T` as the type's Rust type and `$to`, which makes one of an f64.
+/// Calls `$body` with `$T` as the type's Rust type and `$to`, which converts an f64 to it.
 macro_rules! typed {
     ($dtype:expr, $T:ident, $to:ident => $body:expr) => {
         match $dtype {

@@ -1,5 +1,4 @@
-//! Calls whose result is exact get an oracle; of the others only the shape, the type and that
-//! nothing panics are held to anything.
+//! Calls with exact results have an oracle. Other results are checked for shape and type.
 
 use half::f16;
 use lapidary::{DType, Error, Kernel, Result, Tensor};
@@ -37,7 +36,7 @@ pub(crate) fn shaped(
     Outcome::Done
 }
 
-/// Operations on floats that are right to some digits only.
+/// Operations on floats that are accurate to some digits only.
 pub(crate) fn inexact(w: &mut World) -> Outcome {
     type Call = fn(&Tensor) -> Result<Tensor>;
     const CALLS: &[Call] = &[
@@ -77,7 +76,7 @@ pub(crate) fn inexact(w: &mut World) -> Outcome {
         if matches!(made, Err(Error::DType { .. })) {
             return Outcome::Done;
         }
-        // Functions of real numbers give f32, and others keep the type of numbers.
+        // Functions of real numbers give f32; others keep the type of the numbers.
         let dtype = made.as_ref().map_or(model.dtype, Tensor::dtype);
         let is_kept = dtype == model.dtype && dtype != DType::Bool;
         assert!(made.is_err() || dtype == DType::F32 || is_kept, "{dtype}");
@@ -86,7 +85,7 @@ pub(crate) fn inexact(w: &mut World) -> Outcome {
     shaped(w, call(&x), model.dtype, &model.shape)
 }
 
-/// Those of two tensors.
+/// Such operations on two tensors.
 pub(crate) fn inexact_pair(w: &mut World) -> Outcome {
     let Some((a, model)) = w.pick_where(is_float) else {
         return Outcome::Skipped;
@@ -108,7 +107,7 @@ pub(crate) fn inexact_pair(w: &mut World) -> Outcome {
     shaped(w, made, model.dtype, &shape)
 }
 
-/// Division of whole numbers, whose every case WGSL defines.
+/// Integer division. WGSL defines every case.
 pub(crate) fn whole_division(w: &mut World) -> Outcome {
     let Some((a, model)) = w.pick_where(is_whole) else {
         return Outcome::Skipped;
@@ -122,7 +121,7 @@ pub(crate) fn whole_division(w: &mut World) -> Outcome {
     let one = |a: f64, b: f64| match (is_division, b == 0.0) {
         (true, true) => a,
         (false, true) => 0.0,
-        // The least i32 by -1 wraps to itself.
+        // The least i32 divided by -1 wraps to itself.
         (true, false) => rounded(dtype, (a as i64 / b as i64) as f64),
         (false, false) => (a as i64 % b as i64) as f64,
     };
@@ -153,7 +152,7 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
         1 => (
             x.abs(),
             dtype,
-            // That of the least integer wraps to itself.
+            // The absolute value of the least integer wraps to itself.
             Box::new(move |v| rounded(dtype, v.abs())),
         ),
         2 => (
@@ -203,7 +202,7 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
     w.made(made, Model::new(gives, &model.shape, values))
 }
 
-/// What folds an axis away, exactly or nearly.
+/// Reductions of an axis, exact or nearly so.
 pub(crate) fn fold(w: &mut World) -> Outcome {
     let fits = |m: &Model| !m.shape.is_empty() && !m.shape.contains(&0);
     let Some((x, model)) = w.pick_where(fits) else {
@@ -215,7 +214,7 @@ pub(crate) fn fold(w: &mut World) -> Outcome {
     shape.remove(axis);
     let which = w.rng.u32(..6);
     if which < 2 && is_whole(&model) {
-        // The largest, and the smallest.
+        // The maximum and the minimum.
         let pick = if which == 0 { f64::max } else { f64::min };
         let mut values = vec![f64::NAN; shape.iter().product()];
         for (mut index, value) in indices(&model.shape).zip(model.values()) {
@@ -251,7 +250,7 @@ pub(crate) fn fold(w: &mut World) -> Outcome {
     }
 }
 
-/// What makes numbers of rows of numbers.
+/// Normalizations along rows.
 pub(crate) fn normalize(w: &mut World) -> Outcome {
     let Some((x, model)) = w.pick_where(|m| !m.shape.is_empty()) else {
         return Outcome::Skipped;
@@ -275,7 +274,7 @@ pub(crate) fn normalize(w: &mut World) -> Outcome {
     shaped(w, made, dtype, &shape)
 }
 
-/// Tensors made of nothing.
+/// Newly created tensors.
 pub(crate) fn made_of_nothing(w: &mut World) -> Outcome {
     let len = w.rng.usize(..300);
     match w.rng.u32(..4) {
@@ -312,7 +311,7 @@ pub(crate) fn made_of_nothing(w: &mut World) -> Outcome {
     }
 }
 
-/// Reads that block, of one element and of all.
+/// Blocking reads of one element and of all.
 pub(crate) fn blocking_read(w: &mut World) -> Outcome {
     let Some((x, model)) = w.pick() else {
         return Outcome::Skipped;
@@ -334,7 +333,7 @@ pub(crate) fn blocking_read(w: &mut World) -> Outcome {
     Outcome::Done
 }
 
-/// A kernel of the program's own, with its twin.
+/// A kernel of the program, with its reference kernel.
 pub(crate) fn custom(w: &mut World) -> Outcome {
     let fits = |m: &Model| m.dtype == DType::I32 && !m.at.is_empty() && m.at.len() <= 16_000;
     let Some((x, model)) = w.pick_where(fits) else {

@@ -1,5 +1,5 @@
-//! What moves elements, by their order, by indices or by their place; and a few exact operations
-//! on bits and rows.
+//! Operations that move elements: sorting, indexing, rearranging. Also a few exact operations on
+//! bits and rows.
 
 use lapidary::{DType, Error, Result, Tensor};
 
@@ -13,12 +13,12 @@ fn truth(value: bool) -> f64 {
     f64::from(u8::from(value))
 }
 
-/// Some axis, and few enough elements.
+/// It has an axis, and few enough elements.
 pub(crate) fn has_rows(m: &Model) -> bool {
     !m.shape.is_empty() && !m.shape.contains(&0) && m.at.len() < 9000
 }
 
-/// The elements along an axis, for each index without it.
+/// The elements along an axis, for each index of the other axes.
 fn rows(model: &Model, axis: usize) -> (Vec<usize>, Vec<Vec<f64>>) {
     let mut shape = model.shape.clone();
     shape.remove(axis);
@@ -97,7 +97,7 @@ pub(crate) fn masked_fill(w: &mut World) -> Outcome {
     }
 }
 
-/// Tensors put side by side, around each other, or moved within themselves.
+/// Tensors concatenated, padded, or rearranged.
 pub(crate) fn rearranged(w: &mut World) -> Outcome {
     let fits = |m: &Model| has_rows(m) && m.shape.len() < 6 && m.at.len() < 2000;
     let Some((x, model)) = w.pick_where(fits) else {
@@ -254,7 +254,7 @@ pub(crate) fn sorted(w: &mut World) -> Outcome {
     }
 }
 
-/// Indices of an axis, with the shape of a model but for the axis, some of them not there.
+/// Indices of an axis, shaped like a model except for that axis. Some are out of range.
 pub(crate) fn named(w: &mut World, model: &Model, axis: usize) -> (Vec<usize>, Vec<i32>) {
     let mut shape = model.shape.clone();
     shape[axis] = w.rng.usize(1..5);

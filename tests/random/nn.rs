@@ -1,4 +1,4 @@
-//! Calls of networks: what they give has the right shape and type, whatever went before.
+//! Operations of networks: their results have the right shape and type in any program.
 
 use lapidary::{
     DType, Result, Tensor,
@@ -9,7 +9,7 @@ use super::model::Model;
 use super::more::shaped;
 use super::world::{Outcome, World};
 
-/// A float tensor as planes: `[samples, channels, height, width]`.
+/// A float tensor as images: `[samples, channels, height, width]`.
 fn planes(w: &mut World) -> Option<(Result<Tensor>, DType, [usize; 4])> {
     let (x, model) = w.pick_where(|m| m.dtype.is_float() && m.shape.len() >= 2)?;
     let shape = &model.shape;
@@ -19,7 +19,7 @@ fn planes(w: &mut World) -> Option<(Result<Tensor>, DType, [usize; 4])> {
     Some((x.reshape(&planes), model.dtype, planes))
 }
 
-/// A tensor attends to itself.
+/// Attention of a tensor to itself.
 pub(crate) fn attention(w: &mut World) -> Outcome {
     let few = |m: &Model| m.dtype.is_float() && m.shape.len() >= 2 && m.at.len() <= 2000;
     let Some((x, model)) = w.pick_where(few) else {
@@ -30,7 +30,7 @@ pub(crate) fn attention(w: &mut World) -> Outcome {
     shaped(w, made, model.dtype, &model.shape)
 }
 
-/// A convolution that leaves the size as it is, and its gradient by the input.
+/// A convolution that keeps the size, and its gradient by the input.
 pub(crate) fn convolution(w: &mut World) -> Outcome {
     let Some((x, dtype, shape)) = planes(w) else {
         return Outcome::Skipped;
@@ -53,7 +53,7 @@ pub(crate) fn convolution(w: &mut World) -> Outcome {
     shaped(w, made, dtype, &shape)
 }
 
-/// The maxima of windows, and the gradient by what they were taken of.
+/// The maxima of windows, and the gradient by the input.
 pub(crate) fn pooling(w: &mut World) -> Outcome {
     let Some((x, dtype, shape)) = planes(w) else {
         return Outcome::Skipped;
@@ -71,7 +71,7 @@ pub(crate) fn pooling(w: &mut World) -> Outcome {
     shaped(w, made, dtype, &shape)
 }
 
-/// Dimensions exchanged and summed over by an equation: exact for whole numbers.
+/// Dimensions permuted and summed by an equation, exact for integers.
 pub(crate) fn einsum(w: &mut World) -> Outcome {
     let Some((x, model)) = w.pick_where(|m| m.shape.len() >= 2) else {
         return Outcome::Skipped;
@@ -86,7 +86,7 @@ pub(crate) fn einsum(w: &mut World) -> Outcome {
     });
     let made = Tensor::einsum("...ij->...ji", &[&x]);
     let values = turned.values();
-    // A view shares the storage with what it is of, which the model must say too.
+    // A view shares the storage of its tensor, so the model must share it too.
     match made.and_then(|made| made.copy()) {
         Ok(made) => w.made(Ok(made), Model::new(model.dtype, &shape, values)),
         Err(error) => Outcome::Refused(error),

@@ -1,5 +1,5 @@
-//! What a program may call: one line each, with the helper that makes such a call and says what
-//! should come of it.
+//! The calls of a program, one line each, with helpers that make the calls and compute the expected
+//! results.
 
 use lapidary::{DType, Error, Tensor};
 
@@ -129,7 +129,7 @@ fn arithmetic(
     }
 }
 
-/// Wraps before it is an f64, which would round it.
+/// Wraps before the conversion to f64, which would round.
 fn rounded_int(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I32 => f64::from(value as i32),
@@ -156,7 +156,7 @@ fn unary(
     w.made(call(&x), Model::new(model.dtype, &model.shape, values))
 }
 
-/// A partner that a tensor broadcasts with: one that is held, or a new one.
+/// A tensor that broadcasts with the model, from the program or new.
 pub(crate) fn partner(w: &mut World, model: &Model, dtype: DType) -> Option<(Tensor, Model)> {
     let fits = |m: &Model| {
         m.dtype == dtype
@@ -188,7 +188,7 @@ fn binary(
     let shape = common(&model.shape, &other.shape).expect("a partner broadcasts");
     let values = zipped(&model, &other, &shape, |a, b| two(dtype, a, b));
     let made = call(&a, &b);
-    // Now and then the operands die at once, so that their memory is the result's.
+    // Sometimes the operands are dropped at once, so the result can take over their memory.
     if w.rng.bool() {
         w.held
             .retain(|(_, held)| !std::rc::Rc::ptr_eq(&held.data, &model.data));

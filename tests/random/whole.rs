@@ -1,4 +1,4 @@
-//! Operations that are more than element by element, each with its oracle.
+//! Operations that are not elementwise, each with its oracle.
 
 use lapidary::{DType, Tensor};
 
@@ -74,7 +74,7 @@ pub(crate) fn reshape(w: &mut World) -> Outcome {
     w.made(made, expected)
 }
 
-/// Sums of whole numbers that every order of adding gives alike.
+/// Are sums of these integers exact in any order?
 pub(crate) fn is_exact(model: &Model) -> bool {
     let is_plain = |v: &f64| v.abs() <= 1024.0 && v.fract() == 0.0;
     let is_signed = |v: &f64| *v == 0.0 && v.is_sign_negative();
@@ -121,10 +121,10 @@ pub(crate) fn matmul(w: &mut World) -> Outcome {
     if x.contains(&0.0) && y.iter().any(|v| *v <= 0.0)
         || y.contains(&0.0) && x.iter().any(|v| *v < 0.0)
     {
-        // Whether 0 or -0 comes of products that are all -0 is left open.
+        // If all products are -0, the sign of their sum is undefined.
         return Outcome::Skipped;
     }
-    // A sum of no products is 0, and not the -0 that Rust's empty sum is.
+    // A sum without products is 0, but Rust's empty sum is -0.
     let products = (0..m * n).map(|at| 0.0 + dot(at / n, at % n)).collect();
     w.made(a.matmul(&b), Model::new(model.dtype, &[m, n], products))
 }

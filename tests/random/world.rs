@@ -1,4 +1,4 @@
-//! A device, the tensors that a program holds, and what they should be.
+//! A device, the tensors of a program, and their expected values.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,15 +14,15 @@ use lapidary::{
 use super::model::{self, Model, Read};
 use crate::common::scattered::Place;
 
-/// Tensors that a program holds, at most.
+/// Most tensors that a program holds.
 const HELD: usize = 24;
 
-/// Elements of a tensor, at most: with elements of 4 bytes that is three windows.
+/// Most elements of a tensor: with 4 bytes each they take three windows.
 const ELEMENTS: usize = 40_000;
 
 pub(crate) enum Outcome {
     Done,
-    /// The program holds nothing that the call could be made with.
+    /// The program has no suitable tensors for the call.
     Skipped,
     Refused(Error),
 }
@@ -33,9 +33,9 @@ pub(crate) struct World {
     pub(crate) sim: SimHandle,
     pub(crate) other: Gpu,
     pub(crate) held: Vec<(Tensor, Model)>,
-    /// Reads under way, and what they will give.
+    /// Reads under way, and their expected results.
     pub(crate) reads: Vec<(Read, Model, Vec<f64>)>,
-    /// Reads that were right, and reads that found no room.
+    /// Numbers of correct reads and of refused reads.
     pub(crate) checked: (u32, u32),
 }
 
@@ -43,7 +43,7 @@ thread_local! {
     static CALM: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes a call of which no panic may come.
+/// Makes a call that must not panic.
 pub(crate) fn calm<R>(name: &str, call: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -135,7 +135,7 @@ impl World {
         values.map(|v| model::rounded(dtype, v)).collect()
     }
 
-    /// A tensor that the program holds.
+    /// A tensor of the program.
     pub(crate) fn pick(&mut self) -> Option<(Tensor, Model)> {
         self.pick_where(|_| true)
     }
@@ -146,7 +146,7 @@ impl World {
         Some((tensor.clone(), model.clone()))
     }
 
-    /// A new tensor of a shape, which the program holds from now on. Often it is a view.
+    /// Creates a tensor for the program, often as a view.
     pub(crate) fn fresh(&mut self, dtype: DType, shape: &[usize]) -> Result<(Tensor, Model)> {
         let place = Place::new(&mut self.rng, shape);
         let values = self.values(dtype, place.storage_len());
@@ -169,7 +169,7 @@ impl World {
         place.view(&self.gpu.tensor(&storage, &[storage.len()])?)
     }
 
-    /// Keeps a tensor; in exchange for another one if there are many.
+    /// Adds a tensor; if there are many, another one is dropped for it.
     pub(crate) fn hold(&mut self, tensor: Tensor, model: Model) {
         assert_eq!(tensor.shape(), model.shape, "{tensor}");
         assert_eq!(tensor.dtype(), model.dtype, "{tensor}");
@@ -180,7 +180,7 @@ impl World {
         self.held.push((tensor, model));
     }
 
-    /// What came of a call that makes a tensor.
+    /// The outcome of a call that creates a tensor.
     pub(crate) fn made(&mut self, made: Result<Tensor>, model: Model) -> Outcome {
         match made {
             Ok(tensor) => {
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Compares what was read; where there was no room, drops something and tries again.
+    /// Compares the result of a read. If memory was short, drops something and reads again.
     pub(crate) fn check(
         &mut self,
         read: Result<Vec<f64>>,
@@ -231,7 +231,7 @@ impl World {
         true
     }
 
-    /// Everything is right, and nothing stays behind.
+    /// Checks all tensors and that nothing stays alive.
     pub(crate) fn end(mut self) {
         while self.await_one() {}
         let found = self.gpu.diagnostics().findings().take();
@@ -243,7 +243,7 @@ impl World {
             let read = calm("the last read", || pollster::block_on(model::read(&tensor)));
             let right = self.check(read, &model, &model.values());
             if !right && !self.held.is_empty() {
-                // The others go first; then there is room for this one.
+                // Dropping another tensor frees memory for this one.
                 drop(self.held.swap_remove(0));
                 self.held.insert(0, (tensor, model));
             }
@@ -271,7 +271,7 @@ impl World {
     }
 }
 
-/// There was no room: the program goes on.
+/// Memory was short, and the program goes on.
 pub(crate) fn is_shortage(error: &Error) -> bool {
     match error {
         Error::OutOfMemory(_) => true,

@@ -1,5 +1,5 @@
-//! Trials beside trouble: faults, too little room, other threads, functions of the app. The program
-//! sees nothing of them.
+//! Trials under faults, short memory, other threads and functions of the app. They do not affect
+//! the program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,7 +77,7 @@ fn a_variant_that_loses_the_device_is_not_tried_again() {
     let (gpu, sim) = open();
     let a = whole(&gpu, &[64, 64]).unwrap();
     a.force().unwrap();
-    // The first submission is the trial's: all else has run.
+    // The first submission is the trial's, because all other work has run.
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
     assert!(matches!(a.matmul(&a), Err(Error::DeviceLost { .. })));
     let never = gpu.kernels().tuned().never;
@@ -103,7 +103,7 @@ fn a_variant_that_loses_the_device_is_not_tried_again() {
 #[test]
 fn where_there_is_no_room_for_a_trial_all_is_as_without() {
     let bytes = 64 * 64 * 4;
-    // Both operands and the result, and hardly more.
+    // Enough for both operands and the result, and little more.
     let run = |tune| {
         let limits = Options {
             budget: Some(Budget {
@@ -195,7 +195,7 @@ fn inside_functions_of_the_app_the_rules_hold() {
     made.recompute_with(&[&a], |inputs| inputs[0].matmul(&inputs[0]))
         .unwrap();
     made.force().unwrap();
-    // A rematerializer runs when its tensor comes back.
+    // A rematerializer runs when its tensor is restored.
     let calls = Arc::new(AtomicU32::new(0));
     let (seen, operand) = (calls.clone(), a.clone());
     let guard = gpu.memory().on_pressure(move |_| {

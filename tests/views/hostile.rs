@@ -1,20 +1,20 @@
-//! Tensors as views that a careless kernel reads wrongly: pieces of larger storages in which
-//! everything beside the view is poison.
+//! Operands as views of larger storages in which all other elements are poison. A kernel with wrong
+//! indices reads the poison.
 
 use lapidary::{DType, Gpu, Result, Tensor};
 
 use crate::common::operands::tensor;
 
-/// What an operand is a view of.
+/// The kind of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A storage of its own.
+    /// A separate storage.
     Plain,
-    /// Without gaps, from an element on that no vec4 begins at.
+    /// Without gaps, beginning inside a vec4.
     Shifted,
-    /// The same, from a vec4 on that is not the first.
+    /// Without gaps, beginning at a later vec4.
     Later,
-    /// Rows with gaps between them, which begin at no vec4.
+    /// Rows with gaps between them that begin inside a vec4.
     Padded,
     /// Every second element of a row.
     Stepped,
@@ -24,11 +24,11 @@ pub(crate) enum Kind {
     Permuted,
     /// The middle of a tensor that is larger along every axis.
     Middle,
-    /// The first element of each row, again and again.
+    /// The first element of each row, repeated.
     OneColumn,
-    /// The first row, again and again.
+    /// The first row, repeated.
     OneRow,
-    /// One element, which is not the first of its storage.
+    /// One element that is not the first of its storage.
     OneElement,
 }
 
@@ -47,26 +47,26 @@ impl Kind {
         Kind::OneElement,
     ];
 
-    /// Do several indices name one element?
+    /// Do several indices refer to one element?
     pub(crate) fn repeats(self) -> bool {
         matches!(self, Kind::OneColumn | Kind::OneRow | Kind::OneElement)
     }
 }
 
-/// A tensor, and which elements of which storage it shows.
+/// A tensor, its storage, and its elements in the storage.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) tensor: Tensor,
-    /// All of the storage.
+    /// The whole storage.
     pub(crate) base: Tensor,
-    /// What the storage held when it was made.
+    /// The initial contents of the storage.
     pub(crate) held: Vec<f64>,
     /// The elements of the storage, in the order of the view.
     pub(crate) at: Vec<usize>,
 }
 
 impl View {
-    /// The elements that it was made with.
+    /// The initial elements of the view.
     pub(crate) fn elements(&self) -> Vec<f64> {
         self.at.iter().map(|&at| self.held[at]).collect()
     }
@@ -106,17 +106,17 @@ impl Map {
     }
 }
 
-/// What makes views of one type.
+/// Creates views of one type.
 pub(crate) struct Maker<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) dtype: DType,
-    /// How many elements of the storage come before all that the view is cut out of.
+    /// Number of elements of the storage before all views.
     pub(crate) lead: usize,
 }
 
 impl Maker<'_> {
-    /// A tensor of this shape as a view of this kind; `value` gives the elements in their order,
-    /// and `poison` whatever lies beside them. `None` if the shape has no such view.
+    /// A tensor of this shape as a view of this kind. `value` gives the elements in order, and
+    /// `poison` gives the other elements of the storage. `None` if the shape has no such view.
     pub(crate) fn view(
         &self,
         kind: Kind,
@@ -127,7 +127,7 @@ impl Maker<'_> {
         let (len, map) = place(kind, shape)?;
         let at: Vec<usize> = map.at().iter().map(|at| at + self.lead).collect();
         let mut held: Vec<f64> = (0..self.lead + len).map(poison).collect();
-        // Of several indices that name one element, the first says what it is.
+        // If several indices refer to one element, the first one decides its value.
         for (index, &at) in at.iter().enumerate().rev() {
             held[at] = value(index);
         }
@@ -173,7 +173,7 @@ pub(crate) fn together(
     operands.iter().zip(starts).map(view).collect()
 }
 
-/// How long the storage is, and what the view shows of it.
+/// The length of the storage, and the layout of the view.
 fn place(kind: Kind, shape: &[usize]) -> Option<(usize, Map)> {
     let len: usize = shape.iter().product();
     let last = shape.len().checked_sub(1);
@@ -239,7 +239,7 @@ fn place(kind: Kind, shape: &[usize]) -> Option<(usize, Map)> {
     Some((inner, map))
 }
 
-/// The view itself, by the methods that an app would call.
+/// The view, made with the methods that an app would call.
 fn shown(kind: Kind, base: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let len: usize = shape.iter().product();
     let axes: Vec<isize> = (0..shape.len() as isize).collect();

@@ -1,13 +1,13 @@
-//! The list of operations is complete: whoever adds a method finds out here.
+//! The list of operations is complete: a new method must be added to it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::common::operations;
 
-/// Methods of tensors that read no elements, or that other tests hold against plain tensors.
+/// Methods that read no elements, or that other tests compare with plain tensors.
 const OTHERS: &[&str] = &[
-    // What a tensor is.
+    // Properties of a tensor.
     "shape",
     "strides",
     "rank",
@@ -22,7 +22,7 @@ const OTHERS: &[&str] = &[
     "is_contiguous",
     "buffer",
     "shares_storage_with",
-    // Views, which the layouts' own tests cover.
+    // Views; the tests of layouts cover them.
     "view_as",
     "permute",
     "transpose",
@@ -35,14 +35,14 @@ const OTHERS: &[&str] = &[
     "unsqueeze",
     "flip",
     "broadcast_to",
-    // New tensors, of which nothing but the shape and the type is another's.
+    // New tensors that take only the shape and the type from another one.
     "empty_like",
     "zeros_like",
     "ones_like",
     "full_like",
     "rand_uniform_like",
     "rand_normal_like",
-    // Elements on their way, and where they are: the device's tests.
+    // Transfers and residency; the device's tests cover them.
     "read",
     "to_vec",
     "read_into",
@@ -60,7 +60,7 @@ const OTHERS: &[&str] = &[
     "to_array",
 ];
 
-/// Calls of macros that write methods: each line begins with their names.
+/// Calls of macros that write methods. Each line begins with their names.
 const TABLES: &[&str] = &[
     "methods! {",
     "without_scalar! {",
@@ -72,7 +72,7 @@ const TABLES: &[&str] = &[
     "pools_with_indices! {",
 ];
 
-/// The names of public methods in `impl Tensor` blocks, those that macros write among them.
+/// The names of public methods in `impl Tensor` blocks, including those that macros write.
 fn methods() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
@@ -87,7 +87,7 @@ fn methods() -> BTreeSet<String> {
         }
     }
     for text in texts.iter().filter(|text| text.contains("impl Tensor {")) {
-        // The block that a line stands in.
+        // The block that contains the line.
         let mut block = "";
         for line in text.lines() {
             if line.starts_with(|c: char| !c.is_whitespace()) {

@@ -1,4 +1,4 @@
-//! Calls with plain operands and with hostile ones, and what comes of both.
+//! Runs calls with plain operands and with hostile ones, and compares the results.
 
 use std::fmt::Debug;
 
@@ -9,10 +9,10 @@ use crate::common::operands::{numbers, tensor};
 use crate::common::operations::{self, Holds, Operation, element};
 use crate::views::hostile::{Kind, Maker, View, together};
 
-/// Rows and columns: a row that consists of vec4s, and one that does not.
+/// Rows and columns: rows of whole vec4s, and others.
 const SIZES: [(usize, usize); 2] = [(3, 5), (4, 8)];
 
-/// Where operands are plain, and where they are views.
+/// The device for plain operands, and the one for views.
 pub(crate) struct Devices {
     pub(crate) plain: Gpu,
     pub(crate) hostile: Gpu,
@@ -20,18 +20,18 @@ pub(crate) struct Devices {
     pub(crate) lead_bytes: usize,
 }
 
-/// How much is tried.
+/// The extent of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Extent {
-    /// Only what stands for its family, with some of the combinations.
+    /// Only operations that stand for their family, with some combinations.
     Families,
-    /// All operations, with some of the combinations.
+    /// All operations, with some combinations.
     Operations,
-    /// All operations, those that stand for their family in all types and combinations.
+    /// All operations; those that stand for their family in all types and combinations.
     Everything,
 }
 
-/// Runs operations as far as `extent` says.
+/// Runs operations to this extent.
 pub(crate) fn all(devices: &Devices, extent: Extent) {
     let seed = std::env::var("LAPIDARY_SEED").ok();
     let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(0);
@@ -49,7 +49,7 @@ pub(crate) fn all(devices: &Devices, extent: Extent) {
         for (number, &dtype) in operation.dtypes[..dtypes].iter().enumerate() {
             for sizes in &SIZES[..if number == 0 { 2 } else { 1 }] {
                 let mut note = |how: &dyn Debug, made: Result<(), String>| {
-                    // A few of each say enough.
+                    // A few of each kind are enough.
                     let made = made.err().filter(|fault| !is_beyond(devices, fault));
                     if let Some(fault) = made.filter(|_| faults.len() < before + 3) {
                         let name = operation.name;
@@ -67,12 +67,12 @@ pub(crate) fn all(devices: &Devices, extent: Extent) {
     assert!(faults.is_empty(), "seed {seed}:\n{}", faults.join("\n"));
 }
 
-/// Has the device, as DX12 with FXC, too few bindings for two of each operand?
+/// Does the device have too few bindings for two of each operand, as DX12 with FXC?
 fn is_beyond(devices: &Devices, fault: &str) -> bool {
     devices.hostile.caps().max_storage_bindings < 16 && fault.contains("a total binding size")
 }
 
-/// A kind for each operand, some times.
+/// Some combinations, with a kind for each operand.
 fn combinations(
     operation: &Operation,
     extent: Extent,
@@ -92,7 +92,7 @@ fn combinations(
         return kinds;
     }
     kinds.extend(Kind::ALL.map(|kind| vec![kind; operands]));
-    // Two that are not plain may take a path that neither takes alone.
+    // Two views may choose a kernel that neither chooses alone.
     if operation.stands_for_family && extent == Extent::Everything {
         for one in Kind::ALL {
             for other in Kind::ALL {
@@ -141,7 +141,7 @@ fn run(
     check(devices, operation, views)
 }
 
-/// A call in which operands of one type lie in one storage.
+/// A call in which all operands of one type share a storage.
 fn run_together(
     devices: &Devices,
     operation: &Operation,
@@ -171,7 +171,7 @@ fn run_together(
     check(devices, operation, views.into_iter().flatten().collect())
 }
 
-/// The call with these operands on one device, and with plain ones of their elements on the other.
+/// Compares the call on one device with the call on plain copies on the other.
 fn check(devices: &Devices, operation: &Operation, views: Vec<View>) -> Result<(), String> {
     let plain = views.iter().map(|view| {
         let (dtype, shape) = (view.tensor.dtype(), view.tensor.shape());
@@ -221,7 +221,7 @@ fn same(
             "{got_shape:?} of {got_dtype}, not {shape:?} of {dtype}"
         ));
     }
-    // Whoever reads the wrong element is off by far more than by rounding.
+    // A wrong element differs by far more than rounding.
     let bound = match dtype {
         DType::F32 => 1e-4,
         DType::F16 | DType::Bf16 => 2e-2,
@@ -239,7 +239,7 @@ fn same(
     }
 }
 
-/// Is the storage as it was, but for what the call wrote through a view of it?
+/// Is the storage unchanged except for what the call wrote through a view of it?
 fn beside(view: &View, written: Option<&View>) -> Result<(), String> {
     let now = numbers(&view.base).map_err(text)?;
     let is_kept = |at: &usize| written.is_none_or(|written| !written.at.contains(at));
@@ -253,7 +253,7 @@ fn beside(view: &View, written: Option<&View>) -> Result<(), String> {
     }
 }
 
-/// What lies beside an operand.
+/// The value of the other elements in an operand's storage.
 fn poison(holds: Holds, at: usize) -> f64 {
     match holds {
         Holds::Numbers => (40 + at % 60) as f64,
