@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Times are wall-clock times. On Linux the ratio of CPU times is shown beside the ratio of the
-//! least times. On a software adapter it shows the work, whatever the load of the machine.
+//! least times. On a software adapter it shows the work independently of the machine's load.
 //!
 //! A process spends only a few seconds on trials. So each problem is tried in its own process, like
 //! several starts of an app. This process reads the results from their file and tries nothing.

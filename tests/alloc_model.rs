@@ -11,8 +11,8 @@ use heap_counter::count_heap_calls;
 use lapidary::alloc::{AllocError, BlockId, Carver, Planner, PoolConfig, Pools, Spot, Step};
 use model::{LAWS, Law};
 
-/// Runs every sequence of up to `length` calls on a heap of 8 granules, where a call allocates 1,
-/// 2, 3 or 5 granules or frees one of the live blocks. Returns the number of sequences.
+/// Runs every sequence of up to `length` calls on a heap of 8 granules. A call allocates 1, 2, 3 or
+/// 5 granules or frees one of the live blocks. Returns the number of sequences.
 fn every_sequence(carver: &Carver, live: &[(BlockId, u64)], length: u32) -> u64 {
     carver.check_invariants().unwrap();
     if length == 0 {

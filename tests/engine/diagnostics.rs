@@ -26,7 +26,7 @@ fn open_within(diagnostics: Diagnostics, budget: Budget) -> (Gpu, SimHandle) {
     Gpu::simulated_with(device, options).unwrap()
 }
 
-/// Writes `first..first + 4 * groups` numbers to `y`, whatever its length.
+/// Writes `first..first + 4 * groups` numbers to `y`, without a check of its length.
 const COUNT: &str = "
     @group(0) @binding(0) var<storage, read_write> y: array<f32>;
     @compute @workgroup_size(4)

@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// Elements of a tensor of 1 MiB.
 const LEN: usize = 256 << 10;
 
-/// A device that only works while somebody waits for it.
+/// A device that only works while a thread waits for it.
 fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
     let (gpu, sim) = open(SimOptions {
         lag_submissions: u32::MAX,

@@ -1,4 +1,4 @@
-//! The memory report is readable, whatever its contents.
+//! The memory report is readable with any contents.
 
 use lapidary::sim::SimOptions;
 use lapidary::{

@@ -18,7 +18,7 @@ pub(crate) fn list(ui: &mut Ui, stats: &MemoryStats, most: usize) {
     ui.label(format!("holders: {}", tags.len()));
     for tag in tags.iter().take(most) {
         let name = match &tag.tag {
-            // A tag prints as one line of bounded length, whatever its name.
+            // A tag prints as one line of bounded length.
             Some(tag) => tag.to_string(),
             None => "others".into(),
         };

@@ -1,11 +1,11 @@
-"""values.py [GROUP ...]: asks PyTorch for the values that tests/torch.rs compares with.
+"""values.py [GROUP ...]: computes with PyTorch the values for tests/torch.rs.
 
 Each function below is a group. It yields cases: a name, the operands, and PyTorch's results. The
 group's cases go to GROUP.jsonl in this folder, one a line. The table of calls in
 tests/torch/GROUP.rs has an entry of the same name for each.
 
-The files are committed, so nothing but this script needs PyTorch: pip install torch numpy. A group
-whose function did not change gives the same file again.
+The files are committed, so only this script needs PyTorch: pip install torch numpy. A group whose
+function did not change gives the same file again.
 """
 
 import json
@@ -29,7 +29,7 @@ NAMES = {
 
 
 def numbers(*shape, seed=0):
-    """Floats around 0 that are exact in every type, of which no two are equal."""
+    """Different floats around 0 that are exact in every type."""
     generator = torch.Generator().manual_seed(seed)
     count = math.prod(shape)
     return ((torch.randperm(count, generator=generator) - count // 2) / 8).reshape(shape)
@@ -218,7 +218,7 @@ GROUPS = [shapes, indexing, reductions, losses, layers, folds]
 
 
 def number(value):
-    """A number that JSON has, and else its name."""
+    """A number, or its name if JSON does not have it."""
     if isinstance(value, bool):
         return int(value)
     return value if math.isfinite(value) else str(value)

@@ -34,7 +34,7 @@ impl Private {
 
     fn new(words: impl Iterator<Item = (String, &'static str)>) -> Private {
         let trimmed = words.map(|(word, name)| (word.trim().to_owned(), name));
-        // Words of two letters are part of other words and identify nobody.
+        // Words of two letters are part of other words and identify no user.
         let mut words: Vec<_> = trimmed.filter(|(word, _)| word.len() > 2).collect();
         words.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
         Private { words }

@@ -1,6 +1,6 @@
 //! `examples/fluid`, a program with its own device, and the panel that shows its memory. The step
-//! runs their tests. It runs the program without a window under a changing budget, then with a lost
-//! device, and in a window on a virtual screen with a pointer.
+//! runs their tests. It runs the program without a window under a changing budget, and with a lost
+//! device. Then it runs it in a window on a virtual screen with a pointer.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

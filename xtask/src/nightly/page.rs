@@ -184,7 +184,7 @@ impl Page {
         Ok(())
     }
 
-    /// The filter has the focus. Its matches are shown as text, whatever they contain.
+    /// The filter has the focus. Its matches are always shown as text.
     fn filter(&mut self) -> Result {
         let rows = "Number(document.querySelector('#table').dataset.rows)";
         self.browser.evaluate(&format!("globalThis.all = {rows}"))?;

@@ -212,7 +212,7 @@ impl fmt::Display for MemoryStats {
     }
 }
 
-/// A count in few columns, whatever its size.
+/// A count of any size in few columns.
 fn short(count: u64) -> String {
     match count {
         0..1_000_000 => count.to_string(),

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Print a line of JSON for each sample instead
     #[arg(long)]
     json: bool,
-    /// End after this many samples. The default on a terminal is to go on until you quit
+    /// End after this many samples instead of never; only with --json
     #[arg(long, value_name = "SAMPLES", requires = "json")]
     count: Option<u64>,
 }

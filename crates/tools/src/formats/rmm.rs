@@ -106,9 +106,9 @@ pub struct RmmRow {
 /// ```
 ///
 /// # Errors
-/// [`Error::Rmm`] with the line: a missing column, a row that is too short, a bad number or action,
-/// a block at an address that is in use, a block freed twice or with another size. Also the errors
-/// of the reader.
+/// [`Error::Rmm`] with the line. A column is missing, a row is too short, or a number or action is
+/// invalid. Or a block is at an address in use, or is freed twice or with another size. Also the
+/// errors of the reader.
 pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
     let (mut log, mut rows, mut buffer) = (None, Vec::new(), Vec::new());
     for line in 1.. {
@@ -191,7 +191,7 @@ impl Log {
         let bytes = size.parse();
         let bytes: u64 = bytes.map_err(|_| format!("`{}` is not a size", shown(size)))?;
         let event = match action {
-            // An empty allocation has no place, whatever address the log gives.
+            // An empty allocation has no place, even if the log gives an address.
             "allocate" | "free" if bytes == 0 => return Ok(None),
             "allocate" => self.alloc(address, bytes)?,
             "free" => self.free(address, bytes)?,
