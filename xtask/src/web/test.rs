@@ -150,7 +150,7 @@ pub(super) fn expect(browser: &mut Browser, expression: &str, what: &str) -> Res
     let is_so = browser.evaluate(&format!("(async () => {expression})()"))?;
     match is_so == "true" {
         true => Ok(()),
-        false => Err(format!("the page fails: {what} ({is_so}).")),
+        false => Err(format!("not true on the page: {what} ({is_so}).")),
     }
 }
 
