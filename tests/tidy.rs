@@ -5,8 +5,8 @@
 //! rules for panics, [`prose`] those for texts, and [`markdown`] those for pages. [`links`]
 //! checks that links have targets, [`kernels`] that a shader has its layout and its reference
 //! kernel, and [`manifest`] that dependencies are explained. [`programs`] checks how the tests are
-//! grouped. Each check returns its findings as `file:line: what`, so each is tested with a bad sample. The exceptions and their
-//! reasons are at the top of those files.
+//! grouped. Each check returns its findings as `file:line: what`, so each is tested with a bad
+//! sample. The exceptions and their reasons are at the top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
