@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the functions that compute `x`, as far as the text of the reader calls them.
     fn push_x(&mut self, reader: &str, shape: &TailShape) {
-        self.out.push_str("// What `x` is made of.\n");
+        self.out.push_str("// How `x` is computed.\n");
         if self.structure.is_mapped() {
             self.push_maps();
         }
@@ -182,7 +182,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the function that continues with `y`.
     fn push_y(&mut self) {
-        self.out.push_str("// What becomes of `y`.\n");
+        self.out.push_str("// What is computed from `y`.\n");
         if self.structure.is_mapped() {
             self.push_maps();
         }
@@ -320,7 +320,7 @@ impl<'a> Writer<'a> {
             start += 1;
             self.push(format_args!(
                 "  if ({n} - k >= 4u) {{\n    {y}_put4({o}, t{node});\n  }} else {{\n    \
-                 // What lies behind a part stays as it is.\n    {y}_put4({o}, \
+                 // The bytes past the end of a part stay as they are.\n    {y}_put4({o}, \
                  select({y}_get4({o}), t{node}, {lanes} < vec4<u32>({n} - k)));\n  }}\n"
             ));
         }

@@ -511,7 +511,7 @@ fn expressions_before_and_after_reductions_and_norms_are_the_same_too() {
         let kernels = gpus[1].fused_kernels();
         let is_around = |kernel: &&FusedKernel| {
             let has = |comment| kernel.wgsl.contains(comment);
-            has("// What `x` is made of.") && has("// What becomes of `y`.")
+            has("// How `x` is computed.") && has("// What is computed from `y`.")
         };
         let around = kernels.iter().filter(is_around).count();
         let is_common = 10 * around > kernels.len() || number("LAPIDARY_SEED").is_some();

@@ -1,12 +1,12 @@
-//! The list of operations is complete: a new method must be added to it.
+//! The lists of operations are complete: a new method must be added to them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::common::operations;
 
-/// Methods that read no elements, or that other tests compare with plain tensors.
-const OTHERS: &[&str] = &[
+/// Methods that are no operations.
+const NO_OPERATIONS: &[&str] = &[
     // Properties of a tensor.
     "shape",
     "strides",
@@ -22,6 +22,26 @@ const OTHERS: &[&str] = &[
     "is_contiguous",
     "buffer",
     "shares_storage_with",
+    // Transfers and residency; the device's tests cover them.
+    "read",
+    "to_vec",
+    "read_into",
+    "read_with",
+    "item",
+    "write",
+    "force",
+    "evict",
+    "prefetch",
+    "advise",
+    "pin",
+    "recompute_with",
+    "backed_by",
+    "read_array",
+    "to_array",
+];
+
+/// Operations that read no elements, so the tests of views need not run them.
+const ELSEWHERE: &[&str] = &[
     // Views; the tests of layouts cover them.
     "view_as",
     "permute",
@@ -42,22 +62,6 @@ const OTHERS: &[&str] = &[
     "full_like",
     "rand_uniform_like",
     "rand_normal_like",
-    // Transfers and residency; the device's tests cover them.
-    "read",
-    "to_vec",
-    "read_into",
-    "read_with",
-    "item",
-    "write",
-    "force",
-    "evict",
-    "prefetch",
-    "advise",
-    "pin",
-    "recompute_with",
-    "backed_by",
-    "read_array",
-    "to_array",
 ];
 
 /// Calls of macros that write methods. Each line begins with their names.
@@ -113,16 +117,33 @@ fn methods() -> BTreeSet<String> {
     found
 }
 
+/// The names of methods that are operations.
+fn operations() -> impl Iterator<Item = String> {
+    let methods = methods();
+    assert!(methods.len() > 250, "the methods were not found");
+    let is_operation = |name: &String| !NO_OPERATIONS.contains(&name.as_str());
+    methods.into_iter().filter(is_operation)
+}
+
 #[test]
 fn every_method_of_a_tensor_that_computes_is_in_the_list() {
     let listed: BTreeSet<&str> = operations::all().map(|one| one.method()).collect();
-    let missing = methods()
-        .into_iter()
-        .filter(|name| !listed.contains(name.as_str()) && !OTHERS.contains(&name.as_str()));
-    let missing: Vec<String> = missing.collect();
-    assert!(methods().len() > 250, "the methods were not found");
+    let is_known = |name: &str| listed.contains(name) || ELSEWHERE.contains(&name);
+    let missing: Vec<String> = operations().filter(|name| !is_known(name)).collect();
     assert!(
         missing.is_empty(),
         "tests/common/operations has no call of {missing:?}"
     );
+}
+
+#[test]
+fn every_operation_is_on_a_page_of_its_family() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/operations");
+    let pages = std::fs::read_dir(folder).expect("the pages");
+    let pages: String = pages
+        .map(|page| std::fs::read_to_string(page.expect("a page").path()).expect("a text"))
+        .collect();
+    let is_listed = |name: &String| pages.contains(&format!("(crate::Tensor::{name})"));
+    let missing: Vec<String> = operations().filter(|name| !is_listed(name)).collect();
+    assert!(missing.is_empty(), "src/operations lists no {missing:?}");
 }

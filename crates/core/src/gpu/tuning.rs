@@ -22,7 +22,7 @@ pub enum Tune {
     /// it, then every variant a few times, and waits for them. It takes the variant that is clearly
     /// faster than the rules' choice, if there is one. [`Options::cache_folder`] keeps the results
     /// for this adapter, driver and version of the crate, and the next process reads them. Without
-    /// that folder they last as long as the [`Gpu`].
+    /// that folder they last as long as the [`Gpu`](crate::Gpu).
     ///
     /// Matrix products, reductions, softmax and norms have variants. Trials take at most about four
     /// seconds of a process, and none of small problems. A trial whose results would evict buffers
