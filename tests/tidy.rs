@@ -103,6 +103,11 @@ fn files_and_functions_fit_into_a_head() {
 }
 
 #[test]
+fn the_root_of_a_crate_has_few_names() {
+    assert_tidy(size::check_roots(&crate_files()));
+}
+
+#[test]
 fn every_file_opens_by_saying_what_it_is() {
     assert_tidy(prose::check_openings(&rust_files()));
 }

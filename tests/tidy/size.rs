@@ -8,6 +8,9 @@ const MOST_LINES: usize = 600;
 const MANY_LINES: usize = 400;
 const LONG_FILES_PER_HUNDRED: usize = 10;
 
+/// A newcomer can read all names at the root of a crate.
+const MOST_ROOT_NAMES: usize = 40;
+
 /// A function fits on a screen, or on one and a half.
 const MOST_FUNCTION_LINES: usize = 80;
 
@@ -39,6 +42,44 @@ pub(crate) fn check_files(files: &[Source]) -> Vec<String> {
         ));
     }
     offences
+}
+
+/// The root of a crate has few names.
+pub(crate) fn check_roots(files: &[Source]) -> Vec<String> {
+    let roots = files
+        .iter()
+        .filter(|file| file.path.ends_with("src/lib.rs"));
+    let mut offences = Vec::new();
+    for root in roots {
+        let count = root_names(&root.code);
+        if count > MOST_ROOT_NAMES {
+            offences.push(format!(
+                "{}: {count} public names, at most {MOST_ROOT_NAMES}",
+                root.path
+            ));
+        }
+    }
+    offences
+}
+
+/// The number of modules and re-exports that are public at the top of a file.
+fn root_names(code: &str) -> usize {
+    let at_top = |text: &str| -> Vec<usize> {
+        let all = code.match_indices(text).map(|(offset, _)| offset);
+        all.filter(|&offset| offset == 0 || code[..offset].ends_with('\n'))
+            .collect()
+    };
+    let uses = at_top("pub use ").into_iter().map(|offset| {
+        let (statement, _) = code[offset..]
+            .split_once(';')
+            .unwrap_or((&code[offset..], ""));
+        // Each name ends at a comma or a brace, whatever the depth.
+        let names = statement.split([',', '{', '}']).map(str::trim);
+        names
+            .filter(|name| !name.is_empty() && !name.ends_with("::"))
+            .count()
+    });
+    at_top("pub mod ").len() + uses.sum::<usize>()
 }
 
 /// No function is too long, counted from its `fn` to its closing brace.
@@ -142,4 +183,15 @@ fn a_function_that_is_too_long_is_found() {
         )),
         0
     );
+}
+
+#[test]
+fn names_at_a_root_are_counted_whatever_their_depth() {
+    assert_eq!(root_names("mod a;\npub mod b;\npub use c;\n"), 2);
+    assert_eq!(root_names("pub use d::{A, B};\npub use e as f;\n"), 3);
+    let deep =
+        "pub use self::{\n    a::{A, B},\n    c::C,\n};\npub mod d {\n    pub use x::X;\n}\n";
+    assert_eq!(root_names(deep), 4);
+    let wide = format!("pub use a::{{{}}};", "A, ".repeat(MOST_ROOT_NAMES + 1));
+    assert_eq!(check_roots(&[Source::new("src/lib.rs", &wide)]).len(), 1);
 }
