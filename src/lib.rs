@@ -5,7 +5,8 @@
 //! # Overview
 //!
 //! A [`Gpu`] is a device with its memory. It makes [`Tensor`]s; operations on them are methods and
-//! operators, named as in PyTorch and NumPy, and return a `Result`:
+//! operators, named as in PyTorch and NumPy, and return a `Result`. [`operations`] lists all of
+//! them:
 //!
 //! ```no_run
 //! use lapidary::{DType, Gpu, Options};
@@ -59,10 +60,16 @@
 //! # Finding bugs
 //!
 //! [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, finds these
-//! bugs, in kernels of your own and in commands of your app, and names the culprit: writes past the
-//! end of a tensor; writes to a freed tensor; the operation that made the first NaN; output that a
-//! kernel left unwritten; tensors that are still alive when they should not be. See
-//! [`Diagnostics`](diagnostics::Diagnostics) and [`Finding`](diagnostics::Finding).
+//! bugs, in kernels of your own and in commands of your app, and names the culprit:
+//!
+//! * writes past the end of a tensor, and writes to a freed tensor;
+//! * the operation that made the first NaN;
+//! * output that a kernel left unwritten;
+//! * tensors that are still alive when they should not be.
+//!
+//! `gpu.diagnostics().check()` returns them: see
+//! [`GpuDiagnostics`](diagnostics::GpuDiagnostics), [`Diagnostics`](diagnostics::Diagnostics) and
+//! [`Finding`](diagnostics::Finding).
 //!
 //! # Features
 //!

@@ -6,7 +6,7 @@
 //! | page | operations |
 //! | --- | --- |
 //! | [`creation`] | new tensors; random numbers, each from a seed |
-//! | [`shapes`] | views without a copy; concat, pad, repeat, roll, cast |
+//! | [`shapes`] | views without a copy; concat, pad, repeat, roll |
 //! | [`arithmetic`] | `+`, `-`, `*`, `/`, both remainders, powers, bits; scalars; in-place forms; broadcasting |
 //! | [`comparison`] | comparison, logic, `where_`, `masked_fill`, clamp, tests for NaN and infinity |
 //! | [`functions`] | roots, exponentials, logarithms, trigonometry, error functions, rounding, cast |

@@ -37,13 +37,20 @@ fn simulated() -> [(&'static str, Gpu); 2] {
     ]
 }
 
-/// The first adapter, opened by hand with a lower limit.
+/// The adapter that `Gpu::open` chooses, opened by hand with a lower limit.
 pub(crate) fn adopt(binding_bytes: u64) -> Gpu {
     use lapidary::wgpu;
-    let instance =
-        wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
-    let adapter = instance.request_adapter(&wgpu::RequestAdapterOptions::default());
-    let adapter = pollster::block_on(adapter).expect("the tests need an adapter");
+    let chosen = Gpu::open(Options::default()).expect("the tests need an adapter");
+    let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    let backends = desc.backends;
+    let instance = wgpu::Instance::new(desc);
+    let adapters = pollster::block_on(instance.enumerate_adapters(backends));
+    let is_chosen = |adapter: &wgpu::Adapter| {
+        let info = adapter.get_info();
+        info.name == chosen.caps().name && info.backend.to_str() == chosen.caps().backend
+    };
+    let adapter = adapters.into_iter().find(is_chosen);
+    let adapter = adapter.expect("the adapter was there a moment ago");
     let mut limits = adapter.limits();
     limits.max_storage_buffer_binding_size = binding_bytes;
     let wanted = wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;

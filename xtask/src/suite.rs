@@ -85,7 +85,7 @@ pub(crate) fn check(args: &[String]) -> Result {
 }
 
 /// A program of the workspace or an example of a published crate (`examples/NAME`), built like the
-/// suite with all features. After a run of the suite nothing is left to build.
+/// suite with its features. After a run of the suite nothing is left to build.
 pub(crate) fn built(program: &str) -> Result<Command> {
     static BUILT: OnceLock<Result> = OnceLock::new();
     let build = || {

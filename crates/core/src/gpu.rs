@@ -55,8 +55,8 @@ const NONE: Layer = Layer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The adapter: an index of [`adapters`], a part of a name (`"nvidia"`), a backend (`"vulkan"`,
-    /// `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"integrated"`, `"discrete"`). `None`: the
-    /// environment variable `LAPIDARY_ADAPTER`, else the fastest.
+    /// `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"virtual"`, `"integrated"`,
+    /// `"discrete"`). `None`: the environment variable `LAPIDARY_ADAPTER`, else the fastest.
     pub adapter: Option<String>,
     /// Prefer the GPU that saves power to the fastest one.
     pub low_power: bool,
@@ -464,7 +464,7 @@ impl Gpu {
     }
 }
 
-/// The memory of a device, as [`GpuMemory::stats`] gives it: budgets, statistics, measurements,
+/// The memory of a device, as [`Gpu::memory`] gives it: budgets, statistics, measurements,
 /// history and snapshots.
 ///
 /// ```no_run

@@ -178,7 +178,7 @@ pub(super) fn tile(beside: u32, below: u32, max_invocations: u32) -> [u32; 2] {
 ///
 /// ```text
 ///  words   0            1          2              3             4           5 …
-///          invocations  lowest y   quads a row    extent a row  first of x  dims, y, x strides
+///          invocations  lowest y   vec4s a row    extent a row  first of x  dims, y, x strides
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Scatter {

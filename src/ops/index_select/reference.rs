@@ -1,7 +1,7 @@
 //! The reference kernel of `index_select`.
 
 use crate::ops::index_select::Params;
-use crate::ops::rows::reference::walk;
+use crate::ops::rows::reference::offset_of;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
@@ -20,9 +20,19 @@ pub(crate) fn run(call: &mut ReferenceCall) {
         }
         let from = p
             .offset
-            .wrapping_add(walk(before, code & 15, &p.before_dims, &p.before_strides))
+            .wrapping_add(offset_of(
+                before,
+                code & 15,
+                &p.before_dims,
+                &p.before_strides,
+            ))
             .wrapping_add(index.wrapping_mul(p.stride))
-            .wrapping_add(walk(after, code >> 4 & 15, &p.after_dims, &p.after_strides));
+            .wrapping_add(offset_of(
+                after,
+                code >> 4 & 15,
+                &p.after_dims,
+                &p.after_strides,
+            ));
         let from = from as usize * size;
         let bytes = call.operands[0][from..from + size].to_vec();
         call.operands[2][to..to + size].copy_from_slice(&bytes);

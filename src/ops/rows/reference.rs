@@ -3,7 +3,7 @@
 use crate::ops::rows::RowParams;
 
 /// `Σ index[d] · strides[d]` for the index with the number `i` in `dims`, innermost first.
-pub(in crate::ops) fn walk(mut i: u32, rank: u64, dims: &[u32; 4], strides: &[u32; 4]) -> u32 {
+pub(in crate::ops) fn offset_of(mut i: u32, rank: u64, dims: &[u32; 4], strides: &[u32; 4]) -> u32 {
     let mut at = 0_u32;
     for d in 0..rank as usize {
         let index = match d + 1 < rank as usize {
@@ -18,8 +18,8 @@ pub(in crate::ops) fn walk(mut i: u32, rank: u64, dims: &[u32; 4], strides: &[u3
 
 /// The element at position `k` of a row. `code` holds the ranks.
 pub(in crate::ops) fn element(p: &RowParams, code: u64, row: u32, k: u32) -> usize {
-    let outer = walk(row, code & 15, &p.outer_dims, &p.outer_strides);
-    let inner = walk(k, code >> 4 & 15, &p.inner_dims, &p.inner_strides);
+    let outer = offset_of(row, code & 15, &p.outer_dims, &p.outer_strides);
+    let inner = offset_of(k, code >> 4 & 15, &p.inner_dims, &p.inner_strides);
     p.offset.wrapping_add(outer).wrapping_add(inner) as usize
 }
 

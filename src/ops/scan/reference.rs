@@ -11,12 +11,12 @@ pub(crate) fn run(call: &mut ReferenceCall) {
     let p: RowParams = call.params();
     for row in 0..p.rows {
         for index in 0..p.parts {
-            walk(call, &p, row, index);
+            scan_part(call, &p, row, index);
         }
     }
 }
 
-fn walk(call: &mut ReferenceCall, p: &RowParams, row: u32, index: u32) {
+fn scan_part(call: &mut ReferenceCall, p: &RowParams, row: u32, index: u32) {
     let (fold, is_in_parts) = kind(call.variant.code);
     let y = call.operands.len() - 1;
     let before = match is_in_parts && index > 0 {

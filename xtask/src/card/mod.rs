@@ -84,7 +84,7 @@ fn adapter() -> Result<Adapter> {
 fn tests(is_small: bool) -> Result<Tests> {
     let mut cargo = match is_small {
         true => selected_except(SMALL, &[], &["custom_kernels::"])?,
-        false => selected(&["--no-fail-fast", "--workspace"], &[])?,
+        false => selected(&["--workspace", "--no-fail-fast"], &[])?,
     };
     let watched = watch(&mut cargo, seen::is_telling)?;
     let tests = Tests::of(&watched.lines);

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};
+use crate::suite::selected;
 
 /// The published crates of this workspace, each after its dependencies.
 const PUBLISHED: [&str; 4] = [
@@ -68,12 +69,23 @@ pub(crate) fn clippy_bare() -> Result<String> {
 /// Combinations of features that `clippy` and `clippy_bare` do not cover.
 pub(crate) fn features() -> Result<String> {
     // The library in an app, without the program.
-    for features in ["", "monitor", "serve"] {
+    for features in ["", "monitor", "serve", "replay"] {
         run(cargo()
             .args(["clippy", "--package", "lapidary-tools", "--lib"])
             .args(["--no-default-features", "--features", features])
             .args(["--", "-D", "warnings"]))?;
     }
+    // Spilled bytes may be compressed, which the suite leaves out.
+    run(&mut selected(
+        &[
+            "--package",
+            "lapidary-core",
+            "--lib",
+            "--features",
+            "lapidary-core/lz4",
+        ],
+        &["spill"],
+    )?)?;
     // Examples and tests enable features of the core that the library has not.
     passed(
         cargo()

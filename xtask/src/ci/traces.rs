@@ -14,8 +14,11 @@ const ALL: &str = "../shared/traces";
 const OWN: &str = "crates/tools/tests/traces";
 
 /// Peak reserved ÷ peak live: the geometric mean and the worst.
-const MOST_RESERVED: (f64, f64) = (1.04, 1.10);
-const MOST_RESERVED_UNMOVED: (f64, f64) = (1.07, 1.22);
+const MOST_RESERVED: (f64, f64) = (1.02, 1.065);
+const MOST_RESERVED_UNMOVED: (f64, f64) = (1.07, 1.20);
+
+/// Moved bytes ÷ allocated bytes.
+const MOST_MOVED: f64 = 0.004;
 
 /// Evicted and restored bytes ÷ those of Belady's algorithm.
 const MOST_SPILLED: f64 = 1.3;
@@ -72,6 +75,7 @@ pub(crate) fn check() -> Result<String> {
     let replayed = replay(&[], &plain)?;
     for trace in &replayed {
         trace.at_most("refused", 0.0)?;
+        trace.at_most("bytes_moved", MOST_MOVED * trace.number("bytes_allocated")?)?;
         if trace.has_fixed_shapes() {
             trace.at_most("buffers_created_last_third", MOST_BUFFERS_LATE)?;
             trace.at_most("compactions_last_third", MOST_COMPACTIONS_LATE)?;

@@ -24,7 +24,7 @@ pub(crate) const NIGHTLY: Checks = Checks {
 const STEPS: &[Step] = &[
     Step {
         name: "features",
-        about: "no warnings with each feature of the tools alone, and in the library's own tests",
+        about: "each feature of the tools alone, the library's tests alone, compressed spilling",
         run: source::features,
     },
     Step {

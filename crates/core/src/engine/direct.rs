@@ -15,7 +15,7 @@ use super::reclaim;
 use super::state::State;
 use crate::driver::{BufferId, DriverResult, MapMode};
 use crate::error::Result;
-use crate::memory::{Fit, Place, Storage};
+use crate::memory::{Place, Storage};
 use crate::transfer::{Piece, Reading, refusal};
 
 /// Uploads from this size on ask the device whether a slab is idle. Smaller ones use the known
@@ -126,9 +126,8 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
         {
             let mut state = pass.lock();
             state.free_dead();
-            let fit = state.head.fit();
+            let fit = state.head.take_fit();
             let placed = state.memory.place(storage, fit);
-            state.head.set_fit(Fit::Best);
             if let Ok(Some(place)) = placed {
                 return Ok(Some(place));
             }
@@ -137,7 +136,8 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
             break;
         }
     }
-    pass.lock().head.set_fit(Fit::Best);
+    // Nothing uses what the last reclaim allowed.
+    pass.lock().head.take_fit();
     Ok(None)
 }
 

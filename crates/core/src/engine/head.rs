@@ -34,9 +34,15 @@ impl Head {
         self.fit
     }
 
-    /// Sets the holes that the operands may use, until the command has run or found no room.
+    /// Sets the holes that the operands may use, until the command has run, found no room, or a
+    /// placement took the permission.
     pub(super) fn set_fit(&mut self, fit: Fit) {
         self.fit = fit;
+    }
+
+    /// Takes the permission for one placement. Later ones get the best holes again.
+    pub(super) fn take_fit(&mut self) -> Fit {
+        std::mem::take(&mut self.fit)
     }
 
     /// Notes that the engine placed a storage for the command.

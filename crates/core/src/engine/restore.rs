@@ -15,7 +15,7 @@ use super::supply::{self, Supply};
 use super::{diagnose, reclaim, refuse, rematerialize};
 use crate::driver::{DriverError, MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::{Copies, Fit, PendingRestore, Place, Storage};
+use crate::memory::{Copies, PendingRestore, Place, Storage};
 use crate::transfer::{Piece, Reading, Region, refusal};
 
 /// A restore of at least this size is staged while the device runs the commands encoded before.
@@ -54,9 +54,8 @@ pub(super) async fn restore(pass: &Pass, storage: &Arc<Storage>) -> Result<Resul
             if !state.memory.is_evicted(storage) {
                 return Ok(Ok(()));
             }
-            let fit = state.head.fit();
+            let fit = state.head.take_fit();
             let received = state.memory.begin_restore(storage, fit);
-            state.head.set_fit(Fit::Best);
             match received {
                 Ok(Some(pending_restore)) => {
                     restore_guard.1 = Some(pending_restore);

@@ -108,7 +108,7 @@ impl GpuDiagnostics<'_> {
     /// # fn demo(gpu: lapidary_core::Gpu) {
     /// let findings = gpu.diagnostics().findings();
     /// drop(gpu);
-    /// assert!(findings.take().is_empty(), "tensors outlive their device");
+    /// assert!(findings.take().is_empty(), "buffers outlive their device");
     /// # }
     /// ```
     pub fn findings(self) -> Findings {

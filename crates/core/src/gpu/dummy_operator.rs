@@ -6,7 +6,7 @@ use crate::engine::kernel::Role;
 use crate::error::{Error, Result};
 
 impl Gpu {
-    /// Runs a stand-in for an operator. It needs `reads` and `updates` on the device, makes a
+    /// Runs a dummy operator. It needs `reads` and `updates` on the device, makes a
     /// buffer for each size in `makes` (in bytes), and computes nothing. Use it to replay another
     /// program on a simulated device. Name each buffer only once.
     ///

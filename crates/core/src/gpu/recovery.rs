@@ -57,7 +57,7 @@ impl Gpu {
     /// # async fn example(gpu: lapidary_core::Gpu) -> lapidary_core::Result<()> {
     /// let (adapter, device, queue) = open().await;
     /// let recovered = gpu.readopt(&adapter, &device, &queue)?;
-    /// println!("{} tensors are still there", recovered.kept);
+    /// println!("{} buffers are still there", recovered.kept);
     /// # Ok(())
     /// # }
     /// ```

@@ -19,6 +19,8 @@ pub struct Outcome {
     /// Requests that found no memory; in traces with operators, such operators.
     pub refused: u64,
     pub ns_per_event: f64,
+    /// Bytes of all blocks that the trace allocated.
+    pub allocated_bytes: u64,
     pub moved_bytes: u64,
     pub compactions_last_third: u64,
     pub out_bytes: u64,

@@ -193,6 +193,7 @@ impl Replay<'_> {
         outcome.buffers_created = stats.slabs_created;
         outcome.buffers_created_last_third = stats.slabs_created - before.slabs_created;
         outcome.refused = self.refused;
+        outcome.allocated_bytes = stats.live_bytes.up;
         outcome.moved_bytes = stats.moved_bytes;
         outcome.compactions_last_third = stats.compactions - before.compactions;
         outcome.out_bytes = stats.evicted_bytes;

@@ -25,6 +25,21 @@ fn head(page: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap()
 }
 
+/// The page's script reads the version that the core writes, and knows its reclaim steps.
+#[test]
+fn the_script_agrees_with_the_core() {
+    use lapidary::stats::ReclaimStep;
+    use lapidary_core::internal::SNAPSHOT_VERSION;
+
+    let script = include_str!("../../src/page/decode.js");
+    let version = format!("doc.version !== {SNAPSHOT_VERSION})");
+    assert!(script.contains(&version), "{version}");
+    assert!(script.contains(&format!("reads version {SNAPSHOT_VERSION}.")));
+    let names = ReclaimStep::ALL.map(|step| format!("\"{}\"", step.name()));
+    let steps = format!("step: [{}]", names.join(", "));
+    assert!(script.contains(&steps), "{steps}");
+}
+
 fn named(names: &[&str]) -> (Gpu, Vec<Tensor>) {
     let (gpu, _) = open_alone(SimOptions::default());
     gpu.memory().keep_history(1000);

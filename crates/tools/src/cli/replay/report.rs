@@ -24,6 +24,7 @@ pub(super) fn print_json(out: &mut dyn Write, trace: &Trace, run: &Run) -> io::R
         "buffers_created_last_third": outcome.buffers_created_last_third,
         "refused": outcome.refused,
         "ns_per_event": rounded(outcome.ns_per_event, 10.0),
+        "bytes_allocated": outcome.allocated_bytes,
         "bytes_moved": outcome.moved_bytes,
         "compactions_last_third": outcome.compactions_last_third,
         "bytes_spilled_out": outcome.out_bytes,
