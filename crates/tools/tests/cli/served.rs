@@ -171,7 +171,7 @@ fn who_answers_too_slowly_or_too_much_is_asked_anew() {
         }
     });
     let mut remote = Remote::connect(&path).unwrap();
-    for said in ["it does not answer", "no answer of lapidary's"] {
+    for said in ["it does not answer", "not one of lapidary"] {
         let error = remote.memory().unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
