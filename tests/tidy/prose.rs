@@ -65,7 +65,12 @@ pub(crate) fn check_comment_columns(files: &[Source]) -> Vec<String> {
     for file in files {
         let mut is_code = false;
         for (index, line) in file.text.lines().enumerate() {
-            let Some(said) = line.trim_start().strip_prefix("//") else {
+            let marks = if file.path.ends_with(".toml") {
+                "#"
+            } else {
+                "//"
+            };
+            let Some(said) = line.trim_start().strip_prefix(marks) else {
                 is_code = false;
                 continue;
             };
@@ -98,6 +103,9 @@ fn a_comment_that_is_too_wide_is_found() {
     assert_eq!(found(&format!("/// | {long} |")), 0);
     assert_eq!(found(&format!("/// {}", "x".repeat(120))), 0);
     assert_eq!(found("/// Short."), 0);
+    let found = |path: &str, text: &str| check_comment_columns(&[Source::new(path, text)]).len();
+    assert_eq!(found("Cargo.toml", &format!("# {long}")), 1);
+    assert_eq!(found("shaders/a.wgsl", &format!("// {long}")), 1);
 }
 
 #[test]

@@ -18,8 +18,8 @@ fn say(slot: u32, all: vec4<u32>) {
 }
 
 //# range
-// p.w0: the first word, how many elements, the first answer, and how many workgroups share the work.
-// p.w1: of each row of so many elements, so many are no padding; and where in a row the first element is.
+// p.w0: the first word, the number of elements, the first answer, and the number of workgroups.
+// p.w1: the elements of a row, those without padding, and the place of the first one in its row.
 var<workgroup> found: array<vec4<u32>, 64>;
 
 @compute @workgroup_size(64)

@@ -328,7 +328,10 @@ fn bad_logs_are_told_with_their_line() {
         "1,0,free,0x10,8,0\n1,0,free,0x10,8,0",
         "line 4: 0x10 is freed but not allocated",
     );
-    check("1,0,free,0x20,8,0", "line 3: 0x20 is freed but not allocated");
+    check(
+        "1,0,free,0x20,8,0",
+        "line 3: 0x20 is freed but not allocated",
+    );
     check("1,0,free,0x10,9,0", "line 3: 0x10 is freed as 9 bytes");
     check(
         "1,0,allocate,0x10,8,0",
