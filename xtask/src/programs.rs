@@ -1,7 +1,8 @@
 //! The verbs that start one program: `demo`, `replay`, `deny`.
 
 use crate::driver::cargo_with_gpu;
-use crate::process::{Result, cargo, has_cargo_command, run};
+use crate::model::manifest;
+use crate::process::{Result, cargo, has_cargo_command, root, run};
 use crate::suite::PROGRAM;
 
 /// Runs the demo on the available adapter.
@@ -34,9 +35,15 @@ pub(crate) fn deny(args: &[String]) -> Result {
             "cargo-deny is not installed; `cargo install --locked cargo-deny` does that.".into(),
         );
     }
-    run(cargo()
-        .args(["deny", "--workspace", "check"])
-        .args(without_dashes(args)))
+    // The programs of `examples` and the panel for egui are a separate workspace.
+    for manifest in [root().join("Cargo.toml"), manifest()] {
+        let mut deny = cargo();
+        deny.args(["deny", "--workspace", "--manifest-path"]);
+        deny.arg(manifest);
+        deny.arg("--config").arg(root().join("deny.toml"));
+        run(deny.arg("check").args(without_dashes(args)))?;
+    }
+    Ok(())
 }
 
 /// The arguments for the program, without a leading `--`.
