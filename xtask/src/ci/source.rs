@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};
-use crate::suite::selected;
 
 /// The published crates of this workspace, each after its dependencies.
 const PUBLISHED: [&str; 4] = [
@@ -76,16 +75,9 @@ pub(crate) fn features() -> Result<String> {
             .args(["--", "-D", "warnings"]))?;
     }
     // Spilled bytes may be compressed, which the suite leaves out.
-    run(&mut selected(
-        &[
-            "--package",
-            "lapidary-core",
-            "--lib",
-            "--features",
-            "lapidary-core/lz4",
-        ],
-        &["spill"],
-    )?)?;
+    run(cargo()
+        .args(["test", "--package", "lapidary-core", "--lib"])
+        .args(["--features", "lz4", "spill"]))?;
     // Examples and tests enable features of the core that the library has not.
     passed(
         cargo()
