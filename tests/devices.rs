@@ -5,16 +5,21 @@ use lapidary::{Gpu, Options};
 /// Bytes of one binding on the devices that bind everything as several windows.
 const SMALL_BINDING_BYTES: u64 = 16 << 10;
 
+/// Whether a test of all devices runs on all of them. If `LAPIDARY_TEST_DEVICES` is `adapter`, it
+/// runs on the default adapter only, as it is: for a second adapter, after a run on the first one.
+pub(crate) fn runs_on_all() -> bool {
+    std::env::var_os("LAPIDARY_TEST_DEVICES").is_none_or(|devices| devices != "adapter")
+}
+
 /// All devices of this machine, with a name for messages. They are the default adapter, the same
 /// with bindings so small that ordinary operands take several, and the simulation in both forms.
-/// If `LAPIDARY_TEST_DEVICES` is `adapter`, the simulation is left out.
 pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = Vec::new();
     let open = Gpu::open(Options::default());
     gpus.push(("adapter", open.expect("the tests need an adapter")));
-    gpus.push(("adapter, small bindings", adopt(SMALL_BINDING_BYTES)));
-    #[cfg(feature = "sim")]
-    if std::env::var_os("LAPIDARY_TEST_DEVICES").is_none_or(|devices| devices != "adapter") {
+    if runs_on_all() {
+        gpus.push(("adapter, small bindings", adopt(SMALL_BINDING_BYTES)));
+        #[cfg(feature = "sim")]
         gpus.extend(simulated());
     }
     gpus

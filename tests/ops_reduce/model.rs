@@ -9,6 +9,9 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
         "adapter",
         Gpu::open(Options::default()).expect("an adapter"),
     )];
+    if !crate::devices::runs_on_all() {
+        return gpus;
+    }
     #[cfg(feature = "sim")]
     {
         let (gpu, _) = Gpu::simulated(lapidary::sim::SimOptions::default()).expect("a simulation");

@@ -49,7 +49,7 @@ const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 pub(crate) fn swiftshader() -> Result<String> {
     let skipped = [NOT_CORE, NOT_AGAIN].concat();
     for mut tests in core_tests(&skipped)? {
-        // Without the simulation, on which the suite has run them.
+        // Without the simulation and small bindings, on which the suite has run them.
         tests.env("LAPIDARY_TEST_DEVICES", "adapter");
         on_swiftshader(tests)?;
     }
