@@ -7,14 +7,10 @@
 //!
 //! `LAPIDARY_ADAPTER` chooses the adapter. Without OpenBLAS no shares are shown.
 
-#[path = "common/openblas.rs"]
-#[allow(dead_code, reason = "shared with the table, which uses more of it")]
-mod openblas;
-
 use std::time::{Duration, Instant};
 
 use lapidary::{Gpu, Options, Result, Tensor};
-use openblas::{OpenBlas, SETTLE, Sizes};
+use lapidary_harness::openblas::{OpenBlas, SETTLE, Sizes};
 
 /// Threads of OpenBLAS.
 const THREADS: i32 = 2;

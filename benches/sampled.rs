@@ -10,19 +10,13 @@
 
 #[path = "table/churn.rs"]
 mod churn;
-#[allow(
-    dead_code,
-    reason = "the cores and the lines of the table are not asked for here"
-)]
-#[path = "table/harness/mod.rs"]
-mod harness;
 #[path = "table/ours.rs"]
 mod ours;
 
 use std::time::Duration;
 
 use criterion::Criterion;
-use harness::{CASES, Subject, Work};
+use lapidary_harness::{CASES, Subject, Work};
 
 fn main() {
     let mut criterion = Criterion::default()

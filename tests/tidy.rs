@@ -202,6 +202,7 @@ fn the_tests_are_few_programs_and_no_file_is_left_out() {
         "crates/alloc",
         "crates/core",
         "crates/fuzzing",
+        "crates/harness",
         "crates/testing",
         "crates/tools",
         "xtask",

@@ -5,7 +5,7 @@ use lapidary::alloc::{BlockId, PoolConfig, Pools};
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{Buffer, Gpu, wgpu};
 
-use crate::harness::{Event, PLACES, Result, Timed, events};
+use lapidary_harness::{Event, PLACES, Result, Timed, events};
 
 const GRANULE_BYTES: u64 = 256;
 

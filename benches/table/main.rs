@@ -6,16 +6,15 @@
 //! ```
 //!
 //! Rounds alternate between lapidary and the cores (OpenBLAS, loops over all cores, memcpy), and
-//! the best round of each counts. A wrong result is an error and gives no figure. [`harness`] has
-//! the cases and the method, which `benches/peers` uses for other libraries. [`ours`] has
-//! lapidary's side.
+//! the best round of each counts. A wrong result is an error and gives no figure.
+//! [`lapidary_harness`] has the cases and the method, which `benches/peers` uses for other
+//! libraries. [`ours`] has lapidary's side.
 
 mod churn;
-mod harness;
 mod ours;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    harness::main(|| Ok(Box::new(ours::Ours::open()?)))
+    lapidary_harness::main(|| Ok(Box::new(ours::Ours::open()?)))
 }

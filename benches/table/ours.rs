@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use lapidary::{DType, Gpu, Options, Tensor, wgpu};
 
 use crate::churn::{Blocks, Tensors};
-use crate::harness::{
+use lapidary_harness::{
     About, BATCH, CLASSES, HIDDEN, INPUTS, RATE, Result, Subject, Timed, Way, Work,
 };
 

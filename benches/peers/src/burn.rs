@@ -1,23 +1,15 @@
 //! burn on wgpu, as its documentation shows: with its default fusion and autotuning.
 
-#[path = "../../table/harness/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "each library uses what it needs of the harness"
-)]
-mod harness;
-
 use std::process::ExitCode;
 
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
-use harness::{
+use lapidary_harness::{
     About, BATCH, CLASSES, Event, HIDDEN, INPUTS, PLACES, RATE, Result, Subject, Timed, Way, Work,
     events,
 };
 
 fn main() -> ExitCode {
-    harness::main(|| {
+    lapidary_harness::main(|| {
         Ok(Box::new(Burn {
             device: Device::wgpu(Default::default()),
         }))

@@ -1,20 +1,14 @@
 //! candle on the CPU, as its documentation shows.
 
-#[path = "../../table/harness/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "each library uses what it needs of the harness"
-)]
-mod harness;
-
 use std::process::ExitCode;
 
 use candle_core::{Device, Tensor};
-use harness::{About, BATCH, CLASSES, HIDDEN, INPUTS, RATE, Result, Subject, Timed, Way, Work};
+use lapidary_harness::{
+    About, BATCH, CLASSES, HIDDEN, INPUTS, RATE, Result, Subject, Timed, Way, Work,
+};
 
 fn main() -> ExitCode {
-    harness::main(|| Ok(Box::new(Candle)))
+    lapidary_harness::main(|| Ok(Box::new(Candle)))
 }
 
 struct Candle;

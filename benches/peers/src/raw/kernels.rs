@@ -1,7 +1,7 @@
 //! Textbook kernels: one element for each invocation, tiles of 16 × 16 and reduction trees in
 //! workgroup memory. Sizes are constants in the text.
 
-use crate::harness::{BATCH, CLASSES, RATE};
+use lapidary_harness::{BATCH, CLASSES, RATE};
 
 /// WGSL and the number of workgroups.
 pub(crate) type Kernel = (String, [u32; 3]);

@@ -1,24 +1,17 @@
 //! Raw wgpu, as written by hand: a buffer for each tensor, `Queue::write_buffer`, a new buffer for
 //! each read-back, textbook kernels, one submission for each call.
 
-#[path = "../../../table/harness/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "each library uses what it needs of the harness"
-)]
-mod harness;
 mod kernels;
 
 use std::process::ExitCode;
 
-use harness::{
+use lapidary_harness::{
     About, BATCH, CLASSES, Event, HIDDEN, INPUTS, PLACES, Result, Subject, Timed, Way, Work, events,
 };
 use wgpu::util::{BufferInitDescriptor, DeviceExt};
 
 fn main() -> ExitCode {
-    harness::main(|| Ok(Box::new(pollster::block_on(Raw::open())?)))
+    lapidary_harness::main(|| Ok(Box::new(pollster::block_on(Raw::open())?)))
 }
 
 const USAGES: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::check::check;
-use super::host::Host;
-use super::openblas::SETTLE;
-use super::{Result, Subject, Timed, Work, start};
+use crate::check::check;
+use crate::host::Host;
+use crate::openblas::SETTLE;
+use crate::{Result, Subject, Timed, Work, start};
 
 /// The measurement of one case.
 pub(crate) struct Figures {

@@ -1,8 +1,8 @@
 //! Checks every element of a result with arithmetic in `f64` that shares nothing with the timed
 //! code.
 
-use super::network::Network;
-use super::{Result, Work};
+use crate::network::Network;
+use crate::{Result, Work};
 
 /// Fails with the first wrong element.
 pub(crate) fn check(work: &Work, inputs: &[Vec<f32>], got: &[f32]) -> Result {

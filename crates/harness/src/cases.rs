@@ -1,17 +1,17 @@
 //! The measured work: its inputs and its amount.
 
-use super::host::LARGE;
+use crate::host::LARGE;
 
 /// The network, its batch, and its learning rate.
-pub(crate) const INPUTS: usize = 784;
-pub(crate) const HIDDEN: usize = 512;
-pub(crate) const CLASSES: usize = 10;
-pub(crate) const BATCH: usize = 64;
-pub(crate) const RATE: f32 = 0.05;
+pub const INPUTS: usize = 784;
+pub const HIDDEN: usize = 512;
+pub const CLASSES: usize = 10;
+pub const BATCH: usize = 64;
+pub const RATE: f32 = 0.05;
 
 /// One kind of work. Matrices are stored in row-major order; every element is an `f32`.
-#[derive(Clone, Copy)]
-pub(crate) enum Work {
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
     /// `batch` products of m × k and k × n. B may be stored as n × k and is then read transposed.
     Matmul {
         batch: usize,
@@ -90,8 +90,8 @@ pub(crate) enum Work {
 }
 
 /// How bytes get between host and device.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
     /// The host writes into the device's memory.
     Direct,
     /// Through a staging buffer, from which the device copies.
@@ -115,7 +115,7 @@ const fn product(batch: usize, m: usize, n: usize, k: usize) -> Work {
 const M: usize = 1 << 20;
 
 /// All measured work, by name.
-pub(crate) const CASES: [(&str, Work); 41] = [
+pub const CASES: [(&str, Work); 41] = [
     ("matmul 128", square(128)),
     ("matmul 256", square(256)),
     ("matmul 512", square(512)),
@@ -292,7 +292,7 @@ impl Work {
     }
 
     /// The inputs, always the same numbers.
-    pub(crate) fn inputs(&self) -> Vec<Vec<f32>> {
+    pub fn inputs(&self) -> Vec<Vec<f32>> {
         let around_zero = |seed, len| random(seed, len, -1.0, 1.0);
         match *self {
             Work::Matmul { batch, m, n, k, .. } => {
@@ -342,17 +342,18 @@ fn random(seed: u64, len: usize, least: f32, most: f32) -> Vec<f32> {
 }
 
 /// An allocation into a place, or the drop of the place's block.
-pub(crate) enum Event {
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
     Allocate { place: usize, bytes: u64 },
     Drop { place: usize },
 }
 
 /// Most live blocks.
-pub(crate) const PLACES: usize = 128;
+pub const PLACES: usize = 128;
 
 /// Random drops and allocations of 256 B to 16 MiB, with all powers of two equally likely. At the
 /// end all blocks are dropped.
-pub(crate) fn events(count: usize) -> Vec<Event> {
+pub fn events(count: usize) -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut is_live = [false; PLACES];
     let mut live = 0;

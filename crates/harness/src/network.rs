@@ -1,7 +1,7 @@
 //! Training of the network on the host.
 
-use super::cases::{BATCH, CLASSES, HIDDEN, INPUTS, RATE};
-use super::openblas::{OpenBlas, Operand};
+use crate::cases::{BATCH, CLASSES, HIDDEN, INPUTS, RATE};
+use crate::openblas::{OpenBlas, Operand};
 
 pub(crate) struct Network<'a> {
     /// Without it products are plain loops, which are slow but good enough for checks.

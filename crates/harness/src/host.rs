@@ -1,8 +1,8 @@
 //! The limit of this machine's cores, to which shares refer.
 
-use super::network::Network;
-use super::openblas::{OpenBlas, Sizes};
-use super::{About, Result, Subject, Timed, Work, loops};
+use crate::network::Network;
+use crate::openblas::{OpenBlas, Sizes};
+use crate::{About, Result, Subject, Timed, Work, loops};
 
 /// Transfers of this many elements or more are shown as a rate.
 pub(crate) const LARGE: usize = 1 << 20;

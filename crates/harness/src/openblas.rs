@@ -17,7 +17,7 @@ const NAMES: [&str; 3] = ["libopenblas.so.0", "libopenblas.dylib", "libopenblas.
 
 /// Wait before something else is measured. OpenBLAS's threads spin for 2²⁸ ticks after each call
 /// (103 ms at 2.6 GHz), and other work has one core less meanwhile.
-pub(crate) const SETTLE: Duration = Duration::from_millis(200);
+pub const SETTLE: Duration = Duration::from_millis(200);
 
 const ROW_MAJOR: i32 = 101;
 const PLAIN: i32 = 111;
@@ -57,7 +57,8 @@ type Saxpy = unsafe extern "C" fn(i32, f32, *const f32, i32, *mut f32, i32);
 type SetThreads = unsafe extern "C" fn(i32);
 
 /// The library with its number of threads.
-pub(crate) struct OpenBlas {
+#[derive(Debug)]
+pub struct OpenBlas {
     sgemm: Sgemm,
     sgemv: Sgemv,
     saxpy: Saxpy,
@@ -66,20 +67,20 @@ pub(crate) struct OpenBlas {
 }
 
 /// Sizes of a product, and whether B is stored transposed, as n rows of k.
-#[derive(Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) m: usize,
-    pub(crate) n: usize,
-    pub(crate) k: usize,
-    pub(crate) transposed: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub transposed: bool,
 }
 
 /// The elements of an operand, and whether they are stored transposed.
-pub(crate) type Operand<'a> = (&'a [f32], bool);
+pub type Operand<'a> = (&'a [f32], bool);
 
 impl OpenBlas {
     /// Loads the library with this many threads; an error if there is none.
-    pub(crate) fn open(threads: i32) -> Result<Self, libloading::Error> {
+    pub fn open(threads: i32) -> Result<Self, libloading::Error> {
         // SAFETY: loading OpenBLAS only starts its threads, and the signatures are those of its
         // `cblas.h`, with 32-bit integers as in every package called `openblas`.
         unsafe {
@@ -100,7 +101,7 @@ impl OpenBlas {
     }
 
     /// `c = a · b` for each pair of matrices.
-    pub(crate) fn products(&self, sizes: Sizes, a: &[f32], b: &[f32], c: &mut [f32]) {
+    pub fn products(&self, sizes: Sizes, a: &[f32], b: &[f32], c: &mut [f32]) {
         let Sizes { m, n, k, .. } = sizes;
         let pairs = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
         for ((a, b), c) in pairs.zip(c.chunks_exact_mut(m * n)) {
@@ -109,7 +110,7 @@ impl OpenBlas {
     }
 
     /// C, m × n, from A, m × k, and B, k × n.
-    pub(crate) fn multiply(
+    pub fn multiply(
         &self,
         [m, n, k]: [usize; 3],
         (a, is_a_transposed): Operand<'_>,
@@ -163,7 +164,7 @@ impl OpenBlas {
     }
 
     /// `y += scale * x`
-    pub(crate) fn add_scaled(&self, y: &mut [f32], scale: f32, x: &[f32]) {
+    pub fn add_scaled(&self, y: &mut [f32], scale: f32, x: &[f32]) {
         assert_eq!(x.len(), y.len());
         let len = i32::try_from(x.len()).expect("sizes here are small");
         // SAFETY: both slices have the given length.

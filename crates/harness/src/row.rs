@@ -1,7 +1,7 @@
 //! A line of the table, for people and for programs.
 
-use super::measure::Figures;
-use super::{About, Work};
+use crate::measure::Figures;
+use crate::{About, Work};
 
 /// The result of a case.
 pub(crate) enum Outcome {

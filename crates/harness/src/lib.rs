@@ -3,8 +3,10 @@
 //! [`cases`] lists the work. [`measure`] times it in rounds that alternate with those of the
 //! [`host`], which uses loops over all cores ([`loops`]) or OpenBLAS ([`openblas`]). [`check`]
 //! checks results, [`start`] times whole processes, and [`row`] formats a result. A measured
-//! library is a [`Subject`]: lapidary beside this folder, and others in the separate workspace
+//! library is a [`Subject`]: lapidary in `benches/table`, and others in the separate workspace
 //! `benches/peers`. So nothing here may depend on one of them.
+
+#![allow(missing_docs, reason = "not published; the names and the units say it")]
 
 mod cases;
 mod check;
@@ -12,8 +14,7 @@ mod host;
 mod loops;
 mod measure;
 mod network;
-#[path = "../../common/openblas.rs"]
-mod openblas;
+pub mod openblas;
 mod row;
 mod start;
 
@@ -21,24 +22,22 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) use cases::{
-    BATCH, CASES, CLASSES, Event, HIDDEN, INPUTS, PLACES, RATE, Way, Work, events,
-};
+pub use cases::{BATCH, CASES, CLASSES, Event, HIDDEN, INPUTS, PLACES, RATE, Way, Work, events};
 use host::Host;
 use row::{Outcome, Row};
 
-pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+pub type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 /// What computes, and on which device.
-#[derive(Clone)]
-pub(crate) struct About {
-    pub(crate) by: &'static str,
-    pub(crate) adapter: String,
-    pub(crate) driver: String,
+#[derive(Clone, Debug)]
+pub struct About {
+    pub by: &'static str,
+    pub adapter: String,
+    pub driver: String,
 }
 
 /// A measured library, or what it is compared with.
-pub(crate) trait Subject {
+pub trait Subject {
     fn about(&self) -> About;
 
     /// Brings the inputs to the device and returns the timed work. `None` if the library or the
@@ -51,7 +50,7 @@ pub(crate) trait Subject {
 }
 
 /// Work that can be repeated.
-pub(crate) trait Timed {
+pub trait Timed {
     /// Does the work once and waits until the device has finished.
     fn run(&mut self) -> Result;
 
@@ -119,7 +118,7 @@ impl Options {
 }
 
 /// Measures the cases of the command line with the subject that `open` returns.
-pub(crate) fn main(open: fn() -> Result<Box<dyn Subject>>) -> ExitCode {
+pub fn main(open: fn() -> Result<Box<dyn Subject>>) -> ExitCode {
     // `cargo test --benches` only checks that the bench starts.
     if std::env::args().any(|arg| arg == "--test") {
         return ExitCode::SUCCESS;
