@@ -16,6 +16,10 @@ use crate::process::Result;
 /// Texts of each kernel in the sample.
 const SAMPLE: usize = 16;
 
+/// How often a text is compiled again that took too long. The least time counts: in a test on a
+/// shared machine, one text took between 3.7 and 6.9 s of CPU time.
+const MOST_REPEATS: usize = 6;
+
 /// FXC compiles a sample of the texts.
 pub(crate) fn sample() -> Result<String> {
     check(Kind::Fxc, SAMPLE)
@@ -44,11 +48,13 @@ fn check(kind: Kind, most_of_a_kernel: usize) -> Result<String> {
     let judged = match kind {
         Kind::Fxc => {
             let pace = Pace::of(compiler.yardstick()?);
-            // Two threads of one core need up to twice the time of one, so slow texts are compiled
-            // again alone.
-            let slow: Vec<_> = figures.slow(&pace).map(str::to_owned).collect();
-            let is_slow = |text: &&PathBuf| slow.contains(&name_of(text));
-            figures.improve(compiler.compile_alone(texts.iter().filter(is_slow))?);
+            // Two threads of one core need up to twice the time of one, and so does one whose
+            // neighbours on the machine use the cache. So slow texts are compiled again alone.
+            for _ in 0..MOST_REPEATS {
+                let slow: Vec<_> = figures.slow(&pace).map(str::to_owned).collect();
+                let is_slow = |text: &&PathBuf| slow.contains(&name_of(text));
+                figures.improve(compiler.compile_alone(texts.iter().filter(is_slow))?);
+            }
             figures.judged(&pace)
         }
         Kind::Dxc => figures.all_compiled(),
