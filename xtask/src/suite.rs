@@ -9,16 +9,10 @@ use crate::driver::{cargo_with_gpu, with_gpu};
 use crate::process::{Result, cargo, command, has_cargo_command, run, target_dir};
 
 /// Arguments of cargo that select the unit tests of the libraries.
-pub(crate) const LIBRARIES: &[&str] = &[
-    "--package",
-    "lapidary",
-    "--package",
-    "lapidary-core",
-    "--lib",
-];
+pub(crate) const LIBRARIES: &[&str] = &["--lib"];
 
-/// Arguments that select the bodies of the fuzz targets, on stable Rust.
-const FUZZED: &[&str] = &["--package", "lapidary-fuzzing", "--lib"];
+/// The tests that run the bodies of the fuzz targets, on stable Rust.
+const FUZZED: &[&str] = &["mutated::"];
 
 /// Arguments that select the program `lapidary`.
 pub(crate) const PROGRAM: &[&str] = &["--package", "lapidary-tools", "--bin", "lapidary"];
@@ -52,7 +46,7 @@ pub(crate) fn test(args: &[String]) -> Result {
         .into_iter()
         .filter(|filter| *filter != "--")
         .collect();
-    let mut tests = selected(&["--workspace"], &filters)?;
+    let mut tests = selected(&[], &filters)?;
     let mut examples = cargo_with_gpu()?;
     examples
         .args(["test", "--doc", "--workspace"])
@@ -81,7 +75,7 @@ pub(crate) fn check(args: &[String]) -> Result {
     crate::ci::source::clippy()?;
     run(cargo().args(["test", "--package", "lapidary-alloc", "--lib"]))?;
     run(&mut selected(OF_CHECK, NAMES_OF_CHECK)?)?;
-    run(&mut selected(FUZZED, &[])?)
+    run(&mut selected(LIBRARIES, FUZZED)?)
 }
 
 /// A program of the workspace or an example of a published crate (`examples/NAME`), built like the
@@ -99,9 +93,9 @@ pub(crate) fn built(program: &str) -> Result<Command> {
     with_gpu(command(&file))
 }
 
-/// Runs the tests that `target` (options of cargo) selects and whose names contain one of `names`,
-/// or all if `names` is empty. A name begins with its module: `engine::` selects the tests of
-/// `tests/engine.rs`.
+/// Runs the tests of the workspace that `target` (options of cargo) selects and whose names contain
+/// one of `names`, or all if `names` is empty. A name begins with its module: `engine::` selects
+/// the tests of `tests/engine.rs`.
 pub(crate) fn selected(target: &[&str], names: &[&str]) -> Result<Command> {
     selected_except(target, names, &[])
 }
@@ -113,14 +107,18 @@ pub(crate) fn selected_except(
     skipped: &[&str],
 ) -> Result<Command> {
     let mut cargo = cargo_with_gpu()?;
-    if has_nextest() {
-        cargo.args(["nextest", "run"]).args(FEATURES).args(target);
-    } else {
-        cargo.arg("test").args(FEATURES).args(target);
-        if target.first() == Some(&"--workspace") {
-            // Examples in the documentation run separately, and benches are no tests.
-            cargo.args(["--lib", "--bins", "--tests", "--examples"]);
-        }
+    let has_nextest = has_nextest();
+    match has_nextest {
+        true => cargo.args(["nextest", "run"]),
+        false => cargo.arg("test"),
+    };
+    // Always of the whole workspace: for a package alone, cargo would choose other features of its
+    // dependencies and compile everything again.
+    cargo.arg("--workspace").args(FEATURES).args(target);
+    let is_target = |option: &&str| ["--lib", "--bin", "--test"].contains(option);
+    if !has_nextest && !target.iter().any(is_target) {
+        // Examples in the documentation run separately, and benches are no tests.
+        cargo.args(["--lib", "--bins", "--tests", "--examples"]);
     }
     if !names.is_empty() || !skipped.is_empty() {
         cargo.arg("--").args(names);

@@ -7,11 +7,11 @@
 pub mod allocator;
 mod elements;
 pub mod model_file;
+#[cfg(test)]
+mod mutated;
 pub mod rmm_log;
 pub mod snapshot;
 pub mod state_file;
-#[cfg(test)]
-mod tests;
 pub mod wgsl;
 
 use lapidary::Gpu;

@@ -27,13 +27,7 @@ the adapter, as it does for every program of lapidary.
   --small    a part of the suite and small sizes, to see whether it all works: its figures say nothing";
 
 /// The part of the suite that `--small` runs: the core that needs a device.
-const SMALL: &[&str] = &[
-    "--no-fail-fast",
-    "--package",
-    "lapidary",
-    "--test",
-    "device",
-];
+const SMALL: &[&str] = &["--no-fail-fast", "--test", "device"];
 
 /// Runs everything and writes the file. Failed tests are a result and not a failure of this verb.
 pub(crate) fn card(args: &[String]) -> Result {
@@ -84,7 +78,7 @@ fn adapter() -> Result<Adapter> {
 fn tests(is_small: bool) -> Result<Tests> {
     let mut cargo = match is_small {
         true => selected_except(SMALL, &[], &["custom_kernels::"])?,
-        false => selected(&["--workspace", "--no-fail-fast"], &[])?,
+        false => selected(&["--no-fail-fast"], &[])?,
     };
     let watched = watch(&mut cargo, seen::is_telling)?;
     let tests = Tests::of(&watched.lines);

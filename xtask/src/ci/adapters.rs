@@ -17,16 +17,18 @@ const CORE: &[&str] = &["--test", "device", "--test", "operations"];
 const NOT_CORE: &[&str] = &["races::", "tuning::", "views::"];
 
 /// Tests that a second adapter adds nothing to: those on the simulation, of the lines that hold
-/// memory, and of limits that are not the adapter's own.
+/// memory, of budgets, and of limits that are not the adapter's own.
 #[rustfmt::skip]
 const NOT_AGAIN: &[&str] = &[
-    "any_limits::",
     "fusion::graphs::expressions_before",
     "fusion::graphs::little",
     "fusion::graphs::long",
     "fusion::graphs::operands",
     "fusion::graphs::thousands",
     "holders::",
+    "limits::",
+    "parts::",
+    "pressure::",
 ];
 
 /// The library's own tests that request variants which an adapter would not get. Tests of tiles are
@@ -58,7 +60,7 @@ pub(crate) fn swiftshader() -> Result<String> {
 
 /// The whole suite on SwiftShader only.
 pub(crate) fn swiftshader_whole() -> Result<String> {
-    on_swiftshader(selected(&["--workspace"], &[])?)?;
+    on_swiftshader(selected(&[], &[])?)?;
     Ok(String::new())
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn memory_viz() -> Result<String> {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
     let mut tests = selected(
-        &["--package", "lapidary-tools", "--test", "tools"],
+        &["--test", "tools"],
         &["snapshots_are_written_for_other_tools"],
     )?;
     run(tests.env("LAPIDARY_FORMATS_FOLDER", &folder))?;

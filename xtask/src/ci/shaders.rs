@@ -77,7 +77,7 @@ pub(crate) fn translated() -> Result<PathBuf> {
         let folder = target_dir().join("shaders");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-        let mut tests = selected(&["--workspace"], TRANSLATING_NAMES)?;
+        let mut tests = selected(&[], TRANSLATING_NAMES)?;
         run(tests.env(DUMP, &folder))?;
         Ok(folder)
     };

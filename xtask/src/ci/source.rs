@@ -8,7 +8,7 @@ use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};
 
 /// The published crates of this workspace, each after its dependencies.
-const PUBLISHED: [&str; 4] = [
+pub(crate) const PUBLISHED: [&str; 4] = [
     "lapidary-alloc",
     "lapidary-core",
     "lapidary",
@@ -55,17 +55,7 @@ fn of_examples(args: &[&str]) -> Command {
     cargo
 }
 
-/// Each crate alone, as users build it. Together the crates would enable each other's features.
-pub(crate) fn clippy_bare() -> Result<String> {
-    for package in PUBLISHED {
-        run(cargo()
-            .args(["clippy", "--package", package])
-            .args(["--", "-D", "warnings"]))?;
-    }
-    Ok(String::new())
-}
-
-/// Combinations of features that `clippy` and `clippy_bare` do not cover.
+/// Combinations of features that `clippy` and `targets` do not cover.
 pub(crate) fn features() -> Result<String> {
     // The library in an app, without the program.
     for features in ["", "monitor", "serve", "replay"] {

@@ -5,11 +5,14 @@ use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
+use super::source::PUBLISHED;
 use crate::apt;
 use crate::process::{Result, capture, cargo, command, run, target_dir};
 use crate::suite::{FEATURES, PROGRAM, SIMULATION};
 
-const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", WEB];
+const TARGETS: &[&str] = &[WINDOWS, APPLE, WEB];
+const WINDOWS: &str = "x86_64-pc-windows-msvc";
+const APPLE: &str = "aarch64-apple-darwin";
 const WEB: &str = "wasm32-unknown-unknown";
 
 /// A browser has no terminals and sockets, so the program is left out.
@@ -38,30 +41,43 @@ pub(crate) fn check() -> Result<String> {
 }
 
 fn check_one(target: &str) -> Result {
-    let mut check = if rustup_provides(target) {
+    const LIBRARY: &[&str] = &["--package", "lapidary", "--lib"];
+    match target {
+        WINDOWS => check_crates(target, &[LIBRARY, FEATURES, PROGRAM].concat()),
+        WEB => check_crates(target, &[LIBRARY, SIMULATION, OF_WEB].concat()),
+        // Each crate alone, as users build it: together the crates enable each other's features.
+        // Any one target would do for this.
+        _ => {
+            (PUBLISHED.iter()).try_for_each(|package| check_crates(target, &["--package", package]))
+        }
+    }
+}
+
+/// Checks what `crates` (options of cargo) selects. With rustup's compiler, warnings count, except
+/// on the web: there Clippy complains of each `Arc`, because wgpu's types are not `Send`.
+fn check_crates(target: &str, crates: &[&str]) -> Result {
+    if rustup_provides(target) {
         // Macros and build scripts are for this machine and compiled already.
-        let mut cargo = cargo();
-        cargo.arg("check");
-        cargo
-    } else if apt::is_here() {
-        apt::install(DEBIAN_TOOLCHAIN)?;
-        let mut cargo = debian_cargo();
-        // std is compiled for each target and never runs, so it is not optimized.
-        cargo.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
-        cargo.args(["-Z", "build-std=std,panic_abort"]);
-        cargo.env("CARGO_TARGET_DIR", target_dir().join("targets"));
-        cargo
-    } else {
+        let (verb, denied): (_, &[&str]) = match target {
+            WEB => ("check", &[]),
+            _ => ("clippy", &["--", "-D", "warnings"]),
+        };
+        let mut check = cargo();
+        check.args([verb, "--target", target]).args(crates);
+        return run(check.args(denied));
+    }
+    if !apt::is_here() {
         return Err(format!(
             "{target} is not installed: `rustup target add {target}` does that."
         ));
-    };
-    check.args(["--package", "lapidary", "--lib", "--target", target]);
-    match target {
-        WEB => check.args(SIMULATION).args(OF_WEB),
-        _ => check.args(FEATURES).args(PROGRAM),
-    };
-    run(&mut check)
+    }
+    apt::install(DEBIAN_TOOLCHAIN)?;
+    let mut check = debian_cargo();
+    // std is compiled for each target and never runs, so it is not optimized.
+    check.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
+    check.args(["-Z", "build-std=std,panic_abort"]);
+    check.env("CARGO_TARGET_DIR", target_dir().join("targets"));
+    run(check.args(["--target", target]).args(crates))
 }
 
 /// Whether rustup has a target or could install it.

@@ -16,11 +16,7 @@ const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
 pub(crate) fn whole() -> Result<String> {
     let trixie = Trixie::provide()?;
     for bits in [None, Some("128"), Some("512")] {
-        on_mesa(
-            &trixie,
-            bits,
-            selected(&["--workspace", "--exclude", "xtask"], &[])?,
-        )?;
+        on_mesa(&trixie, bits, selected(&["--exclude", "xtask"], &[])?)?;
     }
     Ok("the suite with subgroups of 8, 4 and 16".into())
 }

@@ -8,7 +8,7 @@ use lapidary_testing::model_file::{file_of, file_with};
 
 use super::look;
 use crate::device;
-use crate::tests::corpus;
+use crate::mutated::corpus;
 
 const FILES: u64 = 3000;
 
