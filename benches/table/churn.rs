@@ -4,7 +4,6 @@
 use lapidary::alloc::{BlockId, PoolConfig, Pools};
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{Buffer, Gpu, wgpu};
-
 use lapidary_harness::{Event, PLACES, Result, Timed, events};
 
 const GRANULE_BYTES: u64 = 256;

@@ -3,11 +3,11 @@
 use std::cell::OnceCell;
 
 use lapidary::{DType, Gpu, Options, Tensor, wgpu};
-
-use crate::churn::{Blocks, Tensors};
 use lapidary_harness::{
     About, BATCH, CLASSES, HIDDEN, INPUTS, RATE, Result, Subject, Timed, Way, Work,
 };
+
+use crate::churn::{Blocks, Tensors};
 
 pub(crate) struct Ours {
     gpu: Gpu,

@@ -10,8 +10,7 @@ use crate::apt;
 use crate::process::{Result, capture, cargo, command, run, target_dir};
 use crate::suite::{FEATURES, PROGRAM, SIMULATION};
 
-const TARGETS: &[&str] = &[WINDOWS, APPLE, WEB];
-const WINDOWS: &str = "x86_64-pc-windows-msvc";
+const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", APPLE, WEB];
 const APPLE: &str = "aarch64-apple-darwin";
 const WEB: &str = "wasm32-unknown-unknown";
 
@@ -40,44 +39,57 @@ pub(crate) fn check() -> Result<String> {
     }
 }
 
+/// Checks for one target. With rustup's compiler, warnings count, except on the web: there Clippy
+/// complains of each `Arc`, because wgpu's types are not `Send`.
 fn check_one(target: &str) -> Result {
-    const LIBRARY: &[&str] = &["--package", "lapidary", "--lib"];
-    match target {
-        WINDOWS => check_crates(target, &[LIBRARY, FEATURES, PROGRAM].concat()),
-        WEB => check_crates(target, &[LIBRARY, SIMULATION, OF_WEB].concat()),
-        // Each crate alone, as users build it: together the crates enable each other's features.
-        // Any one target would do for this.
-        _ => {
-            (PUBLISHED.iter()).try_for_each(|package| check_crates(target, &["--package", package]))
-        }
-    }
-}
-
-/// Checks what `crates` (options of cargo) selects. With rustup's compiler, warnings count, except
-/// on the web: there Clippy complains of each `Arc`, because wgpu's types are not `Send`.
-fn check_crates(target: &str, crates: &[&str]) -> Result {
-    if rustup_provides(target) {
-        // Macros and build scripts are for this machine and compiled already.
-        let (verb, denied): (_, &[&str]) = match target {
-            WEB => ("check", &[]),
-            _ => ("clippy", &["--", "-D", "warnings"]),
-        };
-        let mut check = cargo();
-        check.args([verb, "--target", target]).args(crates);
-        return run(check.args(denied));
-    }
-    if !apt::is_here() {
+    let has_rustup = rustup_provides(target);
+    if !has_rustup && !apt::is_here() {
         return Err(format!(
             "{target} is not installed: `rustup target add {target}` does that."
         ));
     }
-    apt::install(DEBIAN_TOOLCHAIN)?;
+    if !has_rustup {
+        apt::install(DEBIAN_TOOLCHAIN)?;
+    }
+    for crates in checked(target) {
+        let (mut check, denied): (_, &[&str]) = match (has_rustup, target) {
+            (false, _) => (checking_with_std(), &[]),
+            // Macros and build scripts are for this machine and compiled already.
+            (true, WEB) => (cargo_with("check"), &[]),
+            (true, _) => (cargo_with("clippy"), &["--", "-D", "warnings"]),
+        };
+        check.args(["--target", target]).args(crates);
+        run(check.args(denied))?;
+    }
+    Ok(())
+}
+
+/// Options of cargo for each check of this target: what it selects.
+fn checked(target: &str) -> Vec<Vec<&'static str>> {
+    const LIBRARY: &[&str] = &["--package", "lapidary", "--lib"];
+    match target {
+        WEB => vec![[LIBRARY, SIMULATION, OF_WEB].concat()],
+        // Each crate alone, as users build it: together the crates enable each other's features.
+        // Any one target would do for this.
+        APPLE => (PUBLISHED.iter())
+            .map(|package| vec!["--package", *package])
+            .collect(),
+        _ => vec![[LIBRARY, FEATURES, PROGRAM].concat()],
+    }
+}
+
+fn cargo_with(verb: &str) -> Command {
+    let mut cargo = cargo();
+    cargo.arg(verb);
+    cargo
+}
+
+/// A check by Debian's compiler, which builds std for the target.
+fn checking_with_std() -> Command {
     let mut check = debian_cargo();
-    // std is compiled for each target and never runs, so it is not optimized.
-    check.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
-    check.args(["-Z", "build-std=std,panic_abort"]);
+    check.args(["check", "-Z", "build-std=std,panic_abort"]);
     check.env("CARGO_TARGET_DIR", target_dir().join("targets"));
-    run(check.args(["--target", target]).args(crates))
+    check
 }
 
 /// Whether rustup has a target or could install it.
