@@ -1,10 +1,10 @@
 //! The measured cases, the method, and the comparison, independent of the library.
 //!
-//! [`cases`] lists the work. [`measure`] times it in rounds that alternate with those of the
-//! [`host`], which uses loops over all cores ([`loops`]) or OpenBLAS ([`openblas`]). [`check`]
-//! checks results, [`start`] times whole processes, and [`row`] formats a result. A measured
-//! library is a [`Subject`]: lapidary in `benches/table`, and others in the separate workspace
-//! `benches/peers`. So nothing here may depend on one of them.
+//! `cases` lists the work. `measure` times it in rounds that alternate with those of the `host`,
+//! which uses loops over all cores (`loops`) or OpenBLAS ([`openblas`]). `check` checks results,
+//! `start` times whole processes, and `row` formats a result. A measured library is a [`Subject`]:
+//! lapidary in `benches/table`, and others in the separate workspace `benches/peers`. So nothing
+//! here may depend on one of them.
 
 #![allow(missing_docs, reason = "not published; the names and the units say it")]
 
