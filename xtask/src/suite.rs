@@ -1,7 +1,7 @@
 //! `test`: the whole suite. All runs of tests start here: with cargo-nextest if it is installed
 //! (one process for each test), otherwise with cargo's own runner.
 
-use std::env::consts::EXE_SUFFIX;
+use std::env::{self, consts::EXE_SUFFIX};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -47,6 +47,11 @@ pub(crate) fn test(args: &[String]) -> Result {
         .filter(|filter| *filter != "--")
         .collect();
     let mut tests = selected(&[], &filters)?;
+    if env::var_os("GALLIVM_PERF").is_none() {
+        // Most of the suite's time is lavapipe's compiler, on kernels that run once. Without
+        // LLVM's optimizations it takes two thirds of the time. The steps of `nightly` have them.
+        tests.env("GALLIVM_PERF", "nopt");
+    }
     let mut examples = cargo_with_gpu()?;
     examples
         .args(["test", "--doc", "--workspace"])

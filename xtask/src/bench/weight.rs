@@ -39,13 +39,72 @@ fn count(listing: &str) -> usize {
 /// A package with one program, built in release and from scratch.
 struct Program {
     name: &'static str,
-    /// Its line in the list of dependencies.
-    dependency: String,
+    /// Its lines in the list of dependencies.
+    dependencies: String,
     main: String,
 }
 
+/// Doubles a thousand numbers on the GPU with wgpu alone, as the other programs do with lapidary.
+const BY_WGPU: &str = r#"
+use wgpu::util::DeviceExt;
+
+const DOUBLE: &str = "
+@group(0) @binding(0) var<storage, read_write> numbers: array<f32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+    if id.x < arrayLength(&numbers) { numbers[id.x] *= 2.0; }
+}";
+
+fn main() {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapter = pollster::block_on(instance.request_adapter(&Default::default())).unwrap();
+    let (device, queue) = pollster::block_on(adapter.request_device(&Default::default())).unwrap();
+    let bytes: Vec<u8> = (0..1000).flat_map(|i| (i as f32).to_ne_bytes()).collect();
+    let numbers = device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+        label: None,
+        contents: &bytes,
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+    });
+    let readback = device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: numbers.size(),
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: None,
+        source: wgpu::ShaderSource::Wgsl(DOUBLE.into()),
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: None,
+        module: &module,
+        entry_point: None,
+        compilation_options: Default::default(),
+        cache: None,
+    });
+    let entry = wgpu::BindGroupEntry { binding: 0, resource: numbers.as_entire_binding() };
+    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &[entry],
+    });
+    let mut encoder = device.create_command_encoder(&Default::default());
+    let mut pass = encoder.begin_compute_pass(&Default::default());
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(0, &group, &[]);
+    pass.dispatch_workgroups(16, 1, 1);
+    drop(pass);
+    encoder.copy_buffer_to_buffer(&numbers, 0, &readback, 0, numbers.size());
+    queue.submit([encoder.finish()]);
+    readback.slice(..).map_async(wgpu::MapMode::Read, |mapped| mapped.unwrap());
+    device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    println!("{:?}", &readback.slice(..).get_mapped_range().unwrap()[..16]);
+}
+"#;
+
 /// Builds three programs from scratch, each with its own dependencies: wgpu alone, the memory
-/// manager, and the library with all operations.
+/// manager, and the library with all operations. Each computes something on the GPU.
 pub(crate) fn build() -> Result<Vec<Row>> {
     let read = |path: &str| {
         fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}."))
@@ -55,24 +114,21 @@ pub(crate) fn build() -> Result<Vec<Row>> {
         Program {
             name: "wgpu",
             // As `lapidary-core` has it.
-            dependency: "wgpu = { version = \"30\", default-features = false, features = \
-                         [\"std\", \"wgsl\", \"vulkan\", \"dx12\", \"metal\"] }"
+            dependencies: "wgpu = { version = \"30\", default-features = false, features = \
+                         [\"std\", \"wgsl\", \"vulkan\", \"dx12\", \"metal\"] }\npollster = \"0.4\""
                 .into(),
-            main: "fn main() {\n    let descriptor = \
-                   wgpu::InstanceDescriptor::new_without_display_handle();\n    \
-                   println!(\"{:?}\", wgpu::Instance::new(descriptor));\n}\n"
-                .into(),
+            main: BY_WGPU.into(),
         },
         Program {
             name: "lapidary-core",
-            dependency: format!("lapidary-core = {}", path("crates/core")),
+            dependencies: format!("lapidary-core = {}", path("crates/core")),
             main: first_program(&read("crates/core/README.md")?)
                 .ok_or("the README of lapidary-core has no program.")?
                 .into(),
         },
         Program {
             name: "lapidary",
-            dependency: format!("lapidary = {}", path("")),
+            dependencies: format!("lapidary = {}", path("")),
             main: read("examples/hello.rs")?,
         },
     ];
@@ -102,7 +158,7 @@ impl Program {
         let manifest = format!(
             "[package]\nname = \"hello\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
              [dependencies]\n{}\n\n[profile.release]\nstrip = true\n",
-            self.dependency
+            self.dependencies
         );
         fs::write(folder.join("Cargo.toml"), manifest).map_err(explain)?;
         fs::write(folder.join("src/main.rs"), &self.main).map_err(explain)?;

@@ -11,7 +11,7 @@ use super::mapped::Mapped;
 use super::pass::Pass;
 use super::reading_guard::ReadingGuard;
 use super::{ahead, needed, retire, tiers, victims};
-use crate::driver::{MapMode, Op};
+use crate::driver::{BoxFuture, MapMode, Op};
 use crate::error::Result;
 use crate::memory::{Candidate, Copies};
 use crate::transfer::{Piece, Reading, refusal};
@@ -154,48 +154,50 @@ fn next_victims(
 
 /// Records the copies that take a victim's bytes to the host. `None` if there is no buffer for
 /// them.
-pub(super) async fn start_eviction(
+pub(super) fn start_eviction(
     pass: &Pass,
     victim: Candidate,
     destination: Destination,
-) -> Result<Option<PendingEviction>> {
-    // Guarded at once, because the copies go on if this future is dropped half-way.
-    let (destination, sink) = DestinationGuard::new(destination);
-    let len_bytes = victim.storage.len_bytes();
-    let Some(piece_bytes) = available_piece_bytes(pass, len_bytes).await? else {
-        return Ok(None);
-    };
-    let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
-    let wanted = ReadingGuard::new(reading.clone());
-    for piece in pieces {
-        let (start, size_bytes) = piece.words();
-        let buffer = loop {
-            if let Some(buffer) = pass.readbacks.take(size_bytes) {
-                break buffer;
-            }
-            pass.submit()?;
-            if let Err(error) = pass.readbacks.provide(size_bytes).await {
-                pass.check_lost()?;
-                reading.fail(refusal("a read-back buffer", error));
-                return Ok(None);
-            }
+) -> BoxFuture<'_, Result<Option<PendingEviction>>> {
+    Box::pin(async move {
+        // Guarded at once, because the copies go on if this future is dropped half-way.
+        let (destination, sink) = DestinationGuard::new(destination);
+        let len_bytes = victim.storage.len_bytes();
+        let Some(piece_bytes) = available_piece_bytes(pass, len_bytes).await? else {
+            return Ok(None);
         };
-        let mut state = pass.lock();
-        state.memory.touch(victim.place);
-        state.batch.add_read(reading.clone(), piece, buffer);
-        state.push_op(Op::Copy {
-            src: victim.place.buffer,
-            src_offset_bytes: victim.place.offset_bytes + start,
-            dst: buffer.0,
-            dst_offset_bytes: 0,
-            size_bytes,
-        });
-    }
-    Ok(Some(PendingEviction {
-        victim,
-        destination,
-        reading: wanted,
-    }))
+        let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
+        let wanted = ReadingGuard::new(reading.clone());
+        for piece in pieces {
+            let (start, size_bytes) = piece.words();
+            let buffer = loop {
+                if let Some(buffer) = pass.readbacks.take(size_bytes) {
+                    break buffer;
+                }
+                pass.submit()?;
+                if let Err(error) = pass.readbacks.provide(size_bytes).await {
+                    pass.check_lost()?;
+                    reading.fail(refusal("a read-back buffer", error));
+                    return Ok(None);
+                }
+            };
+            let mut state = pass.lock();
+            state.memory.touch(victim.place);
+            state.batch.add_read(reading.clone(), piece, buffer);
+            state.push_op(Op::Copy {
+                src: victim.place.buffer,
+                src_offset_bytes: victim.place.offset_bytes + start,
+                dst: buffer.0,
+                dst_offset_bytes: 0,
+                size_bytes,
+            });
+        }
+        Ok(Some(PendingEviction {
+            victim,
+            destination,
+            reading: wanted,
+        }))
+    })
 }
 
 /// The size of the largest read-back buffer that can be had. An eviction runs because memory is

@@ -13,7 +13,7 @@ use super::{
     answers, compact, describe, direct, make_gear, pick, pick_rows, reclaim, refuse, restore,
     shrink,
 };
-use crate::driver::DriverError;
+use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::memory::Storage;
 use crate::transfer::refusal;
@@ -24,16 +24,20 @@ const MOST_REFUSALS: u64 = 8;
 
 impl Pass {
     /// Runs the whole queue and submits the rest of the batch. The caller has the execution lock.
-    pub(super) async fn execute(&self) -> Result<()> {
-        self.lock().queue.begin_pass(false);
-        in_span!("execution_pass", {}, self.execute_queue()).await
+    pub(super) fn execute(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.lock().queue.begin_pass(false);
+            in_span!("execution_pass", {}, self.execute_queue()).await
+        })
     }
 
     /// As [`execute`](Self::execute), when no caller waits for a result. Leaves commands at the end
     /// of the queue for fusion with later ones, unless memory is short.
-    pub(super) async fn execute_early(&self) -> Result<()> {
-        self.lock().queue.begin_pass(true);
-        in_span!("execution_pass", { early = true }, self.execute_queue()).await
+    pub(super) fn execute_early(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.lock().queue.begin_pass(true);
+            in_span!("execution_pass", { early = true }, self.execute_queue()).await
+        })
     }
 
     async fn execute_queue(&self) -> Result<()> {

@@ -22,6 +22,9 @@
 //! Lock order: the execution lock (asynchronous, held for a whole execution pass), then the state
 //! or the staging, never both. The engine awaits, compiles, maps and calls back only without the
 //! state's lock.
+//!
+//! Long steps that several modules await return a boxed future. The compiler would put an `async
+//! fn`, with all that it awaits, once more into each codegen unit that awaits it.
 
 mod ahead;
 mod answers;

@@ -24,7 +24,7 @@ use super::destination::Tier;
 use super::pass::Pass;
 use super::{callbacks, evict, needed, refuse, repack, retire};
 use crate::alloc::{AllocError, Growth};
-use crate::driver::DriverError;
+use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::memory::{Fit, Storage};
 use crate::shortage::{ReclaimCounts, ReclaimStep};
@@ -68,84 +68,91 @@ enum Ceiling {
 
 /// Makes room for a storage: a slab or a hole. The inner error concerns the storage, the outer
 /// error the whole pass. The caller has the execution lock.
-pub(super) async fn make_room(pass: &Pass, storage: &Arc<Storage>) -> Result<Result<()>> {
-    if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
-        return Ok(made);
-    }
-    if let Err(error) = check_fits(pass, storage) {
-        return Ok(Err(error));
-    }
-    // Commands that wait for fusion keep their operands.
-    pass.lock().queue.defer_nothing();
-    let (mut reclaim_counts, mut ceiling) = (ReclaimCounts::default(), Ceiling::Soft);
-    for step in general_steps() {
-        if step.has_traffic() && ceiling == Ceiling::Soft {
-            let soft_bytes = slabs_limit_bytes(pass, ceiling);
-            pass.driver.ledger().hinders();
-            ceiling = Ceiling::Hard;
-            // If both limits are equal, this was tried.
-            if slabs_limit_bytes(pass, ceiling) > soft_bytes {
+pub(super) fn make_room<'a>(
+    pass: &'a Pass,
+    storage: &'a Arc<Storage>,
+) -> BoxFuture<'a, Result<Result<()>>> {
+    Box::pin(async move {
+        if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
+            return Ok(made);
+        }
+        if let Err(error) = check_fits(pass, storage) {
+            return Ok(Err(error));
+        }
+        // Commands that wait for fusion keep their operands.
+        pass.lock().queue.defer_nothing();
+        let (mut reclaim_counts, mut ceiling) = (ReclaimCounts::default(), Ceiling::Soft);
+        for step in general_steps() {
+            if step.has_traffic() && ceiling == Ceiling::Soft {
+                let soft_bytes = slabs_limit_bytes(pass, ceiling);
+                pass.driver.ledger().hinders();
+                ceiling = Ceiling::Hard;
+                // If both limits are equal, this was tried.
+                if slabs_limit_bytes(pass, ceiling) > soft_bytes {
+                    if let Some(made) = grow(pass, storage, ceiling).await? {
+                        return Ok(made);
+                    }
+                }
+            }
+            // A step runs again as long as it frees memory. If the driver refuses a submission of the
+            // step, its work is undone. Then another run would only repeat that.
+            let refused_before = refused_submissions(pass);
+            while refused_submissions(pass) == refused_before {
+                let wanted_bytes = missing_bytes(pass, storage, ceiling);
+                let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes).await? else {
+                    break;
+                };
+                reclaim_counts.enter(step, freed_bytes);
+                refuse::note_reclaimed(pass, step, freed_bytes);
+                if freed_bytes == 0 {
+                    break;
+                }
                 if let Some(made) = grow(pass, storage, ceiling).await? {
                     return Ok(made);
                 }
             }
         }
-        // A step runs again as long as it frees memory. If the driver refuses a submission of the
-        // step, its work is undone. Then another run would only repeat that.
-        let refused_before = refused_submissions(pass);
-        while refused_submissions(pass) == refused_before {
-            let wanted_bytes = missing_bytes(pass, storage, ceiling);
-            let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes).await? else {
-                break;
-            };
-            reclaim_counts.enter(step, freed_bytes);
-            refuse::note_reclaimed(pass, step, freed_bytes);
-            if freed_bytes == 0 {
-                break;
-            }
+        // A limit that was only learned must not cause an error.
+        if pass.driver.ledger().forget_learned() {
             if let Some(made) = grow(pass, storage, ceiling).await? {
                 return Ok(made);
             }
         }
-    }
-    // A limit that was only learned must not cause an error.
-    if pass.driver.ledger().forget_learned() {
-        if let Some(made) = grow(pass, storage, ceiling).await? {
-            return Ok(made);
+        let (laid_out, freed_bytes) = repack::repack(pass, storage).await?;
+        reclaim_counts.enter(ReclaimStep::Repack, freed_bytes);
+        refuse::note_reclaimed(pass, ReclaimStep::Repack, freed_bytes);
+        match laid_out {
+            Some(made) => Ok(made),
+            None => Ok(Err(refuse::out_of_memory(pass, storage, reclaim_counts))),
         }
-    }
-    let (laid_out, freed_bytes) = repack::repack(pass, storage).await?;
-    reclaim_counts.enter(ReclaimStep::Repack, freed_bytes);
-    refuse::note_reclaimed(pass, ReclaimStep::Repack, freed_bytes);
-    match laid_out {
-        Some(made) => Ok(made),
-        None => Ok(Err(refuse::out_of_memory(pass, storage, reclaim_counts))),
-    }
+    })
 }
 
 /// Runs one reclaim step and returns the bytes that it freed. `None` if this device lacks the step,
 /// or the step is no use now. The step *repack* is not run here, because it needs a storage.
-pub(super) async fn run_reclaim_step(
+pub(super) fn run_reclaim_step(
     pass: &Pass,
     step: ReclaimStep,
     wanted_bytes: u64,
-) -> Result<Option<u64>> {
-    let freed_bytes = match step {
-        ReclaimStep::Retire => retire::retire(pass),
-        ReclaimStep::Caches if !pass.driver.ledger().staging_hinders() => return Ok(None),
-        ReclaimStep::Caches => retire::shed_caches(pass),
-        ReclaimStep::Callbacks => Ok(callbacks::call_back(pass, wanted_bytes)),
-        ReclaimStep::Trim => retire::trim_slabs(pass),
-        ReclaimStep::Compact => Ok(compact::compact_pass(pass, u64::MAX).await?.1),
-        ReclaimStep::Wait if !retire::wait_would_help(pass) => return Ok(None),
-        ReclaimStep::Wait => retire::wait_for_all(pass).await,
-        ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes)),
-        ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
-        ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host).await,
-        ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk).await,
-        ReclaimStep::Repack => return Ok(None),
-    };
-    freed_bytes.map(Some)
+) -> BoxFuture<'_, Result<Option<u64>>> {
+    Box::pin(async move {
+        let freed_bytes = match step {
+            ReclaimStep::Retire => retire::retire(pass),
+            ReclaimStep::Caches if !pass.driver.ledger().staging_hinders() => return Ok(None),
+            ReclaimStep::Caches => retire::shed_caches(pass),
+            ReclaimStep::Callbacks => Ok(callbacks::call_back(pass, wanted_bytes)),
+            ReclaimStep::Trim => retire::trim_slabs(pass),
+            ReclaimStep::Compact => Ok(compact::compact_pass(pass, u64::MAX).await?.1),
+            ReclaimStep::Wait if !retire::wait_would_help(pass) => return Ok(None),
+            ReclaimStep::Wait => retire::wait_for_all(pass).await,
+            ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes)),
+            ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
+            ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host).await,
+            ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk).await,
+            ReclaimStep::Repack => return Ok(None),
+        };
+        freed_bytes.map(Some)
+    })
 }
 
 fn refused_submissions(pass: &Pass) -> u64 {
@@ -268,21 +275,24 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
 /// Releases all empty buffers and waits until the device has released them. From the second attempt
 /// on also shrinks the slabs, by more each time, because the driver does not say how much it lacks.
 /// Returns whether the caller should try again: the driver is short, and got memory back.
-pub(super) async fn make_way(pass: &Pass, wanted_bytes: u64, tries: u32) -> Result<bool> {
-    let before_bytes = pass.lock().memory.reserved_bytes();
-    pass.submit()?;
-    retire::trim_slabs(pass)?;
-    retire::wait_for_all(pass).await?;
-    if tries > 0 {
-        let step_bytes = wanted_bytes.min(MAKE_WAY_BYTES) << (tries - 1).min(MAKE_WAY_DOUBLINGS);
-        let reserved_bytes = pass.lock().memory.reserved_bytes();
-        let target_bytes = reserved_bytes.saturating_sub(step_bytes);
-        drain_to(pass, |_| target_bytes).await?;
-    }
-    let levels = pass.driver.ledger().levels();
-    let is_drivers = levels.limit_bytes < levels.said_bytes;
-    let is_less = pass.lock().memory.reserved_bytes() < before_bytes;
-    Ok(is_drivers && is_less || tries < STAGING_TRIES)
+pub(super) fn make_way(pass: &Pass, wanted_bytes: u64, tries: u32) -> BoxFuture<'_, Result<bool>> {
+    Box::pin(async move {
+        let before_bytes = pass.lock().memory.reserved_bytes();
+        pass.submit()?;
+        retire::trim_slabs(pass)?;
+        retire::wait_for_all(pass).await?;
+        if tries > 0 {
+            let step_bytes =
+                wanted_bytes.min(MAKE_WAY_BYTES) << (tries - 1).min(MAKE_WAY_DOUBLINGS);
+            let reserved_bytes = pass.lock().memory.reserved_bytes();
+            let target_bytes = reserved_bytes.saturating_sub(step_bytes);
+            drain_to(pass, |_| target_bytes).await?;
+        }
+        let levels = pass.driver.ledger().levels();
+        let is_drivers = levels.limit_bytes < levels.said_bytes;
+        let is_less = pass.lock().memory.reserved_bytes() < before_bytes;
+        Ok(is_drivers && is_less || tries < STAGING_TRIES)
+    })
 }
 
 /// Runs the reclaim steps until slabs reserve at most the target, which may change.

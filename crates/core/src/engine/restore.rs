@@ -13,7 +13,7 @@ use super::mapped::Mapped;
 use super::pass::Pass;
 use super::supply::{self, Supply};
 use super::{diagnose, reclaim, refuse, rematerialize};
-use crate::driver::{DriverError, MapMode, Op};
+use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
 use crate::memory::{Copies, PendingRestore, Place, Storage};
 use crate::transfer::{Piece, Reading, Region, refusal};
@@ -38,74 +38,81 @@ impl Drop for RestoreGuard<'_> {
 }
 
 /// Restores an evicted storage. The inner error concerns the command that needs it.
-pub(super) async fn restore(pass: &Pass, storage: &Arc<Storage>) -> Result<Result<()>> {
-    let copies = supply::evicted_copies(pass, storage).filter(|copies| !copies.has_bytes());
-    if let Some(rematerializer) = copies
-        .as_ref()
-        .and_then(|copies| copies.rematerializer.as_ref())
-    {
-        return rematerialize::rematerialize(pass, storage, rematerializer);
-    }
-    drop(copies);
-    let mut restore_guard = RestoreGuard(pass, None);
-    loop {
+pub(super) fn restore<'a>(
+    pass: &'a Pass,
+    storage: &'a Arc<Storage>,
+) -> BoxFuture<'a, Result<Result<()>>> {
+    Box::pin(async move {
+        let copies = supply::evicted_copies(pass, storage).filter(|copies| !copies.has_bytes());
+        if let Some(rematerializer) = copies
+            .as_ref()
+            .and_then(|copies| copies.rematerializer.as_ref())
         {
-            let mut state = pass.lock();
-            if !state.memory.is_evicted(storage) {
-                return Ok(Ok(()));
-            }
-            let fit = state.head.take_fit();
-            let received = state.memory.begin_restore(storage, fit);
-            match received {
-                Ok(Some(pending_restore)) => {
-                    restore_guard.1 = Some(pending_restore);
-                    break;
+            return rematerialize::rematerialize(pass, storage, rematerializer);
+        }
+        drop(copies);
+        let mut restore_guard = RestoreGuard(pass, None);
+        loop {
+            {
+                let mut state = pass.lock();
+                if !state.memory.is_evicted(storage) {
+                    return Ok(Ok(()));
                 }
-                Ok(None) => {}
-                Err(error) => return Ok(Err(refuse::never_fits(storage, &error))),
+                let fit = state.head.take_fit();
+                let received = state.memory.begin_restore(storage, fit);
+                match received {
+                    Ok(Some(pending_restore)) => {
+                        restore_guard.1 = Some(pending_restore);
+                        break;
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Ok(Err(refuse::never_fits(storage, &error))),
+                }
+            }
+            if let Err(error) = reclaim::make_room(pass, storage).await? {
+                return Ok(Err(error));
             }
         }
-        if let Err(error) = reclaim::make_room(pass, storage).await? {
-            return Ok(Err(error));
-        }
-    }
-    restore_into(pass, storage, &mut restore_guard).await
+        restore_into(pass, storage, &mut restore_guard).await
+    })
 }
 
 /// Copies the bytes of a storage into the block that was taken for it. The inner error concerns the
 /// command that needs them.
-pub(super) async fn restore_into(
-    pass: &Pass,
-    storage: &Arc<Storage>,
-    restore_guard: &mut RestoreGuard<'_>,
-) -> Result<Result<()>> {
-    let copies = supply::evicted_copies(pass, storage);
-    let (Some(copies), Some(pending_restore)) = (copies, &restore_guard.1) else {
-        return Ok(Ok(()));
-    };
-    match fill_with_retries(pass, storage, &copies, pending_restore.place).await {
-        Ok(()) => {}
-        Err(error @ Error::SpillCorrupt { .. }) => {
-            let mut state = pass.lock();
-            if !state.memory.disk_is_damaged(storage) {
-                // The bytes are lost. Users of the storage get the reason.
-                state.memory.poison(storage, &Arc::new(error));
-            }
+pub(super) fn restore_into<'a>(
+    pass: &'a Pass,
+    storage: &'a Arc<Storage>,
+    restore_guard: &'a mut RestoreGuard<'_>,
+) -> BoxFuture<'a, Result<Result<()>>> {
+    Box::pin(async move {
+        let copies = supply::evicted_copies(pass, storage);
+        let (Some(copies), Some(pending_restore)) = (copies, &restore_guard.1) else {
             return Ok(Ok(()));
+        };
+        match fill_with_retries(pass, storage, &copies, pending_restore.place).await {
+            Ok(()) => {}
+            Err(error @ Error::SpillCorrupt { .. }) => {
+                let mut state = pass.lock();
+                if !state.memory.disk_is_damaged(storage) {
+                    // The bytes are lost. Users of the storage get the reason.
+                    state.memory.poison(storage, &Arc::new(error));
+                }
+                return Ok(Ok(()));
+            }
+            Err(error) => {
+                pass.check_lost()?;
+                return Ok(Err(error));
+            }
         }
-        Err(error) => {
-            pass.check_lost()?;
-            return Ok(Err(error));
+        let mut state = pass.lock();
+        if let Some(pending_restore) = restore_guard.1.take() {
+            state.memory.finish_restore(storage, pending_restore);
+            state.memory.used(storage);
+            state.batch.add_restored(storage);
+            state.counters.restored_bytes += storage.len_bytes();
         }
-    }
-    let mut state = pass.lock();
-    if let Some(pending_restore) = restore_guard.1.take() {
-        state.memory.finish_restore(storage, pending_restore);
-        state.memory.used(storage);
-        state.batch.add_restored(storage);
-        state.counters.restored_bytes += storage.len_bytes();
-    }
-    Ok(Ok(()))
+        Ok(Ok(()))
+    })
 }
 
 /// Fills a place. Repeats that if a submission with a part of it was refused.

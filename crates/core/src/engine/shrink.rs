@@ -2,6 +2,7 @@
 
 use super::pass::Pass;
 use super::{follow, reclaim, tiers};
+use crate::driver::BoxFuture;
 use crate::error::Result;
 
 /// A drain of the slabs to a lowered limit. Until it is dropped, staging may exceed the limit, and
@@ -40,21 +41,23 @@ pub(super) async fn was_lowered(pass: &Pass) -> Result<bool> {
 
 /// Shrinks to the limits. Returns the bytes by which the reserved bytes still exceed the device's
 /// limit. The caller has the execution lock.
-pub(super) async fn shrink(pass: &Pass) -> Result<u64> {
-    let times = pass.driver.ledger().times_lowered();
-    pass.outside.begin_shrink(times);
-    pass.submit()?;
-    if follow::must_drain(pass) || follow::excess_bytes(pass) > 0 {
-        let _draining = DrainGuard::new(pass);
-        let target_bytes = |pass: &Pass| pass.driver.ledger().slab_limit_now_bytes();
-        reclaim::drain_to(pass, target_bytes).await?;
-    }
-    if follow::excess_bytes(pass) > 0 {
-        // The rest above the limit is staging.
-        reclaim::make_way(pass, 0, 0).await?;
-    }
-    tiers::drain_host(pass)?;
-    // Pinned storages may be unpinned later.
-    follow::note_excess(pass, &pass.lock_limits());
-    Ok(follow::excess_bytes(pass))
+pub(super) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
+    Box::pin(async move {
+        let times = pass.driver.ledger().times_lowered();
+        pass.outside.begin_shrink(times);
+        pass.submit()?;
+        if follow::must_drain(pass) || follow::excess_bytes(pass) > 0 {
+            let _draining = DrainGuard::new(pass);
+            let target_bytes = |pass: &Pass| pass.driver.ledger().slab_limit_now_bytes();
+            reclaim::drain_to(pass, target_bytes).await?;
+        }
+        if follow::excess_bytes(pass) > 0 {
+            // The rest above the limit is staging.
+            reclaim::make_way(pass, 0, 0).await?;
+        }
+        tiers::drain_host(pass)?;
+        // Pinned storages may be unpinned later.
+        follow::note_excess(pass, &pass.lock_limits());
+        Ok(follow::excess_bytes(pass))
+    })
 }
