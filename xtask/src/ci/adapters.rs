@@ -47,14 +47,13 @@ const FORCED: &[&str] = &[
 
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
-/// The core tests on SwiftShader only.
+/// The core tests on SwiftShader only, with the variants that it gets. The whole suite, which
+/// forces all variants, runs on it in `nightly`.
 pub(crate) fn swiftshader() -> Result<String> {
-    let skipped = [NOT_CORE, NOT_AGAIN].concat();
-    for mut tests in core_tests(&skipped)? {
-        // Without the simulation and small bindings, on which the suite has run them.
-        tests.env("LAPIDARY_TEST_DEVICES", "adapter");
-        on_swiftshader(tests)?;
-    }
+    let mut tests = selected_except(CORE, &[], &[NOT_CORE, NOT_AGAIN].concat())?;
+    // Without the simulation and small bindings, on which the suite has run them.
+    tests.env("LAPIDARY_TEST_DEVICES", "adapter");
+    on_swiftshader(tests)?;
     Ok(String::new())
 }
 
@@ -64,8 +63,8 @@ pub(crate) fn swiftshader_whole() -> Result<String> {
     Ok(String::new())
 }
 
-fn core_tests(skipped: &[&str]) -> Result<[Command; 2]> {
-    let core = selected_except(CORE, &[], skipped)?;
+fn core_tests() -> Result<[Command; 2]> {
+    let core = selected_except(CORE, &[], NOT_CORE)?;
     // Texts of kernels are the same on every adapter.
     Ok([core, selected_except(LIBRARIES, FORCED, &["valid_shader"])?])
 }
@@ -89,7 +88,7 @@ pub(crate) fn validation() -> Result<String> {
     write_settings(&settings)?;
 
     let (mut lines, mut succeeded) = (Vec::new(), true);
-    for tests in core_tests(NOT_CORE)? {
+    for tests in core_tests()? {
         let output = under_the_layer(tests, &settings)?;
         lines.extend(output.lines);
         succeeded &= output.succeeded;
