@@ -94,8 +94,8 @@ pub(super) fn make_room<'a>(
                     }
                 }
             }
-            // A step runs again as long as it frees memory. If the driver refuses a submission of the
-            // step, its work is undone. Then another run would only repeat that.
+            // A step runs again as long as it frees memory. If the driver refuses a submission of
+            // the step, its work is undone. Then another run would only repeat that.
             let refused_before = refused_submissions(pass);
             while refused_submissions(pass) == refused_before {
                 let wanted_bytes = missing_bytes(pass, storage, ceiling);
