@@ -217,6 +217,14 @@ pub enum Error {
         /// What is wrong: names, shapes and numbers.
         reason: String,
     },
+    /// Gradients cannot be computed, or an operation cannot be recorded for them.
+    #[error("{operation}: {reason}")]
+    Gradient {
+        /// The name of the call or operation.
+        operation: &'static str,
+        /// What is wrong, with the lines concerned, and what the caller can do.
+        reason: String,
+    },
     /// A file does not have the expected format, such as a snapshot or a log.
     #[error("the {format} cannot be read: {reason}")]
     Format {

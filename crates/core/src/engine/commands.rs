@@ -41,6 +41,7 @@ impl Engine {
     /// - `NeverFits` if the operands need more bindings than a dispatch may have.
     /// - `Driver` for more workgroups than a dispatch may have.
     /// - `DeviceLost`.
+    #[track_caller]
     pub fn launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
         self.check_launch(&launch)?;
         let mut state = self.lock_to_append()?;

@@ -18,4 +18,8 @@ pub struct Pending {
 }
 
 /// Combines several commands into fewer. Called under the engine's lock.
+#[cfg(not(target_arch = "wasm32"))]
 pub type Fuse = Box<dyn FnMut(&mut Pending) + Send>;
+/// Combines several commands into fewer. Called under the engine's lock.
+#[cfg(target_arch = "wasm32")]
+pub type Fuse = Box<dyn FnMut(&mut Pending)>;

@@ -299,6 +299,7 @@ impl Launch {
     }
 
     /// Raises the version of each storage that the launch updates.
+    #[track_caller]
     pub(super) fn bump_versions(&self) {
         for (index, arg) in self.args.iter().enumerate() {
             if self.program.role(index) == Role::Update {

@@ -231,6 +231,13 @@ impl Kernel {
         KernelCall::new(self)
     }
 
+    /// Is this binding declared `read_write`?
+    #[doc(hidden)]
+    pub fn writes(&self, name: &str) -> bool {
+        let mut operands = self.text.operands.iter();
+        operands.any(|operand| operand.writes && operand.name == name)
+    }
+
     #[doc(hidden)]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine

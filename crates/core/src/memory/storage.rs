@@ -6,14 +6,20 @@
 //! list. The next execution pass frees the place. If an encoded command was the last holder, its
 //! pass frees the place at once.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::dead::{Dead, DeadList};
 use super::scope;
+use crate::driver::Shared;
+
+/// What a layer above attaches to a storage. It must not hold that storage, which it outlives.
+pub trait Companion: Any + Shared {}
+impl<T: Any + Shared> Companion for T {}
 
 /// Where a storage's bytes are. The query never waits, so the answer may be slightly out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -176,6 +182,11 @@ pub struct Storage {
     is_named: AtomicBool,
     /// Counts the writes. Holders of derived values compare it to notice a change.
     version: AtomicU64,
+    /// Number of recorded operations whose backward needs the bytes.
+    saved: AtomicU32,
+    /// The call site of the last write while the bytes were saved for backward.
+    written_at: Mutex<Option<&'static Location<'static>>>,
+    companion: OnceLock<Arc<dyn Companion>>,
     /// Number of pins. A pinned storage is neither moved nor evicted.
     pins: AtomicU32,
     /// Number of writes under way that come in several pieces, some of which others may see.
@@ -215,6 +226,9 @@ impl Storage {
             name: Mutex::new(None),
             is_named: AtomicBool::new(false),
             version: AtomicU64::new(0),
+            saved: AtomicU32::new(0),
+            written_at: Mutex::new(None),
+            companion: OnceLock::new(),
             pins: AtomicU32::new(0),
             writers: AtomicU32::new(0),
             rematerializers: AtomicU32::new(0),
@@ -291,8 +305,50 @@ impl Storage {
         self.version.load(Ordering::Acquire)
     }
 
+    #[track_caller]
     pub(crate) fn bump_version(&self) {
+        if self.is_saved() {
+            let mut at = self
+                .written_at
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *at = Some(Location::caller());
+        }
         self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Is it saved for the backward of a recorded operation?
+    pub fn is_saved(&self) -> bool {
+        self.saved.load(Ordering::Acquire) > 0
+    }
+
+    /// One more recorded operation needs the bytes for its backward.
+    pub fn save(&self) {
+        self.saved.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A recorded operation that called [`save`](Self::save) needs them no longer.
+    pub fn unsave(&self) {
+        self.saved.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The call site of the last write while the bytes were saved.
+    pub fn written_at(&self) -> Option<&'static Location<'static>> {
+        *self
+            .written_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a layer above attached to it, if anything.
+    #[inline]
+    pub fn companion(&self) -> Option<&Arc<dyn Companion>> {
+        self.companion.get()
+    }
+
+    /// Attaches a companion for the rest of the storage's life. The first one stays.
+    pub fn attach(&self, companion: Arc<dyn Companion>) {
+        let _ = self.companion.set(companion);
     }
 
     /// Has a write been appended only in part? Read [`version`](Self::version) first: that shows
