@@ -1,6 +1,9 @@
 //! Kernels of users on tensors: wraps the core's kernels, and turns their new buffers into tensors.
 
+mod backward;
+
 use std::fmt;
+use std::sync::Arc;
 
 use lapidary_core::internal::Bind;
 use lapidary_core::{Buffer, DType, Error, Result};
@@ -8,6 +11,8 @@ use lapidary_core::{Buffer, DType, Error, Result};
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
+pub use backward::KernelBackward;
+use backward::{Bound, KernelRule};
 
 /// A kernel of your own: WGSL that computes on tensors, and on [`Buffer`]s.
 ///
@@ -56,7 +61,10 @@ use crate::tensor::layout::{Layout, checked};
 ///
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Kernel(lapidary_core::Kernel);
+pub struct Kernel {
+    kernel: lapidary_core::Kernel,
+    backward: Option<Arc<KernelRule>>,
+}
 
 impl Kernel {
     /// A kernel whose text has one entry point.
@@ -64,7 +72,7 @@ impl Kernel {
     /// # Errors
     /// [`Error::Kernel`] with the place in the text: see [`lapidary_core::Kernel::new`].
     pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
-        lapidary_core::Kernel::new(gpu, wgsl).map(Kernel)
+        lapidary_core::Kernel::new(gpu, wgsl).map(Kernel::of)
     }
 
     /// A kernel that starts at one of several entry points. Only the variables that this entry
@@ -73,7 +81,14 @@ impl Kernel {
     /// # Errors
     /// As [`new`](Self::new), and if there is no such entry point.
     pub fn with_entry(gpu: &Gpu, wgsl: &str, entry: &str) -> Result<Kernel> {
-        lapidary_core::Kernel::with_entry(gpu, wgsl, entry).map(Kernel)
+        lapidary_core::Kernel::with_entry(gpu, wgsl, entry).map(Kernel::of)
+    }
+
+    fn of(kernel: lapidary_core::Kernel) -> Kernel {
+        Kernel {
+            kernel,
+            backward: None,
+        }
     }
 
     /// Sets a function that does the same work on the host, for a simulated device. It is faster
@@ -107,13 +122,17 @@ impl Kernel {
         self,
         reference: impl Fn(&mut crate::sim::CustomReferenceCall<'_>) + Send + Sync + 'static,
     ) -> Kernel {
-        Kernel(self.0.with_reference(reference))
+        Kernel {
+            kernel: self.kernel.with_reference(reference),
+            ..self
+        }
     }
 
     /// Starts a call. Bind tensors by name, then run it.
     pub fn call(&self) -> KernelCall {
         KernelCall {
-            call: self.0.call_of(),
+            call: self.kernel.call_of(),
+            bound: Bound::new(self),
             outputs: Vec::new(),
             error: None,
         }
@@ -121,14 +140,14 @@ impl Kernel {
 
     /// The name of the entry point.
     pub fn entry(&self) -> &str {
-        self.0.entry()
+        self.kernel.entry()
     }
 }
 
 /// Its entry point and bindings: `saxpy(x: array<f32>, …)`.
 impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.kernel.fmt(f)
     }
 }
 
@@ -202,6 +221,8 @@ impl Bind for Operand {
 #[derive(Clone)]
 pub struct KernelCall {
     call: lapidary_core::KernelCall<Operand>,
+    /// What a gradient needs of the call.
+    bound: Bound,
     /// Shapes and types of the new tensors.
     outputs: Vec<(Vec<usize>, DType)>,
     /// The first error of an output's shape.
@@ -214,7 +235,12 @@ impl KernelCall {
     /// them already. A `read_write` binding changes its operand in place, so the operand must be
     /// contiguous.
     pub fn bind(mut self, name: &str, operand: impl Into<Operand>) -> Self {
-        self.call = self.call.bind(name, &operand.into());
+        let mut operand = operand.into();
+        if let Shown::Tensor(tensor) = &mut operand.0 {
+            self.bound.tensor(name, tensor);
+            *tensor = tensor.untracked();
+        }
+        self.call = self.call.bind(name, &operand);
         self
     }
 
@@ -223,6 +249,7 @@ impl KernelCall {
         match checked(shape, dtype) {
             Ok((_, size_bytes)) => {
                 self.call = self.call.out_typed(name, size_bytes, dtype);
+                self.bound.output(name);
                 self.outputs.push((shape.to_vec(), dtype));
             }
             Err(error) => {
@@ -241,6 +268,7 @@ impl KernelCall {
     /// Sets the bytes of the uniform.
     pub fn params_bytes(mut self, bytes: &[u8]) -> Self {
         self.call = self.call.params_bytes(bytes);
+        self.bound.params(bytes);
         self
     }
 
@@ -269,11 +297,11 @@ impl KernelCall {
         if let Some(error) = self.error {
             return Err(error);
         }
+        self.bound.check()?;
         let made = self.call.run()?;
         let outputs = made.into_iter().zip(self.outputs);
-        Ok(outputs
-            .map(|(buffer, (shape, dtype))| tensor(&buffer, &shape, dtype))
-            .collect())
+        let outputs = outputs.map(|(buffer, (shape, dtype))| tensor(&buffer, &shape, dtype));
+        Ok(self.bound.recorded(outputs.collect()))
     }
 
     /// As [`run`](Self::run), for a call with one new tensor.
@@ -286,11 +314,14 @@ impl KernelCall {
         if let Some(error) = self.error {
             return Err(error);
         }
+        self.bound.check()?;
         let made = self.call.run_one()?;
         let [(shape, dtype)] = &self.outputs[..] else {
             unreachable!("`run_one` of the core has one new buffer");
         };
-        Ok(tensor(&made, shape, *dtype))
+        let made = tensor(&made, shape, *dtype);
+        let recorded = self.bound.recorded(vec![made.clone()]);
+        Ok(recorded.into_iter().next().unwrap_or(made))
     }
 }
 

@@ -30,6 +30,11 @@
 //! Dropping a tensor costs nothing, on any thread: the next command that needs memory reuses its
 //! memory.
 //!
+//! # Gradients
+//!
+//! [`Tensor::requires_grad`] marks parameters, and [`Tensor::backward`] gives the gradients of a
+//! number by them: see [`grad`] and [`guides::train`].
+//!
 //! # In your app
 //!
 //! [`Gpu::adopt`] computes on the device that your app has opened. [`Gpu::import`] makes a tensor
@@ -93,6 +98,7 @@
 mod files;
 mod fuse;
 mod gpu;
+pub mod grad;
 mod kernel;
 pub mod operations;
 mod ops;
@@ -115,7 +121,7 @@ pub mod diagnostics {
 pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::{
     gpu::{Gpu, State, Upload},
-    kernel::{Kernel, KernelCall, Operand},
+    kernel::{Kernel, KernelBackward, KernelCall, Operand},
     tensor::Tensor,
 };
 
@@ -135,6 +141,8 @@ pub mod guides {
     pub mod stay_inside_1_gib {}
     #[doc = include_str!("guides/torch_memory.md")]
     pub mod torch_memory {}
+    #[doc = include_str!("guides/train.md")]
+    pub mod train {}
     #[doc = include_str!("guides/train_in_little_memory.md")]
     pub mod train_in_little_memory {}
     #[doc = include_str!("guides/write_a_kernel.md")]

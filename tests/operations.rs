@@ -5,6 +5,7 @@ mod common;
 mod devices;
 #[cfg(feature = "sim")]
 mod fusion;
+mod grad;
 mod ops_elementwise;
 mod ops_matmul;
 mod ops_nn;

@@ -52,9 +52,12 @@ impl Gpu {
         tensors: &[(&Tensor, Access)],
         encode: impl FnOnce(&Bound) -> Vec<wgpu::CommandBuffer>,
     ) -> Result<()> {
-        let buffers = tensors
-            .iter()
-            .map(|(tensor, access)| Ok((self.bindable(tensor)?, *access)));
+        let buffers = tensors.iter().map(|(tensor, access)| {
+            if *access != Access::Read {
+                tensor.check_untracked("with_bound")?;
+            }
+            Ok((self.bindable(tensor)?, *access))
+        });
         let buffers: Vec<(Buffer, Access)> = buffers.collect::<Result<_>>()?;
         let buffers: Vec<_> = (buffers.iter().map(|(buffer, access)| (buffer, *access))).collect();
         self.0.with_bound_async(&buffers, encode).await

@@ -2,6 +2,7 @@
 //! [`reduce`](super::reduce). If rows are searched in parts, a second launch compares the elements
 //! that the parts found.
 
+mod gradient;
 #[cfg(test)]
 mod tests;
 
@@ -87,7 +88,7 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn max_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        extreme_at(self, axis, self.argmax(axis)?)
+        extreme_at(self, "max_with_indices", axis, self.argmax(axis)?)
     }
 
     /// The smallest elements along `axis` and their indices, as [`argmin`](Tensor::argmin) gives
@@ -98,14 +99,22 @@ impl Tensor {
     /// Those of [`argmin`](Tensor::argmin).
     #[track_caller]
     pub fn min_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        extreme_at(self, axis, self.argmin(axis)?)
+        extreme_at(self, "min_with_indices", axis, self.argmin(axis)?)
     }
 }
 
 #[track_caller]
-fn extreme_at(x: &Tensor, axis: isize, indices: Tensor) -> Result<(Tensor, Tensor)> {
+fn extreme_at(
+    x: &Tensor,
+    operation: &'static str,
+    axis: isize,
+    indices: Tensor,
+) -> Result<(Tensor, Tensor)> {
     if let (Some(x), Some(indices)) = (x.as_axis(), indices.as_axis()) {
         return Ok((x.gather(0, &indices)?.into_number(), indices.into_number()));
+    }
+    if x.is_tracked() {
+        return gradient::extreme_at_recorded(x, operation, axis, indices);
     }
     let values = x.gather(axis, &indices.unsqueeze(axis)?)?;
     Ok((values.squeeze_axis(axis)?, indices))

@@ -1,5 +1,7 @@
 //! Splitting, joining and repeating tensors by views and copies, without own kernels.
 
+mod gradient;
+
 use super::fill;
 use crate::ops::index_select::check_index_type;
 use crate::tensor::Tensor;
@@ -201,6 +203,9 @@ impl Tensor {
                 operation: "roll",
                 reason: format!("{} shifts for {} axes", shifts.len(), axes.len()),
             });
+        }
+        if self.is_tracked() {
+            return self.roll_recorded(shifts, axes);
         }
         let mut made = self.clone();
         for (&shift, &along) in shifts.iter().zip(axes) {

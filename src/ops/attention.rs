@@ -15,6 +15,7 @@ mod blocks;
 mod causal;
 mod emit;
 mod form;
+mod gradient;
 mod grouped;
 mod long;
 mod problem;
@@ -65,7 +66,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 impl Tensor {
     /// `softmax(q · kᵀ · scale + mask) · v` of the queries `self`, as in PyTorch, in one kernel
     /// that never stores the scores. Beside the operands and the result, no memory grows with the
-    /// number of queries times the number of keys.
+    /// number of queries times the number of keys. A backward computes the weights again, for
+    /// blocks of queries whose scores take at most 64 MiB.
     ///
     /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values
     /// `[…, heads, keys, columns]`, all of one float type. The result is
@@ -119,7 +121,10 @@ impl Tensor {
             first: 0,
             scale,
         };
-        call.run_causal(causal.into())
+        match call.is_tracked() {
+            true => call.recorded(causal.into(), gradient::BLOCK_BYTES),
+            false => call.run_causal(causal.into()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::f64::consts::PI;
 
+use super::layer_norm::gradient::Normalization;
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use crate::tensor::Tensor;
@@ -115,29 +116,25 @@ impl Tensor {
             ));
         }
         let first = (x.rank() - normalized_shape.len()) as isize;
-        let own: Vec<isize> = (first..x.rank() as isize).collect();
-        let others: Vec<isize> = (0..first).collect();
-        let away = (&x - x.mean_keepdim(&own)?)?;
-        let variance = away.square()?.mean_keepdim(&own)?;
-        let scale = (variance + eps)?.rsqrt()?;
-        let normal = (away * &scale)?;
-        let by_normal = match weight {
-            None => g.clone(),
+        let weight = match weight {
+            None => None,
             Some(weight) => {
                 self.same_engine(OPERATION, weight)?;
                 check_float(OPERATION, weight)?;
-                (&g * weight.cast(DType::F32)?)?
+                Some(weight.cast(DType::F32)?)
             }
         };
-        let along = (&by_normal * &normal)?.mean_keepdim(&own)?;
-        let centred = (&by_normal - by_normal.mean_keepdim(&own)?)?;
-        let by_input = ((centred - (&normal * along)?)? * scale)?;
-        let by_weight = (&g * normal)?.sum(&others)?;
-        let by_bias = g.sum(&others)?;
+        let by = Normalization {
+            is_centred: true,
+            own: (first..x.rank() as isize).collect(),
+            repeated: (0..first).collect(),
+            eps,
+        };
+        let normalized = by.of(&x)?;
         Ok([
-            by_input.cast(self.dtype)?,
-            by_weight.cast(self.dtype)?,
-            by_bias.cast(self.dtype)?,
+            normalized.by_input(&g, weight.as_ref())?.cast(self.dtype)?,
+            normalized.by_weight(&g)?.cast(self.dtype)?,
+            normalized.by_bias(&g)?.cast(self.dtype)?,
         ])
     }
 }

@@ -1,6 +1,10 @@
 //! Batch normalization, composed of reductions and of fused elementwise operations, without own
 //! kernels.
 
+mod gradient;
+
+use gradient::{OfBatch, all_but_channels, is_recorded};
+
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use super::reduce::{Lower, Op, fold};
@@ -38,6 +42,10 @@ impl Tensor {
         eps: f32,
     ) -> Result<Tensor> {
         const OPERATION: &str = "batch_norm";
+        if is_recorded(self, &[Some(mean), Some(variance), weight, bias]) {
+            let statistics = [mean, variance];
+            return self.batch_norm_recorded(OPERATION, statistics, [weight, bias], eps);
+        }
         let channels = Channels::of(OPERATION, self)?;
         let mean = channels.spread(OPERATION, "mean", mean)?;
         let variance = channels.spread(OPERATION, "variance", variance)?;
@@ -49,7 +57,8 @@ impl Tensor {
     /// training. Returns the result, and the mean and variance of each channel in f32.
     ///
     /// The population variance normalizes the result. The returned variance is the sample variance,
-    /// which is divided by one less; PyTorch's running variance uses it.
+    /// which is divided by one less; PyTorch's running variance uses it. As in PyTorch, the
+    /// returned statistics have no gradient.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -73,6 +82,9 @@ impl Tensor {
         eps: f32,
     ) -> Result<[Tensor; 3]> {
         const OPERATION: &str = "batch_norm_train";
+        if is_recorded(self, &[weight, bias]) {
+            return self.batch_norm_train_recorded(OPERATION, [weight, bias], eps);
+        }
         let channels = Channels::of(OPERATION, self)?;
         let affine = channels.affine(OPERATION, weight, bias)?;
         let count = channels.check_spread(OPERATION)?;
@@ -121,26 +133,13 @@ impl Tensor {
         let channels = Channels::of(OPERATION, input)?;
         let [weight, _] = channels.affine(OPERATION, weight, None)?;
         let count = channels.check_spread(OPERATION)?;
-        let [mean, variance] = channels.statistics()?;
-        let scale = (variance + eps)?.rsqrt()?;
-        let (g, x) = (self.cast(DType::F32)?, input.cast(DType::F32)?);
-        let normal = ((x - mean)? * &scale)?;
-        let folded: Vec<isize> = (0..self.rank() as isize)
-            .filter(|&axis| axis != 1)
-            .collect();
-        let by_bias = g.sum_keepdim(&folded)?;
-        let by_weight = (&g * &normal)?.sum_keepdim(&folded)?;
-        let along = (normal * (&by_weight / count)?)?;
-        let rest = ((g - (&by_bias / count)?)? - along)?;
-        let mut by_input = (rest * scale)?;
-        if let Some(weight) = weight {
-            by_input = (by_input * weight)?;
-        }
+        let of_batch = OfBatch::new(self, input, channels.statistics()?, eps)?;
+        let by_input = of_batch.by_input(weight.as_ref(), count)?;
         let flat = [channels.count];
         Ok([
             by_input.cast(self.dtype)?,
-            by_weight.reshape(&flat)?.cast(self.dtype)?,
-            by_bias.reshape(&flat)?.cast(self.dtype)?,
+            of_batch.by_weight.reshape(&flat)?.cast(self.dtype)?,
+            of_batch.by_bias.reshape(&flat)?.cast(self.dtype)?,
         ])
     }
 }
@@ -186,6 +185,12 @@ impl<'a> Channels<'a> {
                 ),
             });
         }
+        self.widened(given)
+    }
+
+    /// The same for what was checked before.
+    #[track_caller]
+    fn widened(&self, given: &Tensor) -> Result<Tensor> {
         given.cast(DType::F32)?.reshape(&self.one_each)
     }
 
@@ -226,7 +231,11 @@ impl<'a> Channels<'a> {
     #[track_caller]
     fn statistics(&self) -> Result<[Tensor; 2]> {
         let x = self.x;
-        let all: Vec<isize> = (0..x.rank() as isize).filter(|&axis| axis != 1).collect();
+        let all = all_but_channels(x.rank());
+        if x.is_tracked() {
+            let x = x.cast(DType::F32)?;
+            return Ok([x.mean_keepdim(&all)?, x.var_keepdim(0, &all)?]);
+        }
         let folded = Axes::named("batch_norm_train", &all, x.rank())?;
         let mut mean = fold(x, None, Op::MEAN, folded, DType::F32)?;
         let spread = Op::variance(0, Lower::Divide);

@@ -1,5 +1,6 @@
 //! Operations on pairs of elements, from two tensors or from a tensor and a scalar.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -129,6 +130,9 @@ impl Tensor {
             return a.binary_with(op, &b, scalars);
         }
         self.check_pair(op, other)?;
+        if self.is_tracked() || other.is_tracked() {
+            return self.binary_recorded(op, other, scalars);
+        }
         let shape = broadcast_shapes(op.name(), &self.layout.shape, &other.layout.shape)?;
         let inputs = [self, other].map(Input::Tensor);
         let call = ELEMENT.call(op as u8, &inputs, scalars);
@@ -143,6 +147,11 @@ impl Tensor {
         scalars: &[u32],
     ) -> Result<()> {
         self.check_pair(op, other)?;
+        if self.records_write(&[other]) {
+            let old = &self.elements_before(op.name())?;
+            let made = old.binary_with(op, other, scalars)?;
+            return self.assign(op.name(), &made);
+        }
         let inputs = [self, other].map(Input::Tensor);
         self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, scalars))
     }
@@ -157,6 +166,9 @@ impl Tensor {
     pub(super) fn with_scalar(&self, op: BinaryOp, value: Scalar) -> Result<Tensor> {
         if let Some(x) = as_float(op.gives(), self)? {
             return x.with_scalar(op, value);
+        }
+        if self.is_tracked() {
+            return self.with_scalar_recorded(op, value);
         }
         let scalars = self.scalar_of(op, value)?;
         let inputs = [Input::Tensor(self), Input::Scalar];
@@ -174,6 +186,9 @@ impl Tensor {
         if let Some(x) = as_float(op.gives(), self)? {
             return x.scalar_first(op, value);
         }
+        if self.is_tracked() {
+            return self.scalar_first_recorded(op, value);
+        }
         let scalars = self.scalar_of(op, value)?;
         let inputs = [Input::Scalar, Input::Tensor(self)];
         let call = ELEMENT_SCALAR_FIRST.call(op as u8, &inputs, &scalars);
@@ -186,6 +201,11 @@ impl Tensor {
 
     #[track_caller]
     fn scalar_in_place(&self, op: BinaryOp, value: Scalar) -> Result<()> {
+        if self.is_tracked() {
+            let old = &self.elements_before(op.name())?;
+            let made = old.with_scalar(op, value)?;
+            return self.assign(op.name(), &made);
+        }
         let scalars = self.scalar_of(op, value)?;
         let inputs = [Input::Tensor(self), Input::Scalar];
         self.write_through(op.name(), &ELEMENT_SCALAR.call(op as u8, &inputs, &scalars))

@@ -1,5 +1,7 @@
 //! Classification losses with class weights, smoothed labels, and probabilities as targets.
 
+mod gradient;
+
 use super::index_select::check_index_type;
 use super::loss::{LOGITS, Reduction, class_axis, counted, each, reduced};
 use super::normalize::check_float;
@@ -104,7 +106,7 @@ fn of_classes(
     }
     let share = options.label_smoothing;
     if share > 0.0 {
-        let mut spread = smoothing(x, weights.as_ref(), share)?;
+        let mut spread = smoothing(x, operation, weights.as_ref(), share)?;
         if let Some(counted) = &counted {
             spread = counted.where_(&spread, 0.0)?;
         }
@@ -123,13 +125,33 @@ fn of_classes(
 
 /// The part of a loss that is spread evenly over all classes.
 #[track_caller]
-fn smoothing(x: &Tensor, weights: Option<&Tensor>, share: f32) -> Result<Tensor> {
+fn smoothing(
+    x: &Tensor,
+    operation: &'static str,
+    weights: Option<&Tensor>,
+    share: f32,
+) -> Result<Tensor> {
     let axis = class_axis(x).unwrap_or(0);
+    sum_of_logs(x, operation, axis, weights)? * (-share / x.shape()[axis] as f32)
+}
+
+/// The sum of the logarithms of probabilities along an axis in f32, each times its weight. Weights
+/// in f32 broadcast to the shape of `x`.
+#[track_caller]
+fn sum_of_logs(
+    x: &Tensor,
+    operation: &'static str,
+    axis: usize,
+    weights: Option<&Tensor>,
+) -> Result<Tensor> {
+    if x.is_tracked() || weights.is_some_and(Tensor::is_tracked) {
+        return gradient::sum_of_logs_recorded(x, operation, axis, weights);
+    }
     let mut logs = x.cast(DType::F32)?.log_softmax(axis as isize)?;
     if let Some(weights) = weights {
         logs = logs.mul(weights)?;
     }
-    logs.sum(&[axis as isize])? * (-share / x.shape()[axis] as f32)
+    logs.sum(&[axis as isize])
 }
 
 #[track_caller]
@@ -163,8 +185,7 @@ fn of_probabilities(
     if let Some(weights) = weights(x, operation, options)? {
         targets = targets.mul(&weights)?;
     }
-    let logs = x.cast(DType::F32)?.log_softmax(axis as isize)?;
-    let losses = logs.mul(&targets)?.sum(&[axis as isize])?.neg()?;
+    let losses = sum_of_logs(x, operation, axis, Some(&targets))?.neg()?;
     reduced(losses, options.reduction)?.cast(x.dtype)
 }
 

@@ -1,6 +1,8 @@
 //! Elementwise operations composed of others. Fusion makes one kernel of each, together with its
 //! neighbours.
 
+mod gradient;
+
 use half::{bf16, f16};
 
 use super::binary::BinaryOp;
@@ -88,6 +90,9 @@ impl Tensor {
         neg_inf: Option<f32>,
     ) -> Result<Tensor> {
         check_float("nan_to_num", self)?;
+        if self.is_tracked() {
+            return self.nan_to_num_recorded(nan, pos_inf, neg_inf);
+        }
         let largest = match self.dtype {
             DType::F16 => f16::MAX.to_f32(),
             DType::Bf16 => bf16::MAX.to_f32(),
@@ -105,6 +110,10 @@ impl Tensor {
     /// Those of [`nan_to_num`](Tensor::nan_to_num) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn nan_to_num_(&self, nan: f32, pos_inf: Option<f32>, neg_inf: Option<f32>) -> Result<()> {
+        if self.records_write(&[]) {
+            let made = (self.elements_before("nan_to_num_")?).nan_to_num(nan, pos_inf, neg_inf)?;
+            return self.assign("nan_to_num_", &made);
+        }
         self.copy_(&self.nan_to_num(nan, pos_inf, neg_inf)?)
     }
 
@@ -115,6 +124,9 @@ impl Tensor {
     /// Those of [`clamp`](Tensor::clamp).
     #[track_caller]
     pub fn hardtanh(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
+        if self.is_tracked() {
+            return self.hardtanh_recorded(min.into(), max.into());
+        }
         self.clamp(min, max)
     }
 
@@ -125,7 +137,7 @@ impl Tensor {
     /// Those of [`clamp`](Tensor::clamp).
     #[track_caller]
     pub fn relu6(&self) -> Result<Tensor> {
-        self.clamp(0, 6)
+        self.hardtanh(0, 6)
     }
 
     /// `x` if it is above `threshold`, else `value`, for all numbers; NaN for NaN.
@@ -203,7 +215,16 @@ impl Tensor {
                 });
             }
         };
-        self.gt_scalar(0)?.where_(self, &self.mul(&weight)?)
+        if self.is_tracked() || weight.is_tracked() {
+            return self.prelu_recorded(&weight);
+        }
+        self.prelu_by(&weight)
+    }
+
+    /// The same with a weight that broadcasts.
+    #[track_caller]
+    fn prelu_by(&self, weight: &Tensor) -> Result<Tensor> {
+        self.gt_scalar(0)?.where_(self, &self.mul(weight)?)
     }
 
     /// The first half of an axis times the [`sigmoid`](Tensor::sigmoid) of the second, for floats.
@@ -230,6 +251,10 @@ impl Tensor {
             });
         }
         let half = |start: usize| self.narrow(axis, start, len / 2);
-        half(0)?.binary(BinaryOp::Glu, &half(len / 2)?)
+        let [first, second] = [half(0)?, half(len / 2)?];
+        match self.is_tracked() {
+            true => first.glu_recorded(&second),
+            false => first.binary(BinaryOp::Glu, &second),
+        }
     }
 }

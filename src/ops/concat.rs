@@ -4,6 +4,7 @@
 //! result. So one invocation owns a vec4 and finds the input of each element. Launches run in
 //! order, and those after the first leave other elements unchanged.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -89,6 +90,9 @@ impl Tensor {
     #[track_caller]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let (at, shape) = result_shape(tensors, axis)?;
+        if tensors.iter().any(|tensor| tensor.is_tracked()) {
+            return gradient::concat_recorded(tensors, at);
+        }
         let (engine, dtype) = (&tensors[0].engine, tensors[0].dtype);
         let result = Tensor::output(engine, &shape, dtype)?;
         let step: usize = shape[at + 1..].iter().product();

@@ -5,6 +5,7 @@
 mod backward;
 mod columns;
 mod geometry;
+mod gradient;
 #[cfg(test)]
 mod tests;
 
@@ -174,6 +175,10 @@ fn conv(
                 geometry.out_channels
             ),
         });
+    }
+    let operands = [Some(x), Some(weight), bias];
+    if operands.into_iter().flatten().any(Tensor::is_tracked) {
+        return gradient::conv_recorded(operation, x, weight, bias, geometry);
     }
     match choose(x.engine.caps(), &geometry) {
         Some(tile) => in_parts(operation, x, weight, bias, options, &geometry, tile),

@@ -29,6 +29,7 @@ use super::functions::push_functions;
 use super::operation::same_dtype;
 use super::skeleton::Skeleton;
 use crate::tensor::Tensor;
+use crate::tensor::history::grads;
 use crate::tensor::layout::checked;
 use lapidary_core::internal::sections::section_for;
 use lapidary_core::internal::{Kernel, Launch, Operand, Ranges, Variant};
@@ -225,6 +226,9 @@ impl Tensor {
         if self.layout.len() == 0 {
             return Ok(());
         }
+        if self.records_write(&[src]) {
+            return self.assign(OPERATION, src);
+        }
         let copy;
         let src = match Arc::ptr_eq(&self.storage, &src.storage) {
             true if view.same_map(&self.layout) => return Ok(()),
@@ -261,6 +265,15 @@ impl Tensor {
     fn copied(&self, dtype: DType) -> Result<Tensor> {
         let shape = &self.layout.shape;
         let (_, bytes) = checked(shape, dtype)?;
+        if self.is_tracked() && dtype.is_float() {
+            let (copy, from) = (self.untracked().copied(dtype)?, self.dtype);
+            return Ok(copy.recorded_as(
+                "copy",
+                &[self],
+                &[],
+                move |b| grads![b; b.grad.cast(from)?],
+            ));
+        }
         let plan = match is_wide(&self.engine, [self].into_iter(), bytes) {
             true => None,
             false => Transpose::new(&self.layout, self.dtype, self.engine.caps()),

@@ -208,6 +208,9 @@ impl Tensor {
         let bits = value.bits(OPERATION, self.dtype)?;
         Takes::All.check(OPERATION, self.dtype)?;
         self.check_writable(OPERATION)?;
+        if self.is_tracked() {
+            return self.assign(OPERATION, &full(&self.engine, &[], value, self.dtype)?);
+        }
         if !self.layout.is_vec4_aligned() {
             return self.copy_(&full(&self.engine, &[], value, self.dtype)?);
         }

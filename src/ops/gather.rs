@@ -1,5 +1,6 @@
 //! Picks one element for every index. The indices have as many dimensions as the tensor.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -119,6 +120,9 @@ pub(super) fn fits_within(
 /// axis.
 #[track_caller]
 pub(super) fn pick(x: &Tensor, at: usize, indices: &Tensor) -> Result<Tensor> {
+    if x.is_tracked() {
+        return gradient::pick_recorded(x, at, indices);
+    }
     let engine = &x.engine;
     let shape = &indices.layout.shape;
     let result = Tensor::output(engine, shape, x.dtype)?;

@@ -115,6 +115,11 @@ impl Tensor {
         accumulate: bool,
     ) -> Result<()> {
         self.check_writable("index_put_")?;
+        if self.records_write(&[values]) {
+            let old = &self.elements_before("index_put_")?;
+            let made = old.index_put(indices, values, accumulate)?;
+            return self.assign("index_put_", &made);
+        }
         let put = self.check_index_put(indices, values)?;
         let into = put.with(Settle::putting(accumulate));
         if Arc::ptr_eq(&put.joined.storage, &self.storage) && into.suits() {

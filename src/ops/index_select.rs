@@ -1,5 +1,6 @@
 //! Picks slices by index along an axis: embedding lookups, gathers of rows.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -99,6 +100,9 @@ impl Tensor {
             return Ok(x.index_select(axis, &indices.flatten()?)?.into_number());
         }
         let at = self.check_indices(axis, indices)?;
+        if self.is_tracked() {
+            return self.index_select_recorded(at, indices);
+        }
         let mut shape = self.layout.shape.clone();
         shape[at] = indices.layout.shape[0];
         let engine = &self.engine;

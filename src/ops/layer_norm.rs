@@ -1,5 +1,6 @@
 //! Layer and RMS normalization over the last dimensions, and group normalization, which uses them.
 
+pub(super) mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -152,6 +153,9 @@ impl Tensor {
         eps: f32,
     ) -> Result<Tensor> {
         const OPERATION: &str = "group_norm";
+        if is_recorded(self, [weight, bias]) {
+            return self.group_norm_recorded(OPERATION, groups, [weight, bias], eps);
+        }
         normalize::check_float(OPERATION, self)?;
         let shape = &self.layout.shape;
         let (batch, channels) = match shape[..] {
@@ -196,6 +200,10 @@ impl Tensor {
         eps: f32,
         (kind, dtype): (u64, DType),
     ) -> Result<Tensor> {
+        if is_recorded(self, [weight, bias]) {
+            let (affine, kind) = ([weight, bias], (kind, dtype));
+            return self.normalized_recorded(operation, normalized_shape, affine, eps, kind);
+        }
         normalize::check_float(operation, self)?;
         let shape = &self.layout.shape;
         if normalized_shape.is_empty() || !shape.ends_with(normalized_shape) {
@@ -249,6 +257,11 @@ impl Tensor {
             false => given.contiguous().map(Some),
         }
     }
+}
+
+/// Is a normalization with this weight and bias recorded?
+fn is_recorded(x: &Tensor, affine: [Option<&Tensor>; 2]) -> bool {
+    x.is_tracked() || affine.into_iter().flatten().any(Tensor::is_tracked)
 }
 
 /// The steps after the normalization.

@@ -1,9 +1,12 @@
 //! Losses: cross-entropy, negative log-likelihood, mean squared error.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
 use std::borrow::Cow;
+
+use gradient::Pairwise;
 
 use super::class_loss::ClassLoss;
 use super::index_select::check_index_type;
@@ -119,6 +122,14 @@ impl Tensor {
     #[track_caller]
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         check_float("mse_loss", self)?;
+        if self.is_tracked() || target.is_tracked() {
+            let loss = Pairwise {
+                operation: "mse_loss",
+                reduction,
+                slopes: gradient::of_squares,
+            };
+            return loss.recorded(&[self, target], |x| x[0].mse_loss(&x[1], reduction));
+        }
         reduced(self.sub(target)?.square()?, reduction)
     }
 
@@ -138,8 +149,18 @@ impl Tensor {
     /// Those of [`sub`](Tensor::sub); [`Error::DType`] for integers.
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-        check_float("binary_cross_entropy", self)?;
-        self.same_engine("binary_cross_entropy", target)?;
+        const OPERATION: &str = "binary_cross_entropy";
+        check_float(OPERATION, self)?;
+        self.same_engine(OPERATION, target)?;
+        if self.is_tracked() || target.is_tracked() {
+            let loss = Pairwise {
+                operation: OPERATION,
+                reduction,
+                slopes: gradient::of_binary,
+            };
+            let compute = |x: &[Tensor]| x[0].binary_cross_entropy(&x[1], reduction);
+            return loss.recorded(&[self, target], compute);
+        }
         let yes = self.log()?.maximum_scalar(-100)?;
         let no = self.neg()?.log1p()?.maximum_scalar(-100)?;
         let likelihood = target.mul(&yes)?.add(&(1.0 - target)?.mul(&no)?)?;
@@ -170,6 +191,21 @@ impl Tensor {
         const OPERATION: &str = "binary_cross_entropy_with_logits";
         check_float(OPERATION, self)?;
         self.same_engine(OPERATION, target)?;
+        if self.is_tracked()
+            || target.is_tracked()
+            || positive_weight.is_some_and(Tensor::is_tracked)
+        {
+            let operands: Vec<&Tensor> =
+                [self, target].into_iter().chain(positive_weight).collect();
+            let loss = Pairwise {
+                operation: OPERATION,
+                reduction,
+                slopes: gradient::of_binary_logits,
+            };
+            let compute =
+                |x: &[Tensor]| x[0].binary_cross_entropy_with_logits(&x[1], x.get(2), reduction);
+            return loss.recorded(&operands, compute);
+        }
         let yes = self.log_sigmoid()?;
         let yes = match positive_weight {
             None => yes,
@@ -245,6 +281,21 @@ pub(super) fn each(
     ignore: Option<i64>,
     code: u64,
 ) -> Result<Tensor> {
+    if x.is_tracked() {
+        return gradient::each_recorded(x, operation, targets, ignore, code);
+    }
+    each_with_totals(x, operation, targets, ignore, code).map(|(losses, _)| losses)
+}
+
+/// As [`each`], with what [`losses`] adds.
+#[track_caller]
+fn each_with_totals(
+    x: &Tensor,
+    operation: &'static str,
+    targets: &Tensor,
+    ignore: Option<i64>,
+    code: u64,
+) -> Result<(Tensor, Option<Tensor>)> {
     check_float(operation, x)?;
     check_index_type(operation, x, targets)?;
     let refusal = || Error::Shape {
@@ -261,11 +312,12 @@ pub(super) fn each(
     if shape != targets.layout.shape {
         return Err(refusal());
     }
-    let losses = losses(x, classes, targets, word(targets, ignore), code)?;
-    Ok(losses.view(Layout::contiguous(&shape)))
+    let (losses, totals) = losses(x, classes, targets, word(targets, ignore), code)?;
+    Ok((losses.view(Layout::contiguous(&shape)), totals))
 }
 
-/// One f32 for each target, in one dimension.
+/// One f32 for each target, in one dimension. Also the logarithms of the sums of exponentials of
+/// logits, if there are any.
 #[track_caller]
 fn losses(
     x: &Tensor,
@@ -273,11 +325,11 @@ fn losses(
     targets: &Tensor,
     ignore: Option<u32>,
     code: u64,
-) -> Result<Tensor> {
+) -> Result<(Tensor, Option<Tensor>)> {
     let engine = &x.engine;
     let result = Tensor::output(engine, &[targets.layout.len()], DType::F32)?;
     if targets.layout.len() == 0 {
-        return Ok(result);
+        return Ok((result, None));
     }
     let (x, rows) = &Rows::along(x, classes)?;
     let targets = targets.contiguous()?;
@@ -288,16 +340,16 @@ fn losses(
     let code = code | rows::rank_bits(rows);
     if code & LOGITS == 0 {
         by_vec4s(&LOSS, code, [x, &targets], &result, &params)?;
-        return Ok(result);
+        return Ok((result, None));
     }
-    let total = match rows.length {
-        // Without classes there is no sum, and the loss of every target is NaN.
-        0 => result.clone(),
-        _ => x.log_sum_exp_rows(classes)?,
+    let totals = match rows.length {
+        0 => None,
+        _ => Some(x.log_sum_exp_rows(classes)?),
     };
-    let operands = [x, &targets, &total];
+    // Without classes there is no sum, and the loss of every target is NaN.
+    let operands = [x, &targets, totals.as_ref().unwrap_or(&result)];
     by_vec4s(&LOSS_OF_LOGITS, code, operands, &result, &params)?;
-    Ok(result)
+    Ok((result, totals))
 }
 
 /// The WGSL of a variant.

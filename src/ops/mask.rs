@@ -1,5 +1,6 @@
 //! Operations that keep an element or make it 0, depending on its position: triangles and dropout.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -54,6 +55,9 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 impl Tensor {
     #[track_caller]
     fn masked(&self, op: MaskOp, scalars: [u32; 4]) -> Result<Tensor> {
+        if self.is_tracked() {
+            return self.masked_recorded(op, scalars);
+        }
         op.takes().check(op.name(), self.dtype)?;
         let inputs = [Input::Tensor(self)];
         let call = ELEMENT.call(op as u8, &inputs, &scalars);
@@ -118,8 +122,8 @@ impl Tensor {
     /// `1 - p`, for floats.
     ///
     /// The same seed drops the same elements on every adapter, by their position in row-major
-    /// order. Use a new seed for every step. For the gradient, call `dropout` with the seed of the
-    /// step.
+    /// order. Use a new seed for every step. The gradient is `dropout` of the gradient with the
+    /// seed of the step, so a recorded call keeps nothing but the seed.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, gradient: &lapidary::Tensor) -> lapidary::Result<()> {

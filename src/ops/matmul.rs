@@ -23,6 +23,7 @@ mod candidates;
 mod choice;
 mod epilogue;
 mod form;
+mod gradient;
 mod long;
 mod output;
 mod pack;
@@ -150,6 +151,9 @@ impl Tensor {
     /// The product, in as few parts as the device can take.
     #[track_caller]
     pub(super) fn matmul_by_right(&self, other: Right<'_>, end: &Epilogue) -> Result<Tensor> {
+        if self.records_product(other, end) {
+            return self.matmul_recorded(other, end);
+        }
         if let Some(sum) = self.matmul_along_k(other, end)? {
             return Ok(sum);
         }

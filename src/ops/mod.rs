@@ -14,6 +14,7 @@ macro_rules! reference {
 
 mod argreduce;
 mod arrange;
+mod assign;
 mod attention;
 mod backward;
 mod batch_norm;
@@ -61,6 +62,7 @@ mod select;
 mod skeleton;
 mod softmax;
 mod sort;
+mod sum_to;
 mod ternary;
 mod text;
 mod trial;

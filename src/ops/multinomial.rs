@@ -52,7 +52,7 @@ impl Tensor {
         if weights == 0 && count > 0 {
             return refuse(format!("{count} of no weights"));
         }
-        let x = self.cast(DType::F32)?;
+        let x = self.untracked().cast(DType::F32)?;
         match replacement {
             true => with_replacement(&x, count, seed),
             false => without_replacement(&x, count, seed),

@@ -1,5 +1,7 @@
 //! Padding by copies, without own kernels.
 
+mod gradient;
+
 use super::fill;
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -45,13 +47,14 @@ impl Tensor {
     /// type cannot hold `value`, and those of creating a tensor.
     #[track_caller]
     pub fn pad(&self, widths: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor> {
-        let shape = self.wider("pad", widths)?;
-        let result = fill::full(&self.engine, &shape, value.into(), self.dtype)?;
-        let mut inside = result.clone();
-        for (at, (&dim, &(before, _))) in self.shape().iter().zip(widths).enumerate() {
-            inside = inside.narrow(at as isize, before, dim)?;
+        let value = value.into();
+        if self.is_tracked() {
+            return self.pad_recorded(widths, value);
         }
-        inside.copy_(self)?;
+        let shape = self.wider("pad", widths)?;
+        let result = fill::full(&self.engine, &shape, value, self.dtype)?;
+        let before: Dims = widths.iter().map(|&(before, _)| before).collect();
+        result.inside(&before, self.shape())?.copy_(self)?;
         Ok(result)
     }
 
@@ -104,6 +107,15 @@ impl Tensor {
             }
         }
         made.apart_from(self)
+    }
+
+    /// The part of this shape, which begins after so many elements of each axis.
+    fn inside(&self, before: &[usize], shape: &[usize]) -> Result<Tensor> {
+        let mut part = self.clone();
+        for (axis, (&before, &dim)) in before.iter().zip(shape).enumerate() {
+            part = part.narrow(axis as isize, before, dim)?;
+        }
+        Ok(part)
     }
 
     /// The shape with these widths before and after each axis.

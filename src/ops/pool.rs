@@ -5,6 +5,7 @@
 //! windows, `call` runs a pooling, `kernel` has the variants.
 
 mod call;
+mod gradient;
 mod kernel;
 mod windows;
 

@@ -1,6 +1,8 @@
 //! Weights of eight bits: quantization, dequantization, and products with them. The kernels are
 //! those of matmul, which widens and scales the weights as it loads them.
 
+mod gradient;
+
 use crate::ops::matmul::{Epilogue, Groups, Right};
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result};
@@ -63,7 +65,7 @@ impl Tensor {
     /// With fusion, a matrix of f32 whose rows the groups divide needs no memory beside the result.
     /// Otherwise the rest of each row is computed apart and joined, so both are there twice for a
     /// moment. Dropping the matrix saves the memory. So quantize a model one matrix at a time, as
-    /// it is loaded.
+    /// it is loaded. No gradient passes through a quantization.
     ///
     /// # Errors
     ///
@@ -101,10 +103,11 @@ impl Tensor {
                 scales,
             });
         }
+        let plain = self.untracked();
         let mut values = Vec::new();
         let mut scales = Vec::new();
         for piece in pieces(k, group_len) {
-            let (of_piece, of_groups) = piece.of(self)?.cast(DType::F32)?.quantize_groups()?;
+            let (of_piece, of_groups) = piece.of(&plain)?.cast(DType::F32)?.quantize_groups()?;
             values.push(of_piece.reshape(&[n, piece.len()])?);
             scales.push(of_groups);
         }
@@ -136,6 +139,9 @@ impl Tensor {
     /// The kernel widens and scales weights as it loads them, so they are never stored in a wider
     /// type. Sums are in f32. Large products may use a packed copy of the weights, which is also
     /// eight bits wide.
+    ///
+    /// `self` has a gradient, and so have scales that are parameters; the values have none. With
+    /// several scales a row, a backward stores up to 64 MiB of the weights in f32.
     ///
     /// # Errors
     ///
@@ -170,6 +176,13 @@ impl Tensor {
         }
         if k == 0 {
             return self.matmul_with(&values.t()?, end);
+        }
+        if weights.scales.is_tracked() {
+            let wide = weights.dequantize()?.cast(self.dtype)?;
+            return self.matmul_with(&wide.t()?, end);
+        }
+        if self.is_tracked() || end.is_tracked() {
+            return self.quantized_recorded(weights, end);
         }
         let is_by_rows = k < 2 || values.layout.strides[1] == 1;
         let values = match (group, is_by_rows) {

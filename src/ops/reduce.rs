@@ -11,6 +11,7 @@
 //! are folded. The methods of [`Tensor`](crate::Tensor) are in `reduce/methods.rs` and
 //! `reduce/moments.rs`.
 
+mod gradient;
 mod methods;
 mod moments;
 mod op;

@@ -1,5 +1,6 @@
 //! Rotary position embedding.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -83,6 +84,9 @@ impl Tensor {
         };
         if lines != *positions || pairs > width / 2 {
             return Err(self.refuse_angles(cos, sin));
+        }
+        if [self, cos, sin].into_iter().any(Tensor::is_tracked) {
+            return self.rotary_recorded(cos, sin, interleaved);
         }
         let (x, cos, sin) = (self.contiguous()?, cos.contiguous()?, sin.contiguous()?);
         let result = Tensor::output(&self.engine, &self.layout.shape, self.dtype)?;

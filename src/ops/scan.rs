@@ -3,6 +3,7 @@
 //! Few long rows are cut into parts. The parts are folded as in [`reduce`](super::reduce), and
 //! their results are scanned. Then each part is scanned from there.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -115,6 +116,9 @@ fn running_extreme(
         return Ok((values.into_number(), places.into_number()));
     }
     let at = axis(operation, along, x.layout.rank())?;
+    if x.is_tracked() {
+        return gradient::running_extreme_recorded(x, operation, at, op);
+    }
     let values = scan(x, at, op, None)?.cast(x.dtype)?;
     let mut is_extreme = x.eq(&values)?;
     if x.dtype.is_float() {
@@ -141,6 +145,9 @@ fn running(x: &Tensor, operation: &'static str, along: isize, op: Op) -> Result<
         return Ok(running(&x, operation, along, op)?.into_number());
     }
     let at = axis(operation, along, x.layout.rank())?;
+    if x.is_tracked() {
+        return gradient::running_recorded(x, operation, at, op);
+    }
     let made = scan(x, at, op, None)?;
     match x.dtype {
         DType::F16 | DType::Bf16 => made.cast(x.dtype),

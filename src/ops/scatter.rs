@@ -4,6 +4,7 @@
 //! The indices are sorted, and each element of the result searches for those that name it. So the
 //! results are the same in every run and on every adapter, and nothing is written out of bounds.
 
+mod gradient;
 mod long;
 mod methods;
 mod reduce;
@@ -139,6 +140,9 @@ pub(super) fn put(into: &InPlace<'_>) -> Result<Tensor> {
 fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, settle: Settle) -> Result<Tensor> {
     if src.layout.len() == 0 || x.layout.len() == 0 {
         return x.copy();
+    }
+    if x.is_tracked() || src.is_tracked() {
+        return gradient::place_recorded(x, at, indices, src, settle);
     }
     let is_shared = indices.layout.rank() != x.layout.rank() || x.layout.rank() == 1;
     let along = if is_shared { 0 } else { at };

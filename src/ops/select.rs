@@ -1,5 +1,6 @@
 //! Selects one of two elements by a third; one of the two may be a scalar.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -123,6 +124,9 @@ impl Tensor {
 
     #[track_caller]
     fn where_tensors(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        if a.is_tracked() || b.is_tracked() {
+            return self.where_recorded(a, b);
+        }
         self.same_engine(OPERATION, a)?;
         self.same_engine(OPERATION, b)?;
         same_dtype(OPERATION, a.dtype, b.dtype)?;
@@ -154,6 +158,9 @@ impl Tensor {
 
     #[track_caller]
     fn filled(&self, operation: &'static str, mask: &Tensor, value: Scalar) -> Result<Tensor> {
+        if self.is_tracked() {
+            return self.filled_recorded(operation, mask, value);
+        }
         let scalars = self.check_mask(operation, mask, value)?;
         let shape = broadcast_shapes(operation, &mask.layout.shape, &self.layout.shape)?;
         let inputs = [Input::Tensor(mask), Input::Scalar, Input::Tensor(self)];
@@ -168,7 +175,13 @@ impl Tensor {
     /// Those of [`masked_fill`](Tensor::masked_fill) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<()> {
-        let scalars = self.check_mask(MASKED, mask, value.into())?;
+        let value = value.into();
+        let scalars = self.check_mask(MASKED, mask, value)?;
+        if self.is_tracked() {
+            let old = &self.elements_before("masked_fill_")?;
+            let made = old.filled(MASKED, mask, value)?;
+            return self.assign("masked_fill_", &made);
+        }
         let inputs = [Input::Tensor(mask), Input::Scalar, Input::Tensor(self)];
         self.write_through(MASKED, &ELEMENT_SCALAR.call(0, &inputs, &scalars))
     }

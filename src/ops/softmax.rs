@@ -1,5 +1,6 @@
 //! Softmax and its logarithm along any axis.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -74,6 +75,9 @@ impl Tensor {
 #[track_caller]
 fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<Tensor> {
     normalize::check_float(operation, x)?;
+    if x.is_tracked() {
+        return gradient::along_recorded(x, operation, along, log);
+    }
     if let Some(x) = x.as_axis() {
         return Ok(self::along(&x, operation, along, log)?.into_number());
     }

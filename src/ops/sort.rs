@@ -1,6 +1,7 @@
 //! Sorting along any axis: blocks of eight are sorted, then runs are merged in pairs until one is
 //! left. If only the first few elements are needed, runs are cut to that length.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -134,6 +135,9 @@ fn ordered(
         };
     }
     let at = axis(operation, along, x.layout.rank())?;
+    if x.is_tracked() {
+        return gradient::ordered_recorded(x, operation, at, descending, keep);
+    }
     let size = x.layout.shape[at];
     if let Some(keep) = keep.filter(|&keep| keep > size) {
         return Err(Error::Shape {

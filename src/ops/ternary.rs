@@ -1,5 +1,6 @@
 //! Operations on three elements, from three tensors.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -92,6 +93,9 @@ impl Tensor {
     /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
     pub fn lerp_scalar(&self, end: &Tensor, weight: f32) -> Result<Tensor> {
+        if self.is_tracked() || end.is_tracked() {
+            return self.lerp_scalar_recorded(end, weight);
+        }
         self.binary_with(BinaryOp::Lerp, end, &[weight.to_bits()])
     }
 
@@ -136,6 +140,11 @@ impl Tensor {
     /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
     pub fn lerp_scalar_(&self, end: &Tensor, weight: f32) -> Result<()> {
+        if self.records_write(&[end]) {
+            let old = &self.elements_before("lerp_scalar_")?;
+            let made = old.lerp_scalar(end, weight)?;
+            return self.assign("lerp_scalar_", &made);
+        }
         self.binary_in_place(BinaryOp::Lerp, end, &[weight.to_bits()])
     }
 
@@ -172,6 +181,9 @@ impl Tensor {
 
     #[track_caller]
     fn ternary(&self, op: TernaryOp, others: [&Tensor; 2], value: u32) -> Result<Tensor> {
+        if self.is_tracked() || others.iter().any(|other| other.is_tracked()) {
+            return self.ternary_recorded(op, others, value);
+        }
         self.check_three(op, others)?;
         let mut shape = self.layout.shape.clone();
         for other in others {
@@ -185,6 +197,11 @@ impl Tensor {
 
     #[track_caller]
     fn ternary_in_place(&self, op: TernaryOp, others: [&Tensor; 2], value: u32) -> Result<()> {
+        if self.records_write(&others) {
+            let old = &self.elements_before(op.name())?;
+            let made = old.ternary(op, others, value)?;
+            return self.assign(op.name(), &made);
+        }
         self.check_three(op, others)?;
         let inputs = [self, others[0], others[1]].map(Input::Tensor);
         self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, &[value]))

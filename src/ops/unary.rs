@@ -1,5 +1,6 @@
 //! Operations on single elements.
 
+mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
@@ -169,6 +170,9 @@ impl Tensor {
         if let Some(x) = as_float(op.gives(), self)? {
             return x.unary_with(op, scalars);
         }
+        if self.is_tracked() {
+            return self.unary_recorded(op, scalars);
+        }
         match op.of_integers(self.dtype) {
             Some(OfIntegers::Themselves) => return self.copy(),
             Some(OfIntegers::All(truth)) => {
@@ -193,6 +197,11 @@ impl Tensor {
             return self.check_writable(op.name());
         }
         op.takes().check(op.name(), self.dtype)?;
+        if self.is_tracked() {
+            let old = &self.elements_before(op.name())?;
+            let made = old.unary_with(op, scalars)?;
+            return self.assign(op.name(), &made);
+        }
         let inputs = [Input::Tensor(self)];
         self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, &scalars))
     }

@@ -213,6 +213,7 @@ impl Tensor {
     /// Byte offset in the memory where the elements are written; `None` for no elements.
     fn start_of_write<T: Element>(&self, elements: &[T]) -> Result<Option<u64>> {
         const OPERATION: &str = "write";
+        self.check_untracked(OPERATION)?;
         self.check_element::<T>(OPERATION)?;
         if elements.len() != self.len() {
             return Err(Error::Length {

@@ -4,6 +4,7 @@
 //! reads and writes. Operations are in `ops`, which this module does not know.
 
 mod axes;
+pub(crate) mod history;
 mod io;
 pub(crate) mod layout;
 mod placement;
@@ -14,6 +15,7 @@ mod views;
 use std::fmt;
 use std::sync::Arc;
 
+use history::Link;
 use lapidary_core::internal::{Engine, Storage};
 use lapidary_core::{DType, Error, Residency, Result, stats::Tag};
 use layout::{Layout, checked};
@@ -62,6 +64,7 @@ pub struct Tensor {
     pub(crate) storage: Arc<Storage>,
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
+    pub(crate) link: Link,
 }
 
 impl Tensor {
@@ -172,6 +175,7 @@ impl Tensor {
             storage,
             layout,
             dtype,
+            link: Link::default(),
         }
     }
 

@@ -41,10 +41,17 @@ const CRATES: [Layers; 3] = [
     },
     Layers {
         folder: "src/",
-        modules: &["files", "tensor", "ops", "fuse"],
+        modules: &["files", "tensor", "ops", "fuse", "grad"],
         leaves: &[],
-        front: &["lib.rs", "gpu.rs", "gpu/", "kernel.rs", "operations.rs"],
-        name_the_handle: &["tensor", "ops", "fuse"],
+        front: &[
+            "lib.rs",
+            "gpu.rs",
+            "gpu/",
+            "kernel.rs",
+            "kernel/",
+            "operations.rs",
+        ],
+        name_the_handle: &["tensor", "ops", "fuse", "grad"],
     },
     Layers {
         folder: "crates/tools/src/",

@@ -38,6 +38,13 @@ const NO_OPERATIONS: &[&str] = &[
     "backed_by",
     "read_array",
     "to_array",
+    // Gradients; `tests/grad` covers them.
+    "backprop",
+    "backward",
+    "detach",
+    "has_grad",
+    "on_gradient",
+    "requires_grad",
 ];
 
 /// Operations that read no elements, so the tests of views need not run them.

@@ -21,23 +21,28 @@ struct Grouped {
 impl Grouped {
     #[track_caller]
     fn new(call: &Call<'_>, shapes: &Shapes) -> Result<Self> {
-        let outer = shapes.outer.iter().product();
-        let grouped = |x: &Tensor, group: usize| {
-            let [rows, elements] = [x.shape()[x.rank() - 2], x.shape()[x.rank() - 1]];
-            let mut shape: Dims = shapes.outer.clone();
-            shape.extend([shapes.heads * group, rows, elements]);
-            let whole = x.broadcast_to(&shape)?;
-            whole.reshape(&[outer, shapes.heads, group, rows, elements])
-        };
         // The scores of 16-bit floats may overflow, so queries are cast to f32. Products widen keys
         // and values as they load them, so a cache of 16-bit floats is read in place.
         let q = call.q.cast(DType::F32)?;
         Ok(Grouped {
-            q: grouped(&q, shapes.group)?,
-            k: grouped(call.k, 1)?,
-            v: grouped(call.v, 1)?,
-            outer,
+            q: shapes.grouped(&q, shapes.group)?,
+            k: shapes.grouped(call.k, 1)?,
+            v: shapes.grouped(call.v, 1)?,
+            outer: shapes.outer.iter().product(),
         })
+    }
+}
+
+impl Shapes {
+    /// An operand with the dimensions of [`Grouped`].
+    #[track_caller]
+    pub(super) fn grouped(&self, x: &Tensor, group: usize) -> Result<Tensor> {
+        let [rows, elements] = [x.shape()[x.rank() - 2], x.shape()[x.rank() - 1]];
+        let mut shape: Dims = self.outer.clone();
+        shape.extend([self.heads * group, rows, elements]);
+        let whole = x.broadcast_to(&shape)?;
+        let outer = self.outer.iter().product();
+        whole.reshape(&[outer, self.heads, group, rows, elements])
     }
 }
 

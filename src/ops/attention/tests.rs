@@ -2,10 +2,10 @@
 
 use super::form::{Form, Mask, Tile, choose};
 use super::problem::{Problem, Shapes};
-use super::{ATTENTION, Call};
+use super::{ATTENTION, Call, Causal};
 use crate::ops::check::{valid, valid_beyond_fxc};
 use crate::tensor::layout::Layout;
-use crate::{Gpu, Options};
+use crate::{Gpu, Options, Tensor};
 use lapidary_core::{
     DType,
     adapter::{AdapterKind, ShaderCompiler},
@@ -143,7 +143,7 @@ fn every_variant_computes_the_same() {
         super::blocks::run(&call, &shapes, 1.0 / (size as f32).sqrt(), &expected).unwrap();
         // As in a part of a longer call, which does not begin with the first query.
         let first = 19;
-        let of = |whole: &crate::Tensor| whole.narrow(-2, first, queries - first).unwrap();
+        let of = |whole: &Tensor| whole.narrow(-2, first, queries - first).unwrap();
         let (q, mask) = (of(&q), of(call.mask.unwrap()));
         let late = Call {
             q: &q,
@@ -186,4 +186,49 @@ fn fxc_gets_no_variant_in_registers() {
     assert_eq!(chosen(ShaderCompiler::Fxc, 8 << 10), None);
     let in_registers = |tile| matches!(tile, Some(Tile::Register { .. }));
     assert!(in_registers(chosen(ShaderCompiler::Driver, 8 << 10)));
+}
+
+#[test]
+fn blocks_of_queries_have_the_gradients_of_the_whole() {
+    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let noise = |seed, shape: &[usize]| {
+        let made = gpu.rand_normal(shape, 0.0, 1.0, seed, DType::F32);
+        made.and_then(Tensor::requires_grad).expect("room")
+    };
+    let [q, k, v] = [(1, 4, 7, 3), (2, 2, 5, 3), (3, 2, 5, 2)]
+        .map(|(seed, heads, rows, elements)| noise(seed, &[2, heads, rows, elements]));
+    let masks = [noise(4, &[4, 7, 5]), noise(5, &[2, 1, 1, 5])];
+    for (mask, causal) in [
+        (None, Causal::No),
+        (None, Causal::FirstKey),
+        (Some(&masks[0]), Causal::LastKey),
+        (Some(&masks[1]), Causal::FirstKey),
+    ] {
+        let call = Call {
+            q: &q,
+            k: &k,
+            v: &v,
+            mask,
+            is_causal: false,
+            first: 0,
+            scale: None,
+        };
+        // A query of each head takes 2 · 4 · 5 · 4 bytes.
+        let [whole, blocks] = [1 << 20, 2 * 160].map(|block_bytes| {
+            let y = call.recorded(causal, block_bytes).unwrap();
+            let gradients = y.square().unwrap().sum_all().unwrap().backward().unwrap();
+            let of = [Some(&q), Some(&k), Some(&v), mask];
+            let of = of.into_iter().flatten().map(|operand| {
+                let gradient = gradients.get(operand).expect("it depends on it");
+                gradient.to_vec::<f32>().unwrap()
+            });
+            of.collect::<Vec<_>>().concat()
+        });
+        for (got, expected) in blocks.iter().zip(&whole) {
+            assert!(
+                (got - expected).abs() < 1e-4,
+                "{causal:?}: {got} for {expected}"
+            );
+        }
+    }
 }

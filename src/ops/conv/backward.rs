@@ -1,13 +1,14 @@
 //! The gradients of a convolution.
 
 use super::geometry::{Geometry, check_rank};
+use super::gradient::{by_input_recorded, by_weight_recorded};
 use super::{Conv, columns};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result};
 
-const OPERATION: &str = "conv2d_backward";
+pub(super) const OPERATION: &str = "conv2d_backward";
 
 impl Tensor {
     /// The gradients of [`conv2d`](Tensor::conv2d) with respect to its input, its weight and its
@@ -63,7 +64,7 @@ impl Tensor {
         }
         Ok([
             by_input(self, weight, &geometry)?,
-            by_weight(self, input, weight, &geometry)?,
+            by_weight(self, input, &geometry)?,
             self.sum(&[0, 2, 3])?,
         ])
     }
@@ -100,7 +101,10 @@ impl Tensor {
 /// A convolution of stride 1 over the gradient, with the kernel rotated and its channels exchanged.
 /// Zeros between the gradient's pixels stand for those that the stride skipped.
 #[track_caller]
-fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
+pub(super) fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
+    if grad.is_tracked() || weight.is_tracked() {
+        return by_input_recorded(grad, weight, geometry);
+    }
     let Conv {
         stride,
         padding,
@@ -139,7 +143,10 @@ fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tenso
 
 /// The sum over all slabs of the gradient times the patches.
 #[track_caller]
-fn by_weight(grad: &Tensor, x: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
+pub(super) fn by_weight(grad: &Tensor, x: &Tensor, geometry: &Geometry) -> Result<Tensor> {
+    if grad.is_tracked() || x.is_tracked() {
+        return by_weight_recorded(grad, x, geometry);
+    }
     let groups = geometry.groups;
     let channels = geometry.out_channels / groups;
     let shape = [groups, channels, geometry.taps()];
@@ -153,5 +160,5 @@ fn by_weight(grad: &Tensor, x: &Tensor, weight: &Tensor, geometry: &Geometry) ->
         let (part, patches) = (part.cast(DType::F32)?, patches.cast(DType::F32)?);
         sum.add_(&part.matmul(&patches)?.sum(&[0])?)?;
     }
-    sum.cast(grad.dtype)?.reshape(weight.shape())
+    sum.cast(grad.dtype)?.reshape(&geometry.weight())
 }

@@ -189,6 +189,12 @@ impl Geometry {
         [self.samples, self.out_channels, height, width]
     }
 
+    /// The weight's shape.
+    pub(super) fn weight(&self) -> [usize; 4] {
+        let [down, across] = self.kernel;
+        [self.out_channels, self.channels(), down, across]
+    }
+
     /// Multiply-adds.
     pub(super) fn work(&self) -> u64 {
         let result = self.result();

@@ -144,9 +144,20 @@ impl Epilogue {
             && self.cast.is_none()
     }
 
+    /// Is one of its tensors tracked?
+    pub(in crate::ops) fn is_tracked(&self) -> bool {
+        let tensors = [&self.columns, &self.bias, &self.residual];
+        tensors.into_iter().flatten().any(Tensor::is_tracked)
+    }
+
+    /// The type that it rounds to.
+    pub(in crate::ops) fn cast_to(&self) -> Option<DType> {
+        self.cast
+    }
+
     /// Checks the epilogue against a product of this type and shape. `operand` is one of its
     /// operands; `has_columns` says that the shape ends with the product's columns.
-    pub(super) fn check(
+    pub(in crate::ops) fn check(
         &self,
         operand: &Tensor,
         dtype: DType,
@@ -208,7 +219,7 @@ impl Epilogue {
 
     /// Applies the epilogue, except for the cast, to a finished product by separate operations.
     #[track_caller]
-    pub(super) fn apply_in(&self, product: Tensor) -> Result<Tensor> {
+    pub(in crate::ops) fn apply_in(&self, product: Tensor) -> Result<Tensor> {
         let mut value = product;
         if let Some(scale) = self.scale {
             value = (&value * scale)?;

@@ -113,37 +113,7 @@ impl Call {
 
     #[track_caller]
     pub(super) fn forward(&self, fold: Fold) -> Result<Tensor> {
-        let (x, windows) = (&self.planes.x, &self.windows);
-        let differ = match fold {
-            Fold::Mean => windows.divisor.is_none(),
-            Fold::Max => windows.are_adaptive,
-            Fold::Place => true,
-        };
-        let y = match differ {
-            false => uniform(x, windows, fold)?,
-            true => self.by_kernel(fold)?,
-        };
-        self.planes.restore(y)
-    }
-
-    /// Pools by the kernel: some windows at the edge have fewer elements, or the places are needed.
-    #[track_caller]
-    fn by_kernel(&self, fold: Fold) -> Result<Tensor> {
-        let (x, windows) = (&self.planes.x, &self.windows);
-        let is_short = |windows: &Windows| is_short(x, windows.area());
-        if is_short(windows) {
-            return in_planes(x, windows, fold);
-        }
-        // Pooling one axis and then the other takes fewer steps.
-        let [down, across] = [
-            windows.only_along(0, windows.input[1]),
-            windows.only_along(1, windows.output[0]),
-        ];
-        if fold == Fold::Place || !is_short(&down) || !is_short(&across) {
-            return Err(self.too_long("the result", windows.area()));
-        }
-        let rows = in_planes(&x.cast(DType::F32)?, &down, fold)?;
-        in_planes(&rows, &across, fold)?.cast(x.dtype)
+        self.planes.restore(self.folding(fold).of(&self.planes.x)?)
     }
 
     #[track_caller]
@@ -170,29 +140,103 @@ impl Call {
                 ),
             });
         }
-        let rounds = match fold {
+        planes.restore(self.folding(fold).through(&given.x, Some(x))?)
+    }
+
+    fn folding(&self, fold: Fold) -> Folding {
+        Folding {
+            operation: self.planes.operation,
+            windows: self.windows,
+            fold,
+        }
+    }
+}
+
+/// What is computed of the windows of planes `[samples, channels, height, width]`.
+#[derive(Clone, Copy)]
+pub(super) struct Folding {
+    pub(super) operation: &'static str,
+    pub(super) windows: Windows,
+    pub(super) fold: Fold,
+}
+
+impl Folding {
+    #[track_caller]
+    pub(super) fn of(&self, x: &Tensor) -> Result<Tensor> {
+        if x.is_tracked() {
+            return self.recorded(x);
+        }
+        let Folding { windows, fold, .. } = self;
+        let differ = match fold {
+            Fold::Mean => windows.divisor.is_none(),
+            Fold::Max => windows.are_adaptive,
+            Fold::Place => true,
+        };
+        match differ {
+            false => uniform(x, windows, *fold),
+            true => self.by_kernel(x),
+        }
+    }
+
+    /// Pools by the kernel: some windows at the edge have fewer elements, or the places are needed.
+    #[track_caller]
+    fn by_kernel(&self, x: &Tensor) -> Result<Tensor> {
+        let (windows, fold) = (&self.windows, self.fold);
+        let is_short = |windows: &Windows| is_short(x, windows.area());
+        if is_short(windows) {
+            return in_planes(x, windows, fold);
+        }
+        // Pooling one axis and then the other takes fewer steps.
+        let [down, across] = [
+            windows.only_along(0, windows.input[1]),
+            windows.only_along(1, windows.output[0]),
+        ];
+        if fold == Fold::Place || !is_short(&down) || !is_short(&across) {
+            return Err(self.too_long("the result", windows.area()));
+        }
+        let rows = in_planes(&x.cast(DType::F32)?, &down, fold)?;
+        in_planes(&rows, &across, fold)?.cast(x.dtype)
+    }
+
+    /// The gradient with respect to planes. `g` is that with respect to the result. A mean needs no
+    /// planes.
+    #[track_caller]
+    pub(super) fn through(&self, g: &Tensor, x: Option<&Tensor>) -> Result<Tensor> {
+        if g.is_tracked() {
+            return self.through_recorded(g, x);
+        }
+        let windows = &self.windows;
+        let rounds = match self.fold {
             Fold::Mean => windows.holders(),
             _ => windows.holders().saturating_mul(windows.area()),
         };
-        if !is_short(x, rounds) {
+        if !is_short(g, rounds) {
             return Err(self.too_long("the gradient", rounds));
         }
-        let g = merged(&given.x)?;
-        let of = merged(x)?;
-        let y = match step(&of, windows.input, rounds) {
-            None => gradient(&of, &g, windows, fold, rounds)?,
-            Some(step) => assemble(&of, of.shape(), x.dtype, (0, step), |start, len| {
-                let (of, g) = (of.narrow(0, start, len)?, g.narrow(0, start, len)?);
-                gradient(&of, &g, windows, fold, rounds)
-            })?,
+        let x = match (self.fold, x) {
+            (Fold::Mean, _) | (_, None) => None,
+            (_, Some(x)) => Some(merged(&x.untracked())?),
         };
-        planes.restore(y.reshape(x.shape())?)
+        let whole = merged(g)?;
+        let (planes, [height, width]) = (whole.shape()[0], windows.input);
+        let y = match step(g, planes, windows.input, rounds) {
+            None => gradient(x.as_ref(), &whole, windows, self.fold, rounds)?,
+            Some(step) => {
+                let shape = [planes, height, width];
+                assemble(g, &shape, g.dtype, (0, step), |start, len| {
+                    let x = x.as_ref().map(|x| x.narrow(0, start, len)).transpose()?;
+                    let g = whole.narrow(0, start, len)?;
+                    gradient(x.as_ref(), &g, windows, self.fold, rounds)
+                })?
+            }
+        };
+        y.reshape(&[g.shape()[0], g.shape()[1], height, width])
     }
 
     /// The error for what a software adapter would not finish.
     fn too_long(&self, what: &str, rounds: u64) -> Error {
         Error::Shape {
-            operation: self.planes.operation,
+            operation: self.operation,
             reason: format!(
                 "an element of {what} takes {rounds} steps with windows of {:?}, and a software \
                  adapter runs at most {MOST_ROUNDS}: use smaller windows, or several poolings in \
@@ -255,7 +299,7 @@ fn reduction(windows: &Windows, by: Fold) -> Op {
 fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
     let of = merged(x)?;
     let [down, across] = windows.output;
-    let y = match step(&of, windows.output, windows.area()) {
+    let y = match step(x, of.shape()[0], windows.output, windows.area()) {
         None => fold_planes(&of, windows, fold)?,
         Some(step) => {
             let shape = [of.shape()[0], down, across];
@@ -284,9 +328,18 @@ fn fold_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
 }
 
 /// The gradient with respect to some planes `x`. `g` is the gradient with respect to their windows.
+/// Without `x`, which a mean does not read, `g` is bound in its place.
 #[track_caller]
-fn gradient(x: &Tensor, g: &Tensor, windows: &Windows, by: Fold, rounds: u64) -> Result<Tensor> {
-    let y = Tensor::output(&x.engine, x.shape(), x.dtype)?;
+fn gradient(
+    x: Option<&Tensor>,
+    g: &Tensor,
+    windows: &Windows,
+    by: Fold,
+    rounds: u64,
+) -> Result<Tensor> {
+    let planes = g.shape()[0];
+    let shape = [planes, windows.input[0], windows.input[1]];
+    let y = Tensor::output(&g.engine, &shape, g.dtype)?;
     if y.is_empty() {
         return Ok(y);
     }
@@ -294,19 +347,22 @@ fn gradient(x: &Tensor, g: &Tensor, windows: &Windows, by: Fold, rounds: u64) ->
         y.engine.clear(&y.storage)?;
         return Ok(y);
     }
-    let (x, g) = (x.contiguous()?, g.contiguous()?);
-    let params = windows.params(x.shape()[0], [x.layout.offset, g.layout.offset]);
+    let g = g.contiguous()?;
+    let x = match x {
+        Some(x) => x.contiguous()?,
+        None => g.clone(),
+    };
+    let params = windows.params(planes, [x.layout.offset, g.layout.offset]);
     let (code, work) = (code(by, windows), rounds.saturating_mul(y.len() as u64));
     by_vec4s_with_work(&POOL_BACKWARD, code, [&x, &g], &y, &params, work)?;
     Ok(y)
 }
 
 /// The number of planes of `size` at a time, if all would take too long for one submission.
-fn step(x: &Tensor, size: [usize; 2], rounds: u64) -> Option<usize> {
-    let planes = x.shape()[0];
+fn step(of: &Tensor, planes: usize, size: [usize; 2], rounds: u64) -> Option<usize> {
     let elements = [planes, size[0], size[1]].map(|dim| dim as u64);
     let work = elements.into_iter().fold(rounds, u64::saturating_mul);
-    part(work, x.engine.caps().most_work, planes, 1)
+    part(work, of.engine.caps().most_work, planes, 1)
 }
 
 #[cfg(test)]

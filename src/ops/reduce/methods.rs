@@ -36,6 +36,9 @@ impl Tensor {
         folded: Axes,
         keep: bool,
     ) -> Result<Tensor> {
+        if self.is_tracked() {
+            return self.reduce_recorded(operation, op, folded, keep);
+        }
         let shape = &self.layout.shape;
         if op == Op::MEAN {
             check_float(operation, self)?;

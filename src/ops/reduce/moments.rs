@@ -1,6 +1,8 @@
 //! The methods of [`Tensor`] that reduce floats with a parameter or in several passes: variances,
 //! norms, and the logarithm of a sum of exponentials.
 
+mod gradient;
+
 use super::{Lower, Op, fold, refuse_empty};
 use crate::ops::fill;
 use crate::ops::normalize::check_float;
@@ -21,6 +23,9 @@ impl Tensor {
         keep: bool,
     ) -> Result<Tensor> {
         check_float(operation, self)?;
+        if self.is_tracked() {
+            return self.spread_recorded(operation, folded, correction, lower, keep);
+        }
         let mean = fold(self, None, Op::MEAN, folded, DType::F32)?;
         let op = Op::variance(correction, lower);
         let mut result = fold(self, Some(&mean), op, folded, self.dtype)?;
@@ -41,7 +46,14 @@ impl Tensor {
             }
             0.0 => {
                 let count = self.reduce(OPERATION, Op::COUNT, folded, keep)?;
-                return count.cast(self.dtype);
+                let count = count.cast(self.dtype)?;
+                return Ok(match self.is_tracked() {
+                    // It changes in steps.
+                    true => count.recorded_as(OPERATION, &[self], &[], |_| {
+                        Ok([None].into_iter().collect())
+                    }),
+                    false => count,
+                });
             }
             1.0 => Op::SUM_SIZES,
             2.0 => Op::EUCLIDEAN,
@@ -59,6 +71,9 @@ impl Tensor {
     fn log_sum_exp(&self, folded: Axes, keep: bool) -> Result<Tensor> {
         const OPERATION: &str = "logsumexp";
         check_float(OPERATION, self)?;
+        if self.is_tracked() {
+            return self.log_sum_exp_recorded(OPERATION, folded, keep);
+        }
         let shape = folded.fold_shape(&self.layout.shape, keep);
         if folded.length(&self.layout.shape) == 0 {
             let lowest = Scalar::Float(f64::NEG_INFINITY);

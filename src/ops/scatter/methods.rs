@@ -134,6 +134,11 @@ impl Tensor {
     #[track_caller]
     pub fn index_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
         self.check_writable("index_add_")?;
+        if self.records_write(&[src]) {
+            let old = &self.elements_before("index_add_")?;
+            let made = old.index_add(axis, indices, src)?;
+            return self.assign("index_add_", &made);
+        }
         if self.layout.rank() > 0 {
             let at = self.check_index_add(axis, indices, src)?;
             let settle = Settle::ADD;
@@ -165,6 +170,11 @@ impl Tensor {
         src: &Tensor,
         settle: Settle,
     ) -> Result<()> {
+        if self.records_write(&[src]) {
+            let old = &self.elements_before(operation)?;
+            let made = old.scattered(operation, along, indices, src, settle)?;
+            return self.assign(operation, &made);
+        }
         if self.layout.rank() > 0 {
             let (at, src, named) = self.check_scatter(operation, along, indices, src)?;
             let into = InPlace {

@@ -1,0 +1,264 @@
+//! The backward: from a value to the parameters, the newest operation first.
+//!
+//! A node's number is higher than those of its operands. So the pending node with the highest
+//! number has all of its gradients, and the loop needs no recursion and no count of uses.
+
+use std::collections::BTreeMap;
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::Gradients;
+use super::methods::without_history;
+use super::view::Sum;
+use crate::tensor::Tensor;
+use crate::tensor::history::{Edge, Node, Paused, Work};
+use lapidary_core::{Error, Result};
+
+/// A backward to be run: see [`Tensor::backprop`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `run`"]
+pub struct Backprop<'a> {
+    from: &'a Tensor,
+    seed: Option<&'a Tensor>,
+    keeps_history: bool,
+    is_recorded: bool,
+}
+
+impl<'a> Backprop<'a> {
+    pub(super) fn new(from: &'a Tensor) -> Self {
+        Backprop {
+            from,
+            seed: None,
+            keeps_history: false,
+            is_recorded: false,
+        }
+    }
+
+    /// Begins with this gradient of the tensor instead of 1, which a tensor of several elements
+    /// needs.
+    pub fn seed(mut self, gradient: &'a Tensor) -> Self {
+        self.seed = Some(gradient);
+        self
+    }
+
+    /// Keeps the history and what was saved, for another backward.
+    pub fn keep_history(mut self) -> Self {
+        self.keeps_history = true;
+        self
+    }
+
+    /// Records the backward itself, for gradients of gradients. The history is kept.
+    pub fn record(mut self) -> Self {
+        self.is_recorded = true;
+        self.keep_history()
+    }
+
+    /// Records the commands of the backward.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`backward`](Tensor::backward). [`Error::Shape`], [`Error::DType`] and
+    /// [`Error::Foreign`] for a seed that does not fit the tensor.
+    #[track_caller]
+    pub fn run(self) -> Result<Gradients> {
+        let Some(history) = self.from.history() else {
+            return Err(Error::Gradient {
+                operation: OPERATION,
+                reason: without_history(self.from, Location::caller()),
+            });
+        };
+        let seed = self.first_gradient()?;
+        let _mode = match self.is_recorded {
+            true => Paused::not(),
+            false => Paused::new(),
+        };
+        let mut pending = Pending::default();
+        let edge = Edge {
+            node: history.node(),
+            layout: self.from.layout.clone(),
+        };
+        pending.add(&edge, seed, self.is_recorded)?;
+        let mut gradients = Gradients::default();
+        if let Some(seed) = self.seed {
+            gradients.keep_apart(seed);
+        }
+        while let Some((node, sum)) = pending.next() {
+            let mut grad = sum.finish(&node, &self.from.engine)?;
+            for hook in node.hooks() {
+                grad = checked_hook(&node, &grad, hook(&grad)?)?;
+            }
+            if node.is_leaf() {
+                gradients.insert(node.id, node.layout.clone(), grad)?;
+                continue;
+            }
+            for (edge, grad) in self.through(&node, grad)? {
+                pending.add(&edge, grad, self.is_recorded)?;
+            }
+        }
+        Ok(gradients)
+    }
+
+    /// The gradients that a node hands on, and to whom.
+    fn through(&self, node: &Arc<Node>, grad: Tensor) -> Result<Vec<(Edge, Tensor)>> {
+        let Some(body) = node.body() else {
+            return Err(Error::Gradient {
+                operation: OPERATION,
+                reason: format!(
+                    "the history of `{}`, recorded at {}:{}, was freed by a backward before. Use \
+                     `backprop().keep_history()` there",
+                    node.operation,
+                    node.recorded_at.file(),
+                    node.recorded_at.line()
+                ),
+            });
+        };
+        let handed_on: Vec<(Edge, Tensor)> = match &body.work {
+            Work::Rule(rule) => {
+                let backward = node.backward(&body, grad, self.is_recorded)?;
+                let grads = rule(&backward).map_err(|error| with_line(node, error))?;
+                let edges = body.edges.iter().cloned().zip(grads);
+                edges.filter_map(|(edge, grad)| edge.zip(grad)).collect()
+            }
+            Work::Again(again) => {
+                // The operands have their histories, which the new result leads to.
+                let backward = node.backward(&body, grad, true)?;
+                let result = {
+                    let _recorded = Paused::not();
+                    again(&backward.saved)?
+                };
+                let edge = result.history().map(|history| Edge {
+                    node: history.node(),
+                    layout: result.layout.clone(),
+                });
+                edge.map(|edge| (edge, backward.grad)).into_iter().collect()
+            }
+        };
+        drop(body);
+        if !self.keeps_history {
+            node.free_body();
+        }
+        for (edge, grad) in &handed_on {
+            self.check_fits(node, edge, grad)?;
+        }
+        Ok(handed_on)
+    }
+
+    /// A function of the app may have made the gradient.
+    fn check_fits(&self, node: &Node, edge: &Edge, grad: &Tensor) -> Result<()> {
+        let expected = &edge.layout.shape;
+        if !Arc::ptr_eq(&grad.engine, &self.from.engine) {
+            return Err(Error::Foreign {
+                operation: OPERATION,
+            });
+        }
+        if grad.layout.shape == *expected && grad.dtype == edge.node.dtype {
+            return Ok(());
+        }
+        let reason = format!(
+            "`{}` gave a gradient of {}{:?} for an operand of {}{:?}",
+            node.operation,
+            grad.dtype,
+            grad.shape(),
+            edge.node.dtype,
+            &expected[..]
+        );
+        Err(with_line(
+            node,
+            Error::Gradient {
+                operation: OPERATION,
+                reason,
+            },
+        ))
+    }
+
+    #[track_caller]
+    fn first_gradient(&self) -> Result<Tensor> {
+        let shape_error = |reason: String| {
+            Err(Error::Shape {
+                operation: OPERATION,
+                reason,
+            })
+        };
+        let Some(seed) = self.seed else {
+            if self.from.len() != 1 {
+                return shape_error(format!(
+                    "a tensor of shape {:?} has no gradient by itself: use a sum or mean of it, or \
+                     `backprop().seed(…)`",
+                    self.from.shape()
+                ));
+            }
+            return self.from.untracked().ones_like();
+        };
+        self.from.same_engine(OPERATION, seed)?;
+        if seed.shape() != self.from.shape() {
+            return shape_error(format!(
+                "the seed has shape {:?}, and the tensor {:?}",
+                seed.shape(),
+                self.from.shape()
+            ));
+        }
+        if seed.dtype != self.from.dtype {
+            return Err(Error::DType {
+                operation: OPERATION,
+                expected: self.from.dtype.to_string(),
+                got: seed.dtype,
+                hint: "Nothing is promoted: use `cast`",
+            });
+        }
+        Ok(seed.clone())
+    }
+}
+
+const OPERATION: &str = "backward";
+
+/// A rule does not know the line that recorded its operation.
+fn with_line(node: &Node, error: Error) -> Error {
+    match error {
+        Error::Gradient { operation, reason } => Error::Gradient {
+            operation,
+            reason: format!(
+                "{reason}. The operation was recorded at {}:{}",
+                node.recorded_at.file(),
+                node.recorded_at.line()
+            ),
+        },
+        error => error,
+    }
+}
+
+fn checked_hook(node: &Node, before: &Tensor, after: Tensor) -> Result<Tensor> {
+    after.same_engine("on_gradient", before)?;
+    if after.shape() == before.shape() && after.dtype == before.dtype {
+        return Ok(after);
+    }
+    Err(Error::Gradient {
+        operation: "on_gradient",
+        reason: format!(
+            "the function for the result of `{}`, recorded at {}:{}, got a gradient of {}{:?} and \
+             gave one of {}{:?}",
+            node.operation,
+            node.recorded_at.file(),
+            node.recorded_at.line(),
+            before.dtype,
+            before.shape(),
+            after.dtype,
+            after.shape()
+        ),
+    })
+}
+
+/// The nodes whose turn will come, with their gradients so far.
+#[derive(Default)]
+struct Pending(BTreeMap<u64, (Arc<Node>, Sum)>);
+
+impl Pending {
+    fn add(&mut self, edge: &Edge, grad: Tensor, is_recorded: bool) -> Result<()> {
+        let entry = self.0.entry(edge.node.id);
+        let (node, sum) = entry.or_insert_with(|| (Arc::clone(&edge.node), Sum::default()));
+        sum.add(node, &edge.layout, grad, is_recorded)
+    }
+
+    fn next(&mut self) -> Option<(Arc<Node>, Sum)> {
+        self.0.pop_last().map(|(_, pending)| pending)
+    }
+}

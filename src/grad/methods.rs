@@ -1,0 +1,216 @@
+//! The methods of tensors and of the device.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::{Backprop, Gradients};
+use crate::gpu::Gpu;
+use crate::tensor::Tensor;
+use crate::tensor::history::{Paused, is_paused};
+use lapidary_core::internal::Shared;
+use lapidary_core::{Error, Result};
+
+/// While it lives, its thread records no operations for gradients: see [`Gpu::no_grad`].
+#[derive(Debug)]
+#[must_use = "operations are recorded again when it is dropped"]
+pub struct NoGrad {
+    _paused: Paused,
+}
+
+impl Gpu {
+    /// Until the guard is dropped, this thread records no operations, on any device. Nothing is
+    /// kept for a backward, and parameters may be written in place.
+    ///
+    /// ```no_run
+    /// # use lapidary::{Gpu, Tensor};
+    /// # fn demo(gpu: &Gpu, w: &Tensor, step: &Tensor) -> lapidary::Result<()> {
+    /// let _no_grad = gpu.no_grad();
+    /// w.sub_(step)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn no_grad(&self) -> NoGrad {
+        NoGrad {
+            _paused: Paused::new(),
+        }
+    }
+
+    /// Computes a tensor of `inputs` by a function whose intermediate values are not kept: the
+    /// backward calls the function again. Use it where recomputing costs less than memory.
+    ///
+    /// Tensors that the function captures get their gradients too; do not write to them before the
+    /// backward. It is recorded whether or not anything depends on a parameter. It must compute the
+    /// same each time: give random numbers a fixed seed. (Chen et al., *Training Deep Nets with
+    /// Sublinear Memory Cost*, 2016.)
+    ///
+    /// ```no_run
+    /// # use lapidary::{Gpu, Tensor};
+    /// # fn demo(gpu: &Gpu, x: &Tensor, w: &Tensor) -> lapidary::Result<()> {
+    /// let w = w.clone();
+    /// let y = gpu.checkpoint(&[x], move |inputs| inputs[0].matmul(&w)?.gelu()?.square())?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the function.
+    #[track_caller]
+    pub fn checkpoint(
+        &self,
+        inputs: &[&Tensor],
+        function: impl Fn(&[Tensor]) -> Result<Tensor> + Shared + 'static,
+    ) -> Result<Tensor> {
+        let handles = |handle: fn(&Tensor) -> Tensor| -> Vec<Tensor> {
+            inputs.iter().map(|input| handle(input)).collect()
+        };
+        if is_paused() {
+            return function(&handles(Tensor::clone));
+        }
+        let made = {
+            let _paused = Paused::new();
+            function(&handles(Tensor::untracked))?
+        };
+        match made.dtype.is_float() {
+            true => Ok(made
+                .untracked()
+                .computed_again_as("checkpoint", inputs, function)),
+            false => Ok(made),
+        }
+    }
+}
+
+impl Tensor {
+    /// Marks the tensor as a parameter. Operations on it are recorded from now on, and
+    /// [`backward`](Tensor::backward) gives its gradient. The mark belongs to the memory: other
+    /// handles and views see it too. It has no effect on a tensor that depends on a parameter.
+    ///
+    /// ```no_run
+    /// # fn demo(gpu: &lapidary::Gpu) -> lapidary::Result<()> {
+    /// let w = gpu.rand_normal(&[784, 10], 0.0, 0.05, 7, lapidary::DType::F32)?.requires_grad()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] unless it is of floats. [`Error::Shape`] for a view in which several
+    /// indices name one element. [`Error::Gradient`] if the memory is a parameter of another shape.
+    #[track_caller]
+    pub fn requires_grad(self) -> Result<Tensor> {
+        const OPERATION: &str = "requires_grad";
+        if !self.dtype.is_float() {
+            return Err(Error::DType {
+                operation: OPERATION,
+                expected: "f32, f16 or bf16".into(),
+                got: self.dtype,
+                hint: "Integers and bools have no gradient",
+            });
+        }
+        if self.layout.has_overlap() {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "a view of shape {:?} and strides {:?} may name one element twice: use `copy`",
+                    self.shape(),
+                    self.strides()
+                ),
+            });
+        }
+        let (shape, tag) = (self.shape().to_vec(), self.tag());
+        self.made_leaf().map_err(|other| Error::Gradient {
+            operation: OPERATION,
+            reason: format!(
+                "the memory of the tensor of shape {shape:?} made at {tag} is a parameter of shape \
+                 {:?} already. Mark the whole, or a copy of the part",
+                &other.shape[..]
+            ),
+        })
+    }
+
+    /// Is it a parameter, or does it depend on one?
+    pub fn has_grad(&self) -> bool {
+        self.history().is_some()
+    }
+
+    /// The same elements without a history. Operations on this handle are not recorded. A write
+    /// through it is not recorded either, but shows in all.
+    #[must_use]
+    pub fn detach(&self) -> Tensor {
+        self.untracked()
+    }
+
+    /// The gradients of this number with respect to all parameters that it depends on. It frees
+    /// the history on the way, so it runs once; [`backprop`](Tensor::backprop) has more choices.
+    ///
+    /// It records commands and waits for nothing, like any operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gradient`] if it depends on no parameter, if its history was freed by a backward
+    /// before, if an operation has no gradient, or if a saved value was overwritten; it names the
+    /// lines. [`Error::Shape`] unless it has one element. Errors of the operations, and those of
+    /// hooks. After an error there are no gradients, and what the backward did not reach is still
+    /// there.
+    #[track_caller]
+    pub fn backward(&self) -> Result<Gradients> {
+        self.backprop().run()
+    }
+
+    /// A backward with choices: the gradient to begin with, whether to keep the history, whether
+    /// to record the backward itself.
+    pub fn backprop(&self) -> Backprop<'_> {
+        Backprop::new(self)
+    }
+
+    /// Calls a function with the gradient of this tensor, as soon as a backward has all of it. The
+    /// gradient that the function returns takes its place.
+    ///
+    /// ```no_run
+    /// # fn demo(w: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// w.on_gradient(|gradient| gradient.clamp(-1.0, 1.0))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The function stays until the history ends; for a parameter, that is until its memory is
+    /// freed. It should not hold the tensor, which would never be freed, and not write to the
+    /// gradient, which others may share.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gradient`] if the tensor is no parameter and depends on none, or is a view of one.
+    #[track_caller]
+    pub fn on_gradient(
+        &self,
+        hook: impl Fn(&Tensor) -> Result<Tensor> + Shared + 'static,
+    ) -> Result<()> {
+        const OPERATION: &str = "on_gradient";
+        let Some(history) = self.history() else {
+            return Err(Error::Gradient {
+                operation: OPERATION,
+                reason: without_history(self, Location::caller()),
+            });
+        };
+        let node = history.node();
+        if !node.layout.same_map(&self.layout) {
+            return Err(Error::Gradient {
+                operation: OPERATION,
+                reason: format!(
+                    "the tensor made at {} is a view of what has the gradient. Call it on the \
+                     whole, before writes through views, or on a `copy`",
+                    self.tag()
+                ),
+            });
+        }
+        node.add_hook(Arc::new(hook));
+        Ok(())
+    }
+}
+
+/// Why a tensor has no gradients.
+pub(super) fn without_history(of: &Tensor, at: &Location<'_>) -> String {
+    format!(
+        "the tensor made at {} depends on no parameter at {}:{}. Call `requires_grad` on the \
+         parameters before the operations, and make it outside of `no_grad`",
+        of.tag(),
+        at.file(),
+        at.line()
+    )
+}

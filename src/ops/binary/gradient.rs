@@ -1,0 +1,203 @@
+//! The gradients of binary operations.
+
+use super::BinaryOp;
+use crate::ops::fill;
+use crate::ops::scalar::Scalar;
+use crate::tensor::Tensor;
+use crate::tensor::history::{Backward, Grads, Save, grads};
+use lapidary_core::{Error, Result};
+
+impl BinaryOp {
+    /// Is the result differentiable? The others count, compare or jump.
+    fn has_gradient(self) -> bool {
+        use BinaryOp::*;
+        !matches!(self, Heaviside)
+    }
+
+    /// Does the gradient need no operand?
+    fn keeps_nothing(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Add | Sub | FloorDivide)
+    }
+
+    /// Does the gradient need the result too?
+    fn keeps_result(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Pow | Hypot | Copysign | Logaddexp | Logaddexp2)
+    }
+}
+
+/// The gradient of an operation with this number.
+type ByNumber = fn(&Backward, f64) -> Result<Tensor>;
+
+impl Tensor {
+    /// The operation, with its gradients.
+    #[cold]
+    #[track_caller]
+    pub(super) fn binary_recorded(
+        &self,
+        op: BinaryOp,
+        other: &Tensor,
+        scalars: &[u32],
+    ) -> Result<Tensor> {
+        let y = (self.untracked()).binary_with(op, &other.untracked(), scalars)?;
+        if !y.dtype.is_float() || !op.has_gradient() {
+            return Ok(y);
+        }
+        // The place of an operand that no gradient needs is held by the other one.
+        let first = match op {
+            BinaryOp::Mul | BinaryOp::Div if !other.is_tracked() => Save::Operand(1),
+            _ => Save::Operand(0),
+        };
+        let second = match op {
+            BinaryOp::Mul if !self.is_tracked() => Save::Operand(0),
+            _ => Save::Operand(1),
+        };
+        let saves = [first, second, Save::Result];
+        let saves = match op {
+            _ if op.keeps_nothing() => &saves[..0],
+            _ if op.keeps_result() => &saves[..],
+            _ => &saves[..2],
+        };
+        let shapes = [self, other].map(|operand| operand.layout.shape.clone());
+        let rule = move |b: &Backward| {
+            let mut grads = through(op, b)?;
+            for (grad, shape) in grads.iter_mut().zip(&shapes) {
+                if let Some(wide) = grad {
+                    *wide = wide.sum_to(shape)?;
+                }
+            }
+            Ok(grads)
+        };
+        Ok(y.recorded_as(op.name(), &[self, other], saves, rule))
+    }
+
+    /// The operation with a number on the right, with its gradient.
+    #[cold]
+    #[track_caller]
+    pub(super) fn with_scalar_recorded(&self, op: BinaryOp, value: Scalar) -> Result<Tensor> {
+        let factor = value.as_f64();
+        let y = |x: &Tensor| x.untracked().with_scalar(op, value);
+        let (saves, rule): (&[Save<'_>], ByNumber) = match op {
+            BinaryOp::Add | BinaryOp::Sub => (&[], |b, _| Ok(b.grad.clone())),
+            BinaryOp::Mul => (&[], |b, by| &b.grad * by),
+            BinaryOp::Div => (&[], |b, by| &b.grad / by),
+            BinaryOp::Pow => (&[Save::Operand(0)], |b, by| {
+                if by == 0.0 {
+                    return b.grad.zeros_like();
+                }
+                &b.grad * (b.saved[0].pow_scalar(by - 1.0)? * by)?
+            }),
+            _ => return self.binary_recorded(op, &self.number(value)?, &[]),
+        };
+        let made = y(self)?;
+        Ok(made.recorded_as(
+            op.name(),
+            &[self],
+            saves,
+            move |b| grads![b; rule(b, factor)?],
+        ))
+    }
+
+    /// The operation with a number on the left, with its gradient.
+    #[cold]
+    #[track_caller]
+    pub(super) fn scalar_first_recorded(&self, op: BinaryOp, value: Scalar) -> Result<Tensor> {
+        match op {
+            BinaryOp::Add | BinaryOp::Mul => self.with_scalar_recorded(op, value),
+            BinaryOp::Sub => {
+                let y = self.untracked().scalar_first(op, value)?;
+                Ok(y.recorded_as(op.name(), &[self], &[], |b| grads![b; b.grad.neg()?]))
+            }
+            _ => self.number(value)?.binary_recorded(op, self, &[]),
+        }
+    }
+
+    /// A tensor of one number, of this type.
+    #[track_caller]
+    fn number(&self, value: Scalar) -> Result<Tensor> {
+        fill::full(&self.engine, &[], value, self.dtype)
+    }
+}
+
+/// The gradients of both operands, in the shape of the result.
+fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
+    use BinaryOp as Op;
+    let g = &b.grad;
+    if op.keeps_nothing() {
+        return match op {
+            Op::Add => grads![b; g.clone(), g.clone()],
+            Op::Sub => grads![b; g.clone(), g.neg()?],
+            // A quotient without its fraction changes in steps.
+            _ => Ok([None, None].into_iter().collect()),
+        };
+    }
+    let [x, z] = [&b.saved[0], &b.saved[1]];
+    if op == Op::Mul {
+        return grads![b; (g * z)?, (g * x)?];
+    }
+    // Those that do not keep the result do not use it.
+    let y = b.saved.get(2).unwrap_or(x);
+    match op {
+        Op::Div => grads![b; (g / z)?, ((g * (x / z)?)? / z)?.neg()?],
+        Op::Rem => grads![b; g.clone(), (g * (x / z)?.trunc()?)?.neg()?],
+        Op::Remainder => grads![b; g.clone(), (g * (x / z)?.floor()?)?.neg()?],
+        Op::Pow => {
+            grads![b;
+                // `0 · x⁻¹` would be NaN at 0.
+                ((g * z)? * x.pow(&(z - 1.0)?)?)?.masked_fill(&z.eq_scalar(0.0)?, 0.0)?,
+                ((g * y)? * x.log()?)?.masked_fill(&x.eq_scalar(0.0)?, 0.0)?,
+            ]
+        }
+        Op::Atan2 => {
+            let g = (g / (x.square()? + z.square()?)?)?;
+            grads![b; (&g * z)?, (&g * x)?.neg()?]
+        }
+        Op::Hypot => grads![b; (g * (x / y)?)?, (g * (z / y)?)?],
+        Op::Copysign => {
+            let ratio = (y / x)?.masked_fill(&x.eq_scalar(0.0)?, 0.0)?;
+            Ok([b.needs(0).then(|| g * ratio).transpose()?, None]
+                .into_iter()
+                .collect())
+        }
+        // Equal operands share the gradient.
+        Op::Maximum | Op::Minimum => {
+            let (first, second) = match op {
+                Op::Maximum => (x.lt(z)?, z.lt(x)?),
+                _ => (x.gt(z)?, z.gt(x)?),
+            };
+            let share = x.eq(z)?.where_(&(g * 0.5)?, g)?;
+            grads![b; share.masked_fill(&first, 0.0)?, share.masked_fill(&second, 0.0)?]
+        }
+        Op::Fmax | Op::Fmin => {
+            let is_first = match op {
+                Op::Fmax => x.ge(z)?,
+                _ => x.le(z)?,
+            };
+            let is_first = is_first.logical_or(&z.is_nan()?)?;
+            grads![b;
+                g.masked_fill(&is_first.logical_not()?, 0.0)?,
+                g.masked_fill(&is_first, 0.0)?,
+            ]
+        }
+        Op::Logaddexp => grads![b; (g * (x - y)?.exp()?)?, (g * (z - y)?.exp()?)?],
+        Op::Logaddexp2 => grads![b; (g * (x - y)?.exp2()?)?, (g * (z - y)?.exp2()?)?],
+        Op::Xlogy | Op::Xlog1py => {
+            let (log, below) = match op {
+                Op::Xlogy => (z.log()?, z.clone()),
+                _ => (z.log1p()?, (z + 1.0)?),
+            };
+            // There the operation is 0 whatever the logarithm is.
+            let is_zero = x.eq_scalar(0.0)?.logical_and(&below.le_scalar(0.0)?)?;
+            grads![b;
+                (g * log.masked_fill(&is_zero, 0.0)?)?,
+                (g * (x / below)?)?,
+            ]
+        }
+        // The others give no floats, or are recorded by the methods that call them.
+        _ => Err(Error::Gradient {
+            operation: "backward",
+            reason: format!("`{}` has no gradient", op.name()),
+        }),
+    }
+}

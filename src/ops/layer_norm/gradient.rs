@@ -1,0 +1,186 @@
+//! The gradients of layer, RMS and group normalization.
+
+use super::RMS;
+use crate::tensor::Tensor;
+use crate::tensor::history::{Backward, Save, grads};
+use lapidary_core::{DType, Result};
+
+/// A normalization, as its gradients see it.
+#[derive(Debug)]
+pub(in crate::ops) struct Normalization {
+    /// Is the mean subtracted?
+    pub(in crate::ops) is_centred: bool,
+    /// The axes of elements that are normalized together.
+    pub(in crate::ops) own: Vec<isize>,
+    /// The axes along which the weight stays the same.
+    pub(in crate::ops) repeated: Vec<isize>,
+    pub(in crate::ops) eps: f32,
+}
+
+/// A normalized tensor in f32, before weight and bias.
+#[derive(Debug)]
+pub(in crate::ops) struct Normalized<'a> {
+    by: &'a Normalization,
+    normal: Tensor,
+    scale: Tensor,
+}
+
+impl Normalization {
+    /// Normalizes `x` again, which is in f32.
+    #[track_caller]
+    pub(in crate::ops) fn of(&self, x: &Tensor) -> Result<Normalized<'_>> {
+        let away = match self.is_centred {
+            true => (x - x.mean_keepdim(&self.own)?)?,
+            false => x.clone(),
+        };
+        let variance = away.square()?.mean_keepdim(&self.own)?;
+        let scale = (variance + self.eps)?.rsqrt()?;
+        Ok(Normalized {
+            by: self,
+            normal: (away * &scale)?,
+            scale,
+        })
+    }
+}
+
+/// The gradients by `g`, that of the result. All are in f32.
+impl Normalized<'_> {
+    /// The gradient of the input.
+    #[track_caller]
+    pub(in crate::ops) fn by_input(&self, g: &Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
+        let own = &self.by.own;
+        let by_normal = match weight {
+            None => g.clone(),
+            Some(weight) => (g * weight)?,
+        };
+        let along = (&by_normal * &self.normal)?.mean_keepdim(own)?;
+        let centred = match self.by.is_centred {
+            true => (&by_normal - by_normal.mean_keepdim(own)?)?,
+            false => by_normal,
+        };
+        (centred - (&self.normal * along)?)? * &self.scale
+    }
+
+    /// The gradient of the weight, without the axes along which that is repeated.
+    #[track_caller]
+    pub(in crate::ops) fn by_weight(&self, g: &Tensor) -> Result<Tensor> {
+        (g * &self.normal)?.sum(&self.by.repeated)
+    }
+
+    /// The gradient of the bias, likewise.
+    #[track_caller]
+    pub(in crate::ops) fn by_bias(&self, g: &Tensor) -> Result<Tensor> {
+        g.sum(&self.by.repeated)
+    }
+}
+
+/// The shapes in which a normalization is computed.
+struct Shapes {
+    of_input: Vec<usize>,
+    /// It broadcasts to that of the input.
+    of_weight: Vec<usize>,
+}
+
+impl Tensor {
+    /// Layer or RMS normalization, with its gradients.
+    #[cold]
+    #[track_caller]
+    pub(super) fn normalized_recorded(
+        &self,
+        operation: &'static str,
+        normalized_shape: &[usize],
+        affine: [Option<&Tensor>; 2],
+        eps: f32,
+        (kind, dtype): (u64, DType),
+    ) -> Result<Tensor> {
+        let detached = affine.map(|given| given.map(Tensor::untracked));
+        let plain = detached.each_ref().map(Option::as_ref);
+        let y = (self.untracked()).normalized(
+            operation,
+            normalized_shape,
+            plain,
+            eps,
+            (kind, dtype),
+        )?;
+        let first = (self.rank() - normalized_shape.len()) as isize;
+        let by = Normalization {
+            is_centred: kind != RMS,
+            own: (first..self.rank() as isize).collect(),
+            repeated: (0..first).collect(),
+            eps,
+        };
+        let shapes = Shapes {
+            of_input: self.shape().to_vec(),
+            of_weight: normalized_shape.to_vec(),
+        };
+        Ok(self.recorded_normalized(y, operation, affine, by, shapes))
+    }
+
+    /// Group normalization, with its gradients.
+    #[cold]
+    #[track_caller]
+    pub(super) fn group_norm_recorded(
+        &self,
+        operation: &'static str,
+        groups: usize,
+        affine: [Option<&Tensor>; 2],
+        eps: f32,
+    ) -> Result<Tensor> {
+        let detached = affine.map(|given| given.map(Tensor::untracked));
+        let [weight, bias] = detached.each_ref().map(Option::as_ref);
+        let y = self.untracked().group_norm(groups, weight, bias, eps)?;
+        let shape = self.shape();
+        let channels = shape[1] / groups;
+        let by = Normalization {
+            is_centred: true,
+            own: vec![2, 3],
+            repeated: vec![0, 3],
+            eps,
+        };
+        let shapes = Shapes {
+            of_input: vec![shape[0], groups, channels, shape[2..].iter().product()],
+            of_weight: vec![groups, channels, 1],
+        };
+        Ok(self.recorded_normalized(y, operation, affine, by, shapes))
+    }
+
+    #[track_caller]
+    fn recorded_normalized(
+        &self,
+        y: Tensor,
+        operation: &'static str,
+        [weight, bias]: [Option<&Tensor>; 2],
+        by: Normalization,
+        shapes: Shapes,
+    ) -> Tensor {
+        // It takes the place of an operand that is missing, and gets no gradient.
+        let none = self.untracked();
+        let operands = [self, weight.unwrap_or(&none), bias.unwrap_or(&none)];
+        let own = operands.map(|operand| (operand.layout.shape.clone(), operand.dtype));
+        let as_operand = move |gradient: Tensor, index: usize| {
+            let (shape, dtype) = &own[index];
+            gradient.reshape(shape)?.cast(*dtype)
+        };
+        let rule = move |b: &Backward| {
+            let wide = |tensor: &Tensor| tensor.reshape(&shapes.of_input)?.cast(DType::F32);
+            let (g, x) = (wide(&b.grad)?, wide(&b.saved[0])?);
+            let weight = match b.saved.get(1) {
+                Some(weight) => Some(weight.reshape(&shapes.of_weight)?.cast(DType::F32)?),
+                None => None,
+            };
+            let normalized = by.of(&x)?;
+            grads![b;
+                as_operand(normalized.by_input(&g, weight.as_ref())?, 0)?,
+                as_operand(normalized.by_weight(&g)?, 1)?,
+                as_operand(normalized.by_bias(&g)?, 2)?,
+            ]
+        };
+        let saves = [Save::Operand(0), Save::Operand(1)];
+        let saves = if weight.is_some() {
+            &saves[..]
+        } else {
+            &saves[..1]
+        };
+        y.recorded_as(operation, &operands, saves, rule)
+    }
+}

@@ -1,0 +1,151 @@
+//! The gradients of losses. All are computed in f32.
+
+use super::{LOGITS, Reduction, class_axis, counted, each_with_totals};
+use crate::ops::fill;
+use crate::tensor::Tensor;
+use crate::tensor::history::{Backward, Grads, Save, grads};
+use crate::tensor::layout::broadcast_shapes;
+use lapidary_core::{DType, Result};
+
+/// A loss of elements and targets that broadcast, and how its gradients are computed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pairwise {
+    pub(super) operation: &'static str,
+    pub(super) reduction: Reduction,
+    /// The gradients of the operands in their order. Gets that of each loss, and the operands.
+    pub(super) slopes: fn(&Backward, &Tensor, &[Tensor]) -> Result<Grads>,
+}
+
+impl Pairwise {
+    /// Computes the loss of detached operands, and records it.
+    #[cold]
+    #[track_caller]
+    pub(super) fn recorded(
+        self,
+        operands: &[&Tensor],
+        compute: impl FnOnce(&[Tensor]) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let detached: Vec<Tensor> = operands.iter().map(|operand| operand.untracked()).collect();
+        let y = compute(&detached)?;
+        let mut shape = operands[0].layout.shape.clone();
+        for operand in &operands[1..] {
+            shape = broadcast_shapes(self.operation, &shape, &operand.layout.shape)?;
+        }
+        let own: Vec<_> = operands
+            .iter()
+            .map(|operand| (operand.layout.shape.clone(), operand.dtype))
+            .collect();
+        let saves: Vec<_> = (0..operands.len()).map(Save::Operand).collect();
+        let count: usize = shape.iter().product();
+        let rule = move |b: &Backward| {
+            let g = b.grad.cast(DType::F32)?;
+            let g = match self.reduction {
+                Reduction::Mean => (g * (1.0 / count as f64))?,
+                _ => g,
+            };
+            let operands = b.saved.iter().map(|operand| operand.cast(DType::F32));
+            let operands = operands.collect::<Result<Vec<Tensor>>>()?;
+            let mut grads = (self.slopes)(b, &g.broadcast_to(&shape)?, &operands)?;
+            for (grad, (shape, dtype)) in grads.iter_mut().zip(&own) {
+                if let Some(wide) = grad {
+                    *wide = wide.sum_to(shape)?.cast(*dtype)?;
+                }
+            }
+            Ok(grads)
+        };
+        Ok(y.recorded_as(self.operation, operands, &saves, rule))
+    }
+}
+
+/// Of [`mse_loss`](Tensor::mse_loss).
+pub(super) fn of_squares(b: &Backward, g: &Tensor, operands: &[Tensor]) -> Result<Grads> {
+    let slope = (((&operands[0] - &operands[1])? * 2.0)? * g)?;
+    grads![b; slope.clone(), slope.neg()?]
+}
+
+/// Of [`binary_cross_entropy`](Tensor::binary_cross_entropy).
+pub(super) fn of_binary(b: &Backward, g: &Tensor, operands: &[Tensor]) -> Result<Grads> {
+    let [x, target] = [&operands[0], &operands[1]];
+    grads![b;
+        {
+            // As in PyTorch, the divisor is not 0 at 0 and 1.
+            let divisor = (x * (1.0 - x)?)?.maximum_scalar(1e-12)?;
+            (((x - target)? / divisor)? * g)?
+        },
+        {
+            let yes = x.log()?.maximum_scalar(-100)?;
+            let no = x.neg()?.log1p()?.maximum_scalar(-100)?;
+            ((no - yes)? * g)?
+        },
+    ]
+}
+
+/// Of [`binary_cross_entropy_with_logits`](Tensor::binary_cross_entropy_with_logits).
+pub(super) fn of_binary_logits(b: &Backward, g: &Tensor, operands: &[Tensor]) -> Result<Grads> {
+    let [x, target] = [&operands[0], &operands[1]];
+    let weight = operands.get(2);
+    grads![b;
+        {
+            let slope = match weight {
+                None => (x.sigmoid()? - target)?,
+                Some(weight) => {
+                    let weight = ((target * (weight - 1.0)?)? + 1.0)?;
+                    ((1.0 - target)? - (weight * x.neg()?.sigmoid()?)?)?
+                }
+            };
+            (slope * g)?
+        },
+        {
+            let slope = match weight {
+                None => x.clone(),
+                Some(weight) => (x + (x.log_sigmoid()? * (weight - 1.0)?)?)?,
+            };
+            (slope.neg()? * g)?
+        },
+        ((x.log_sigmoid()? * target)?.neg()? * g)?,
+    ]
+}
+
+/// The loss of each target, with the gradient of `x`.
+#[cold]
+#[track_caller]
+pub(super) fn each_recorded(
+    x: &Tensor,
+    operation: &'static str,
+    targets: &Tensor,
+    ignore: Option<i64>,
+    code: u64,
+) -> Result<Tensor> {
+    let (y, totals) = each_with_totals(&x.untracked(), operation, targets, ignore, code)?;
+    let axis = class_axis(x).unwrap_or(0);
+    let (classes, dtype, along) = (x.shape()[axis], x.dtype, axis as isize);
+    let mut line = vec![1; x.rank()];
+    line[axis] = classes;
+    let rule = move |b: &Backward| {
+        let targets = b.saved[0].unsqueeze(along)?;
+        let mut g = b.grad.unsqueeze(along)?;
+        if let Some(counted) = counted(&targets, ignore)? {
+            g = counted.where_(&g, 0.0)?;
+        }
+        let end = (classes as f64).into();
+        let line_of = fill::arange(&g.engine, 0.into(), end, 1.into(), targets.dtype)?;
+        let is_target = line_of.reshape(&line)?.eq(&targets)?;
+        let Some(x) = b.saved.get(1) else {
+            return grads![b; is_target.where_(&g.neg()?, 0.0)?.cast(dtype)?];
+        };
+        let wide = x.cast(DType::F32)?;
+        let total = match b.saved.get(2) {
+            Some(totals) if !x.is_tracked() => totals.reshape(targets.shape())?,
+            // Gradients of gradients depend on it.
+            _ => wide.logsumexp_keepdim(&[along])?,
+        };
+        let probability = (wide - total)?.exp()?;
+        grads![b; ((probability - is_target.cast(DType::F32)?)? * g)?.cast(dtype)?]
+    };
+    let mut saves = vec![Save::Other(targets)];
+    if code & LOGITS != 0 {
+        saves.push(Save::Operand(0));
+        saves.extend(totals.as_ref().map(Save::Other));
+    }
+    Ok(y.recorded_as(operation, &[x], &saves, rule))
+}

@@ -1,0 +1,120 @@
+//! The gradients of reductions in one pass.
+
+use super::{Fold, Lift, Op};
+use crate::ops::rows::Axes;
+use crate::tensor::Tensor;
+use crate::tensor::history::{Backward, Save, grads};
+use lapidary_core::{DType, Result};
+
+impl Tensor {
+    /// The reduction, with its gradient.
+    #[cold]
+    #[track_caller]
+    pub(super) fn reduce_recorded(
+        &self,
+        operation: &'static str,
+        op: Op,
+        folded: Axes,
+        keep: bool,
+    ) -> Result<Tensor> {
+        let y = self.untracked().reduce(operation, op, folded, keep)?;
+        if !y.dtype.is_float() {
+            return Ok(y);
+        }
+        let shape = self.layout.shape.clone();
+        let kept = folded.fold_shape(&shape, true);
+        let count = folded.length(&shape) as f64;
+        let saves: &[Save<'_>] = match op.fold {
+            Fold::Sum if op.lift == Lift::Plain => &[],
+            Fold::Product => &[Save::Operand(0)],
+            _ => &[Save::Operand(0), Save::Result],
+        };
+        let rule = move |b: &Backward| {
+            let widen = |folded: &Tensor| folded.reshape(&kept)?.broadcast_to(&shape);
+            let g = widen(&b.grad)?;
+            grads![b; match (op.fold, op) {
+                (Fold::Sum, Op::MEAN) => {
+                    // A share of 16 bits would be rounded, or 0.
+                    let g = (b.grad.cast(DType::F32)? * count.recip())?;
+                    widen(&g.cast(b.grad.dtype)?)?
+                }
+                (Fold::Sum, Op::SUM) => g,
+                (Fold::Product, _) => (g * others(&b.saved[0], folded)?)?,
+                (Fold::Max | Fold::Min, _) => {
+                    let (x, y) = (&b.saved[0], widen(&b.saved[1])?);
+                    match op.lift {
+                        Lift::Size => (share(&g, &x.abs()?, &y, folded)? * x.sign()?)?,
+                        _ => share(&g, x, &y, folded)?,
+                    }
+                }
+                (Fold::Sum, _) => through_norm(op, g, &b.saved[0], &widen(&b.saved[1])?)?,
+            }]
+        };
+        Ok(y.recorded_as(operation, &[self], saves, rule))
+    }
+}
+
+/// The extremes of a row share its gradient evenly.
+fn share(g: &Tensor, x: &Tensor, extreme: &Tensor, folded: Axes) -> Result<Tensor> {
+    let is_extreme = x.eq(extreme)?;
+    let axes: Vec<isize> = (0..x.rank())
+        .filter(|&axis| folded.contains(axis))
+        .map(|axis| axis as isize)
+        .collect();
+    let count = is_extreme.cast(x.dtype)?.sum_keepdim(&axes)?;
+    (g / count)?.masked_fill(&is_extreme.logical_not()?, 0.0)
+}
+
+/// For each element the product of all others of its row, also where some are 0.
+fn others(x: &Tensor, folded: Axes) -> Result<Tensor> {
+    let (inner, outer): (Vec<usize>, Vec<usize>) =
+        (0..x.rank()).partition(|&axis| folded.contains(axis));
+    let order: Vec<isize> = outer
+        .iter()
+        .chain(&inner)
+        .map(|&axis| axis as isize)
+        .collect();
+    let rows: usize = outer.iter().map(|&axis| x.shape()[axis]).product();
+    let ordered = x.permute(&order)?;
+    let flat = ordered.reshape(&[rows, folded.length(x.shape())])?;
+    let before = flat.before()?;
+    let after = flat.flip(&[1])?.before()?.flip(&[1])?;
+    let products = (before * after)?.reshape(ordered.shape())?;
+    let mut back = vec![0; x.rank()];
+    for (place, &axis) in order.iter().enumerate() {
+        back[axis as usize] = place as isize;
+    }
+    products.permute(&back)
+}
+
+impl Tensor {
+    /// The product of all elements of the row before each one.
+    fn before(&self) -> Result<Tensor> {
+        let [rows, count] = [self.shape()[0], self.shape()[1]];
+        if count == 0 {
+            return Ok(self.clone());
+        }
+        let ones = self
+            .untracked()
+            .narrow(1, 0, 1)?
+            .ones_like()?
+            .reshape(&[rows, 1])?;
+        let shifted = Tensor::concat(&[&ones, &self.narrow(1, 0, count - 1)?], 1)?;
+        shifted.cumprod(1)
+    }
+}
+
+/// The gradient of a norm `y` of rows of `x`.
+fn through_norm(op: Op, g: Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    match op {
+        Op::SUM_SIZES => g * x.sign()?,
+        Op::SUM_SQUARES => (g * x)? * 2.0,
+        // A row of zeros has the gradient 0.
+        Op::EUCLIDEAN => (g * (x / y)?)?.masked_fill(&y.eq_scalar(0.0)?, 0.0),
+        // The number is the order of the norm.
+        Op { number, .. } => {
+            let ratio = (x.abs()? / y)?.pow_scalar(number - 1.0)?;
+            (g * (x.sign()? * ratio)?)?.masked_fill(&x.eq_scalar(0.0)?, 0.0)
+        }
+    }
+}

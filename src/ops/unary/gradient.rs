@@ -1,0 +1,176 @@
+//! The gradients of unary operations.
+
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, PI};
+
+use super::UnaryOp;
+use crate::tensor::Tensor;
+use crate::tensor::history::{Backward, Save, grads};
+use lapidary_core::Result;
+
+impl UnaryOp {
+    /// Is the gradient computed from the result? Otherwise it is from the operand.
+    fn keeps_result(self) -> bool {
+        use UnaryOp::*;
+        matches!(
+            self,
+            Relu | Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Recip | Tanh | Sigmoid | Tan | Erfinv
+        )
+    }
+
+    /// Does the gradient need neither?
+    fn keeps_nothing(self) -> bool {
+        use UnaryOp::*;
+        matches!(self, Neg | Frac | Deg2rad | Rad2deg) || self.is_constant()
+    }
+
+    /// Is the gradient 0 everywhere, because the result changes in steps?
+    fn is_constant(self) -> bool {
+        use UnaryOp::*;
+        matches!(self, Sign | Floor | Ceil | Round | Trunc)
+    }
+}
+
+impl Tensor {
+    /// The operation, with its gradient.
+    #[cold]
+    #[track_caller]
+    pub(super) fn unary_recorded(&self, op: UnaryOp, scalars: [u32; 2]) -> Result<Tensor> {
+        let y = self.untracked().unary_with(op, scalars)?;
+        if !y.dtype.is_float() {
+            return Ok(y);
+        }
+        let save = match op {
+            _ if op.keeps_nothing() => None,
+            _ if op.keeps_result() => Some(Save::Result),
+            _ => Some(Save::Operand(0)),
+        };
+        let scalars = scalars.map(f32::from_bits);
+        let rule = move |b: &Backward| {
+            if op.is_constant() {
+                return Ok([None].into_iter().collect());
+            }
+            grads![b; through(op, &b.grad, b.saved.first().unwrap_or(&b.grad), scalars)?]
+        };
+        Ok(y.recorded_as(op.name(), &[self], save.as_slice(), rule))
+    }
+}
+
+/// The gradient of the operand. `x` is the operand or the result, whichever was kept.
+fn through(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Tensor> {
+    use UnaryOp as Op;
+    match op {
+        Op::Neg => g.neg(),
+        Op::Abs => g * x.sign()?,
+        Op::Square => (g * x)? * 2.0,
+        Op::Relu => g.masked_fill(&x.le_scalar(0.0)?, 0.0),
+        Op::Exp => g * x,
+        Op::Exp2 => (g * x)? * LN_2,
+        Op::Expm1 => g * (x + 1.0)?,
+        Op::Log => g / x,
+        Op::Log2 => (g / x)? * LN_2.recip(),
+        Op::Log10 => (g / x)? * LN_10.recip(),
+        Op::Log1p => g / (x + 1.0)?,
+        Op::Sqrt => (g * 0.5)? / x,
+        Op::Rsqrt => ((g * -0.5)? * x)? * x.square()?,
+        Op::Recip => (g * x.square()?)?.neg(),
+        Op::Sin => g * x.cos()?,
+        Op::Cos => (g * x.sin()?)?.neg(),
+        Op::Tan => g * (x.square()? + 1.0)?,
+        Op::Asin => g * one_less_square(x)?.rsqrt()?,
+        Op::Acos => (g * one_less_square(x)?.rsqrt()?)?.neg(),
+        Op::Atan => g / (x.square()? + 1.0)?,
+        Op::Sinh => g * x.cosh()?,
+        Op::Cosh => g * x.sinh()?,
+        Op::Tanh => g * one_less_square(x)?,
+        Op::Asinh => g * (x.square()? + 1.0)?.rsqrt()?,
+        Op::Acosh => g * (x.square()? - 1.0)?.rsqrt()?,
+        Op::Atanh => g / one_less_square(x)?,
+        Op::Erf => (g * bell(x, 1.0)?)? * FRAC_2_SQRT_PI,
+        Op::Erfc => (g * bell(x, 1.0)?)? * -FRAC_2_SQRT_PI,
+        Op::Erfinv => (g * x.square()?.exp()?)? * FRAC_2_SQRT_PI.recip(),
+        Op::Ndtr => (g * bell(x, 0.5)?)? * (2.0 * PI).sqrt().recip(),
+        Op::Sigmoid => (g * x)? * (1.0 - x)?,
+        Op::Sinc => {
+            let slope = (((x * PI)?.cos()? - x.sinc()?)? / x)?;
+            g * slope.masked_fill(&x.eq_scalar(0.0)?, 0.0)?
+        }
+        Op::Logit => {
+            // As the result, it is NaN outside of the domain.
+            let is_outside = x.lt_scalar(0.0)?.logical_or(&x.gt_scalar(1.0)?)?;
+            (g / (x * (1.0 - x)?)?)?.masked_fill(&is_outside, f32::NAN)
+        }
+        Op::Tanhshrink => g * x.tanh()?.square()?,
+        Op::Deg2rad => g * (PI / 180.0),
+        Op::Rad2deg => g * (180.0 / PI),
+        Op::Frac => Ok(g.clone()),
+        _ => of_activation(op, g, x, scalars),
+    }
+}
+
+/// The gradient of an activation's operand `x`.
+fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, [first, second]: [f32; 2]) -> Result<Tensor> {
+    use UnaryOp as Op;
+    match op {
+        Op::Silu => {
+            let s = x.sigmoid()?;
+            let inner = (x * (1.0 - &s)?)?;
+            (g * s)? * (inner + 1.0)?
+        }
+        Op::Gelu => g.gelu_backward(x),
+        Op::GeluTanh => by_gelu_tanh(g, x),
+        Op::Clamp => {
+            let within = x.ge_scalar(first)?.logical_and(&x.le_scalar(second)?)?;
+            g.masked_fill(&within.logical_not()?, 0.0)
+        }
+        Op::Softplus => g * x.sigmoid()?,
+        Op::LogSigmoid => g * x.neg()?.sigmoid()?,
+        Op::Softsign => g / (x.abs()? + 1.0)?.square()?,
+        Op::Mish => {
+            let t = x.softplus()?.tanh()?;
+            let inner = ((x * x.sigmoid()?)? * one_less_square(&t)?)?;
+            g * (t + inner)?
+        }
+        Op::Hardsigmoid => {
+            let within = x.abs()?.lt_scalar(3.0)?;
+            (g * (1.0 / 6.0))?.masked_fill(&within.logical_not()?, 0.0)
+        }
+        Op::Hardswish => {
+            let slope = ((x * (1.0 / 3.0))? + 0.5)?;
+            let slope = slope.masked_fill(&x.gt_scalar(3.0)?, 1.0)?;
+            g * slope.masked_fill(&x.lt_scalar(-3.0)?, 0.0)?
+        }
+        Op::LeakyRelu => x.gt_scalar(0.0)?.where_(g, &(g * first)?),
+        Op::Elu => {
+            let above = (g * second)?;
+            let below = (&above * (x.clamp(f32::MIN, 0.0)?.exp()? * first)?)?;
+            x.gt_scalar(0.0)?.where_(&above, &below)
+        }
+        Op::Celu => {
+            let below = (g * (x.clamp(f32::MIN, 0.0)? * first.recip())?.exp()?)?;
+            x.gt_scalar(0.0)?.where_(g, &below)
+        }
+        // The others have no gradient, and are not recorded.
+        _ => Ok(g.clone()),
+    }
+}
+
+/// `1 - x²`.
+fn one_less_square(x: &Tensor) -> Result<Tensor> {
+    1.0 - x.square()?
+}
+
+/// `exp(-scale · x²)`.
+fn bell(x: &Tensor, scale: f64) -> Result<Tensor> {
+    (x.square()? * -scale)?.exp()
+}
+
+fn by_gelu_tanh(g: &Tensor, x: &Tensor) -> Result<Tensor> {
+    const CUBE: f64 = 0.044_715;
+    let scale = (2.0 / PI).sqrt();
+    let square = x.square()?;
+    let inner = ((x * scale)? * ((&square * CUBE)? + 1.0)?)?;
+    let t = inner.tanh()?;
+    let slope = ((square * (3.0 * CUBE))? + 1.0)?;
+    let bend = ((x * (0.5 * scale))? * (one_less_square(&t)? * slope)?)?;
+    g * (((t + 1.0)? * 0.5)? + bend)?
+}

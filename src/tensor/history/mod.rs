@@ -1,0 +1,28 @@
+//! The history of a tensor's value: which operation made it, of which operands.
+//!
+//! ```text
+//!   Tensor ── Link ──► History ──► Node ── edges ──► Nodes of the operands
+//!                                   └─ body: the rule, and what is saved for it
+//! ```
+//!
+//! An operation whose operands are tracked computes with detached handles, so that nothing within
+//! it is recorded, and then attaches a [`Node`] to its result. Views share the history; an edge
+//! remembers the operand's layout. A node holds detached handles only, so no history holds itself.
+//!
+//! Most histories belong to the handle, its clones and its views. Those of leaves, and of tensors
+//! that only an operation in place made dependent, belong to the storage: handles from before find
+//! them there.
+//!
+//! `crate::grad` walks the nodes. The rules stand beside their operations, in `gradient.rs`.
+
+mod link;
+mod mode;
+mod node;
+mod record;
+mod saved;
+
+pub(crate) use link::Link;
+pub(crate) use mode::{Paused, is_paused};
+pub(crate) use node::{Edge, Node, Work};
+pub(crate) use record::{Backward, Grads, Save, grads};
+pub(crate) use saved::Saved;

@@ -1,0 +1,60 @@
+//! Whether this thread records operations.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+thread_local! {
+    /// The number of guards on this thread under which nothing is recorded.
+    static PAUSED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Is nothing recorded on this thread?
+pub(crate) fn is_paused() -> bool {
+    PAUSED.get() > 0
+}
+
+/// While it lives, its thread records nothing, or records again. Guards may end in any order.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    change: Change,
+    /// It must end on the thread on which it began.
+    _thread: PhantomData<*const ()>,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// One guard more.
+    More,
+    /// The guards that were there do not count.
+    Without(u32),
+}
+
+impl Paused {
+    /// Nothing is recorded.
+    pub(crate) fn new() -> Self {
+        PAUSED.set(PAUSED.get() + 1);
+        Paused::by(Change::More)
+    }
+
+    /// Operations are recorded, whatever guards there are.
+    pub(crate) fn not() -> Self {
+        Paused::by(Change::Without(PAUSED.replace(0)))
+    }
+
+    fn by(change: Change) -> Self {
+        Paused {
+            change,
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let now = PAUSED.get();
+        PAUSED.set(match self.change {
+            Change::More => now.saturating_sub(1),
+            Change::Without(before) => now + before,
+        });
+    }
+}

@@ -1,0 +1,180 @@
+//! A recorded operation.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+
+use super::record::Backward;
+use super::{Grads, Saved};
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+use lapidary_core::internal::Shared;
+use lapidary_core::{DType, Result};
+
+/// An operation that made a tensor, or a leaf.
+pub(crate) struct Node {
+    /// Grows with every node of the process, so an operand's number is lower.
+    pub(crate) id: u64,
+    pub(crate) operation: &'static str,
+    pub(crate) recorded_at: &'static Location<'static>,
+    /// The result: its layout, its type, the elements of its storage. A node holds no device, which
+    /// may hold the node: a queued command has a storage, and that a leaf.
+    pub(crate) layout: Layout,
+    pub(crate) dtype: DType,
+    pub(crate) elements: usize,
+    kind: Kind,
+    hooks: Mutex<Vec<Arc<Hook>>>,
+}
+
+enum Kind {
+    Leaf,
+    /// The body is gone after a backward.
+    Operation(Mutex<Option<Arc<Body>>>),
+}
+
+/// What a backward needs.
+pub(crate) struct Body {
+    /// One for each operand; `None` if the operand is not tracked.
+    pub(crate) edges: SmallVec<[Option<Edge>; 3]>,
+    pub(crate) saved: SmallVec<[(Saved, Source); 3]>,
+    pub(crate) work: Work,
+}
+
+/// What the backward does.
+pub(crate) enum Work {
+    /// Makes the gradients of the operands.
+    Rule(Box<Rule>),
+    /// Computes the result again of the saved operands, now recorded, and goes back through that.
+    Again(Box<Again>),
+}
+
+/// Where a saved tensor comes from. This gives it its history again, for gradients of gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Operand(usize),
+    Result,
+    Elsewhere,
+}
+
+/// An operand: the node that made its value, and its layout.
+#[derive(Clone, Debug)]
+pub(crate) struct Edge {
+    pub(crate) node: Arc<Node>,
+    pub(crate) layout: Layout,
+}
+
+/// Makes the gradients of the operands.
+pub(crate) type Rule = dyn RuleFn;
+pub(crate) trait RuleFn: Fn(&Backward) -> Result<Grads> + Shared {}
+impl<F: Fn(&Backward) -> Result<Grads> + Shared> RuleFn for F {}
+
+/// Computes a result of its operands.
+pub(crate) type Again = dyn AgainFn;
+pub(crate) trait AgainFn: Fn(&[Tensor]) -> Result<Tensor> + Shared {}
+impl<F: Fn(&[Tensor]) -> Result<Tensor> + Shared> AgainFn for F {}
+
+/// A function of the app that sees a gradient, and may return another one.
+pub(crate) type Hook = dyn HookFn;
+pub(crate) trait HookFn: Fn(&Tensor) -> Result<Tensor> + Shared {}
+impl<F: Fn(&Tensor) -> Result<Tensor> + Shared> HookFn for F {}
+
+impl Node {
+    /// A tensor whose gradient is wanted.
+    pub(crate) fn leaf(of: &Tensor, at: &'static Location<'static>) -> Node {
+        Node::new(of, "a leaf", at, Kind::Leaf)
+    }
+
+    /// An operation that made this tensor.
+    pub(super) fn operation(
+        made: &Tensor,
+        operation: &'static str,
+        at: &'static Location<'static>,
+        body: Body,
+    ) -> Node {
+        let kind = Kind::Operation(Mutex::new(Some(Arc::new(body))));
+        Node::new(made, operation, at, kind)
+    }
+
+    fn new(
+        of: &Tensor,
+        operation: &'static str,
+        recorded_at: &'static Location<'static>,
+        kind: Kind,
+    ) -> Node {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Node {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            operation,
+            recorded_at,
+            layout: of.layout.clone(),
+            dtype: of.dtype,
+            elements: (of.storage.len_bytes() / of.dtype.size_bytes()) as usize,
+            kind,
+            hooks: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn is_leaf(&self) -> bool {
+        matches!(self.kind, Kind::Leaf)
+    }
+
+    /// What its backward needs, unless a backward has freed that.
+    pub(crate) fn body(&self) -> Option<Arc<Body>> {
+        self.lock_body()?.clone()
+    }
+
+    /// Frees what its backward needs.
+    pub(crate) fn free_body(&self) {
+        let body = self.lock_body().and_then(|mut body| body.take());
+        drop(body);
+    }
+
+    fn lock_body(&self) -> Option<MutexGuard<'_, Option<Arc<Body>>>> {
+        match &self.kind {
+            Kind::Leaf => None,
+            Kind::Operation(body) => Some(body.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    pub(crate) fn add_hook(&self, hook: Arc<Hook>) {
+        self.lock_hooks().push(hook);
+    }
+
+    pub(crate) fn hooks(&self) -> Vec<Arc<Hook>> {
+        self.lock_hooks().clone()
+    }
+
+    fn lock_hooks(&self) -> MutexGuard<'_, Vec<Arc<Hook>>> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops the nodes behind it in a loop: a chain of them may be longer than the stack is deep.
+impl Drop for Body {
+    fn drop(&mut self) {
+        let mut left: Vec<Edge> = take_edges(self).collect();
+        while let Some(edge) = left.pop() {
+            let node = Arc::into_inner(edge.node);
+            let body = node.and_then(|node| node.lock_body()?.take());
+            if let Some(mut body) = body.and_then(Arc::into_inner) {
+                left.extend(take_edges(&mut body));
+            }
+        }
+    }
+}
+
+fn take_edges(body: &mut Body) -> impl Iterator<Item = Edge> + use<> {
+    std::mem::take(&mut body.edges).into_iter().flatten()
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("operation", &self.operation)
+            .field("recorded_at", &format_args!("{}", self.recorded_at))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! Recording an operation, and what its rule gets at the backward.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::node::{AgainFn, Body, Node, RuleFn, Source, Work};
+use crate::tensor::Tensor;
+use lapidary_core::Result;
+
+/// The gradients of the operands, in their order. `None` where none is wanted, or where it is 0.
+pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
+
+/// The gradients of a rule. An expression for an operand that needs none is not evaluated.
+macro_rules! grads {
+    ($backward:expr; $($gradient:expr),+ $(,)?) => {{
+        let mut grads = $crate::tensor::history::Grads::new();
+        $(
+            grads.push(match $backward.needs(grads.len()) {
+                true => Some($gradient),
+                false => None,
+            });
+        )+
+        Ok(grads)
+    }};
+}
+pub(crate) use grads;
+
+/// A tensor to keep for the backward.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Save<'a> {
+    /// An operand, by its number.
+    Operand(usize),
+    /// The result.
+    Result,
+    /// A tensor that has no gradient, such as indices.
+    Other(&'a Tensor),
+}
+
+/// A backward at one node.
+pub(crate) struct Backward {
+    /// The gradient of the result, in its shape and type.
+    pub(crate) grad: Tensor,
+    /// What was saved, in that order.
+    pub(crate) saved: SmallVec<[Tensor; 3]>,
+    /// Which operands need a gradient.
+    pub(crate) wanted: SmallVec<[bool; 4]>,
+}
+
+impl Backward {
+    /// Does this operand need a gradient?
+    pub(crate) fn needs(&self, operand: usize) -> bool {
+        self.wanted.get(operand).copied().unwrap_or(false)
+    }
+}
+
+impl Tensor {
+    /// Attaches to this new tensor how its gradient becomes those of the operands. The operation
+    /// has computed it with detached operands.
+    #[track_caller]
+    pub(crate) fn recorded_as(
+        self,
+        operation: &'static str,
+        operands: &[&Tensor],
+        saves: &[Save<'_>],
+        rule: impl RuleFn + 'static,
+    ) -> Tensor {
+        let node = self.node(operation, operands, saves, rule);
+        self.made_by(Arc::new(node))
+    }
+
+    #[track_caller]
+    pub(crate) fn node(
+        &self,
+        operation: &'static str,
+        operands: &[&Tensor],
+        saves: &[Save<'_>],
+        rule: impl RuleFn + 'static,
+    ) -> Node {
+        self.node_of(operation, operands, saves, Work::Rule(Box::new(rule)))
+    }
+
+    /// Attaches to this new tensor that it is to be computed again at the backward.
+    #[track_caller]
+    pub(crate) fn computed_again_as(
+        self,
+        operation: &'static str,
+        operands: &[&Tensor],
+        again: impl AgainFn + 'static,
+    ) -> Tensor {
+        let saves: Vec<Save<'_>> = (0..operands.len()).map(Save::Operand).collect();
+        let node = self.node_of(operation, operands, &saves, Work::Again(Box::new(again)));
+        self.made_by(Arc::new(node))
+    }
+
+    #[track_caller]
+    fn node_of(
+        &self,
+        operation: &'static str,
+        operands: &[&Tensor],
+        saves: &[Save<'_>],
+        work: Work,
+    ) -> Node {
+        let edges = operands
+            .iter()
+            .map(|operand| operand.tracked_edge())
+            .collect();
+        let save = |save: &Save<'_>| match *save {
+            Save::Operand(index) => (operands[index].saved(), Source::Operand(index)),
+            Save::Result => (self.saved(), Source::Result),
+            Save::Other(tensor) => (tensor.saved(), Source::Elsewhere),
+        };
+        let body = Body {
+            edges,
+            saved: saves.iter().map(save).collect(),
+            work,
+        };
+        Node::operation(self, operation, Location::caller(), body)
+    }
+}
+
+impl Node {
+    /// What the rule gets for this gradient. With `is_recorded` the saved tensors have their
+    /// histories, so that the gradients have some too.
+    pub(crate) fn backward(
+        self: &Arc<Self>,
+        body: &Body,
+        grad: Tensor,
+        is_recorded: bool,
+    ) -> Result<Backward> {
+        let mut saved = SmallVec::new();
+        for (one, source) in &body.saved {
+            let tensor = one.get(&grad.engine, self.operation, self.recorded_at)?;
+            saved.push(match source {
+                _ if !is_recorded => tensor,
+                Source::Operand(index) => match &body.edges[*index] {
+                    Some(edge) => tensor.made_by(Arc::clone(&edge.node)),
+                    None => tensor,
+                },
+                Source::Result => tensor.made_by(Arc::clone(self)),
+                Source::Elsewhere => tensor,
+            });
+        }
+        Ok(Backward {
+            grad,
+            saved,
+            wanted: body.edges.iter().map(Option::is_some).collect(),
+        })
+    }
+}

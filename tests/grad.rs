@@ -1,0 +1,13 @@
+//! Gradients: of each operation against finite differences, and what the tape promises.
+
+mod check;
+mod custom;
+mod elementwise;
+#[cfg(feature = "sim")]
+mod every;
+mod indices;
+mod matmul;
+mod networks;
+mod reduce;
+mod rows;
+mod tape;

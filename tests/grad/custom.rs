@@ -1,0 +1,119 @@
+//! Kernels of users, and functions that are called again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lapidary::{DType, Error, Gpu, Kernel, Tensor};
+
+use super::check::{check, gpu, parameter, spread};
+
+/// `z = x · x + a · y`.
+const WGSL: &str = "
+    @group(0) @binding(0) var<storage, read> x: array<f32>;
+    @group(0) @binding(1) var<storage, read> y: array<f32>;
+    @group(0) @binding(2) var<storage, read_write> z: array<f32>;
+    @group(0) @binding(3) var<uniform> a: f32;
+
+    @compute @workgroup_size(64)
+    fn curve(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&z) { z[id.x] = x[id.x] * x[id.x] + a * y[id.x]; }
+    }
+";
+
+fn curve(gpu: &Gpu) -> Kernel {
+    Kernel::new(gpu, WGSL).unwrap()
+}
+
+fn call(kernel: &Kernel, x: &Tensor, y: &Tensor) -> lapidary::Result<Tensor> {
+    let call = kernel.call().bind("x", x).bind("y", y);
+    let call = call.out("z", x.shape(), DType::F32).params(&3.0_f32);
+    call.groups([1, 1, 1]).run_one()
+}
+
+#[test]
+fn a_kernel_has_the_gradients_of_its_function() {
+    let gpu = gpu();
+    let kernel = curve(&gpu).with_backward(&["x"], |call| {
+        let Some(by_z) = call.gradient("z") else {
+            return Ok(vec![]);
+        };
+        assert!(call.needs("x") && call.saved("y").is_err());
+        let a: f32 = bytemuck::pod_read_unaligned(call.params());
+        let by_x = ((by_z * call.saved("x")?)? * 2.0)?;
+        Ok(vec![("x", by_x), ("y", (by_z * a)?)])
+    });
+    let [x, y] = [spread(3, -1.0, 1.0), spread(3, -1.0, 1.0)];
+    check(&gpu, "a kernel", &[(&x, &[3]), (&y, &[3])], |x| {
+        call(&kernel, &x[0].square()?, &x[1])?.exp()
+    });
+}
+
+#[test]
+fn a_kernel_without_a_gradient_is_named_at_the_backward() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let z = call(&curve(&gpu), &x, &x.detach()).unwrap();
+    let error = z.sum_all().unwrap().backward().unwrap_err().to_string();
+    assert!(error.contains("`curve` has no gradient"), "{error}");
+    assert!(error.contains("tests/grad/custom.rs"), "{error}");
+}
+
+#[test]
+fn a_kernel_that_writes_a_parameter_is_refused_at_the_call() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let double = Kernel::new(
+        &gpu,
+        "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+         @compute @workgroup_size(64)
+         fn double(@builtin(global_invocation_id) id: vec3<u32>) {
+             if id.x < arrayLength(&x) { x[id.x] *= 2.0; }
+         }",
+    );
+    let double = double.unwrap();
+    let run = || double.call().bind("x", &x).groups([1, 1, 1]).run();
+    assert!(matches!(run(), Err(Error::Gradient { .. })));
+    let _no_grad = gpu.no_grad();
+    run().unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), [2.0, 4.0]);
+}
+
+#[test]
+fn a_checkpoint_computes_again_and_reaches_what_it_captured() {
+    let gpu = gpu();
+    let [x, w] = [spread(6, -1.0, 1.0), spread(6, -1.0, 1.0)];
+    check(&gpu, "a checkpoint", &[(&x, &[2, 3]), (&w, &[3, 2])], |x| {
+        // What it captures depends on a parameter by itself.
+        let w = x[1].mul_scalar(2.0)?;
+        let y = x[0].exp()?;
+        gpu.checkpoint(&[&y], move |inputs| inputs[0].matmul(&w)?.tanh()?.square())
+    });
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let x = parameter(&gpu, &[0.5], &[1]);
+    let y = gpu.checkpoint(&[&x], move |inputs| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        inputs[0].exp()
+    });
+    let y = y.unwrap();
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    y.backward().unwrap();
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_hook_sees_the_whole_gradient_and_may_change_it() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let y = x.mul_scalar(3.0).unwrap();
+    y.on_gradient(|gradient| gradient.mul_scalar(10.0)).unwrap();
+    x.on_gradient(|gradient| gradient.add_scalar(1.0)).unwrap();
+    let loss = (&y + &y).unwrap().sum_all().unwrap();
+    let gradient = loss.backward().unwrap().get(&x).unwrap();
+    assert_eq!(gradient.to_vec::<f32>().unwrap(), [61.0, 61.0]);
+    x.on_gradient(|gradient| gradient.sum_all()).unwrap();
+    let loss = x.square().unwrap().sum_all().unwrap();
+    assert!(matches!(loss.backward(), Err(Error::Gradient { .. })));
+    let free = gpu.ones(&[1], DType::F32).unwrap();
+    assert!(free.on_gradient(|gradient| Ok(gradient.clone())).is_err());
+}
