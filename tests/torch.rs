@@ -7,6 +7,7 @@
 
 mod cases;
 mod folds;
+mod gradients;
 mod indexing;
 mod layers;
 mod losses;

@@ -1,0 +1,123 @@
+//! Gradients against PyTorch's: operations, views of their operands, broadcasting, writes in place,
+//! and random programs of a few operations.
+//!
+//! `tests/data/torch/gradients.py` computes them and describes the file. The simulated device runs
+//! all cases. The default adapter runs a tenth and the larger ones, since its driver takes long to
+//! compile kernels.
+//!
+//! To add a case, add it to a group there, add the operation's call to a table here if it is new,
+//! and run the script.
+
+mod axes;
+mod elementwise;
+mod in_place;
+mod indices;
+mod layers;
+mod losses;
+mod program;
+mod shapes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use lapidary::{Gpu, Options};
+
+use program::{Call, Program};
+
+/// Lapidary's operations by the names in the file.
+const TABLES: &[&[(&str, Call)]] = &[
+    elementwise::OF_ONE,
+    elementwise::OF_TWO,
+    elementwise::WITH_NUMBER,
+    elementwise::OTHERS,
+    in_place::OF_ONE,
+    in_place::OF_TWO,
+    in_place::WITH_NUMBER,
+    in_place::OTHERS,
+    axes::FOLDS,
+    axes::MOMENTS,
+    axes::OTHERS,
+    axes::BACKWARDS,
+    layers::ALL,
+    layers::POOLS,
+    layers::BACKWARDS,
+    losses::ALL,
+    indices::ALL,
+    shapes::VIEWS,
+    shapes::COPIES,
+];
+
+/// The least number of cases, so that a file that was cut short is found.
+const LEAST: usize = 3400;
+
+/// The group of cases of a size for which there are other kernels.
+const LARGER: &str = "larger";
+
+fn calls() -> BTreeMap<&'static str, Call> {
+    TABLES.iter().copied().flatten().copied().collect()
+}
+
+fn programs() -> Vec<Program> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch/gradients.jsonl.gz");
+    let file = std::fs::File::open(path).expect("the script writes this file");
+    let mut text = String::new();
+    let read = GzDecoder::new(file).read_to_string(&mut text);
+    read.expect("it is whole");
+    text.lines().map(Program::parse).collect()
+}
+
+/// Runs every `step`th case, and all larger ones.
+#[track_caller]
+fn check(gpu: &Gpu, step: usize) {
+    let (calls, programs) = (calls(), programs());
+    let mut counts = BTreeMap::<String, [usize; 2]>::new();
+    let mut faults = Vec::new();
+    for (number, program) in programs.iter().enumerate() {
+        if number % step != 0 && program.group != LARGER {
+            continue;
+        }
+        let [wrong, of] = counts.entry(program.group.clone()).or_default();
+        *of += 1;
+        if let Err(fault) = program.check(gpu, &calls) {
+            *wrong += 1;
+            faults.push(format!("line {}, {program}\n    {fault}", number + 1));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{}\n{} are wrong; wrong and all by group: {counts:?}",
+        faults.join("\n"),
+        faults.len()
+    );
+}
+
+#[test]
+fn the_file_has_cases_of_all_operations_here_and_of_no_others() {
+    let programs = programs();
+    assert!(programs.len() >= LEAST, "only {} cases", programs.len());
+    let used: BTreeSet<&str> = programs.iter().flat_map(Program::operations).collect();
+    let known: BTreeSet<&str> = calls().into_keys().collect();
+    assert_eq!(known.difference(&used).next(), None, "without a case");
+    assert_eq!(used.difference(&known).next(), None, "without a call");
+    let entries: usize = TABLES.iter().map(|table| table.len()).sum();
+    assert_eq!(entries, known.len(), "a name occurs twice");
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn gradients_are_those_of_pytorch() {
+    let options = lapidary::sim::SimOptions {
+        dirty: true,
+        ..Default::default()
+    };
+    let (gpu, _) = Gpu::simulated(options).expect("these options can be");
+    check(&gpu, 1);
+}
+
+#[test]
+fn gradients_on_the_adapter_are_those_of_pytorch() {
+    let gpu = Gpu::open(Options::default()).expect("the tests need an adapter");
+    check(&gpu, 10);
+}
