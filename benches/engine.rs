@@ -57,6 +57,23 @@ fn measure(gpu: &Gpu) -> Result<()> {
         }
         Ok(())
     })?;
+    let w = gpu.ones(&[64], DType::F32)?.requires_grad()?;
+    report(gpu, "a * b recorded, result dropped", || {
+        for _ in 0..CALLS {
+            (&a * &b)?;
+        }
+        Ok(())
+    })?;
+    report(
+        gpu,
+        "a * w of a parameter, for gradients, result dropped",
+        || {
+            for _ in 0..CALLS {
+                (&a * &w)?;
+            }
+            Ok(())
+        },
+    )?;
     report(gpu, "a + b recorded, placed, encoded and submitted", || {
         for _ in 0..CALLS {
             (&a + &b)?;

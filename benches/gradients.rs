@@ -1,0 +1,137 @@
+//! Training steps with recorded gradients beside the same steps with a backward by hand.
+//!
+//! ```text
+//! cargo bench --bench gradients
+//! ```
+//!
+//! Steps a second of a perceptron with two layers, and the share of the speed by hand. Both run in
+//! turns, so that noise hits both. The losses of both are compared.
+
+use std::time::{Duration, Instant};
+
+use lapidary::{DType, Gpu, Options, Result, Tensor};
+
+/// Rows, inputs, hidden units and classes.
+const SIZES: [(usize, usize, usize, usize); 2] = [(64, 784, 128, 10), (256, 784, 512, 10)];
+const STEPS: u32 = 20;
+const ROUNDS: u32 = 8;
+const RATE: f64 = 0.05;
+
+struct Network {
+    x: Tensor,
+    labels: Tensor,
+    classes: usize,
+    weights: [Tensor; 2],
+    biases: [Tensor; 2],
+}
+
+impl Network {
+    fn new(
+        gpu: &Gpu,
+        (rows, inputs, hidden, classes): (usize, usize, usize, usize),
+    ) -> Result<Self> {
+        let normal = |shape: [usize; 2], seed| gpu.rand_normal(&shape, 0.0, 0.05, seed, DType::F32);
+        let x = normal([rows, inputs], 1)?;
+        let labels = (0..rows as u32)
+            .map(|row| row % classes as u32)
+            .collect::<Vec<_>>();
+        let labels = gpu.tensor(&labels, &[rows])?;
+        let weights = [normal([inputs, hidden], 2)?, normal([hidden, classes], 3)?];
+        let biases = [
+            gpu.zeros(&[hidden], DType::F32)?,
+            gpu.zeros(&[classes], DType::F32)?,
+        ];
+        Ok(Network {
+            x,
+            labels,
+            classes,
+            weights,
+            biases,
+        })
+    }
+
+    fn parameters(self) -> Result<Self> {
+        for tensor in self.weights.iter().chain(&self.biases) {
+            tensor.clone().requires_grad()?;
+        }
+        Ok(self)
+    }
+
+    fn step_by_tape(&self, gpu: &Gpu) -> Result<Tensor> {
+        let ([w1, w2], [b1, b2]) = (&self.weights, &self.biases);
+        let h = (self.x.matmul(w1)? + b1)?.relu()?;
+        let logits = (h.matmul(w2)? + b2)?;
+        let loss = logits.cross_entropy(&self.labels, None, Default::default())?;
+        let gradients = loss.backward()?;
+        let _no_grad = gpu.no_grad();
+        for parameter in self.weights.iter().chain(&self.biases) {
+            if let Some(gradient) = gradients.get(parameter) {
+                parameter.sub_(&(gradient * RATE)?)?;
+            }
+        }
+        Ok(loss.detach())
+    }
+
+    fn step_by_hand(&self) -> Result<Tensor> {
+        let ([w1, w2], [b1, b2]) = (&self.weights, &self.biases);
+        let h = (self.x.matmul(w1)? + b1)?.relu()?;
+        let logits = (h.matmul(w2)? + b2)?;
+        let loss = logits.cross_entropy(&self.labels, None, Default::default())?;
+        let share = 1.0 / self.x.shape()[0] as f64;
+        let by_logits =
+            ((logits.softmax(1)? - self.labels.one_hot(self.classes, DType::F32)?)? * share)?;
+        let by_h = by_logits
+            .matmul(&w2.t()?)?
+            .masked_fill(&h.le_scalar(0.0)?, 0.0)?;
+        let gradients = [
+            (w1, self.x.t()?.matmul(&by_h)?),
+            (w2, h.t()?.matmul(&by_logits)?),
+            (b1, by_h.sum(&[0])?),
+            (b2, by_logits.sum(&[0])?),
+        ];
+        for (parameter, gradient) in gradients {
+            parameter.sub_(&(gradient * RATE)?)?;
+        }
+        Ok(loss)
+    }
+}
+
+/// The time of some steps, and the last loss.
+fn round(mut step: impl FnMut() -> Result<Tensor>) -> Result<(Duration, f32)> {
+    let start = Instant::now();
+    let mut loss = 0.0;
+    for number in 0..STEPS {
+        let made = step()?;
+        if number == STEPS - 1 {
+            loss = made.item::<f32>()?;
+        }
+    }
+    Ok((start.elapsed(), loss))
+}
+
+fn main() -> Result<()> {
+    let gpu = Gpu::open(Options::default())?;
+    println!("{} ({})", gpu.caps().name, gpu.caps().backend);
+    for sizes in SIZES {
+        let by_tape = Network::new(&gpu, sizes)?.parameters()?;
+        let by_hand = Network::new(&gpu, sizes)?;
+        let mut best = [Duration::MAX; 2];
+        for _ in 0..ROUNDS {
+            let (time, loss) = round(|| by_tape.step_by_tape(&gpu))?;
+            best[0] = best[0].min(time);
+            let (time, expected) = round(|| by_hand.step_by_hand())?;
+            best[1] = best[1].min(time);
+            assert!(
+                (loss - expected).abs() < 1e-3 * (1.0 + expected),
+                "{loss} {expected}"
+            );
+        }
+        let [tape, hand] = best.map(|time| f64::from(STEPS) / time.as_secs_f64());
+        let (rows, inputs, hidden, classes) = sizes;
+        println!(
+            "  {rows} x {inputs} - {hidden} - {classes:<6} {tape:>7.0} steps/s, {:.2} of {hand:.0} by hand",
+            tape / hand
+        );
+    }
+    Ok(())
+}
