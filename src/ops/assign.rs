@@ -42,13 +42,18 @@ impl Tensor {
         let whole = self.untracked().view(layout);
         let (written, shape) = (self.layout.clone(), value.layout.shape.clone());
         let rule = move |b: &Backward| through_write(b, &written, &shape);
+        // Its history may be the one that is replaced, which is locked meanwhile.
+        let value = match value.tracked_edge() {
+            Some(edge) => value.untracked().made_by(edge.node),
+            None => value.untracked(),
+        };
         self.replace_history(|before| {
             // What a write replaces as a whole, nothing depends on any more.
             let old = match before.filter(|_| !is_whole) {
                 Some(node) => whole.clone().made_by(node),
                 None => whole.clone(),
             };
-            whole.node(operation, &[&old, value], &[], rule)
+            whole.node(operation, &[&old, &value], &[], rule)
         });
         Ok(())
     }

@@ -46,6 +46,14 @@ fn writes_in_place_are_recorded_through_every_view() {
         gpu.select(1, 0)?.copy_(&x[1])?;
         gpu.square()
     });
+    check(&gpu, "copy_ of another row", &operands, |x| {
+        let made = x[0].square()?;
+        made.select(0, 0)?.copy_(&made.select(0, 1)?)?;
+        let buffer = gpu.zeros(&[2, 3], DType::F32)?;
+        buffer.select(0, 1)?.copy_(&x[1])?;
+        buffer.select(0, 0)?.copy_(&buffer.select(0, 1)?)?;
+        made.mul(&buffer)
+    });
     check(&gpu, "sin_ and fill_", &operands, |x| {
         let made = x[0].mul(&x[1])?;
         made.sin_()?;
