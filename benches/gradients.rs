@@ -129,7 +129,8 @@ fn main() -> Result<()> {
         let [tape, hand] = best.map(|time| f64::from(STEPS) / time.as_secs_f64());
         let (rows, inputs, hidden, classes) = sizes;
         println!(
-            "  {rows} x {inputs} - {hidden} - {classes:<6} {tape:>7.0} steps/s, {:.2} of {hand:.0} by hand",
+            "  {rows} x {inputs} - {hidden} - {classes:<6} {tape:>7.0} steps/s, {:.2} of {hand:.0} by \
+             hand",
             tape / hand
         );
     }

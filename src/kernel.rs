@@ -301,7 +301,13 @@ impl KernelCall {
         let made = self.call.run()?;
         let outputs = made.into_iter().zip(self.outputs);
         let outputs = outputs.map(|(buffer, (shape, dtype))| tensor(&buffer, &shape, dtype));
-        Ok(self.bound.recorded(outputs.collect()))
+        let outputs: Vec<Tensor> = outputs.collect();
+        // A closure would hide the caller's line.
+        let mut recorded = Vec::with_capacity(outputs.len());
+        for index in 0..outputs.len() {
+            recorded.push(self.bound.recorded(index, &outputs));
+        }
+        Ok(recorded)
     }
 
     /// As [`run`](Self::run), for a call with one new tensor.
@@ -319,9 +325,7 @@ impl KernelCall {
         let [(shape, dtype)] = &self.outputs[..] else {
             unreachable!("`run_one` of the core has one new buffer");
         };
-        let made = tensor(&made, shape, *dtype);
-        let recorded = self.bound.recorded(vec![made.clone()]);
-        Ok(recorded.into_iter().next().unwrap_or(made))
+        Ok(self.bound.recorded(0, &[tensor(&made, shape, *dtype)]))
     }
 }
 

@@ -11,7 +11,7 @@ use super::Gradients;
 use super::methods::without_history;
 use super::view::Sum;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Edge, Node, Paused, Work};
+use crate::tensor::history::{Edge, Node, Paused, Work, line};
 use lapidary_core::{Error, Result};
 
 /// A backward to be run: see [`Tensor::backprop`].
@@ -104,11 +104,10 @@ impl<'a> Backprop<'a> {
             return Err(Error::Gradient {
                 operation: OPERATION,
                 reason: format!(
-                    "the history of `{}`, recorded at {}:{}, was freed by a backward before. Use \
+                    "the history of `{}`, recorded at {}, was freed by a backward before. Use \
                      `backprop().keep_history()` there",
                     node.operation,
-                    node.recorded_at.file(),
-                    node.recorded_at.line()
+                    line(node.recorded_at)
                 ),
             });
         };
@@ -217,9 +216,8 @@ fn with_line(node: &Node, error: Error) -> Error {
         Error::Gradient { operation, reason } => Error::Gradient {
             operation,
             reason: format!(
-                "{reason}. The operation was recorded at {}:{}",
-                node.recorded_at.file(),
-                node.recorded_at.line()
+                "{reason}. The operation was recorded at {}",
+                line(node.recorded_at)
             ),
         },
         error => error,
@@ -234,11 +232,10 @@ fn checked_hook(node: &Node, before: &Tensor, after: Tensor) -> Result<Tensor> {
     Err(Error::Gradient {
         operation: "on_gradient",
         reason: format!(
-            "the function for the result of `{}`, recorded at {}:{}, got a gradient of {}{:?} and \
+            "the function for the result of `{}`, recorded at {}, got a gradient of {}{:?} and \
              gave one of {}{:?}",
             node.operation,
-            node.recorded_at.file(),
-            node.recorded_at.line(),
+            line(node.recorded_at),
             before.dtype,
             before.shape(),
             after.dtype,

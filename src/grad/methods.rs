@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Backprop, Gradients};
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Paused, is_paused};
+use crate::tensor::history::{Paused, is_paused, line};
 use lapidary_core::internal::Shared;
 use lapidary_core::{Error, Result};
 
@@ -207,10 +207,9 @@ impl Tensor {
 /// Why a tensor has no gradients.
 pub(super) fn without_history(of: &Tensor, at: &Location<'_>) -> String {
     format!(
-        "the tensor made at {} depends on no parameter at {}:{}. Call `requires_grad` on the \
+        "the tensor made at {} depends on no parameter at {}. Call `requires_grad` on the \
          parameters before the operations, and make it outside of `no_grad`",
         of.tag(),
-        at.file(),
-        at.line()
+        line(at)
     )
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Kernel;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Backward, Grads, Save};
+use crate::tensor::history::{Backward, Grads, Save, line};
 use lapidary_core::internal::Shared;
 use lapidary_core::{Error, Result};
 
@@ -144,39 +144,24 @@ impl Bound {
         let Some((name, _)) = tensors.find(|(name, _)| self.kernel.kernel.writes(name)) else {
             return Ok(());
         };
-        let at = Location::caller();
         Err(Error::Gradient {
             operation: "a kernel",
             reason: format!(
-                "`{}` at {}:{} writes `{name}` in place, which is not recorded. Use `out` for a new \
+                "`{}` at {} writes `{name}` in place, which is not recorded. Use `out` for a new \
                  tensor, or call it within `no_grad`",
                 self.kernel.entry(),
-                at.file(),
-                at.line()
+                line(Location::caller())
             ),
         })
     }
 
-    /// The new tensors with their history.
+    /// One of the new tensors, with its history.
     #[track_caller]
-    pub(super) fn recorded(&self, outputs: Vec<Tensor>) -> Vec<Tensor> {
-        if !self.is_tracked() {
-            return outputs;
-        }
-        // A closure would hide the caller's line.
-        let mut recorded = Vec::with_capacity(outputs.len());
-        for (index, output) in outputs.iter().enumerate() {
-            recorded.push(match output.dtype.is_float() {
-                true => self.recorded_one(index, &outputs),
-                false => output.clone(),
-            });
-        }
-        recorded
-    }
-
-    #[track_caller]
-    fn recorded_one(&self, index: usize, outputs: &[Tensor]) -> Tensor {
+    pub(super) fn recorded(&self, index: usize, outputs: &[Tensor]) -> Tensor {
         let output = outputs[index].clone();
+        if !output.dtype.is_float() || !self.is_tracked() {
+            return output;
+        }
         let operands: Vec<&Tensor> = self.tensors.iter().map(|(_, tensor)| tensor).collect();
         let names: Vec<String> = self.tensors.iter().map(|(name, _)| name.clone()).collect();
         let (entry, name) = (self.kernel.entry().to_owned(), self.outputs[index].clone());
@@ -196,16 +181,14 @@ impl Bound {
         let (saved, saves): (Vec<String>, Vec<Save<'_>>) =
             rule.saves.iter().filter_map(save).unzip();
         let params = self.params.clone();
-        let wanted = names.clone();
         output.recorded_as("a kernel", &operands, &saves, move |b: &Backward| {
-            let is_wanted =
-                |(index, name): (usize, &'_ String)| b.needs(index).then(|| name.clone());
-            let wanted: Vec<String> = wanted.iter().enumerate().filter_map(is_wanted).collect();
+            let wanted = names.iter().enumerate();
+            let wanted = wanted.filter(|(index, _)| b.needs(*index));
             let call = KernelBackward {
                 output: &name,
                 gradient: &b.grad,
                 saved: saved.iter().map(String::as_str).zip(&b.saved).collect(),
-                wanted: wanted.iter().map(String::as_str).collect(),
+                wanted: wanted.map(|(_, name)| name.as_str()).collect(),
                 params: &params,
             };
             in_order(&names, (rule.function)(&call)?, b)

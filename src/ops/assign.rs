@@ -7,7 +7,7 @@ use std::panic::Location;
 
 use super::fill;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Backward, Grads};
+use crate::tensor::history::{Backward, Grads, line};
 use crate::tensor::layout::Layout;
 use lapidary_core::{Error, Result};
 
@@ -64,15 +64,13 @@ impl Tensor {
         if !(self.storage.is_saved() && self.has_history_of_storage()) {
             return Ok(());
         }
-        let at = Location::caller();
         Err(Error::Gradient {
             operation,
             reason: format!(
-                "a backward needs the tensor made at {} as it was before this write at {}:{}. Write \
-                 to a copy, after that backward, or within `no_grad`",
+                "a backward needs the tensor made at {} as it was before this write at {}. Write to \
+                 a copy, after that backward, or within `no_grad`",
                 self.tag(),
-                at.file(),
-                at.line()
+                line(Location::caller())
             ),
         })
     }
@@ -86,15 +84,13 @@ impl Tensor {
         if !(is_leaf && self.is_tracked()) {
             return Ok(());
         }
-        let at = Location::caller();
         Err(Error::Gradient {
             operation,
             reason: format!(
-                "the parameter made at {} cannot be written at {}:{} while its gradient is \
+                "the parameter made at {} cannot be written at {} while its gradient is \
                  recorded. Write within `no_grad`, or to a `copy`",
                 self.tag(),
-                at.file(),
-                at.line()
+                line(Location::caller())
             ),
         })
     }

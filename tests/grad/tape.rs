@@ -81,6 +81,12 @@ fn a_value_that_was_overwritten_is_an_error_with_both_lines() {
     factor.add_scalar_(1.0).unwrap();
     let error = y.sum_all().unwrap().backward().unwrap_err().to_string();
     assert_eq!(error.matches("tests/grad/tape.rs").count(), 3, "{error}");
+    // An upload has no line.
+    let input = gpu.ones(&[2], DType::F32).unwrap();
+    let loss = (&w * &input).unwrap().sum_all().unwrap();
+    input.write(&[2.0_f32, 2.0]).unwrap();
+    let error = loss.backward().unwrap_err().to_string();
+    assert!(error.contains("an upload"), "{error}");
 }
 
 #[test]

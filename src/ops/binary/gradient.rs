@@ -4,8 +4,8 @@ use super::BinaryOp;
 use crate::ops::fill;
 use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Backward, Grads, Save, grads};
-use lapidary_core::{Error, Result};
+use crate::tensor::history::{Backward, Grads, Save, grads, without_gradient};
+use lapidary_core::Result;
 
 impl BinaryOp {
     /// Is the result differentiable? The others count, compare or jump.
@@ -44,18 +44,13 @@ impl Tensor {
         if !y.dtype.is_float() || !op.has_gradient() {
             return Ok(y);
         }
-        // The place of an operand that no gradient needs is held by the other one.
-        let first = match op {
-            BinaryOp::Mul | BinaryOp::Div if !other.is_tracked() => Save::Operand(1),
-            _ => Save::Operand(0),
-        };
-        let second = match op {
-            BinaryOp::Mul if !self.is_tracked() => Save::Operand(0),
-            _ => Save::Operand(1),
-        };
-        let saves = [first, second, Save::Result];
+        let factors = Save::factors(self, other);
+        let saves = [Save::Operand(0), Save::Operand(1), Save::Result];
         let saves = match op {
             _ if op.keeps_nothing() => &saves[..0],
+            BinaryOp::Mul => &factors[..],
+            // Only the gradient of the divisor needs the dividend.
+            BinaryOp::Div if !other.is_tracked() => &saves[1..2],
             _ if op.keeps_result() => &saves[..],
             _ => &saves[..2],
         };
@@ -125,21 +120,20 @@ fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
     use BinaryOp as Op;
     let g = &b.grad;
     if op.keeps_nothing() {
-        return match op {
-            Op::Add => grads![b; g.clone(), g.clone()],
-            Op::Sub => grads![b; g.clone(), g.neg()?],
-            // A quotient without its fraction changes in steps.
-            _ => Ok([None, None].into_iter().collect()),
-        };
+        return of_sum(op, b);
+    }
+    match op {
+        Op::Mul => return grads![b; (g * b.factor_of_first())?, (g * b.factor_of_second())?],
+        Op::Div => {
+            let (x, z) = (&b.saved[0], &b.saved[b.saved.len() - 1]);
+            return grads![b; (g / z)?, ((g * (x / z)?)? / z)?.neg()?];
+        }
+        _ => {}
     }
     let [x, z] = [&b.saved[0], &b.saved[1]];
-    if op == Op::Mul {
-        return grads![b; (g * z)?, (g * x)?];
-    }
     // Those that do not keep the result do not use it.
     let y = b.saved.get(2).unwrap_or(x);
     match op {
-        Op::Div => grads![b; (g / z)?, ((g * (x / z)?)? / z)?.neg()?],
         Op::Rem => grads![b; g.clone(), (g * (x / z)?.trunc()?)?.neg()?],
         Op::Remainder => grads![b; g.clone(), (g * (x / z)?.floor()?)?.neg()?],
         Op::Pow => {
@@ -195,9 +189,18 @@ fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
             ]
         }
         // The others give no floats, or are recorded by the methods that call them.
-        _ => Err(Error::Gradient {
-            operation: "backward",
-            reason: format!("`{}` has no gradient", op.name()),
-        }),
+        _ => Err(without_gradient(op.name())),
+    }
+}
+
+/// The gradients of an operation that keeps nothing.
+fn of_sum(op: BinaryOp, b: &Backward) -> Result<Grads> {
+    use BinaryOp as Op;
+    let g = &b.grad;
+    match op {
+        Op::Add => grads![b; g.clone(), g.clone()],
+        Op::Sub => grads![b; g.clone(), g.neg()?],
+        // A quotient without its fraction changes in steps.
+        _ => Ok([None, None].into_iter().collect()),
     }
 }

@@ -26,13 +26,13 @@ pub(super) fn conv_recorded(
     let y = conv(operation, &plain, &kernel, constant.as_ref(), options)?;
     let rule = move |b: &Backward| {
         grads![b;
-            by_input(&b.grad, of_first(b), &geometry)?,
-            by_weight(&b.grad, of_second(b), &geometry)?,
+            by_input(&b.grad, b.factor_of_first(), &geometry)?,
+            by_weight(&b.grad, b.factor_of_second(), &geometry)?,
             b.grad.sum(&[0, 2, 3])?,
         ]
     };
     let operands: SmallVec<[&Tensor; 3]> = [x, weight].into_iter().chain(bias).collect();
-    Ok(y.recorded_as(operation, &operands, &factors(x, weight), rule))
+    Ok(y.recorded_as(operation, &operands, &Save::factors(x, weight), rule))
 }
 
 /// The gradient with respect to the input, with its own gradients.
@@ -47,11 +47,11 @@ pub(super) fn by_input_recorded(
     let geometry = geometry.clone();
     let rule = move |b: &Backward| {
         grads![b;
-            b.grad.conv2d(of_first(b), None, &geometry.options)?,
-            by_weight(of_second(b), &b.grad, &geometry)?,
+            b.grad.conv2d(b.factor_of_first(), None, &geometry.options)?,
+            by_weight(b.factor_of_second(), &b.grad, &geometry)?,
         ]
     };
-    let saves = factors(grad, weight);
+    let saves = Save::factors(grad, weight);
     Ok(y.recorded_as(OPERATION, &[grad, weight], &saves, rule))
 }
 
@@ -63,29 +63,9 @@ pub(super) fn by_weight_recorded(grad: &Tensor, x: &Tensor, geometry: &Geometry)
     let geometry = geometry.clone();
     let rule = move |b: &Backward| {
         grads![b;
-            of_first(b).conv2d(&b.grad, None, &geometry.options)?,
-            by_input(of_second(b), &b.grad, &geometry)?,
+            b.factor_of_first().conv2d(&b.grad, None, &geometry.options)?,
+            by_input(b.factor_of_second(), &b.grad, &geometry)?,
         ]
     };
-    Ok(y.recorded_as(OPERATION, &[grad, x], &factors(grad, x), rule))
-}
-
-/// What the gradients of a product of two operands need: for each the other one. A frozen weight
-/// thus keeps no input.
-fn factors(first: &Tensor, second: &Tensor) -> SmallVec<[Save<'static>; 2]> {
-    let others = [(first, Save::Operand(1)), (second, Save::Operand(0))];
-    let are_needed = others
-        .into_iter()
-        .filter(|(operand, _)| operand.is_tracked());
-    are_needed.map(|(_, other)| other).collect()
-}
-
-/// The factor of the first operand, if that needs a gradient.
-fn of_first(b: &Backward) -> &Tensor {
-    &b.saved[0]
-}
-
-/// The factor of the second operand, if that needs a gradient.
-fn of_second(b: &Backward) -> &Tensor {
-    &b.saved[b.saved.len() - 1]
+    Ok(y.recorded_as(OPERATION, &[grad, x], &Save::factors(grad, x), rule))
 }

@@ -56,10 +56,7 @@ impl Tensor {
         if !operands.iter().any(|operand| operand.is_tracked()) {
             return Ok(y);
         }
-        // The gradient of each factor needs the other one.
-        let others = [(self, Save::Operand(1)), (other.tensor, Save::Operand(0))];
-        let needed = others.into_iter().filter(|(factor, _)| factor.is_tracked());
-        let saves: SmallVec<[Save<'_>; 2]> = needed.map(|(_, other)| other).collect();
+        let saves = Save::factors(self, other.tensor);
         let shapes: [Dims; 2] = [self, other.tensor].map(|operand| operand.layout.shape.clone());
         let dtypes: SmallVec<[DType; 3]> = operands.iter().map(|operand| operand.dtype).collect();
         let rule = move |b: &Backward| {
@@ -67,11 +64,11 @@ impl Tensor {
             let g = matrix_of(&b.grad, a.len() == 1, w.len() == 1)?;
             grads![b;
                 {
-                    let wide = of_left(&g, &as_matrix(&b.saved[0], -1)?)?;
+                    let wide = of_left(&g, &as_matrix(b.factor_of_first(), -1)?)?;
                     wide.sum_to(&matrix_shape(a, 0))?.reshape(a)?.cast(dtypes[0])?
                 },
                 {
-                    let left = as_matrix(&b.saved[b.saved.len() - 1], 0)?;
+                    let left = as_matrix(b.factor_of_second(), 0)?;
                     of_right(&left, &g, &matrix_shape(w, 1))?.reshape(w)?.cast(dtypes[1])?
                 },
                 b.grad.sum_to(&g.shape()[g.rank() - 1..])?.cast(dtypes[2])?,

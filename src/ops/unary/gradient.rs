@@ -4,7 +4,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
 use super::UnaryOp;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Backward, Save, grads};
+use crate::tensor::history::{Backward, Save, grads, without_gradient};
 use lapidary_core::Result;
 
 impl UnaryOp {
@@ -149,8 +149,8 @@ fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, [first, second]: [f32; 2])
             let below = (g * (x.clamp(f32::MIN, 0.0)? * first.recip())?.exp()?)?;
             x.gt_scalar(0.0)?.where_(g, &below)
         }
-        // The others have no gradient, and are not recorded.
-        _ => Ok(g.clone()),
+        // The others give no floats, or are constant.
+        _ => Err(without_gradient(op.name())),
     }
 }
 

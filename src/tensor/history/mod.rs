@@ -21,8 +21,15 @@ mod node;
 mod record;
 mod saved;
 
+use std::panic::Location;
+
 pub(crate) use link::Link;
 pub(crate) use mode::{Paused, is_paused};
 pub(crate) use node::{Edge, Node, Work};
-pub(crate) use record::{Backward, Grads, Save, grads};
+pub(crate) use record::{Backward, Grads, Save, grads, without_gradient};
 pub(crate) use saved::Saved;
+
+/// A line of the app, as errors name it.
+pub(crate) fn line(at: &Location<'_>) -> String {
+    format!("{}:{}", at.file(), at.line())
+}

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::node::{AgainFn, Body, Node, RuleFn, Source, Work};
 use crate::tensor::Tensor;
-use lapidary_core::Result;
+use lapidary_core::{Error, Result};
 
 /// The gradients of the operands, in their order. `None` where none is wanted, or where it is 0.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
@@ -48,10 +48,39 @@ pub(crate) struct Backward {
     pub(crate) wanted: SmallVec<[bool; 4]>,
 }
 
+impl Save<'static> {
+    /// What the gradients of a product of two operands need: for each the other one. A frozen
+    /// weight thus keeps no input.
+    pub(crate) fn factors(first: &Tensor, second: &Tensor) -> SmallVec<[Self; 2]> {
+        let others = [(first, Save::Operand(1)), (second, Save::Operand(0))];
+        let needed = others.into_iter().filter(|(factor, _)| factor.is_tracked());
+        needed.map(|(_, other)| other).collect()
+    }
+}
+
 impl Backward {
     /// Does this operand need a gradient?
     pub(crate) fn needs(&self, operand: usize) -> bool {
         self.wanted.get(operand).copied().unwrap_or(false)
+    }
+
+    /// The factor of the first operand of a product that saved its [`factors`](Save::factors), if
+    /// that operand needs a gradient.
+    pub(crate) fn factor_of_first(&self) -> &Tensor {
+        &self.saved[0]
+    }
+
+    /// The factor of the second operand, likewise.
+    pub(crate) fn factor_of_second(&self) -> &Tensor {
+        &self.saved[self.saved.len() - 1]
+    }
+}
+
+/// The error of a rule for an operation without one.
+pub(crate) fn without_gradient(operation: &str) -> Error {
+    Error::Gradient {
+        operation: "backward",
+        reason: format!("`{operation}` has no gradient"),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
+use super::line;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::{Engine, Storage};
@@ -44,16 +45,15 @@ impl Saved {
             return Ok(Tensor::from_parts(engine, storage, layout, self.dtype).detached());
         }
         let written = match self.storage.written_at() {
-            Some(at) => format!("{}:{} wrote to it", at.file(), at.line()),
+            Some(at) => format!("{} wrote to it", line(at)),
             None => "an upload or a command of the app wrote to it".into(),
         };
         Err(Error::Gradient {
             operation: "backward",
             reason: format!(
-                "`{operation}`, recorded at {}:{}, needs the tensor made at {}, but {written} since. \
+                "`{operation}`, recorded at {}, needs the tensor made at {}, but {written} since. \
                  Write to a copy, or after backward",
-                recorded_at.file(),
-                recorded_at.line(),
+                line(recorded_at),
                 self.storage.tag(),
             ),
         })

@@ -242,7 +242,7 @@ impl Engine {
         }
         // Under the execution lock: a thread that sees the new version reads what is written now.
         for storage in written {
-            storage.bump_version();
+            storage.bump_version(None);
         }
         let submission = submit()?;
         let looks = {

@@ -222,7 +222,7 @@ fn begin_write_in_place(state: &mut State, storage: &Storage, completed: u64) ->
         return None;
     }
     // Under the lock: a thread that sees the new version appends its reads after this write.
-    storage.bump_version();
+    storage.bump_version(None);
     state.memory.used(storage);
     state.memory.written(storage);
     Some(place)

@@ -19,6 +19,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -303,7 +304,7 @@ impl Launch {
     pub(super) fn bump_versions(&self) {
         for (index, arg) in self.args.iter().enumerate() {
             if self.program.role(index) == Role::Update {
-                arg.storage.bump_version();
+                arg.storage.bump_version(Some(Location::caller()));
             }
         }
     }

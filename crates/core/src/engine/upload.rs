@@ -166,7 +166,7 @@ fn push_staged(
 ) -> Result<()> {
     engine.push_with(|state| {
         // Under the lock: a thread that sees the new version appends its reads after these.
-        dst.bump_version();
+        dst.bump_version(None);
         let loss = state.staging_loss.clone();
         staged.into_iter().map(move |mut cmd| {
             loss.apply(&mut cmd);

@@ -305,14 +305,14 @@ impl Storage {
         self.version.load(Ordering::Acquire)
     }
 
-    #[track_caller]
-    pub(crate) fn bump_version(&self) {
+    /// Counts a write. `by` is the line of the app, if it is known.
+    pub(crate) fn bump_version(&self, by: Option<&'static Location<'static>>) {
         if self.is_saved() {
             let mut at = self
                 .written_at
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            *at = Some(Location::caller());
+            *at = by;
         }
         self.version.fetch_add(1, Ordering::AcqRel);
     }
@@ -332,7 +332,7 @@ impl Storage {
         self.saved.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The call site of the last write while the bytes were saved.
+    /// The call site of the last write while the bytes were saved, if it is known.
     pub fn written_at(&self) -> Option<&'static Location<'static>> {
         *self
             .written_at
