@@ -1,9 +1,12 @@
 //! Decides which commands may run together, and where.
 //!
-//! Commands are visited in program order. A *group* holds elementwise launches that run together at
-//! the position of the last of them. No command between the first and the last may conflict with
-//! the group: it must not read what the group writes, or write what the group reads or writes. It
-//! must also not write what a rematerializer would compute the group's operands from.
+//! Commands are visited in program order. A *group* holds elementwise launches that run together.
+//! No command between the first of them and the end of the group may conflict with it: it must not
+//! read what the group writes, or write what the group reads or writes. It must also not write what
+//! a rematerializer would compute the group's operands from.
+//!
+//! So the group may run at the position of its last launch, or of the command that closes it. It
+//! takes the earlier one if waiting would keep more memory alive than its results take.
 //!
 //! A launch joins the groups whose results it reads, which merge into one. A reader joins the group
 //! that computes its `x`. Any other command that touches a group closes it.
@@ -40,6 +43,8 @@ pub(super) struct Group {
 /// The launch of a reader, and its kernel.
 #[derive(Debug)]
 pub(super) struct Reading {
+    /// Its position among the recorded commands.
+    pub(super) order: usize,
     pub(super) reader: &'static Reader,
     pub(super) launch: Launch,
 }
@@ -291,12 +296,42 @@ impl Grouping {
     }
 }
 
+/// A group that reads this many times the bytes of its results runs early, whoever else holds what
+/// it reads: other holders may be done with it sooner.
+const SHRINKS: u64 = 4;
+
 impl Group {
+    /// The position of its last launch among the recorded commands.
+    pub(super) fn last(&self) -> usize {
+        let last_reading = self.earlier.last().map(|(_, reading)| reading.order);
+        let last_member = self.members.last().map(|member| member.order);
+        last_member.max(last_reading).unwrap_or(0)
+    }
+
+    /// Whether it should run at the position of its last launch: to wait would keep more memory
+    /// alive than its results take.
+    pub(super) fn runs_early(&self) -> bool {
+        let bytes = self.bytes();
+        bytes.kept > bytes.made || bytes.read / SHRINKS > bytes.made
+    }
+
     fn keeps_more_than_it_makes(&self) -> bool {
+        let bytes = self.bytes();
+        bytes.kept > bytes.made
+    }
+
+    fn launches(&self) -> impl Iterator<Item = &Launch> {
+        let earlier = self.earlier.iter().flat_map(|(members, reading)| {
+            let members = members.iter().map(|member| &member.launch);
+            members.chain([&reading.launch])
+        });
+        earlier.chain(self.members.iter().map(|member| &member.launch))
+    }
+
+    fn bytes(&self) -> GroupBytes {
         // How many references the group holds to each storage.
         let mut held: SmallVec<[(&Arc<Storage>, usize); 16]> = SmallVec::new();
-        let args = self.members.iter().flat_map(|member| &member.launch.args);
-        for arg in args {
+        for arg in self.launches().flat_map(|launch| &launch.args) {
             let known = held
                 .iter()
                 .rposition(|(one, _)| Arc::ptr_eq(one, &arg.storage));
@@ -305,16 +340,27 @@ impl Group {
                 None => held.push((&arg.storage, 1)),
             }
         }
-        let (mut kept_bytes, mut made_bytes) = (0_u64, 0_u64);
+        let mut bytes = GroupBytes::default();
         for (storage, times) in held {
             let is_made = self.writes.contains(&address(storage));
             let is_held = Arc::strong_count(storage) > times;
-            match (is_made, is_held) {
-                (true, true) => made_bytes += storage.size_bytes(),
-                (false, false) => kept_bytes += storage.size_bytes(),
-                _ => {}
+            if is_made && is_held {
+                bytes.made += storage.size_bytes();
+            } else if !is_made {
+                bytes.read += storage.size_bytes();
+                bytes.kept += if is_held { 0 } else { storage.size_bytes() };
             }
         }
-        kept_bytes > made_bytes
+        bytes
     }
+}
+
+/// The bytes of a group's storages.
+#[derive(Debug, Default)]
+struct GroupBytes {
+    read: u64,
+    /// Read, and held by nobody else.
+    kept: u64,
+    /// The results that somebody holds.
+    made: u64,
 }

@@ -18,6 +18,7 @@ mod grouping;
 mod maps;
 mod name;
 mod parts;
+mod places;
 mod remap;
 mod structure;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use lapidary_core::internal::{
     Arg, Cmd, DeadList, Engine, Fuse, Fused, FusedReference, Launch, Operand, Pending, Program,
 };
 use lapidary_core::{Caps, Residency, adapter::AdapterKind};
+use places::Places;
 use structure::Structure;
 use whole::Whole;
 
@@ -148,21 +150,24 @@ impl Fuser {
             bytes: pending.limit_bytes / LIMIT_PART,
         };
         let mut grouping = std::mem::take(&mut self.grouping);
+        let mut places = Places::default();
         for (order, cmd) in pending.recorded.drain(..).enumerate() {
             match self.kind(order, cmd) {
                 Kind::Member(member) => grouping.join(member),
                 Kind::Reading(reading) => grouping.read(reading),
                 Kind::Other(cmd) => grouping.pass(cmd),
             }
-            self.emit_closed(&mut grouping, &limits, &mut pending.ready);
+            self.emit_closed(&mut grouping, &limits, &mut pending.ready, &mut places);
             pending.ready.extend(grouping.passed.take());
+            places.visited(pending.ready.len());
         }
         let waiting = match pending.may_wait {
             true => grouping.leave_waiting(),
             false => Vec::new(),
         };
         grouping.close_all();
-        self.emit_closed(&mut grouping, &limits, &mut pending.ready);
+        self.emit_closed(&mut grouping, &limits, &mut pending.ready, &mut places);
+        places.arrange(&mut pending.ready);
         let waiting = waiting.into_iter().map(|member| Cmd::Launch(member.launch));
         pending.recorded.extend(waiting);
         self.grouping = grouping;
@@ -196,7 +201,11 @@ impl Fuser {
             _ => None,
         };
         match reader {
-            Some(reader) => Kind::Reading(Reading { reader, launch }),
+            Some(reader) => Kind::Reading(Reading {
+                order,
+                reader,
+                launch,
+            }),
             None => Kind::Other(Cmd::Launch(launch)),
         }
     }
@@ -209,9 +218,20 @@ impl Fuser {
         *(self.scalars.entry(key)).or_insert_with(|| element.scalars(section))
     }
 
-    fn emit_closed(&mut self, grouping: &mut Grouping, limits: &Limits, ready: &mut Vec<Cmd>) {
+    fn emit_closed(
+        &mut self,
+        grouping: &mut Grouping,
+        limits: &Limits,
+        ready: &mut Vec<Cmd>,
+        places: &mut Places,
+    ) {
         for mut group in grouping.closed.drain(..) {
+            let (start, last) = (ready.len(), group.last());
+            let runs_early = group.runs_early();
             self.emit(&mut group, limits, ready);
+            if runs_early {
+                places.run_after(last, start..ready.len());
+            }
             group.clear();
             grouping.spare.push(group);
         }
@@ -288,7 +308,7 @@ impl Fuser {
         after: Option<&Vec<Member>>,
         limits: &Limits,
     ) -> Option<(usize, Launch)> {
-        let Reading { reader, launch } = reading;
+        let Reading { reader, launch, .. } = reading;
         let mut into = match put_together(before) {
             _ if before.is_empty() => None,
             (taken, _) if taken < before.len() => return None,
