@@ -1,5 +1,6 @@
 //! Gradients: of each operation against finite differences, and what the tape promises.
 
+mod budgets;
 mod check;
 mod custom;
 mod elementwise;
@@ -8,6 +9,8 @@ mod every;
 mod indices;
 mod matmul;
 mod networks;
+#[cfg(feature = "sim")]
+mod optimum;
 mod reduce;
 mod rows;
 mod tape;

@@ -91,6 +91,7 @@ pub use wgpu;
 /// ```
 #[cfg(any(test, feature = "sim"))]
 pub mod sim {
+    pub use crate::driver::Speed;
     pub use crate::driver::sim::{
         Fault, FaultKind, FileFault, FileFaultKind, FileFaults, FileSite, Repeat, SimCounters,
         SimHandle, SimKernels, SimMode, SimOptions, Site,

@@ -1,16 +1,17 @@
 //! A driver with an account. Every buffer is reserved in the budget before it is created, and
 //! counts until the device has released it.
 //!
-//! The layers below hold a [`Device`]. It forwards all calls to a driver, and changes three.
+//! The layers below hold a [`Device`]. It forwards all calls to a driver, and changes four.
 //! Creating a buffer asks the [`Ledger`] first, destroying one says when its bytes return, and
-//! submissions are counted for that. So slabs, staging and read-back buffers never exceed the
+//! submissions are counted for that. Submissions and waits tell how fast the device is. So slabs, staging and read-back buffers never exceed the
 //! budget, not for a moment.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use super::ledger::{Account, Ledger};
-use super::{BufferId, Driver, DriverError, DriverResult, Op, Submission};
+use super::meter::Meter;
+use super::{BufferId, Driver, DriverError, DriverResult, Op, Signal, Submission};
 use crate::units::Level;
 
 /// A driver whose buffers are accounted for. Cloning is cheap.
@@ -18,6 +19,7 @@ use crate::units::Level;
 pub(crate) struct Device {
     driver: Arc<dyn Driver>,
     ledger: Arc<Ledger>,
+    meter: Arc<Meter>,
 }
 
 impl Deref for Device {
@@ -32,7 +34,11 @@ impl Device {
     /// A device without a limit.
     pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
         let ledger = Arc::new(Ledger::new());
-        Device { driver, ledger }
+        Device {
+            driver,
+            ledger,
+            meter: Arc::default(),
+        }
     }
 
     /// The account of the device's bytes.
@@ -112,11 +118,47 @@ impl Device {
         Some(created)
     }
 
-    /// Submits work as [`Driver::submit`] does, and records its serial.
-    pub(crate) fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
+    /// Submits work as [`Driver::submit`] does, and records its serial and its predicted time.
+    pub(crate) fn submit(
+        &self,
+        ops: &[Op],
+        params: &[u8],
+        predicted_ns: f64,
+    ) -> DriverResult<Submission> {
         let submission = self.driver.submit(ops, params)?;
         self.ledger.submitted(submission.serial);
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.is_measured() {
+            let completed = self.driver.completed();
+            self.meter
+                .submitted(submission.serial, predicted_ns, completed);
+        }
+        #[cfg(target_arch = "wasm32")]
+        let _ = predicted_ns;
         Ok(submission)
+    }
+
+    /// Waits as [`Driver::wait`] does, and measures the work that the caller waits for.
+    pub(crate) async fn wait(&self, signal: &Signal) -> DriverResult<()> {
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.is_measured() && signal.outcome().is_none() {
+            self.meter.begins_wait(self.driver.completed());
+            let waited = self.driver.wait(signal).await;
+            self.meter.ended_wait(self.driver.completed());
+            return waited;
+        }
+        self.driver.wait(signal).await
+    }
+
+    /// A simulated device has no times, so that the same calls have the same outcome.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn is_measured(&self) -> bool {
+        self.driver.caps().backend != "sim"
+    }
+
+    /// The measured time of work ÷ its predicted time; 1 if nothing was measured.
+    pub(crate) fn time_scale(&self) -> f64 {
+        self.meter.scale()
     }
 
     /// As [`destroy_buffer`](Self::destroy_buffer), for a buffer that any submission so far may

@@ -20,6 +20,7 @@
 mod device;
 mod learned;
 mod ledger;
+mod meter;
 mod os_budget;
 mod os_limit;
 mod replacement;
@@ -312,6 +313,21 @@ pub struct Caps {
     pub most_work: u64,
     /// Whether the device computes on the host by the reference kernels, as the simulation does.
     pub runs_reference_kernels: bool,
+    /// How fast the device is, if that is known from the start. `None` on every real device, which
+    /// the engine measures.
+    pub speed: Option<Speed>,
+}
+
+/// How fast a device moves bytes and computes. By it the engine decides which tensors to evict, and
+/// whether to keep their bytes or to compute them again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    /// Bytes a second between the host's memory and the device.
+    pub link_bytes_per_s: u64,
+    /// Bytes a second that kernels read and write.
+    pub memory_bytes_per_s: u64,
+    /// Multiply-adds a second.
+    pub multiply_adds_per_s: u64,
 }
 
 impl Caps {

@@ -112,6 +112,7 @@ mod tests {
             maps_slabs: true,
             most_work: 1 << 35,
             runs_reference_kernels: false,
+            speed: None,
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Batch {
     /// The approximate work of the dispatches, in the unit of
     /// [`Caps::most_work`](crate::driver::Caps).
     work: u64,
+    /// The predicted time of the dispatches, which the driver's meter scales.
+    predicted_ns: f64,
     /// The custom kernel in the batch. Its pipeline stays until the submission.
     custom: Option<Arc<Custom>>,
 }
@@ -68,6 +70,15 @@ impl Batch {
 
     pub(super) fn set_work(&mut self, work: u64) {
         self.work = work;
+    }
+
+    /// Adds the predicted time of a dispatch.
+    pub(super) fn add_predicted(&mut self, ns: f64) {
+        self.predicted_ns += ns;
+    }
+
+    pub(super) fn predicted_ns(&self) -> f64 {
+        self.predicted_ns
     }
 
     /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
@@ -194,6 +205,7 @@ impl Batch {
         self.moved.clear();
         self.is_closed = false;
         self.work = 0;
+        self.predicted_ns = 0.0;
         self.custom = None;
     }
 }

@@ -1,6 +1,9 @@
 //! The costs of restoring bytes from the host, and from the disk or a source. They begin as
 //! guesses; measurements on this machine replace them.
 //!
+//! The cost of computing begins as a guess for the kind of adapter. The times of submissions scale
+//! it: see the driver's meter.
+//!
 //! The engine times only the work of bringing bytes in. It times no wait, because the other work of
 //! the device says nothing about the tier. It does not time evictions, because the choice of
 //! victims does not use their cost. A simulated device keeps the guesses, so that the same calls
@@ -11,6 +14,8 @@ use std::time::Duration;
 use std::time::Instant;
 
 use super::destination::Tier;
+use super::kernel::Launch;
+use crate::driver::{AdapterKind, Caps};
 use crate::memory::TransferCost;
 
 /// The time of a smaller transfer says more about the clock than about the tier.
@@ -27,11 +32,36 @@ const NS_PER_KIB: std::ops::RangeInclusive<u64> = 1..=10_000_000;
 pub(super) struct Costs {
     host: TransferCost,
     disk: TransferCost,
+    compute: ComputeCost,
 }
 
-impl Default for Costs {
-    fn default() -> Self {
-        Costs {
+/// The cost of a launch: whichever takes longer, its bytes or its multiply-adds.
+#[derive(Clone, Copy, Debug)]
+struct ComputeCost {
+    ns_per_launch: f64,
+    ns_per_byte: f64,
+    ns_per_multiply_add: f64,
+}
+
+impl ComputeCost {
+    /// The first guess: the order of magnitude of such adapters.
+    fn of(kind: AdapterKind) -> Self {
+        let (ns_per_byte, ns_per_multiply_add) = match kind {
+            AdapterKind::Cpu => (0.25, 0.1),
+            AdapterKind::Integrated => (0.02, 0.002),
+            _ => (0.003, 0.000_2),
+        };
+        ComputeCost {
+            ns_per_launch: 5_000.0,
+            ns_per_byte,
+            ns_per_multiply_add,
+        }
+    }
+}
+
+impl Costs {
+    pub(super) fn new(caps: &Caps) -> Self {
+        let mut costs = Costs {
             host: TransferCost {
                 ns_per_transfer: 20_000,
                 ns_per_kib: 200,
@@ -40,11 +70,30 @@ impl Default for Costs {
                 ns_per_transfer: 60_000,
                 ns_per_kib: 500,
             },
+            compute: ComputeCost::of(caps.kind),
+        };
+        if let Some(speed) = caps.speed {
+            let ns_per = |per_second: u64| 1e9 / per_second.max(1) as f64;
+            costs.host = TransferCost {
+                ns_per_transfer: 0,
+                ns_per_kib: (1024.0 * ns_per(speed.link_bytes_per_s)).ceil() as u32,
+            };
+            costs.compute = ComputeCost {
+                ns_per_launch: 0.0,
+                ns_per_byte: ns_per(speed.memory_bytes_per_s),
+                ns_per_multiply_add: ns_per(speed.multiply_adds_per_s),
+            };
         }
+        costs
     }
-}
 
-impl Costs {
+    /// The predicted time of a launch, in nanoseconds, before the meter scales it.
+    pub(super) fn compute_ns(&self, launch: &Launch) -> f64 {
+        let cost = &self.compute;
+        let bytes = launch.operand_bytes() as f64 * cost.ns_per_byte;
+        cost.ns_per_launch + bytes.max(launch.work as f64 * cost.ns_per_multiply_add)
+    }
+
     /// The cost of restoring bytes from a tier. A source counts as a disk.
     pub(super) fn of(&self, tier: Tier) -> TransferCost {
         match tier {
@@ -107,10 +156,17 @@ impl Stopwatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Driver;
+    use crate::driver::sim::{SimDriver, SimOptions};
+
+    fn guesses() -> Costs {
+        let (driver, _) = SimDriver::new(SimOptions::default()).unwrap();
+        Costs::new(driver.caps())
+    }
 
     #[test]
     fn what_is_measured_replaces_the_guess_little_by_little() {
-        let mut costs = Costs::default();
+        let mut costs = guesses();
         let (guess, other) = (costs.of(Tier::Disk), costs.of(Tier::Host));
         costs.note(Tier::Disk, 1 << 20, Duration::from_micros(1024 * 2));
         let once = costs.of(Tier::Disk).ns_per_kib;
@@ -125,9 +181,9 @@ mod tests {
 
     #[test]
     fn no_time_is_too_odd() {
-        let mut costs = Costs::default();
+        let mut costs = guesses();
         costs.note(Tier::Host, 1000, Duration::MAX);
-        assert_eq!(costs.of(Tier::Host), Costs::default().of(Tier::Host));
+        assert_eq!(costs.of(Tier::Host), guesses().of(Tier::Host));
         for time in [Duration::MAX, Duration::ZERO] {
             for _ in 0..200 {
                 costs.note(Tier::Host, u64::MAX, time);

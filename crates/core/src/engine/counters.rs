@@ -25,6 +25,10 @@ pub(super) struct Counters {
     /// The bytes that were dropped because they had another copy.
     pub(super) dropped_bytes: u64,
     pub(super) restored_bytes: u64,
+    /// The predicted time of all launches, before the meter scales it.
+    pub(super) predicted_ns: f64,
+    /// The bytes of storages that were computed again.
+    pub(super) recomputed_bytes: u64,
     /// The runs of each reclaim step and their results.
     pub(super) reclaim_counts: ReclaimCounts,
     /// The most bytes without a place at the time of an append.

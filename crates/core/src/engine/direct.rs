@@ -213,12 +213,19 @@ async fn look(
 
 /// The place of a storage for a write that runs before all commands. `None` if the write must be
 /// queued.
-fn begin_write_in_place(state: &mut State, storage: &Storage, completed: u64) -> Option<Place> {
+fn begin_write_in_place(
+    state: &mut State,
+    storage: &Arc<Storage>,
+    completed: u64,
+) -> Option<Place> {
     if !state.has_nothing_to_do() || !state.memory.in_slab(storage) || storage.pins() > 0 {
         return None;
     }
     let place = state.memory.find(storage)?;
     if state.memory.idle(place, completed) != Some(true) {
+        return None;
+    }
+    if storage.feeds_rematerializers() && state.memory.first_lost_by_write(storage).is_some() {
         return None;
     }
     // Under the lock: a thread that sees the new version appends its reads after this write.

@@ -193,6 +193,9 @@ impl State {
                 .record_operand(&arg.storage, written >> index & 1 == 1);
         }
         self.batch.set_work(work);
+        let predicted_ns = self.costs.compute_ns(launch);
+        self.batch.add_predicted(predicted_ns);
+        self.counters.predicted_ns += predicted_ns;
         (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
         if let Some(entry) = self.timing.of_launch(launch) {
             self.batch.add_timed(entry);
@@ -364,6 +367,7 @@ impl State {
         } else {
             // The driver may still refuse the batch that computes it.
             self.batch.add_restored(to);
+            self.counters.recomputed_bytes += to.len_bytes();
         }
     }
 }

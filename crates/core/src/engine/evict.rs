@@ -90,7 +90,7 @@ pub(super) async fn evict_victims(
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
     pass.drop_stale_copies();
     for victim in victims {
-        if victim.is_clean {
+        if victim.is_clean || victim.recompute_ns.is_some() {
             freed_bytes += victims::drop_one(&mut pass.lock(), &victim);
             continue;
         }

@@ -76,6 +76,15 @@ impl Pass {
                 break;
             }
         }
+        {
+            let mut state = self.lock();
+            if state.queue.is_empty() {
+                state.memory.forget_saved();
+                if !state.memory.has_saved() && !state.rematerializers.has_lineages() {
+                    state.lineages.clear();
+                }
+            }
+        }
         self.submit()?;
         if self.diagnostics().is_some() && !self.lock().queue.may_defer() {
             answers::look_over(self).await?;

@@ -295,8 +295,14 @@ impl Launch {
 
     /// The approximate work, in the unit of [`Caps::most_work`](crate::driver::Caps).
     pub(super) fn amount(&self) -> u64 {
-        let bytes = (0..self.args.len()).map(|index| self.shown_bytes(index));
-        bytes.sum::<u64>().max(self.work)
+        self.operand_bytes().max(self.work)
+    }
+
+    /// The bytes of all operands.
+    pub(super) fn operand_bytes(&self) -> u64 {
+        (0..self.args.len())
+            .map(|index| self.shown_bytes(index))
+            .sum()
     }
 
     /// Raises the version of each storage that the launch updates.

@@ -57,6 +57,7 @@ mod inside;
 pub(crate) mod kernel;
 mod left_behind;
 mod limits;
+mod lineage;
 mod make_gear;
 mod mapped;
 mod needed;

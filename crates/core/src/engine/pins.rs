@@ -48,6 +48,7 @@ pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pi
         storage.pin();
         pinned.storages.push(storage.clone());
         restore_pinned(pass, storage).await?;
+        restore_computed(pass, storage).await?;
     }
     // The copies that restore storages must run before the app's own commands.
     pass.submit()?;
@@ -84,6 +85,17 @@ async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
             ReclaimCounts::default(),
         )),
         false => Ok(()),
+    }
+}
+
+/// Restores the storages that are computed from a pinned one: the app may write to it unseen.
+async fn restore_computed(pass: &Pass, input: &Arc<Storage>) -> Result<()> {
+    loop {
+        let lost = pass.lock().memory.first_lost_by_write(input);
+        match lost {
+            Some(storage) => restore_pinned(pass, &storage).await?,
+            None => return Ok(()),
+        }
     }
 }
 

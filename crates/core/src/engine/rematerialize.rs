@@ -3,7 +3,8 @@
 //!
 //! A rematerializer counts as another copy of a storage, so eviction costs nothing. When a command
 //! needs the storage, the engine calls the rematerializer, which records commands. They go to the
-//! head of the queue, and after them a command that moves the result into the storage.
+//! head of the queue, and after them a command that moves the result into the storage. The
+//! rematerializer is a function of the app, or the storage's [lineage](super::lineage).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use super::cmd::Cmd;
 use super::pass::Pass;
 use super::refuse;
-use super::rematerializers::Rematerializer;
+use super::rematerializers::{Rematerializer, Way};
+use super::state::State;
 use crate::error::{Error, Result};
 use crate::memory::{RematerializerToken, Storage};
 use crate::shortage::ReclaimCounts;
@@ -37,8 +39,8 @@ pub(super) fn register_rematerializer(
             reason: "one of the inputs would be computed from it".into(),
         });
     }
-    let id = state.rematerializers.enter(rematerializer);
-    let token = state.memory.rematerializer_token(id, inputs);
+    let id = state.rematerializers.enter_function(rematerializer);
+    let token = state.memory.rematerializer_token(id, inputs, false);
     state.memory.copied(storage, |copies| {
         copies.rematerializer = Some(Arc::new(token))
     });
@@ -56,7 +58,7 @@ pub(super) fn rematerialize(
         made_at: storage.tag().to_string(),
         reason,
     };
-    let rematerializer = {
+    let way = {
         let mut state = pass.lock();
         let progress = state.rematerializers.progress(storage);
         if let Some(failure) = progress.failure {
@@ -82,8 +84,19 @@ pub(super) fn rematerialize(
         }
         state.rematerializers.get(token.id())
     };
-    let Some(rematerializer) = rematerializer else {
-        return Ok(Ok(()));
+    let rematerializer = match way {
+        Some(Way::Function(rematerializer)) => rematerializer,
+        Some(Way::Lineage(made)) => {
+            let mut state = pass.lock();
+            let Some((launches, from)) = state.launches_of(&made, storage) else {
+                return Ok(Err(refused("one of its inputs is gone".into())));
+            };
+            begin(&mut state, storage, from);
+            let launches = launches.into_iter().rev();
+            launches.for_each(|launch| state.queue.push_head(Cmd::Launch(launch)));
+            return Ok(Ok(()));
+        }
+        None => return Ok(Ok(())),
     };
     let made = {
         let _inside = pass.inside();
@@ -95,11 +108,7 @@ pub(super) fn rematerialize(
     let recorded = state.queue.take_recorded();
     match made {
         Ok(from) if from.size_bytes() == storage.size_bytes() => {
-            let to = storage.clone();
-            // The commands that now come first may need its memory.
-            state.unplace_head();
-            state.rematerializers.start(storage);
-            state.queue.push_head(Cmd::TakeOver { from, to });
+            begin(&mut state, storage, from);
             let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
             state.queue.put_in_front(recorded, limit_bytes);
             Ok(Ok(()))
@@ -109,4 +118,14 @@ pub(super) fn rematerialize(
         ))),
         Err(error) => Ok(Err(error)),
     }
+}
+
+/// Puts the command at the head of the queue that moves a result into its storage. The commands
+/// that compute the result go in front of it.
+fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) {
+    // The commands that now come first may need the memory of the head.
+    state.unplace_head();
+    state.rematerializers.start(storage);
+    let to = storage.clone();
+    state.queue.push_head(Cmd::TakeOver { from, to });
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
+use super::lineage::Made;
 use crate::error::{Error, Result};
 use crate::memory::{Candidate, Memory, Storage};
 
@@ -14,12 +15,23 @@ pub(crate) type Rematerializer = Arc<dyn Fn() -> Result<Arc<Storage>> + Send + S
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Rematerializer = Arc<dyn Fn() -> Result<Arc<Storage>>>;
 
+/// A way to compute a storage again.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// A function of the app.
+    Function(Rematerializer),
+    /// The launches that made it.
+    Lineage(Made),
+}
+
 /// The rematerializers, and the rematerializations for the command at the head of the queue or for
 /// the commands that rematerialize its operands.
 #[derive(Default)]
 pub(super) struct Rematerializers {
-    by_id: FxHashMap<u64, Rematerializer>,
+    by_id: FxHashMap<u64, Way>,
     next_id: u64,
+    /// How many of them are lineages.
+    lineages: usize,
     /// Rematerializers whose storages are gone. They hold values of the app, so they must be
     /// dropped outside the lock.
     dropped: Vec<Rematerializer>,
@@ -49,21 +61,46 @@ pub(super) struct Progress {
 }
 
 impl Rematerializers {
-    /// Adds a rematerializer and returns its id.
-    pub(super) fn enter(&mut self, rematerializer: Rematerializer) -> u64 {
+    /// Adds a function of the app and returns its id.
+    pub(super) fn enter_function(&mut self, rematerializer: Rematerializer) -> u64 {
+        self.enter(Way::Function(rematerializer))
+    }
+
+    /// Adds the lineage of a storage that is about to be dropped. Returns its id.
+    pub(super) fn enter_lineage(&mut self, made: Made) -> u64 {
+        self.lineages += 1;
+        self.enter(Way::Lineage(made))
+    }
+
+    fn enter(&mut self, way: Way) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.by_id.insert(id, rematerializer);
+        self.by_id.insert(id, way);
         id
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<Rematerializer> {
+    pub(super) fn get(&self, id: u64) -> Option<Way> {
         self.by_id.get(&id).cloned()
     }
 
     /// Removes a rematerializer whose storage is gone.
     pub(super) fn forget(&mut self, id: u64) {
-        self.dropped.extend(self.by_id.remove(&id));
+        match self.by_id.remove(&id) {
+            Some(Way::Function(function)) => self.dropped.push(function),
+            Some(Way::Lineage(_)) => self.lineages -= 1,
+            None => {}
+        }
+    }
+
+    /// Was a storage dropped whose lineage gives its bytes again?
+    #[inline]
+    pub(super) fn has_lineages(&self) -> bool {
+        self.lineages > 0
+    }
+
+    /// Did the app register functions?
+    pub(super) fn has_functions(&self) -> bool {
+        self.by_id.len() > self.lineages
     }
 
     /// Takes the removed rematerializers.
@@ -127,11 +164,16 @@ impl Rematerializers {
             return;
         }
         for candidate in candidates {
-            let rematerialization = self.of.get(&candidate.storage.address());
-            if rematerialization.is_some_and(|rematerialization| rematerialization.times > 1) {
+            if self.is_repeated(&candidate.storage) {
                 candidate.is_clean = memory.has_bytes_elsewhere(&candidate.storage);
             }
         }
+    }
+
+    /// Was the storage rematerialized twice for the current command?
+    pub(super) fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
+        let rematerialization = self.of.get(&storage.address());
+        rematerialization.is_some_and(|rematerialization| rematerialization.times > 1)
     }
 
     /// Forgets all progress at the start of an execution pass.

@@ -15,6 +15,7 @@ use super::diagnose::{self, Diagnose};
 use super::head::Head;
 use super::kernel::Role;
 use super::left_behind::LeftBehind;
+use super::lineage::Lineages;
 use super::pace::Pace;
 use super::queue::Queue;
 use super::rematerializers::Rematerializers;
@@ -40,6 +41,8 @@ pub(super) struct State {
     pub(super) memory: Memory,
     /// The functions that compute storages again.
     pub(super) rematerializers: Rematerializers,
+    /// How values were made, while some are saved for a backward.
+    pub(super) lineages: Lineages,
     /// Copies in progress of storages that will soon be evicted.
     pub(super) cleanings: Cleanings,
     /// The costs of restoring evicted bytes.
@@ -70,6 +73,7 @@ impl State {
         memory: Memory,
         diagnose: Option<Box<Diagnose>>,
     ) -> Self {
+        let costs = Costs::new(driver.caps());
         State {
             groups: BindGroups::new(driver.clone()),
             driver,
@@ -79,8 +83,9 @@ impl State {
             left_behind: LeftBehind::default(),
             memory,
             rematerializers: Rematerializers::default(),
+            lineages: Lineages::default(),
             cleanings: Cleanings::default(),
-            costs: Costs::default(),
+            costs,
             pipelines: Pipelines::default(),
             batch: Batch::default(),
             pace: Pace::default(),

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::caches::{PipelineKey, ProgramId};
 use super::cmd::Cmd;
-use super::kernel::{Launch, Program};
+use super::kernel::{Launch, Program, Role};
 use super::picking::{Rows, Words};
 use super::state::State;
 use crate::alloc::AllocError;
@@ -142,8 +142,19 @@ impl State {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Submit));
         }
+        if let Some(storage) = self.first_lost(&cmd) {
+            self.queue.push_head(cmd);
+            return ControlFlow::Break(Some(Need::Restore { storage }));
+        }
+        let inputs = match self.memory.has_saved() {
+            true => self.lineages.inputs(&cmd, &self.memory),
+            false => None,
+        };
         match self.encode(&cmd) {
             Ok(()) => {
+                if let Some(inputs) = inputs {
+                    self.lineages.note(&cmd, inputs, &self.memory, &self.costs);
+                }
                 self.batch.close(alone || cmd.submits_at_once());
                 self.finish_command(cmd);
             }
@@ -166,6 +177,22 @@ impl State {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// A storage that was dropped, and that would be computed from what the command overwrites.
+    #[inline]
+    fn first_lost(&mut self, cmd: &Cmd) -> Option<Arc<Storage>> {
+        // A takeover restores a value, which does not change it for readers.
+        if !self.rematerializers.has_lineages() || matches!(cmd, Cmd::TakeOver { .. }) {
+            return None;
+        }
+        let mut lost = None;
+        cmd.each_operand(|storage, role| {
+            if lost.is_none() && role != Role::Read && storage.feeds_rematerializers() {
+                lost = self.memory.first_lost_by_write(storage);
+            }
+        });
+        lost
     }
 
     /// Finishes a command that was encoded.

@@ -46,7 +46,7 @@ impl Pass {
     fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
         self.uploads.seal(batch.regions());
         self.restore_staging.seal(batch.regions());
-        let submitted = self.driver.submit(batch.ops(), batch.params());
+        let submitted = (self.driver).submit(batch.ops(), batch.params(), batch.predicted_ns());
         batch.forget_regions();
         let (mut failure, mut awaited) = (None, None);
         match submitted {

@@ -9,12 +9,17 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::destination::Tier;
+use super::kernel::Role;
 use super::queue::NextUses;
 use super::state::State;
 use crate::memory::{Candidate, Storage, choose};
 
-/// Drops a storage that has another copy. Returns the bytes that became free.
+/// Drops a storage that has another copy or can be computed again. Returns the bytes that became
+/// free.
 pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
+    if victim.recompute_ns.is_some() && !state.will_recompute(&victim.storage) {
+        return 0;
+    }
     let freed_bytes = match state.memory.evict_clean(&victim.storage) {
         true => victim.storage.size_bytes(),
         false => 0,
@@ -40,17 +45,77 @@ pub(super) fn victims(
     state
         .rematerializers
         .require_copies_of_repeated(&mut candidates, &state.memory);
+    let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
+    for candidate in &mut candidates {
+        let tier = tier.filter(|_| has_room(&candidate.storage));
+        candidate.recompute_ns = cheaper_ns(state, candidate, tier);
+    }
     candidates.retain(|candidate| {
-        let may_go = tier.is_some() && candidate.storage.len_bytes() <= most_bytes;
-        candidate.is_clean || may_go
+        let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
+        is_dropped || has_room(&candidate.storage)
     });
-    choose_best(
-        state,
-        candidates,
-        wanted_bytes,
-        tier,
-        &state.queue.next_uses(),
-    )
+    choose_best(state, candidates, wanted_bytes, tier, &next_uses(state))
+}
+
+/// The next uses of storages, as far as the queue shows them. What a dropped storage is computed from
+/// is used together with it.
+fn next_uses(state: &State) -> NextUses {
+    let mut uses = state.queue.next_uses();
+    if !state.rematerializers.has_lineages() {
+        return uses;
+    }
+    let mut seen = FxHashSet::default();
+    for (cmd, number) in state.queue.ahead().zip(1..) {
+        cmd.each_operand(|storage, role| {
+            let is_computed = role != Role::Write && state.memory.is_evicted(storage);
+            if !is_computed || !seen.insert(Arc::as_ptr(storage)) {
+                return;
+            }
+            for input in state.memory.sources_of(storage) {
+                if let Some(slot) = input.slot() {
+                    let known = uses.by_slot.entry(slot).or_insert(number);
+                    *known = number.min(*known);
+                }
+            }
+        });
+    }
+    uses
+}
+
+/// The cost of computing a storage again, in nanoseconds, if it is cheaper than to write its bytes
+/// to the tier and to restore them. Without a tier, if it is possible.
+fn cheaper_ns(state: &State, candidate: &Candidate, tier: Option<Tier>) -> Option<u64> {
+    let storage = &candidate.storage;
+    if candidate.is_clean || state.lineages.is_empty() {
+        return None;
+    }
+    if state.rematerializers.is_repeated(storage) {
+        return None;
+    }
+    let recompute_ns = state.recompute_ns(storage)?;
+    tier.is_none_or(|tier| recompute_ns < evict_ns(state, candidate, tier))
+        .then_some(recompute_ns)
+}
+
+/// The cost of evicting a storage to a tier and restoring it, in nanoseconds.
+///
+/// Elsewhere the way out does not count: what is read in a cycle is written once and restored in
+/// each round. But a training step writes all that it reads. The way out costs about as much as
+/// the way back.
+fn evict_ns(state: &State, candidate: &Candidate, tier: Tier) -> u64 {
+    let back_ns = state.costs.of(tier).ns(candidate.storage.size_bytes());
+    match candidate.is_clean || state.lineages.is_empty() {
+        true => back_ns,
+        false => back_ns.saturating_mul(2),
+    }
+}
+
+/// Where the bytes of an evicted storage are: near, in the host's memory, or far.
+pub(super) fn tier_of(is_far: bool) -> Tier {
+    match is_far {
+        true => Tier::Disk,
+        false => Tier::Host,
+    }
 }
 
 /// The best of the candidates, so that `wanted_bytes` become free.
@@ -64,11 +129,9 @@ fn choose_best(
     let now = state.memory.now();
     let weigh = |candidate: &Candidate| {
         let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
-        let from = match candidate.is_far || to_disk {
-            true => Tier::Disk,
-            false => Tier::Host,
-        };
-        candidate.weight(now, &uses.by_slot, uses.known, state.costs.of(from))
+        let from = tier_of(candidate.is_far || to_disk);
+        let evict_ns = evict_ns(state, candidate, from);
+        candidate.weight(now, &uses.by_slot, uses.known, evict_ns)
     };
     let chosen = choose(&mut candidates, weigh, wanted_bytes);
     candidates.truncate(chosen);
@@ -104,15 +167,21 @@ pub(super) fn victims_ahead(
     if missing_bytes == 0 {
         return Vec::new();
     }
-    let uses = state.queue.next_uses();
+    let uses = next_uses(state);
     let mut candidates = state.memory.candidates(stay);
     // Storages that the queue uses must stay on the device.
     candidates.retain(|candidate| {
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !uses.by_slot.contains_key(&slot))
     });
+    for candidate in &mut candidates {
+        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier));
+    }
     let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &uses);
-    chosen.retain(|candidate| !candidate.is_clean && !state.cleanings.holds(&candidate.storage));
+    chosen.retain(|candidate| {
+        let is_written_out = !candidate.is_clean && candidate.recompute_ns.is_none();
+        is_written_out && !state.cleanings.holds(&candidate.storage)
+    });
     chosen
 }
 

@@ -21,6 +21,9 @@ pub(crate) struct HostCopy {
 pub(crate) struct RematerializerToken {
     pub(super) id: u64,
     pub(super) inputs: Vec<(Arc<Storage>, u64)>,
+    /// The engine registered it for an eviction, and not the app. Then the value must not be lost:
+    /// before a write to an input, the storage is computed.
+    pub(super) is_automatic: bool,
     pub(super) dead: Arc<DeadList>,
 }
 

@@ -1,7 +1,7 @@
 //! What storages report without the engine's lock: that they were dropped, and how many bytes still
 //! have no place. The next execution pass frees what dropped storages held.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Something that was dropped and left a resource to free.
@@ -25,6 +25,10 @@ pub struct DeadList {
     /// Is the list non-empty? Written with the lock held. Passes read it without the lock.
     has_any: AtomicBool,
     pub(super) pending: Pending,
+    /// Has a forward or a backward been recorded since the flag was last taken?
+    has_saved: AtomicBool,
+    /// The storages that are saved for a backward now.
+    saved: AtomicUsize,
 }
 
 /// Bytes of storages without a place: totals added and removed. Any thread makes and drops storages
@@ -78,6 +82,30 @@ impl DeadList {
     pub(crate) fn pending_bytes(&self) -> (u64, u64) {
         let down_bytes = self.pending.down_bytes.load(Ordering::Acquire);
         (self.pending.up_bytes.load(Ordering::Relaxed), down_bytes)
+    }
+
+    /// One more storage is saved for a backward.
+    #[inline]
+    pub(super) fn saved_one(&self) {
+        self.saved.fetch_add(1, Ordering::Relaxed);
+        self.has_saved.store(true, Ordering::Relaxed);
+    }
+
+    /// One storage less is saved for a backward.
+    #[inline]
+    pub(super) fn unsaved_one(&self) {
+        self.saved.fetch_sub(1, Ordering::Relaxed);
+        self.has_saved.store(true, Ordering::Relaxed);
+    }
+
+    /// Is a storage saved for a backward, or was one since [`forget_saved`](Self::forget_saved)?
+    #[inline]
+    pub(super) fn has_saved(&self) -> bool {
+        self.has_saved.load(Ordering::Relaxed) || self.saved.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn forget_saved(&self) {
+        self.has_saved.store(false, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Dead>> {

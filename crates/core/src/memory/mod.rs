@@ -11,6 +11,7 @@
 
 mod budget;
 mod census;
+mod computed;
 mod copies;
 mod dead;
 mod fence;
@@ -38,6 +39,7 @@ pub(crate) use budget::{HostAccount, HostCharge};
 use census::Census;
 pub use census::ClassUse;
 pub(crate) use census::Sums;
+pub(crate) use computed::Whereabouts;
 pub(crate) use copies::{Copies, Gone, HostCopy, RematerializerToken};
 pub(crate) use dead::Dead;
 pub use dead::DeadList;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::victims::{Clock, TransferCost, Uses, Weight};
+use super::victims::{Clock, Uses, Weight};
 use super::{Advice, Copies, Fit, Gone, Memory, Place, RematerializerToken, Residency, Storage};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
@@ -53,6 +53,9 @@ pub(crate) struct Candidate {
     pub(crate) place: Place,
     /// A copy elsewhere is valid, so eviction costs nothing.
     pub(crate) is_clean: bool,
+    /// It is cheaper to compute the bytes again, at this cost, than to write them out and to
+    /// restore them. The engine sets this.
+    pub(crate) recompute_ns: Option<u64>,
     /// It will be restored from the disk or from a source, because the host's memory has no copy.
     pub(crate) is_far: bool,
     slot: u32,
@@ -67,7 +70,7 @@ impl Candidate {
         now: Clock,
         next: &FxHashMap<u32, u32>,
         known: u32,
-        cost: TransferCost,
+        evict_ns: u64,
     ) -> Weight {
         let size_bytes = self.storage.size_bytes();
         let next = next.get(&self.slot).copied();
@@ -79,7 +82,7 @@ impl Candidate {
                 Advice::Soon => 1,
                 Advice::Late => u32::MAX,
             },
-            back_ns: cost.ns(size_bytes),
+            back_ns: self.recompute_ns.unwrap_or(evict_ns),
         }
     }
 }
@@ -313,6 +316,7 @@ impl Memory {
         &self,
         id: u64,
         inputs: Vec<Arc<Storage>>,
+        is_automatic: bool,
     ) -> RematerializerToken {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|input| {
@@ -323,6 +327,7 @@ impl Memory {
         RematerializerToken {
             id,
             inputs: inputs.collect(),
+            is_automatic,
             dead: self.dead_list.clone(),
         }
     }
@@ -507,7 +512,8 @@ impl Memory {
         (storage.pins() == 0).then_some(Candidate {
             storage,
             place: slot.place?,
-            is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_valid(copies)),
+            is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_clean(copies)),
+            recompute_ns: None,
             is_far: (slot.copies.as_ref())
                 .is_some_and(|copies| copies.has_bytes() && copies.host.is_none()),
             slot: index,
@@ -515,8 +521,16 @@ impl Memory {
         })
     }
 
+    /// Can these copies give the bytes again at no cost but that of the transfer, or by a function
+    /// of the app?
+    fn is_clean(&self, copies: &Copies) -> bool {
+        let rematerializer = copies.rematerializer.as_ref();
+        let is_automatic = rematerializer.is_some_and(|token| token.is_automatic);
+        copies.has_bytes() || !is_automatic && self.is_valid(copies)
+    }
+
     /// Can these copies give the bytes again?
-    fn is_valid(&self, copies: &Copies) -> bool {
+    pub(super) fn is_valid(&self, copies: &Copies) -> bool {
         self.gives_again(copies, &mut { INPUTS_LOOKED_AT })
     }
 

@@ -324,12 +324,16 @@ impl Storage {
 
     /// One more recorded operation needs the bytes for its backward.
     pub fn save(&self) {
-        self.saved.fetch_add(1, Ordering::AcqRel);
+        if self.saved.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.dead.saved_one();
+        }
     }
 
     /// A recorded operation that called [`save`](Self::save) needs them no longer.
     pub fn unsave(&self) {
-        self.saved.fetch_sub(1, Ordering::AcqRel);
+        if self.saved.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.dead.unsaved_one();
+        }
     }
 
     /// The call site of the last write while the bytes were saved, if it is known.

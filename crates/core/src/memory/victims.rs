@@ -53,10 +53,13 @@ impl Uses {
     }
 
     /// As [`distance`](Self::distance), when the next `known` commands are known. `next` is the
-    /// distance of the next use; `None` when it is not among them.
+    /// distance of the next use; `None` when it is not among them. Then a prediction of a use among
+    /// them is wrong, but still tells who comes back later than others.
     pub fn distance_knowing(&self, now: Clock, next: Option<u32>, known: u32) -> u32 {
-        let beyond = || self.distance(now).max(known.saturating_add(1));
-        next.unwrap_or_else(beyond)
+        next.unwrap_or_else(|| match self.distance(now) {
+            distance if distance > known => distance,
+            distance => known.saturating_add(distance),
+        })
     }
 }
 
@@ -98,8 +101,12 @@ impl Weight {
     /// The cost of writing does not count: a storage is written once but restored in each round.
     /// Where weights are read in a cycle, evicting all clean ones first moves up to three times as
     /// much.
+    ///
+    /// The room is free until the command before the next use: what the next command needs gives
+    /// room for one command only.
     fn worth(&self) -> f64 {
-        f64::from(self.distance) * self.size_bytes as f64 / self.back_ns.max(1) as f64
+        let free_commands = f64::from(self.distance).max(1.5) - 1.0;
+        free_commands * self.size_bytes as f64 / self.back_ns.max(1) as f64
     }
 
     /// Cost of the eviction in nanoseconds per command, however much of the freed room is needed.
@@ -276,7 +283,7 @@ mod tests {
         uses.touch(100);
         assert_eq!(uses.distance_knowing(110, Some(3), 256), 3);
         assert_eq!(uses.distance_knowing(110, None, 10), 90);
-        assert_eq!(uses.distance_knowing(110, None, 256), 257);
+        assert_eq!(uses.distance_knowing(110, None, 256), 256 + 90);
         assert_eq!(uses.distance_knowing(110, None, u32::MAX), u32::MAX);
     }
 

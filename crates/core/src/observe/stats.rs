@@ -102,6 +102,13 @@ pub struct MemoryStats {
     pub dropped_bytes: u64,
     /// Total bytes of restored tensors, and of rows that were read from tensors off the device.
     pub restored_bytes: u64,
+    /// Total bytes of tensors that were computed again, because that costs less than to keep them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub recomputed_bytes: u64,
+    /// The time of all kernels so far, in nanoseconds, as the engine predicts it. By this prediction
+    /// it decides whether to compute a tensor again. The measured times of submissions scale it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub kernels_ns: u64,
     /// Total bytes of tensors that were moved to make room.
     pub moved_bytes: u64,
     /// How often tensors were moved to make room.
@@ -171,6 +178,8 @@ impl MemoryStats {
             evicted_bytes: report.evicted_bytes,
             dropped_bytes: report.dropped_bytes,
             restored_bytes: report.restored_bytes,
+            recomputed_bytes: report.recomputed_bytes,
+            kernels_ns: report.kernels_ns,
             moved_bytes: alloc.moved_bytes,
             compactions: report.compactions,
             reclaim_steps: report.reclaim_counts.uses(),
@@ -284,6 +293,10 @@ impl MemoryStats {
             let (written, dropped) = (Bytes(self.evicted_bytes), Bytes(self.dropped_bytes));
             let back = format!("so far; {written} written out, {dropped} given up");
             rows.push(("back", self.restored_bytes, back));
+        }
+        if self.recomputed_bytes > 0 {
+            let why = "so far, because that costs less than to keep them".into();
+            rows.push(("recomputed", self.recomputed_bytes, why));
         }
         if self.moved_bytes > 0 {
             let times = counted(self.compactions, "time");

@@ -1,7 +1,7 @@
 //! The options of the simulated device: its limits, its lateness, its faults.
 
 use super::faults::Fault;
-use crate::driver::{AdapterKind, Caps, ShaderCompiler};
+use crate::driver::{AdapterKind, Caps, ShaderCompiler, Speed};
 use crate::error::{Error, Result};
 use crate::units::{GIB, MIB};
 
@@ -81,6 +81,8 @@ pub struct SimOptions {
     pub wide_words: bool,
     /// See [`Caps::compiler`].
     pub compiler: ShaderCompiler,
+    /// See [`Caps::speed`]. `None` leaves the engine's first guesses for the kind of device.
+    pub speed: Option<Speed>,
     /// See [`Caps::maps_slabs`].
     pub maps_slabs: bool,
     /// See [`Caps::kind`].
@@ -130,6 +132,7 @@ impl Default for SimOptions {
             cooperative_size: None,
             wide_words: false,
             compiler: ShaderCompiler::Driver,
+            speed: None,
             maps_slabs: false,
             kind: AdapterKind::Discrete,
             lag_submissions: 2,
@@ -213,6 +216,7 @@ impl SimOptions {
             maps_slabs: self.maps_slabs,
             most_work: self.most_work,
             runs_reference_kernels: self.mode == SimMode::Contents,
+            speed: self.speed,
         })
     }
 }

@@ -49,6 +49,7 @@ impl State {
             max_groups: old.max_groups,
             most_work: old.most_work,
             maps_slabs: old.maps_slabs,
+            speed: old.speed,
             ..next
         };
         self.next = None;

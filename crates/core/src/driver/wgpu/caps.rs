@@ -168,6 +168,7 @@ pub(super) fn caps(
             _ => MOST_WORK,
         },
         runs_reference_kernels: false,
+        speed: None,
     }
 }
 

@@ -1,0 +1,156 @@
+//! Measures how long the device needs for predicted work.
+//!
+//! A submission carries a prediction of its time. If a caller waits for the submission, the end of
+//! the wait is the end of the work. The ratio of both scales later predictions.
+
+#[cfg(not(target_arch = "wasm32"))]
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(not(target_arch = "wasm32"))]
+use std::time::Instant;
+
+/// A shorter time says more about the submission than about its work.
+#[cfg(not(target_arch = "wasm32"))]
+const LEAST_NS: f64 = 200_000.0;
+
+/// The part of a new ratio in the mean.
+#[cfg(not(target_arch = "wasm32"))]
+const NEWS_PART: f64 = 0.125;
+
+/// The bounds of the scale. A ratio beyond them measures something else than the work.
+#[cfg(not(target_arch = "wasm32"))]
+const BOUNDS: (f64, f64) = (1.0 / 256.0, 256.0);
+
+/// The submissions whose end nobody has seen, and the scale.
+#[derive(Debug, Default)]
+pub(super) struct Meter(Mutex<Readings>);
+
+#[derive(Debug, Default)]
+struct Readings {
+    /// The measured time ÷ the predicted time. `None` before the first measurement.
+    scale: Option<f64>,
+    /// The work under way, the oldest first. A browser has no clock.
+    #[cfg(not(target_arch = "wasm32"))]
+    under_way: VecDeque<Work>,
+    /// When older work was last seen to be done.
+    #[cfg(not(target_arch = "wasm32"))]
+    done_at: Option<Instant>,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Debug)]
+struct Work {
+    serial: u64,
+    submitted_at: Instant,
+    predicted_ns: f64,
+}
+
+impl Meter {
+    /// The measured time ÷ the predicted time; 1 before the first measurement.
+    pub(super) fn scale(&self) -> f64 {
+        self.lock().scale.unwrap_or(1.0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Readings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Meter {
+    /// Notes a submission. `completed` is the last one that was done before it.
+    pub(super) fn submitted(&self, serial: u64, predicted_ns: f64, completed: u64) {
+        let now = Instant::now();
+        let mut readings = self.lock();
+        readings.take_done(completed, now);
+        readings.under_way.push_back(Work {
+            serial,
+            submitted_at: now,
+            predicted_ns,
+        });
+    }
+
+    /// A caller begins to wait. What is done already ended some time before.
+    pub(super) fn begins_wait(&self, completed: u64) {
+        self.lock().take_done(completed, Instant::now());
+    }
+
+    /// The wait has ended, because the device has done all submissions up to this one.
+    pub(super) fn ended_wait(&self, completed: u64) {
+        let now = Instant::now();
+        let mut readings = self.lock();
+        let began = readings.under_way.front().map(|work| work.submitted_at);
+        let began = began.max(readings.done_at);
+        let predicted_ns = readings.take_done(completed, now);
+        let Some(began) = began.filter(|_| predicted_ns > 0.0) else {
+            return;
+        };
+        let measured_ns = now.duration_since(began).as_nanos() as f64;
+        if measured_ns >= LEAST_NS {
+            readings.note(measured_ns / predicted_ns);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Readings {
+    /// Forgets the work that is done. Returns its predicted time.
+    fn take_done(&mut self, completed: u64, now: Instant) -> f64 {
+        let mut predicted_ns = 0.0;
+        let is_done = |work: &&Work| work.serial <= completed;
+        while let Some(work) = self.under_way.front().filter(is_done) {
+            predicted_ns += work.predicted_ns;
+            self.done_at = Some(now);
+            self.under_way.pop_front();
+        }
+        predicted_ns
+    }
+
+    fn note(&mut self, ratio: f64) {
+        let ratio = ratio.clamp(BOUNDS.0, BOUNDS.1);
+        let scale = match self.scale {
+            Some(scale) => scale + (ratio - scale) * NEWS_PART,
+            None => ratio,
+        };
+        self.scale = Some(scale);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_work_that_somebody_waited_for_counts() {
+        let meter = Meter::default();
+        meter.submitted(1, 1e3, 0);
+        sleep(Duration::from_millis(1));
+        // Done when the next one is submitted, nobody knows since when.
+        meter.submitted(2, 1e6, 1);
+        assert_eq!(meter.scale(), 1.0);
+        meter.begins_wait(1);
+        sleep(Duration::from_millis(1));
+        meter.ended_wait(2);
+        // At least a millisecond for a predicted one: the end of the first is not its beginning.
+        assert!(meter.scale() >= 1.0);
+        let before = meter.scale();
+        meter.ended_wait(2);
+        assert_eq!(meter.scale(), before);
+    }
+
+    #[test]
+    fn a_wait_that_measures_nothing_changes_nothing() {
+        let meter = Meter::default();
+        meter.begins_wait(0);
+        meter.ended_wait(0);
+        meter.submitted(1, 0.0, 0);
+        meter.begins_wait(0);
+        sleep(Duration::from_millis(1));
+        meter.ended_wait(1);
+        assert_eq!(meter.scale(), 1.0);
+    }
+}

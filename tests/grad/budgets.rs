@@ -1,0 +1,178 @@
+//! Training within less memory than it wants: the same losses to the bit, whatever is evicted or
+//! computed again.
+
+use lapidary::operations::Epilogue;
+use lapidary::stats::MemoryStats as Stats;
+use lapidary::{Budget, DType, Gpu, Result, Tensor};
+
+const WORDS: usize = 32;
+const WIDTH: usize = 16;
+const HEADS: usize = 2;
+const BLOCKS: usize = 5;
+const BATCH: usize = 4;
+const LENGTH: usize = 16;
+const STEPS: usize = 3;
+
+/// A transformer that predicts the next word.
+struct Model {
+    words: Tensor,
+    blocks: Vec<[Tensor; 6]>,
+    to_words: Tensor,
+}
+
+impl Model {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        let seed = std::cell::Cell::new(0);
+        let normal = |rows: usize, columns: usize| -> Result<Tensor> {
+            seed.set(seed.get() + 1);
+            let std = (rows as f32).powf(-0.5);
+            let made = gpu.rand_normal(&[rows, columns], 0.0, std, seed.get(), DType::F32)?;
+            made.requires_grad()
+        };
+        let ones = || gpu.ones(&[WIDTH], DType::F32)?.requires_grad();
+        let block = |_| -> Result<[Tensor; 6]> {
+            Ok([
+                ones()?,
+                normal(WIDTH, 3 * WIDTH)?,
+                normal(WIDTH, WIDTH)?,
+                ones()?,
+                normal(WIDTH, 4 * WIDTH)?,
+                normal(4 * WIDTH, WIDTH)?,
+            ])
+        };
+        Ok(Model {
+            words: normal(WORDS, WIDTH)?,
+            blocks: (0..BLOCKS).map(block).collect::<Result<_>>()?,
+            to_words: normal(WIDTH, WORDS)?,
+        })
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &Tensor> {
+        let blocks = self.blocks.iter().flatten();
+        blocks.chain([&self.words, &self.to_words])
+    }
+
+    fn loss(&self, words: &Tensor, next: &Tensor) -> Result<Tensor> {
+        let mut x = self.words.embedding(words)?;
+        for [norm, qkv, out, norm_2, up, down] in &self.blocks {
+            let heads = x.rms_norm(&[WIDTH], Some(norm), 1e-5)?.matmul(qkv)?;
+            let heads = heads.reshape(&[BATCH, LENGTH, 3, HEADS, WIDTH / HEADS])?;
+            let heads = heads.permute(&[2, 0, 3, 1, 4])?;
+            let [q, k, v] = [0, 1, 2].map(|at| heads.select(0, at));
+            let seen = q?.scaled_dot_product_attention(&k?, &v?, None, true, None)?;
+            let seen = seen
+                .permute(&[0, 2, 1, 3])?
+                .reshape(&[BATCH * LENGTH, WIDTH])?;
+            x = (x + seen.matmul(out)?)?;
+            let h = x.rms_norm(&[WIDTH], Some(norm_2), 1e-5)?.matmul(up)?;
+            // The product before the activation is kept by nobody.
+            let h = (h + 0.01)?.gelu()?;
+            x = (x + h.matmul_with(down, &Epilogue::new())?)?;
+        }
+        let logits = x.matmul(&self.to_words)?;
+        logits.cross_entropy(next, None, Default::default())
+    }
+}
+
+/// The losses of some steps, as bits.
+fn train(gpu: &Gpu, model: &Model) -> Result<Vec<u32>> {
+    let count = (BATCH * LENGTH) as u32;
+    let words: Vec<u32> = (0..=count).map(|at| at * at % WORDS as u32).collect();
+    let at = |start: usize| gpu.tensor(&words[start..start + count as usize], &[count as usize]);
+    let (words, next) = (at(0)?, at(1)?);
+    let mut losses = Vec::new();
+    for _ in 0..STEPS {
+        let loss = model.loss(&words, &next)?;
+        let gradients = loss.backward()?;
+        let _no_grad = gpu.no_grad();
+        for parameter in model.parameters() {
+            let gradient = gradients.get(parameter).expect("it depends on each");
+            parameter.sub_(&(gradient * 0.01)?)?;
+        }
+        losses.push(loss.detach());
+    }
+    let losses = losses.iter().map(|loss| loss.item::<f32>());
+    losses.map(|loss| loss.map(f32::to_bits)).collect()
+}
+
+/// Trains with all memory, and then within these percentages of what the first run took beyond its
+/// parameters. Returns what each run did.
+fn compare(open: impl Fn() -> Gpu, percentages: &[u64]) -> Vec<Stats> {
+    let gpu = open();
+    let model = Model::new(&gpu).unwrap();
+    gpu.finish().unwrap();
+    let parameter_bytes = gpu.memory().stats().live_bytes.now;
+    let expected = train(&gpu, &model).unwrap();
+    let first = f32::from_bits(expected[0]);
+    let last = f32::from_bits(expected[STEPS - 1]);
+    assert!(last < first, "{first} {last}: it learns nothing");
+    let peak_bytes = gpu.memory().stats().live_bytes.peak - parameter_bytes;
+    drop((model, gpu));
+    let run = |percentage: &u64| {
+        let gpu = open();
+        let model = Model::new(&gpu).unwrap();
+        gpu.finish().unwrap();
+        let staging_bytes = 256 << 10;
+        let budget_bytes = parameter_bytes + peak_bytes * percentage / 100 + staging_bytes;
+        let budget = Budget {
+            staging_bytes: Some(staging_bytes),
+            ..Budget::device(budget_bytes)
+        };
+        gpu.memory().set_budget(budget).unwrap();
+        let losses = train(&gpu, &model).unwrap();
+        let stats = gpu.memory().stats();
+        assert_eq!(losses, expected, "{percentage} %\n{stats}");
+        stats
+    };
+    percentages.iter().map(run).collect()
+}
+
+#[test]
+fn the_losses_are_the_same_in_any_budget() {
+    let all = compare(super::check::gpu, &[60, 40, 25]);
+    let moved = |stats: &Stats| stats.evicted_bytes + stats.recomputed_bytes;
+    assert!(moved(&all[2]) > 0, "{}", all[2]);
+}
+
+#[cfg(feature = "sim")]
+mod simulated {
+    use lapidary::sim::{SimOptions, Speed};
+
+    use super::*;
+
+    fn within(speed: Speed) -> Vec<Stats> {
+        let open = || {
+            let options = SimOptions {
+                speed: Some(speed),
+                ..SimOptions::default()
+            };
+            Gpu::simulated(options).unwrap().0
+        };
+        compare(open, &[60, 40, 25])
+    }
+
+    #[test]
+    fn a_device_that_computes_fast_recomputes_and_one_with_a_fast_link_evicts() {
+        let fast_link = within(Speed {
+            link_bytes_per_s: 1 << 40,
+            memory_bytes_per_s: 1 << 20,
+            multiply_adds_per_s: 1 << 20,
+        });
+        let fast_kernels = within(Speed {
+            link_bytes_per_s: 1 << 20,
+            memory_bytes_per_s: 1 << 40,
+            multiply_adds_per_s: 1 << 44,
+        });
+        let told = |stats: &Stats| (stats.evicted_bytes, stats.recomputed_bytes);
+        println!("(evicted, recomputed) bytes, by the speed of the link, of the kernels");
+        for (link, kernels) in fast_link.iter().zip(&fast_kernels) {
+            println!("{:?} {:?}", told(link), told(kernels));
+        }
+        let [link, kernels] = [&fast_link[2], &fast_kernels[2]];
+        assert!(link.evicted_bytes > 8 * link.recomputed_bytes, "{link}");
+        assert!(
+            kernels.recomputed_bytes > 8 * kernels.evicted_bytes,
+            "{kernels}"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! The same step on the engine, on a simulated device without contents.
+
+use lapidary::operations::{Activation, Epilogue};
+use lapidary::sim::{SimMode, SimOptions, Speed};
+use lapidary::{Budget, DType, Gpu, Result, Tensor};
+
+use super::graph::{Graph, ROWS};
+
+/// What a step took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// All kernels and transfers, one after the other.
+    pub(crate) ns: u64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) evicted_bytes: u64,
+    pub(crate) recomputed_bytes: u64,
+}
+
+/// Runs a step, in this much memory if it is given.
+pub(crate) fn step(graph: Graph, speed: Speed, budget_bytes: Option<u64>) -> Result<Taken> {
+    let (gpu, _sim) = Gpu::simulated(SimOptions {
+        mode: SimMode::SizesOnly,
+        memory_bytes: 4 << 30,
+        speed: Some(speed),
+        ..SimOptions::default()
+    })?;
+    let weight = |layer: usize| -> Result<Tensor> {
+        let shape = [graph.widths[layer], graph.widths[layer + 1]];
+        gpu.zeros(&shape, DType::F32)?.requires_grad()
+    };
+    let weights: Vec<Tensor> = (0..graph.layers()).map(weight).collect::<Result<_>>()?;
+    let mut h = gpu.zeros(&[ROWS, graph.widths[0]], DType::F32)?;
+    gpu.finish()?;
+    if let Some(budget_bytes) = budget_bytes {
+        let staging_bytes = 64 << 20;
+        gpu.memory().set_budget(Budget {
+            staging_bytes: Some(staging_bytes),
+            ..Budget::device(budget_bytes + staging_bytes)
+        })?;
+    }
+    let before = gpu.memory().stats();
+    let relu = Epilogue::new().activation(Activation::Relu);
+    for weight in &weights {
+        h = h.matmul_with(weight, &relu)?;
+    }
+    // A training program reads a number, or its queue gets long.
+    gpu.flush()?;
+    let gradients = h.sum_all()?.backward()?;
+    drop(h);
+    gpu.finish()?;
+    drop(gradients);
+    let stats = gpu.memory().stats();
+    let moved_bytes = stats.evicted_bytes + stats.restored_bytes;
+    Ok(Taken {
+        ns: stats.kernels_ns - before.kernels_ns + super::graph::link_ns(moved_bytes, speed),
+        peak_bytes: stats.live_bytes.peak,
+        evicted_bytes: stats.evicted_bytes,
+        recomputed_bytes: stats.recomputed_bytes,
+    })
+}

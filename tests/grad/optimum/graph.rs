@@ -1,0 +1,93 @@
+//! A training step of a perceptron as a graph: what each part needs, gives and costs.
+
+use lapidary::sim::Speed;
+
+/// Rows of all activations.
+pub(crate) const ROWS: usize = 4096;
+
+/// The activations have these columns, from the input on. All are of f32.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Graph {
+    pub(crate) widths: &'static [usize],
+}
+
+/// Part of a layer backward: the mask of its activation, and two products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Mask,
+    ByInput,
+    ByWeight,
+}
+
+const PARTS: [Part; 3] = [Part::Mask, Part::ByInput, Part::ByWeight];
+
+impl Graph {
+    pub(crate) fn layers(&self) -> usize {
+        self.widths.len() - 1
+    }
+
+    /// The layers forward, and the parts backward.
+    pub(crate) fn steps(&self) -> usize {
+        self.layers() * (1 + PARTS.len())
+    }
+
+    /// The layer and the part of it at this step, if the forward is done.
+    pub(crate) fn part(&self, step: usize) -> Option<(usize, Part)> {
+        let at = step.checked_sub(self.layers())?;
+        let layer = self.layers().checked_sub(1 + at / PARTS.len())?;
+        Some((layer, PARTS[at % PARTS.len()]))
+    }
+
+    pub(crate) fn activation_bytes(&self, index: usize) -> u64 {
+        (ROWS * self.widths[index] * 4) as u64
+    }
+
+    pub(crate) fn weight_bytes(&self, layer: usize) -> u64 {
+        (self.widths[layer] * self.widths[layer + 1] * 4) as u64
+    }
+
+    pub(crate) fn weights_bytes(&self) -> u64 {
+        (0..self.layers())
+            .map(|layer| self.weight_bytes(layer))
+            .sum()
+    }
+
+    /// One of the products of a layer; all three have operands of the same sizes.
+    pub(crate) fn product_ns(&self, layer: usize, speed: Speed) -> u64 {
+        let [from, to] = [layer, layer + 1].map(|index| self.activation_bytes(index));
+        let multiply_adds = (ROWS * self.widths[layer] * self.widths[layer + 1]) as u64;
+        launch_ns(from + self.weight_bytes(layer) + to, multiply_adds, speed)
+    }
+
+    /// A product and its activation.
+    pub(crate) fn forward_ns(&self, layer: usize, speed: Speed) -> u64 {
+        let activation_ns = launch_ns(2 * self.activation_bytes(layer + 1), 0, speed);
+        self.product_ns(layer, speed) + activation_ns
+    }
+}
+
+/// The time of a kernel with operands of so many bytes.
+pub(crate) fn launch_ns(bytes: u64, multiply_adds: u64, speed: Speed) -> u64 {
+    let bytes = bytes as f64 / speed.memory_bytes_per_s as f64;
+    let sums = multiply_adds as f64 / speed.multiply_adds_per_s as f64;
+    (1e9 * bytes.max(sums)) as u64
+}
+
+/// The time of a transfer in one direction.
+pub(crate) fn link_ns(bytes: u64, speed: Speed) -> u64 {
+    (1e9 * bytes as f64 / speed.link_bytes_per_s as f64) as u64
+}
+
+/// The devices for which both are compared.
+pub(crate) fn devices() -> [(&'static str, Speed); 3] {
+    let speed = |link: u64, memory: u64, multiply_adds: u64| Speed {
+        link_bytes_per_s: link * 1_000_000_000,
+        memory_bytes_per_s: memory * 1_000_000_000,
+        multiply_adds_per_s: multiply_adds * 1_000_000_000,
+    };
+    [
+        ("fast link", speed(400, 1000, 10_000)),
+        ("PCIe 4 x16, 20 TFLOP/s", speed(24, 500, 10_000)),
+        ("software adapter", speed(4, 8, 20)),
+    ]
+}
