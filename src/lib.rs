@@ -33,7 +33,7 @@
 //! # Gradients
 //!
 //! [`Tensor::requires_grad`] marks parameters, and [`Tensor::backward`] gives the gradients of a
-//! number by them: see [`grad`] and [`guides::train`].
+//! number by them: see [`grad`] and [`guides::train`]. [`optim`] has the optimizers.
 //!
 //! # In your app
 //!
@@ -102,6 +102,7 @@ pub mod grad;
 mod kernel;
 pub mod operations;
 mod ops;
+pub mod optim;
 mod tensor;
 
 pub use lapidary_core::{

@@ -29,7 +29,8 @@
 //!
 //! # Gradients
 //!
-//! There is no autograd. The gradients of softmax, log-softmax, layer norm, batch norm, gelu,
+//! [`Tensor::backward`](crate::Tensor::backward) computes them: see [`grad`](crate::grad). For a
+//! backward by hand, the gradients of softmax, log-softmax, layer norm, batch norm, gelu,
 //! convolution and pooling are operations.
 //!
 //! # How large a tensor may be

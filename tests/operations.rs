@@ -10,6 +10,7 @@ mod ops_elementwise;
 mod ops_matmul;
 mod ops_nn;
 mod ops_reduce;
+mod optim;
 #[cfg(feature = "sim")]
 mod races;
 mod torch;

@@ -9,6 +9,7 @@
 mod devices;
 mod reached;
 mod rest;
+mod training;
 mod variants;
 
 use crate::common::operands::numbers;

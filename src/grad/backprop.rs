@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Gradients;
 use super::methods::without_history;
-use super::view::Sum;
+use super::view::{Sum, add_at_once};
 use crate::tensor::Tensor;
 use crate::tensor::history::{Edge, Node, Paused, Work, line};
 use lapidary_core::{Error, Result};
@@ -61,41 +61,112 @@ impl<'a> Backprop<'a> {
     /// [`Error::Foreign`] for a seed that does not fit the tensor.
     #[track_caller]
     pub fn run(self) -> Result<Gradients> {
+        let mut gradients = Gradients::default();
+        self.add_to(&mut gradients)?;
+        Ok(gradients)
+    }
+
+    /// As [`run`](Self::run), but adds each gradient to that of its parameter in `gradients`, in
+    /// place, and frees it at once. So a batch can be computed in parts, and there is never a
+    /// second set of gradients. The sums have the types of the gradients.
+    ///
+    /// ```no_run
+    /// # use lapidary::{Tensor, grad::Gradients};
+    /// # fn demo(parts: &[Tensor], loss_of: impl Fn(&Tensor) -> lapidary::Result<Tensor>)
+    /// # -> lapidary::Result<()> {
+    /// let mut gradients = Gradients::default();
+    /// for part in parts {
+    ///     let loss = (loss_of(part)? / parts.len() as f32)?;
+    ///     loss.backprop().add_to(&mut gradients)?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Self::run). [`Error::Foreign`] for gradients of another `Gpu`.
+    /// [`Error::Gradient`] for gradients that [were unscaled](crate::optim::LossScaler::unscale).
+    /// After an error of an operation in the middle, `gradients` has none, since some would lack a
+    /// part; after any other error it is unchanged.
+    #[track_caller]
+    pub fn add_to(self, gradients: &mut Gradients) -> Result<()> {
         let Some(history) = self.from.history() else {
             return Err(Error::Gradient {
                 operation: OPERATION,
                 reason: without_history(self.from, Location::caller()),
             });
         };
+        gradients.check_engine(OPERATION, &self.from.engine)?;
+        if gradients.is_unscaled() {
+            return Err(Error::Gradient {
+                operation: OPERATION,
+                reason: format!(
+                    "the {} gradients to add to were divided by the scale of the loss. Call \
+                     `unscale` after the last backward",
+                    gradients.len()
+                ),
+            });
+        }
         let seed = self.first_gradient()?;
-        let _mode = match self.is_recorded {
-            true => Paused::not(),
-            false => Paused::new(),
-        };
-        let mut pending = Pending::default();
         let edge = Edge {
             node: history.node(),
             layout: self.from.layout.clone(),
         };
-        pending.add(&edge, seed, self.is_recorded)?;
-        let mut gradients = Gradients::default();
-        if let Some(seed) = self.seed {
-            gradients.keep_apart(seed);
+        let added = self.go_back(&edge, seed, gradients);
+        if added.is_err() {
+            *gradients = Gradients::default();
         }
+        added
+    }
+
+    /// Goes back from a value whose gradient is `seed`.
+    #[track_caller]
+    fn go_back(&self, edge: &Edge, seed: Tensor, gradients: &mut Gradients) -> Result<()> {
+        let _mode = match self.is_recorded {
+            true => Paused::not(),
+            false => Paused::new(),
+        };
+        let mut apart = gradients.apart();
+        if let Some(seed) = self.seed {
+            apart.insert(seed);
+        }
+        let mut pending = Pending::default();
+        self.hand_to(&mut pending, gradients, edge, seed)?;
         while let Some((node, sum)) = pending.next() {
             let mut grad = sum.finish(&node, &self.from.engine)?;
             for hook in node.hooks() {
                 grad = checked_hook(&node, &grad, hook(&grad)?)?;
             }
             if node.is_leaf() {
-                gradients.insert(node.id, node.layout.clone(), grad)?;
+                let layout = node.layout.clone();
+                gradients.add(node.id, layout, grad, &mut apart, self.is_recorded)?;
                 continue;
             }
             for (edge, grad) in self.through(&node, grad)? {
-                pending.add(&edge, grad, self.is_recorded)?;
+                self.hand_to(&mut pending, gradients, &edge, grad)?;
             }
         }
-        Ok(gradients)
+        Ok(())
+    }
+
+    /// Hands a gradient to the node of an edge. A parameter whose gradient is there already gets it
+    /// at once: its turn comes last, and until then a second set of gradients would pend.
+    #[track_caller]
+    fn hand_to(
+        &self,
+        pending: &mut Pending,
+        gradients: &Gradients,
+        edge: &Edge,
+        grad: Tensor,
+    ) -> Result<()> {
+        let node = &edge.node;
+        let total = gradients.total(node).filter(|_| !self.is_recorded);
+        if let Some(total) = total {
+            if add_at_once(total, node, &edge.layout, &grad)? {
+                return Ok(());
+            }
+        }
+        pending.add(edge, grad, self.is_recorded)
     }
 
     /// The gradients that a node hands on, and to whom.

@@ -1,37 +1,37 @@
 //! What a backward gives.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use crate::ops::clip;
 use crate::tensor::Tensor;
+use crate::tensor::history::Node;
 use crate::tensor::layout::Layout;
-use lapidary_core::Result;
+use lapidary_core::internal::Engine;
+use lapidary_core::{Error, Result};
 
-/// The gradients of one backward, by parameter.
+/// The gradients of one backward, or the sums of those of several, by parameter.
+///
+/// `Gradients::default()` has none yet: [`Backprop::add_to`](super::Backprop::add_to) adds to it.
 #[derive(Debug, Default)]
 pub struct Gradients {
-    by_leaf: HashMap<u64, (Layout, Tensor)>,
-    /// The addresses of the storages of all gradients, and of the seed.
-    storages: HashSet<usize>,
+    /// In the order in which the parameters were marked, so that sums have one order.
+    by_leaf: BTreeMap<u64, (Layout, Tensor)>,
+    /// Have they been divided by the scale of the loss?
+    is_unscaled: bool,
+}
+
+/// The addresses of storages with which no new gradient may share memory.
+#[derive(Debug)]
+pub(super) struct Apart(HashSet<usize>);
+
+impl Apart {
+    pub(super) fn insert(&mut self, tensor: &Tensor) -> bool {
+        self.0.insert(Arc::as_ptr(&tensor.storage) as usize)
+    }
 }
 
 impl Gradients {
-    /// Adds a gradient. No two share memory, and each can be written in place.
-    pub(super) fn insert(&mut self, leaf: u64, layout: Layout, grad: Tensor) -> Result<()> {
-        let is_shared = !self.storages.insert(Arc::as_ptr(&grad.storage) as usize);
-        let grad = match is_shared || grad.layout.has_overlap() {
-            true => grad.copy()?,
-            false => grad,
-        };
-        self.by_leaf.insert(leaf, (layout, grad));
-        Ok(())
-    }
-
-    /// A tensor of the caller's, with which no gradient may share memory.
-    pub(super) fn keep_apart(&mut self, tensor: &Tensor) {
-        self.storages.insert(Arc::as_ptr(&tensor.storage) as usize);
-    }
-
     /// The gradient of a parameter, in its shape and type. `None` if it is no parameter, or if the
     /// value that went backward does not depend on it.
     ///
@@ -51,5 +51,147 @@ impl Gradients {
     /// Has no parameter a gradient?
     pub fn is_empty(&self) -> bool {
         self.by_leaf.is_empty()
+    }
+
+    /// Makes the norm of all gradients together at most `max_norm`, in place, and returns the norm
+    /// that they had: an f32 of shape `[]`. It waits for nothing.
+    ///
+    /// The norm is the root of the sum of all squares. Each gradient is multiplied by
+    /// `max_norm / (norm + 1e-6)`, if that is less than 1, as `torch.nn.utils.clip_grad_norm_`
+    /// does. (Pascanu, Mikolov and Bengio, *On the difficulty of training recurrent neural
+    /// networks*, 2013.) With `f64::INFINITY` it only measures. A launch takes several gradients.
+    ///
+    /// ```no_run
+    /// # fn demo(loss: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let mut gradients = loss.backward()?;
+    /// let norm = gradients.clip_global_norm(1.0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] for a negative number or NaN. [`Error::Gradient`] if there are no
+    /// gradients, or if they were recorded: for those use operations.
+    #[track_caller]
+    pub fn clip_global_norm(&mut self, max_norm: f64) -> Result<Tensor> {
+        const OPERATION: &str = "clip_global_norm";
+        if max_norm.is_nan() || max_norm < 0.0 {
+            return Err(Error::Option {
+                option: "max_norm",
+                reason: format!("{max_norm} is no norm: it must be 0 or more"),
+            });
+        }
+        let gradients = self.for_writing(OPERATION)?;
+        let gradients: Vec<&Tensor> = gradients.iter().filter(|grad| !grad.is_empty()).collect();
+        if gradients.is_empty() {
+            return Err(Error::Gradient {
+                operation: OPERATION,
+                reason: "there are no gradients with elements, so they have no norm".into(),
+            });
+        }
+        let norm = clip::norm(&gradients)?;
+        if max_norm.is_finite() {
+            clip::clip(&gradients, &norm, max_norm as f32)?;
+        }
+        Ok(norm)
+    }
+
+    /// Handles of all gradients, each a whole storage that nobody needs as it is.
+    #[track_caller]
+    pub(crate) fn for_writing(&mut self, operation: &'static str) -> Result<Vec<Tensor>> {
+        if self.by_leaf.values().any(|(_, grad)| grad.has_grad()) {
+            return Err(Error::Gradient {
+                operation,
+                reason: format!(
+                    "some of the {} gradients were recorded by `backprop().record()`, so they \
+                     cannot be changed in place. Use operations",
+                    self.len()
+                ),
+            });
+        }
+        let mut gradients = Vec::with_capacity(self.len());
+        for (_, grad) in self.by_leaf.values_mut() {
+            if !grad.is_whole_storage() {
+                *grad = grad.copy()?;
+            }
+            gradients.push(grad.clone());
+        }
+        Ok(gradients)
+    }
+
+    /// Handles of all gradients, each a whole storage.
+    #[track_caller]
+    pub(crate) fn for_reading(&self) -> Result<Vec<Tensor>> {
+        let mut gradients = Vec::with_capacity(self.len());
+        for (_, grad) in self.by_leaf.values() {
+            gradients.push(match grad.is_whole_storage() {
+                true => grad.untracked(),
+                false => grad.untracked().copy()?,
+            });
+        }
+        Ok(gradients)
+    }
+
+    /// Do all gradients belong to this device?
+    pub(crate) fn check_engine(&self, operation: &'static str, engine: &Arc<Engine>) -> Result<()> {
+        let mut gradients = self.by_leaf.values();
+        match gradients.all(|(_, grad)| Arc::ptr_eq(&grad.engine, engine)) {
+            true => Ok(()),
+            false => Err(Error::Foreign { operation }),
+        }
+    }
+
+    pub(crate) fn is_unscaled(&self) -> bool {
+        self.is_unscaled
+    }
+
+    pub(crate) fn set_unscaled(&mut self) {
+        self.is_unscaled = true;
+    }
+
+    /// The gradient of a leaf so far, if more may be added to it in place, in any order.
+    pub(super) fn total(&self, node: &Node) -> Option<&Tensor> {
+        if !node.is_leaf() || !node.hooks().is_empty() {
+            return None;
+        }
+        let (_, total) = self.by_leaf.get(&node.id)?;
+        (!total.has_grad()).then_some(total)
+    }
+
+    /// With which storages a new gradient may not share memory.
+    pub(super) fn apart(&self) -> Apart {
+        let mut apart = Apart(HashSet::new());
+        for (_, grad) in self.by_leaf.values() {
+            apart.insert(grad);
+        }
+        apart
+    }
+
+    /// Adds a gradient to that of its parameter, or keeps it as the first. No two share memory, and
+    /// each can be written in place.
+    #[track_caller]
+    pub(super) fn add(
+        &mut self,
+        leaf: u64,
+        layout: Layout,
+        grad: Tensor,
+        apart: &mut Apart,
+        is_recorded: bool,
+    ) -> Result<()> {
+        if let Some((_, sum)) = self.by_leaf.get_mut(&leaf) {
+            if is_recorded || sum.has_grad() {
+                *sum = (&*sum + grad)?;
+                return Ok(());
+            }
+            // The new gradient is freed as soon as this is done.
+            return sum.add_(&grad);
+        }
+        let is_shared = !apart.insert(&grad);
+        let grad = match is_shared || grad.layout.has_overlap() {
+            true => grad.copy()?,
+            false => grad,
+        };
+        self.by_leaf.insert(leaf, (layout, grad));
+        Ok(())
     }
 }

@@ -67,6 +67,28 @@ impl Sum {
     }
 }
 
+/// Adds the gradient of a view to that of the whole in place. `false` if that cannot be done in
+/// place.
+#[track_caller]
+pub(super) fn add_at_once(
+    total: &Tensor,
+    node: &Node,
+    layout: &Layout,
+    grad: &Tensor,
+) -> Result<bool> {
+    let (layout, grad) = &without_broadcasts(layout, grad.clone())?;
+    if let Some(whole) = in_shape_of(node, layout, grad)? {
+        total.add_(&whole)?;
+        return Ok(true);
+    }
+    let is_whole = node.layout.is_contiguous() && node.layout.len() == node.elements;
+    if !is_whole || !total.is_whole_storage() {
+        return Ok(false);
+    }
+    spread(total, layout, grad, Tensor::add_)?;
+    Ok(true)
+}
+
 fn zeros(node: &Node, engine: &Arc<Engine>) -> Result<Tensor> {
     let zero = fill::zero_of(node.dtype);
     fill::full(engine, &[node.elements], zero, node.dtype)

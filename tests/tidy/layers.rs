@@ -41,7 +41,7 @@ const CRATES: [Layers; 3] = [
     },
     Layers {
         folder: "src/",
-        modules: &["files", "tensor", "ops", "fuse", "grad"],
+        modules: &["files", "tensor", "ops", "fuse", "grad", "optim"],
         leaves: &[],
         front: &[
             "lib.rs",
@@ -51,7 +51,7 @@ const CRATES: [Layers; 3] = [
             "kernel/",
             "operations.rs",
         ],
-        name_the_handle: &["tensor", "ops", "fuse", "grad"],
+        name_the_handle: &["tensor", "ops", "fuse", "grad", "optim"],
     },
     Layers {
         folder: "crates/tools/src/",

@@ -1,0 +1,239 @@
+//! Scaling of losses, so that small gradients do not vanish in f16.
+
+use super::algorithm::refuse;
+use crate::gpu::Gpu;
+use crate::grad::Gradients;
+use crate::ops::clip;
+use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, Result};
+
+/// Options of a [`LossScaler`]. The defaults are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossScalerOptions {
+    /// The first scale.
+    pub initial_scale: f32,
+    /// The scale is multiplied by this after `growth_interval` good steps.
+    pub growth_factor: f32,
+    /// The scale is multiplied by this after gradients that were not finite.
+    pub backoff_factor: f32,
+    /// Good steps in a row before the scale grows.
+    pub growth_interval: u32,
+}
+
+impl Default for LossScalerOptions {
+    fn default() -> Self {
+        LossScalerOptions {
+            initial_scale: 65536.0,
+            growth_factor: 2.0,
+            backoff_factor: 0.5,
+            growth_interval: 2000,
+        }
+    }
+}
+
+/// Scales losses by as much as f16 allows, as `torch.amp.GradScaler` does. (Micikevicius et al.,
+/// *Mixed Precision Training*, 2018.)
+///
+/// ```no_run
+/// # use lapidary::{Gpu, Tensor, optim::AdamW};
+/// # fn demo(gpu: &Gpu, adam: &mut AdamW, forward: impl Fn() -> lapidary::Result<Tensor>)
+/// # -> lapidary::Result<()> {
+/// let mut scaler = lapidary::optim::LossScaler::new(gpu, Default::default())?;
+/// for _ in 0..1000 {
+///     let loss = forward()?;
+///     let mut gradients = scaler.scale(&loss)?.backward()?;
+///     scaler.unscale(&mut gradients)?; // only to look at them, or to clip them
+///     gradients.clip_global_norm(1.0)?;
+///     adam.step_scaled(&gradients, &mut scaler)?;
+///     scaler.update()?;
+/// }
+/// println!("{} steps were skipped", scaler.skipped_steps()?.item::<u32>()?);
+/// # Ok(()) }
+/// ```
+///
+/// The scale, what was found and all counts are on the device, and the device skips the step. So,
+/// unlike PyTorch's, no call waits. Several optimizers may share a scaler: `unscale` the gradients
+/// of all before the first step, and all of them skip together.
+#[derive(Debug)]
+pub struct LossScaler {
+    options: LossScalerOptions,
+    /// These three are f32 of shape `[]`.
+    scale: Tensor,
+    good_steps: Tensor,
+    skipped_steps: Tensor,
+    /// Above 0 if gradients since the last update were not finite. `None` if none were checked.
+    found: Option<Tensor>,
+}
+
+impl LossScaler {
+    /// A scaler with its first scale.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] for a scale that is not above 0 or not finite, a growth of 1 or less, a
+    /// backoff outside of 0 to 1, or an interval of 0.
+    #[track_caller]
+    pub fn new(gpu: &Gpu, options: LossScalerOptions) -> Result<LossScaler> {
+        options.check()?;
+        let zero = || gpu.zeros(&[], DType::F32);
+        Ok(LossScaler {
+            options,
+            scale: gpu.full(&[], options.initial_scale, DType::F32)?,
+            good_steps: zero()?,
+            skipped_steps: zero()?,
+            found: None,
+        })
+    }
+
+    /// The loss times the scale, in f32: go backward from it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Foreign`] for a loss of another `Gpu`.
+    #[track_caller]
+    pub fn scale(&self, loss: &Tensor) -> Result<Tensor> {
+        loss.cast(DType::F32)?.mul(&self.scale)
+    }
+
+    /// Divides gradients by the scale, in place. Only clipping, or your own look at them, needs
+    /// this. [`step_scaled`](super::Optimizer::step_scaled) divides in f32, and rounds nothing to
+    /// f16.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gradient`] for gradients that were unscaled before or that were recorded, and
+    /// [`Error::Foreign`] for those of another `Gpu`.
+    #[track_caller]
+    pub fn unscale(&mut self, gradients: &mut Gradients) -> Result<()> {
+        const OPERATION: &str = "unscale";
+        if gradients.is_unscaled() {
+            return Err(Error::Gradient {
+                operation: OPERATION,
+                reason: format!("the {} gradients were unscaled before", gradients.len()),
+            });
+        }
+        gradients.check_engine(OPERATION, &self.scale.engine)?;
+        let tensors = gradients.for_writing(OPERATION)?;
+        self.check(OPERATION, gradients)?;
+        let tensors: Vec<&Tensor> = tensors.iter().filter(|one| !one.is_empty()).collect();
+        clip::divide(&tensors, &self.scale)?;
+        gradients.set_unscaled();
+        Ok(())
+    }
+
+    /// Adapts the scale after the steps of a round. If gradients were not finite, it counts a
+    /// skipped step and lowers the scale. Otherwise it counts a good one, and after enough of them
+    /// in a row raises the scale.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gradient`] if no gradients were unscaled or used in a step since the last update.
+    #[track_caller]
+    pub fn update(&mut self) -> Result<()> {
+        let of = self.options;
+        let is_bad = self.found("update")?.gt_scalar(0.0)?;
+        let good = (&self.good_steps + 1.0)?.masked_fill(&is_bad, 0.0)?;
+        let is_enough = good.ge_scalar(of.growth_interval as f32)?;
+        // A scale that would be infinite stays.
+        let may_grow = self.scale.le_scalar(f32::MAX / of.growth_factor)?;
+        let grown = (&self.scale * of.growth_factor)?;
+        let grown = is_enough
+            .logical_and(&may_grow)?
+            .where_(&grown, &self.scale)?;
+        let lower = (&self.scale * of.backoff_factor)?.maximum_scalar(f32::MIN_POSITIVE)?;
+        let skipped = (&self.skipped_steps + is_bad.cast(DType::F32)?)?;
+        self.scale = is_bad.where_(&lower, &grown)?;
+        self.good_steps = good.masked_fill(&is_enough, 0.0)?;
+        self.skipped_steps = skipped;
+        self.found = None;
+        Ok(())
+    }
+
+    /// The scale of the next loss, as an f32 of shape `[]` on the device.
+    pub fn current_scale(&self) -> Tensor {
+        self.scale.clone()
+    }
+
+    /// The number of updates after gradients that were not finite, as a u32 of shape `[]` on the
+    /// device. It is exact up to 2²⁴.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`cast`](Tensor::cast).
+    #[track_caller]
+    pub fn skipped_steps(&self) -> Result<Tensor> {
+        self.skipped_steps.cast(DType::U32)
+    }
+
+    /// Notes whether these gradients are finite, unless that was done as they were unscaled.
+    #[track_caller]
+    pub(super) fn check(&mut self, operation: &'static str, gradients: &Gradients) -> Result<()> {
+        gradients.check_engine(operation, &self.scale.engine)?;
+        if gradients.is_unscaled() {
+            return Ok(());
+        }
+        let tensors = gradients.for_reading()?;
+        let tensors: Vec<&Tensor> = tensors.iter().filter(|one| !one.is_empty()).collect();
+        let found = match &tensors[..] {
+            [] => self.good_steps.zeros_like()?,
+            tensors => clip::not_finite(tensors)?,
+        };
+        self.found = Some(match &self.found {
+            Some(before) => before.maximum(&found)?,
+            None => found,
+        });
+        Ok(())
+    }
+
+    /// Whether gradients that are not finite were found, as a number above 0.
+    pub(super) fn found(&self, operation: &'static str) -> Result<&Tensor> {
+        self.found.as_ref().ok_or_else(|| Error::Gradient {
+            operation,
+            reason: "no gradients were checked since the last `update`: call `unscale` or \
+                     `step_scaled` before"
+                .into(),
+        })
+    }
+
+    pub(super) fn scale_tensor(&self) -> &Tensor {
+        &self.scale
+    }
+
+    pub(super) fn tensors(&self) -> [(&'static str, &Tensor); 3] {
+        [
+            ("scale", &self.scale),
+            ("good_steps", &self.good_steps),
+            ("skipped_steps", &self.skipped_steps),
+        ]
+    }
+}
+
+impl LossScalerOptions {
+    fn check(&self) -> Result<()> {
+        let scale = self.initial_scale;
+        if !(scale.is_finite() && scale > 0.0) {
+            return refuse(
+                "initial_scale",
+                format!("{scale} is not a finite number above 0"),
+            );
+        }
+        let growth = self.growth_factor;
+        if !(growth.is_finite() && growth > 1.0) {
+            return refuse(
+                "growth_factor",
+                format!("{growth} is not a finite number above 1"),
+            );
+        }
+        let backoff = self.backoff_factor;
+        if !(backoff > 0.0 && backoff < 1.0) {
+            return refuse(
+                "backoff_factor",
+                format!("{backoff} is not between 0 and 1"),
+            );
+        }
+        match self.growth_interval {
+            0 => refuse("growth_interval", "0 steps: it must be 1 or more".into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The state of optimizers and scalers as named tensors, to save it and to go on.
+
+use super::{LossScaler, Optimizer};
+use crate::ops::optim::{COUNT_STEP, FIRST_COUNT};
+use crate::tensor::Tensor;
+use crate::tensor::history::Paused;
+use crate::tensor::layout::Layout;
+use lapidary_core::{Error, Result};
+
+impl<O> Optimizer<O> {
+    /// The state as named tensors, for [`save_state`](crate::Gpu::save_state) or `save_model`
+    /// beside the parameters. With them, training goes on to the bit.
+    ///
+    /// | name | what it is |
+    /// | --- | --- |
+    /// | `step` | the number of updates of each parameter, as u32 |
+    /// | `exp_avg.0`, `exp_avg_sq.0`, … | AdamW: the moments of each parameter, in its shape |
+    /// | `momentum_buffer.0`, … | SGD: the momentum of each parameter, in its shape |
+    ///
+    /// Parameters are numbered from 0 in the order of `new`. The names do not depend on the device.
+    /// The tensors are the state itself, not copies: the next step changes them. Options, the
+    /// learning rate among them, are the app's to save.
+    ///
+    /// ```no_run
+    /// # use lapidary::{Gpu, Tensor, optim::AdamW};
+    /// # fn demo(gpu: &Gpu, w: &Tensor, adam: &mut AdamW) -> lapidary::Result<()> {
+    /// let state = adam.state();
+    /// let mut tensors: Vec<(&str, &Tensor)> = vec![("w", w)];
+    /// tensors.extend(state.iter().map(|(name, tensor)| (name.as_str(), tensor)));
+    /// gpu.save_state("training.state", &tensors)?;
+    ///
+    /// let saved = gpu.load_state("training.state")?;
+    /// adam.load_state(|name| saved.get(name))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn state(&self) -> Vec<(String, Tensor)> {
+        let mut layout = Layout::contiguous(&[self.parameters.len()]);
+        layout.offset = FIRST_COUNT;
+        layout.strides[0] = COUNT_STEP as isize;
+        let mut state = vec![("step".to_owned(), self.counts.view(layout))];
+        for (plane, name) in self.algorithm.names().iter().enumerate() {
+            let mut of_plane = Vec::new();
+            for group in &self.groups {
+                let members = group.members().iter();
+                of_plane.extend(members.map(|one| (one.number, group.state_of(one, plane))));
+            }
+            of_plane.sort_by_key(|(number, _)| *number);
+            let named = of_plane.into_iter();
+            state.extend(named.map(|(number, tensor)| (format!("{name}.{number}"), tensor)));
+        }
+        state
+    }
+
+    /// Takes a state over that [`state`](Self::state) gave, of an optimizer with the same kind of
+    /// options and parameters of the same shapes. `get` returns the tensor of a name. The elements
+    /// are copied.
+    ///
+    /// # Errors
+    ///
+    /// Those of `get`. [`Error::Shape`] and [`Error::DType`] for a tensor that does not fit, and
+    /// [`Error::Foreign`] for one of another `Gpu`. The state has not changed then.
+    #[track_caller]
+    pub fn load_state(&mut self, get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
+        load(&self.state(), get)
+    }
+}
+
+impl LossScaler {
+    /// The state as named tensors: `scale`, `good_steps` and `skipped_steps`, each an f32 of shape
+    /// `[]`. See [`Optimizer::state`].
+    pub fn state(&self) -> Vec<(String, Tensor)> {
+        let named = self.tensors().into_iter();
+        named
+            .map(|(name, tensor)| (name.to_owned(), tensor.clone()))
+            .collect()
+    }
+
+    /// Takes a state over that [`state`](Self::state) gave.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Optimizer::load_state`].
+    #[track_caller]
+    pub fn load_state(&mut self, get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
+        load(&self.state(), get)
+    }
+}
+
+/// Copies tensors of the same names into `state`, if all of them fit.
+#[track_caller]
+fn load(state: &[(String, Tensor)], mut get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
+    const OPERATION: &str = "load_state";
+    let mut loaded = Vec::with_capacity(state.len());
+    for (name, own) in state {
+        let tensor = get(name)?;
+        own.same_engine(OPERATION, &tensor)?;
+        if tensor.shape() != own.shape() {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "`{name}` has shape {:?}, and this optimizer needs {:?}",
+                    tensor.shape(),
+                    own.shape()
+                ),
+            });
+        }
+        if tensor.dtype != own.dtype {
+            return Err(Error::DType {
+                operation: OPERATION,
+                expected: format!("`{name}` of {}", own.dtype),
+                got: tensor.dtype,
+                hint: "Set `state_dtype`, or `cast` it",
+            });
+        }
+        loaded.push(tensor);
+    }
+    let _paused = Paused::new();
+    for ((_, own), tensor) in state.iter().zip(&loaded) {
+        own.copy_(tensor)?;
+    }
+    Ok(())
+}
