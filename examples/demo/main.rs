@@ -25,7 +25,7 @@ const HIDDEN: usize = 128;
 const BATCH: usize = 64;
 const EPOCHS: usize = 30;
 /// The learning rate of the first epoch; it falls linearly to 0.
-const RATE: f32 = 0.4;
+const RATE: f64 = 0.4;
 const LEAST_ACCURACY: f32 = 0.97;
 
 fn main() -> ExitCode {
@@ -109,7 +109,7 @@ impl Trained {
         test: &Digits,
         random: &mut fastrand::Rng,
     ) -> lapidary::Result<Trained> {
-        let network = Network::new(gpu, [PIXELS, HIDDEN, CLASSES], SEED)?;
+        let mut network = Network::new(gpu, [PIXELS, HIDDEN, CLASSES], SEED)?;
         let (images, targets) = upload(gpu, train)?;
         let (test_images, _) = upload(gpu, test)?;
 
@@ -121,7 +121,7 @@ impl Trained {
         let mut read = Vec::new();
         let mut buffers_after_first = 0;
         for epoch in 0..EPOCHS {
-            let rate = RATE * (1.0 - epoch as f32 / EPOCHS as f32);
+            let rate = RATE * (1.0 - epoch as f64 / EPOCHS as f64);
             random.shuffle(&mut order);
             let shuffled = gpu.tensor(&order, &[order.len()])?.named("order");
             for step in 0..steps {
