@@ -33,7 +33,8 @@
 //! # Gradients
 //!
 //! [`Tensor::requires_grad`] marks parameters, and [`Tensor::backward`] gives the gradients of a
-//! number by them: see [`grad`] and [`guides::train`]. [`optim`] has the optimizers.
+//! number by them: see [`grad`] and [`guides::train`]. [`optim`] has the optimizers. [`loader`]
+//! prepares and uploads batches ahead of the training loop.
 //!
 //! # In your app
 //!
@@ -100,6 +101,7 @@ mod fuse;
 mod gpu;
 pub mod grad;
 mod kernel;
+pub mod loader;
 pub mod operations;
 mod ops;
 pub mod optim;
@@ -132,6 +134,8 @@ pub mod guides {
     pub mod configuration {}
     #[doc = include_str!("guides/embed_in_your_app.md")]
     pub mod embed_in_your_app {}
+    #[doc = include_str!("guides/feed_a_training_loop.md")]
+    pub mod feed_a_training_loop {}
     #[doc = include_str!("guides/from_torch.md")]
     pub mod from_torch {}
     #[doc = include_str!("guides/model_files.md")]

@@ -27,6 +27,8 @@ mod large;
 mod limits;
 #[path = "device/linear.rs"]
 mod linear;
+#[path = "device/loader.rs"]
+mod loader;
 #[path = "device/loss.rs"]
 mod loss;
 #[path = "device/open.rs"]

@@ -49,6 +49,7 @@ const CRATES: [Layers; 3] = [
             "gpu/",
             "kernel.rs",
             "kernel/",
+            "loader/",
             "operations.rs",
         ],
         name_the_handle: &["tensor", "ops", "fuse", "grad", "optim"],

@@ -225,6 +225,15 @@ pub enum Error {
         /// What is wrong, with the lines concerned, and what the caller can do.
         reason: String,
     },
+    /// A batch of a loader could not be prepared: a function of the app returned an error of its
+    /// own, or panicked.
+    #[error("batch {batch} of the loader: {cause}")]
+    Loader {
+        /// The number of the batch, from 0.
+        batch: u64,
+        /// The error of the app, or the message of the panic.
+        cause: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// A file does not have the expected format, such as a snapshot or a log.
     #[error("the {format} cannot be read: {reason}")]
     Format {

@@ -67,12 +67,12 @@ impl<T: ?Sized> Shared for T {}
 
 /// `Send` natively. No bound in a browser.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) trait MaybeSend: Send {}
+pub trait MaybeSend: Send {}
 #[cfg(not(target_arch = "wasm32"))]
 impl<T: Send + ?Sized> MaybeSend for T {}
 /// `Send` natively. No bound in a browser.
 #[cfg(target_arch = "wasm32")]
-pub(crate) trait MaybeSend {}
+pub trait MaybeSend {}
 #[cfg(target_arch = "wasm32")]
 impl<T: ?Sized> MaybeSend for T {}
 

@@ -181,6 +181,18 @@ impl Engine {
         state.queue.is_empty() && state.is_device_idle()
     }
 
+    /// Whether the device has finished all submissions. The queue may have commands.
+    pub fn is_device_idle(&self) -> bool {
+        // Only polling shows what has finished. `check_lost` reports a loss.
+        let _ = self.driver.poll();
+        self.lock().is_device_idle()
+    }
+
+    /// The most bytes that the staging of uploads may take now.
+    pub fn staging_limit_bytes(&self) -> u64 {
+        self.uploads.limit_bytes()
+    }
+
     /// The most bindings of storages in a dispatch.
     pub fn most_windows(&self) -> u64 {
         // One fewer than the limit, because some drivers miscount. A layout counts up to 255.

@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// Returns an error if the device is lost.
-    pub(crate) fn check_lost(&self) -> Result<()> {
+    pub fn check_lost(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),
             Some(reason) => {
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     /// Whether this thread is inside a function of the app that the engine called.
-    pub(super) fn is_inside(&self) -> bool {
+    pub fn is_inside(&self) -> bool {
         Inside::is_of(self.address())
     }
 
