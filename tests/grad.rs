@@ -13,4 +13,5 @@ mod networks;
 mod optimum;
 mod reduce;
 mod rows;
+mod saved;
 mod tape;

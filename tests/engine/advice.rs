@@ -170,6 +170,38 @@ fn work_in_small_portions_is_noticed() {
     check(&gpu, Topic::Flushing, &["fewer than 4 in each"]);
 }
 
+/// A forward pass whose layers fill the budget, and no backward.
+#[test]
+fn memory_that_waits_for_a_backward_is_named_with_a_way_out() {
+    let gpu = with_budget(Budget::device(40 << 20));
+    let x = zeros(&gpu, 1 << 10, "input").cast(DType::F32).unwrap();
+    let x = x.requires_grad().unwrap();
+    let wide = |x: &Tensor| x.broadcast_to(&[2048, 1 << 10])?.exp();
+    let layers: Vec<Tensor> = (0..3).map(|_| wide(&x).unwrap()).collect();
+    gpu.finish().unwrap();
+    // Pinned, they cannot be evicted for the next one.
+    let pins: Vec<_> = layers.iter().map(|layer| layer.pin().unwrap()).collect();
+    let refused = zeros_refused(&gpu);
+    for words in [
+        "24.0 MiB saved for backward",
+        "24.0 MiB saved)",
+        "call `backward` earlier",
+    ] {
+        assert!(refused.contains(words), "{words} in {refused}");
+    }
+    let says = ["24.0 MiB of the 24.0 MiB live bytes", "checkpoint"];
+    check(&gpu, Topic::Saved, &says);
+    drop((layers, pins));
+    let is_saved = |one: &lapidary::stats::Suggestion| one.topic == Topic::Saved;
+    assert!(!gpu.memory().advice().iter().any(is_saved));
+}
+
+/// The error of a tensor that finds no room.
+fn zeros_refused(gpu: &Gpu) -> String {
+    let x = gpu.zeros(&[20 * MIB], DType::U8).unwrap();
+    x.force().unwrap_err().to_string()
+}
+
 /// A program reads once for each token and is short of memory. Eviction then submits, releases
 /// slabs and waits for staging. The only advice must be about the budget.
 #[test]

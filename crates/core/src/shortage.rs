@@ -21,6 +21,8 @@ pub struct OutOfMemory {
     pub largest_hole_bytes: u64,
     /// Bytes of pinned tensors, which can neither move nor be evicted.
     pub pinned_bytes: u64,
+    /// Bytes of tensors that recorded operations saved for their backward.
+    pub saved_bytes: u64,
     /// The budget of the device's bytes. `None` if there is no budget.
     pub budget_bytes: Option<u64>,
     /// The reclaim steps that ran, in this order, and their results.
@@ -47,6 +49,9 @@ impl fmt::Display for OutOfMemory {
         if self.pinned_bytes > 0 {
             write!(f, ", {} pinned", Bytes(self.pinned_bytes))?;
         }
+        if self.saved_bytes > 0 {
+            write!(f, ", {} saved for backward", Bytes(self.saved_bytes))?;
+        }
         if let Some(budget_bytes) = self.budget_bytes {
             write!(f, " within a budget of {}", Bytes(budget_bytes))?;
         }
@@ -57,7 +62,11 @@ impl fmt::Display for OutOfMemory {
         }
         for (index, holder) in self.holders.iter().enumerate() {
             let lead = if index == 0 { "; most is held by" } else { "," };
-            write!(f, "{lead} {} ({})", holder.tag, Bytes(holder.bytes))?;
+            write!(f, "{lead} {} ({}", holder.tag, Bytes(holder.bytes))?;
+            if holder.saved_bytes > 0 {
+                write!(f, ", {} saved", Bytes(holder.saved_bytes))?;
+            }
+            f.write_str(")")?;
         }
         if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
             // The app has no tensor that it could drop.
@@ -65,6 +74,12 @@ impl fmt::Display for OutOfMemory {
                 ". This Gpu holds no memory: the request is more than the device has left. Use \
                  smaller tensors, or close other programs that use the device, and force again",
             );
+        }
+        if self.saved_bytes > self.live_bytes / 2 {
+            f.write_str(
+                ". Most live bytes wait for a backward: call `backward` earlier, compute under \
+                 `no_grad`, or use `checkpoint`",
+            )?;
         }
         f.write_str(". Drop tensors and force again: the work is still queued")
     }
@@ -81,6 +96,9 @@ pub struct Holder {
     pub bytes: u64,
     /// The number of their storages.
     pub storages: u64,
+    /// The part of `bytes` that is saved for backward, as
+    /// [`MemoryStats::saved_bytes`](crate::stats::MemoryStats::saved_bytes) says.
+    pub saved_bytes: u64,
 }
 
 /// One step to make room. Reclaim executes the steps in the order of [`ReclaimStep::ALL`], which is

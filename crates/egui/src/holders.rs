@@ -35,7 +35,11 @@ pub(crate) fn list(ui: &mut Ui, stats: &MemoryStats, most: usize) {
             ui.add(egui::Label::new(text).truncate());
         });
         let (peak, storages) = (Bytes(tag.bytes.peak), tag.storages.now);
-        let all = format!("{name}\n{storages} tensors, peak {peak}");
+        let mut all = format!("{name}\n{storages} tensors, peak {peak}");
+        if tag.saved_bytes > 0 {
+            let saved = Bytes(tag.saved_bytes);
+            all += &format!(", {saved} saved for backward");
+        }
         row.response.on_hover_text(all);
     }
 }

@@ -70,6 +70,7 @@ fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts)
         retiring_bytes: levels.retiring_bytes.now,
         largest_hole_bytes: report.alloc.largest_hole_bytes,
         pinned_bytes: state.memory.pinned_bytes(),
+        saved_bytes: report.saved_bytes,
         budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
         reclaim_steps: reclaim_counts.tried(),
         made_at: storage.tag().to_string(),

@@ -10,7 +10,7 @@ use super::state::State;
 use super::times::KernelTime;
 use crate::driver::{DriverResult, Levels};
 use crate::error::{Error, Result};
-use crate::memory::{Map, MemoryReport, Moment, Storage, Tag, TagUse};
+use crate::memory::{Map, MemoryReport, Moment, Storage, Tag};
 use crate::shortage::ReclaimCounts;
 use crate::units::Level;
 
@@ -18,7 +18,6 @@ use crate::units::Level;
 #[derive(Clone, Debug)]
 pub(crate) struct EngineReport {
     pub(crate) memory: MemoryReport,
-    pub(crate) tags: Vec<TagUse>,
     pub(crate) levels: Levels,
     /// The bytes of storages that have no place yet.
     pub(crate) pending_bytes: Level,
@@ -87,7 +86,6 @@ impl Engine {
         let (spilled_bytes, disk_bytes) = self.spill.levels();
         EngineReport {
             memory: state.memory.report(holders),
-            tags: state.memory.tag_uses(),
             levels: self.driver.ledger().levels(),
             pending_bytes: pending_bytes(state),
             queued: (state.queue.len() + state.left_behind.len()) as u64,

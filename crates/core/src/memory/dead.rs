@@ -1,5 +1,6 @@
-//! What storages report without the engine's lock: that they were dropped, and how many bytes still
-//! have no place. The next execution pass frees what dropped storages held.
+//! What storages report without the engine's lock: that they were dropped, how many bytes still
+//! have no place, and whether any is saved for backward. The next execution pass frees what dropped
+//! storages held.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -38,6 +38,8 @@ pub struct Block {
     pub state: BlockState,
     /// Commands since the last one that used it.
     pub idle_commands: u32,
+    /// Whether recorded operations need it for their backward.
+    pub is_saved: bool,
 }
 
 /// What the engine may do with a block to free its room.
@@ -67,14 +69,16 @@ pub struct EvictedStorage {
     pub bytes: u64,
     /// Where its bytes are.
     pub residency: Residency,
+    /// Whether recorded operations need it for their backward.
+    pub is_saved: bool,
 }
 
 /// A block as a file stores it, without field names: a file may have millions.
 #[cfg(feature = "serde")]
-type BlockRow = (u64, u64, u64, u64, u32, BlockState, u32);
+type BlockRow = (u64, u64, u64, u64, u32, BlockState, u32, bool);
 
 #[cfg(feature = "serde")]
-type EvictedRow = (u64, u32, u64, Residency);
+type EvictedRow = (u64, u32, u64, Residency, bool);
 
 #[cfg(feature = "serde")]
 impl From<BlockRow> for Block {
@@ -87,6 +91,7 @@ impl From<BlockRow> for Block {
             tag: row.4,
             state: row.5,
             idle_commands: row.6,
+            is_saved: row.7,
         }
     }
 }
@@ -102,18 +107,20 @@ impl From<Block> for BlockRow {
             block.tag,
             block.state,
             block.idle_commands,
+            block.is_saved,
         )
     }
 }
 
 #[cfg(feature = "serde")]
 impl From<EvictedRow> for EvictedStorage {
-    fn from((storage, tag, bytes, residency): EvictedRow) -> EvictedStorage {
+    fn from((storage, tag, bytes, residency, is_saved): EvictedRow) -> EvictedStorage {
         EvictedStorage {
             storage,
             tag,
             bytes,
             residency,
+            is_saved,
         }
     }
 }
@@ -126,6 +133,7 @@ impl From<EvictedStorage> for EvictedRow {
             evicted.tag,
             evicted.bytes,
             evicted.residency,
+            evicted.is_saved,
         )
     }
 }
@@ -157,6 +165,7 @@ impl Memory {
         let mut evicted = Vec::new();
         for slot in &self.slots {
             let storage = slot.storage.upgrade();
+            let is_saved = storage.as_ref().is_some_and(|storage| storage.is_saved());
             let slab = slot.place.and_then(|place| place.slab);
             if let (Some(place), Some(slab), true) = (slot.place, slab, slot.block.is_some()) {
                 let Some(Some(slab)) = slabs.get_mut(slab as usize) else {
@@ -170,6 +179,7 @@ impl Memory {
                     tag: slot.tag,
                     state: state(slot, storage.as_deref()),
                     idle_commands: slot.uses.idle(self.clock),
+                    is_saved,
                 });
             } else if let Some(storage) = storage {
                 let residency = storage.residency();
@@ -182,6 +192,7 @@ impl Memory {
                         tag: slot.tag,
                         bytes: slot.size_bytes,
                         residency,
+                        is_saved,
                     });
                 }
             }

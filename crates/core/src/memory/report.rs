@@ -34,11 +34,16 @@ pub(crate) struct MemoryReport {
     pub(crate) sums: Sums,
     pub(crate) classes: [ClassUse; 4],
     pub(crate) slabs: Vec<SlabUse>,
+    /// Bytes in slabs that are saved for backward.
+    pub(crate) saved_bytes: u64,
     pub(crate) holders: Vec<Holder>,
+    /// All makers that ever held bytes on the device, largest first.
+    pub(crate) tags: Vec<TagUse>,
 }
 
 impl Memory {
-    /// All numbers at once, with the `holders` largest holders. O(slabs + tags · log tags).
+    /// All numbers at once, with the `holders` largest holders. O(slabs + tags · log tags), and
+    /// O(storages) once one was saved for backward.
     pub(crate) fn report(&self, holders: usize) -> MemoryReport {
         let slabs = self.slabs.iter().flatten();
         let slabs = slabs.filter_map(|slab| {
@@ -52,12 +57,15 @@ impl Memory {
                 largest_hole_bytes: info.largest_hole_bytes,
             })
         });
+        let tags = self.tag_uses();
         MemoryReport {
             alloc: self.pools.stats(),
             sums: self.sums(),
             classes: self.classes(),
             slabs: slabs.collect(),
-            holders: self.holders(holders),
+            saved_bytes: tags.iter().map(|one| one.saved_bytes).sum(),
+            holders: largest(&tags, holders),
+            tags,
         }
     }
 
@@ -67,25 +75,18 @@ impl Memory {
         self.census.reset_peaks();
     }
 
-    /// All makers that ever held bytes on the device, largest first. O(tags).
-    pub(crate) fn tag_uses(&self) -> Vec<TagUse> {
-        let entries = self.census.tags.entries().iter();
-        let mut uses: Vec<TagUse> = entries.filter(|one| one.bytes.up > 0).cloned().collect();
+    fn tag_uses(&self) -> Vec<TagUse> {
+        let mut uses = self.census.tags.entries().to_vec();
+        // Counted here: an operation that is recorded pays for no report.
+        if self.dead_list.has_saved() {
+            let in_slabs = self.slots.iter().filter(|slot| slot.block.is_some());
+            for slot in in_slabs.filter(|slot| is_saved(slot)) {
+                uses[slot.tag as usize].saved_bytes += slot.size_bytes;
+            }
+        }
+        uses.retain(|one| one.bytes.up > 0);
         uses.sort_by_key(|one| std::cmp::Reverse((one.bytes.now, one.bytes.peak)));
         uses
-    }
-
-    fn holders(&self, most: usize) -> Vec<Holder> {
-        let entries = self.census.tags.entries().iter();
-        let mut uses: Vec<&TagUse> = entries.filter(|one| one.bytes.now > 0).collect();
-        uses.sort_by_key(|one| std::cmp::Reverse(one.bytes.now));
-        uses.truncate(most);
-        let holders = uses.into_iter().map(|one| Holder {
-            tag: one.tag.as_ref().map_or("others".into(), Tag::to_string),
-            bytes: one.bytes.now,
-            storages: one.storages.now,
-        });
-        holders.collect()
     }
 
     /// The `most` largest holders of pinned storages in slabs with free room. They block
@@ -117,6 +118,23 @@ impl Memory {
     }
 }
 
+/// Do recorded operations need the storage of a slot for their backward?
+fn is_saved(slot: &Slot) -> bool {
+    (slot.storage.upgrade()).is_some_and(|storage| storage.is_saved())
+}
+
+/// The `most` largest holders of these makers, which are sorted.
+fn largest(uses: &[TagUse], most: usize) -> Vec<Holder> {
+    let held = uses.iter().take_while(|one| one.bytes.now > 0);
+    let holders = held.take(most).map(|one| Holder {
+        tag: one.tag.as_ref().map_or("others".into(), Tag::to_string),
+        bytes: one.bytes.now,
+        storages: one.storages.now,
+        saved_bytes: one.saved_bytes,
+    });
+    holders.collect()
+}
+
 fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Holder> {
     let mut by_tag = BTreeMap::new();
     for storage in storages {
@@ -138,7 +156,11 @@ fn add_holder(by_tag: &mut BTreeMap<Maker, Holder>, storage: &Arc<Storage>) {
         tag: storage.tag().to_string(),
         bytes: 0,
         storages: 0,
+        saved_bytes: 0,
     });
     holder.bytes += storage.size_bytes();
     holder.storages += 1;
+    if storage.is_saved() {
+        holder.saved_bytes += storage.size_bytes();
+    }
 }

@@ -22,6 +22,9 @@ pub struct TagUse {
     pub bytes: Level,
     /// Number of their storages; views share one.
     pub storages: Level,
+    /// The part of `bytes` that is saved for backward now, as
+    /// [`MemoryStats::saved_bytes`](crate::stats::MemoryStats::saved_bytes) says.
+    pub saved_bytes: u64,
 }
 
 /// The levels of all makers.
@@ -40,6 +43,7 @@ impl Tags {
             tag: None,
             bytes: Level::default(),
             storages: Level::default(),
+            saved_bytes: 0,
         };
         Tags {
             unnamed: FxHashMap::default(),
@@ -69,6 +73,7 @@ impl Tags {
             tag: Some(storage.tag()),
             bytes: Level::default(),
             storages: Level::default(),
+            saved_bytes: 0,
         });
         match storage.name() {
             None => self.unnamed.insert((site, scope), number),
@@ -104,6 +109,7 @@ impl Tags {
         }
     }
 
+    /// The levels. Nobody counts the saved bytes there: they are 0.
     pub(super) fn entries(&self) -> &[TagUse] {
         &self.entries
     }

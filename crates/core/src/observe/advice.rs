@@ -35,6 +35,8 @@ pub enum Topic {
     Pinned,
     /// Live tensors are not used.
     Unused,
+    /// Memory is short, and much of it waits for a backward.
+    Saved,
     /// Transfers wait for staging memory.
     Staging,
     /// Small tensors take whole granules.
@@ -75,6 +77,7 @@ impl Snapshot {
             Self::fragmentation,
             Self::pinned,
             Self::unused,
+            Self::saved,
             Self::staging,
             Self::rounding,
             Self::churn,
@@ -199,6 +202,26 @@ impl Snapshot {
             percent(bytes, self.stats.live_bytes.now),
         );
         suggest(Topic::Unused, bytes, text)
+    }
+
+    fn saved(&self) -> Option<Suggestion> {
+        let (bytes, live_bytes) = (self.stats.saved_bytes, self.stats.live_bytes.now);
+        let is_short = self.stats.refusals > 0 || self.stats.restores > 0;
+        if !is_short || bytes < live_bytes / 2 {
+            return None;
+        }
+        let blocks = self.slabs.iter().flat_map(|slab| &slab.blocks);
+        let (tag, _) = self.greatest(blocks.filter(|block| block.is_saved))?;
+        let text = format!(
+            "{} of the {} live bytes, {} %, are saved for a backward that has not run; most are of {}. Call \
+             `backward` earlier, compute under `no_grad` what needs no gradients, or let `Gpu::checkpoint` \
+             compute again instead of saving.",
+            Bytes(bytes),
+            Bytes(live_bytes),
+            percent(bytes, live_bytes),
+            self.tag_name(tag),
+        );
+        suggest(Topic::Saved, bytes, text)
     }
 
     fn staging(&self) -> Option<Suggestion> {

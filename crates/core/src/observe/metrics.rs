@@ -17,6 +17,7 @@ impl MemoryStats {
             now(peak, level.peak);
         }
         now("lapidary_largest_hole_bytes", self.largest_hole_bytes);
+        now("lapidary_saved_bytes", self.saved_bytes);
         now("lapidary_queued_commands", self.queued);
         now("lapidary_slabs", self.slabs.len() as u64);
         now("lapidary_pipelines", self.pipelines);

@@ -37,6 +37,11 @@ pub struct MemoryStats {
     pub live_bytes: Level,
     /// Storages that have a block. Views share one.
     pub live_storages: Level,
+    /// The part of the requested bytes that is saved for backward now: bytes that recorded
+    /// operations need, until their backward has run or the last tensor that depends on them is
+    /// dropped. Inputs and parameters that an operation saved are among them. The report counts
+    /// them when it is made.
+    pub saved_bytes: u64,
     /// Bytes of tensors that queued work will place. All requests count here first, so `up` is the
     /// sum of all requests. The peak counts only the moments at which work was queued.
     pub pending_bytes: Level,
@@ -144,6 +149,7 @@ impl MemoryStats {
             requested_bytes: sums.requested_bytes,
             live_bytes: sums.live_bytes,
             live_storages: sums.storages,
+            saved_bytes: report.memory.saved_bytes,
             pending_bytes: report.pending_bytes,
             cached_bytes: sums.cached_bytes,
             reserved_bytes: Level {
@@ -186,7 +192,7 @@ impl MemoryStats {
             pipelines: report.pipelines,
             bind_groups: report.bind_groups,
             classes: report.memory.classes.to_vec(),
-            tags: report.tags,
+            tags: report.memory.tags,
             slabs: report.memory.slabs,
             holders: report.memory.holders,
         }
@@ -256,6 +262,7 @@ impl MemoryStats {
             self.slabs_created,
             self.slabs_released,
         );
+        let saved = "of the live bytes: recorded operations need them for their backward";
         let staging_bytes = upload_bytes.saturating_add(self.readback_bytes.now);
         let retiring = "given back, still in use by the device";
         let mut rows = vec![
@@ -265,6 +272,9 @@ impl MemoryStats {
             ("retiring", self.retiring_bytes.now, retiring.into()),
             ("staging", staging_bytes, format!("{up} up, {down} down")),
         ];
+        if self.saved_bytes > 0 {
+            rows.insert(1, ("saved", self.saved_bytes, saved.into()));
+        }
         if self.pending_bytes.now > 0 {
             let pending = format!(
                 "asked for by queued work, peak {}",
@@ -383,20 +393,23 @@ impl MemoryStats {
             return Ok(());
         }
         writeln!(f, "greatest holders")?;
-        for holder in self.holders.iter().take(HOLDER_LINES) {
+        // The sum of saved bytes has a line, too.
+        let most = HOLDER_LINES - usize::from(self.saved_bytes > 0);
+        for holder in self.holders.iter().take(most) {
             let count = match holder.storages {
                 1 => String::new(),
                 count => format!("  x{count}"),
             };
             let bytes = Bytes(holder.bytes).to_string();
-            writeln!(
-                f,
-                "  {bytes:>10}  {}{count}",
-                printable_end(&holder.tag, 72)
-            )?;
+            let (saved, columns) = match holder.saved_bytes {
+                0 => (String::new(), 72),
+                bytes => (format!("  {} saved", Bytes(bytes)), 54),
+            };
+            let tag = printable_end(&holder.tag, columns);
+            writeln!(f, "  {bytes:>10}  {tag}{count}{saved}")?;
         }
-        if self.holders.len() > HOLDER_LINES {
-            writeln!(f, "  and {} more", self.holders.len() - HOLDER_LINES)?;
+        if self.holders.len() > most {
+            writeln!(f, "  and {} more", self.holders.len() - most)?;
         }
         Ok(())
     }

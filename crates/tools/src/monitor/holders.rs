@@ -24,17 +24,25 @@ enum Order {
     #[default]
     Bytes,
     Peak,
+    Saved,
     Storages,
     Name,
 }
 
 impl Order {
-    const ALL: [Order; 4] = [Order::Bytes, Order::Peak, Order::Storages, Order::Name];
+    const ALL: [Order; 5] = [
+        Order::Bytes,
+        Order::Peak,
+        Order::Saved,
+        Order::Storages,
+        Order::Name,
+    ];
 
     fn title(self) -> &'static str {
         match self {
             Order::Bytes => "bytes",
             Order::Peak => "peak",
+            Order::Saved => "saved",
             Order::Storages => "storages",
             Order::Name => "who",
         }
@@ -113,6 +121,9 @@ impl Holders {
         match self.order {
             Order::Bytes => chosen.sort_by_key(|(_, tag)| Reverse((tag.bytes.now, tag.bytes.peak))),
             Order::Peak => chosen.sort_by_key(|(_, tag)| Reverse((tag.bytes.peak, tag.bytes.now))),
+            Order::Saved => {
+                chosen.sort_by_key(|(_, tag)| Reverse((tag.saved_bytes, tag.bytes.now)))
+            }
             Order::Storages => {
                 chosen.sort_by_key(|(_, tag)| Reverse((tag.storages.now, tag.bytes.now)))
             }
@@ -136,6 +147,8 @@ impl Holders {
             let more = Line::styled(format!(" {above} above, {below} below "), DIM);
             block = block.title_bottom(more.right_aligned());
         }
+        // Most programs compute no gradients, and terminals are narrow.
+        let has_saved = stats.saved_bytes > 0 || self.order == Order::Saved;
         let whole_bytes = stats.live_bytes.now.max(1);
         let shown = chosen.iter().skip(above).take(rows).map(|(name, tag)| {
             let share = (tag.bytes.now as f64 / whole_bytes as f64).min(1.0);
@@ -144,14 +157,14 @@ impl Holders {
             } else {
                 Style::new()
             };
-            Row::new([
+            let begin = [
                 right(&Bytes(tag.bytes.now)),
                 Cell::new(Line::styled(bar(share), LIVE)),
                 right(&Bytes(tag.bytes.peak)),
-                right(&tag.storages.now),
-                Cell::new(name.clone()),
-            ])
-            .style(style)
+            ];
+            let end = [right(&tag.storages.now), Cell::new(name.clone())];
+            let saved = has_saved.then(|| right(&saved(tag)));
+            Row::new(begin.into_iter().chain(saved).chain(end)).style(style)
         });
         let head = Order::ALL.map(|order| {
             let mark = if order == self.order { "▼" } else { "" };
@@ -165,12 +178,23 @@ impl Holders {
                 _ => Cell::new(line.style(style).right_aligned()),
             }
         });
-        let [bytes, peak, storages, who] = head;
-        let widths = [10, 8, 10, 9].map(Constraint::Length);
-        Table::new(shown, widths.into_iter().chain([Constraint::Min(10)]))
-            .header(Row::new([bytes, Cell::new(""), peak, storages, who]))
+        let [bytes, peak, saved, storages, who] = head;
+        let saved = has_saved.then_some(saved);
+        let head = [bytes, Cell::new(""), peak].into_iter().chain(saved);
+        let widths = [10, 8, 10].into_iter().chain(has_saved.then_some(10));
+        let widths = widths.chain([9]).map(Constraint::Length);
+        Table::new(shown, widths.chain([Constraint::Min(10)]))
+            .header(Row::new(head.chain([storages, who])))
             .block(block)
             .render(area, buffer);
+    }
+}
+
+/// The bytes that wait for a backward, if there are any.
+fn saved(tag: &TagUse) -> String {
+    match tag.saved_bytes {
+        0 => String::new(),
+        bytes => Bytes(bytes).to_string(),
     }
 }
 

@@ -129,13 +129,16 @@ function steadiestFirst(kept, width) {
   return Array.from({ length: width }, (_, slot) => slot).sort((a, b) => steadiness(b) - steadiness(a));
 }
 
-// The bytes and storages of each group at a moment.
+// The bytes and storages of each group at a moment, and the bytes that were saved for backward when
+// the snapshot was taken. Events do not tell when a storage was saved.
 function heldAt(model, grouped, moment) {
-  const bytes = new Float64Array(grouped.groups.length), storages = new Uint32Array(grouped.groups.length);
+  const bytes = new Float64Array(grouped.groups.length), storages = new Uint32Array(grouped.groups.length), saved = new Float64Array(grouped.groups.length);
+  const isLast = moment === model.events.count;
   for (const stay of liveAt(model, moment)) {
     const group = groupAt(grouped, model.stays.tag[stay]);
     bytes[group] += model.stays.bytes[stay];
     storages[group]++;
+    if (isLast && model.stays.saved[stay]) saved[group] += model.stays.bytes[stay];
   }
-  return { bytes, storages };
+  return { bytes, storages, saved };
 }

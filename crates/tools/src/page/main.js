@@ -171,6 +171,7 @@ function stayRows(doc, map, stay) {
     stays.came[stay] > CAME_NEW ? fact(CAME_WORDS[stays.came[stay]], since(stays.from[stay])) : null,
     stays.until[stay] !== FOREVER ? fact("until", since(stays.until[stay])) : null,
     fact("state", { live: "may be moved or evicted", clean: "may be dropped: a copy exists", pinned: "pinned" }[state]),
+    stays.saved[stay] ? fact("saved", "for backward, when the snapshot was taken") : null,
   ];
 }
 

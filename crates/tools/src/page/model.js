@@ -44,6 +44,7 @@ function stayColumns(most) {
     bytes: new Float64Array(most),
     came: new Uint8Array(most),
     state: new Uint8Array(most),
+    saved: new Uint8Array(most),
     born: new Uint32Array(most),
   };
 }
@@ -153,6 +154,7 @@ function staysOf(snapshot) {
       stays.tag[stay] = tag;
       stays.bytes[stay] = granted;
       stays.state[stay] = Math.max(0, STATES.indexOf(block[5]));
+      stays.saved[stay] = Number(block[7] === true);
       put(stay, slab.id, offset);
     }
   }

@@ -39,9 +39,11 @@ function reclaimFigure(stats) {
 function summary(model, inks) {
   const { stats } = model;
   const [live, reserved, storages] = ["live_bytes", "reserved_bytes", "live_storages"].map(name => level(stats, name));
+  const saved = number(stats.saved_bytes);
   const figures = [
     figure("live", bytesText(live.now), `peak ${bytesText(live.peak)}`),
     figure("reserved", bytesText(reserved.now), `peak ${bytesText(reserved.peak)}`),
+    ...(saved ? [figure("saved", bytesText(saved), "for backward", "Recorded operations need these live bytes until their backward has run.")] : []),
     meter(model, inks),
     figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
     figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
@@ -117,17 +119,18 @@ function holderColumns(app) {
     { key: "who", title: "who", isText: true, value: row => row.group.title, show: row => whoCell(app, row) },
     { key: "bytes", title: "bytes", value: row => row.bytes, show: row => bytesText(row.bytes) },
     { key: "share", title: "share", class: "share", value: row => row.bytes, show: row => el("span", {}, el("span", { class: "share-bar" }, el("i", { style: { width: 100 * row.share + "%" } })), percentText(row.share)) },
+    ...(number(app.doc.model.stats.saved_bytes) ? [{ key: "saved", title: "saved", value: row => row.saved, show: row => (row.saved ? bytesText(row.saved) : "") }] : []),
     { key: "storages", title: "storages", class: "narrow", value: row => row.storages, show: row => countText(row.storages) },
     { key: "peak", title: "peak", value: row => row.group.peak, show: row => bytesText(row.group.peak) },
   ];
 }
 
 function holderRows({ model, grouped }, moment) {
-  const { bytes, storages } = heldAt(model, grouped, moment);
+  const { bytes, storages, saved } = heldAt(model, grouped, moment);
   const all = bytes.reduce((sum, part) => sum + part, 0) || 1;
   return grouped.groups
     .filter(group => group.peak > 0 || bytes[group.number] > 0)
-    .map(group => ({ key: group.key, group, searched: searchedText(group), bytes: bytes[group.number], storages: storages[group.number], share: bytes[group.number] / all, isGone: !bytes[group.number] }));
+    .map(group => ({ key: group.key, group, searched: searchedText(group), bytes: bytes[group.number], storages: storages[group.number], saved: saved[group.number], share: bytes[group.number] / all, isGone: !bytes[group.number] }));
 }
 
 function differenceColumns(app) {

@@ -83,6 +83,30 @@ fn the_picture_is_the_one_we_like() {
 }
 
 #[test]
+fn bytes_that_wait_for_a_backward_have_a_column() {
+    let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
+    let mut monitor = Monitor::new();
+    let mut header = |gpu: &Gpu| {
+        monitor.push_at(Duration::ZERO, gpu.memory().stats());
+        let drawn = drawn(&monitor, 120, 32);
+        let found = drawn.lines().find(|line| line.contains("storages"));
+        (found.unwrap().contains("saved"), drawn)
+    };
+    let x = gpu.ones(&[96 << 10], DType::F32).unwrap();
+    let x = x.requires_grad().unwrap();
+    x.force().unwrap();
+    assert!(!header(&gpu).0);
+    let y = x.exp().unwrap().named("activation");
+    y.force().unwrap();
+    let (has_column, drawn) = header(&gpu);
+    let row = drawn.lines().find(|line| line.contains("`activation`"));
+    assert!(
+        has_column && row.unwrap().matches("384 KiB").count() == 3,
+        "{drawn}"
+    );
+}
+
+#[test]
 fn it_answers_keys() {
     let (mut monitor, gpu) = seen();
     let first_holder = |monitor: &Monitor| {
@@ -94,7 +118,9 @@ fn it_answers_keys() {
         lines.next().unwrap().to_owned()
     };
     assert!(first_holder(&monitor).contains("`weights`"));
-    press(&mut monitor, "sss");
+    press(&mut monitor, "ss");
+    assert!(drawn(&monitor, 120, 32).contains("saved▼"));
+    press(&mut monitor, "ss");
     assert!(first_holder(&monitor).contains("`batch`"), "sorted by name");
     press(&mut monitor, "S/weig\n");
     assert!(drawn(&monitor, 120, 32).contains("holders with `weig`: 1"));
