@@ -169,7 +169,8 @@ impl Gpu {
 /// so that the device computes meanwhile. It blocks the thread, in an `async` function too.
 ///
 /// Dropping it drops the batches ahead. It waits for calls of `prepare` that run now, and starts no
-/// more. It does not wait for `next` of the source, whose thread ends when that call returns.
+/// more. It does not wait for `next` of the source, whose thread ends when that call returns, and
+/// holds nothing but the source until then.
 pub struct Loader<B> {
     gpu: Gpu,
     queue: Arc<Queue<Result<B>>>,
@@ -238,6 +239,7 @@ impl<B> Loader<B> {
         // The lock is not held while values of the app are dropped.
         let ahead = self.queue.close();
         drop(ahead);
+        self.worker.close();
     }
 }
 

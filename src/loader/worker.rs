@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lapidary_core::internal::{MaybeSend, Shared};
 use lapidary_core::{Error, Result};
@@ -15,16 +15,27 @@ use crate::gpu::Gpu;
 pub(super) trait Step: Shared {
     /// Prepares the next batch. `false` when there is nothing more to do.
     fn step(&self) -> bool;
+
+    /// Lets go of the device and of the function that prepares. Steps that run now keep them until
+    /// they end.
+    fn close(&self);
 }
 
 /// Prepares batches, on several threads at once.
 pub(super) struct Worker<I, F, B> {
-    gpu: Gpu,
     /// The queue lets one thread at a time in.
     source: Mutex<I>,
-    prepare: F,
+    /// `None` once the loader is closed. A thread in the source holds none of it, so a source that
+    /// blocks keeps no device alive.
+    desk: Mutex<Option<Arc<Desk<F>>>>,
     queue: Arc<Queue<Result<B>>>,
     bytes_ahead: Option<u64>,
+}
+
+/// What a batch is prepared with.
+struct Desk<F> {
+    gpu: Gpu,
+    prepare: F,
 }
 
 impl<I: Iterator, F, B> Worker<I, F, B> {
@@ -36,9 +47,8 @@ impl<I: Iterator, F, B> Worker<I, F, B> {
         options: LoaderOptions,
     ) -> Self {
         Worker {
-            gpu,
             source: Mutex::new(source.into_iter()),
-            prepare,
+            desk: Mutex::new(Some(Arc::new(Desk { gpu, prepare }))),
             queue,
             bytes_ahead: options.bytes_ahead,
         }
@@ -73,9 +83,12 @@ where
                 return false;
             }
         };
-        let reserve = |bytes| self.reserve(batch, bytes);
-        let uploader = Uploader::new(&self.gpu, &reserve);
-        let prepared = match caught(|| (self.prepare)(&uploader, item)) {
+        let Some(desk) = self.desk().clone() else {
+            return false;
+        };
+        let reserve = |bytes| self.reserve(&desk.gpu, batch, bytes);
+        let uploader = Uploader::new(&desk.gpu, &reserve);
+        let prepared = match caught(|| (desk.prepare)(&uploader, item)) {
             Ok(prepared) => prepared.map_err(|error| failed(batch, error)),
             Err(message) => {
                 let cause = format!("`prepare` panicked: {message}");
@@ -85,12 +98,22 @@ where
         self.queue.finish(batch, prepared);
         true
     }
+
+    fn close(&self) {
+        // The lock is not held while values of the app are dropped.
+        let desk = self.desk().take();
+        drop(desk);
+    }
 }
 
 impl<I, F, B> Worker<I, F, B> {
-    fn reserve(&self, batch: u64, bytes: u64) -> Result<()> {
-        let most_bytes =
-            (self.bytes_ahead).unwrap_or_else(|| self.gpu.engine().staging_limit_bytes());
+    fn desk(&self) -> MutexGuard<'_, Option<Arc<Desk<F>>>> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserve(&self, gpu: &Gpu, batch: u64, bytes: u64) -> Result<()> {
+        let most_bytes = self.bytes_ahead;
+        let most_bytes = most_bytes.unwrap_or_else(|| gpu.engine().staging_limit_bytes());
         match self.queue.reserve(batch, bytes, most_bytes) {
             true => Ok(()),
             false => Err(failed(batch, "the loader was dropped".into())),
