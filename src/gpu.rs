@@ -4,6 +4,7 @@
 //! dropped before them.
 
 mod create;
+mod dry_run;
 mod fusion;
 #[cfg(feature = "safetensors")]
 mod model;

@@ -58,6 +58,9 @@
 //! suggests changes in sentences. [`guides::from_torch`] is for users of PyTorch, and
 //! [`guides::torch_memory`] lists PyTorch's functions for memory with their counterparts here.
 //!
+//! [`Gpu::dry_run`] says how much memory a program takes before it runs, and [`Gpu::fit_batch`]
+//! how large a batch may be.
+//!
 //! The package `lapidary-tools` shows all of that. Its program `lapidary` opens files of snapshots.
 //! It makes an interactive HTML page of them, or files for PyTorch's viewer, Perfetto and RMM's
 //! tools. Its library does the same within your app. The library also draws the memory live on a

@@ -13,6 +13,7 @@ mod caches;
 mod custom_kernels;
 #[path = "device/diagnostics.rs"]
 mod diagnostics;
+mod dry_run;
 #[path = "device/dx12.rs"]
 mod dx12;
 #[path = "device/everyday.rs"]

@@ -50,6 +50,7 @@ impl Tensor {
     /// # Errors
     /// Those of [`read`](Tensor::read).
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
         block_on("Tensor::to_array", self.read_array())
     }
@@ -58,6 +59,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Those of [`read`](Tensor::read).
+    #[track_caller]
     pub fn read_array<T: Element>(&self) -> impl Future<Output = Result<ArrayD<T>>> + use<T> {
         let (shape, elements) = (self.shape().to_vec(), self.read::<T>());
         async move {

@@ -216,11 +216,7 @@ impl<'a> Backprop<'a> {
     /// A function of the app may have made the gradient.
     fn check_fits(&self, node: &Node, edge: &Edge, grad: &Tensor) -> Result<()> {
         let expected = &edge.layout.shape;
-        if !Arc::ptr_eq(&grad.engine, &self.from.engine) {
-            return Err(Error::Foreign {
-                operation: OPERATION,
-            });
-        }
+        self.from.same_engine(OPERATION, grad)?;
         if grad.layout.shape == *expected && grad.dtype == edge.node.dtype {
             return Ok(());
         }

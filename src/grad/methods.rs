@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Backprop, Gradients};
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Paused, is_paused, line};
+use crate::tensor::history::{Hook, Paused, is_paused, line, undo_later};
 use lapidary_core::internal::Shared;
 use lapidary_core::{Error, Result};
 
@@ -199,7 +199,10 @@ impl Tensor {
                 ),
             });
         }
-        node.add_hook(Arc::new(hook));
+        let hook: Arc<Hook> = Arc::new(hook);
+        node.add_hook(Arc::clone(&hook));
+        let hooked = Arc::clone(&node);
+        undo_later(node.id, move || hooked.remove_hook(&hook));
         Ok(())
     }
 }

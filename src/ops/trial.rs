@@ -28,7 +28,7 @@ impl<P: Hash + Display> Call<'_, P> {
         variants: &[V],
         run: impl Fn(V) -> Result<Tensor>,
     ) -> V {
-        let engine = &self.operands[0].engine;
+        let engine = &*self.operands[0].engine.here();
         let Some(tuning) = engine.tuning() else {
             return variants[0];
         };

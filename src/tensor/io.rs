@@ -35,10 +35,13 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
         let (span, layout) = self.span();
-        let checked = self.check_element::<T>("read");
-        let read = checked.and_then(|()| span.start_read::<T>(Vec::new()));
+        let read = match self.check_element::<T>("read") {
+            Ok(()) => span.start_read::<T>(Vec::new()),
+            Err(error) => Err(error),
+        };
         async move { picked(read?.elements().await?, &layout) }
     }
 
@@ -57,6 +60,7 @@ impl Tensor {
     /// # }
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         const OPERATION: &str = "to_vec";
         self.read_now(OPERATION, Vec::new())
@@ -82,6 +86,7 @@ impl Tensor {
     /// # }
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
         const OPERATION: &str = "read_into";
         *elements = self.read_now(OPERATION, mem::take(elements))?;
@@ -116,6 +121,7 @@ impl Tensor {
     /// # }
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
         const OPERATION: &str = "read_with";
         self.check_element::<T>(OPERATION)?;
@@ -142,6 +148,7 @@ impl Tensor {
     /// # }
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         const OPERATION: &str = "item";
         let refuse = || Error::Shape {
@@ -341,6 +348,7 @@ impl Tensor {
 
     /// Reads into `spare`, replacing its contents, and waits. Reads in place where possible.
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     fn read_now<T: Element>(&self, operation: &'static str, spare: Vec<T>) -> Result<Vec<T>> {
         self.check_element::<T>(operation)?;
         let (span, layout) = self.span();

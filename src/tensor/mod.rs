@@ -114,19 +114,18 @@ impl Tensor {
     /// Names the tensor. Reports and errors use the name for all tensors that share its memory.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        self.storage.set_name(name);
-        self.engine.renamed(&self.storage);
+        self.engine.name(&self.storage, name);
         self
     }
 
     /// Where its bytes are at the moment.
     pub fn residency(&self) -> Residency {
-        self.storage.residency()
+        self.engine.twin(&self.storage).residency()
     }
 
     /// The number of writes to its memory so far, through any view.
     pub fn version(&self) -> u64 {
-        self.storage.version()
+        self.engine.twin(&self.storage).version()
     }
 
     /// Are its elements consecutive in memory, in row-major order?
@@ -136,7 +135,8 @@ impl Tensor {
 
     /// Do both tensors share one memory? Their elements need not overlap.
     pub fn shares_storage_with(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(&self.storage, &other.storage)
+        let [one, other] = [self, other].map(|tensor| tensor.engine.twin(&tensor.storage));
+        Arc::ptr_eq(&one, &other)
     }
 
     /// A new tensor that a command is going to write: row-major, without a place yet. It has its
@@ -170,12 +170,26 @@ impl Tensor {
         layout: Layout,
         dtype: DType,
     ) -> Tensor {
-        Tensor {
+        let tensor = Tensor {
             engine: Arc::clone(engine),
             storage,
             layout,
             dtype,
             link: Link::default(),
+        };
+        match Engine::may_be_dry() {
+            false => tensor,
+            true => tensor.here(),
+        }
+    }
+
+    /// The tensor on this thread's engine: another one in a dry run.
+    #[cold]
+    fn here(self) -> Tensor {
+        Tensor {
+            engine: self.engine.here().clone(),
+            storage: self.engine.twin(&self.storage).clone(),
+            ..self
         }
     }
 
@@ -195,7 +209,9 @@ impl Tensor {
 
     /// Refuses an operand of another `Gpu`.
     pub(crate) fn same_engine(&self, operation: &'static str, other: &Tensor) -> Result<()> {
-        if Arc::ptr_eq(&self.engine, &other.engine) {
+        let is_same = Arc::ptr_eq(&self.engine, &other.engine)
+            || Arc::ptr_eq(&self.engine.here(), &other.engine.here());
+        if is_same {
             Ok(())
         } else {
             Err(Error::Foreign { operation })

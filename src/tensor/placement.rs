@@ -79,7 +79,7 @@ impl Tensor {
     /// # }
     /// ```
     pub fn advise(&self, advice: Advice) {
-        self.storage.advise(advice);
+        self.engine.twin(&self.storage).advise(advice);
     }
 
     /// Restores the tensor to the device, and keeps it at its place, with all its views, until the

@@ -234,6 +234,17 @@ pub enum Error {
         /// The error of the app, or the message of the panic.
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
+    /// The value of a tensor was asked for in a [dry run](crate::Gpu::dry_run), which computes
+    /// nothing. The closure may ask [`Gpu::is_dry`](crate::Gpu::is_dry) and leave the read out. A
+    /// program whose next calls depend on values has no dry run.
+    #[error(
+        "a value was read at {at}, and a dry run has no values: leave the read out if \
+         `gpu.is_dry()`, or read after the dry run"
+    )]
+    DryRunRead {
+        /// The line that read, as `file:line`.
+        at: String,
+    },
     /// A file does not have the expected format, such as a snapshot or a log.
     #[error("the {format} cannot be read: {reason}")]
     Format {

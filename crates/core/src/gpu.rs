@@ -4,6 +4,7 @@
 //! dropped before them.
 
 mod diagnose;
+mod dry_run;
 #[cfg(any(test, feature = "sim"))]
 mod dummy_operator;
 mod kernels;
@@ -132,6 +133,7 @@ impl Options {
             spill,
             never_move: self.never_move,
             tuning: None,
+            is_dry: false,
             diagnose: self.diagnoses(layer)?,
         };
         Ok((budget, setup))
@@ -217,7 +219,9 @@ impl Gpu {
             dx12_compiler: options.dx12_compiler,
         };
         let driver = WgpuDriver::open(&request).await?;
-        setup.tuning = tune.over(driver.caps(), cache_folder.as_deref());
+        setup.tuning = tune
+            .over(driver.caps(), cache_folder.as_deref())
+            .map(Arc::new);
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
         gpu.memory().set_budget_async(budget).await?;
@@ -285,7 +289,9 @@ impl Gpu {
         let cache_folder = options.caches();
         let (fuse, tune) = (options.fuses()?, options.tunes()?);
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
-        setup.tuning = tune.over(driver.caps(), cache_folder.as_deref());
+        setup.tuning = tune
+            .over(driver.caps(), cache_folder.as_deref())
+            .map(Arc::new);
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
         gpu.memory().set_budget(budget)?;
@@ -326,7 +332,9 @@ impl Gpu {
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (fuse, tune) = (options.fuses()?, options.tunes()?);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
-        setup.tuning = tune.over(driver.caps(), options.caches().as_deref());
+        setup.tuning = tune
+            .over(driver.caps(), options.caches().as_deref())
+            .map(Arc::new);
         setup.spill.faults = handle.files().clone();
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
         if compact_always {
@@ -457,7 +465,11 @@ impl Gpu {
     }
 
     fn wgpu(&self, operation: &'static str) -> Result<&WgpuDriver> {
-        self.engine.driver().as_wgpu().ok_or_else(|| Error::Buffer {
+        let driver = match self.engine.here().is_dry() {
+            true => None,
+            false => self.engine.driver().as_wgpu(),
+        };
+        driver.ok_or_else(|| Error::Buffer {
             operation,
             reason: "the device is simulated and has no wgpu buffers".into(),
         })

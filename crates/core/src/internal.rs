@@ -12,7 +12,7 @@ pub use crate::engine::kernel::{
 pub use crate::engine::sections;
 pub use crate::engine::trial::{end_trial, prepare_trial};
 pub use crate::engine::wgsl;
-pub use crate::engine::{Cmd, Engine, Look, block_on};
+pub use crate::engine::{Cmd, Engine, Here, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::kernel::Bind;
 pub use crate::memory::{Companion, DeadList, Storage, victims};

@@ -38,7 +38,7 @@ pub use self::{
 };
 
 /// What [`GpuMemory`] tells of the memory: statistics, measurements, history, snapshots, and the
-/// errors and callbacks of a shortage.
+/// errors and callbacks of a shortage. And what a dry run tells.
 pub mod stats {
     pub use crate::engine::{Pressure, PressureGuard};
     pub use crate::gpu::Compacted;
@@ -47,7 +47,8 @@ pub mod stats {
         Tag, TagUse,
     };
     pub use crate::observe::{
-        History, Measure, Measured, MemoryStats, Picture, Sampler, Snapshot, Suggestion, Topic,
+        DryRun, Fit, History, Measure, Measured, MemoryStats, Picture, Sampler, Snapshot,
+        Suggestion, Topic,
     };
     pub use crate::shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse};
 }

@@ -4,11 +4,11 @@ use std::any::Any;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::is_paused;
 use super::node::{Edge, Node};
+use super::{is_paused, undo_later};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::Storage;
+use lapidary_core::internal::{Companion, Engine, Storage};
 use lapidary_core::{Error, Result};
 
 /// Where a handle finds the history of its value.
@@ -33,6 +33,12 @@ pub(crate) struct History {
 /// A history that belongs to a storage.
 struct Attached(Arc<History>);
 
+impl Companion for Attached {
+    fn of_twin(&self) -> Arc<dyn Companion> {
+        Arc::new(Attached(History::new(self.0.node())))
+    }
+}
+
 impl History {
     pub(crate) fn new(node: Arc<Node>) -> Arc<Self> {
         Arc::new(History {
@@ -45,10 +51,18 @@ impl History {
         Arc::clone(&node)
     }
 
-    fn replace(&self, make: impl FnOnce(Arc<Node>) -> Node) {
+    fn replace(self: &Arc<Self>, make: impl FnOnce(Arc<Node>) -> Node) {
         let mut slot = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         let node = Arc::new(make(Arc::clone(&slot)));
         // The old node may hold a long chain, which ends outside of the lock.
+        let old = std::mem::replace(&mut *slot, node);
+        drop(slot);
+        let history = Arc::clone(self);
+        undo_later(old.id, move || history.set(old));
+    }
+
+    fn set(&self, node: Arc<Node>) {
+        let mut slot = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *slot, node);
         drop(slot);
         drop(old);
@@ -66,6 +80,7 @@ impl Tensor {
     #[inline]
     pub(crate) fn is_tracked(&self) -> bool {
         let has_history = match self.link {
+            Link::Storage if Engine::may_be_dry() => self.history().is_some(),
             Link::Storage => self.storage.companion().is_some(),
             Link::Nowhere => false,
             Link::Own(_) => true,
@@ -101,7 +116,7 @@ impl Tensor {
     /// Its history, whether or not this thread records.
     pub(crate) fn history(&self) -> Option<Arc<History>> {
         match &self.link {
-            Link::Storage => History::of(&self.storage),
+            Link::Storage => History::of(&self.engine.twin(&self.storage)),
             Link::Nowhere => None,
             Link::Own(history) => Some(Arc::clone(history)),
         }
@@ -154,7 +169,7 @@ impl Tensor {
             Link::Own(_) => {}
             Link::Storage => {
                 let history = Attached(History::new(leaf()));
-                self.storage.attach(Arc::new(history));
+                self.engine.twin(&self.storage).attach(Arc::new(history));
             }
         }
         match self.history().map(|history| history.node()) {
@@ -171,11 +186,11 @@ impl Tensor {
         match &self.link {
             Link::Nowhere => {}
             Link::Own(history) => history.replace(|node| make(Some(node))),
-            Link::Storage => match History::of(&self.storage) {
+            Link::Storage => match self.history() {
                 Some(history) => history.replace(|node| make(Some(node))),
                 None => {
                     let history = Attached(History::new(Arc::new(make(None))));
-                    self.storage.attach(Arc::new(history));
+                    self.engine.twin(&self.storage).attach(Arc::new(history));
                 }
             },
         }

@@ -15,6 +15,7 @@
 //!
 //! `crate::grad` walks the nodes. The rules stand beside their operations, in `gradient.rs`.
 
+mod dry;
 mod link;
 mod mode;
 mod node;
@@ -23,9 +24,10 @@ mod saved;
 
 use std::panic::Location;
 
+pub(crate) use dry::{DryGuard, undo_later};
 pub(crate) use link::Link;
 pub(crate) use mode::{Paused, is_paused};
-pub(crate) use node::{Edge, Node, Work};
+pub(crate) use node::{Edge, Hook, Node, Work};
 pub(crate) use record::{Backward, Grads, Save, grads, without_gradient};
 pub(crate) use saved::Saved;
 

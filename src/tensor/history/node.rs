@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
+use super::dry;
 use super::record::Backward;
 use super::{Grads, Saved};
 use crate::tensor::Tensor;
@@ -81,7 +82,15 @@ pub(crate) type Hook = dyn HookFn;
 pub(crate) trait HookFn: Fn(&Tensor) -> Result<Tensor> + Shared {}
 impl<F: Fn(&Tensor) -> Result<Tensor> + Shared> HookFn for F {}
 
+/// The number of the next node.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 impl Node {
+    /// The number that the next node will have.
+    pub(super) fn next_id() -> u64 {
+        NEXT.load(Ordering::Relaxed)
+    }
+
     /// A tensor whose gradient is wanted.
     pub(crate) fn leaf(of: &Tensor, at: &'static Location<'static>) -> Node {
         Node::new(of, "a leaf", at, Kind::Leaf)
@@ -104,7 +113,6 @@ impl Node {
         recorded_at: &'static Location<'static>,
         kind: Kind,
     ) -> Node {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         Node {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             operation,
@@ -126,8 +134,11 @@ impl Node {
         self.lock_body()?.clone()
     }
 
-    /// Frees what its backward needs.
+    /// Frees what its backward needs. A dry run leaves nodes from before it as they are.
     pub(crate) fn free_body(&self) {
+        if dry::is_from_before(self.id) {
+            return;
+        }
         let body = self.lock_body().and_then(|mut body| body.take());
         drop(body);
     }
@@ -141,6 +152,10 @@ impl Node {
 
     pub(crate) fn add_hook(&self, hook: Arc<Hook>) {
         self.lock_hooks().push(hook);
+    }
+
+    pub(crate) fn remove_hook(&self, hook: &Arc<Hook>) {
+        self.lock_hooks().retain(|one| !Arc::ptr_eq(one, hook));
     }
 
     pub(crate) fn hooks(&self) -> Vec<Arc<Hook>> {

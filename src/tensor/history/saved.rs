@@ -22,12 +22,13 @@ pub(crate) struct Saved {
 impl Tensor {
     /// Its elements, for a node to hold until its backward.
     pub(crate) fn saved(&self) -> Saved {
-        self.storage.save();
+        let storage = self.engine.twin(&self.storage).clone();
+        storage.save();
         Saved {
-            storage: Arc::clone(&self.storage),
             layout: self.layout.clone(),
             dtype: self.dtype,
-            version: self.storage.version(),
+            version: storage.version(),
+            storage,
         }
     }
 }

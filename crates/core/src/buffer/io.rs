@@ -31,9 +31,12 @@ impl Buffer {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
-        let checked = self.check_elements::<T>("read");
-        let read = checked.and_then(|()| self.start_read::<T>(Vec::new()));
+        let read = match self.check_elements::<T>("read") {
+            Ok(()) => self.start_read::<T>(Vec::new()),
+            Err(error) => Err(error),
+        };
         async move { read?.elements().await }
     }
 
@@ -42,6 +45,7 @@ impl Buffer {
     /// # Errors
     /// As [`read`](Self::read).
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check_elements::<T>("to_vec")?;
         self.read_now("Buffer::to_vec", Vec::new())
@@ -53,6 +57,7 @@ impl Buffer {
     /// # Errors
     /// As [`read`](Self::read). The vector is empty after an error.
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
         let spare = mem::take(elements);
         self.check_elements::<T>("read_into")?;
@@ -75,6 +80,7 @@ impl Buffer {
     /// # Errors
     /// As [`read`](Self::read).
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
         self.check_elements::<T>("read_with")?;
         if self.is_empty() {
@@ -167,6 +173,7 @@ impl Buffer {
     /// Reads into `spare`, replacing its contents, and waits. Reads in place where possible.
     #[doc(hidden)]
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub fn read_now<T: Element>(&self, operation: &'static str, spare: Vec<T>) -> Result<Vec<T>> {
         if self.is_empty() {
             return block_on(operation, self.start_read(spare)?.elements());
@@ -182,6 +189,7 @@ impl Buffer {
 
     /// Starts a read into `spare`, replacing its contents.
     #[doc(hidden)]
+    #[track_caller]
     pub fn start_read<T: Element>(&self, mut spare: Vec<T>) -> Result<Arrival<T>> {
         if self.is_empty() {
             spare.clear();

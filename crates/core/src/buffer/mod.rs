@@ -76,8 +76,8 @@ impl Buffer {
     ) -> Buffer {
         debug_assert!(offset_bytes + size_bytes <= storage.size_bytes());
         Buffer {
-            engine: engine.clone(),
-            storage,
+            engine: engine.here().clone(),
+            storage: engine.twin(&storage).clone(),
             offset_bytes,
             size_bytes,
         }
@@ -155,8 +155,7 @@ impl Buffer {
     /// Names the buffer. Reports and errors use the name for all buffers that share the bytes.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        self.storage.set_name(name);
-        self.engine.renamed(&self.storage);
+        self.engine.name(&self.storage, name);
         self
     }
 

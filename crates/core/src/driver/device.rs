@@ -150,10 +150,16 @@ impl Device {
         self.driver.wait(signal).await
     }
 
-    /// A simulated device has no times, so that the same calls have the same outcome.
+    /// A simulated device has no times, so that the same calls have the same outcome. A dry run
+    /// computes nothing.
     #[cfg(not(target_arch = "wasm32"))]
     fn is_measured(&self) -> bool {
-        self.driver.caps().backend != "sim"
+        self.driver.caps().backend != "sim" && self.driver.has_contents()
+    }
+
+    /// Predicts times from now on as another device does.
+    pub(crate) fn predict_as(&self, other: &Device) {
+        self.meter.scale_as(&other.meter);
     }
 
     /// The measured time of work ÷ its predicted time; 1 if nothing was measured.

@@ -51,6 +51,12 @@ impl Meter {
         self.lock().scale.unwrap_or(1.0)
     }
 
+    /// Takes over the scale of another device.
+    pub(super) fn scale_as(&self, other: &Meter) {
+        let scale = other.lock().scale;
+        self.lock().scale = scale;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Readings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
 //! The seam between the engine and a device: create, destroy, submit, wait, map.
 //!
-//! [`Driver`] has two implementors: `wgpu`, and `sim`, a simulated device whose queue runs late and
-//! which fails on command. The engine uses ids and plain values ([`Op`]), so only this module holds
-//! GPU objects.
+//! [`Driver`] has three implementors: `wgpu`; `sim`, a simulated device whose queue runs late and
+//! which fails on command; `dry`, which only counts, for dry runs. The engine uses ids and plain
+//! values ([`Op`]), so only this module holds GPU objects.
 //!
 //! ```text
 //!   engine's pass ──► [Op, Op, Op, …] ──► Driver::submit ──► serial 17
@@ -18,6 +18,7 @@
 //! * No method takes a lock that one of its callbacks may need.
 
 mod device;
+mod dry;
 mod learned;
 mod ledger;
 mod meter;
@@ -41,6 +42,7 @@ use self::wgpu::WgpuDriver;
 pub use self::wgpu::{AdapterSummary, Dx12Compiler};
 use crate::error::KernelError;
 pub(crate) use device::Device;
+pub(crate) use dry::DryDriver;
 pub(crate) use ledger::{Account, Levels};
 pub(crate) use os_budget::OsBudget;
 pub(crate) use os_limit::OsLimit;

@@ -2,10 +2,12 @@
 //! program.
 
 use std::collections::VecDeque;
+use std::panic::Location;
 use std::sync::{Arc, MutexGuard};
 
 use super::block_on;
 use super::cmd::Cmd;
+use super::dry::Here;
 use super::fused::Fused;
 use super::fusion::Fuse;
 use super::handle::Engine;
@@ -27,10 +29,12 @@ impl Engine {
         self.lock().pace.submit_each();
     }
 
-    /// Notes a new name of a storage. If the storage has a block, the block's owner changes too.
-    pub fn renamed(&self, storage: &Storage) {
+    /// Names a storage. If the storage has a block, the block's owner changes too.
+    pub fn name(self: &Arc<Self>, storage: &Arc<Storage>, name: &str) {
+        let storage = &*self.twin(storage);
+        storage.set_name(name);
         if storage.slot().is_some() {
-            self.lock().memory.renamed(storage);
+            self.here().lock().memory.renamed(storage);
         }
     }
 
@@ -42,7 +46,22 @@ impl Engine {
     /// - `Driver` for more workgroups than a dispatch may have.
     /// - `DeviceLost`.
     #[track_caller]
-    pub fn launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
+    pub fn launch(self: &Arc<Self>, mut launch: Launch) -> Result<()> {
+        match Self::may_be_dry() {
+            false => self.append_launch(launch),
+            true => {
+                for arg in &mut launch.args {
+                    if let Here::Twin(twin) = self.twin(&arg.storage) {
+                        arg.storage = twin;
+                    }
+                }
+                self.here().append_launch(launch)
+            }
+        }
+    }
+
+    #[track_caller]
+    fn append_launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
         self.check_launch(&launch)?;
         let mut state = self.lock_to_append()?;
         // Under the lock: a thread that sees the new version appends its reads after this command.
@@ -54,33 +73,36 @@ impl Engine {
 
     /// Appends a clear of the whole storage to zero.
     pub fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
+        let (engine, storage) = (&*self.here(), &*self.twin(storage));
         // Not by `push_one`: a short command would be moved at the size of a launch.
-        let mut state = self.lock_to_append()?;
-        self.append_list(&mut state)
+        let mut state = engine.lock_to_append()?;
+        engine
+            .append_list(&mut state)
             .push_back(Cmd::Clear(storage.clone()));
-        self.after_append(state);
+        engine.after_append(state);
         Ok(())
     }
 
     /// Runs all appended commands. Returns once they are submitted, before the device has run them.
     /// Commands that find no room stay queued. Only the users of their results get the error.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
-        self.check_lost()?;
+        let engine = &*self.here();
+        engine.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
-        in_span!("flush", {}, Pass::run(self, work)).await
+        in_span!("flush", {}, Pass::run(engine, work)).await
     }
 
     /// Runs the commands that `storage` needs. The error is the storage's own.
     pub async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        self.check_lost()?;
-        let storage = storage.clone();
+        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        engine.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             // The next pass, which may be another thread's, forgets which commands this one left
             // behind.
             pass.error_of(&storage)
         };
-        Pass::run(self, work).await
+        Pass::run(engine, work).await
     }
 
     /// Waits until the device has finished all submissions.
@@ -97,8 +119,9 @@ impl Engine {
 
     /// Waits until the device has run all appended commands.
     pub async fn finish(self: &Arc<Self>) -> Result<()> {
-        self.flush().await?;
-        self.wait_idle().await
+        let engine = &*self.here();
+        engine.flush().await?;
+        engine.wait_idle().await
     }
 
     /// Appends commands without any other command between them.
@@ -200,11 +223,32 @@ impl Engine {
         u64::from(most.min(u8::MAX.into()))
     }
 
+    /// Refuses a read in a dry run, which has no values.
+    #[track_caller]
+    fn check_has_values(self: &Arc<Self>) -> Result<()> {
+        if !self.here().is_dry() {
+            return Ok(());
+        }
+        let at = Location::caller();
+        Err(Error::DryRunRead {
+            at: format!("{}:{}", at.file(), at.line()),
+        })
+    }
+
+    /// Counts the bytes of an upload, in a dry run.
+    fn count_upload(&self, bytes: &[u8]) {
+        if self.is_dry() {
+            if let Some(account) = &mut self.lock().dry {
+                account.uploaded(bytes.len() as u64);
+            }
+        }
+    }
+
     fn check_launch(&self, launch: &Launch) -> Result<()> {
         let caps = self.caps();
         let mut are_single = true;
         for (index, arg) in launch.args.iter().enumerate() {
-            if !self.owns(&arg.storage) {
+            if !arg.storage.belongs_to(self.dead_list()) {
                 return Err(Error::Foreign {
                     operation: "a launch",
                 });
@@ -262,12 +306,13 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        if self.begin_upload(dst, offset_bytes, bytes)? {
+        let (engine, dst) = (&*self.here(), &*self.twin(dst));
+        if engine.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
         block_on(
             upload::WHAT,
-            upload::stage_whole(self, dst, offset_bytes, bytes, upload::BLOCKS),
+            upload::stage_whole(engine, dst, offset_bytes, bytes, upload::BLOCKS),
         )
     }
 
@@ -279,10 +324,11 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        if self.begin_upload(dst, offset_bytes, bytes)? {
+        let (engine, dst) = (&*self.here(), &*self.twin(dst));
+        if engine.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
-        upload::stage_whole(self, dst, offset_bytes, bytes, true).await
+        upload::stage_whole(engine, dst, offset_bytes, bytes, true).await
     }
 
     /// Uploads in place if that is possible. Returns whether it was.
@@ -295,6 +341,7 @@ impl Engine {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
         self.check_lost()?;
+        self.count_upload(bytes);
         direct::upload_in_place(self, dst, offset_bytes, bytes)
     }
 
@@ -306,15 +353,17 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
+        let (engine, dst) = (&*self.here(), &*self.twin(dst));
         let end_bytes = offset_bytes + bytes.len() as u64;
         if offset_bytes == 0 && end_bytes >= dst.len_bytes() {
-            return self.upload(dst, offset_bytes, bytes);
+            return engine.upload(dst, offset_bytes, bytes);
         }
-        self.check_lost()?;
+        engine.check_lost()?;
+        engine.count_upload(bytes);
         // All bytes are queued before the app works on the next part, so others may use the chunk.
         let (whole, mut begun) = (offset_bytes == 0, true);
         let staged = upload::stage_all(
-            self,
+            engine,
             dst,
             offset_bytes,
             bytes,
@@ -324,7 +373,7 @@ impl Engine {
         );
         block_on(upload::WHAT, staged)?;
         if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
-            self.try_run_queue();
+            engine.try_run_queue();
         }
         Ok(())
     }
@@ -332,12 +381,14 @@ impl Engine {
     /// Reads bytes (any offset and length) after all earlier commands, and hands them to `sink` in
     /// order, piece by piece. The read is appended at the call, not at the first poll. The thread
     /// that executes the queue calls the sink, and the sink must not call the engine.
+    #[track_caller]
     pub(crate) fn read_to(
         self: &Arc<Self>,
         src: &Arc<Storage>,
         whole: Piece,
         sink: Sink,
     ) -> Result<BoxFuture<'static, Result<()>>> {
+        self.check_has_values()?;
         let wanted = read::begin_read(self, src, whole, self.readbacks.piece_bytes(), sink)?;
         let (engine, src) = (self.clone(), src.clone());
         Ok(Box::pin(async move {
@@ -349,12 +400,14 @@ impl Engine {
     /// meanwhile. `false` if that is impossible: then `look` was not called, and the caller must
     /// read.
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub(crate) fn show_in_place(
         self: &Arc<Self>,
         src: &Arc<Storage>,
         piece: Piece,
         look: &mut dyn FnMut(&[u8]),
     ) -> Result<bool> {
+        self.check_has_values()?;
         direct::show_in_place(self, src, piece, look)
     }
 
@@ -363,6 +416,7 @@ impl Engine {
     /// [`read_to`](Self::read_to) does and returns `false`. Inside `look`, calls of this thread
     /// that would wait for the device are refused.
     #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
     pub(crate) fn show(
         self: &Arc<Self>,
         src: &Arc<Storage>,

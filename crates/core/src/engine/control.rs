@@ -5,25 +5,97 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::cmd::Cmd;
-use super::handle::Engine;
+use super::dry::Here;
+use super::handle::{Engine, Setup};
 use super::outside::{Callback, Polled, PressureGuard};
 use super::pass::Pass;
 use super::pins::Pinned;
 use super::refuse::HOLDERS_NAMED;
 use super::rematerializers::Rematerializer;
 use super::{
-    answers, block_on, compact, diagnose, evict_one, follow, pins, recovery, rematerialize,
+    answers, block_on, compact, diagnose, dry, evict_one, follow, pins, recovery, rematerialize,
     reserve, retire, shrink,
 };
 use crate::driver::{BufferId, DriverResult, Submission};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Copies, Recovered, Source, Storage, TenantId};
 use crate::shortage::Holder;
+use crate::transfer::SpillOptions;
 
 impl Engine {
+    /// Is there any dry run, on any thread? Hot paths ask this before [`here`](Self::here).
+    #[inline]
+    pub fn may_be_dry() -> bool {
+        dry::is_any()
+    }
+
+    /// The engine to which this thread's calls go: another one in a dry run.
+    pub fn here(self: &Arc<Self>) -> Here<'_, Engine> {
+        dry::engine_here(self)
+    }
+
+    /// The storage that this thread's calls name: another one in a dry run.
+    pub fn twin<'a>(&self, storage: &'a Arc<Storage>) -> Here<'a, Storage> {
+        dry::storage_here(storage)
+    }
+
+    /// The setup of an engine for dry runs of this one. The copy of its memory has the rest.
+    pub(crate) fn dry_setup(&self) -> Setup {
+        Setup {
+            spill: SpillOptions {
+                sizes_only: true,
+                ..SpillOptions::default()
+            },
+            tuning: self.tuning().cloned(),
+            is_dry: true,
+            ..Setup::default()
+        }
+    }
+
+    /// The app's budget, with the limit of the device that is in force now.
+    pub(crate) fn budget_now(&self) -> Budget {
+        let limit_bytes = self.driver.ledger().levels().limit_bytes;
+        let budget = self.budget();
+        let most = |bytes: u64| bytes.min(limit_bytes);
+        Budget {
+            device_bytes: (limit_bytes < u64::MAX).then_some(limit_bytes),
+            soft_device_bytes: budget.soft_device_bytes.map(most),
+            staging_bytes: budget.staging_bytes.filter(|&bytes| bytes < limit_bytes),
+            ..budget
+        }
+    }
+
+    /// Whether commands go through fusion.
+    pub(crate) fn fuses(&self) -> bool {
+        self.lock().queue.fuses()
+    }
+
+    /// A new storage of at least `bytes` (padded to 16), without a place. Its tag names the caller.
+    #[inline]
+    #[track_caller]
+    pub fn storage(self: &Arc<Self>, bytes: u64) -> Result<Arc<Storage>> {
+        let limit_bytes = self.caps().max_buffer_bytes & !15;
+        if bytes > limit_bytes {
+            return Err(Error::NeverFits {
+                what: "a buffer",
+                requested_bytes: bytes,
+                limit_bytes,
+                hint: "Split it into several",
+            });
+        }
+        let site = Location::caller();
+        let dead = self.here().dead_list().clone();
+        Ok(Storage::new(bytes, TenantId::MAIN, site, dead))
+    }
+
+    /// Whether a storage belongs to this engine. In a dry run, its device's storages do too.
+    pub fn owns(self: &Arc<Self>, storage: &Arc<Storage>) -> bool {
+        self.twin(storage).belongs_to(self.here().dead_list())
+    }
+
     /// The limit of all slabs together.
-    pub fn slab_limit_bytes(&self) -> u64 {
-        self.driver.ledger().slab_limit_bytes()
+    pub fn slab_limit_bytes(self: &Arc<Self>) -> u64 {
+        self.here().driver.ledger().slab_limit_bytes()
     }
 
     /// The budget that the app has set.
@@ -34,36 +106,42 @@ impl Engine {
     /// Sets the limits and shrinks to them as far as possible. Returns the bytes by which the bytes
     /// in use still exceed the device's limit.
     pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
+        let engine = &*self.here();
         budget.check()?;
-        if self.is_inside() {
+        if engine.is_inside() {
             return Err(Error::Reentered);
         }
-        self.driver.ledger().forget_learned();
-        follow::follow_os(self);
+        engine.driver.ledger().forget_learned();
+        follow::follow_os(engine);
         {
-            let mut limits = self.lock_limits();
+            let mut limits = engine.lock_limits();
             limits.budget = budget;
             limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
-            follow::apply(self, &limits);
-            self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
+            follow::apply(engine, &limits);
+            engine.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
             let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
-            self.spill.set_quota(disk_bytes);
+            engine.spill.set_quota(disk_bytes);
         }
-        self.check_lost()?;
-        if follow::excess_bytes(self) == 0
-            && !follow::must_drain(self)
-            && self.host.excess_bytes() == 0
+        engine.check_lost()?;
+        if follow::excess_bytes(engine) == 0
+            && !follow::must_drain(engine)
+            && engine.host.excess_bytes() == 0
         {
             return Ok(0);
         }
-        Pass::run(self, move |pass| async move { shrink::shrink(&pass).await }).await
+        Pass::run(
+            engine,
+            move |pass| async move { shrink::shrink(&pass).await },
+        )
+        .await
     }
 
     /// Releases empty slabs while more than `keep_bytes` are reserved, the longest unused first.
     /// Returns the released bytes.
     pub(crate) async fn trim(self: &Arc<Self>, keep_bytes: u64) -> Result<u64> {
-        self.check_lost()?;
-        let pass = Pass::with(self, Pass::lock(self).await?);
+        let engine = &*self.here();
+        engine.check_lost()?;
+        let pass = Pass::with(engine, Pass::lock(engine).await?);
         pass.lock().free_dead();
         pass.submit()?;
         let before_bytes = pass.lock().memory.reserved_bytes();
@@ -81,20 +159,22 @@ impl Engine {
     /// Creates slabs until `bytes` are reserved, but stops within 64 KiB of that, or at the soft
     /// budget. Returns the reserved bytes.
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<u64> {
-        self.check_lost()?;
+        let engine = &*self.here();
+        engine.check_lost()?;
         let work = move |pass: Pass| async move { reserve::create_slabs(&pass, bytes).await };
-        Pass::run(self, work).await
+        Pass::run(engine, work).await
     }
 
     /// Moves blocks together, at most `limit_bytes` of them. Returns the bytes moved and the bytes
     /// released.
     pub(crate) async fn compact(self: &Arc<Self>, limit_bytes: u64) -> Result<(u64, u64)> {
-        self.check_lost()?;
+        let engine = &*self.here();
+        engine.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.submit()?;
             compact::compact_pass(&pass, limit_bytes).await
         };
-        Pass::run(self, work).await
+        Pass::run(engine, work).await
     }
 
     /// The largest holders of pinned storages in slabs that have holes.
@@ -111,24 +191,25 @@ impl Engine {
     /// idle memory. Waits only to shrink to a limit that has fallen below the bytes in use, and
     /// never in a browser.
     pub(crate) fn poll(self: &Arc<Self>) -> Result<()> {
+        let engine = &*self.here();
         // Only a loss of the device concerns the caller, and `check_lost` reports it.
-        let _ = self.driver.poll();
-        self.check_lost()?;
-        self.driver.settle();
-        self.driver.ledger().polled();
-        let Polled { polls, asks } = self.outside.poll();
+        let _ = engine.driver.poll();
+        engine.check_lost()?;
+        engine.driver.settle();
+        engine.driver.ledger().polled();
+        let Polled { polls, asks } = engine.outside.poll();
         if asks {
-            follow::follow_os(self);
+            follow::follow_os(engine);
         }
-        if let Some(pass) = Pass::try_begin(self) {
-            if asks && self.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
+        if let Some(pass) = Pass::try_begin(engine) {
+            if asks && engine.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
                 // The polling app may have no other work whose pass would shrink.
                 block_on("Gpu::poll", shrink::shrink(&pass))?;
             }
             retire::take_in_cleaned(&pass);
             retire::release_idle(&pass, polls)?;
         }
-        self.check_lost()
+        engine.check_lost()
     }
 
     /// Sets the number of polls after which unused memory is released; 0 for never.
@@ -138,29 +219,30 @@ impl Engine {
 
     /// Evicts one storage to any tier with room. If that fails, the storage stays on the device.
     pub async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        self.check_lost()?;
-        let storage = storage.clone();
+        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        engine.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             evict_one::evict_one(&pass, &storage).await
         };
-        Pass::run(self, work).await
+        Pass::run(engine, work).await
     }
 
     /// Appends a command that restores a storage when a pass reaches it.
     pub fn prefetch(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        self.push_one(Cmd::Prefetch(storage.clone()))
+        let storage = self.twin(storage).clone();
+        self.here().push_one(Cmd::Prefetch(storage))
     }
 
     /// Backs the present bytes of a storage by a source, after all queued commands.
     pub async fn back(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) -> Result<()> {
-        self.check_lost()?;
-        let storage = storage.clone();
+        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        engine.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             pass.enter_source(&storage, source)
         };
-        Pass::run(self, work).await
+        Pass::run(engine, work).await
     }
 
     /// As [`back`](Self::back), for a caller that has run the queue.
@@ -184,12 +266,13 @@ impl Engine {
     }
 
     /// Backs a new storage by a source, which gives the bytes when a command needs them.
-    pub fn back_new(&self, storage: &Arc<Storage>, source: Source) {
+    pub fn back_new(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) {
         let copies = Copies {
             source: Some(source),
             ..Copies::default()
         };
-        self.lock().memory.back(storage, copies);
+        let storage = self.twin(storage);
+        self.here().lock().memory.back(&storage, copies);
     }
 
     /// Registers a rematerializer for the present bytes of a storage. It is valid as long as no
@@ -200,24 +283,28 @@ impl Engine {
         inputs: Vec<Arc<Storage>>,
         rematerializer: Rematerializer,
     ) -> Result<()> {
-        self.check_lost()?;
-        let storage = storage.clone();
+        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        let inputs = inputs.iter().map(|input| self.twin(input).clone());
+        let inputs = inputs.collect();
+        engine.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             rematerialize::register_rematerializer(&pass, &storage, inputs, rematerializer)
         };
-        Pass::run(self, work).await
+        Pass::run(engine, work).await
     }
 
     /// Runs the queue and pins the storages to their places.
     pub(crate) async fn pin(self: &Arc<Self>, storages: &[&Arc<Storage>]) -> Result<Pinned> {
-        self.check_lost()?;
-        let storages: Vec<_> = storages.iter().map(|&storage| storage.clone()).collect();
+        let engine = &*self.here();
+        engine.check_lost()?;
+        let storages = storages.iter().map(|storage| self.twin(storage).clone());
+        let storages: Vec<_> = storages.collect();
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             pins::pin_all(&pass, &storages).await
         };
-        Pass::run(self, work).await
+        Pass::run(engine, work).await
     }
 
     /// Lets the app submit its own commands, which use pinned places, after all queued commands.

@@ -7,7 +7,7 @@
 //! The engine times only the work of bringing bytes in. It times no wait, because the other work of
 //! the device says nothing about the tier. It does not time evictions, because the choice of
 //! victims does not use their cost. A simulated device keeps the guesses, so that the same calls
-//! have the same outcome.
+//! have the same outcome. A dry run keeps those of its device.
 
 use std::time::Duration;
 #[cfg(not(target_arch = "wasm32"))]

@@ -196,6 +196,10 @@ impl State {
         let predicted_ns = self.costs.compute_ns(launch);
         self.batch.add_predicted(predicted_ns);
         self.counters.predicted_ns += predicted_ns;
+        if let Some(account) = &mut self.dry {
+            let ns = predicted_ns * self.driver.time_scale();
+            account.launched(ns, !self.rematerializers.is_any_under_way());
+        }
         (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
         if let Some(entry) = self.timing.of_launch(launch) {
             self.batch.add_timed(entry);

@@ -284,6 +284,7 @@ pub(super) async fn evict_in_place(
 /// Frees the place of a victim whose bytes were copied.
 fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
     let mut state = pass.lock();
+    state.count_transfer(&copies, victim.storage.len_bytes());
     state
         .memory
         .copied(&victim.storage, |known| known.add(copies));

@@ -1,6 +1,6 @@
 //! The engine: a device, its memory, and the state that a lock guards.
 
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::outside::Outside;
 use super::state::State;
 use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
-use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
+use crate::memory::{DeadList, HostAccount, Memory, Storage};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use crate::tuning::Tuning;
 
@@ -33,8 +33,10 @@ pub struct Engine {
     pub(super) spill: SpillStore,
     limits: Mutex<Limits>,
     pub(super) outside: Outside,
-    /// The results of tuning, if the app turned tuning on.
-    tuning: Option<Tuning>,
+    /// The results of tuning, if the app turned tuning on. A dry run shares those of its device.
+    tuning: Option<Arc<Tuning>>,
+    /// Whether this is the engine of a dry run, which has no values.
+    is_dry: bool,
     /// The diagnostics that the app asked for.
     wanted: Option<Diagnostics>,
     findings: Findings,
@@ -53,7 +55,9 @@ pub(crate) struct Setup {
     /// Compaction is off.
     pub(crate) never_move: bool,
     /// The store of tuning results. `None` turns tuning off.
-    pub(crate) tuning: Option<Tuning>,
+    pub(crate) tuning: Option<Arc<Tuning>>,
+    /// The engine is that of a dry run.
+    pub(crate) is_dry: bool,
     /// The diagnostics to run.
     pub(crate) diagnose: Option<Wanted>,
 }
@@ -93,6 +97,7 @@ impl Engine {
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
             tuning: setup.tuning,
+            is_dry: setup.is_dry,
             wanted,
             findings: findings.unwrap_or_default(),
             readbacks,
@@ -122,8 +127,13 @@ impl Engine {
     }
 
     /// The results of tuning, if the app turned tuning on.
-    pub fn tuning(&self) -> Option<&Tuning> {
+    pub fn tuning(&self) -> Option<&Arc<Tuning>> {
         self.tuning.as_ref()
+    }
+
+    /// Whether this is the engine of a dry run, which has no values.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.is_dry
     }
 
     /// The diagnostics that the app asked for.
@@ -134,29 +144,6 @@ impl Engine {
     /// The findings of the diagnostics.
     pub(crate) fn findings(&self) -> &Findings {
         &self.findings
-    }
-
-    /// A new storage of at least `bytes` (padded to 16), without a place. Its tag names the caller.
-    #[inline]
-    #[track_caller]
-    pub fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
-        let limit_bytes = self.caps().max_buffer_bytes & !15;
-        if bytes > limit_bytes {
-            return Err(Error::NeverFits {
-                what: "a buffer",
-                requested_bytes: bytes,
-                limit_bytes,
-                hint: "Split it into several",
-            });
-        }
-        let site = Location::caller();
-        let dead = self.dead.clone();
-        Ok(Storage::new(bytes, TenantId::MAIN, site, dead))
-    }
-
-    /// Whether a storage belongs to this engine.
-    pub fn owns(&self, storage: &Storage) -> bool {
-        storage.belongs_to(&self.dead)
     }
 
     /// The list to which a dropped custom kernel adds itself.
@@ -183,9 +170,9 @@ impl Engine {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stopwatch. It does not run on a simulated device or without a clock.
+    /// A stopwatch. It does not run on a simulated device, in a dry run, or without a clock.
     pub(super) fn stopwatch(&self) -> Stopwatch {
-        Stopwatch::new(self.caps().backend != "sim")
+        Stopwatch::new(self.caps().backend != "sim" && !self.is_dry)
     }
 
     /// Returns an error if the device is lost.

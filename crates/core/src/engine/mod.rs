@@ -16,6 +16,8 @@
 //!             memory                      submit, pipelines, read-backs
 //! ```
 //!
+//! `dry` lets another engine stand for this one, on one thread.
+//!
 //! `state` joins the parts that the engine's lock guards. Each part owns its fields. `handle` is
 //! the engine. A `pass` is the right to encode and to reclaim; only the execution lock gives it.
 //!
@@ -26,6 +28,7 @@
 //! Long steps that several modules await return a boxed future. The compiler would put an `async
 //! fn`, with all that it awaits, once more into each codegen unit that awaits it.
 
+mod account;
 mod ahead;
 mod answers;
 mod batch;
@@ -43,6 +46,7 @@ mod describe;
 mod destination;
 pub(crate) mod diagnose;
 mod direct;
+mod dry;
 mod encode;
 mod evict;
 mod evict_one;
@@ -101,6 +105,8 @@ pub use block::block_on;
 pub use cmd::Cmd;
 pub(crate) use diagnose::Wanted;
 pub use diagnose::{Diagnostics, Finding, Findings, Leak, Look};
+pub use dry::Here;
+pub(crate) use dry::{DryCounts, DryRunGuard};
 pub use handle::Engine;
 pub(crate) use handle::Setup;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, UNWRITTEN, Variant};

@@ -171,6 +171,11 @@ impl Queue {
         self.fuse = Some(fuse);
     }
 
+    /// Whether commands go through fusion.
+    pub(super) fn fuses(&self) -> bool {
+        self.fuse.is_some()
+    }
+
     /// Takes the next command. `None` if all remaining commands wait for fusion with later ones. A
     /// fused command must not need a larger share of `limit_bytes` than its parts.
     #[inline]

@@ -124,6 +124,11 @@ impl Rematerializers {
         rematerialization
     }
 
+    /// Whether the commands of a rematerialization run now.
+    pub(super) fn is_any_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
     /// Notes that the commands of a rematerialization are at the head of the queue.
     pub(super) fn start(&mut self, storage: &Arc<Storage>) {
         let rematerialization = self.of(storage);

@@ -192,8 +192,12 @@ impl Engine {
 
     /// Notes that a result has padding: each row has `of` elements, and all after the first `row`
     /// may hold anything. Called before the launch that computes the result.
-    pub fn pads(&self, storage: &Arc<Storage>, row: usize, of: usize) {
-        if row < of && self.diagnostics().is_some_and(|wanted| wanted.non_finite) {
+    pub fn pads(self: &Arc<Self>, storage: &Arc<Storage>, row: usize, of: usize) {
+        // A dry run has no diagnostics.
+        if row < of
+            && !self.here().is_dry()
+            && self.diagnostics().is_some_and(|wanted| wanted.non_finite)
+        {
             if let Some(diagnose) = &mut self.lock().diagnose {
                 diagnose.pads(storage, (of as u32, row as u32));
             }
@@ -254,7 +258,7 @@ impl Engine {
 }
 
 /// The storages with a holder other than the queue.
-fn alive(state: &State) -> Vec<Arc<Storage>> {
+pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
     // For each address, a storage and the number of times that the queue holds it. The clone keeps
     // the storage alive meanwhile.
     let mut queued: FxHashMap<usize, (Arc<Storage>, usize)> = FxHashMap::default();

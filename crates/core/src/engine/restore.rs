@@ -110,6 +110,7 @@ pub(super) fn restore_into<'a>(
             state.memory.used(storage);
             state.batch.add_restored(storage);
             state.counters.restored_bytes += storage.len_bytes();
+            state.count_transfer(&copies, storage.len_bytes());
         }
         Ok(Ok(()))
     })

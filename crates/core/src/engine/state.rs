@@ -5,12 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::account::Account;
 use super::batch::Batch;
 use super::caches::{BindGroups, Pipelines};
 use super::cleaning::Cleanings;
 use super::cmd::Cmd;
 use super::cost::Costs;
 use super::counters::Counters;
+use super::destination::Tier;
 use super::diagnose::{self, Diagnose};
 use super::head::Head;
 use super::kernel::Role;
@@ -24,7 +26,7 @@ use super::times::Entry;
 use super::timing::Timing;
 use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
-use crate::memory::{Event, Memory, Storage};
+use crate::memory::{Copies, Event, Memory, Storage};
 use crate::transfer::Readbacks;
 
 /// The parts of an engine.
@@ -57,6 +59,8 @@ pub(super) struct State {
     /// The diagnostics, if the app asked for any.
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
+    /// What a dry run counts.
+    pub(super) dry: Option<Box<Account>>,
     pub(super) counters: Counters,
 }
 
@@ -76,6 +80,7 @@ impl State {
         let costs = Costs::new(driver.caps());
         State {
             groups: BindGroups::new(driver.clone()),
+            timing: Timing::default(),
             driver,
             readbacks,
             queue: Queue::default(),
@@ -91,7 +96,7 @@ impl State {
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),
             diagnose,
-            timing: Timing::default(),
+            dry: None,
             counters: Counters::default(),
         }
     }
@@ -122,6 +127,17 @@ impl State {
             (self.timing).kernels_ran(dispatches, &self.driver, &mut self.memory);
         }
         self.pace.submitted(submission);
+    }
+
+    /// Counts the time of bytes on their way to or from these copies, in a dry run.
+    pub(super) fn count_transfer(&mut self, copies: &Copies, bytes: u64) {
+        if let Some(account) = &mut self.dry {
+            let tier = match copies.host {
+                Some(_) => Tier::Host,
+                None => Tier::Disk,
+            };
+            account.transferred(bytes, self.costs.of(tier));
+        }
     }
 
     /// Turns the timing of kernels on or off. Dispatches that are in the batch already count as

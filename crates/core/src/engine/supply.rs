@@ -58,11 +58,12 @@ impl<'a> Supply<'a> {
     pub(super) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
+        let has_contents = self.engine.driver.has_contents();
+        if self.engine.is_dry() || (!has_contents && self.copies.host.is_some()) {
+            // The buffers have no contents, so any bytes will do.
+            return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
+        }
         if let Some(host) = &self.copies.host {
-            if !self.engine.driver.has_contents() {
-                // The simulated buffers have no contents, so any bytes will do.
-                return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
-            }
             let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
             return host.bytes.get(range).ok_or_else(|| Error::Source {
                 made_at: self.storage.tag().to_string(),

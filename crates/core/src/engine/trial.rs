@@ -17,9 +17,14 @@ pub fn prepare_trial(
     operands: &[&Arc<Storage>],
     scratch_bytes: u64,
 ) -> Ready {
+    let engine = &*engine.here();
     // This check comes first, so that a refusal does not run queued commands early. The caller may
     // ask again at each call.
-    if engine.is_recording() || engine.is_inside() || !has_room_for(engine, scratch_bytes) {
+    if engine.is_dry()
+        || engine.is_recording()
+        || engine.is_inside()
+        || !has_room_for(engine, scratch_bytes)
+    {
         return Ready::Later;
     }
     if block_on("a trial", engine.finish()).is_err() {

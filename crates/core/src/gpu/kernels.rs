@@ -6,7 +6,6 @@ use super::{Gpu, Tuned};
 use crate::driver::DriverError;
 use crate::engine::{Engine, KernelTime, block_on};
 use crate::error::{Error, Result};
-use crate::tuning::Tuning;
 
 /// The kernels of a device, as [`Gpu::kernels`] gives them: their times, and the variants that
 /// trials chose.
@@ -92,7 +91,7 @@ impl GpuKernels<'_> {
     /// # }
     /// ```
     pub fn tuned(self) -> Tuned {
-        let found = self.engine.tuning().map(Tuning::findings);
+        let found = self.engine.tuning().map(|tuning| tuning.findings());
         let found = found.unwrap_or_default();
         Tuned {
             best: found.best,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::history::{Event, Moment, Ring};
+use super::peak::Peak;
 use super::tags::Tags;
 use super::{Memory, Place, Residency, Storage, Tag};
 use crate::alloc::SlabClass;
@@ -82,6 +83,8 @@ pub(super) struct Census {
     pub(super) tags: Tags,
     pub(super) ring: Ring,
     measuring: Vec<Measuring>,
+    /// Who holds memory at the peak, if that is of interest.
+    pub(super) peak: Option<Box<Peak>>,
     /// The last number given to a storage, to a slab, and to a measurement.
     storages: u64,
     slabs: u32,
@@ -103,6 +106,7 @@ impl Census {
             tags: Tags::new(),
             ring: Ring::default(),
             measuring: Vec::new(),
+            peak: None,
             storages: 0,
             slabs: 0,
             measurements: 0,
@@ -155,6 +159,9 @@ impl Census {
         for one in &mut self.measuring {
             one.peak_live_bytes = one.peak_live_bytes.max(live_bytes);
         }
+        if let Some(peak) = &mut self.peak {
+            peak.rose(live_bytes);
+        }
     }
 
     #[inline]
@@ -164,6 +171,13 @@ impl Census {
         self.sums.storages.lower(1);
         self.sums.cached_bytes.raise(granted_bytes);
         self.class(class).live_bytes.lower(granted_bytes);
+    }
+
+    /// Takes over the levels and the numbers of another census.
+    pub(super) fn take_levels(&mut self, other: &Census) {
+        self.classes = other.classes;
+        self.tags = other.tags.clone();
+        (self.storages, self.slabs) = (other.storages, other.slabs);
     }
 
     fn levels(&mut self) -> impl Iterator<Item = &mut Level> {
@@ -235,6 +249,10 @@ impl Memory {
             self.went(index);
         }
         let granted_bytes = self.granted_bytes(bytes);
+        let Census { peak, tags, .. } = &mut self.census;
+        if let Some(peak) = peak {
+            peak.falls(tags);
+        }
         self.census.lost(class, bytes, granted_bytes);
         self.census.tags.lost(tag, bytes);
         self.census.sums.evictions += u64::from(to.is_some());

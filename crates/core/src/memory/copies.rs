@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::budget::HostCharge;
-use super::{Dead, DeadList, Residency, Source, Storage};
+use super::{Dead, DeadList, Memory, Residency, Source, Storage};
 use crate::transfer::SpillBlock;
 
 /// Bytes in the host's memory, charged to the host's account.
@@ -88,5 +88,26 @@ impl Copies {
         } else {
             Residency::Pending
         }
+    }
+}
+
+/// Where a storage's bytes are kept beside the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) on_host: bool,
+    pub(crate) on_disk: bool,
+    pub(crate) at_source: bool,
+}
+
+impl Memory {
+    /// Where the bytes of a storage are kept beside the device.
+    pub(crate) fn kept(&self, storage: &Storage) -> Kept {
+        let slot = storage.slot().map(|index| &self.slots[index as usize]);
+        let copies = slot.and_then(|slot| slot.copies.as_deref());
+        copies.map_or(Kept::default(), |copies| Kept {
+            on_host: copies.host.is_some(),
+            on_disk: copies.disk.is_some(),
+            at_source: copies.source.is_some(),
+        })
     }
 }

@@ -6,7 +6,7 @@ use crate::alloc::{AllocError, Growth, SlabClass, SlabId};
 use crate::driver::BufferId;
 
 /// One buffer that is cut into blocks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Slab {
     pub(super) id: SlabId,
     pub(super) buffer: BufferId,
@@ -20,6 +20,13 @@ pub(super) struct Slab {
     in_batch: bool,
     /// The last poll before which the slab was used.
     used_at_poll: u32,
+}
+
+impl Slab {
+    /// No submission and no batch names it.
+    pub(super) fn forget_uses(&mut self) {
+        (self.last_serial, self.in_batch) = (0, false);
+    }
 }
 
 impl Memory {

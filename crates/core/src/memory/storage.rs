@@ -18,8 +18,11 @@ use super::scope;
 use crate::driver::Shared;
 
 /// What a layer above attaches to a storage. It must not hold that storage, which it outlives.
-pub trait Companion: Any + Shared {}
-impl<T: Any + Shared> Companion for T {}
+pub trait Companion: Any + Shared {
+    /// The companion of a storage that stands for this one in a dry run. Changes of the one do not
+    /// show in the other.
+    fn of_twin(&self) -> Arc<dyn Companion>;
+}
 
 /// Where a storage's bytes are. The query never waits, so the answer may be slightly out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -263,6 +266,25 @@ impl Storage {
     /// A new storage of `len_bytes` with the same call site and tenant, without a place yet.
     pub fn another(&self, len_bytes: u64) -> Arc<Self> {
         Storage::new(len_bytes, self.tenant, self.site, self.dead.clone())
+    }
+
+    /// A storage that stands for this one on another engine, without a place yet.
+    pub(crate) fn twin(&self, dead: Arc<DeadList>) -> Arc<Self> {
+        let mut twin = Storage::new(self.len_bytes, self.tenant, self.site, dead);
+        if let Some(fresh) = Arc::get_mut(&mut twin) {
+            fresh.scope = self.scope;
+        }
+        if let Some(name) = self.name() {
+            twin.set_name(&name);
+        }
+        if let Some(companion) = self.companion() {
+            twin.attach(companion.of_twin());
+        }
+        twin.advise(self.advice());
+        if self.pins() > 0 {
+            twin.pin();
+        }
+        twin
     }
 
     /// The tenant whose budget it counts against.

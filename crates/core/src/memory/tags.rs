@@ -28,7 +28,7 @@ pub struct TagUse {
 }
 
 /// The levels of all makers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tags {
     /// By the address of the call site and the number of the scope.
     unnamed: FxHashMap<(usize, u32), u32>,

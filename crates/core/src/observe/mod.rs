@@ -2,6 +2,7 @@
 //! frees storages without holders. The crate `lapidary-tools` shows its values.
 
 mod advice;
+mod dry_run;
 mod history;
 #[cfg(feature = "snapshot")]
 mod json;
@@ -16,6 +17,7 @@ mod snapshot;
 mod stats;
 
 pub use advice::{Suggestion, Topic};
+pub use dry_run::{DryRun, Fit};
 pub use history::History;
 #[cfg(feature = "snapshot")]
 pub use json::{SNAPSHOT_FORMAT, SNAPSHOT_VERSION};

@@ -46,6 +46,9 @@ pub(crate) struct SpillOptions {
     pub(crate) quota_bytes: u64,
     /// Whether to compress frames with LZ4 if that makes them smaller; needs the feature `lz4`.
     pub(crate) compress: bool,
+    /// Whether blocks have only sizes, as in a dry run. Then there is no file, and nothing reads
+    /// the blocks.
+    pub(crate) sizes_only: bool,
     /// The faults to inject.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) faults: FileFaults,
@@ -57,6 +60,7 @@ impl Default for SpillOptions {
             folder: None,
             quota_bytes: u64::MAX,
             compress: false,
+            sizes_only: false,
             #[cfg(any(test, feature = "sim"))]
             faults: FileFaults::default(),
         }
@@ -73,6 +77,7 @@ struct Shared {
     folder: PathBuf,
     #[cfg(feature = "lz4")]
     compress: bool,
+    sizes_only: bool,
     state: Mutex<State>,
     #[cfg(any(test, feature = "sim"))]
     faults: FileFaults,
@@ -111,6 +116,7 @@ impl SpillStore {
             folder,
             #[cfg(feature = "lz4")]
             compress: options.compress,
+            sizes_only: options.sizes_only,
             state: Mutex::new(State {
                 room: Room::new(options.quota_bytes),
                 // A random start, so that blocks of different stores have different generations.
@@ -204,6 +210,9 @@ impl Shared {
     }
 
     fn create_file(&self) -> io::Result<SpillFile> {
+        if self.sizes_only {
+            return Ok(SpillFile::none());
+        }
         if cfg!(not(any(unix, windows))) {
             return Err(ErrorKind::Unsupported.into());
         }

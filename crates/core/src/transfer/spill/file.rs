@@ -30,7 +30,8 @@ const MOST_INTERRUPTS: u32 = 1000;
 #[derive(Debug)]
 pub struct SpillFile {
     // Fields are dropped in this order: the file is closed before the rest is removed.
-    pub(super) file: File,
+    // Without a file there are only sizes.
+    pub(super) file: Option<File>,
     _leftovers: Leftovers,
     #[cfg(any(test, feature = "sim"))]
     pub(super) faults: FileFaults,
@@ -63,17 +64,27 @@ impl SpillFile {
         sweep(base);
         let named = NamedFile::create(base)?;
         Ok(SpillFile {
-            file: named.file,
+            file: Some(named.file),
             _leftovers: Leftovers::after_removing(named.path, named.folder),
             #[cfg(any(test, feature = "sim"))]
             faults,
         })
     }
 
+    /// No file, for blocks that have only sizes. It takes any length.
+    pub(super) fn none() -> SpillFile {
+        SpillFile {
+            file: None,
+            _leftovers: Leftovers::default(),
+            #[cfg(any(test, feature = "sim"))]
+            faults: FileFaults::default(),
+        }
+    }
+
     /// Wraps a file that the caller names and removes.
     pub fn over(file: File) -> SpillFile {
         SpillFile {
-            file,
+            file: Some(file),
             _leftovers: Leftovers::default(),
             #[cfg(any(test, feature = "sim"))]
             faults: FileFaults::default(),
@@ -90,20 +101,22 @@ impl SpillFile {
 
     /// The system's metadata of the file.
     pub fn metadata(&self) -> io::Result<fs::Metadata> {
-        self.file.metadata()
+        self.system_file()?.metadata()
     }
 
     /// Makes the written bytes and the file's length durable.
     pub fn sync(&self) -> io::Result<()> {
         #[cfg(any(test, feature = "sim"))]
         self.faults.strike_plain(FileSite::Sync)?;
-        self.file.sync_data()
+        self.system_file()?.sync_data()
     }
 
     pub(super) fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         #[cfg(any(test, feature = "sim"))]
         self.faults.strike_plain(FileSite::SetLen)?;
-        self.file.set_len(len_bytes)
+        self.file
+            .as_ref()
+            .map_or(Ok(()), |file| file.set_len(len_bytes))
     }
 
     /// Writes all of `bytes` at `offset_bytes`.
@@ -148,20 +161,24 @@ impl SpillFile {
         #[cfg(any(test, feature = "sim"))]
         if let Some(kind) = self.faults.strike(FileSite::Write) {
             return kind.write(bytes, |bytes| {
-                system::write_at(&self.file, bytes, offset_bytes)
+                system::write_at(self.system_file()?, bytes, offset_bytes)
             });
         }
-        system::write_at(&self.file, bytes, offset_bytes)
+        system::write_at(self.system_file()?, bytes, offset_bytes)
     }
 
     fn read_some(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<usize> {
         #[cfg(any(test, feature = "sim"))]
         if let Some(kind) = self.faults.strike(FileSite::Read) {
             return kind.read(bytes, |bytes| {
-                system::read_at(&self.file, bytes, offset_bytes)
+                system::read_at(self.system_file()?, bytes, offset_bytes)
             });
         }
-        system::read_at(&self.file, bytes, offset_bytes)
+        system::read_at(self.system_file()?, bytes, offset_bytes)
+    }
+
+    fn system_file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or(ErrorKind::Unsupported.into())
     }
 }
 

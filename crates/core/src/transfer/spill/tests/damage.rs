@@ -191,7 +191,7 @@ fn a_file_that_was_cut_off_loses_what_was_beyond() {
         let at = second.frames[0].piece.offset_bytes;
         assert!(first.frames[0].piece.offset_bytes < at);
         assert!(at < third.frames[0].piece.offset_bytes);
-        file.file.set_len(at + cut).unwrap();
+        file.set_len(at + cut).unwrap();
         assert_eq!(read(&first).unwrap(), [1; 6000]);
         match cut {
             8191 => assert_eq!(read(&second).unwrap(), [2; 6000]),

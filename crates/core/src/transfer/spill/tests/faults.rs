@@ -81,7 +81,7 @@ fn run(fault: FileFault) -> bool {
         }
     }
     if let Some((block, _)) = live.first() {
-        let file = &block.file.as_ref().unwrap().file;
+        let file = block.file.as_ref().unwrap();
         assert_eq!(file.metadata().unwrap().len(), store.file_bytes());
     }
     let mut after = Vec::new();

@@ -29,7 +29,7 @@ fn nobody_else_may_enter_the_folder_or_open_the_file() {
     let store = SpillStore::new(options).unwrap();
     let block = spill(&store, 1, &[1]).unwrap();
     assert_eq!(mode(&base), 0o700);
-    let open = block.file.as_ref().unwrap().file.metadata().unwrap();
+    let open = block.file.as_ref().unwrap().metadata().unwrap();
     assert_eq!(open.permissions().mode() & 0o7777, 0o600);
 }
 

@@ -1,0 +1,296 @@
+//! Dry runs: for this thread, another engine stands for that of a device.
+//!
+//! ```text
+//!   call on a storage of the device ──► here, twin ──► the same call on the dry engine
+//! ```
+//!
+//! The dry engine is an ordinary one over a driver that only counts (`driver::dry`). A storage of
+//! the device has a *twin* there: same size, tag and residency, no value. All storages that are
+//! alive get their twins at the start, in the same blocks of the same slabs. The twins live as long
+//! as the dry run: what the app holds outside of it stays held.
+//!
+//! Every call of the layers above passes through [`Engine::here`] and [`Engine::twin`]. Without a
+//! dry run in the process, each is one atomic load.
+
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::account::Account;
+use super::block_on;
+use super::handle::Engine;
+use super::report::{EngineReport, alive};
+use crate::driver::{Account as LedgerAccount, DryDriver};
+use crate::error::Result;
+use crate::memory::{Copies, HostCopy, Kept, Residency, Source, Storage, Twins};
+use crate::shortage::Holder;
+use crate::transfer::refusal;
+
+/// The dry runs of all threads.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The dry runs of this thread, the innermost last.
+    static RUNS: RefCell<Vec<Rc<Run>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The caller's engine or storage, or what stands for it in a dry run of this thread.
+#[derive(Debug)]
+pub enum Here<'a, T> {
+    /// There is no dry run of it.
+    Own(&'a Arc<T>),
+    /// It has a twin.
+    Twin(Arc<T>),
+}
+
+impl<T> Deref for Here<'_, T> {
+    type Target = Arc<T>;
+
+    fn deref(&self) -> &Arc<T> {
+        match self {
+            Here::Own(own) => own,
+            Here::Twin(twin) => twin,
+        }
+    }
+}
+
+/// A dry run of an engine, on one thread.
+struct Run {
+    real: Arc<Engine>,
+    dry: Arc<Engine>,
+    driver: Arc<DryDriver>,
+    twins: RefCell<Twins>,
+}
+
+impl Run {
+    /// The twin of a storage of the device.
+    fn twin(&self, storage: &Arc<Storage>) -> Arc<Storage> {
+        let address = storage.address();
+        if let Some((_, twin)) = self.twins.borrow().get(&address) {
+            return twin.clone();
+        }
+        // It has no place yet, or another thread made it.
+        let twin = storage.twin(self.dry.dead_list().clone());
+        let entry = (Arc::downgrade(storage), twin.clone());
+        self.twins.borrow_mut().insert(address, entry);
+        twin
+    }
+
+    /// Makes the dry engine's memory as full as the device's: the same blocks in the same slabs, of
+    /// twins of all storages that have a holder.
+    fn fill(&self) -> Result<()> {
+        let (real, dry) = (&self.real, &self.dry);
+        let mut held = alive(&real.lock());
+        held.retain(|storage| !storage.is_donated());
+        held.iter().for_each(|storage| drop(self.twin(storage)));
+        let (mut memory, kept) = {
+            let state = real.lock();
+            let kept: Vec<Kept> = held
+                .iter()
+                .map(|storage| state.memory.kept(storage))
+                .collect();
+            let dead_list = dry.dead_list().clone();
+            (state.memory.twin(&self.twins.borrow(), dead_list), kept)
+        };
+        let make = |size_bytes| {
+            let made = dry
+                .driver
+                .create_buffer(LedgerAccount::Slabs, size_bytes, "slab");
+            let made = async { made.await.map_err(|error| refusal("a slab", error)) };
+            block_on("a dry run", made)
+        };
+        memory.give_buffers(make, || self.driver.foreign_buffer())?;
+        for (storage, kept) in held.iter().zip(kept) {
+            let twin = self.twin(storage);
+            if !kept.is_nothing() {
+                memory.set_copies(&twin, self.copies(&twin, kept));
+            }
+        }
+        dry.lock().memory = memory;
+        for storage in held {
+            let twin = self.twin(&storage);
+            if twin.residency() == Residency::Pending {
+                // A command in the device's queue is going to write it.
+                dry.clear(&twin)?;
+            }
+        }
+        dry_flush(dry)
+    }
+
+    /// Copies of a twin as the device's storage has them, without bytes.
+    fn copies(&self, twin: &Storage, kept: Kept) -> Copies {
+        let (len_bytes, tenant) = (twin.len_bytes(), twin.tenant().number());
+        let mut copies = Copies::default();
+        if kept.on_host {
+            let charge = self.dry.host.charge(len_bytes);
+            let bytes = Vec::new();
+            copies.host = charge.map(|charge| Arc::new(HostCopy { bytes, charge }));
+        }
+        if kept.on_disk {
+            let block = self.dry.spill.begin(len_bytes, tenant);
+            copies.disk = block.and_then(|writer| writer.finish()).ok().map(Arc::new);
+        }
+        if kept.at_source || copies.is_empty() {
+            // Nothing reads it.
+            copies.source = Some(Source::bytes(Arc::default()));
+        }
+        copies
+    }
+}
+
+fn dry_flush(dry: &Arc<Engine>) -> Result<()> {
+    block_on("a dry run", dry.flush())
+}
+
+/// The result of a dry run, in numbers.
+#[derive(Debug)]
+pub(crate) struct DryCounts {
+    pub(crate) report: EngineReport,
+    /// The holders at the peak of live bytes, the most bytes first.
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) launches: u64,
+    pub(crate) uploaded_bytes: u64,
+    /// Bytes of tensors that were moved to make room.
+    pub(crate) moved_bytes: u64,
+    /// The time of the launches on the device, estimated.
+    pub(crate) compute_ns: u64,
+    /// The time in which dropped tensors are computed again, estimated.
+    pub(crate) recompute_ns: u64,
+    /// The time of evictions and restores, estimated.
+    pub(crate) transfer_ns: u64,
+}
+
+/// A dry run of this thread, until it is dropped.
+pub(crate) struct DryRunGuard {
+    run: Rc<Run>,
+}
+
+impl DryRunGuard {
+    /// From now on, calls of this thread on `real` go to `dry`, which is made of its
+    /// [`dry_setup`](Engine::dry_setup).
+    pub(crate) fn begin(
+        real: &Arc<Engine>,
+        dry: &Arc<Engine>,
+        driver: Arc<DryDriver>,
+    ) -> Result<Self> {
+        let run = Rc::new(Run {
+            real: real.clone(),
+            dry: dry.clone(),
+            driver,
+            twins: RefCell::default(),
+        });
+        UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+        RUNS.with_borrow_mut(|runs| runs.push(run.clone()));
+        let guard = DryRunGuard { run };
+        guard.run.fill()?;
+        block_on("a dry run", dry.set_budget(real.budget_now()))?;
+        dry.reset_peaks();
+        dry.driver.predict_as(&real.driver);
+        let costs = real.lock().costs;
+        let mut state = dry.lock();
+        state.costs = costs;
+        state.memory.watch_peak();
+        let moved_bytes = state.memory.moved_bytes();
+        state.dry = Some(Box::new(Account::new(moved_bytes)));
+        drop(state);
+        Ok(guard)
+    }
+
+    /// Runs what is queued and returns the counts.
+    ///
+    /// # Errors
+    /// That of the first command that found no room and whose result is still held.
+    pub(crate) fn end(&self) -> Result<DryCounts> {
+        let dry = &self.run.dry;
+        dry_flush(dry)?;
+        if let Some(error) = dry.lock().left_behind.first_error() {
+            return Err(error);
+        }
+        let report = dry.report(0);
+        let mut state = dry.lock();
+        let holders = state.memory.holders_at_peak();
+        let moved_bytes = report.memory.alloc.moved_bytes;
+        let account = state.dry.take();
+        let of = |count: fn(&Account) -> u64| account.as_deref().map_or(0, count);
+        Ok(DryCounts {
+            launches: of(Account::launches),
+            uploaded_bytes: of(Account::uploaded_bytes),
+            moved_bytes: (account.as_deref()).map_or(0, |account| account.moved_bytes(moved_bytes)),
+            compute_ns: of(Account::compute_ns),
+            recompute_ns: of(Account::recompute_ns),
+            transfer_ns: of(Account::transfer_ns),
+            report,
+            holders,
+        })
+    }
+}
+
+impl Drop for DryRunGuard {
+    fn drop(&mut self) {
+        RUNS.with_borrow_mut(|runs| runs.retain(|run| !Rc::ptr_eq(run, &self.run)));
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        // They may hold histories with functions of the app, which are dropped without a borrow.
+        let twins = self.run.twins.take();
+        drop(twins);
+    }
+}
+
+/// The dry runs of this thread, one after the other, the outermost first. No borrow is held while
+/// `visit` runs: it may call functions of the app.
+fn each_run(mut visit: impl FnMut(&Run)) {
+    let run = |index: usize| {
+        let run = RUNS.try_with(|runs| runs.borrow().get(index).cloned());
+        run.ok().flatten()
+    };
+    let mut index = 0;
+    while let Some(run) = run(index) {
+        visit(&run);
+        index += 1;
+    }
+}
+
+/// The engine to which this thread's calls go.
+pub(super) fn engine_here(own: &Arc<Engine>) -> Here<'_, Engine> {
+    match is_any() {
+        false => Here::Own(own),
+        true => dry_engine(own),
+    }
+}
+
+/// The storage that this thread's calls name.
+pub(super) fn storage_here(own: &Arc<Storage>) -> Here<'_, Storage> {
+    match is_any() {
+        false => Here::Own(own),
+        true => dry_storage(own),
+    }
+}
+
+/// Is there any dry run, on any thread?
+#[inline]
+pub(super) fn is_any() -> bool {
+    UNDER_WAY.load(Ordering::Relaxed) > 0
+}
+
+#[cold]
+fn dry_engine(own: &Arc<Engine>) -> Here<'_, Engine> {
+    let mut here = Here::Own(own);
+    each_run(|run| {
+        if Arc::ptr_eq(&here, &run.real) {
+            here = Here::Twin(run.dry.clone());
+        }
+    });
+    here
+}
+
+#[cold]
+fn dry_storage(own: &Arc<Storage>) -> Here<'_, Storage> {
+    let mut here = Here::Own(own);
+    each_run(|run| {
+        if here.belongs_to(run.real.dead_list()) {
+            here = Here::Twin(run.twin(&here));
+        }
+    });
+    here
+}

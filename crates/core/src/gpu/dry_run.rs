@@ -1,0 +1,185 @@
+//! Dry runs: how much memory a program takes, before it takes any.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::{Gpu, Layer, NONE};
+use crate::driver::DryDriver;
+use crate::engine::{DryRunGuard, block_on};
+use crate::error::{Error, Result};
+use crate::memory::Budget;
+use crate::observe::{DryRun, Fit};
+
+impl Gpu {
+    /// Finds out how much memory a program takes, and what the budget would evict, without running
+    /// it: the calls of `program` are recorded, fused, placed and counted as on this device, and
+    /// nothing is computed. It takes milliseconds, and touches neither the device nor the disk.
+    ///
+    /// `program` gets a device like this one: same limits, same choice of kernels, and a budget of
+    /// the bytes that are allowed now. To ask about another budget, set it there; a budget without
+    /// a limit is unlimited there. All that is alive on this device counts from the start to the
+    /// end. The program may use it, by this handle too. Writes to it do not show outside.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+    /// use lapidary_core::Budget;
+    ///
+    /// let found = gpu.dry_run(|gpu| {
+    ///     gpu.memory().set_budget(Budget::device(1 << 30))?;
+    ///     gpu.buffer_zeroed(256 << 20)
+    /// })?;
+    /// assert!(found.fits());
+    /// println!("{found}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # What it counts
+    ///
+    /// - The peaks of tensors and slabs are within 2 % of what then happens, mostly equal, if the
+    ///   program waits for the device at the same places. A dry run takes the device to be busy.
+    /// - Staging is counted for a device that is two submissions behind the program.
+    /// - Only the calling thread's calls are redirected. Other threads work on the device itself.
+    ///   Futures must end within the program.
+    /// - Trials of kernels ([`Tune`](crate::adapter::Tune)) are left out, but their results count.
+    ///   So are the checks of the diagnostics.
+    /// - Sources and files of state or models are opened as usual. A tensor's own source is not
+    ///   read.
+    ///
+    /// # Errors
+    /// [`Error::DryRunRead`], with the line, if the program reads a value. [`Error::OutOfMemory`]
+    /// or [`Error::NeverFits`] for work that finds no room, with the numbers. All errors of
+    /// `program`. [`Error::Buffer`] for calls that need the device's own buffers, such as
+    /// [`with_bound`](Gpu::with_bound). A panic of the program reaches the caller. After any of
+    /// them the device is as before.
+    pub fn dry_run<T>(&self, program: impl FnOnce(&Gpu) -> Result<T>) -> Result<DryRun> {
+        self.dry_run_below(&NONE, program)
+    }
+
+    /// As [`dry_run`](Gpu::dry_run), with a layer above.
+    #[doc(hidden)]
+    pub fn dry_run_below<T>(
+        &self,
+        layer: &Layer,
+        program: impl FnOnce(&Gpu) -> Result<T>,
+    ) -> Result<DryRun> {
+        let real = &*self.engine.here();
+        let driver = Arc::new(DryDriver::new(real.caps().clone()));
+        let gpu = Gpu::over(driver.clone(), real.dry_setup(), real.fuses(), layer)?;
+        let guard = DryRunGuard::begin(real, &gpu.engine, driver)?;
+        // Its result may hold tensors, which belong to the memory at the end.
+        let _made = program(&gpu)?;
+        guard.end().map(DryRun::new)
+    }
+
+    /// Is this the device of a [dry run](Gpu::dry_run)? A program asks it to leave out what needs
+    /// values, such as a line of a log.
+    pub fn is_dry(&self) -> bool {
+        self.engine.here().is_dry()
+    }
+
+    /// The largest batch with which a program stays within the budget and evicts nothing, found by
+    /// a few [dry runs](Gpu::dry_run).
+    ///
+    /// The search halves the range, so it takes a dry run for each power of two. It relies on a
+    /// larger batch taking at least as much memory as a smaller one.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+    /// let fit = gpu.fit_batch(1..=256, |gpu, batch| gpu.buffer_zeroed((batch as u64) << 20))?;
+    /// println!("{} at once:\n{}", fit.batch, fit.report);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NeverFits`] if even the smallest batch does not fit, with the bytes that it takes.
+    /// [`Error::Option`] for an empty range. Those of [`dry_run`](Gpu::dry_run), except that a
+    /// larger batch that finds no room counts as one that does not fit.
+    pub fn fit_batch<T>(
+        &self,
+        batches: RangeInclusive<usize>,
+        program: impl FnMut(&Gpu, usize) -> Result<T>,
+    ) -> Result<Fit> {
+        self.fit_batch_below(&NONE, batches, None, program)
+    }
+
+    /// As [`fit_batch`](Gpu::fit_batch), for the largest batch whose evictions and restores make
+    /// the program at most `slowdown` times as slow: see [`DryRun::slowdown`]. 1.2 allows a fifth
+    /// more time.
+    ///
+    /// # Errors
+    /// As [`fit_batch`](Gpu::fit_batch), and [`Error::Option`] unless the slowdown is a number of
+    /// at least 1.
+    pub fn fit_batch_within<T>(
+        &self,
+        batches: RangeInclusive<usize>,
+        slowdown: f64,
+        program: impl FnMut(&Gpu, usize) -> Result<T>,
+    ) -> Result<Fit> {
+        self.fit_batch_below(&NONE, batches, Some(slowdown), program)
+    }
+
+    /// As [`fit_batch_within`](Gpu::fit_batch_within), with a layer above; or without evictions.
+    #[doc(hidden)]
+    pub fn fit_batch_below<T>(
+        &self,
+        layer: &Layer,
+        batches: RangeInclusive<usize>,
+        slowdown: Option<f64>,
+        mut program: impl FnMut(&Gpu, usize) -> Result<T>,
+    ) -> Result<Fit> {
+        let (mut least, mut most) = (*batches.start(), *batches.end());
+        check_search(least, most, slowdown)?;
+        let mut run = |batch| self.dry_run_below(layer, |gpu| program(gpu, batch));
+        let allows = |report: &DryRun| match slowdown {
+            None => report.fits(),
+            Some(most) => report.refusals == 0 && report.slowdown() <= most,
+        };
+        let report = run(least)?;
+        if !allows(&report) {
+            let unlimited = self.dry_run_below(layer, |gpu| {
+                block_on("a dry run", gpu.engine.set_budget(Budget::default()))?;
+                program(gpu, least)
+            })?;
+            return Err(Error::NeverFits {
+                what: "the smallest batch",
+                requested_bytes: unlimited.peak_device_bytes,
+                limit_bytes: report.budget_bytes.unwrap_or(u64::MAX),
+                hint: "Recompute activations, or raise the budget",
+            });
+        }
+        let mut best = Fit {
+            batch: least,
+            report,
+        };
+        while least < most {
+            // Rounded up, so that each round ends with a smaller range.
+            let batch = least + (most - least).div_ceil(2);
+            match run(batch) {
+                Ok(report) if allows(&report) => {
+                    best = Fit { batch, report };
+                    least = batch;
+                }
+                Ok(_) | Err(Error::OutOfMemory(_) | Error::NeverFits { .. }) => most = batch - 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(best)
+    }
+}
+
+fn check_search(least: usize, most: usize, slowdown: Option<f64>) -> Result<()> {
+    let refuse = |option, reason: String| Err(Error::Option { option, reason });
+    if least > most {
+        return refuse("batches", format!("{least}..={most} has no batch"));
+    }
+    match slowdown {
+        Some(slowdown) if !(slowdown >= 1.0 && slowdown.is_finite()) => {
+            refuse("slowdown", format!("{slowdown} is no number of at least 1"))
+        }
+        _ => Ok(()),
+    }
+}

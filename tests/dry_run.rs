@@ -1,0 +1,71 @@
+//! Dry runs against what then happens, on the adapter; and on the simulation what needs a device
+//! with its own memory.
+
+mod captured;
+mod fit;
+mod random;
+mod reads;
+mod transformer;
+
+#[cfg(feature = "sim")]
+mod budget;
+
+use lapidary::stats::DryRun;
+use lapidary::{Gpu, Options, Result};
+
+/// The budget and the tuning of the environment would change what is compared.
+fn gpu() -> Gpu {
+    let options = Options {
+        budget: Some(Default::default()),
+        tune: Some(Default::default()),
+        diagnostics: Some(lapidary::diagnostics::Diagnostics::none()),
+        ..Options::default()
+    };
+    Gpu::open(options).expect("these tests need an adapter")
+}
+
+/// Are they equal within this share of the second?
+fn is_close(found: u64, happened: u64, share: f64) -> bool {
+    found.abs_diff(happened) as f64 <= share * happened as f64
+}
+
+/// Runs a program dry, then in earnest. The peaks that were found are those that happened.
+#[track_caller]
+fn check<T>(gpu: &Gpu, what: &str, program: impl Fn(&Gpu) -> Result<T>) -> DryRun {
+    gpu.finish().expect("a device");
+    let dry = gpu.dry_run(&program).expect("a dry run");
+    gpu.memory().reset_peaks();
+    let before = gpu.memory().stats();
+    let made = program(gpu).expect("the program runs");
+    gpu.finish().expect("a device");
+    let stats = gpu.memory().stats();
+    drop(made);
+    let (live, after) = (stats.live_bytes.peak, stats.live_bytes.now);
+    assert_eq!(dry.live_after_bytes, after, "{what}\n{dry}{stats}");
+    // Where host and device share memory, an upload gets its place at the call if the slab happens
+    // to be idle, and else with its command.
+    let share = if dry.uploaded_bytes > 0 { 0.02 } else { 0.0 };
+    assert!(
+        is_close(dry.peak_live_bytes, live, share),
+        "{what}: {live} bytes live\n{dry}{stats}"
+    );
+    let reserved = stats.reserved_bytes.peak;
+    assert!(
+        is_close(dry.peak_reserved_bytes, reserved, 0.02),
+        "{what}: {reserved} bytes reserved\n{dry}{stats}"
+    );
+    let traffic = [
+        (
+            dry.evicted_bytes,
+            stats.evicted_bytes - before.evicted_bytes,
+        ),
+        (
+            dry.restored_bytes,
+            stats.restored_bytes - before.restored_bytes,
+        ),
+    ];
+    for (found, happened) in traffic {
+        assert!(is_close(found, happened, 0.02), "{what}\n{dry}{stats}");
+    }
+    dry
+}
