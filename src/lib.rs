@@ -112,7 +112,7 @@ mod tensor;
 
 pub use lapidary_core::{
     Access, Advice, Bound, BoundRange, Budget, Buffer, Caps, DType, Element, Error, GpuMemory,
-    Options, Pin, Residency, Result, Scope, Source,
+    Options, Pin, Residency, Result, Source,
 };
 pub use lapidary_core::{adapter, alloc, failure, stats, units};
 
@@ -127,7 +127,7 @@ pub mod diagnostics {
 pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::{
     gpu::{Gpu, State, Upload},
-    kernel::{Kernel, KernelBackward, KernelCall, Operand},
+    kernel::{Kernel, KernelCall, Operand},
     tensor::Tensor,
 };
 

@@ -49,6 +49,7 @@
 //! On software adapters the gradients of pooling refuse a window of more than 15,000 steps for each
 //! element, because loops end early there. With stride 1 that is max pooling from 12 × 12 on.
 
+pub use crate::kernel::KernelBackward;
 pub use crate::ops::{
     Activation, Causal, Choice, ClassLoss, Conv, Epilogue, PadMode, Pool, Quantized, Reduction,
     Scalar, ScatterReduce,

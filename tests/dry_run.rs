@@ -63,6 +63,10 @@ fn check<T>(gpu: &Gpu, what: &str, program: impl Fn(&Gpu) -> Result<T>) -> DryRu
             dry.restored_bytes,
             stats.restored_bytes - before.restored_bytes,
         ),
+        (
+            dry.recomputed_bytes,
+            stats.recomputed_bytes - before.recomputed_bytes,
+        ),
     ];
     for (found, happened) in traffic {
         assert!(is_close(found, happened, 0.02), "{what}\n{dry}{stats}");

@@ -1,7 +1,7 @@
 //! Moves kernels to the place of their last launch.
 //!
 //! A group is put together when it closes, behind commands that came after its last launch. None of
-//! them conflicts with it, or the group would have closed before. So it may as well run before them.
+//! them conflicts with it, or the group would have closed before. So it may run before them.
 
 use std::ops::Range;
 

@@ -21,7 +21,7 @@ fn discrete(budget: Budget) -> Gpu {
 }
 
 #[test]
-fn the_evictions_of_a_training_step_are_those_that_were_found() {
+fn what_a_training_step_evicts_and_recomputes_is_what_was_found() {
     for part in [2, 3] {
         let full = discrete(Budget::default());
         let net = Transformer::new(&full, 4, 128).unwrap();
@@ -34,7 +34,8 @@ fn the_evictions_of_a_training_step_are_those_that_were_found() {
             net.step(gpu, 8, 64)?;
             net.step(gpu, 8, 64)
         });
-        assert!(dry.evicted_bytes > 1 << 20 && !dry.fits(), "{dry}");
+        let moved_bytes = dry.evicted_bytes + dry.recomputed_bytes;
+        assert!(moved_bytes > 1 << 20 && !dry.fits(), "{dry}");
         assert!(dry.slowdown() > 1.0, "{dry}");
     }
 }

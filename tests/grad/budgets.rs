@@ -168,11 +168,11 @@ mod simulated {
         for (link, kernels) in fast_link.iter().zip(&fast_kernels) {
             println!("{:?} {:?}", told(link), told(kernels));
         }
-        let [link, kernels] = [&fast_link[2], &fast_kernels[2]];
-        assert!(link.evicted_bytes > 8 * link.recomputed_bytes, "{link}");
-        assert!(
-            kernels.recomputed_bytes > 8 * kernels.evicted_bytes,
-            "{kernels}"
-        );
+        for (link, kernels) in fast_link.iter().zip(&fast_kernels) {
+            assert!(link.evicted_bytes > 8 * link.recomputed_bytes, "{link}");
+            // Some storages have no lineage, or are needed while others are computed.
+            let evicted_bytes = kernels.evicted_bytes;
+            assert!(kernels.recomputed_bytes > 3 * evicted_bytes, "{kernels}");
+        }
     }
 }

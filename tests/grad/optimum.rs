@@ -32,6 +32,8 @@ fn a_step_takes_little_longer_than_the_best_one() {
             let least_ns = search.least_ns().expect("there is room for each operation");
             let ratio = taken.ns as f64 / least_ns as f64;
             println!("{device}, {percentage} %: {ratio:.2}, {taken:?}");
+            let is_short = taken.evicted_bytes + taken.recomputed_bytes > 0;
+            assert!(is_short, "{device}, {percentage} %: it had room");
             assert!(
                 ratio <= MOST,
                 "{device}, {percentage} %: {ratio:.2}, {taken:?}"

@@ -34,7 +34,7 @@ pub use self::{
     error::{Error, Result},
     gpu::{Access, Bound, BoundRange, Gpu, GpuMemory, Options},
     kernel::{Kernel, KernelCall},
-    memory::{Advice, Budget, Residency, Scope, Source},
+    memory::{Advice, Budget, Residency, Source},
 };
 
 /// What [`GpuMemory`] tells of the memory: statistics, measurements, history, snapshots, and the
@@ -43,8 +43,8 @@ pub mod stats {
     pub use crate::engine::{Pressure, PressureGuard};
     pub use crate::gpu::Compacted;
     pub use crate::memory::{
-        Block, BlockState, ClassUse, Event, EvictedStorage, Moment, Recovered, SlabMap, SlabUse,
-        Tag, TagUse,
+        Block, BlockState, ClassUse, Event, EvictedStorage, Moment, Recovered, Scope, SlabMap,
+        SlabUse, Tag, TagUse,
     };
     pub use crate::observe::{
         DryRun, Fit, History, Measure, Measured, MemoryStats, Picture, Sampler, Snapshot,

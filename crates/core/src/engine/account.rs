@@ -6,8 +6,8 @@ use crate::memory::TransferCost;
 #[derive(Debug)]
 pub(super) struct Account {
     launches: u64,
-    /// The predicted time of the launches of the program, and of those that compute dropped storages
-    /// again.
+    /// The predicted time of the launches of the program, and of those that compute dropped
+    /// storages again.
     compute_ns: f64,
     recompute_ns: f64,
     transfer_ns: u64,

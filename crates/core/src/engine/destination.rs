@@ -13,6 +13,16 @@ pub(super) enum Tier {
     Disk,
 }
 
+impl Tier {
+    /// Where evicted bytes are: near, in the host's memory, or far.
+    pub(super) fn of(is_far: bool) -> Self {
+        match is_far {
+            true => Tier::Disk,
+            false => Tier::Host,
+        }
+    }
+}
+
 /// The receiver of a victim's bytes.
 #[derive(Debug)]
 pub(super) enum Destination {

@@ -76,6 +76,7 @@ mod queue;
 mod read;
 mod reading_guard;
 mod reclaim;
+mod recompute;
 mod recovery;
 mod reference;
 mod refuse;

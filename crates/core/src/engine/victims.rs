@@ -57,8 +57,8 @@ pub(super) fn victims(
     choose_best(state, candidates, wanted_bytes, tier, &next_uses(state))
 }
 
-/// The next uses of storages, as far as the queue shows them. What a dropped storage is computed from
-/// is used together with it.
+/// The next uses of storages, as far as the queue shows them. What a dropped storage is computed
+/// from is used together with it.
 fn next_uses(state: &State) -> NextUses {
     let mut uses = state.queue.next_uses();
     if !state.rematerializers.has_lineages() {
@@ -110,14 +110,6 @@ fn evict_ns(state: &State, candidate: &Candidate, tier: Tier) -> u64 {
     }
 }
 
-/// Where the bytes of an evicted storage are: near, in the host's memory, or far.
-pub(super) fn tier_of(is_far: bool) -> Tier {
-    match is_far {
-        true => Tier::Disk,
-        false => Tier::Host,
-    }
-}
-
 /// The best of the candidates, so that `wanted_bytes` become free.
 fn choose_best(
     state: &State,
@@ -129,7 +121,7 @@ fn choose_best(
     let now = state.memory.now();
     let weigh = |candidate: &Candidate| {
         let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
-        let from = tier_of(candidate.is_far || to_disk);
+        let from = Tier::of(candidate.is_far || to_disk);
         let evict_ns = evict_ns(state, candidate, from);
         candidate.weight(now, &uses.by_slot, uses.known, evict_ns)
     };

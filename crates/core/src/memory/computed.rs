@@ -56,6 +56,14 @@ impl Memory {
         }
     }
 
+    /// Can these copies give the bytes again at no cost but that of the transfer, or by a function
+    /// of the app?
+    pub(super) fn is_clean(&self, copies: &Copies) -> bool {
+        let rematerializer = copies.rematerializer.as_ref();
+        let is_automatic = rematerializer.is_some_and(|token| token.is_automatic);
+        copies.has_bytes() || !is_automatic && self.is_valid(copies)
+    }
+
     /// Does a storage have the value, on the device or as a copy, that write number `write` gave?
     pub(crate) fn holds(&self, storage: &Storage, write: u64) -> bool {
         let slot = storage.slot().filter(|_| !storage.is_donated());

@@ -521,14 +521,6 @@ impl Memory {
         })
     }
 
-    /// Can these copies give the bytes again at no cost but that of the transfer, or by a function
-    /// of the app?
-    fn is_clean(&self, copies: &Copies) -> bool {
-        let rematerializer = copies.rematerializer.as_ref();
-        let is_automatic = rematerializer.is_some_and(|token| token.is_automatic);
-        copies.has_bytes() || !is_automatic && self.is_valid(copies)
-    }
-
     /// Can these copies give the bytes again?
     pub(super) fn is_valid(&self, copies: &Copies) -> bool {
         self.gives_again(copies, &mut { INPUTS_LOOKED_AT })

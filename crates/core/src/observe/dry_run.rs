@@ -110,9 +110,9 @@ impl DryRun {
         self.refusals == 0 && steps.all(|one| one.freed_bytes == 0 || !one.step.has_traffic())
     }
 
-    /// The program's time within the budget, as a multiple of its time without one: 1 plus transfers
-    /// and what is computed again ÷ launches. Devices that transfer while they compute are faster
-    /// than this.
+    /// The program's time within the budget, as a multiple of its time without one. It is 1 plus
+    /// transfers and what is computed again ÷ launches. Devices that transfer while they compute
+    /// are faster than this.
     pub fn slowdown(&self) -> f64 {
         let more_ns = self.transfer_ns.saturating_add(self.recompute_ns);
         1.0 + more_ns as f64 / self.compute_ns.max(1) as f64

@@ -110,8 +110,8 @@ pub struct MemoryStats {
     /// Total bytes of tensors that were computed again, because that costs less than to keep them.
     #[cfg_attr(feature = "serde", serde(default))]
     pub recomputed_bytes: u64,
-    /// The time of all kernels so far, in nanoseconds, as the engine predicts it. By this prediction
-    /// it decides whether to compute a tensor again. The measured times of submissions scale it.
+    /// The time of all kernels so far, in nanoseconds, as the engine predicts it. By this it
+    /// decides whether to compute a tensor again. The measured times of submissions scale it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub kernels_ns: u64,
     /// Total bytes of tensors that were moved to make room.
@@ -294,6 +294,21 @@ impl MemoryStats {
             );
             rows.push(("device", self.device_bytes.now, budget));
         }
+        self.push_evicted(&mut rows);
+        if self.moved_bytes > 0 {
+            let times = counted(self.compactions, "time");
+            rows.push(("moved", self.moved_bytes, format!("{times}, to make room")));
+        }
+        if let Some(bytes) = self.driver_bytes {
+            let peak = Bytes(bytes.peak);
+            let driver = format!("peak {peak}, what the driver holds for this device");
+            rows.push(("driver", bytes.now, driver));
+        }
+        rows
+    }
+
+    /// Adds the rows about tensors that left the device.
+    fn push_evicted(&self, rows: &mut Vec<(&'static str, u64, String)>) {
         if [self.evicted_bytes, self.dropped_bytes, self.restored_bytes] != [0; 3] {
             let (host, disk) = (Bytes(self.host_bytes.now), Bytes(self.disk_bytes.now));
             let (peak, used) = (Bytes(self.host_bytes.peak), Bytes(self.spilled_bytes.now));
@@ -308,16 +323,6 @@ impl MemoryStats {
             let why = "so far, because that costs less than to keep them".into();
             rows.push(("recomputed", self.recomputed_bytes, why));
         }
-        if self.moved_bytes > 0 {
-            let times = counted(self.compactions, "time");
-            rows.push(("moved", self.moved_bytes, format!("{times}, to make room")));
-        }
-        if let Some(bytes) = self.driver_bytes {
-            let peak = Bytes(bytes.peak);
-            let driver = format!("peak {peak}, what the driver holds for this device");
-            rows.push(("driver", bytes.now, driver));
-        }
-        rows
     }
 
     /// The reclaim steps that ran: how many tries freed something, of all tries.

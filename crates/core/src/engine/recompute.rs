@@ -1,0 +1,188 @@
+//! Computing by lineages: what it would cost, and how it is done.
+
+use std::sync::{Arc, Weak};
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::destination::Tier;
+use super::kernel::{Arg, Launch, Role};
+use super::lineage::{Kind, Lineage, Made};
+use super::state::State;
+use crate::memory::{Memory, Storage, Whereabouts};
+
+/// The most inputs that the engine follows to find the cost of a value.
+const MOST_INPUTS: u32 = 48;
+
+/// The way to a value.
+#[derive(Debug, Default)]
+struct Plan {
+    /// The storages that must stay as they are.
+    leaves: Vec<Arc<Storage>>,
+    /// The predicted cost, with that of inputs that are not on the device.
+    ns: f64,
+}
+
+impl State {
+    /// The predicted time in which a storage can be computed again, in nanoseconds. `None` if it
+    /// cannot, or if that needs a value that the command at the head of the queue overwrites.
+    pub(super) fn recompute_ns(&self, storage: &Storage) -> Option<u64> {
+        let plan = self.plan_of(storage)?;
+        let mut is_overwritten = false;
+        if let Some(cmd) = self.queue.head() {
+            cmd.each_operand(|operand, role| {
+                let is_leaf = |leaf: &Arc<Storage>| Arc::ptr_eq(leaf, operand);
+                is_overwritten |= role != Role::Read && plan.leaves.iter().any(is_leaf);
+            });
+        }
+        (!is_overwritten).then_some(plan.ns as u64)
+    }
+
+    /// The way to the value of a storage, if there is one.
+    fn plan_of(&self, storage: &Storage) -> Option<Plan> {
+        let write = self.memory.writes_to(storage);
+        let made = self.lineages.of(storage, write)?;
+        let mut plan = Plan::default();
+        let is_possible = self.follow(made, &mut plan, true, &mut { MOST_INPUTS });
+        is_possible.then_some(plan)
+    }
+
+    /// Adds the way to a value. The leaves of inputs that were dropped themselves are theirs, so
+    /// they are followed for their cost only. `most` bounds the inputs.
+    fn follow(&self, made: &Made, plan: &mut Plan, are_leaves: bool, most: &mut u32) -> bool {
+        plan.ns += made.by.predicted_ns * self.driver.time_scale();
+        made.by.operands.iter().all(|operand| {
+            let Kind::Input {
+                storage,
+                write,
+                made,
+            } = &operand.kind
+            else {
+                return true;
+            };
+            if *most == 0 {
+                return false;
+            }
+            *most -= 1;
+            let storage = storage.upgrade();
+            let found = storage.and_then(|storage| {
+                let whereabouts = self.memory.whereabouts(&storage, *write)?;
+                Some((storage, whereabouts))
+            });
+            let Some((storage, whereabouts)) = found else {
+                let made = made.as_ref();
+                return made.is_some_and(|made| self.follow(made, plan, are_leaves, most));
+            };
+            match whereabouts {
+                Whereabouts::Device => {}
+                Whereabouts::Bytes { is_far } => {
+                    let cost = self.costs.of(Tier::of(is_far));
+                    plan.ns += cost.ns(storage.size_bytes()) as f64;
+                }
+                Whereabouts::Nowhere => {
+                    let made = self.lineages.of(&storage, *write);
+                    if !made.is_none_or(|made| self.follow(made, plan, false, most)) {
+                        return false;
+                    }
+                }
+            }
+            if are_leaves {
+                plan.leaves.push(storage);
+            }
+            true
+        })
+    }
+
+    /// Prepares a storage for being dropped: its lineage gives its bytes again. `false` if it has
+    /// none, or if one of the inputs would be computed from it.
+    pub(super) fn will_recompute(&mut self, storage: &Arc<Storage>) -> bool {
+        let Some(plan) = self.plan_of(storage) else {
+            return false;
+        };
+        let write = self.memory.writes_to(storage);
+        let Some(made) = self.lineages.of(storage, write).cloned() else {
+            return false;
+        };
+        // Only functions of the app can lead back: a lineage names values from before.
+        if self.rematerializers.has_functions() && self.memory.comes_from(&plan.leaves, storage) {
+            return false;
+        }
+        let id = self.rematerializers.enter_lineage(made);
+        let token = self.memory.rematerializer_token(id, plan.leaves, true);
+        self.memory.copied(storage, |copies| {
+            copies.rematerializer = Some(Arc::new(token));
+        });
+        true
+    }
+
+    /// The launches that compute a value again, and the storage of the result. `None` if an input
+    /// is gone.
+    pub(super) fn launches_of(
+        &self,
+        made: &Made,
+        like: &Storage,
+    ) -> Option<(Vec<Launch>, Arc<Storage>)> {
+        let mut again = Again {
+            memory: &self.memory,
+            like,
+            launches: Vec::new(),
+            outputs: FxHashMap::default(),
+        };
+        let result = again.value(made)?;
+        Some((again.launches, result))
+    }
+}
+
+/// The launches so far, and the storages of their results.
+struct Again<'a> {
+    memory: &'a Memory,
+    like: &'a Storage,
+    launches: Vec<Launch>,
+    /// For each launch and operand.
+    outputs: FxHashMap<(*const Lineage, usize), Arc<Storage>>,
+}
+
+impl Again<'_> {
+    fn value(&mut self, made: &Made) -> Option<Arc<Storage>> {
+        let key = |operand| (Arc::as_ptr(&made.by), operand);
+        if let Some(known) = self.outputs.get(&key(made.operand)) {
+            return Some(known.clone());
+        }
+        let mut args = SmallVec::new();
+        for (index, operand) in made.by.operands.iter().enumerate() {
+            let storage = match &operand.kind {
+                Kind::Input {
+                    storage,
+                    write,
+                    made,
+                } => self.input(storage, *write, made.as_ref())?,
+                Kind::Output { len_bytes } => {
+                    let storage = self.like.another(*len_bytes);
+                    self.outputs.insert(key(index), storage.clone());
+                    storage
+                }
+            };
+            args.push(Arg {
+                storage,
+                dtype: operand.dtype,
+                vec4s: operand.vec4s,
+            });
+        }
+        self.launches.push(Launch {
+            args,
+            ..made.by.launch.clone()
+        });
+        self.outputs.get(&key(made.operand)).cloned()
+    }
+
+    fn input(
+        &mut self,
+        storage: &Weak<Storage>,
+        write: u64,
+        made: Option<&Made>,
+    ) -> Option<Arc<Storage>> {
+        let storage = storage.upgrade();
+        let found = storage.filter(|one| self.memory.holds(one, write));
+        found.or_else(|| self.value(made?))
+    }
+}
