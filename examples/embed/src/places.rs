@@ -21,15 +21,6 @@ pub fn lock_file() -> PathBuf {
     repository().join("examples").join("Cargo.lock")
 }
 
-/// The folder where cargo unpacks the sources of packages: one subfolder per registry.
-pub fn cargo_registry() -> Option<PathBuf> {
-    let of_cargo = match env::var_os("CARGO_HOME").filter(|name| !name.is_empty()) {
-        Some(folder) => folder.into(),
-        None => env::home_dir()?.join(".cargo"),
-    };
-    Some(of_cargo.join("registry").join("src"))
-}
-
 /// The root of the checkout that this program was built in.
 pub fn repository() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

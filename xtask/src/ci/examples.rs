@@ -14,8 +14,9 @@ const JUDGED: &[(&str, &[&str], Judge)] = &[
     ("stay_inside", &[], stay_inside),
     ("survive_loss", &[], survive_loss),
     ("monitor", &[], monitor),
-    // The peaks do not change after one epoch.
-    ("train", &["--epochs", "1"], train),
+    // Peaks and bits do not change after the third step.
+    ("train", &["--compare", "--steps", "3"], habits),
+    ("train", &["--budget", "40", "--steps", "12"], train),
     ("cache", &[], within_budget),
     ("particles", &[], within_budget),
     ("pipeline", &[], pipeline),
@@ -33,8 +34,11 @@ const MOST_TRAFFIC: f64 = 1.25;
 /// Most buffers that the pipeline creates for 60 frames; usually 2.
 const MOST_BUFFERS: f64 = 8.0;
 
-/// How many times as much memory training takes without the techniques that save it; usually 6.
+/// How many times as much memory training takes without the habits that save it; usually 6.6.
 const LEAST_SAVED: f64 = 4.0;
+
+/// The most of the first loss that is left after some steps of training; usually 0.8.
+const MOST_LOSS_LEFT: f64 = 0.95;
 
 /// Runs each program and checks the last line of some. The programs are those that the suite has
 /// built: the kernels take most of the time, and a release build would not make them faster.
@@ -221,16 +225,33 @@ fn monitor(line: &Line) -> Result<String> {
     Ok(format!("{steps} steps for the monitor"))
 }
 
-/// `train: techniques=12 equal=true peak_live_bytes=… least_peak_live_bytes=… least_accuracy=…`
-fn train(line: &Line) -> Result<String> {
+/// `train: equal=true within=true budgets=4 moved_bytes=… peak_live_bytes=…
+/// least_peak_live_bytes=…`
+fn habits(line: &Line) -> Result<String> {
     line.expect("equal", "true")?;
-    line.expect("techniques", "12")?;
+    line.expect("within", "true")?;
+    line.expect("budgets", "4")?;
+    if line.number("moved_bytes")? <= 0.0 {
+        return line.complain("has a small budget in which nothing had to move");
+    }
     let peak = line.number("peak_live_bytes")?;
     let least = line.number("least_peak_live_bytes")?;
     if !(least > 0.0 && peak >= LEAST_SAVED * least) {
         return line.complain("has too small savings");
     }
     Ok(format!("training in 1 / {:.1} of the memory", peak / least))
+}
+
+/// `train: equal=true read_back=true steps=12 first_loss=… last_loss=… held_out_loss=…
+/// evicted_bytes=… recomputed_bytes=…`
+fn train(line: &Line) -> Result<String> {
+    line.expect("equal", "true")?;
+    line.expect("read_back", "true")?;
+    let (first, last) = (line.number("first_loss")?, line.number("last_loss")?);
+    if !(last > 0.0 && last <= MOST_LOSS_LEFT * first) {
+        return line.complain("has a model that learned nothing");
+    }
+    Ok(format!("a loss of {first} became {last}"))
 }
 
 #[cfg(test)]
@@ -244,8 +265,9 @@ mod tests {
     const STAY_INSIDE: &str =
         "stay_inside: steps=14 right=true peak_device_bytes=33 worst_over_budget_bytes=0";
     const SURVIVE_LOSS: &str = "survive_loss: equal=true losses=2 kept_bytes=8 gone_bytes=4";
-    const TRAIN: &str = "train: techniques=12 equal=true peak_live_bytes=48 \
-                         least_peak_live_bytes=8 least_accuracy=0.2";
+    const HABITS: &str = "train: equal=true within=true budgets=4 moved_bytes=9 \
+                          peak_live_bytes=48 least_peak_live_bytes=8";
+    const TRAIN: &str = "train: equal=true read_back=true steps=12 first_loss=4.8 last_loss=3.9";
     const MONITOR: &str = "monitor: steps=8 peak_device_bytes=23 budget_bytes=24";
 
     /// A part of a valid line, and its replacement in an invalid one.
@@ -259,20 +281,33 @@ mod tests {
         assert_eq!(accept(stay_inside, STAY_INSIDE), "14 budgets kept");
         accept(survive_loss, SURVIVE_LOSS);
         accept(monitor, MONITOR);
+        accept(habits, HABITS);
         accept(train, TRAIN);
     }
 
     #[test]
     fn bad_lines_are_refused_and_shown() {
-        let all: [(Judge, &str, &[Change]); 6] = [
+        let all: [(Judge, &str, &[Change]); 7] = [
+            (
+                habits,
+                HABITS,
+                &[
+                    ("equal=true", "equal=false"),
+                    ("within=true", "within=false"),
+                    ("budgets=4", "budgets=3"),
+                    ("moved_bytes=9", "moved_bytes=0"),
+                    ("bytes=48", "bytes=31"),
+                    ("least_peak_live_bytes=8", "least_peak_live_bytes=0"),
+                ],
+            ),
             (
                 train,
                 TRAIN,
                 &[
-                    ("equal=true", "equal=false"),
-                    ("ues=12", "ues=11"),
-                    ("bytes=48", "bytes=31"),
-                    ("least_peak_live_bytes=8", "least_peak_live_bytes=0"),
+                    ("equal=true", "equal=unchecked"),
+                    ("read_back=true", "read_back=false"),
+                    ("last_loss=3.9", "last_loss=4.7"),
+                    ("last_loss=3.9", "last_loss=NaN"),
                 ],
             ),
             (

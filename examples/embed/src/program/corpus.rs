@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use embed::{Entry, Error, Result, places};
 
-use super::{Texts, sentences};
+use super::{Texts, packages, sentences};
 
 /// A larger file was not written by a person.
 const MOST_FILE_BYTES: u64 = 4 << 20;
@@ -19,7 +19,7 @@ pub(super) fn entries(texts: &Texts) -> Result<Vec<Entry>> {
     match &texts.folder {
         Some(folder) => taken.folder(folder, folder)?,
         None => {
-            for folder in dependencies()? {
+            for folder in packages::folders(&places::lock_file()).map_err(Error::Input)? {
                 // The folder's name identifies a package, with its version.
                 let root = folder.parent().unwrap_or(&folder).to_owned();
                 taken.folder(&folder.join("src"), &root)?;
@@ -102,55 +102,5 @@ impl Taken {
                 self.entries.push(Entry { text, place, line });
             }
         }
-    }
-}
-
-/// The folders of the packages in this program's lock file that cargo has unpacked. The program was
-/// built from them, so nothing is downloaded.
-fn dependencies() -> Result<Vec<PathBuf>> {
-    let refuse = |reason: String| {
-        Error::Input(format!(
-            "the sources of the dependencies cannot be found: {reason}. Name a folder with `--folder`"
-        ))
-    };
-    let lock = places::lock_file();
-    let packages = std::fs::read_to_string(&lock)
-        .map_err(|error| refuse(format!("{}: {error}", lock.display())))?;
-    let registry = places::cargo_registry().ok_or_else(|| refuse("no home folder".into()))?;
-    let sources = std::fs::read_dir(&registry)
-        .map_err(|error| refuse(format!("{}: {error}", registry.display())))?;
-    // Registries may have the same package; one copy is enough.
-    let sources: Vec<_> = sources.flatten().map(|source| source.path()).collect();
-    let folder_of = |package: String| {
-        let mut folders = sources.iter().map(|source| source.join(&package));
-        folders.find(|folder| folder.join("src").is_dir())
-    };
-    Ok(names(&packages).filter_map(folder_of).collect())
-}
-
-/// The packages of a lock file, in the form of cargo's folder names: `serde-1.0.0`.
-fn names(lock: &str) -> impl Iterator<Item = String> {
-    let value = |package: &str, key: &str| {
-        let start = format!("{key} = \"");
-        let line = package.lines().find_map(|line| line.strip_prefix(&start));
-        line.and_then(|line| line.strip_suffix('"'))
-            .map(str::to_owned)
-    };
-    lock.split("[[package]]").filter_map(move |package| {
-        let (name, version) = (value(package, "name")?, value(package, "version")?);
-        Some(format!("{name}-{version}"))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::names;
-
-    #[test]
-    fn a_lock_names_its_packages() {
-        let lock = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1.0.2\"\n\n\
-                    [[package]]\nname = \"b-c\"\nversion = \"0.3.0+1\"\ndependencies = [\n \"a\",\n]\n";
-        let names: Vec<_> = names(lock).collect();
-        assert_eq!(names, ["a-1.0.2", "b-c-0.3.0+1"]);
     }
 }

@@ -3,6 +3,7 @@
 mod corpus;
 mod index;
 mod output;
+mod packages;
 mod search;
 mod sentences;
 
