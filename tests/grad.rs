@@ -7,6 +7,8 @@ mod elementwise;
 #[cfg(feature = "sim")]
 mod every;
 mod indices;
+#[cfg(feature = "sim")]
+mod kept;
 mod matmul;
 mod networks;
 #[cfg(feature = "sim")]

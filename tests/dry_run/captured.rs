@@ -78,6 +78,27 @@ fn the_device_and_its_tensors_are_as_before() {
 }
 
 #[test]
+fn a_history_from_before_gives_the_same_gradients_after_a_dry_backward() {
+    let gpu = gpu();
+    let w = gpu
+        .rand_normal(&[128, 256], 0.0, 1.0, 1, DType::F32)
+        .unwrap();
+    let w = w.requires_grad().unwrap();
+    // The result of `gelu` is computed again at the backward, for both of its readers.
+    let h = w.gelu().unwrap();
+    let loss = (h.square().unwrap() + h.exp().unwrap()).unwrap();
+    let loss = loss.sum_all().unwrap();
+    let gradient = || -> Result<Vec<f32>> {
+        let gradients = loss.backprop().keep_history().run()?;
+        gradients.get(&w).expect("it depends on w").to_vec()
+    };
+    let expected = gradient().unwrap();
+    let dry = |_: &Gpu| loss.backprop().keep_history().run().map(drop);
+    gpu.dry_run(dry).unwrap();
+    assert_eq!(gradient().unwrap(), expected);
+}
+
+#[test]
 fn all_that_is_alive_on_the_device_counts() {
     let gpu = gpu();
     let held = gpu.zeros(&[1 << 20], DType::F32).unwrap();

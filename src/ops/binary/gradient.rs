@@ -64,7 +64,13 @@ impl Tensor {
             }
             Ok(grads)
         };
-        Ok(y.recorded_as(op.name(), &[self, other], saves, rule))
+        let operands = [self, other];
+        if op != BinaryOp::Mul || saves.len() < 2 {
+            return Ok(y.recorded_as(op.name(), &operands, saves, rule));
+        }
+        // The factor of each operand is the other one.
+        let again = |saved: &[Tensor]| saved[1].binary_with(BinaryOp::Mul, &saved[0], &[]);
+        Ok(y.recorded_cheap_as(op.name(), &operands, saves, again, rule))
     }
 
     /// The operation with a number on the right, with its gradient.

@@ -1,8 +1,11 @@
 //! The gradients of layer, RMS and group normalization.
 
+use smallvec::SmallVec;
+
 use super::RMS;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
+use lapidary_core::internal::Shared;
 use lapidary_core::{DType, Result};
 
 /// A normalization, as its gradients see it.
@@ -74,6 +77,10 @@ impl Normalized<'_> {
     }
 }
 
+/// Computes a normalization of an input, with a weight and a bias.
+trait ComputeFn: Fn(&Tensor, [Option<&Tensor>; 2]) -> Result<Tensor> + Shared {}
+impl<F: Fn(&Tensor, [Option<&Tensor>; 2]) -> Result<Tensor> + Shared> ComputeFn for F {}
+
 /// The shapes in which a normalization is computed.
 struct Shapes {
     of_input: Vec<usize>,
@@ -95,13 +102,11 @@ impl Tensor {
     ) -> Result<Tensor> {
         let detached = affine.map(|given| given.map(Tensor::untracked));
         let plain = detached.each_ref().map(Option::as_ref);
-        let y = (self.untracked()).normalized(
-            operation,
-            normalized_shape,
-            plain,
-            eps,
-            (kind, dtype),
-        )?;
+        let own_shape = normalized_shape.to_vec();
+        let again = move |x: &Tensor, affine: [Option<&Tensor>; 2]| {
+            x.normalized(operation, &own_shape, affine, eps, (kind, dtype))
+        };
+        let y = again(&self.untracked(), plain)?;
         let first = (self.rank() - normalized_shape.len()) as isize;
         let by = Normalization {
             is_centred: kind != RMS,
@@ -113,7 +118,7 @@ impl Tensor {
             of_input: self.shape().to_vec(),
             of_weight: normalized_shape.to_vec(),
         };
-        Ok(self.recorded_normalized(y, operation, affine, by, shapes))
+        Ok(self.recorded_normalized((y, again), operation, affine, by, shapes))
     }
 
     /// Group normalization, with its gradients.
@@ -127,8 +132,11 @@ impl Tensor {
         eps: f32,
     ) -> Result<Tensor> {
         let detached = affine.map(|given| given.map(Tensor::untracked));
-        let [weight, bias] = detached.each_ref().map(Option::as_ref);
-        let y = self.untracked().group_norm(groups, weight, bias, eps)?;
+        let plain = detached.each_ref().map(Option::as_ref);
+        let again = move |x: &Tensor, [weight, bias]: [Option<&Tensor>; 2]| {
+            x.group_norm(groups, weight, bias, eps)
+        };
+        let y = again(&self.untracked(), plain)?;
         let shape = self.shape();
         let channels = shape[1] / groups;
         let by = Normalization {
@@ -141,18 +149,20 @@ impl Tensor {
             of_input: vec![shape[0], groups, channels, shape[2..].iter().product()],
             of_weight: vec![groups, channels, 1],
         };
-        Ok(self.recorded_normalized(y, operation, affine, by, shapes))
+        Ok(self.recorded_normalized((y, again), operation, affine, by, shapes))
     }
 
+    /// Attaches the gradients to a result, which `again` computes once more.
     #[track_caller]
     fn recorded_normalized(
         &self,
-        y: Tensor,
+        (y, again): (Tensor, impl ComputeFn + 'static),
         operation: &'static str,
         [weight, bias]: [Option<&Tensor>; 2],
         by: Normalization,
         shapes: Shapes,
     ) -> Tensor {
+        let has = [weight.is_some(), bias.is_some()];
         // It takes the place of an operand that is missing, and gets no gradient.
         let none = self.untracked();
         let operands = [self, weight.unwrap_or(&none), bias.unwrap_or(&none)];
@@ -164,7 +174,8 @@ impl Tensor {
         let rule = move |b: &Backward| {
             let wide = |tensor: &Tensor| tensor.reshape(&shapes.of_input)?.cast(DType::F32);
             let (g, x) = (wide(&b.grad)?, wide(&b.saved[0])?);
-            let weight = match b.saved.get(1) {
+            let [weight, _] = affine_of(&b.saved, has);
+            let weight = match weight {
                 Some(weight) => Some(weight.reshape(&shapes.of_weight)?.cast(DType::F32)?),
                 None => None,
             };
@@ -175,12 +186,19 @@ impl Tensor {
                 as_operand(normalized.by_bias(&g)?, 2)?,
             ]
         };
-        let saves = [Save::Operand(0), Save::Operand(1)];
-        let saves = if weight.is_some() {
-            &saves[..]
-        } else {
-            &saves[..1]
-        };
-        y.recorded_as(operation, &operands, saves, rule)
+        // The bias is for computing the result again.
+        let saves = [true, has[0], has[1]].into_iter().enumerate();
+        let saves = saves.filter_map(|(index, is_there)| is_there.then_some(Save::Operand(index)));
+        let saves: SmallVec<[Save<'_>; 3]> = saves.collect();
+        let again = move |saved: &[Tensor]| again(&saved[0], affine_of(saved, has));
+        y.recorded_cheap_as(operation, &operands, &saves, again, rule)
     }
+}
+
+/// Weight and bias among the saved tensors, which begin with the input.
+fn affine_of(saved: &[Tensor], [has_weight, has_bias]: [bool; 2]) -> [Option<&Tensor>; 2] {
+    let mut rest = saved[1..].iter();
+    let weight = has_weight.then(|| rest.next()).flatten();
+    let bias = has_bias.then(|| rest.next()).flatten();
+    [weight, bias]
 }

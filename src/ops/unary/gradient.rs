@@ -44,14 +44,18 @@ impl Tensor {
             _ if op.keeps_result() => Some(Save::Result),
             _ => Some(Save::Operand(0)),
         };
-        let scalars = scalars.map(f32::from_bits);
+        let (bits, scalars) = (scalars, scalars.map(f32::from_bits));
         let rule = move |b: &Backward| {
             if op.is_constant() {
                 return Ok([None].into_iter().collect());
             }
             grads![b; through(op, &b.grad, b.saved.first().unwrap_or(&b.grad), scalars)?]
         };
-        Ok(y.recorded_as(op.name(), &[self], save.as_slice(), rule))
+        if !matches!(save, Some(Save::Operand(_))) {
+            return Ok(y.recorded_as(op.name(), &[self], save.as_slice(), rule));
+        }
+        let again = move |saved: &[Tensor]| saved[0].unary_with(op, bits);
+        Ok(y.recorded_cheap_as(op.name(), &[self], save.as_slice(), again, rule))
     }
 }
 

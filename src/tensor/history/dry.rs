@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use super::node::Node;
+use super::number;
 
 /// A dry run of this thread.
 struct DryHistories {
@@ -27,7 +27,7 @@ impl DryGuard {
     /// A dry run begins.
     pub(crate) fn begin() -> Self {
         let histories = DryHistories {
-            first_node: Node::next_id(),
+            first_node: number::next(),
             undo: Vec::new(),
         };
         DRY.with_borrow_mut(|dry| dry.push(histories));

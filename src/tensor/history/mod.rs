@@ -16,9 +16,11 @@
 //! `crate::grad` walks the nodes. The rules stand beside their operations, in `gradient.rs`.
 
 mod dry;
+mod formula;
 mod link;
 mod mode;
 mod node;
+mod number;
 mod record;
 mod saved;
 
@@ -29,7 +31,6 @@ pub(crate) use link::Link;
 pub(crate) use mode::{Paused, is_paused};
 pub(crate) use node::{Edge, Hook, Node, Work};
 pub(crate) use record::{Backward, Grads, Save, grads, without_gradient};
-pub(crate) use saved::Saved;
 
 /// A line of the app, as errors name it.
 pub(crate) fn line(at: &Location<'_>) -> String {

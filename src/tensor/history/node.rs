@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use super::dry;
+use super::formula::{Formula, Kept};
 use super::record::Backward;
-use super::{Grads, Saved};
+use super::{Grads, dry, number};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::Shared;
@@ -40,7 +39,9 @@ enum Kind {
 pub(crate) struct Body {
     /// One for each operand; `None` if the operand is not tracked.
     pub(crate) edges: SmallVec<[Option<Edge>; 3]>,
-    pub(crate) saved: SmallVec<[(Saved, Source); 3]>,
+    pub(super) saved: SmallVec<[(Kept, Source); 3]>,
+    /// How the result is computed again, if others need not keep it.
+    pub(super) formula: Option<Arc<Formula>>,
     pub(crate) work: Work,
 }
 
@@ -82,15 +83,7 @@ pub(crate) type Hook = dyn HookFn;
 pub(crate) trait HookFn: Fn(&Tensor) -> Result<Tensor> + Shared {}
 impl<F: Fn(&Tensor) -> Result<Tensor> + Shared> HookFn for F {}
 
-/// The number of the next node.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
 impl Node {
-    /// The number that the next node will have.
-    pub(super) fn next_id() -> u64 {
-        NEXT.load(Ordering::Relaxed)
-    }
-
     /// A tensor whose gradient is wanted.
     pub(crate) fn leaf(of: &Tensor, at: &'static Location<'static>) -> Node {
         Node::new(of, "a leaf", at, Kind::Leaf)
@@ -114,7 +107,7 @@ impl Node {
         kind: Kind,
     ) -> Node {
         Node {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: number::take(),
             operation,
             recorded_at,
             layout: of.layout.clone(),
@@ -132,6 +125,11 @@ impl Node {
     /// What its backward needs, unless a backward has freed that.
     pub(crate) fn body(&self) -> Option<Arc<Body>> {
         self.lock_body()?.clone()
+    }
+
+    /// How its result is computed again, if operations on it need not keep it.
+    pub(super) fn formula(&self) -> Option<Arc<Formula>> {
+        self.body()?.formula.clone()
     }
 
     /// Frees what its backward needs. A dry run leaves nodes from before it as they are.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::node::{AgainFn, Body, Node, RuleFn, Source, Work};
+use super::formula::{Formula, Kept};
+use super::node::{Again, AgainFn, Body, Node, RuleFn, Source, Work};
 use crate::tensor::Tensor;
 use lapidary_core::{Error, Result};
 
@@ -99,6 +100,23 @@ impl Tensor {
         self.made_by(Arc::new(node))
     }
 
+    /// As [`recorded_as`](Self::recorded_as), for an operation that takes little time. `again`
+    /// computes it out of what is saved, so operations on the result need not keep it.
+    #[track_caller]
+    pub(crate) fn recorded_cheap_as(
+        self,
+        operation: &'static str,
+        operands: &[&Tensor],
+        saves: &[Save<'_>],
+        again: impl AgainFn + 'static,
+        rule: impl RuleFn + 'static,
+    ) -> Tensor {
+        let again: Box<Again> = Box::new(again);
+        let work = Work::Rule(Box::new(rule));
+        let node = self.node_of(operation, operands, saves, (work, Some(again)));
+        self.made_by(Arc::new(node))
+    }
+
     #[track_caller]
     pub(crate) fn node(
         &self,
@@ -107,7 +125,8 @@ impl Tensor {
         saves: &[Save<'_>],
         rule: impl RuleFn + 'static,
     ) -> Node {
-        self.node_of(operation, operands, saves, Work::Rule(Box::new(rule)))
+        let work = Work::Rule(Box::new(rule));
+        self.node_of(operation, operands, saves, (work, None))
     }
 
     /// Attaches to this new tensor that it is to be computed again at the backward.
@@ -119,7 +138,8 @@ impl Tensor {
         again: impl AgainFn + 'static,
     ) -> Tensor {
         let saves: Vec<Save<'_>> = (0..operands.len()).map(Save::Operand).collect();
-        let node = self.node_of(operation, operands, &saves, Work::Again(Box::new(again)));
+        let work = Work::Again(Box::new(again));
+        let node = self.node_of(operation, operands, &saves, (work, None));
         self.made_by(Arc::new(node))
     }
 
@@ -129,23 +149,48 @@ impl Tensor {
         operation: &'static str,
         operands: &[&Tensor],
         saves: &[Save<'_>],
-        work: Work,
+        (work, again): (Work, Option<Box<Again>>),
     ) -> Node {
+        let at = Location::caller();
         let edges = operands
             .iter()
             .map(|operand| operand.tracked_edge())
             .collect();
-        let save = |save: &Save<'_>| match *save {
-            Save::Operand(index) => (operands[index].saved(), Source::Operand(index)),
-            Save::Result => (self.saved(), Source::Result),
-            Save::Other(tensor) => (tensor.saved(), Source::Elsewhere),
-        };
+        let elements = |tensor: &Tensor| Kept::Elements(tensor.saved());
+        let kept = saves.iter().map(|save| match *save {
+            Save::Operand(index) => operands[index].kept(),
+            Save::Result => elements(self),
+            Save::Other(tensor) => elements(tensor),
+        });
+        let kept: SmallVec<[Kept; 3]> = kept.collect();
+        let formula = again.and_then(|again| Formula::of(self, &kept, again, (operation, at)));
+        let sources = saves.iter().map(|save| match *save {
+            Save::Operand(index) => Source::Operand(index),
+            Save::Result => Source::Result,
+            Save::Other(_) => Source::Elsewhere,
+        });
         let body = Body {
             edges,
-            saved: saves.iter().map(save).collect(),
+            saved: kept.into_iter().zip(sources).collect(),
+            formula,
             work,
         };
-        Node::operation(self, operation, Location::caller(), body)
+        Node::operation(self, operation, at, body)
+    }
+
+    /// What a node keeps of an operand.
+    fn kept(&self) -> Kept {
+        let node = self.tracked_edge().map(|edge| edge.node);
+        // The formula gives the elements of the result in their order, which are the storage.
+        let node = node.filter(|node| {
+            node.layout.is_contiguous()
+                && node.layout.len() == node.elements
+                && node.dtype == self.dtype
+        });
+        match node.and_then(|node| node.formula()) {
+            Some(formula) => Kept::Formula(formula.view(self)),
+            None => Kept::Elements(self.saved()),
+        }
     }
 }
 

@@ -33,6 +33,17 @@ impl Tensor {
     }
 }
 
+impl Clone for Saved {
+    fn clone(&self) -> Self {
+        self.storage.save();
+        Saved {
+            storage: Arc::clone(&self.storage),
+            layout: self.layout.clone(),
+            ..*self
+        }
+    }
+}
+
 impl Saved {
     /// The tensor, unless something was written to its memory meanwhile.
     pub(crate) fn get(
