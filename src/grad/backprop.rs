@@ -86,8 +86,8 @@ impl<'a> Backprop<'a> {
     ///
     /// Those of [`run`](Self::run). [`Error::Foreign`] for gradients of another `Gpu`.
     /// [`Error::Gradient`] for gradients that [were unscaled](crate::optim::LossScaler::unscale).
-    /// After an error of an operation in the middle, `gradients` has none, since some would lack a
-    /// part; after any other error it is unchanged.
+    /// After an error of an operation in the middle, and after a panic in a function of the app,
+    /// `gradients` has none, since some would lack a part. After any other error it is unchanged.
     #[track_caller]
     pub fn add_to(self, gradients: &mut Gradients) -> Result<()> {
         let Some(history) = self.from.history() else {
@@ -112,11 +112,11 @@ impl<'a> Backprop<'a> {
             node: history.node(),
             layout: self.from.layout.clone(),
         };
-        let added = self.go_back(&edge, seed, gradients);
-        if added.is_err() {
-            *gradients = Gradients::default();
-        }
-        added
+        // They stay away if a function of the app panics, as after an error.
+        let mut sums = std::mem::take(gradients);
+        self.go_back(&edge, seed, &mut sums)?;
+        *gradients = sums;
+        Ok(())
     }
 
     /// Goes back from a value whose gradient is `seed`.
