@@ -7,7 +7,6 @@ use crate::ops::clip;
 use crate::tensor::Tensor;
 use crate::tensor::history::Node;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::Engine;
 use lapidary_core::{Error, Result};
 
 /// The gradients of one backward, or the sums of those of several, by parameter.
@@ -132,13 +131,10 @@ impl Gradients {
         Ok(gradients)
     }
 
-    /// Do all gradients belong to this device?
-    pub(crate) fn check_engine(&self, operation: &'static str, engine: &Arc<Engine>) -> Result<()> {
+    /// Refuses gradients of another device than this tensor's.
+    pub(crate) fn check_engine(&self, operation: &'static str, of: &Tensor) -> Result<()> {
         let mut gradients = self.by_leaf.values();
-        match gradients.all(|(_, grad)| Arc::ptr_eq(&grad.engine, engine)) {
-            true => Ok(()),
-            false => Err(Error::Foreign { operation }),
-        }
+        gradients.try_for_each(|(_, grad)| of.same_engine(operation, grad))
     }
 
     pub(crate) fn is_unscaled(&self) -> bool {

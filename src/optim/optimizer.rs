@@ -137,7 +137,7 @@ impl<O> Optimizer<O> {
     /// Those of [`step`](Self::step) and of [`LossScaler::unscale`].
     #[track_caller]
     pub fn step_scaled(&mut self, gradients: &Gradients, scaler: &mut LossScaler) -> Result<()> {
-        gradients.check_engine(OPERATION, &self.counts.engine)?;
+        gradients.check_engine(OPERATION, &self.counts)?;
         if gradients.is_empty() {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl<O> Optimizer<O> {
 
     #[track_caller]
     fn step_if(&mut self, gradients: &Gradients, condition: Condition<'_>) -> Result<()> {
-        gradients.check_engine(OPERATION, &self.counts.engine)?;
+        gradients.check_engine(OPERATION, &self.counts)?;
         let found = |parameter: &Tensor| gradients.get(parameter).filter(|grad| !grad.is_empty());
         let found: Vec<Option<Tensor>> = self.parameters.iter().map(found).collect();
         let are_there: Vec<bool> = found.iter().map(Option::is_some).collect();

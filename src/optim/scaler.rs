@@ -112,7 +112,7 @@ impl LossScaler {
                 reason: format!("the {} gradients were unscaled before", gradients.len()),
             });
         }
-        gradients.check_engine(OPERATION, &self.scale.engine)?;
+        gradients.check_engine(OPERATION, &self.scale)?;
         let tensors = gradients.for_writing(OPERATION)?;
         self.check(OPERATION, gradients)?;
         let tensors: Vec<&Tensor> = tensors.iter().filter(|one| !one.is_empty()).collect();
@@ -168,7 +168,7 @@ impl LossScaler {
     /// Notes whether these gradients are finite, unless that was done as they were unscaled.
     #[track_caller]
     pub(super) fn check(&mut self, operation: &'static str, gradients: &Gradients) -> Result<()> {
-        gradients.check_engine(operation, &self.scale.engine)?;
+        gradients.check_engine(operation, &self.scale)?;
         if gradients.is_unscaled() {
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! Programs that use tensors of the device.
 
+use lapidary::grad::Gradients;
+use lapidary::optim::{AdamW, AdamWOptions};
 use lapidary::{Budget, DType, Error, Gpu, Options, Residency, Result, Tensor};
 
 use super::transformer::Transformer;
@@ -96,6 +98,30 @@ fn a_history_from_before_gives_the_same_gradients_after_a_dry_backward() {
     let dry = |_: &Gpu| loss.backprop().keep_history().run().map(drop);
     gpu.dry_run(dry).unwrap();
     assert_eq!(gradient().unwrap(), expected);
+}
+
+#[test]
+fn an_optimizer_from_before_makes_steps_that_do_not_show() {
+    let gpu = gpu();
+    let w = gpu.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
+    let w = w.requires_grad().unwrap();
+    let mut adam = AdamW::new(&[&w], AdamWOptions::default()).unwrap();
+    let step = |gpu: &Gpu, adam: &mut AdamW| {
+        let x = gpu.ones(&[2], DType::F32)?;
+        let mut gradients = Gradients::default();
+        for _ in 0..2 {
+            let loss = (&x * &w)?.square()?.sum_all()?;
+            loss.backprop().add_to(&mut gradients)?;
+        }
+        gradients.clip_global_norm(1.0)?;
+        adam.step(&gradients)
+    };
+    gpu.dry_run(|gpu| step(gpu, &mut adam)).unwrap();
+    assert_eq!(w.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    let steps = |adam: &AdamW| adam.state()[0].1.to_vec::<u32>().unwrap();
+    assert_eq!(steps(&adam), [0]);
+    step(&gpu, &mut adam).unwrap();
+    assert_eq!(steps(&adam), [1]);
 }
 
 #[test]
