@@ -83,7 +83,7 @@ impl Optimizer<AdamWOptions> {
 
 impl<O> Optimizer<O> {
     #[track_caller]
-    fn with(parameters: &[&Tensor], algorithm: Algorithm) -> Result<Self> {
+    pub(super) fn with(parameters: &[&Tensor], algorithm: Algorithm) -> Result<Self> {
         algorithm.check()?;
         check_parameters(parameters)?;
         let parameters: Vec<Tensor> = parameters.iter().map(|&one| one.clone()).collect();

@@ -53,7 +53,8 @@ impl<O> Optimizer<O> {
 
     /// Takes a state over that [`state`](Self::state) gave, of an optimizer with the same kind of
     /// options and parameters of the same shapes. `get` returns the tensor of a name. The elements
-    /// are copied.
+    /// are copied to new tensors. So the optimizer goes on after its state was lost with a device,
+    /// or has no value because a step failed.
     ///
     /// # Errors
     ///
@@ -61,7 +62,12 @@ impl<O> Optimizer<O> {
     /// [`Error::Foreign`] for one of another `Gpu`. The state has not changed then.
     #[track_caller]
     pub fn load_state(&mut self, get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
-        load(&self.state(), get)
+        // Parameters share tensors, and one without a value would get none part by part.
+        let parameters: Vec<&Tensor> = self.parameters.iter().collect();
+        let loaded = Optimizer::with(&parameters, self.algorithm)?;
+        load(&loaded.state(), get)?;
+        *self = loaded;
+        Ok(())
     }
 }
 
