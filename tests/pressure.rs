@@ -13,6 +13,7 @@ mod input;
 mod orders;
 mod programs;
 mod steps;
+mod training;
 mod world;
 
 /// The number in an environment variable, if it has one.

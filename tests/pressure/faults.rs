@@ -27,12 +27,23 @@ const FILE_KINDS: [FileFaultKind; 6] = [
 ];
 const REPEATS: [Repeat; 3] = [Repeat::Once, Repeat::EverySecond, Repeat::ForEver];
 
-/// One in this many faults is tried, except in the longest runs.
-const SAMPLE: usize = 41;
-const LONGER_SAMPLE: usize = 5;
+/// One in this many faults is tried.
+const SAMPLE: Sample = Sample {
+    short: 41,
+    longer: 5,
+    longest: 1,
+};
 
-/// Random runs with this many steps of each kind try all faults.
-const ALL_STEPS: u64 = 1_000_000;
+/// One in this many faults is tried: in the suite, and in longer runs of the random programs.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    pub(crate) short: usize,
+    pub(crate) longer: usize,
+    pub(crate) longest: usize,
+}
+
+/// The longest runs have this many steps of each kind.
+const LONGEST_STEPS: u64 = 1_000_000;
 
 /// Elements of a tensor.
 const LEN: usize = 700;
@@ -191,26 +202,27 @@ fn check(maps_slabs: bool, name: &str, arm: impl FnOnce(&SimHandle), may: May) {
 struct May {
     lose_device: bool,
     lose_bytes: bool,
-    /// A kernel that was found invalid is not compiled again.
     forget_kernels: bool,
 }
 
-/// All faults, or a sample of them.
-fn sampled<T>(faults: Vec<T>) -> Vec<T> {
+/// The faults to try.
+pub(crate) fn sampled<T>(faults: Vec<T>, sample: Sample) -> Vec<T> {
     let every = match number("LAPIDARY_STEPS") {
-        None => SAMPLE,
-        Some(ALL_STEPS..) => 1,
-        Some(_) => LONGER_SAMPLE,
+        None => sample.short,
+        Some(LONGEST_STEPS..) => sample.longest,
+        Some(_) => sample.longer,
     };
     let first = faults.len() % every;
     faults.into_iter().skip(first).step_by(every).collect()
 }
 
-fn every_driver_fault(maps_slabs: bool) {
-    let (gpu, sim) = open(maps_slabs);
-    let before = prepared(&gpu);
-    let calls_before = SITES.map(|site| sim.counters().calls(site));
-    drop(scenario(&gpu, &before));
+/// The calls of each kind so far.
+pub(crate) fn calls(sim: &SimHandle) -> [u64; SITES.len()] {
+    SITES.map(|site| sim.counters().calls(site))
+}
+
+/// All faults of the calls since then.
+pub(crate) fn faults_since(sim: &SimHandle, calls_before: [u64; SITES.len()]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (site, calls_before) in SITES.into_iter().zip(calls_before) {
         for nth in 1..=sim.counters().calls(site) - calls_before {
@@ -227,13 +239,25 @@ fn every_driver_fault(maps_slabs: bool) {
             }
         }
     }
+    faults
+}
+
+/// A kernel that was found invalid is not compiled again.
+pub(crate) fn forgets_kernels(fault: Fault) -> bool {
+    fault.site == Site::CreatePipeline && fault.kind == FaultKind::Invalid
+}
+
+fn every_driver_fault(maps_slabs: bool) {
+    let (gpu, sim) = open(maps_slabs);
+    let before = prepared(&gpu);
+    let calls_before = calls(&sim);
+    drop(scenario(&gpu, &before));
+    let faults = faults_since(&sim, calls_before);
     assert!(faults.len() > 1000, "{} faults", faults.len());
-    for fault in sampled(faults) {
-        let is_invalid_kernel =
-            fault.site == Site::CreatePipeline && fault.kind == FaultKind::Invalid;
+    for fault in sampled(faults, SAMPLE) {
         let may = May {
             lose_device: fault.kind == FaultKind::Lost,
-            forget_kernels: is_invalid_kernel,
+            forget_kernels: forgets_kernels(fault),
             ..May::default()
         };
         check(maps_slabs, &format!("{fault:?}"), |sim| sim.arm(fault), may);
@@ -274,7 +298,7 @@ fn every_call_of_the_file_system_failed() {
         }
     }
     assert!(faults.len() > 100, "{} faults", faults.len());
-    for fault in sampled(faults) {
+    for fault in sampled(faults, SAMPLE) {
         let may = May {
             lose_bytes: matches!(fault.kind, FileFaultKind::Torn | FileFaultKind::Flip),
             ..May::default()
