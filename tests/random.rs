@@ -1,7 +1,8 @@
 //! Random programs against plain vectors. For any calls in any order every element is right,
 //! nothing panics, the device's rules are kept, and nothing stays alive.
 //!
-//! `LAPIDARY_SEED` runs one program; `LAPIDARY_CALLS` sets the number of calls of all programs.
+//! `LAPIDARY_SEED` runs one program; `LAPIDARY_CALLS` sets the number of calls of all programs, and
+//! with it the number of random trainings.
 
 mod calls;
 mod indexed;
@@ -11,6 +12,7 @@ mod more;
 mod moved;
 mod nn;
 mod ops;
+mod training;
 mod whole;
 mod world;
 
