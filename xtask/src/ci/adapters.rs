@@ -25,6 +25,7 @@ const NOT_AGAIN: &[&str] = &[
     "fusion::graphs::long",
     "fusion::graphs::operands",
     "fusion::graphs::thousands",
+    "grad::budgets::simulated::",
     "holders::",
     "limits::",
     "parts::",
