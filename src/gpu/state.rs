@@ -135,6 +135,7 @@ impl Gpu {
     /// [`Error::State`] when two tensors have one name, when a name exceeds 64 KiB, when the file
     /// cannot be written, or when a tensor was written to meanwhile. [`Error::Foreign`] for a
     /// tensor of another `Gpu`. The errors of [`read`](Tensor::read).
+    #[track_caller]
     pub fn save_state(&self, path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<()> {
         let path = path.as_ref();
         let saved: Vec<&Tensor> = tensors.iter().map(|&(_, tensor)| tensor).collect();
@@ -263,6 +264,7 @@ pub(super) fn changed(tensors: &[&Tensor], versions: &[Option<u64>]) -> Option<u
 }
 
 /// Passes the elements of tensors on, one tensor after the other, in parts.
+#[track_caller]
 pub(super) fn stream(
     operation: &'static str,
     tensors: &[&Tensor],
@@ -285,6 +287,7 @@ pub(super) fn stream(
 }
 
 /// Starts to read a part.
+#[track_caller]
 fn start(part: &Tensor) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
     let far = part.layout.span().is_some_and(|(lowest, highest)| {
         (highest - lowest) as u64 * part.dtype().size_bytes() > FAR_BYTES
@@ -308,6 +311,7 @@ fn start(part: &Tensor) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
     })
 }
 
+#[track_caller]
 fn start_typed<T: Element>(part: &Tensor) -> BoxFuture<'static, Result<Vec<u8>>> {
     let reading = part.read::<T>();
     Box::pin(async move { Ok(T::bytes_of(&reading.await?).to_vec()) })

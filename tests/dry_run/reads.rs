@@ -31,16 +31,44 @@ fn a_read_is_an_error_with_its_line() {
         let of_device = gpu.dry_run(|_| read(&x));
         let of_dry = gpu.dry_run(|gpu| read(&gpu.zeros(&[1], DType::F32)?));
         for found in [of_device, of_dry] {
-            let Err(Error::DryRunRead { at }) = found else {
-                panic!("{name}: {found:?}");
-            };
-            let (file, found) = at.rsplit_once(':').expect("a line");
-            let found: u32 = found.parse().expect("a number");
-            assert!(file.ends_with("reads.rs"), "{name}: {at}");
-            assert!((line..=line + 1).contains(&found), "{name}: {at}");
+            check_line(name, line, found);
         }
     }
     assert_eq!(x.item::<f32>().unwrap(), 1.0);
+}
+
+#[test]
+fn so_is_a_save() {
+    let gpu = gpu();
+    let folder = std::env::temp_dir().join(format!("lapidary-dry-saves-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("never-written");
+    let matrix = gpu.ones(&[64, 64], DType::F32).unwrap();
+    for x in [&matrix, &matrix.t().unwrap()] {
+        let tensors = [("x", x)];
+        let line = line!();
+        let saved = gpu.dry_run(|gpu| gpu.save_state(&path, &tensors));
+        check_line("save_state", line, saved.map(drop));
+        #[cfg(feature = "safetensors")]
+        {
+            let line = line!();
+            let saved = gpu.dry_run(|gpu| gpu.save_model(&path, &tensors, &[]));
+            check_line("save_model", line, saved.map(drop));
+        }
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The read is at this line or the next one.
+fn check_line<T: std::fmt::Debug>(name: &str, line: u32, found: Result<T>) {
+    let Err(Error::DryRunRead { at }) = found else {
+        panic!("{name}: {found:?}");
+    };
+    let (file, found) = at.rsplit_once(':').expect("a line");
+    let found: u32 = found.parse().expect("a number");
+    assert!(file.ends_with("reads.rs"), "{name}: {at}");
+    assert!((line..=line + 1).contains(&found), "{name}: {at}");
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Gpu {
     /// [`Error::Model`] when two tensors have one name, when the file cannot be written, or when a
     /// tensor was written to meanwhile. [`Error::Foreign`] for a tensor of another `Gpu`. The
     /// errors of [`read`](Tensor::read).
+    #[track_caller]
     pub fn save_model(
         &self,
         path: impl AsRef<Path>,
