@@ -138,8 +138,16 @@ fn the_losses_are_the_same_in_any_budget() {
 #[cfg(feature = "sim")]
 mod simulated {
     use lapidary::sim::{SimOptions, Speed};
+    use lapidary::{Error, Residency};
 
     use super::*;
+
+    /// To compute a value costs less than to bring it back.
+    const FAST_KERNELS: Speed = Speed {
+        link_bytes_per_s: 1 << 20,
+        memory_bytes_per_s: 1 << 40,
+        multiply_adds_per_s: 1 << 44,
+    };
 
     fn within(speed: Speed) -> Vec<Stats> {
         let open = || {
@@ -153,17 +161,61 @@ mod simulated {
     }
 
     #[test]
+    fn a_dropped_value_comes_back_once_the_budget_has_room_for_its_launch() {
+        let options = SimOptions {
+            speed: Some(FAST_KERNELS),
+            ..SimOptions::default()
+        };
+        let (gpu, _) = Gpu::simulated(options).unwrap();
+        let set_budget = |kib: u64| {
+            let budget = Budget {
+                staging_bytes: Some(256 << 10),
+                ..Budget::device((kib + 256) << 10)
+            };
+            assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
+        };
+        // The three matrices of the product take 768 KiB.
+        set_budget(768);
+        let matrix = |seed| gpu.rand_normal(&[256, 256], 0.0, 0.1, seed, DType::F32);
+        let x = matrix(1).unwrap();
+        let w = matrix(2).unwrap().requires_grad().unwrap();
+        let h = x.matmul(&w).unwrap();
+        let loss = h.sin().unwrap().sum_all().unwrap();
+        let expected = h.to_vec::<f32>().unwrap();
+        // Another product takes the place of all of them.
+        drop(matrix(3).unwrap().matmul(&matrix(4).unwrap()).unwrap());
+        gpu.finish().unwrap();
+        assert_eq!(h.residency(), Residency::Backed);
+        set_budget(512);
+        let error = h.to_vec::<f32>().unwrap_err().to_string();
+        let parts = [
+            "a dropped tensor again",
+            "768 KiB",
+            "512 KiB",
+            "Raise the budget",
+        ];
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        let gradients = loss.backprop().keep_history().run().unwrap();
+        let by_w = gradients.get(&w).unwrap();
+        let error = by_w.to_vec::<f32>().unwrap_err();
+        assert!(matches!(error, Error::NeverFits { .. }), "{error}");
+        assert_eq!(x.to_vec::<f32>().unwrap().len(), 1 << 16);
+        // The commands of the backward have waited.
+        set_budget(768);
+        let found = by_w.to_vec::<f32>().unwrap();
+        assert_eq!(h.to_vec::<f32>().unwrap(), expected);
+        let again = loss.backward().unwrap().get(&w).unwrap();
+        assert_eq!(again.to_vec::<f32>().unwrap(), found);
+    }
+
+    #[test]
     fn a_device_that_computes_fast_recomputes_and_one_with_a_fast_link_evicts() {
         let fast_link = within(Speed {
             link_bytes_per_s: 1 << 40,
             memory_bytes_per_s: 1 << 20,
             multiply_adds_per_s: 1 << 20,
         });
-        let fast_kernels = within(Speed {
-            link_bytes_per_s: 1 << 20,
-            memory_bytes_per_s: 1 << 40,
-            multiply_adds_per_s: 1 << 44,
-        });
+        let fast_kernels = within(FAST_KERNELS);
         let told = |stats: &Stats| (stats.evicted_bytes, stats.recomputed_bytes);
         println!("(evicted, recomputed) bytes, by the speed of the link, of the kernels");
         for (link, kernels) in fast_link.iter().zip(&fast_kernels) {
