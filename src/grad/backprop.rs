@@ -12,6 +12,7 @@ use super::methods::without_history;
 use super::view::{Sum, add_at_once};
 use crate::tensor::Tensor;
 use crate::tensor::history::{Edge, Node, Paused, Work, line};
+use lapidary_core::internal::{MadeFor, enter_scope};
 use lapidary_core::{Error, Result};
 
 /// A backward to be run: see [`Tensor::backprop`].
@@ -130,11 +131,15 @@ impl<'a> Backprop<'a> {
         if let Some(seed) = self.seed {
             apart.insert(seed);
         }
+        // Reports name the lines that recorded the operations, in this scope.
+        let _scope = enter_scope(OPERATION);
         let mut pending = Pending::default();
         self.hand_to(&mut pending, gradients, edge, seed)?;
         while let Some((node, sum)) = pending.next() {
+            let _line = MadeFor::line(node.recorded_at);
             let mut grad = sum.finish(&node, &self.from.engine)?;
             for hook in node.hooks() {
+                let _line = MadeFor::callers();
                 grad = checked_hook(&node, &grad, hook(&grad)?)?;
             }
             if node.is_leaf() {
@@ -160,6 +165,7 @@ impl<'a> Backprop<'a> {
         grad: Tensor,
     ) -> Result<()> {
         let node = &edge.node;
+        let _line = MadeFor::line(node.recorded_at);
         let total = gradients.total(node).filter(|_| !self.is_recorded);
         if let Some(total) = total {
             if add_at_once(total, node, &edge.layout, &grad)? {
@@ -193,7 +199,7 @@ impl<'a> Backprop<'a> {
                 // The operands have their histories, which the new result leads to.
                 let backward = node.backward(&body, grad, true)?;
                 let result = {
-                    let _recorded = Paused::not();
+                    let (_recorded, _lines) = (Paused::not(), MadeFor::callers());
                     again(&backward.saved)?
                 };
                 let edge = result.history().map(|history| Edge {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Backprop, Gradients};
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Hook, Paused, is_paused, line, undo_later};
+use crate::tensor::history::{Hook, Paused, is_paused, line, undo_later, unrecorded};
 use lapidary_core::internal::Shared;
 use lapidary_core::{Error, Result};
 
@@ -38,9 +38,9 @@ impl Gpu {
     /// backward calls the function again. Use it where recomputing costs less than memory.
     ///
     /// Tensors that the function captures get their gradients too; do not write to them before the
-    /// backward. It is recorded whether or not anything depends on a parameter. It must compute the
-    /// same each time: give random numbers a fixed seed. (Chen et al., *Training Deep Nets with
-    /// Sublinear Memory Cost*, 2016.)
+    /// backward. If no input and nothing that it captures depends on a parameter, nothing is kept.
+    /// It must compute the same each time: give random numbers a fixed seed. (Chen et al.,
+    /// *Training Deep Nets with Sublinear Memory Cost*, 2016.)
     ///
     /// ```no_run
     /// # use lapidary::{Gpu, Tensor};
@@ -65,11 +65,12 @@ impl Gpu {
         if is_paused() {
             return function(&handles(Tensor::clone));
         }
-        let made = {
-            let _paused = Paused::new();
-            function(&handles(Tensor::untracked))?
-        };
-        match made.dtype.is_float() {
+        let (made, depends_on_captured) = unrecorded(|| function(&handles(Tensor::untracked)));
+        let made = made?;
+        let depends = depends_on_captured
+            || made.is_tracked()
+            || inputs.iter().any(|input| input.is_tracked());
+        match depends && made.dtype.is_float() {
             true => Ok(made
                 .untracked()
                 .computed_again_as("checkpoint", inputs, function)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Kernel;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Backward, Grads, Save, line};
+use crate::tensor::history::{Backward, Grads, Save, is_paused, line};
 use lapidary_core::internal::Shared;
 use lapidary_core::{Error, Result};
 
@@ -71,8 +71,9 @@ impl KernelBackward<'_> {
 impl Kernel {
     /// Sets the function that makes the gradients of the operands. It gets the gradient of a new
     /// tensor of the call, and the bindings that `saves` names. It returns gradients by the names
-    /// of the operands. If it is made of operations that have gradients, so are gradients of
-    /// gradients.
+    /// of the operands. If it is made of operations that have gradients, there are gradients of
+    /// gradients too. One that depends on another new tensor of the call is an error: use the
+    /// operands instead.
     ///
     /// ```no_run
     /// # fn demo(saxpy: lapidary::Kernel) {
@@ -178,16 +179,26 @@ impl Bound {
                 (None, None) => None,
             }
         };
+        let others: Vec<String> = (self.outputs.iter().enumerate())
+            .filter(|(at, name)| *at != index && !names.contains(name))
+            .map(|(_, name)| name.clone())
+            .collect();
         let (saved, saves): (Vec<String>, Vec<Save<'_>>) =
             rule.saves.iter().filter_map(save).unzip();
         let params = self.params.clone();
         output.recorded_as("a kernel", &operands, &saves, move |b: &Backward| {
             let wanted = names.iter().enumerate();
             let wanted = wanted.filter(|(index, _)| b.needs(*index));
+            let tensors = saved.iter().zip(&b.saved);
+            let tensors = tensors.map(|(name, tensor)| match others.contains(name) {
+                true => other_result(&entry, name, tensor),
+                false => tensor.clone(),
+            });
+            let tensors: Vec<Tensor> = tensors.collect();
             let call = KernelBackward {
                 output: &name,
                 gradient: &b.grad,
-                saved: saved.iter().map(String::as_str).zip(&b.saved).collect(),
+                saved: saved.iter().map(String::as_str).zip(&tensors).collect(),
                 wanted: wanted.map(|(_, name)| name.as_str()).collect(),
                 params: &params,
             };
@@ -200,6 +211,25 @@ impl fmt::Debug for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bound").finish_non_exhaustive()
     }
+}
+
+/// Another result of the call, for a gradient of this one. Its own gradient is not known here: if a
+/// backward is recorded, and a gradient of gradients depends on it, that is an error.
+fn other_result(entry: &str, name: &str, tensor: &Tensor) -> Tensor {
+    if is_paused() || !tensor.dtype.is_float() {
+        return tensor.clone();
+    }
+    let (entry, name) = (entry.to_owned(), name.to_owned());
+    (tensor.clone()).recorded_as("a kernel", &[], &[], move |_| {
+        Err(Error::Gradient {
+            operation: "backward",
+            reason: format!(
+                "a gradient of gradients depends on `{name}`, another result of the kernel \
+                 `{entry}`, and would lack that part. Save the operands in `with_backward`, and \
+                 compute `{name}` of them there"
+            ),
+        })
+    })
 }
 
 fn without_rule(entry: &str) -> Result<Grads> {

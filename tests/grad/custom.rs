@@ -102,6 +102,87 @@ fn a_checkpoint_computes_again_and_reaches_what_it_captured() {
 }
 
 #[test]
+fn a_checkpoint_of_nothing_that_is_tracked_keeps_nothing() {
+    let gpu = gpu();
+    let [x, w] = [1, 2].map(|seed| gpu.rand_normal(&[64, 64], 0.0, 1.0, seed, DType::F32));
+    let (x, w) = (x.unwrap(), w.unwrap());
+    let run = |captured: &Tensor| {
+        let captured = captured.clone();
+        let y = gpu.checkpoint(&[&x], move |inputs| inputs[0].matmul(&captured)?.exp());
+        gpu.finish().unwrap();
+        (y.unwrap().has_grad(), gpu.memory().stats().saved_bytes)
+    };
+    assert_eq!(run(&w), (false, 0));
+    // A tensor that the function captures counts as well as an input, and so does a view of it.
+    let tracked = w.copy().unwrap().requires_grad().unwrap();
+    assert!(run(&tracked).0);
+    assert!(run(&tracked.t().unwrap()).0);
+    let itself = tracked.clone();
+    let y = gpu.checkpoint(&[], move |_| Ok(itself.clone())).unwrap();
+    let gradients = y.sum_all().unwrap().backward().unwrap();
+    assert!(gradients.get(&tracked).is_some());
+    assert_eq!(run(&w), (false, 0));
+}
+
+/// `y = exp(x)` and `z = x · y`, whose gradient uses `y`.
+const TWO_RESULTS: &str = "
+    @group(0) @binding(0) var<storage, read> x: array<f32>;
+    @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+    @group(0) @binding(2) var<storage, read_write> z: array<f32>;
+
+    @compute @workgroup_size(64)
+    fn both(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&z) {
+            y[id.x] = exp(x[id.x]);
+            z[id.x] = x[id.x] * y[id.x];
+        }
+    }
+";
+
+#[test]
+fn a_gradient_of_gradients_through_another_result_is_an_error_with_the_line() {
+    let gpu = gpu();
+    let kernel = Kernel::new(&gpu, TWO_RESULTS).unwrap();
+    let kernel = kernel.with_backward(&["x", "y"], |call| {
+        let y = call.saved("y")?;
+        let by_x = match (call.gradient("y"), call.gradient("z")) {
+            (Some(by_y), _) => (by_y * y)?,
+            (_, Some(by_z)) => (by_z * (y * (call.saved("x")? + 1.0)?)?)?,
+            _ => return Ok(vec![]),
+        };
+        Ok(vec![("x", by_x)])
+    });
+    let x = parameter(&gpu, &[0.5, 1.0, -1.0, 2.0], &[4]);
+    let call = kernel.call().bind("x", &x);
+    let call = call.out("y", &[4], DType::F32).out("z", &[4], DType::F32);
+    let (results, line) = (call.groups([1, 1, 1]).run(), line!());
+    let results = results.unwrap();
+    let second = |of: &Tensor| {
+        let first = of.sum_all()?.backprop().record().run()?;
+        let by_x = first.get(&x).expect("it depends on it");
+        let value = by_x.to_vec::<f32>()?;
+        let second = by_x.sum_all()?.backward()?;
+        Ok::<_, Error>((
+            value,
+            second.get(&x).expect("it depends on it").to_vec::<f32>()?,
+        ))
+    };
+    // The second derivative of `y` is `y`, which its own gradient saves.
+    let (first, of_first) = second(&results[0]).unwrap();
+    assert_eq!(first, of_first);
+    let error = second(&results[1]).unwrap_err().to_string();
+    assert!(
+        error.contains("`y`, another result of the kernel `both`"),
+        "{error}"
+    );
+    assert!(error.contains(&format!("custom.rs:{line}")), "{error}");
+    // The gradient itself is right.
+    let first = results[1].sum_all().unwrap().backward().unwrap();
+    let by_x = first.get(&x).unwrap().to_vec::<f32>().unwrap();
+    assert!((by_x[1] - 2.0 * 1_f32.exp()).abs() < 1e-4, "{by_x:?}");
+}
+
+#[test]
 fn a_hook_sees_the_whole_gradient_and_may_change_it() {
     let gpu = gpu();
     let x = parameter(&gpu, &[1.0, 2.0], &[2]);

@@ -1,5 +1,7 @@
 //! What the reports say of bytes that are saved for backward.
 
+use std::sync::{Arc, Mutex};
+
 use lapidary::{DType, Gpu, Tensor};
 
 use super::check::{gpu, parameter, spread};
@@ -56,6 +58,38 @@ fn each_operation_counts_what_its_backward_needs() {
         drop((y, loss, dropped));
     }
     assert_eq!(saved_bytes(&gpu), 0);
+}
+
+#[test]
+fn gradients_are_held_by_the_lines_that_recorded_their_operations() {
+    let gpu = gpu();
+    let w = parameter(&gpu, &spread(4096, -1.0, 1.0), &[64, 64]);
+    let x = gpu.ones(&[64, 64], DType::F32).unwrap();
+    let _scope = gpu.scope("step");
+    let h = x.matmul(&w).unwrap();
+    let (y, line) = (h.square().unwrap(), line!());
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&held);
+    h.on_gradient(move |gradient| {
+        hook.lock().unwrap().push(gradient.clone());
+        gradient.mul_scalar(2.0)
+    })
+    .unwrap();
+    let sum = (y.sum_all().unwrap() + w.narrow(0, 0, 1).unwrap().sum_all().unwrap()).unwrap();
+    let _gradients = sum.backward().unwrap();
+    gpu.finish().unwrap();
+    let stats = gpu.memory().stats();
+    let tags: Vec<&str> = stats.holders.iter().map(|one| &*one.tag).collect();
+    // The function holds the gradient of `h`, which the square made.
+    let of_square = format!("step/backward: tests/grad/saved.rs:{line}");
+    assert!(tags.contains(&&*of_square), "{tags:#?}");
+    // That of `w` is a sum, and belongs to the parameter.
+    let is_of_parameter = |tag: &&str| tag.starts_with("step/backward: tests/grad/check.rs");
+    assert!(tags.iter().any(is_of_parameter), "{tags:#?}");
+    assert!(
+        tags.iter().all(|tag| tag.contains("tests/grad/")),
+        "{tags:#?}"
+    );
 }
 
 #[test]

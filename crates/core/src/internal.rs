@@ -15,7 +15,7 @@ pub use crate::engine::wgsl;
 pub use crate::engine::{Cmd, Engine, Here, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::kernel::Bind;
-pub use crate::memory::{Companion, DeadList, Storage, victims};
+pub use crate::memory::{Companion, DeadList, MadeFor, Storage, enter_scope, victims};
 pub use crate::observe::counted;
 #[cfg(feature = "snapshot")]
 pub use crate::observe::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};

@@ -23,7 +23,7 @@ use super::{dry, number};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::Result;
-use lapidary_core::internal::Engine;
+use lapidary_core::internal::{Engine, MadeFor};
 
 /// Most operations one after another: a long chain of operations keeps one value in three.
 const MOST_STEPS: u32 = 2;
@@ -116,6 +116,7 @@ impl Formula {
     }
 
     fn compute(&self, engine: &Arc<Engine>) -> Result<Tensor> {
+        let _line = MadeFor::line(self.recorded_at);
         let saved = self.saved.iter();
         let saved = saved.map(|one| one.get(engine, self.operation, self.recorded_at));
         let saved: SmallVec<[Tensor; 3]> = saved.collect::<Result<_>>()?;

@@ -4,8 +4,9 @@ use std::any::Any;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::mode::records_one;
 use super::node::{Edge, Node};
-use super::{is_paused, undo_later};
+use super::undo_later;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::{Companion, Engine, Storage};
@@ -85,7 +86,7 @@ impl Tensor {
             Link::Nowhere => false,
             Link::Own(_) => true,
         };
-        has_history && !is_paused()
+        has_history && records_one()
     }
 
     /// Refuses a write that is not recorded.
@@ -159,7 +160,8 @@ impl Tensor {
     /// its memory is another leaf: then returns the layout of that.
     #[track_caller]
     pub(crate) fn made_leaf(self) -> Result<Tensor, Layout> {
-        let leaf = || Arc::new(Node::leaf(&self, Location::caller()));
+        let at = Location::caller();
+        let leaf = || Arc::new(Node::leaf(&self, at));
         match &self.link {
             // A detached handle is a parameter of its own.
             Link::Nowhere => {

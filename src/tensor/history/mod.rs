@@ -28,7 +28,7 @@ use std::panic::Location;
 
 pub(crate) use dry::{DryGuard, undo_later};
 pub(crate) use link::Link;
-pub(crate) use mode::{Paused, is_paused};
+pub(crate) use mode::{Paused, is_paused, unrecorded};
 pub(crate) use node::{Edge, Hook, Node, Work};
 pub(crate) use record::{Backward, Grads, Save, grads, without_gradient};
 

@@ -6,11 +6,31 @@ use std::marker::PhantomData;
 thread_local! {
     /// The number of guards on this thread under which nothing is recorded.
     static PAUSED: Cell<u32> = const { Cell::new(0) };
+
+    /// Counts the tensors with a history whose operations this thread did not record.
+    static SKIPPED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Is nothing recorded on this thread?
 pub(crate) fn is_paused() -> bool {
     PAUSED.get() > 0
+}
+
+/// Is an operation on a tensor with a history recorded?
+pub(super) fn records_one() -> bool {
+    let is_paused = is_paused();
+    if is_paused {
+        SKIPPED.set(SKIPPED.get().wrapping_add(1));
+    }
+    !is_paused
+}
+
+/// Calls a function and records nothing. Says whether it would have recorded something.
+pub(crate) fn unrecorded<T>(function: impl FnOnce() -> T) -> (T, bool) {
+    let _paused = Paused::new();
+    let before = SKIPPED.get();
+    let made = function();
+    (made, SKIPPED.get() != before)
 }
 
 /// While it lives, its thread records nothing, or records again. Guards may end in any order.

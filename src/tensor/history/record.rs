@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::formula::{Formula, Kept};
 use super::node::{Again, AgainFn, Body, Node, RuleFn, Source, Work};
 use crate::tensor::Tensor;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 /// The gradients of the operands, in their order. `None` where none is wanted, or where it is 0.
@@ -151,7 +152,7 @@ impl Tensor {
         saves: &[Save<'_>],
         (work, again): (Work, Option<Box<Again>>),
     ) -> Node {
-        let at = Location::caller();
+        let at = MadeFor::or(Location::caller());
         let edges = operands
             .iter()
             .map(|operand| operand.tracked_edge())

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::driver::{BufferId, DriverResult, Submission};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Copies, Recovered, Source, Storage, TenantId};
+use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage, TenantId};
 use crate::shortage::Holder;
 use crate::transfer::SpillOptions;
 
@@ -83,7 +83,7 @@ impl Engine {
                 hint: "Split it into several",
             });
         }
-        let site = Location::caller();
+        let site = MadeFor::or(Location::caller());
         let dead = self.here().dead_list().clone();
         Ok(Storage::new(bytes, TenantId::MAIN, site, dead))
     }

@@ -39,6 +39,11 @@ pub struct Scope {
     not_send: PhantomData<*const ()>,
 }
 
+/// Begins a scope of this thread.
+pub fn enter_scope(name: &str) -> Scope {
+    Scope::enter(name)
+}
+
 impl Scope {
     pub(crate) fn enter(name: &str) -> Scope {
         let around = current();
