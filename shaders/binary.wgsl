@@ -209,6 +209,10 @@ fn op(a: A, b: A) -> Y {
 //# right_shift.u32
 fn op(a: A, b: A) -> Y { return select(A(0u), a >> (b & A(31u)), b < A(32u)); }
 
+//# bit
+// Bit `b` of `a`.
+fn op(a: A, b: A) -> Y { return truth(((a >> (bitcast<vec4<u32>>(b) & vec4<u32>(31u))) & A(1)) != A(0)); }
+
 //# logaddexp
 fn op(a: A, b: A) -> Y { return log_of_sum(a, b, exp_of(-abs(a - b)), 1.0); }
 

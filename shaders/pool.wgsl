@@ -79,7 +79,7 @@ fn element(index: u32) -> R {
   let rows = rows_of(index / p.kernel.x % p.planes.w);
   let columns = columns_of(index % p.kernel.x);
   let plane = index / (p.kernel.x * p.planes.w);
-  return folded(p.margin.w + plane * p.planes.y * p.planes.z, rows, columns);
+  return folded(index, p.margin.w + plane * p.planes.y * p.planes.z, rows, columns);
 }
 
 @compute @workgroup_size(64)
@@ -93,7 +93,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 
 //# mean
 alias R = f32;
-fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+fn folded(window: u32, start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
   var sum = 0.0;
   for (var row = 0u; row < rows.z; row++) {
     let from_x = start + (rows.x + row * rows.y) * p.planes.z + columns.x;
@@ -108,21 +108,48 @@ fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
 
 //# maximum
 alias R = f32;
-fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+fn folded(window: u32, start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
   return x_get(start + place_of_maximum(start, rows, columns));
 }
 
 //# place
 alias R = u32;
-fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+fn folded(window: u32, start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
   return place_of_maximum(start, rows, columns);
 }
 
+//# position
+alias R = u32;
+fn folded(window: u32, start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+  return position_of_maximum(start, rows, columns);
+}
+
+//# chosen
+// The element at a position that is given.
+alias R = f32;
+fn folded(window: u32, start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+  return x_get(start + place_of(g_get(p.rest.x + window), rows, columns));
+}
+
+//# places
+// The place in the plane of a position in a window, which counts the window's elements in the
+// plane. A window without any has the place 0.
+fn place_of(position: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
+  if (rows.z * columns.z == 0u) { return 0u; }
+  let row = position / columns.z;
+  let column = position - row * columns.z;
+  return (rows.x + row * rows.y) * p.planes.z + columns.x + column * columns.y;
+}
+
 //# search
-// The place of a window's maximum in the plane: the first maximum, or the last NaN.
 fn place_of_maximum(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
+  return place_of(position_of_maximum(start, rows, columns), rows, columns);
+}
+
+// The position of a window's maximum: the first maximum, or the last NaN.
+fn position_of_maximum(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
   var highest = 0u;
-  var place = 0u;
+  var position = 0u;
   for (var row = 0u; row < rows.z; row++) {
     let from_x = (rows.x + row * rows.y) * p.planes.z + columns.x;
     for (var column = 0u; column < columns.z; column++) {
@@ -130,11 +157,11 @@ fn place_of_maximum(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
       let key = key_of(bitcast<u32>(x_get(start + at)));
       if (key > highest || key == 0xffffffffu) {
         highest = key;
-        place = at;
+        position = row * columns.z + column;
       }
     }
   }
-  return place;
+  return position;
 }
 
 //# gradient
@@ -151,9 +178,9 @@ fn element(index: u32) -> f32 {
     for (var wx = x.x; wx < x.y; wx++) {
       let columns = columns_of(wx);
       if (!is_in(across, columns)) { continue; }
-      let g = g_get(p.rest.x + (plane * p.planes.w + wy) * p.kernel.x + wx);
-      let start = p.margin.w + plane * p.planes.y * p.planes.z;
-      sum += share(start, rows, columns, down * p.planes.z + across, g);
+      let window = (plane * p.planes.w + wy) * p.kernel.x + wx;
+      let g = g_get(p.rest.x + window);
+      sum += share(vec2(plane, window), rows, columns, down * p.planes.z + across, g);
     }
   }
   return sum;
@@ -174,12 +201,20 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# share_of_mean
-fn share(start: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+// `at` is the plane and the window.
+fn share(at: vec2<u32>, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
   return g / divisor(rows.w, columns.w);
 }
 
 //# share_of_maximum
 // The maximum gets the whole gradient of a window.
-fn share(start: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+fn share(at: vec2<u32>, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+  let start = p.margin.w + at.x * p.planes.y * p.planes.z;
   return select(0.0, g, place_of_maximum(start, rows, columns) == own);
+}
+
+//# share_of_position
+// The position that x gives gets it.
+fn share(at: vec2<u32>, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+  return select(0.0, g, place_of(x_get(p.margin.w + at.y), rows, columns) == own);
 }

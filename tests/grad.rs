@@ -9,6 +9,7 @@ mod every;
 mod indices;
 #[cfg(feature = "sim")]
 mod kept;
+mod masks;
 mod matmul;
 mod networks;
 #[cfg(feature = "sim")]

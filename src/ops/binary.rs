@@ -60,6 +60,7 @@ operations! {
         Lerp "lerp" Floats Same,
         IsClose "is_close" Floats Bool,
         Glu "glu" Floats Same,
+        Bit "bit" Whole Bool,
     }
 }
 
@@ -114,6 +115,12 @@ impl Tensor {
     #[track_caller]
     pub(super) fn binary(&self, op: BinaryOp, other: &Tensor) -> Result<Tensor> {
         self.binary_with(op, other, &[])
+    }
+
+    /// Whether bit `other` of the element is set, for bits 0 to 31.
+    #[track_caller]
+    pub(super) fn bit(&self, other: &Tensor) -> Result<Tensor> {
+        self.binary(BinaryOp::Bit, other)
     }
 
     /// The same for an operation that reads scalars.

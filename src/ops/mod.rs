@@ -19,6 +19,7 @@ mod attention;
 mod backward;
 mod batch_norm;
 mod binary;
+mod bits;
 mod class_loss;
 pub(crate) mod clip;
 mod composed;

@@ -1,10 +1,14 @@
 //! The gradients of binary operations.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::BinaryOp;
+use crate::ops::bits::KeptMask;
 use crate::ops::fill;
 use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Grads, Save, grads, without_gradient};
+use crate::tensor::layout::Dims;
 use lapidary_core::Result;
 
 impl BinaryOp {
@@ -18,6 +22,12 @@ impl BinaryOp {
     fn keeps_nothing(self) -> bool {
         use BinaryOp::*;
         matches!(self, Add | Sub | FloorDivide)
+    }
+
+    /// Does the gradient need no more than [which](choices) operand the result is?
+    fn is_extreme(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Maximum | Minimum | Fmax | Fmin)
     }
 
     /// Does the gradient need the result too?
@@ -44,6 +54,9 @@ impl Tensor {
         if !y.dtype.is_float() || !op.has_gradient() {
             return Ok(y);
         }
+        if op.is_extreme() && [self, other].iter().any(|x| x.is_better_reduced()) {
+            return self.extreme_recorded(op, other, y);
+        }
         let factors = Save::factors(self, other);
         let saves = [Save::Operand(0), Save::Operand(1), Save::Result];
         let saves = match op {
@@ -55,15 +68,7 @@ impl Tensor {
             _ => &saves[..2],
         };
         let shapes = [self, other].map(|operand| operand.layout.shape.clone());
-        let rule = move |b: &Backward| {
-            let mut grads = through(op, b)?;
-            for (grad, shape) in grads.iter_mut().zip(&shapes) {
-                if let Some(wide) = grad {
-                    *wide = wide.sum_to(shape)?;
-                }
-            }
-            Ok(grads)
-        };
+        let rule = move |b: &Backward| summed(through(op, b)?, &shapes);
         let operands = [self, other];
         if op != BinaryOp::Mul || saves.len() < 2 {
             return Ok(y.recorded_as(op.name(), &operands, saves, rule));
@@ -71,6 +76,26 @@ impl Tensor {
         // The factor of each operand is the other one.
         let again = |saved: &[Tensor]| saved[1].binary_with(BinaryOp::Mul, &saved[0], &[]);
         Ok(y.recorded_cheap_as(op.name(), &operands, saves, again, rule))
+    }
+
+    /// An extreme `y`, with its gradients. The bits of its choices are kept.
+    #[track_caller]
+    fn extreme_recorded(&self, op: BinaryOp, other: &Tensor, y: Tensor) -> Result<Tensor> {
+        for operand in [self, other] {
+            operand.keep_less()?;
+        }
+        let choices = choices(op, &self.untracked(), &other.untracked())?;
+        let kept = choices.iter().map(KeptMask::of);
+        let kept: SmallVec<[KeptMask; 2]> = kept.collect::<Result<_>>()?;
+        let saves: SmallVec<[Save<'_>; 2]> = kept.iter().map(KeptMask::save).collect();
+        let of_mask = kept[0].shape();
+        let shapes = [self, other].map(|operand| operand.layout.shape.clone());
+        let rule = move |b: &Backward| {
+            let choices = b.saved.iter().map(|kept| of_mask.mask(kept));
+            let choices: SmallVec<[Tensor; 2]> = choices.collect::<Result<_>>()?;
+            summed(of_extreme(b, &choices)?, &shapes)
+        };
+        Ok(y.recorded_as(op.name(), &[self, other], &saves, rule))
     }
 
     /// The operation with a number on the right, with its gradient.
@@ -121,6 +146,16 @@ impl Tensor {
     }
 }
 
+/// The gradients in the shapes of the operands, which were broadcast.
+fn summed(mut grads: Grads, shapes: &[Dims; 2]) -> Result<Grads> {
+    for (grad, shape) in grads.iter_mut().zip(shapes) {
+        if let Some(wide) = grad {
+            *wide = wide.sum_to(shape)?;
+        }
+    }
+    Ok(grads)
+}
+
 /// The gradients of both operands, in the shape of the result.
 fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
     use BinaryOp as Op;
@@ -160,26 +195,7 @@ fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
                 .into_iter()
                 .collect())
         }
-        // Equal operands share the gradient.
-        Op::Maximum | Op::Minimum => {
-            let (first, second) = match op {
-                Op::Maximum => (x.lt(z)?, z.lt(x)?),
-                _ => (x.gt(z)?, z.gt(x)?),
-            };
-            let share = x.eq(z)?.where_(&(g * 0.5)?, g)?;
-            grads![b; share.masked_fill(&first, 0.0)?, share.masked_fill(&second, 0.0)?]
-        }
-        Op::Fmax | Op::Fmin => {
-            let is_first = match op {
-                Op::Fmax => x.ge(z)?,
-                _ => x.le(z)?,
-            };
-            let is_first = is_first.logical_or(&z.is_nan()?)?;
-            grads![b;
-                g.masked_fill(&is_first.logical_not()?, 0.0)?,
-                g.masked_fill(&is_first, 0.0)?,
-            ]
-        }
+        Op::Maximum | Op::Minimum | Op::Fmax | Op::Fmin => of_extreme(b, &choices(op, x, z)?),
         Op::Logaddexp => grads![b; (g * (x - y)?.exp()?)?, (g * (z - y)?.exp()?)?],
         Op::Logaddexp2 => grads![b; (g * (x - y)?.exp2()?)?, (g * (z - y)?.exp2()?)?],
         Op::Xlogy | Op::Xlog1py => {
@@ -197,6 +213,40 @@ fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
         // The others give no floats, or are recorded by the methods that call them.
         _ => Err(without_gradient(op.name())),
     }
+}
+
+/// Which operand an extreme is: whether it is the first, and whether it is the second. Of equal
+/// operands it is both. With a NaN it is neither, unless the operation ignores NaN: then the first
+/// mask alone says which.
+fn choices(op: BinaryOp, x: &Tensor, z: &Tensor) -> Result<SmallVec<[Tensor; 2]>> {
+    use BinaryOp as Op;
+    let is_first = match op {
+        Op::Maximum | Op::Fmax => x.ge(z)?,
+        _ => x.le(z)?,
+    };
+    Ok(match op {
+        Op::Maximum => smallvec![is_first, x.le(z)?],
+        Op::Minimum => smallvec![is_first, x.ge(z)?],
+        _ => smallvec![is_first.logical_or(&z.is_nan()?)?],
+    })
+}
+
+/// The gradients of an extreme, by its [`choices`].
+fn of_extreme(b: &Backward, choices: &[Tensor]) -> Result<Grads> {
+    let g = &b.grad;
+    let is_first = &choices[0];
+    let Some(is_second) = choices.get(1) else {
+        return grads![b;
+            g.masked_fill(&is_first.logical_not()?, 0.0)?,
+            g.masked_fill(is_first, 0.0)?,
+        ];
+    };
+    // Equal operands share the gradient. A NaN gives it to both.
+    let share = is_first.logical_and(is_second)?.where_(&(g * 0.5)?, g)?;
+    grads![b;
+        share.masked_fill(&is_second.logical_and(&is_first.logical_not()?)?, 0.0)?,
+        share.masked_fill(&is_first.logical_and(&is_second.logical_not()?)?, 0.0)?,
+    ]
 }
 
 /// The gradients of an operation that keeps nothing.

@@ -20,6 +20,8 @@ pub(crate) fn run(call: &mut ReferenceCall) {
             Some(truth) => Lane::truth(truth),
             None => Lane::F32(float(op, a, b)),
         },
+        (Lane::I32(a), Lane::I32(b)) if op == BinaryOp::Bit => Lane::truth(a >> (b & 31) & 1 != 0),
+        (Lane::U32(a), Lane::U32(b)) if op == BinaryOp::Bit => Lane::truth(a >> (b & 31) & 1 != 0),
         (Lane::I32(a), Lane::I32(b)) => match compare(op, a, b) {
             Some(truth) => Lane::truth(truth),
             None => Lane::I32(signed(op, a, b)),

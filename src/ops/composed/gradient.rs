@@ -1,6 +1,7 @@
 //! The gradients of those composed operations that have a shorter formula than their parts.
 
 use super::{BinaryOp, Scalar};
+use crate::ops::bits::KeptMask;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
 use lapidary_core::Result;
@@ -17,10 +18,11 @@ impl Tensor {
     ) -> Result<Tensor> {
         let x = self.untracked();
         let y = x.nan_to_num(nan, pos_inf, neg_inf)?;
-        let is_replaced = x.is_finite()?.logical_not()?;
-        let saves = [Save::Other(&is_replaced)];
-        let rule = |b: &Backward| grads![b; b.grad.masked_fill(&b.saved[0], 0.0)?];
-        Ok(y.recorded_as("nan_to_num", &[self], &saves, rule))
+        let is_replaced = KeptMask::of(&x.is_finite()?.logical_not()?)?;
+        let shape = is_replaced.shape();
+        let rule =
+            move |b: &Backward| grads![b; b.grad.masked_fill(&shape.mask(&b.saved[0])?, 0.0)?];
+        Ok(y.recorded_as("nan_to_num", &[self], &[is_replaced.save()], rule))
     }
 
     /// [`hardtanh`](Tensor::hardtanh), with its gradient: 0 at the bounds too, unlike `clamp`'s.
@@ -31,12 +33,11 @@ impl Tensor {
         if !y.dtype.is_float() {
             return Ok(y);
         }
-        let rule = move |b: &Backward| {
-            let y = &b.saved[0];
+        let mask = move |y: &Tensor| {
             let is_within = y.gt_scalar(min)?.logical_and(&y.lt_scalar(max)?)?;
-            grads![b; b.grad.masked_fill(&is_within.logical_not()?, 0.0)?]
+            is_within.logical_not()
         };
-        Ok(y.recorded_as("hardtanh", &[self], &[Save::Result], rule))
+        Ok(y.recorded_by_mask("hardtanh", self, mask))
     }
 
     /// [`prelu`](Tensor::prelu) with a weight that broadcasts, with its gradients.

@@ -1,10 +1,10 @@
 //! A pooling of planes, forward and backward.
 
 use super::Pool;
-use super::kernel::{Fold, POOL, POOL_BACKWARD, code};
+use super::kernel::{Fold, POOL, POOL_BACKWARD, POOL_CHOSEN, code};
 use super::windows::Windows;
 use crate::ops::conv::{padded, windows};
-use crate::ops::launch::by_vec4s_with_work;
+use crate::ops::launch::{by_vec4s, by_vec4s_with_work};
 use crate::ops::long::{assemble, part};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
@@ -170,7 +170,7 @@ impl Folding {
         let differ = match fold {
             Fold::Mean => windows.divisor.is_none(),
             Fold::Max => windows.are_adaptive,
-            Fold::Place => true,
+            Fold::Place | Fold::Position => true,
         };
         match differ {
             false => uniform(x, windows, *fold),
@@ -191,15 +191,38 @@ impl Folding {
             windows.only_along(0, windows.input[1]),
             windows.only_along(1, windows.output[0]),
         ];
-        if fold == Fold::Place || !is_short(&down) || !is_short(&across) {
+        if matches!(fold, Fold::Place | Fold::Position) || !is_short(&down) || !is_short(&across) {
             return Err(self.too_long("the result", windows.area()));
         }
         let rows = in_planes(&x.cast(DType::F32)?, &down, fold)?;
         in_planes(&rows, &across, fold)?.cast(x.dtype)
     }
 
+    /// Can the adapter find the positions of the maxima?
+    pub(super) fn has_positions(&self, x: &Tensor) -> bool {
+        is_short(x, self.windows.area())
+    }
+
+    /// The elements of planes at these positions in the windows.
+    #[track_caller]
+    pub(super) fn chosen(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
+        if x.is_tracked() {
+            return self.chosen_recorded(x, positions);
+        }
+        let y = Tensor::output(&x.engine, positions.shape(), x.dtype)?;
+        if y.is_empty() {
+            return Ok(y);
+        }
+        let (x, positions) = (x.contiguous()?, positions.contiguous()?);
+        let planes = x.shape()[0] * x.shape()[1];
+        let params = (self.windows).params(planes, [x.layout.offset, positions.layout.offset]);
+        let code = code(Fold::Position, &self.windows);
+        by_vec4s(&POOL_CHOSEN, code, [&x, &positions], &y, &params)?;
+        Ok(y)
+    }
+
     /// The gradient with respect to planes. `g` is that with respect to the result. A mean needs no
-    /// planes.
+    /// planes `x`. For positions, `x` are these.
     #[track_caller]
     pub(super) fn through(&self, g: &Tensor, x: Option<&Tensor>) -> Result<Tensor> {
         if g.is_tracked() {
@@ -207,7 +230,7 @@ impl Folding {
         }
         let windows = &self.windows;
         let rounds = match self.fold {
-            Fold::Mean => windows.holders(),
+            Fold::Mean | Fold::Position => windows.holders(),
             _ => windows.holders().saturating_mul(windows.area()),
         };
         if !is_short(g, rounds) {
@@ -303,9 +326,13 @@ fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
         None => fold_planes(&of, windows, fold)?,
         Some(step) => {
             let shape = [of.shape()[0], down, across];
-            assemble(&of, &shape, fold.dtype(x.dtype), (0, step), |start, len| {
-                fold_planes(&of.narrow(0, start, len)?, windows, fold)
-            })?
+            assemble(
+                &of,
+                &shape,
+                fold.dtype(x.dtype, windows),
+                (0, step),
+                |start, len| fold_planes(&of.narrow(0, start, len)?, windows, fold),
+            )?
         }
     };
     y.reshape(&[x.shape()[0], x.shape()[1], down, across])
@@ -316,7 +343,7 @@ fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
 fn fold_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
     let [down, across] = windows.output;
     let shape = [x.shape()[0], down, across];
-    let y = Tensor::output(&x.engine, &shape, fold.dtype(x.dtype))?;
+    let y = Tensor::output(&x.engine, &shape, fold.dtype(x.dtype, windows))?;
     if y.is_empty() {
         return Ok(y);
     }

@@ -7,20 +7,31 @@ use crate::tensor::history::{Backward, Save, grads};
 use lapidary_core::Result;
 
 impl Folding {
-    /// The pooling, with its gradient. A maximum keeps its operand, in which the backward finds the
-    /// places again; a mean keeps nothing.
+    /// The pooling, with its gradient. A mean keeps nothing. A maximum keeps its position in each
+    /// window, a byte in all but the largest ones. It keeps its operand instead if others do too,
+    /// and finds the positions again.
     #[cold]
     #[track_caller]
     pub(super) fn recorded(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.of(&x.untracked())?;
-        let saves: &[Save<'_>] = match self.fold {
-            Fold::Mean => &[],
-            Fold::Max => &[Save::Operand(0)],
-            Fold::Place => return Ok(y),
-        };
+        match self.fold {
+            Fold::Mean => Ok(self.recorded_by(y, x, &[])),
+            Fold::Max if x.is_better_reduced() && self.has_positions(x) => {
+                x.keep_less()?;
+                let by_position = self.with(Fold::Position);
+                let positions = by_position.of(&x.untracked())?;
+                Ok(by_position.recorded_by(y, x, &[Save::Other(&positions)]))
+            }
+            Fold::Max => Ok(self.recorded_by(y, x, &[Save::Operand(0)])),
+            Fold::Place | Fold::Position => Ok(y),
+        }
+    }
+
+    #[track_caller]
+    fn recorded_by(&self, y: Tensor, x: &Tensor, saves: &[Save<'_>]) -> Tensor {
         let folding = *self;
         let rule = move |b: &Backward| grads![b; folding.through(&b.grad, b.saved.first())?];
-        Ok(y.recorded_as(self.operation, &[x], saves, rule))
+        y.recorded_as(self.operation, &[x], saves, rule)
     }
 
     /// The gradient of a pooling, with its own gradient: the pooling by the same shares.
@@ -34,26 +45,28 @@ impl Folding {
         let rule = move |b: &Backward| {
             grads![b; match b.saved.first() {
                 None => folding.of(&b.grad)?,
-                Some(x) => folding.at_maxima(x, &b.grad)?,
+                Some(positions) if folding.fold == Fold::Position => {
+                    folding.chosen(&b.grad, positions)?
+                }
+                Some(x) => {
+                    let by_position = folding.with(Fold::Position);
+                    by_position.chosen(&b.grad, &by_position.of(&x.untracked())?)?
+                }
             }]
         };
         Ok(y.recorded_as(self.operation, &[g], save.as_slice(), rule))
     }
 
-    /// The elements of `of` at the places of the maxima of `x`.
+    /// The elements at positions, with their gradient: it goes to these.
+    #[cold]
     #[track_caller]
-    fn at_maxima(&self, x: &Tensor, of: &Tensor) -> Result<Tensor> {
-        let places = Folding {
-            fold: Fold::Place,
-            ..*self
-        };
-        let places = places.of(x)?;
-        let flat = |x: &Tensor| {
-            let [samples, channels, height, width] = [0, 1, 2, 3].map(|axis| x.shape()[axis]);
-            x.reshape(&[samples, channels, height * width])
-        };
-        flat(of)?
-            .gather(2, &flat(&places)?)?
-            .reshape(places.shape())
+    pub(super) fn chosen_recorded(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
+        let y = self.chosen(&x.untracked(), positions)?;
+        let saves = [Save::Other(positions)];
+        Ok(self.with(Fold::Position).recorded_by(y, x, &saves))
+    }
+
+    fn with(&self, fold: Fold) -> Folding {
+        Folding { fold, ..*self }
     }
 }

@@ -25,6 +25,14 @@ pub(super) static POOL_BACKWARD: Kernel = Kernel {
     reference: reference!(crate::ops::pool::reference::run_backward),
 };
 
+/// `y` is the element of `x` at the position that `g` has for each window.
+pub(super) static POOL_CHOSEN: Kernel = Kernel {
+    name: "pool_chosen",
+    operands: &[Operand::read("x"), Operand::read("g"), Operand::write("y")],
+    text: text_of_chosen,
+    reference: reference!(crate::ops::pool::reference::run_chosen),
+};
+
 /// How a window is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Fold {
@@ -32,13 +40,20 @@ pub(in crate::ops) enum Fold {
     Max,
     /// The place of the maximum in its plane.
     Place,
+    /// The position of the maximum in its window, among the elements that are in the plane. The
+    /// gradient gets these positions for `x`.
+    Position,
 }
+
+/// Most elements of a window whose positions fit into a byte.
+const MOST_FOR_A_BYTE: u64 = 1 << 8;
 
 impl Fold {
     /// The type of the result.
-    pub(super) fn dtype(self, x: DType) -> DType {
+    pub(super) fn dtype(self, x: DType, windows: &Windows) -> DType {
         match self {
-            Fold::Place => DType::U32,
+            Fold::Position if windows.area() <= MOST_FOR_A_BYTE => DType::U8,
+            Fold::Place | Fold::Position => DType::U32,
             _ => x,
         }
     }
@@ -62,7 +77,8 @@ pub(in crate::ops) fn fold_of(code: u64) -> Fold {
     match code & 3 {
         0 => Fold::Mean,
         1 => Fold::Max,
-        _ => Fold::Place,
+        2 => Fold::Place,
+        _ => Fold::Position,
     }
 }
 
@@ -85,17 +101,25 @@ fn windows(code: u64) -> Text {
 fn text(variant: &Variant) -> Cow<'static, str> {
     let folds: &[&str] = match fold_of(variant.code) {
         Fold::Mean => &["forward", "mean"],
-        Fold::Max => &["forward", "maximum", "search"],
-        Fold::Place => &["forward", "place", "search"],
+        Fold::Max => &["forward", "maximum", "places", "search"],
+        Fold::Place => &["forward", "place", "places", "search"],
+        Fold::Position => &["forward", "position", "places", "search"],
     };
     windows(variant.code).sections(WGSL, folds).done()
+}
+
+/// The WGSL that picks elements.
+fn text_of_chosen(variant: &Variant) -> Cow<'static, str> {
+    let sections = ["forward", "chosen", "places"];
+    windows(variant.code).sections(WGSL, &sections).done()
 }
 
 /// The WGSL of a gradient.
 fn text_of_gradient(variant: &Variant) -> Cow<'static, str> {
     let shares: &[&str] = match fold_of(variant.code) {
         Fold::Mean => &["gradient", "share_of_mean"],
-        Fold::Max | Fold::Place => &["gradient", "share_of_maximum", "search"],
+        Fold::Position => &["gradient", "share_of_position", "places"],
+        Fold::Max | Fold::Place => &["gradient", "share_of_maximum", "places", "search"],
     };
     windows(variant.code).sections(WGSL, shares).done()
 }
@@ -115,6 +139,12 @@ mod tests {
                 }
                 let code = Fold::Place as u64 | windows;
                 valid(&POOL, code, &[x, DType::U32], 0b10);
+                let code = Fold::Position as u64 | windows;
+                for at in [DType::U8, DType::U32] {
+                    valid(&POOL, code, &[x, at], 0b10);
+                    valid(&POOL_BACKWARD, code, &[at, x, x], 0b100);
+                    valid(&POOL_CHOSEN, code, &[x, at, x], 0b100);
+                }
             }
         }
     }

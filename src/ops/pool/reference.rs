@@ -25,7 +25,23 @@ pub(crate) fn run(call: &mut ReferenceCall) {
                 let place = place_of_maximum(call, &p, &window).unwrap_or(0);
                 call.put_int(1, at as usize, place);
             }
+            Fold::Position => {
+                let place = place_of_maximum(call, &p, &window);
+                let position = window.places.iter().position(|&one| Some(one) == place);
+                call.put_int(1, at as usize, position.unwrap_or(0) as u32);
+            }
         }
+    }
+}
+
+pub(crate) fn run_chosen(call: &mut ReferenceCall) {
+    let p: Params = call.params();
+    for at in 0..p.planes[0] * p.planes[3] * p.kernel[0] {
+        let window = Window::new(&p, call.variant.code, at);
+        let position = call.int(1, (p.rest[0] + at) as usize);
+        let place = window.places.get(position as usize).copied().unwrap_or(0);
+        let chosen = value(call, &p, &window, place);
+        call.put_f32(2, at as usize, chosen);
     }
 }
 
@@ -38,6 +54,11 @@ pub(crate) fn run_backward(call: &mut ReferenceCall) {
         let g = f64::from(call.f32(1, (p.rest[0] + at) as usize));
         let places = match fold_of(call.variant.code) {
             Fold::Mean => window.places.clone(),
+            Fold::Position => {
+                let position = call.int(0, (p.margin[3] + at) as usize);
+                let place = window.places.get(position as usize);
+                place.copied().into_iter().collect()
+            }
             _ => place_of_maximum(call, &p, &window).into_iter().collect(),
         };
         let share = match fold_of(call.variant.code) {

@@ -1,6 +1,7 @@
 //! The gradients of reductions in one pass.
 
 use super::{Fold, Lift, Op};
+use crate::ops::bits::KeptMask;
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
@@ -27,6 +28,9 @@ impl Tensor {
         let saves: &[Save<'_>] = match op.fold {
             Fold::Sum if op.lift == Lift::Plain => &[],
             Fold::Product => &[Save::Operand(0)],
+            Fold::Max | Fold::Min if op.lift == Lift::Plain && self.is_better_reduced() => {
+                return self.reduce_extreme_recorded(operation, folded, y);
+            }
             _ => &[Save::Operand(0), Save::Result],
         };
         let rule = move |b: &Backward| {
@@ -43,8 +47,8 @@ impl Tensor {
                 (Fold::Max | Fold::Min, _) => {
                     let (x, y) = (&b.saved[0], widen(&b.saved[1])?);
                     match op.lift {
-                        Lift::Size => (share(&g, &x.abs()?, &y, folded)? * x.sign()?)?,
-                        _ => share(&g, x, &y, folded)?,
+                        Lift::Size => (share(&g, &x.abs()?.eq(&y)?, folded)? * x.sign()?)?,
+                        _ => share(&g, &x.eq(&y)?, folded)?,
                     }
                 }
                 (Fold::Sum, _) => through_norm(op, g, &b.saved[0], &widen(&b.saved[1])?)?,
@@ -52,16 +56,36 @@ impl Tensor {
         };
         Ok(y.recorded_as(operation, &[self], saves, rule))
     }
+
+    /// The extremes `y` of rows, with their gradient. A bit is kept of each element.
+    #[track_caller]
+    fn reduce_extreme_recorded(
+        &self,
+        operation: &'static str,
+        folded: Axes,
+        y: Tensor,
+    ) -> Result<Tensor> {
+        self.keep_less()?;
+        let shape = self.layout.shape.clone();
+        let kept = folded.fold_shape(&shape, true);
+        let wide = y.reshape(&kept)?.broadcast_to(&shape)?;
+        let mask = KeptMask::of(&self.untracked().eq(&wide)?)?;
+        let of_mask = mask.shape();
+        let rule = move |b: &Backward| {
+            let g = b.grad.reshape(&kept)?.broadcast_to(&shape)?;
+            grads![b; share(&g, &of_mask.mask(&b.saved[0])?, folded)?]
+        };
+        Ok(y.recorded_as(operation, &[self], &[mask.save()], rule))
+    }
 }
 
 /// The extremes of a row share its gradient evenly.
-fn share(g: &Tensor, x: &Tensor, extreme: &Tensor, folded: Axes) -> Result<Tensor> {
-    let is_extreme = x.eq(extreme)?;
-    let axes: Vec<isize> = (0..x.rank())
+fn share(g: &Tensor, is_extreme: &Tensor, folded: Axes) -> Result<Tensor> {
+    let axes: Vec<isize> = (0..g.rank())
         .filter(|&axis| folded.contains(axis))
         .map(|axis| axis as isize)
         .collect();
-    let count = is_extreme.cast(x.dtype)?.sum_keepdim(&axes)?;
+    let count = is_extreme.cast(g.dtype)?.sum_keepdim(&axes)?;
     (g / count)?.masked_fill(&is_extreme.logical_not()?, 0.0)
 }
 

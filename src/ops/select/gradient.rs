@@ -1,8 +1,9 @@
 //! The gradients of choices: that of the result where the operand was chosen, else 0.
 
 use super::{OPERATION, Scalar};
+use crate::ops::bits::KeptMask;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Save, grads};
+use crate::tensor::history::{Backward, grads};
 use lapidary_core::Result;
 
 impl Tensor {
@@ -17,13 +18,13 @@ impl Tensor {
     ) -> Result<Tensor> {
         let y = self.untracked().filled(operation, mask, value)?;
         let shape = self.layout.shape.clone();
-        let saves = [Save::Other(mask)];
-        Ok(y.recorded_as(
-            operation,
-            &[self],
-            &saves,
-            move |b| grads![b; b.grad.masked_fill(&b.saved[0], 0.0)?.sum_to(&shape)?],
-        ))
+        let mask = KeptMask::of_app(mask, y.len())?;
+        let of_mask = mask.shape();
+        let rule = move |b: &Backward| {
+            let is_filled = of_mask.mask(&b.saved[0])?;
+            grads![b; b.grad.masked_fill(&is_filled, 0.0)?.sum_to(&shape)?]
+        };
+        Ok(y.recorded_as(operation, &[self], &[mask.save()], rule))
     }
 
     /// [`where_`](Tensor::where_) of two tensors, with its gradients.
@@ -32,13 +33,15 @@ impl Tensor {
     pub(super) fn where_recorded(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let y = self.where_tensors(&a.untracked(), &b.untracked())?;
         let shapes = [a, b].map(|operand| operand.layout.shape.clone());
-        let saves = [Save::Other(self)];
-        Ok(y.recorded_as(OPERATION, &[a, b], &saves, move |b| {
-            let is_first = &b.saved[0];
+        let mask = KeptMask::of_app(self, y.len())?;
+        let of_mask = mask.shape();
+        let rule = move |b: &Backward| {
+            let is_first = of_mask.mask(&b.saved[0])?;
             grads![b;
                 b.grad.masked_fill(&is_first.logical_not()?, 0.0)?.sum_to(&shapes[0])?,
-                b.grad.masked_fill(is_first, 0.0)?.sum_to(&shapes[1])?,
+                b.grad.masked_fill(&is_first, 0.0)?.sum_to(&shapes[1])?,
             ]
-        }))
+        };
+        Ok(y.recorded_as(OPERATION, &[a, b], &[mask.save()], rule))
     }
 }

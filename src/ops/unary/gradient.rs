@@ -1,8 +1,12 @@
 //! The gradients of unary operations.
+//!
+//! Some depend on the operand by a mask alone. Then its bits are kept, unless the operand is kept
+//! anyhow.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
 use super::UnaryOp;
+use crate::ops::bits::KeptMask;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads, without_gradient};
 use lapidary_core::Result;
@@ -13,7 +17,7 @@ impl UnaryOp {
         use UnaryOp::*;
         matches!(
             self,
-            Relu | Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Recip | Tanh | Sigmoid | Tan | Erfinv
+            Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Recip | Tanh | Sigmoid | Tan | Erfinv
         )
     }
 
@@ -28,6 +32,12 @@ impl UnaryOp {
         use UnaryOp::*;
         matches!(self, Sign | Floor | Ceil | Round | Trunc)
     }
+
+    /// Does the gradient need no more than a [mask](mask_of) of the operand?
+    fn has_mask(self) -> bool {
+        use UnaryOp::*;
+        matches!(self, Clamp | Hardsigmoid | LeakyRelu)
+    }
 }
 
 impl Tensor {
@@ -38,6 +48,12 @@ impl Tensor {
         let y = self.untracked().unary_with(op, scalars)?;
         if !y.dtype.is_float() {
             return Ok(y);
+        }
+        if op == UnaryOp::Relu {
+            return Ok(y.recorded_by_mask(op.name(), self, |y| y.le_scalar(0.0)));
+        }
+        if op.has_mask() && self.is_better_reduced() {
+            return self.unary_recorded_by_mask(op, y, scalars.map(f32::from_bits));
         }
         let save = match op {
             _ if op.keeps_nothing() => None,
@@ -57,6 +73,38 @@ impl Tensor {
         let again = move |saved: &[Tensor]| saved[0].unary_with(op, bits);
         Ok(y.recorded_cheap_as(op.name(), &[self], save.as_slice(), again, rule))
     }
+
+    /// The result of an operation that [has a mask](UnaryOp::has_mask), with its gradient.
+    #[track_caller]
+    fn unary_recorded_by_mask(&self, op: UnaryOp, y: Tensor, scalars: [f32; 2]) -> Result<Tensor> {
+        self.keep_less()?;
+        let mask = KeptMask::of(&mask_of(op, &self.untracked(), scalars)?)?;
+        let shape = mask.shape();
+        let rule = move |b: &Backward| {
+            let mask = shape.mask(&b.saved[0])?;
+            grads![b; by_mask(op, &b.grad, &mask, scalars)?]
+        };
+        Ok(y.recorded_as(op.name(), &[self], &[mask.save()], rule))
+    }
+}
+
+/// Where the gradient of the operand `x` is 0; of a leaky relu, where it is not scaled.
+fn mask_of(op: UnaryOp, x: &Tensor, [first, second]: [f32; 2]) -> Result<Tensor> {
+    let is_within = match op {
+        UnaryOp::Clamp => x.ge_scalar(first)?.logical_and(&x.le_scalar(second)?)?,
+        UnaryOp::Hardsigmoid => x.abs()?.lt_scalar(3.0)?,
+        _ => return x.gt_scalar(0.0),
+    };
+    is_within.logical_not()
+}
+
+/// The gradient of an operand with this mask.
+fn by_mask(op: UnaryOp, g: &Tensor, mask: &Tensor, [first, _]: [f32; 2]) -> Result<Tensor> {
+    match op {
+        UnaryOp::Clamp => g.masked_fill(mask, 0.0),
+        UnaryOp::Hardsigmoid => (g * (1.0 / 6.0))?.masked_fill(mask, 0.0),
+        _ => mask.where_(g, &(g * first)?),
+    }
 }
 
 /// The gradient of the operand. `x` is the operand or the result, whichever was kept.
@@ -66,7 +114,6 @@ fn through(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Ten
         Op::Neg => g.neg(),
         Op::Abs => g * x.sign()?,
         Op::Square => (g * x)? * 2.0,
-        Op::Relu => g.masked_fill(&x.le_scalar(0.0)?, 0.0),
         Op::Exp => g * x,
         Op::Exp2 => (g * x)? * LN_2,
         Op::Expm1 => g * (x + 1.0)?,
@@ -112,8 +159,9 @@ fn through(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Ten
 }
 
 /// The gradient of an activation's operand `x`.
-fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, [first, second]: [f32; 2]) -> Result<Tensor> {
+fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Tensor> {
     use UnaryOp as Op;
+    let [first, second] = scalars;
     match op {
         Op::Silu => {
             let s = x.sigmoid()?;
@@ -122,9 +170,8 @@ fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, [first, second]: [f32; 2])
         }
         Op::Gelu => g.gelu_backward(x),
         Op::GeluTanh => by_gelu_tanh(g, x),
-        Op::Clamp => {
-            let within = x.ge_scalar(first)?.logical_and(&x.le_scalar(second)?)?;
-            g.masked_fill(&within.logical_not()?, 0.0)
+        Op::Clamp | Op::Hardsigmoid | Op::LeakyRelu => {
+            by_mask(op, g, &mask_of(op, x, scalars)?, scalars)
         }
         Op::Softplus => g * x.sigmoid()?,
         Op::LogSigmoid => g * x.neg()?.sigmoid()?,
@@ -134,16 +181,11 @@ fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, [first, second]: [f32; 2])
             let inner = ((x * x.sigmoid()?)? * one_less_square(&t)?)?;
             g * (t + inner)?
         }
-        Op::Hardsigmoid => {
-            let within = x.abs()?.lt_scalar(3.0)?;
-            (g * (1.0 / 6.0))?.masked_fill(&within.logical_not()?, 0.0)
-        }
         Op::Hardswish => {
             let slope = ((x * (1.0 / 3.0))? + 0.5)?;
             let slope = slope.masked_fill(&x.gt_scalar(3.0)?, 1.0)?;
             g * slope.masked_fill(&x.lt_scalar(-3.0)?, 0.0)?
         }
-        Op::LeakyRelu => x.gt_scalar(0.0)?.where_(g, &(g * first)?),
         Op::Elu => {
             let above = (g * second)?;
             let below = (&above * (x.clamp(f32::MIN, 0.0)?.exp()? * first)?)?;

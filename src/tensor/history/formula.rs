@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
+use super::lesser::Lesser;
 use super::node::Again;
 use super::saved::Saved;
 use super::{dry, number};
@@ -29,13 +30,15 @@ use lapidary_core::internal::{Engine, MadeFor};
 const MOST_STEPS: u32 = 2;
 
 /// Smaller values are kept: a launch takes longer than their bytes are worth.
-const LEAST_BYTES: u64 = 64 << 10;
+pub(crate) const LEAST_BYTES: u64 = 64 << 10;
 
 /// What a node keeps of a tensor.
 #[derive(Clone, Debug)]
 pub(super) enum Kept {
     /// Its elements.
     Elements(Saved),
+    /// Its elements, or less of them later.
+    Lesser(Arc<Lesser>),
     /// How they are computed again.
     Formula(View),
 }
@@ -65,7 +68,7 @@ impl Kept {
     /// The operations that it takes to have it.
     fn steps(&self) -> u32 {
         match self {
-            Kept::Elements(_) => 0,
+            Kept::Elements(_) | Kept::Lesser(_) => 0,
             Kept::Formula(view) => view.formula.steps,
         }
     }
@@ -79,6 +82,7 @@ impl Kept {
     ) -> Result<Tensor> {
         match self {
             Kept::Elements(saved) => saved.get(engine, operation, recorded_at),
+            Kept::Lesser(lesser) => lesser.get(engine, operation, recorded_at),
             Kept::Formula(view) => view.get(engine),
         }
     }

@@ -17,6 +17,8 @@
 
 mod dry;
 mod formula;
+mod keeping;
+mod lesser;
 mod link;
 mod mode;
 mod node;
@@ -27,6 +29,8 @@ mod saved;
 use std::panic::Location;
 
 pub(crate) use dry::{DryGuard, undo_later};
+pub(crate) use formula::LEAST_BYTES;
+pub(crate) use lesser::Reduce;
 pub(crate) use link::Link;
 pub(crate) use mode::{Paused, is_paused, unrecorded};
 pub(crate) use node::{Edge, Hook, Node, Work};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::formula::{Formula, Kept};
+use super::lesser::{Lesser, Reduce};
 use super::node::{Again, AgainFn, Body, Node, RuleFn, Source, Work};
 use crate::tensor::Tensor;
 use lapidary_core::internal::MadeFor;
@@ -30,12 +31,15 @@ macro_rules! grads {
 pub(crate) use grads;
 
 /// A tensor to keep for the backward.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum Save<'a> {
     /// An operand, by its number.
     Operand(usize),
     /// The result.
     Result,
+    /// The result, or what this function makes of it. It makes that once another operation says
+    /// that it does not need the result, if no other one keeps it.
+    Lesser(&'a Arc<Reduce>),
     /// A tensor that has no gradient, such as indices.
     Other(&'a Tensor),
 }
@@ -161,6 +165,7 @@ impl Tensor {
         let kept = saves.iter().map(|save| match *save {
             Save::Operand(index) => operands[index].kept(),
             Save::Result => elements(self),
+            Save::Lesser(reduce) => Kept::Lesser(Lesser::new(self, reduce)),
             Save::Other(tensor) => elements(tensor),
         });
         let kept: SmallVec<[Kept; 3]> = kept.collect();
@@ -168,7 +173,7 @@ impl Tensor {
         let sources = saves.iter().map(|save| match *save {
             Save::Operand(index) => Source::Operand(index),
             Save::Result => Source::Result,
-            Save::Other(_) => Source::Elsewhere,
+            Save::Lesser(_) | Save::Other(_) => Source::Elsewhere,
         });
         let body = Body {
             edges,
@@ -182,16 +187,19 @@ impl Tensor {
     /// What a node keeps of an operand.
     fn kept(&self) -> Kept {
         let node = self.tracked_edge().map(|edge| edge.node);
-        // The formula gives the elements of the result in their order, which are the storage.
-        let node = node.filter(|node| {
-            node.layout.is_contiguous()
-                && node.layout.len() == node.elements
-                && node.dtype == self.dtype
-        });
-        match node.and_then(|node| node.formula()) {
+        match node.and_then(|node| self.formula(&node)) {
             Some(formula) => Kept::Formula(formula.view(self)),
             None => Kept::Elements(self.saved()),
         }
+    }
+
+    /// How the node that made it computes it again.
+    pub(super) fn formula(&self, node: &Node) -> Option<Arc<Formula>> {
+        // The formula gives the elements of the result in their order, which are the storage.
+        let is_whole = node.layout.is_contiguous()
+            && node.layout.len() == node.elements
+            && node.dtype == self.dtype;
+        is_whole.then(|| node.formula())?
     }
 }
 

@@ -45,6 +45,11 @@ impl Clone for Saved {
 }
 
 impl Saved {
+    /// Are these elements of this storage?
+    pub(super) fn is_of(&self, storage: &Arc<Storage>) -> bool {
+        Arc::ptr_eq(&self.storage, storage)
+    }
+
     /// The tensor, unless something was written to its memory meanwhile.
     pub(crate) fn get(
         &self,

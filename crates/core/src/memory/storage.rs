@@ -341,7 +341,12 @@ impl Storage {
 
     /// Is it saved for the backward of a recorded operation?
     pub fn is_saved(&self) -> bool {
-        self.saved.load(Ordering::Acquire) > 0
+        self.saves() > 0
+    }
+
+    /// The number of recorded operations whose backward needs the bytes.
+    pub fn saves(&self) -> u32 {
+        self.saved.load(Ordering::Acquire)
     }
 
     /// One more recorded operation needs the bytes for its backward.
