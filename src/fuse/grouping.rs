@@ -126,7 +126,7 @@ impl Grouping {
     pub(super) fn pass(&mut self, cmd: Cmd) {
         if !self.open.is_empty() {
             let mut concerned = 0_u32;
-            cmd.each_operand(|storage, role| {
+            cmd.each_operand(&mut |storage, role| {
                 concerned |= self.concerned(address(storage), role) | self.ended_by(storage, role);
             });
             self.close(concerned);

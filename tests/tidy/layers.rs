@@ -25,6 +25,7 @@ const CRATES: [Layers; 3] = [
         ],
         leaves: &[
             ("units", &[]),
+            ("order", &[]),
             ("printable", &[]),
             ("excerpt", &["printable"]),
             ("cache_file", &[]),

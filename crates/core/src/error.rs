@@ -440,6 +440,12 @@ impl fmt::Display for KernelError {
 }
 
 impl Error {
+    /// A clone. Its code is long; here it exists once, which a derived `clone` does not.
+    #[inline(never)]
+    pub(crate) fn again(&self) -> Error {
+        self.clone()
+    }
+
     /// Whether the error stays, however long the caller waits and whatever it frees. These errors
     /// may pass: out of memory, a failed source, a full or unwritable disk, and a call that would
     /// block. The last does not occur in the asynchronous form of the call.

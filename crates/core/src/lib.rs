@@ -18,6 +18,7 @@ pub mod internal;
 mod kernel;
 mod memory;
 mod observe;
+mod order;
 mod parallel;
 mod printable;
 mod shortage;

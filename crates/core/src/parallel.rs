@@ -1,7 +1,7 @@
 //! Copies of large memory by several threads. One core cannot use the whole bandwidth of the
 //! memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 use crate::units::MIB;
 
@@ -34,7 +34,7 @@ pub(crate) fn share_out<P: Send>(
         return parts.for_each(work);
     }
     let parts = Mutex::new(parts);
-    let next = || lock(&parts).next();
+    let next = || parts.lock().next();
     let take_parts = || {
         while let Some(part) = next() {
             work(part);
@@ -76,10 +76,6 @@ fn threads() -> usize {
         .get_or_init(|| available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS)))
 }
 
-fn lock<T>(parts: &Mutex<T>) -> MutexGuard<'_, T> {
-    parts.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -118,14 +114,14 @@ mod tests {
         let enough = threads();
         let begun = Instant::now();
         share_out(LARGE_BYTES, 0..64, |_| {
-            lock(&seen).insert(thread::current().id());
+            seen.lock().insert(thread::current().id());
             // Each part waits until all threads have taken one. Otherwise the first thread would do
             // all of them. The limit of 30 s matters only if a thread cannot start.
-            while lock(&seen).len() < enough && begun.elapsed() < Duration::from_secs(30) {
+            while seen.lock().len() < enough && begun.elapsed() < Duration::from_secs(30) {
                 thread::yield_now();
             }
         });
-        assert_eq!(lock(&seen).len(), enough);
+        assert_eq!(seen.lock().len(), enough);
 
         let here = thread::current().id();
         share_out(LARGE_BYTES - 1, 0..64, |_| {

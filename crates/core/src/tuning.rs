@@ -1,7 +1,7 @@
 //! The fastest variant of a kernel for a problem on this device. Tuning finds it when the problem
-//! first occurs, keeps it in a small text file, and reads it at the next start. This module knows
-//! neither kernels nor devices. The caller gives the variants, the rule's choice first, and runs
-//! them.
+//! first occurs, keeps it in a small text file, and reads it in the next process. This module
+//! knows neither kernels nor devices. The caller gives the variants, the rule's choice first, and
+//! runs them.
 //!
 //! ```text
 //! lapidary tuning 1 crc32 5f0c6a1b
@@ -19,14 +19,14 @@ mod race;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::cache_file::{self, Kind};
@@ -109,6 +109,8 @@ pub struct Tuning {
     spent: &'static AtomicU64,
     clock: fn() -> Duration,
     known: Mutex<Known>,
+    /// The first question reads the file.
+    reading: Once,
     /// Whether markers cannot be written. Then no variant is tried.
     has_no_markers: AtomicBool,
     /// Allows one trial at a time. No thread waits for it: it could hold what the trial waits for.
@@ -117,10 +119,11 @@ pub struct Tuning {
 
 #[derive(Default)]
 struct Known {
-    best: BTreeMap<String, String>,
-    never: BTreeSet<String>,
+    /// The best variant of each problem, sorted by problem.
+    best: Vec<(String, String)>,
+    never: Vec<String>,
     /// Variants that another process may be trying now, or that may have ended it.
-    unclear: BTreeSet<String>,
+    unclear: Vec<String>,
     /// The variant for each problem, both by their hashes. It is looked up once per call.
     decided: FxHashMap<u64, u64>,
     trials: u64,
@@ -134,7 +137,8 @@ impl Debug for Tuning {
 }
 
 impl Tuning {
-    /// Keeps the findings in `folder`. Without a folder, they last as long as this value.
+    /// Keeps the findings in `folder`. Without a folder, they last as long as this value. The file
+    /// is read when a finding is first asked for.
     pub(crate) fn new(subject: Subject, folder: Option<&Path>) -> Self {
         let Subject {
             adapter,
@@ -144,18 +148,17 @@ impl Tuning {
         let name = format!("tuning_{:08x}.txt", crc32fast::hash(adapter.as_bytes()));
         // The names come from the driver, so control characters such as line breaks are replaced.
         let device = format!("{adapter} / {version}").replace(char::is_control, " ");
-        let tuning = Tuning {
+        Tuning {
             device,
             has_clock,
             file: folder.map(|folder| folder.join(name)),
             spent: &SPENT,
             clock,
             known: Mutex::default(),
+            reading: Once::new(),
             has_no_markers: AtomicBool::new(false),
             trying: Mutex::default(),
-        };
-        tuning.read();
-        tuning
+        }
     }
 
     /// The index of the variant in `variants` that solves the problem fastest, as far as that is
@@ -200,8 +203,8 @@ impl Tuning {
             let known = self.known();
             let allowed = (0..names.len()).filter(|&index| !known.is_barred(&names[index]));
             let allowed: Vec<usize> = allowed.collect();
-            let best = known.best.get(problem);
-            if let Some(best) = best.and_then(|best| allowed.iter().find(|&&i| names[i] == *best)) {
+            let best = known.best_of(problem);
+            if let Some(best) = best.and_then(|best| allowed.iter().find(|&&i| names[i] == best)) {
                 return (*best, true);
             }
             allowed
@@ -211,10 +214,8 @@ impl Tuning {
         if allowed.len() < 2 || self.time_left().is_zero() || !has_markers {
             return (first, true);
         }
-        let _trying = match self.trying.try_lock() {
-            Ok(trying) => trying,
-            Err(TryLockError::Poisoned(trying)) => trying.into_inner(),
-            Err(TryLockError::WouldBlock) => return (first, false),
+        let Some(_trying) = self.trying.try_lock() else {
+            return (first, false);
         };
         // The thread that tried until now may have solved the same problem.
         if let Some(index) = decided(&self.known()) {
@@ -232,8 +233,7 @@ impl Tuning {
         };
         let winner = race.winner;
         if race.base == first && race.is_settled {
-            let found = (problem.to_owned(), names[winner].clone());
-            self.known().best.extend([found]);
+            self.known().set_best(problem, &names[winner]);
             self.write();
         }
         (winner, true)
@@ -242,10 +242,9 @@ impl Tuning {
     /// The findings, for reports.
     pub(crate) fn findings(&self) -> Findings {
         let known = self.known();
-        let best = known.best.iter();
         Findings {
-            best: best.map(|(p, v)| (p.clone(), v.clone())).collect(),
-            never: known.never.iter().cloned().collect(),
+            best: known.best.clone(),
+            never: known.never.clone(),
             trials: known.trials,
             time: known.time,
         }
@@ -270,7 +269,8 @@ impl Tuning {
 
     /// Locks the findings. Callers take no other lock and call no foreign code meanwhile.
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reading.call_once_force(|_| self.read());
+        self.known.lock()
     }
 
     /// Reads the findings of earlier processes, and the markers of those that ended during a trial.
@@ -278,7 +278,7 @@ impl Tuning {
         let Some(file) = &self.file else { return };
         if let Some(text) = cache_file::read(file, KIND) {
             let text = String::from_utf8_lossy(&text);
-            if !self.known().enter(&text, &self.device) {
+            if !self.known.lock().enter(&text, &self.device) {
                 let file = file.display();
                 log::warn!(
                     "lapidary: {file} is not used: it was written for another driver or version"
@@ -288,9 +288,9 @@ impl Tuning {
         let left = left_behind(file);
         for (name, _) in &left.ended {
             log::warn!("lapidary: `{name}` ended a process and will not be tried again");
-            self.known().never.insert(name.clone());
+            self.known.lock().bar(name);
         }
-        self.known().unclear.extend(left.unclear);
+        self.known.lock().unclear.extend(left.unclear);
         // A marker is removed only if the disk has its variant among the findings.
         if !left.ended.is_empty() && self.write() {
             left.ended.iter().for_each(|(_, marker)| marker.remove());
@@ -308,11 +308,13 @@ impl Tuning {
         }
         let mut text = format!("device {}\n", self.device);
         {
-            let mut known = self.known();
-            for (problem, variant) in theirs.best {
-                known.best.entry(problem).or_insert(variant);
+            let mut known = self.known.lock();
+            for (problem, variant) in &theirs.best {
+                if known.best_of(problem).is_none() {
+                    known.set_best(problem, variant);
+                }
             }
-            known.never.extend(theirs.never);
+            theirs.never.iter().for_each(|variant| known.bar(variant));
             for (problem, variant) in &known.best {
                 text += &format!("best {problem} = {variant}\n");
             }
@@ -327,7 +329,7 @@ impl Tuning {
     fn bar(&self, name: &str) -> bool {
         {
             let mut known = self.known();
-            known.never.insert(name.to_owned());
+            known.bar(name);
             known.decided.clear();
         }
         self.write()
@@ -336,7 +338,36 @@ impl Tuning {
 
 impl Known {
     fn is_barred(&self, name: &str) -> bool {
-        self.never.contains(name) || self.unclear.contains(name)
+        let mut barred = self.never.iter().chain(&self.unclear);
+        barred.any(|other| other == name)
+    }
+
+    fn bar(&mut self, name: &str) {
+        if let Err(place) = self
+            .never
+            .binary_search_by(|other| other.as_str().cmp(name))
+        {
+            self.never.insert(place, name.to_owned());
+        }
+    }
+
+    fn best_of(&self, problem: &str) -> Option<&str> {
+        let place = self.place_of(problem).ok()?;
+        Some(&self.best[place].1)
+    }
+
+    fn set_best(&mut self, problem: &str, variant: &str) {
+        match self.place_of(problem) {
+            Ok(place) => self.best[place].1 = variant.to_owned(),
+            Err(place) => {
+                let entry = (problem.to_owned(), variant.to_owned());
+                self.best.insert(place, entry);
+            }
+        }
+    }
+
+    fn place_of(&self, problem: &str) -> Result<usize, usize> {
+        (self.best).binary_search_by(|(other, _)| other.as_str().cmp(problem))
     }
 
     /// Reads the findings in a file's text. `false` if they concern another device.
@@ -348,9 +379,9 @@ impl Known {
         for line in lines.filter(|line| !line.contains(char::is_control)) {
             let best = line.strip_prefix("best ");
             if let Some((problem, variant)) = best.and_then(|line| line.split_once(" = ")) {
-                self.best.insert(problem.to_owned(), variant.to_owned());
+                self.set_best(problem, variant);
             } else if let Some(variant) = line.strip_prefix("never ") {
-                self.never.insert(variant.to_owned());
+                self.bar(variant);
             }
         }
         true

@@ -56,9 +56,7 @@ impl Planner {
         self.steps.clear();
         // A move into an empty slab would gain nothing.
         self.slabs.retain(|slab| slab.live > 0);
-        let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
-        self.slabs
-            .sort_unstable_by_key(|slab| (ratio(slab), slab.live, slab.index));
+        self.sort_slabs(Candidate::emptiest_first);
         let most = granules(query, query.limit_bytes);
         let mut reach = Reach {
             from: [self.slabs.len(); ZONES as usize],

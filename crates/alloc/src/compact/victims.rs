@@ -36,10 +36,7 @@ impl Planner {
                 self.fates[slab.index as usize] = Fate::Leaves;
             }
         }
-        // Thousandths of the slab are exact enough for this choice.
-        let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
-        self.slabs
-            .sort_unstable_by_key(|slab| (ratio(slab), slab.live, slab.index));
+        self.sort_slabs(Candidate::emptiest_first);
         let (mut looked, mut walked) = (0, 0);
         for candidate in 0..self.slabs.len() {
             if tally.reserved_bytes <= target_bytes {

@@ -1,10 +1,12 @@
 //! Reads, writes in place, and waiting for a value.
 
 use std::mem;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::Buffer;
-use super::landing::{Arrival, Landing, lock};
+use super::landing::{Arrival, Landing};
 use crate::dtype::Element;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::engine::block_on;
@@ -90,19 +92,19 @@ impl Buffer {
         let (piece, len) = (self.piece(), self.elements::<T>());
         let into = Arc::new(Mutex::new(Landing::new(Vec::new())));
         let landed = into.clone();
-        let sink = Box::new(move |piece: &[u8]| lock(&landed).take_in(piece, len));
+        let sink = Box::new(move |piece: &[u8]| landed.lock().take_in(piece, len));
         let mut show = |bytes: &[u8]| match (T::seen_in(bytes), look.take()) {
             (Some(elements), Some(look)) => seen = Some(look(elements)),
             (_, unused) => {
                 look = unused;
-                lock(&into).take_in(bytes, len);
+                into.lock().take_in(bytes, len);
             }
         };
         self.engine.show(&self.storage, piece, sink, &mut show)?;
         if let Some(seen) = seen {
             return Ok(seen);
         }
-        let landed = mem::replace(&mut *lock(&into), Landing::new(Vec::new()));
+        let landed = mem::replace(&mut *into.lock(), Landing::new(Vec::new()));
         let elements = landed.elements()?;
         match look {
             Some(look) => Ok(self.engine.call_theirs(|| look(&elements))),
@@ -199,7 +201,7 @@ impl Buffer {
             true => None,
             false => {
                 let (into, len) = (landing.clone(), self.elements::<T>());
-                let sink = Box::new(move |piece: &[u8]| lock(&into).take_in(piece, len));
+                let sink = Box::new(move |piece: &[u8]| into.lock().take_in(piece, len));
                 Some(self.engine.read_to(&self.storage, self.piece(), sink)?)
             }
         };

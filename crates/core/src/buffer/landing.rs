@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::driver::BoxFuture;
 use crate::dtype::Element;
@@ -31,7 +33,7 @@ impl<T: Element> Arrival<T> {
         if let Some(landed) = self.landed {
             landed.await?;
         }
-        let landed = mem::replace(&mut *lock(&self.landing), Landing::new(Vec::new()));
+        let landed = mem::replace(&mut *self.landing.lock(), Landing::new(Vec::new()));
         landed.elements()
     }
 }
@@ -96,10 +98,6 @@ impl<T: Element> Landing<T> {
         T::decode(&mut self.elements, self.arrived_bytes, piece);
         self.arrived_bytes += piece.len();
     }
-}
-
-pub(super) fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>> {
-    landing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From this size on the system gives zeroed memory, which needs no write before the bytes arrive.

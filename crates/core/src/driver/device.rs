@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::ledger::{Account, Ledger};
 use super::meter::Meter;
-use super::{BufferId, Driver, DriverError, DriverResult, Op, Signal, Submission};
+use super::{BoxFuture, BufferId, Driver, DriverError, DriverResult, Op, Signal, Submission};
 use crate::units::Level;
 
 /// A driver whose buffers are accounted for. Cloning is cheap.
@@ -47,37 +47,39 @@ impl Device {
     }
 
     /// Creates a buffer as [`Driver::create_buffer`] does, if the budget has room for it.
-    pub(crate) async fn create_buffer(
-        &self,
+    pub(crate) fn create_buffer<'a>(
+        &'a self,
         account: Account,
         size_bytes: u64,
-        label: &str,
-    ) -> DriverResult<BufferId> {
-        loop {
-            let Some(reserved) = self.reserve(account, size_bytes) else {
-                return Err(DriverError::OverBudget);
-            };
-            let kind = account.kind();
-            let created = self.driver.create_buffer(kind, size_bytes, label).await;
-            match created {
-                Ok(buffer) => {
-                    if !reserved.becomes(buffer) {
-                        // The buffer may belong to the old device, so the driver creates it once
-                        // more on the new one.
-                        self.driver.destroy_buffer(buffer);
-                        continue;
+        label: &'a str,
+    ) -> BoxFuture<'a, DriverResult<BufferId>> {
+        Box::pin(async move {
+            loop {
+                let Some(reserved) = self.reserve(account, size_bytes) else {
+                    return Err(DriverError::OverBudget);
+                };
+                let kind = account.kind();
+                let created = self.driver.create_buffer(kind, size_bytes, label).await;
+                match created {
+                    Ok(buffer) => {
+                        if !reserved.becomes(buffer) {
+                            // The buffer may belong to the old device, so the driver creates it
+                            // once more on the new one.
+                            self.driver.destroy_buffer(buffer);
+                            continue;
+                        }
+                        if account == Account::Slabs {
+                            // To answer this, the driver counts all of its memory. So it is asked
+                            // only after a creation that may have taken much.
+                            self.driver_bytes();
+                        }
                     }
-                    if account == Account::Slabs {
-                        // To answer this, the driver counts all of its memory. So it is asked only
-                        // after a creation that may have taken much.
-                        self.driver_bytes();
-                    }
+                    Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
+                    Err(_) => {}
                 }
-                Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
-                Err(_) => {}
+                return created;
             }
-            return created;
-        }
+        })
     }
 
     /// Reserves bytes of the budget. `None` if the budget has fewer left.
@@ -139,15 +141,17 @@ impl Device {
     }
 
     /// Waits as [`Driver::wait`] does, and measures the work that the caller waits for.
-    pub(crate) async fn wait(&self, signal: &Signal) -> DriverResult<()> {
+    pub(crate) fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
         #[cfg(not(target_arch = "wasm32"))]
         if self.is_measured() && signal.outcome().is_none() {
-            self.meter.begins_wait(self.driver.completed());
-            let waited = self.driver.wait(signal).await;
-            self.meter.ended_wait(self.driver.completed());
-            return waited;
+            return Box::pin(async move {
+                self.meter.begins_wait(self.driver.completed());
+                let waited = self.driver.wait(signal).await;
+                self.meter.ended_wait(self.driver.completed());
+                waited
+            });
         }
-        self.driver.wait(signal).await
+        self.driver.wait(signal)
     }
 
     /// A simulated device has no times, so that the same calls have the same outcome. A dry run

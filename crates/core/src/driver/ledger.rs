@@ -5,8 +5,7 @@
 //! other. An upload keeps its staging until its command runs, which may first need an eviction or a
 //! restore.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 use super::learned::LearnedLimit;
@@ -212,6 +211,7 @@ impl Ledger {
     }
 
     /// The most that slabs may take beside the present bytes of staging.
+    #[inline(never)]
     pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
         let books = self.lock();
         match books.limit_bytes {
@@ -231,6 +231,7 @@ impl Ledger {
 
     /// The most that one kind of staging may take: its share of the part for staging, which no
     /// other account can take, or more while slabs leave room.
+    #[inline(never)]
     pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
         let books = self.lock();
         match books.limit_bytes {
@@ -368,7 +369,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock()
     }
 }
 

@@ -5,9 +5,10 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// A shorter time says more about the submission than about its work.
 #[cfg(not(target_arch = "wasm32"))]
@@ -58,7 +59,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Readings> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

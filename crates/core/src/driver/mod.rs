@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use self::wgpu::WgpuDriver;
 pub use self::wgpu::{AdapterSummary, Dx12Compiler};
+#[cfg(any(test, feature = "sim"))]
 use crate::error::KernelError;
 pub(crate) use device::Device;
 pub(crate) use dry::DryDriver;
@@ -362,11 +363,8 @@ pub(crate) enum DriverError {
     Lost(String),
     /// The device calls the request invalid, with its message.
     Invalid(String),
-    /// A kernel is wrong at a place in its text.
-    #[cfg_attr(
-        not(any(test, feature = "sim")),
-        allow(dead_code, reason = "only a simulated device looks at what kernels do")
-    )]
+    /// A kernel is wrong at a place in its text. Only a simulated device looks at what kernels do.
+    #[cfg(any(test, feature = "sim"))]
     Kernel(Arc<KernelError>),
 }
 

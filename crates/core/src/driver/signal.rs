@@ -1,8 +1,10 @@
 //! An event on the device. A callback sets it once, and any thread may wait for it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
+
+use parking_lot::{Mutex, MutexGuard};
 
 const PENDING: u8 = 0;
 const DONE: u8 = 1;
@@ -90,7 +92,7 @@ impl Signal {
         }
     }
 
-    fn wakers(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
-        self.0.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.0.wakers.lock()
     }
 }

@@ -12,21 +12,27 @@ const STACK_BYTES: usize = 32 << 20;
 /// runs on this one.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let (mut waiting, mut done) = (Some(work), None);
+    on_deep_stack(&mut || done = waiting.take().map(|work| work()));
+    done.expect("the work was run once")
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn on_deep_stack(work: &mut (dyn FnMut() + Send)) {
     use std::panic::resume_unwind;
     use std::thread;
 
-    // The thread that runs the work takes it out.
-    let mut waiting = Some(work);
-    let done = thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         let builder = thread::Builder::new().name("lapidary shaders".into());
         let builder = builder.stack_size(STACK_BYTES);
-        let spawned = builder.spawn_scoped(scope, || waiting.take().map(|work| work()));
-        spawned.map_or(Ok(None), |thread| thread.join())
+        let spawned = builder.spawn_scoped(scope, &mut *work);
+        spawned.map(|thread| thread.join())
     });
-    match (done, waiting) {
-        (Ok(Some(value)), _) => value,
-        (Err(panic), _) => resume_unwind(panic),
-        (Ok(None), work) => work.expect("no thread was started, so none took the work")(),
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(panic)) => resume_unwind(panic),
+        // No thread was started.
+        Err(_) => work(),
     }
 }
 
@@ -37,6 +43,7 @@ pub(crate) fn with_deep_stack<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// The message of a caught panic.
+#[cold]
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned

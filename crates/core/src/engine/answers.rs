@@ -1,6 +1,8 @@
 //! Checks all fences and freed ranges for the diagnostics, and collects the answers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::diagnose::{self, ANSWER_BYTES, Group, PATTERN_BYTES};
 use super::make_gear;
@@ -99,7 +101,7 @@ async fn read_answers(pass: &Pass, used: u32) -> DriverResult<Vec<u8>> {
     let arrived = Arc::new(Mutex::new(Vec::new()));
     let into = arrived.clone();
     let sink = move |bytes: &[u8]| {
-        let mut arrived = into.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrived = into.lock();
         arrived.extend_from_slice(bytes);
     };
     let size_bytes = u64::from(used) * ANSWER_BYTES;
@@ -114,7 +116,7 @@ async fn read_answers(pass: &Pass, used: u32) -> DriverResult<Vec<u8>> {
         submitted.map_err(|error| DriverError::Lost(error.to_string()))?;
         pass.readbacks.take_in(&reading).await?;
     }
-    let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut arrived = arrived.lock();
     match arrived.len() as u64 == size_bytes {
         true => Ok(std::mem::take(&mut *arrived)),
         false => Err(DriverError::Invalid("the answers did not arrive".into())),

@@ -53,7 +53,7 @@ pub enum Cmd {
 
 impl Cmd {
     /// Calls `visit` for each operand, with its role.
-    pub fn each_operand(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
+    pub fn each_operand(&self, visit: &mut dyn FnMut(&Arc<Storage>, Role)) {
         match self {
             Cmd::Launch(launch) => {
                 for (index, arg) in launch.args.iter().enumerate() {
@@ -107,7 +107,7 @@ impl Cmd {
     /// the app may have destroyed the buffer.
     pub(super) fn is_foreign(&self) -> bool {
         let mut foreign = false;
-        self.each_operand(|storage, _| foreign |= storage.residency() == Residency::Imported);
+        self.each_operand(&mut |storage, _| foreign |= storage.residency() == Residency::Imported);
         foreign
     }
 

@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 use std::panic::Location;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
 
 use super::block_on;
 use super::cmd::Cmd;
@@ -106,15 +108,17 @@ impl Engine {
     }
 
     /// Waits until the device has finished all submissions.
-    pub(super) async fn wait_idle(&self) -> Result<()> {
-        let last = self.lock().pace.last().cloned();
-        if let Some(submission) = last {
-            let waited = self.driver.wait(&submission.done).await;
-            self.check_lost()?;
-            waited.map_err(|error| refusal("to wait for a submission", error))?;
-        }
-        self.driver.settle();
-        Ok(())
+    pub(super) fn wait_idle(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let last = self.lock().pace.last().cloned();
+            if let Some(submission) = last {
+                let waited = self.driver.wait(&submission.done).await;
+                self.check_lost()?;
+                waited.map_err(|error| refusal("to wait for a submission", error))?;
+            }
+            self.driver.settle();
+            Ok(())
+        })
     }
 
     /// Waits until the device has run all appended commands.

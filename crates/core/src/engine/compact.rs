@@ -8,7 +8,7 @@ use super::pass::Pass;
 use super::retire;
 use super::state::State;
 use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
-use crate::driver::{Account, DriverError, Op};
+use crate::driver::{Account, BoxFuture, DriverError, Op};
 use crate::error::{Error, Result};
 use crate::memory::{Moved, Place};
 use crate::transfer::refusal;
@@ -28,45 +28,47 @@ pub(super) enum Outcome {
 
 /// Carries out the steps of a plan as far as possible. Afterwards the tables are right about every
 /// storage, whatever the outcome. The caller has the execution lock.
-pub(super) async fn carry_out(pass: &Pass, steps: &[Step]) -> Result<Outcome> {
-    let has_moves = steps
-        .iter()
-        .any(|step| matches!(step, Step::Move { .. } | Step::MoveToNew { .. }));
-    if has_moves {
-        // Ops that were recorded before must not fail with the moves.
-        pass.submit()?;
-        pass.lock().counters.compactions += 1;
-    }
-    let refused_before = pass.lock().counters.refused_submissions;
-    let mut created = None;
-    let are_moves =
-        |one: &Step, next: &Step| matches!((one, next), (Step::Move { .. }, Step::Move { .. }));
-    for steps in steps.chunk_by(are_moves) {
-        match &steps[0] {
-            Step::Move { .. } => record_moves(&mut pass.lock(), steps),
-            Step::Release(slab) => {
-                if !submit_moves(pass, refused_before)? {
-                    return Ok(Outcome::Void);
+pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, Result<Outcome>> {
+    Box::pin(async move {
+        let has_moves = steps
+            .iter()
+            .any(|step| matches!(step, Step::Move { .. } | Step::MoveToNew { .. }));
+        if has_moves {
+            // Ops that were recorded before must not fail with the moves.
+            pass.submit()?;
+            pass.lock().counters.compactions += 1;
+        }
+        let refused_before = pass.lock().counters.refused_submissions;
+        let mut created = None;
+        let are_moves =
+            |one: &Step, next: &Step| matches!((one, next), (Step::Move { .. }, Step::Move { .. }));
+        for steps in steps.chunk_by(are_moves) {
+            match &steps[0] {
+                Step::Move { .. } => record_moves(&mut pass.lock(), steps),
+                Step::Release(slab) => {
+                    if !submit_moves(pass, refused_before)? {
+                        return Ok(Outcome::Void);
+                    }
+                    pass.release_one(*slab)?;
                 }
-                pass.release_one(*slab)?;
-            }
-            Step::Assign { slab, class } => pass.lock().memory.assign(*slab, *class),
-            Step::Create(growth) => match create_planned(pass, growth).await {
-                Ok(slab) => created = Some(slab),
-                Err(error) => return no_slab(pass, error),
-            },
-            Step::MoveToNew {
-                block,
-                offset_bytes,
-            } => {
-                let slab = created.expect("a plan creates a slab before it moves blocks there");
-                record_move(&mut pass.lock(), *block, &Spot::new(slab, *offset_bytes));
+                Step::Assign { slab, class } => pass.lock().memory.assign(*slab, *class),
+                Step::Create(growth) => match create_planned(pass, growth).await {
+                    Ok(slab) => created = Some(slab),
+                    Err(error) => return no_slab(pass, error),
+                },
+                Step::MoveToNew {
+                    block,
+                    offset_bytes,
+                } => {
+                    let slab = created.expect("a plan creates a slab before it moves blocks there");
+                    record_move(&mut pass.lock(), *block, &Spot::new(slab, *offset_bytes));
+                }
             }
         }
-    }
-    Ok(match submit_moves(pass, refused_before)? {
-        true => Outcome::Done,
-        false => Outcome::Void,
+        Ok(match submit_moves(pass, refused_before)? {
+            true => Outcome::Done,
+            false => Outcome::Void,
+        })
     })
 }
 
@@ -117,27 +119,32 @@ async fn wait_to_create(pass: &Pass) -> Result<(), DriverError> {
         .map_err(|error| DriverError::Lost(error.to_string()))
 }
 
-async fn create_slab(pass: &Pass, growth: &Growth) -> Result<SlabId, DriverError> {
-    let label = "lapidary slab";
-    let buffer = pass
-        .driver
-        .create_buffer(Account::Slabs, growth.slab_bytes, label);
-    let buffer = match buffer.await {
-        Ok(buffer) => buffer,
-        Err(error) => {
-            keep_readback(pass).await;
-            return Err(error);
-        }
-    };
-    let added = {
-        let mut state = pass.lock();
-        state.counters.slabs_created += 1;
-        state.memory.add_slab(growth, buffer)
-    };
-    keep_readback(pass).await;
-    added.map_err(|error| {
-        pass.driver.destroy_buffer(buffer, 0);
-        DriverError::Invalid(error.to_string())
+fn create_slab<'a>(
+    pass: &'a Pass,
+    growth: &'a Growth,
+) -> BoxFuture<'a, Result<SlabId, DriverError>> {
+    Box::pin(async move {
+        let label = "lapidary slab";
+        let buffer = pass
+            .driver
+            .create_buffer(Account::Slabs, growth.slab_bytes, label);
+        let buffer = match buffer.await {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                keep_readback(pass).await;
+                return Err(error);
+            }
+        };
+        let added = {
+            let mut state = pass.lock();
+            state.counters.slabs_created += 1;
+            state.memory.add_slab(growth, buffer)
+        };
+        keep_readback(pass).await;
+        added.map_err(|error| {
+            pass.driver.destroy_buffer(buffer, 0);
+            DriverError::Invalid(error.to_string())
+        })
     })
 }
 
@@ -154,26 +161,28 @@ async fn keep_readback(pass: &Pass) {
 
 /// Moves blocks together, at most `limit_bytes` of them, and releases the empty slabs. Returns the
 /// bytes moved and the bytes released.
-pub(super) async fn compact_pass(pass: &Pass, limit_bytes: u64) -> Result<(u64, u64)> {
-    let (steps, moved_before, undone_before) = {
-        let mut state = pass.lock();
-        state.free_dead();
-        (
-            state.memory.plan_pass(limit_bytes),
-            state.memory.moved_bytes(),
-            state.counters.undone_bytes,
-        )
-    };
-    if steps.is_empty() {
-        return Ok((0, 0));
-    }
-    let carried_out = carry_out(pass, &steps);
-    in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
-    let freed_bytes = retire::trim_slabs(pass)?;
-    let state = pass.lock();
-    let moved_bytes = state.memory.moved_bytes() - moved_before;
-    let undone_bytes = state.counters.undone_bytes - undone_before;
-    Ok((moved_bytes.saturating_sub(undone_bytes), freed_bytes))
+pub(super) fn compact_pass(pass: &Pass, limit_bytes: u64) -> BoxFuture<'_, Result<(u64, u64)>> {
+    Box::pin(async move {
+        let (steps, moved_before, undone_before) = {
+            let mut state = pass.lock();
+            state.free_dead();
+            (
+                state.memory.plan_pass(limit_bytes),
+                state.memory.moved_bytes(),
+                state.counters.undone_bytes,
+            )
+        };
+        if steps.is_empty() {
+            return Ok((0, 0));
+        }
+        let carried_out = carry_out(pass, &steps);
+        in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
+        let freed_bytes = retire::trim_slabs(pass)?;
+        let state = pass.lock();
+        let moved_bytes = state.memory.moved_bytes() - moved_before;
+        let undone_bytes = state.counters.undone_bytes - undone_before;
+        Ok((moved_bytes.saturating_sub(undone_bytes), freed_bytes))
+    })
 }
 
 fn record_moves(state: &mut State, steps: &[Step]) {

@@ -1,6 +1,8 @@
 //! The destination of evicted bytes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::memory::{Copies, HostCharge, HostCopy};
@@ -71,7 +73,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, (Option<Destination>, Option<Error>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -101,6 +103,8 @@ impl DestinationGuard {
 }
 
 impl Drop for DestinationGuard {
+    // Many futures drop one on several ways out.
+    #[inline(never)]
     fn drop(&mut self) {
         let destination = self.0.lock().0.take();
         drop(destination);

@@ -218,6 +218,7 @@ async fn provide_pipeline(
             what: "a kernel",
             message: format!("{}: {message}", program.name()),
         })),
+        #[cfg(any(test, feature = "sim"))]
         Err(DriverError::Kernel(fault)) => Err(Arc::new(Error::Kernel(fault))),
         Err(error) => return fail_head_on_error(pass, Err(error), "a kernel"),
     };

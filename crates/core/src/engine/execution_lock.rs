@@ -9,9 +9,11 @@
 //! the lock poll that work.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::driver::{BoxFuture, MaybeSend};
 
@@ -82,13 +84,13 @@ impl ExecutionLock {
     }
 
     fn work(&self) -> MutexGuard<'_, Option<Arc<Work>>> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        self.work.lock()
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -159,10 +161,10 @@ impl Work {
     /// Polls the work, unless another thread is polling it; that thread then wakes `by`. Returns
     /// whether the work has ended.
     fn poll_to_end(&self, shared: &Arc<Shared>, by: &Waker) -> bool {
-        let tried = self.try_lock().or_else(|| {
+        let tried = self.future.try_lock().or_else(|| {
             self.missed_wakers().add(by);
             // The other thread may have read `missed_wakers` just before this entry.
-            self.try_lock()
+            self.future.try_lock()
         });
         let Some(mut future) = tried else {
             return false;
@@ -193,22 +195,12 @@ impl Work {
 
     /// Drops the rest of the work. If a thread is polling it, that thread drops it.
     fn end(&self) {
-        let future = self.try_lock().and_then(|mut future| future.take());
+        let future = self.future.try_lock().and_then(|mut future| future.take());
         drop(future);
     }
 
     fn missed_wakers(&self) -> MutexGuard<'_, Wakers> {
-        self.missed_wakers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, Option<BoxFuture<'static, ()>>>> {
-        match self.future.try_lock() {
-            Ok(future) => Some(future),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.missed_wakers.lock()
     }
 }
 
@@ -232,14 +224,14 @@ impl ExecutionGuard {
         let (lender, shared) = (self.0.clone(), self.0.shared.clone());
         let owner = WorkOwner(Arc::new(Work::new(Box::pin(async move {
             let done = work.await;
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+            *slot.lock() = Some(done);
             drop(self);
         }))));
         lender.lend(owner.0.clone());
         poll_fn(|context| {
             loop {
                 shared.lock().waiting.add(context.waker());
-                let done = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let done = result.lock().take();
                 if let Some(done) = done {
                     return Poll::Ready(done);
                 }

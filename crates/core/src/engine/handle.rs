@@ -1,9 +1,11 @@
 //! The engine: a device, its memory, and the state that a lock guards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::cost::Stopwatch;
 use super::diagnose::{Diagnose, Diagnostics, Findings, Wanted};
@@ -151,14 +153,16 @@ impl Engine {
         &self.dead
     }
 
-    /// Locks the state. The holder must not await, compile, map or call the app.
+    /// Locks the state. The holder must not await, compile, map or call the app. The lock is taken
+    /// at 170 places, so its code is not inlined.
+    #[inline(never)]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Locks the limits. Taken before any lock of the ledger or of the operating system's limits.
     pub(super) fn lock_limits(&self) -> MutexGuard<'_, Limits> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.limits.lock()
     }
 
     /// The limits of the app beside the ledger's limit.
@@ -167,7 +171,7 @@ impl Engine {
     }
 
     pub(super) fn lock_scratch(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scratch.lock()
     }
 
     /// A stopwatch. It does not run on a simulated device, in a dry run, or without a clock.
@@ -176,6 +180,7 @@ impl Engine {
     }
 
     /// Returns an error if the device is lost.
+    #[inline(never)]
     pub fn check_lost(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),

@@ -70,11 +70,11 @@ impl LeftBehind {
         let mut touch = |storage: &Arc<Storage>, role| {
             let touched = touched.entry(storage.address()).or_insert(Touched {
                 written: false,
-                error: error.clone(),
+                error: error.again(),
             });
             touched.written |= role != Role::Read;
         };
-        cmd.each_operand(|storage, role| {
+        cmd.each_operand(&mut |storage, role| {
             touch(storage, role);
             if role != Role::Write {
                 let sources = memory.sources_of(storage);
@@ -93,12 +93,12 @@ impl LeftBehind {
         let mut reason = None;
         // A takeover restores a value, which does not change it for readers.
         let changes = !matches!(cmd, Cmd::TakeOver { .. });
-        cmd.each_operand(|storage, role| {
+        cmd.each_operand(&mut |storage, role| {
             let touched = self.touched.get(&storage.address());
             let hindered =
                 touched.filter(|touched| touched.written || changes && role != Role::Read);
             if let Some(touched) = hindered {
-                reason = Some(touched.error.clone());
+                reason = Some(touched.error.again());
             }
         });
         reason
@@ -107,21 +107,21 @@ impl LeftBehind {
     /// The reason why a storage does not have its value yet.
     pub(super) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
         let touched = self.touched.get(&storage.address())?;
-        touched.written.then(|| touched.error.clone())
+        touched.written.then(|| touched.error.again())
     }
 
     /// The reason why a reading was left behind, if it was.
     pub(super) fn error_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
         let mut cmds = self.cmds.iter();
         cmds.find_map(|(cmd, error)| match cmd {
-            Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.clone()),
+            Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.again()),
             _ => None,
         })
     }
 
     /// The error of the first command.
     pub(super) fn first_error(&self) -> Option<Error> {
-        self.cmds.first().map(|(_, error)| error.clone())
+        self.cmds.first().map(|(_, error)| error.again())
     }
 
     /// Takes all commands, the last first, and hands on those to retry. The others write storages
@@ -132,20 +132,20 @@ impl LeftBehind {
         // For each storage, its holders among the commands that are still to be examined.
         let mut held: FxHashMap<usize, usize> = FxHashMap::default();
         for (cmd, _) in &self.cmds {
-            cmd.each_operand(|storage, _| *held.entry(storage.address()).or_default() += 1);
+            cmd.each_operand(&mut |storage, _| *held.entry(storage.address()).or_default() += 1);
         }
         for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
             let mut wanted = match &cmd {
                 Cmd::Read { reading, .. } => !reading.is_cancelled(),
                 _ => false,
             };
-            cmd.each_operand(|storage, role| {
+            cmd.each_operand(&mut |storage, role| {
                 let held = held.get(&storage.address()).copied().unwrap_or(0);
                 // The app may look at its own buffer without a call to the engine.
                 let seen = storage.residency() == Residency::Imported;
                 wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
             });
-            cmd.each_operand(|storage, _| {
+            cmd.each_operand(&mut |storage, _| {
                 if let Some(held) = held.get_mut(&storage.address()) {
                     *held -= 1;
                 }

@@ -16,7 +16,7 @@ pub(super) fn needed_slots(state: &State) -> FxHashSet<u32> {
         .head()
         .filter(|_| !state.head.may_evict_operands())
     {
-        cmd.each_operand(|storage, _| needed.extend(storage.slot()));
+        cmd.each_operand(&mut |storage, _| needed.extend(storage.slot()));
     }
     needed
 }
@@ -25,7 +25,7 @@ pub(super) fn needed_slots(state: &State) -> FxHashSet<u32> {
 pub(super) fn is_needed(state: &State, storage: &Arc<Storage>) -> bool {
     let mut needs = false;
     if let Some(cmd) = state.queue.head() {
-        cmd.each_operand(|operand, _| needs |= Arc::ptr_eq(operand, storage));
+        cmd.each_operand(&mut |operand, _| needs |= Arc::ptr_eq(operand, storage));
     }
     needs
 }
@@ -36,8 +36,8 @@ pub(super) fn needed_storages(state: &State, storage: &Arc<Storage>) -> Vec<Arc<
     let mut seen: Vec<Arc<Storage>> = vec![storage.clone()];
     if let Some(cmd) = state.queue.head() {
         let mut needs = false;
-        cmd.each_operand(|operand, _| needs |= Arc::ptr_eq(operand, storage));
-        cmd.each_operand(|operand, _| {
+        cmd.each_operand(&mut |operand, _| needs |= Arc::ptr_eq(operand, storage));
+        cmd.each_operand(&mut |operand, _| {
             let known = seen.iter().any(|other| Arc::ptr_eq(other, operand));
             if needs && !known && !state.memory.is_imported(operand) {
                 seen.push(operand.clone());

@@ -3,7 +3,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::driver::{OsBudget, OsLimit};
 
@@ -51,7 +53,7 @@ impl fmt::Debug for PressureGuard {
 impl Drop for PressureGuard {
     fn drop(&mut self) {
         if let Some(listeners) = self.listeners.upgrade() {
-            let mut listeners = lock(&listeners);
+            let mut listeners = listeners.lock();
             let gone = listeners.iter().position(|listener| listener.id == self.id);
             let gone = gone.map(|index| listeners.swap_remove(index));
             // The app's closure may hold tensors or other values, so it is dropped outside the
@@ -109,7 +111,7 @@ impl Outside {
     /// Registers a callback for shortages of memory.
     pub(super) fn listen(&self, callback: Arc<Callback>) -> PressureGuard {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        lock(&self.listeners).push(Listener { id, callback });
+        self.listeners.lock().push(Listener { id, callback });
         PressureGuard {
             listeners: Arc::downgrade(&self.listeners),
             id,
@@ -127,7 +129,7 @@ impl Outside {
         if self.rounds_left.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let listeners = lock(&self.listeners);
+        let listeners = self.listeners.lock();
         let callbacks: Vec<_> = listeners.iter().map(|one| one.callback.clone()).collect();
         (!callbacks.is_empty()).then_some(callbacks)
     }
@@ -170,7 +172,7 @@ impl Outside {
 
     /// Takes a new answer of the operating system. `ours_bytes` of the memory in use are ours.
     pub(super) fn follow_os(&self, os_budget: OsBudget, ours_bytes: u64) {
-        match &mut *lock(&self.os) {
+        match &mut *self.os.lock() {
             Some(limit) => drop(limit.follow(os_budget, ours_bytes)),
             none => *none = Some(OsLimit::new(os_budget, ours_bytes)),
         }
@@ -178,7 +180,7 @@ impl Outside {
 
     /// The limit that the operating system leaves to the process, if it gives one.
     pub(super) fn os_limit_bytes(&self) -> Option<u64> {
-        lock(&self.os).as_ref().map(OsLimit::limit_bytes)
+        self.os.lock().as_ref().map(OsLimit::limit_bytes)
     }
 
     /// Whether the limit is below the reserved bytes.
@@ -202,8 +204,4 @@ impl Outside {
         self.reset_rounds();
         self.lowered_before.store(times, Ordering::Release);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

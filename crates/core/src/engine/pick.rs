@@ -1,6 +1,8 @@
 //! Decides whether a launch picks rows of a table that is not on the device.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::cmd::Cmd;
 use super::kernel::{Launch, Program};
@@ -66,7 +68,7 @@ pub(super) fn read_words(state: &mut State, words: Words) {
     let read = Arc::new(Mutex::new(Vec::new()));
     let into = read.clone();
     let sink = move |bytes: &[u8]| {
-        let mut words = into.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = into.lock();
         words.extend_from_slice(bytes);
     };
     let Piece {

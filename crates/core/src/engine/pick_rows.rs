@@ -5,7 +5,7 @@
 //! staging to the result of the launch. If the rows would come to more than the table, the whole
 //! table is restored.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::kernel::RowsNamed;
 use super::pass::Pass;
@@ -37,7 +37,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     pass.check_lost()?;
     // The words are cloned and stay in the state. If this pass is dropped below, the next pass
     // comes here again.
-    let words = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let words = words.lock().clone();
     let picked = match taken_in {
         Ok(()) => picked(pass, table, rows, &words),
         Err(error) => Err(error),

@@ -1,6 +1,8 @@
 //! A launch that picks rows of a table that is not on the device, and the words that name the rows.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::kernel::RowsNamed;
 use crate::memory::Storage;

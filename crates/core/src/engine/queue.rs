@@ -112,7 +112,7 @@ impl Queue {
         let (mut by_slot, mut known) = (FxHashMap::default(), 0);
         for cmd in self.ahead() {
             known += 1;
-            cmd.each_operand(|storage, _| {
+            cmd.each_operand(&mut |storage, _| {
                 if let Some(slot) = storage.slot() {
                     by_slot.entry(slot).or_insert(known);
                 }

@@ -30,7 +30,7 @@ impl State {
         let plan = self.plan_of(storage)?;
         let mut is_overwritten = false;
         if let Some(cmd) = self.queue.head() {
-            cmd.each_operand(|operand, role| {
+            cmd.each_operand(&mut |operand, role| {
                 let is_leaf = |leaf: &Arc<Storage>| Arc::ptr_eq(leaf, operand);
                 is_overwritten |= role != Role::Read && plan.leaves.iter().any(is_leaf);
             });

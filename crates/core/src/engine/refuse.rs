@@ -43,6 +43,7 @@ pub(super) fn out_of_memory(
 
 /// The error of a refusal by the driver on behalf of a storage. A lack of memory becomes
 /// `OutOfMemory`, which is not final: the commands stay queued.
+#[cold]
 pub(super) fn refused(
     engine: &Engine,
     what: &'static str,

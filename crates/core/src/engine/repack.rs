@@ -14,6 +14,7 @@ use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
 use crate::memory::{Fit, PendingRestore, Storage};
+use crate::order;
 
 /// Evicts the operands of the command at the head of the queue, or only this storage, and gives
 /// each a new block. Returns the result, or `None` if that is impossible, and the evicted bytes.
@@ -31,7 +32,7 @@ pub(super) async fn repack(
     retire::trim_slabs(pass)?;
     retire::wait_for_all(pass).await?;
     // The largest come first, because they fit into the fewest holes.
-    needed.sort_by_key(|storage| std::cmp::Reverse(storage.size_bytes()));
+    order::largest_first(&mut needed, |storage| (storage.size_bytes(), 0));
     let mut blocks = Vec::new();
     for one in needed {
         let is_unmade = {

@@ -10,7 +10,8 @@ use super::state::State;
 use super::times::KernelTime;
 use crate::driver::{DriverResult, Levels};
 use crate::error::{Error, Result};
-use crate::memory::{Map, MemoryReport, Moment, Storage, Tag};
+use crate::memory::{Maker, Map, MemoryReport, Moment, Storage, Tag};
+use crate::order;
 use crate::shortage::ReclaimCounts;
 use crate::units::Level;
 
@@ -237,22 +238,21 @@ impl Engine {
     pub(crate) fn leaks(&self) -> Vec<Leak> {
         let mut leaks: Vec<Leak> = Vec::new();
         let alive = alive(&self.lock());
-        let mut places = FxHashMap::default();
+        let mut places: FxHashMap<Maker, u32> = FxHashMap::default();
         for storage in &alive {
-            let (site, scope) = storage.made_at();
-            let maker = (std::ptr::from_ref(site) as usize, scope, storage.name());
-            let place = *places.entry(maker).or_insert_with(|| {
+            let place = *places.entry(storage.maker()).or_insert_with(|| {
                 leaks.push(Leak {
                     made_at: storage.tag(),
                     storages: 0,
                     bytes: 0,
                 });
-                leaks.len() - 1
+                leaks.len() as u32 - 1
             });
-            leaks[place].storages += 1;
-            leaks[place].bytes += storage.len_bytes();
+            let leak = &mut leaks[place as usize];
+            leak.storages += 1;
+            leak.bytes += storage.len_bytes();
         }
-        leaks.sort_by_key(|leak| std::cmp::Reverse(leak.bytes));
+        order::largest_first(&mut leaks, |leak| (leak.bytes, 0));
         leaks
     }
 }
@@ -263,7 +263,7 @@ pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
     // the storage alive meanwhile.
     let mut queued: FxHashMap<usize, (Arc<Storage>, usize)> = FxHashMap::default();
     for cmd in state.queue.iter().chain(state.left_behind.iter()) {
-        cmd.each_operand(|storage, _| {
+        cmd.each_operand(&mut |storage, _| {
             let entry = queued.entry(storage.address());
             entry.or_insert_with(|| (storage.clone(), 0)).1 += 1;
         });

@@ -30,6 +30,8 @@ const FILLS: usize = 3;
 pub(super) struct RestoreGuard<'a>(pub(super) &'a Pass, pub(super) Option<PendingRestore>);
 
 impl Drop for RestoreGuard<'_> {
+    // Many futures drop one on several ways out.
+    #[inline(never)]
     fn drop(&mut self) {
         if let Some(pending_restore) = self.1.take() {
             self.0.lock().memory.cancel_restore(pending_restore);
@@ -224,36 +226,40 @@ fn note_cost(pass: &Pass, tier: Tier, size_bytes: u64, watch: &Stopwatch) {
 
 /// Copies the first of `bytes` into the staging of restores. Returns the region and the number of
 /// bytes copied.
-pub(super) async fn stage_restore(
-    pass: &Pass,
-    storage: &Arc<Storage>,
-    bytes: &[u8],
-    watch: &mut Stopwatch,
-) -> Result<(Region, usize)> {
-    let refused = |error| refuse::refused(pass, "staging memory", error, storage);
-    let (wanted_bytes, mut tries) = (bytes.len() as u64, 0);
-    loop {
-        let staged = watch.time(|| pass.restore_staging.stage(bytes));
-        if let Some(staged) = staged.map_err(refused)? {
-            return Ok(staged);
+pub(super) fn stage_restore<'a>(
+    pass: &'a Pass,
+    storage: &'a Arc<Storage>,
+    bytes: &'a [u8],
+    watch: &'a mut Stopwatch,
+) -> BoxFuture<'a, Result<(Region, usize)>> {
+    Box::pin(async move {
+        let refused = |error| refuse::refused(pass, "staging memory", error, storage);
+        let (wanted_bytes, mut tries) = (bytes.len() as u64, 0);
+        loop {
+            let staged = watch.time(|| pass.restore_staging.stage(bytes));
+            if let Some(staged) = staged.map_err(refused)? {
+                return Ok(staged);
+            }
+            match pass.restore_staging.grow(wanted_bytes).await {
+                Ok(true) => continue,
+                Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
+                Err(error) => return Err(refused(error)),
+            }
+            // All staging is in use. The batch must be submitted so that its chunks return.
+            pass.lock().counters.staging_waits += 1;
+            pass.submit()?;
+            pass.restore_staging.sweep().map_err(refused)?;
+            if pass.restore_staging.wait().await.map_err(refused)?
+                || pass.restore_staging.has_room()
+            {
+                continue;
+            }
+            if !reclaim::make_way(pass, wanted_bytes, tries).await? {
+                return Err(refused(DriverError::OutOfMemory));
+            }
+            tries += 1;
         }
-        match pass.restore_staging.grow(wanted_bytes).await {
-            Ok(true) => continue,
-            Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-            Err(error) => return Err(refused(error)),
-        }
-        // All staging is in use. The batch must be submitted so that its chunks return.
-        pass.lock().counters.staging_waits += 1;
-        pass.submit()?;
-        pass.restore_staging.sweep().map_err(refused)?;
-        if pass.restore_staging.wait().await.map_err(refused)? || pass.restore_staging.has_room() {
-            continue;
-        }
-        if !reclaim::make_way(pass, wanted_bytes, tries).await? {
-            return Err(refused(DriverError::OutOfMemory));
-        }
-        tries += 1;
-    }
+    })
 }
 
 /// Delivers a piece of an evicted storage to the reading at the head of the queue. A storage that

@@ -1,6 +1,7 @@
 //! Notices or awaits what the device has finished, and releases what becomes empty.
 
 use super::pass::Pass;
+use crate::driver::BoxFuture;
 use crate::error::Result;
 use crate::memory::{Copies, Memory};
 
@@ -56,17 +57,19 @@ pub(super) async fn wait_for_all(pass: &Pass) -> Result<u64> {
 }
 
 /// Waits for the submissions that still use released slabs.
-pub(super) async fn wait_for_retiring(pass: &Pass) -> Result<u64> {
-    if pass.driver.ledger().levels().retiring_bytes.now == 0 {
-        return Ok(0);
-    }
-    let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
-    pass.submit()?;
-    // If the wait is impossible, the request finds no memory again and fails with that error.
-    let _ = pass.wait_idle().await;
-    pass.check_lost()?;
-    let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
-    Ok(before_bytes.saturating_sub(after_bytes))
+pub(super) fn wait_for_retiring(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
+    Box::pin(async move {
+        if pass.driver.ledger().levels().retiring_bytes.now == 0 {
+            return Ok(0);
+        }
+        let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+        pass.submit()?;
+        // If the wait is impossible, the request finds no memory again and fails with that error.
+        let _ = pass.wait_idle().await;
+        pass.check_lost()?;
+        let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+        Ok(before_bytes.saturating_sub(after_bytes))
+    })
 }
 
 /// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the

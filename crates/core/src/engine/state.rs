@@ -176,13 +176,13 @@ impl State {
 
     /// Marks the results of a command as poisoned. Later uses of them get the cause.
     pub(super) fn poison(&mut self, cmd: &Cmd, cause: &Arc<Error>) {
-        cmd.each_operand(|storage, role| {
+        cmd.each_operand(&mut |storage, role| {
             if role != Role::Read {
                 self.memory.poison(storage, cause);
             }
         });
         if let Cmd::Read { reading, .. } = cmd {
-            reading.fail((**cause).clone());
+            reading.fail(cause.again());
         }
     }
 
@@ -241,7 +241,7 @@ impl State {
 /// Undoes the takeovers of a command that has not run. Only the last holder of a storage hands its
 /// place on, so this command did it.
 fn take_back(cmd: &Cmd, memory: &mut Memory, counters: &mut Counters) {
-    cmd.each_operand(|storage, _| {
+    cmd.each_operand(&mut |storage, _| {
         if storage.is_donated() {
             memory.take_back(storage);
             counters.donated -= 1;

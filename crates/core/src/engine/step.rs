@@ -78,6 +78,7 @@ impl From<DriverError> for Stop {
                     message: "out of memory".into(),
                 }))
             }
+            #[cfg(any(test, feature = "sim"))]
             DriverError::Kernel(fault) => Stop::Poison(Arc::new(Error::Kernel(fault))),
             DriverError::Invalid(message) => Stop::Poison(Arc::new(Error::Driver {
                 what: "a command",
@@ -187,7 +188,7 @@ impl State {
             return None;
         }
         let mut lost = None;
-        cmd.each_operand(|storage, role| {
+        cmd.each_operand(&mut |storage, role| {
             if lost.is_none() && role != Role::Read && storage.feeds_rematerializers() {
                 lost = self.memory.first_lost_by_write(storage);
             }

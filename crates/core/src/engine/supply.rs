@@ -120,6 +120,8 @@ impl Deref for CopiesGuard<'_> {
 }
 
 impl Drop for CopiesGuard<'_> {
+    // Many futures drop one on several ways out.
+    #[inline(never)]
     fn drop(&mut self) {
         self.0.drop_app_value(std::mem::take(&mut self.1));
     }

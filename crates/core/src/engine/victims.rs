@@ -66,7 +66,7 @@ fn next_uses(state: &State) -> NextUses {
     }
     let mut seen = FxHashSet::default();
     for (cmd, number) in state.queue.ahead().zip(1..) {
-        cmd.each_operand(|storage, role| {
+        cmd.each_operand(&mut |storage, role| {
             let is_computed = role != Role::Write && state.memory.is_evicted(storage);
             if !is_computed || !seen.insert(Arc::as_ptr(storage)) {
                 return;
@@ -182,7 +182,7 @@ pub(super) fn victims_ahead(
 fn missing_ahead(state: &State, mut live_bytes: u64, limit_bytes: u64, most_bytes: u64) -> u64 {
     let mut spans: FxHashMap<*const Storage, Span> = FxHashMap::default();
     for (index, cmd) in state.queue.ahead().enumerate() {
-        cmd.each_operand(|storage, _| {
+        cmd.each_operand(&mut |storage, _| {
             let span = spans.entry(Arc::as_ptr(storage)).or_default();
             span.held += 1;
             span.last = index;
@@ -191,7 +191,7 @@ fn missing_ahead(state: &State, mut live_bytes: u64, limit_bytes: u64, most_byte
     let mut missing_bytes = 0;
     for (index, cmd) in state.queue.ahead().enumerate() {
         let mut dying_bytes = 0;
-        cmd.each_operand(|storage, _| {
+        cmd.each_operand(&mut |storage, _| {
             let Some(span) = spans.get_mut(&Arc::as_ptr(storage)) else {
                 return;
             };

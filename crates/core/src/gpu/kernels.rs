@@ -6,6 +6,7 @@ use super::{Gpu, Tuned};
 use crate::driver::DriverError;
 use crate::engine::{Engine, KernelTime, block_on};
 use crate::error::{Error, Result};
+use crate::order;
 
 /// The kernels of a device, as [`Gpu::kernels`] gives them: their times, and the variants that
 /// trials chose.
@@ -52,6 +53,7 @@ impl GpuKernels<'_> {
                 reason,
             },
             DriverError::Lost(reason) => Error::DeviceLost { reason },
+            #[cfg(any(test, feature = "sim"))]
             DriverError::Kernel(fault) => Error::Kernel(fault),
             DriverError::OutOfMemory | DriverError::OverBudget => Error::Driver {
                 what: "timestamps",
@@ -71,7 +73,7 @@ impl GpuKernels<'_> {
     pub fn times(self) -> Result<Vec<KernelTime>> {
         block_on("GpuKernels::times", self.engine.flush())?;
         let mut times = self.engine.take_kernel_times();
-        times.sort_by_key(|time| std::cmp::Reverse(time.total_ns));
+        order::largest_first(&mut times, |time| (time.total_ns, 0));
         Ok(times)
     }
 

@@ -272,7 +272,7 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
             let is_writable = |operand: usize| layout.writable >> operand & 1 == 1;
             rewrite::rewrite(
                 &source,
-                is_writable,
+                &is_writable,
                 fenced,
                 target.immediates,
                 target.enables,

@@ -21,6 +21,7 @@ use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::error::Result;
 use crate::excerpt::is_line_break;
+use crate::order;
 use crate::printable::printable;
 
 /// The kernel's name in errors before its entry point is known.
@@ -178,15 +179,15 @@ fn enables(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
 
 /// Replaces ranges by spaces, so that all offsets stay the same.
 fn blank(text: &str, ranges: &[Range<usize>]) -> String {
-    let mut blanked = text.to_owned();
+    let mut blanked = text.as_bytes().to_vec();
     for range in ranges {
-        let spaces = text[range.clone()].chars().map(|c| match c {
-            c if is_line_break(c) => c.to_string(),
-            c => " ".repeat(c.len_utf8()),
-        });
-        blanked.replace_range(range.clone(), &spaces.collect::<String>());
+        for (at, c) in text[range.clone()].char_indices() {
+            if !is_line_break(c) {
+                blanked[range.start + at..][..c.len_utf8()].fill(b' ');
+            }
+        }
     }
-    blanked
+    String::from_utf8_lossy(&blanked).into_owned()
 }
 
 /// Reads the declarations of a valid module.
@@ -477,7 +478,7 @@ impl<'a> Reader<'a> {
                 named.filter_map(|(handle, _)| function.expressions.get_span(handle).to_range())
             })
             .collect();
-        uses.sort_by_key(|range| range.start);
+        order::smallest_first(&mut uses, |range| (range.start as u64, 0));
         uses.dedup();
         uses
     }

@@ -13,12 +13,13 @@ use crate::driver::Caps;
 use crate::error::Result;
 use crate::excerpt::is_line_break;
 use crate::memory::FENCE_BYTES;
+use crate::order;
 
 /// The text where binding `index` is `read_write` if `is_writable(index)`. If bit `index` of
 /// `fenced` is set, its operand is bound with a fence, and its length excludes the fence.
 pub(super) fn rewrite(
     kernel: &Reflection,
-    is_writable: impl Fn(usize) -> bool,
+    is_writable: &dyn Fn(usize) -> bool,
     fenced: u64,
     immediates: bool,
     enables: bool,
@@ -62,7 +63,7 @@ pub(super) fn rewrite(
             heads.push((range.end..range.end, format!(" - {fence}u)")));
         }
     }
-    heads.sort_by_key(|(range, _)| range.start);
+    order::smallest_first(&mut heads, |(range, _)| (range.start as u64, 0));
     let mut out = String::with_capacity(kernel.text.len() + 256);
     if enables && (!kernel.enables.is_empty() || kernel.text.contains("subgroup")) {
         out.push_str("enable subgroups; ");
@@ -106,7 +107,7 @@ fn wrap(
 /// Checks that the text is also valid when every binding is `read_write`: an output may lie in the
 /// same buffer as an input.
 pub(super) fn check(kernel: &Reflection, caps: &Caps) -> Result<()> {
-    let text = rewrite(kernel, |_| true, 0, caps.max_immediate_bytes > 0, false);
+    let text = rewrite(kernel, &|_| true, 0, caps.max_immediate_bytes > 0, false);
     let capabilities = reflect::capabilities(caps);
     let preface = "inputs are declared `read_write` where they share a buffer with outputs, and \
                    the uniform may become immediates, so no pointer type may name their access: ";
@@ -123,7 +124,7 @@ mod tests {
     fn with_immediates(text: &str) -> String {
         let (driver, _) = SimDriver::new(SimOptions::default()).expect("the options go together");
         let kernel = Reflection::new(text, None, driver.caps()).expect("a kernel");
-        rewrite(&kernel, |_| true, 0, true, false)
+        rewrite(&kernel, &|_| true, 0, true, false)
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! have no place, and whether any is saved for backward. The next execution pass frees what dropped
 //! storages held.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Something that was dropped and left a resource to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +112,6 @@ impl DeadList {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Dead>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }

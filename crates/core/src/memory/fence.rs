@@ -9,11 +9,11 @@
 //! module only lists the changes, in order. The engine fills and checks the zones by ops in the
 //! queue, at the place of each change.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
+use super::graves::Graves;
 use super::{Memory, Moved, Place, Storage, Tag};
 
 /// Least size of a fence.
@@ -39,8 +39,9 @@ pub(crate) struct Zone {
 
 impl Zone {
     /// The sort key: by slab, then by offset.
-    pub(crate) fn order(&self) -> (Option<u32>, u64) {
-        (self.place.slab, self.place.offset_bytes)
+    pub(crate) fn order(&self) -> (u64, u64) {
+        let slab = self.place.slab.map_or(0, |slab| u64::from(slab) + 1);
+        (slab, self.place.offset_bytes)
     }
 }
 
@@ -61,8 +62,8 @@ pub(super) struct Fences {
     /// Are freed blocks poisoned?
     poisons: bool,
     changes: Vec<Change>,
-    /// Freed blocks that are still free, by slab and offset.
-    graves: BTreeMap<(u32, u64), Zone>,
+    /// Freed blocks that are still free.
+    graves: Graves,
 }
 
 impl Memory {
@@ -73,7 +74,7 @@ impl Memory {
             Box::new(Fences {
                 poisons,
                 changes: Vec::new(),
-                graves: BTreeMap::new(),
+                graves: Graves::default(),
             })
         });
     }
@@ -147,7 +148,7 @@ impl Memory {
             let slots = 0..self.slots.len() as u32;
             fences.extend(slots.filter_map(|index| self.fence_of(index)));
         }
-        (fences, watched.graves.values().cloned().collect())
+        (fences, watched.graves.all())
     }
 
     /// A submission was refused, so the last fills did not happen. All fences are filled again, and
@@ -155,7 +156,7 @@ impl Memory {
     pub(crate) fn fence_anew(&mut self) {
         let (fences, _) = self.zones();
         if let Some(watched) = &mut self.fences {
-            watched.graves.clear();
+            watched.graves.forget(None);
             watched.changes = fences.into_iter().map(Change::Came).collect();
         }
     }
@@ -195,8 +196,8 @@ impl Memory {
 
     /// Forgets a damaged poisoned zone, so that the damage is not reported twice.
     pub(crate) fn forget_grave(&mut self, zone: &Zone) {
-        if let (Some(watched), Some(slab)) = (&mut self.fences, zone.place.slab) {
-            watched.graves.remove(&(slab, zone.place.offset_bytes));
+        if let Some(watched) = &mut self.fences {
+            watched.graves.remove(zone.place);
         }
     }
 
@@ -235,12 +236,11 @@ impl Memory {
             tag,
         };
         let fence = self.fence_in(&block);
-        let (Some(watched), Some(slab)) = (&mut self.fences, place.slab) else {
+        let (Some(watched), Some(_)) = (&mut self.fences, place.slab) else {
             return;
         };
         if watched.poisons {
-            let at = (slab, place.offset_bytes);
-            watched.graves.insert(at, block.clone());
+            watched.graves.insert(block.clone());
         }
         watched.changes.push(Change::Went { block, fence });
     }
@@ -249,8 +249,7 @@ impl Memory {
     pub(super) fn stays(&mut self) {
         if let Some(watched) = &mut self.fences {
             if let Some(Change::Went { block, .. }) = watched.changes.pop() {
-                let slab = block.place.slab.unwrap_or(0);
-                watched.graves.remove(&(slab, block.place.offset_bytes));
+                watched.graves.remove(block.place);
             }
         }
     }
@@ -262,22 +261,16 @@ impl Memory {
         let (Some(watched), Some(slab)) = (&mut self.fences, place.slab) else {
             return;
         };
-        let before = watched.graves.range(..(slab, end)).rev();
-        let overlapping = before.take_while(|((of, at), grave)| {
-            *of == slab && at + grave.size_bytes > place.offset_bytes
-        });
-        let overlapping: Vec<_> = overlapping.map(|(at, _)| *at).collect();
-        for at in overlapping {
-            let Some(grave) = watched.graves.remove(&at) else {
-                continue;
-            };
-            let (from, to) = (
-                at.1.max(place.offset_bytes),
-                (at.1 + grave.size_bytes).min(end),
+        let overlapping = (watched.graves).take_overlapping(slab, place.offset_bytes, end);
+        for grave in overlapping {
+            let whole = (
+                grave.place.offset_bytes,
+                grave.place.offset_bytes + grave.size_bytes,
             );
-            for (from, to) in [(at.1, from), (to, at.1 + grave.size_bytes)] {
+            let (from, to) = (whole.0.max(place.offset_bytes), whole.1.min(end));
+            for (from, to) in [(whole.0, from), (to, whole.1)] {
                 if from < to {
-                    watched.graves.insert((slab, from), part(&grave, from, to));
+                    watched.graves.insert(part(&grave, from, to));
                 }
             }
             watched.changes.push(Change::Reused(part(&grave, from, to)));
@@ -287,9 +280,7 @@ impl Memory {
     /// Forgets a released slab, or all slabs (`None`).
     pub(super) fn unwatch(&mut self, slab: Option<u32>) {
         if let Some(watched) = &mut self.fences {
-            watched
-                .graves
-                .retain(|(of, _), _| slab.is_some_and(|slab| slab != *of));
+            watched.graves.forget(slab);
             if slab.is_none() {
                 watched.changes.clear();
             }

@@ -229,6 +229,7 @@ impl Ring {
         &self.kernels
     }
 
+    #[inline(never)]
     fn keep_one(&mut self, moment: Moment) {
         if self.moments.len() < self.most {
             self.moments.push(moment);

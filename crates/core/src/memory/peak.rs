@@ -2,6 +2,7 @@
 
 use super::tags::Tags;
 use super::{Memory, Tag};
+use crate::order;
 use crate::shortage::Holder;
 
 /// The holders at the highest live bytes so far.
@@ -51,7 +52,7 @@ impl Memory {
         };
         peak.falls(tags);
         let mut held = peak.held.clone();
-        held.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
+        order::largest_first(&mut held, |&(_, bytes, _)| (bytes, 0));
         let holders = held.into_iter().map(|(number, bytes, storages)| {
             let entry = tags.entries().get(number as usize);
             let tag = entry.and_then(|one| one.tag.as_ref());

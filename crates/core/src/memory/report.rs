@@ -1,11 +1,12 @@
 //! Memory statistics, for reports and for errors of requests that found no room.
 
-use std::collections::BTreeMap;
-use std::panic::Location;
 use std::sync::Arc;
 
-use super::{ClassUse, Memory, Slot, Storage, Sums, Tag, TagUse};
+use rustc_hash::FxHashMap;
+
+use super::{ClassUse, Maker, Memory, Slot, Storage, Sums, Tag, TagUse};
 use crate::alloc::{AllocStats, SlabClass};
+use crate::order;
 use crate::shortage::Holder;
 
 /// One slab and its contents.
@@ -85,7 +86,7 @@ impl Memory {
             }
         }
         uses.retain(|one| one.bytes.up > 0);
-        uses.sort_by_key(|one| std::cmp::Reverse((one.bytes.now, one.bytes.peak)));
+        order::largest_first(&mut uses, |one| (one.bytes.now, one.bytes.peak));
         uses
     }
 
@@ -136,31 +137,26 @@ fn largest(uses: &[TagUse], most: usize) -> Vec<Holder> {
 }
 
 fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Holder> {
-    let mut by_tag = BTreeMap::new();
+    let mut holders: Vec<Holder> = Vec::new();
+    let mut places: FxHashMap<Maker, u32> = FxHashMap::default();
     for storage in storages {
-        add_holder(&mut by_tag, &storage);
+        let place = *places.entry(storage.maker()).or_insert_with(|| {
+            holders.push(Holder {
+                tag: storage.tag().to_string(),
+                bytes: 0,
+                storages: 0,
+                saved_bytes: 0,
+            });
+            holders.len() as u32 - 1
+        });
+        let holder = &mut holders[place as usize];
+        holder.bytes += storage.size_bytes();
+        holder.storages += 1;
+        if storage.is_saved() {
+            holder.saved_bytes += storage.size_bytes();
+        }
     }
-    let mut holders: Vec<Holder> = by_tag.into_values().collect();
     holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
     holders.truncate(most);
     holders
-}
-
-/// The call site, the full name (a tag may shorten it), and the scope.
-type Maker = (&'static Location<'static>, Option<Arc<str>>, u32);
-
-fn add_holder(by_tag: &mut BTreeMap<Maker, Holder>, storage: &Arc<Storage>) {
-    let (site, scope) = storage.made_at();
-    let holder = by_tag.entry((site, storage.name(), scope));
-    let holder = holder.or_insert_with(|| Holder {
-        tag: storage.tag().to_string(),
-        bytes: 0,
-        storages: 0,
-        saved_bytes: 0,
-    });
-    holder.bytes += storage.size_bytes();
-    holder.storages += 1;
-    if storage.is_saved() {
-        holder.saved_bytes += storage.size_bytes();
-    }
 }

@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 /// No scope. Every thread begins with it.
@@ -91,7 +92,7 @@ pub(crate) fn path(scope: u32) -> Option<Arc<str>> {
 }
 
 fn lock() -> MutexGuard<'static, Option<Scopes>> {
-    SCOPES.lock().unwrap_or_else(PoisonError::into_inner)
+    SCOPES.lock()
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use super::dead::{Dead, DeadList};
 use super::scope;
@@ -23,6 +25,9 @@ pub trait Companion: Any + Shared {
     /// show in the other.
     fn of_twin(&self) -> Arc<dyn Companion>;
 }
+
+/// What makes storages: see [`Storage::maker`].
+pub(crate) type Maker = (usize, u32, Option<Arc<str>>);
 
 /// Where a storage's bytes are. The query never waits, so the answer may be slightly out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -308,17 +313,24 @@ impl Storage {
         (self.site, self.scope)
     }
 
+    /// What groups storages in reports: the address of the call site, the scope and the whole name,
+    /// which a tag may shorten.
+    pub(crate) fn maker(&self) -> Maker {
+        let site = std::ptr::from_ref(self.site) as usize;
+        (site, self.scope, self.name())
+    }
+
     pub(crate) fn name(&self) -> Option<Arc<str>> {
         if !self.is_named.load(Ordering::Acquire) {
             return None;
         }
-        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = self.name.lock();
         name.clone()
     }
 
     /// Gives it a name, for reports and errors.
     pub fn set_name(&self, name: &str) {
-        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+        *self.name.lock() = Some(name.into());
         self.is_named.store(true, Ordering::Release);
     }
 
@@ -330,11 +342,7 @@ impl Storage {
     /// Counts a write. `by` is the line of the app, if it is known.
     pub(crate) fn bump_version(&self, by: Option<&'static Location<'static>>) {
         if self.is_saved() {
-            let mut at = self
-                .written_at
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *at = by;
+            *self.written_at.lock() = by;
         }
         self.version.fetch_add(1, Ordering::AcqRel);
     }
@@ -365,10 +373,7 @@ impl Storage {
 
     /// The call site of the last write while the bytes were saved, if it is known.
     pub fn written_at(&self) -> Option<&'static Location<'static>> {
-        *self
-            .written_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.written_at.lock()
     }
 
     /// What a layer above attached to it, if anything.

@@ -1,10 +1,8 @@
 //! Holders: a level for every call site that makes storages, and for every name and scope.
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
 
-use super::storage::{Storage, Tag};
+use super::storage::{Maker, Storage, Tag};
 use crate::units::Level;
 
 /// Most entries. Further makers share one entry, because a million named tensors should not cost a
@@ -30,9 +28,7 @@ pub struct TagUse {
 /// The levels of all makers.
 #[derive(Clone, Debug)]
 pub(super) struct Tags {
-    /// By the address of the call site and the number of the scope.
-    unnamed: FxHashMap<(usize, u32), u32>,
-    named: FxHashMap<(usize, u32, Arc<str>), u32>,
+    numbers: FxHashMap<Maker, u32>,
     /// The first entry is that of all makers without their own.
     entries: Vec<TagUse>,
 }
@@ -46,25 +42,20 @@ impl Tags {
             saved_bytes: 0,
         };
         Tags {
-            unnamed: FxHashMap::default(),
-            named: FxHashMap::default(),
+            numbers: FxHashMap::default(),
             entries: vec![others],
         }
     }
 
     /// The index of the entry of a storage's maker.
     pub(super) fn number(&mut self, storage: &Storage) -> u32 {
-        let (site, scope) = storage.made_at();
-        let site = std::ptr::from_ref(site) as usize;
-        let known = match storage.name() {
-            None => self.unnamed.get(&(site, scope)).copied(),
-            Some(name) => self.named.get(&(site, scope, name)).copied(),
-        };
-        known.unwrap_or_else(|| self.enter(storage, site, scope))
+        let maker = storage.maker();
+        let known = self.numbers.get(&maker).copied();
+        known.unwrap_or_else(|| self.enter(storage, maker))
     }
 
     #[cold]
-    fn enter(&mut self, storage: &Storage, site: usize, scope: u32) -> u32 {
+    fn enter(&mut self, storage: &Storage, maker: Maker) -> u32 {
         if self.entries.len() >= MOST_TAGS {
             return 0;
         }
@@ -75,10 +66,7 @@ impl Tags {
             storages: Level::default(),
             saved_bytes: 0,
         });
-        match storage.name() {
-            None => self.unnamed.insert((site, scope), number),
-            Some(name) => self.named.insert((site, scope, name), number),
-        };
+        self.numbers.insert(maker, number);
         number
     }
 

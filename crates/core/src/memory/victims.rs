@@ -1,10 +1,12 @@
 //! Eviction policy: the record of a storage's uses, and the choice of victims.
 //!
-//! This is pure arithmetic that knows no storage, place or lock, and nothing else of the crate. So
-//! the replay of traces can compare this very file with a policy that knows the future.
+//! This is pure arithmetic that knows no storage, place or lock, and of the crate only how to sort.
+//! So the replay of traces can compare this very file with a policy that knows the future.
 //!
 //! Unused storages never come here: they are freed, not evicted. Operands of the current command
 //! never come here either.
+
+use crate::order;
 
 /// A clock that counts commands and may wrap around.
 pub type Clock = u32;
@@ -142,7 +144,8 @@ pub fn choose<T>(candidates: &mut [T], weigh: impl Fn(&T) -> Weight, needed_byte
         .enumerate()
         .map(|(index, (worth, weight))| (worth, weight, index))
         .collect();
-    weights.sort_by(|a, b| b.0.total_cmp(&a.0));
+    // A worth is never negative, so its bits have the order of the values.
+    order::largest_first(&mut weights, |(worth, ..)| (worth.to_bits(), 0));
     let largest_bytes = weights.iter().map(|(_, weight, _)| weight.size_bytes).max();
     let (mut chosen, mut missing_bytes) = (0, needed_bytes);
     while missing_bytes > 0 && chosen < weights.len() {

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Snapshot;
 use crate::memory::{Block, BlockState, Residency, SlabMap, printable_end};
+use crate::order;
 use crate::transfer::UPLOAD_LIMIT_BYTES;
 use crate::units::{Bytes, MIB};
 
@@ -84,7 +85,7 @@ impl Snapshot {
             Self::flushing,
         ];
         let mut all: Vec<Suggestion> = rules.iter().filter_map(|rule| rule(self)).collect();
-        all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+        order::largest_first(&mut all, |one| (one.bytes, 0));
         all
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::engine::{Engine, EngineReport};
 use crate::memory::{ClassUse, SlabUse, TagUse, printable, printable_end};
+use crate::order;
 use crate::shortage::{Holder, ReclaimStepUse};
 use crate::units::{Bytes, Level};
 
@@ -358,11 +359,7 @@ impl MemoryStats {
         }
         writeln!(f, "slabs")?;
         let mut slabs: Vec<&SlabUse> = self.slabs.iter().collect();
-        slabs.sort_by(|a, b| {
-            b.size_bytes
-                .cmp(&a.size_bytes)
-                .then(b.live_bytes.cmp(&a.live_bytes))
-        });
+        order::largest_first(&mut slabs, |slab| (slab.size_bytes, slab.live_bytes));
         for slab in slabs.iter().take(SLAB_LINES) {
             // The fields are public, so they may hold any values. The report prints them all the
             // same.

@@ -29,6 +29,7 @@ pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
             message: "the budget has no room for it".into(),
         },
         DriverError::Invalid(message) => Error::Driver { what, message },
+        #[cfg(any(test, feature = "sim"))]
         DriverError::Kernel(fault) => Error::Kernel(fault),
     }
 }

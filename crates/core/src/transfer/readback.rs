@@ -12,10 +12,14 @@ mod shown;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::refusal;
-use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
+use crate::driver::{
+    Account, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
+};
 use crate::error::Error;
 use crate::units::MIB;
 
@@ -141,6 +145,7 @@ impl Reading {
     }
 
     /// Notes that the bytes will not arrive, and why. Only the first reason counts.
+    #[cold]
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
         self.cancel();
@@ -148,7 +153,7 @@ impl Reading {
 
     /// The reason why the bytes will not arrive, if there is one.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.get().cloned()
+        self.failure.get().map(Error::again)
     }
 
     /// Whether all pieces have arrived.
@@ -177,7 +182,7 @@ impl Reading {
 
     /// Whether the next piece has arrived and no other thread is taking it in.
     fn has_arrived(&self) -> bool {
-        let Ok(state) = self.state.try_lock() else {
+        let Some(state) = self.state.try_lock() else {
             return false;
         };
         let next = state.in_flight.front();
@@ -185,7 +190,7 @@ impl Reading {
     }
 
     fn lock(&self) -> MutexGuard<'_, ReadingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -273,59 +278,61 @@ impl Readbacks {
 
     /// Provides a free buffer for a piece: a new one, or one of an older piece. The submission of
     /// the older piece must be in progress.
-    pub(crate) async fn provide(&self, size_bytes: u64) -> DriverResult<()> {
-        let most = self.driver.caps().max_buffer_bytes & !3;
-        let buffer_bytes = size_bytes
-            .next_power_of_two()
-            .max(self.least_buffer_bytes());
-        let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
-        let limit_bytes = self.limit_bytes();
-        self.take_in_abandoned();
-        let mut refused = None;
-        loop {
-            let (oldest, too_small) = {
-                let mut pool = self.lock();
-                if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
-                    return Ok(());
-                }
-                let fits = pool.total_bytes + buffer_bytes <= limit_bytes;
-                match fits && refused.is_none() {
-                    true => (None, None),
-                    false => (pool.readings.front().cloned(), pool.free.pop()),
-                }
-            };
-            if let Some(too_small) = too_small {
-                self.set_aside(&mut self.lock(), too_small);
-                refused = None;
-                continue;
-            }
-            if let Some(oldest) = oldest {
-                self.take_in(&oldest).await?;
-                // The copies of that submission have arrived too. So there is no need to wait for
-                // each.
-                self.take_in_all_arrived();
-                continue;
-            }
-            if let Some(error) = refused {
-                return Err(error);
-            }
-            match self.create(buffer_bytes).await {
-                Ok(buffer) => {
+    pub(crate) fn provide(&self, size_bytes: u64) -> BoxFuture<'_, DriverResult<()>> {
+        Box::pin(async move {
+            let most = self.driver.caps().max_buffer_bytes & !3;
+            let buffer_bytes = size_bytes
+                .next_power_of_two()
+                .max(self.least_buffer_bytes());
+            let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
+            let limit_bytes = self.limit_bytes();
+            self.take_in_abandoned();
+            let mut refused = None;
+            loop {
+                let (oldest, too_small) = {
                     let mut pool = self.lock();
-                    pool.total_bytes += buffer_bytes;
-                    pool.free.push((buffer, buffer_bytes));
-                    return Ok(());
-                }
-                // The buffers that are in use may be reused.
-                Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
-                    if self.lend_kept(size_bytes) {
+                    if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
                         return Ok(());
                     }
-                    refused = Some(error);
+                    let fits = pool.total_bytes + buffer_bytes <= limit_bytes;
+                    match fits && refused.is_none() {
+                        true => (None, None),
+                        false => (pool.readings.front().cloned(), pool.free.pop()),
+                    }
+                };
+                if let Some(too_small) = too_small {
+                    self.set_aside(&mut self.lock(), too_small);
+                    refused = None;
+                    continue;
                 }
-                Err(error) => return Err(error),
+                if let Some(oldest) = oldest {
+                    self.take_in(&oldest).await?;
+                    // The copies of that submission have arrived too. So there is no need to wait
+                    // for each.
+                    self.take_in_all_arrived();
+                    continue;
+                }
+                if let Some(error) = refused {
+                    return Err(error);
+                }
+                match self.create(buffer_bytes).await {
+                    Ok(buffer) => {
+                        let mut pool = self.lock();
+                        pool.total_bytes += buffer_bytes;
+                        pool.free.push((buffer, buffer_bytes));
+                        return Ok(());
+                    }
+                    // The buffers that are in use may be reused.
+                    Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
+                        if self.lend_kept(size_bytes) {
+                            return Ok(());
+                        }
+                        refused = Some(error);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-        }
+        })
     }
 
     async fn create(&self, buffer_bytes: u64) -> DriverResult<BufferId> {
@@ -581,7 +588,7 @@ impl Readbacks {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 }
 

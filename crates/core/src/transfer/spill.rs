@@ -23,7 +23,9 @@ mod tests;
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::sim::FileFaults;
@@ -206,7 +208,7 @@ impl SpillStore {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn create_file(&self) -> io::Result<SpillFile> {

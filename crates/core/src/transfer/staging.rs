@@ -11,10 +11,14 @@
 //! during such a copy. `Queue::write_buffer` is not used: it runs before everything that was
 //! recorded earlier, and it creates a buffer for each call.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::driver::{
+    Account, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
+};
 use crate::units::MIB;
 
 /// The limit of all chunks together. An upload that finds no room waits for the device.
@@ -179,52 +183,54 @@ impl Uploads {
 
     /// Adds a chunk for an upload of `wanted_bytes`. `false` when it would exceed the limit. `true`
     /// without a chunk when the device was replaced meanwhile; then the caller asks again.
-    pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
-        let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
-            return Ok(false);
-        };
-        let limit_bytes = self.limit_bytes();
-        let epoch = self.epoch();
-        let (buffer, size_bytes) = self.create(size_bytes).await?;
-        let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
-        let mapped = match mapped {
-            Ok(mapped) => mapped,
-            Err(error) => {
+    pub(crate) fn grow(&self, wanted_bytes: u64) -> BoxFuture<'_, DriverResult<bool>> {
+        Box::pin(async move {
+            let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
+                return Ok(false);
+            };
+            let limit_bytes = self.limit_bytes();
+            let epoch = self.epoch();
+            let (buffer, size_bytes) = self.create(size_bytes).await?;
+            let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
+            let mapped = match mapped {
+                Ok(mapped) => mapped,
+                Err(error) => {
+                    self.driver.destroy_buffer(buffer, 0);
+                    return self.or_replaced(epoch, error);
+                }
+            };
+            // The chunk enters the table before the wait, so that a dropped future loses nothing.
+            // It does not enter if other threads have grown meanwhile, or the device was replaced.
+            let (kept, is_here) = {
+                let mut chunks = self.lock();
+                let is_here = self.epoch() == epoch;
+                let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
+                let fits = total_bytes + size_bytes <= limit_bytes;
+                if fits && is_here {
+                    chunks.push(Chunk {
+                        buffer,
+                        size_bytes,
+                        used_bytes: 0,
+                        phase: Phase::Returning(mapped.clone()),
+                        pending: Arc::new(AtomicU32::new(0)),
+                    });
+                }
+                (fits && is_here, is_here)
+            };
+            if !kept {
+                self.driver.unmap(buffer);
+                self.driver.destroy_buffer(buffer, 0);
+                return Ok(!is_here);
+            }
+            if let Err(error) = self.driver.wait(&mapped).await {
+                // Otherwise the chunk would count as one that soon returns.
+                self.lock().retain(|chunk| chunk.buffer != buffer);
+                self.driver.unmap(buffer);
                 self.driver.destroy_buffer(buffer, 0);
                 return self.or_replaced(epoch, error);
             }
-        };
-        // The chunk enters the table before the wait, so that a dropped future loses nothing. It
-        // does not enter if other threads have grown meanwhile, or the device was replaced.
-        let (kept, is_here) = {
-            let mut chunks = self.lock();
-            let is_here = self.epoch() == epoch;
-            let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
-            let fits = total_bytes + size_bytes <= limit_bytes;
-            if fits && is_here {
-                chunks.push(Chunk {
-                    buffer,
-                    size_bytes,
-                    used_bytes: 0,
-                    phase: Phase::Returning(mapped.clone()),
-                    pending: Arc::new(AtomicU32::new(0)),
-                });
-            }
-            (fits && is_here, is_here)
-        };
-        if !kept {
-            self.driver.unmap(buffer);
-            self.driver.destroy_buffer(buffer, 0);
-            return Ok(!is_here);
-        }
-        if let Err(error) = self.driver.wait(&mapped).await {
-            // Otherwise the chunk would count as one that soon returns.
-            self.lock().retain(|chunk| chunk.buffer != buffer);
-            self.driver.unmap(buffer);
-            self.driver.destroy_buffer(buffer, 0);
-            return self.or_replaced(epoch, error);
-        }
-        Ok(true)
+            Ok(true)
+        })
     }
 
     /// Creates a buffer of this size, or a smaller one if the driver has no more memory.
@@ -396,6 +402,6 @@ impl Uploads {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Chunk>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.chunks.lock()
     }
 }

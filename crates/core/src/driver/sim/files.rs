@@ -3,7 +3,9 @@
 //! The files themselves are real. Each call that accesses one asks this plan first.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::faults::{Chance, Repeat};
 
@@ -166,7 +168,7 @@ impl FileFaults {
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Plan) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 }
 

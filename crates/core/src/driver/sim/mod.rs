@@ -32,8 +32,10 @@ mod shader;
 mod tests;
 
 use std::future::{Future, poll_fn};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
+
+use parking_lot::Mutex;
 
 pub use faults::{Fault, FaultKind, Repeat, Site};
 pub use files::{FileFault, FileFaultKind, FileFaults, FileSite};
@@ -61,7 +63,7 @@ impl Device {
     /// Runs `work` under the lock, and sets the due signals after the lock is released: a woken
     /// thread may call the driver at once.
     fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let result = work(&mut state);
         let settled = std::mem::take(&mut state.settled);
         drop(state);
@@ -374,8 +376,7 @@ impl Driver for SimDriver {
     }
 
     fn lost(&self) -> Option<String> {
-        let state = self.device.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner).lost.clone()
+        self.device.state.lock().lost.clone()
     }
 
     fn declare_lost(&self, reason: &str) {

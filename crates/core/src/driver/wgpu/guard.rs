@@ -2,19 +2,23 @@
 //! the guard asks whether the device still exists. That question costs more than many calls.
 //! Several calls that form one step ask it once.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(not(target_arch = "wasm32"))]
 use std::pin::pin;
-#[cfg(target_arch = "wasm32")]
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
+
+#[cfg(target_arch = "wasm32")]
+use parking_lot::MutexGuard;
 
 use super::super::{BoxFuture, DriverError, DriverResult, panic_message};
 use super::Opened;
 
 /// The error that a scope caught, once it is known: at once natively, later in a browser.
 pub(super) type Late = BoxFuture<'static, Option<wgpu::Error>>;
+
+/// The scopes of a call that runs.
+type Scopes = [wgpu::ErrorScopeGuard; SCOPES.len()];
 
 /// The scopes around every call, the innermost last.
 const SCOPES: [wgpu::ErrorFilter; 3] = [
@@ -33,7 +37,7 @@ impl Opened {
     /// Refuses if the device is known to be lost.
     pub(super) fn check(&self) -> DriverResult<()> {
         match self.progress.lost() {
-            Some(reason) => Err(DriverError::Lost(reason.to_owned())),
+            Some(reason) => Err(lost(reason)),
             None => Ok(()),
         }
     }
@@ -55,7 +59,7 @@ impl Opened {
     fn guarded_or<T>(
         &self,
         call: impl FnOnce() -> T,
-        gone: impl FnOnce(&Self) -> DriverError,
+        gone: fn(&Self) -> DriverError,
     ) -> Guarded<T> {
         let mut guarded = self.scoped(call);
         if !self.is_here() {
@@ -79,18 +83,9 @@ impl Opened {
     /// once, so nothing is allocated to keep scopes for later.
     #[cfg(not(target_arch = "wasm32"))]
     fn at_once<T>(&self, call: impl FnOnce() -> T) -> DriverResult<T> {
-        let scopes = SCOPES.map(|filter| self.device.push_error_scope(filter));
+        let scopes = self.push_scopes();
         let value = unscoped(|| Ok(call()));
-        let mut first = None;
-        // Scopes have to be popped in reverse order.
-        for scope in scopes.into_iter().rev() {
-            let popped = pin!(scope.pop());
-            let mut context = Context::from_waker(Waker::noop());
-            if let Poll::Ready(error) = popped.poll(&mut context) {
-                first = first.or(error);
-            }
-        }
-        verdict(value, first)
+        verdict(value, pop_at_once(scopes))
     }
 
     #[cfg(target_arch = "wasm32")]
@@ -99,36 +94,43 @@ impl Opened {
     }
 
     fn scoped<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
-        let [outer, middle, inner] = SCOPES.map(|filter| self.device.push_error_scope(filter));
+        let scopes = self.push_scopes();
         let value = unscoped(|| Ok(call()));
-        // Scopes have to be popped in reverse order.
-        let inner: Late = Box::pin(inner.pop());
-        let middle: Late = Box::pin(middle.pop());
-        let outer: Late = Box::pin(outer.pop());
         Guarded {
             value,
-            caught: [inner, middle, outer],
+            caught: pop(scopes),
         }
+    }
+
+    #[inline(never)]
+    fn push_scopes(&self) -> Scopes {
+        SCOPES.map(|filter| self.device.push_error_scope(filter))
     }
 
     /// The result of a guarded call, without a wait. Errors that a browser reports later are kept
     /// for the next wait. A poll finds them too, but has no caller to report them to.
     pub(super) fn now<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
+        verdict(guarded.value, self.first_of(guarded.caught))
+    }
+
+    /// The first error that is known, by the order of the scopes. Others are kept.
+    #[inline(never)]
+    fn first_of(&self, caught: [Late; 3]) -> Option<wgpu::Error> {
         let mut first = None;
         let mut context = Context::from_waker(Waker::noop());
-        for mut scope in guarded.caught {
+        for mut scope in caught {
             match scope.as_mut().poll(&mut context) {
                 Poll::Ready(error) => first = first.or(error),
                 Poll::Pending => self.keep(scope),
             }
         }
-        verdict(guarded.value, first)
+        first
     }
 
     /// Natively no scope is pending, because its result is known at once.
     #[cfg(not(target_arch = "wasm32"))]
     fn keep(&self, scope: Late) {
-        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut late = self.late.lock();
         late.push(scope);
     }
 
@@ -175,17 +177,12 @@ impl Opened {
 
     #[cfg(target_arch = "wasm32")]
     pub(super) fn late(&self) -> MutexGuard<'_, Vec<Late>> {
-        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+        self.late.lock()
     }
 
     /// The result of a guarded call. In a browser this waits.
     pub(super) async fn settled<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
-        let mut first = None;
-        for scope in guarded.caught {
-            let error = scope.await;
-            first = first.or(error);
-        }
-        let value = verdict(guarded.value, first);
+        let value = verdict(guarded.value, first_after(guarded.caught).await);
         self.check()?;
         value
     }
@@ -201,7 +198,7 @@ impl Opened {
             return false;
         }
         // Nothing here calls back, so the lock may be held.
-        let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let probe = self.probe.lock();
         let asked = catch_unwind(AssertUnwindSafe(|| {
             let question = self.device.push_error_scope(Validation);
             probe.map_async(wgpu::MapMode::Read, .., |_| ());
@@ -234,9 +231,13 @@ impl Opened {
     fn found_gone(&self) -> DriverError {
         self.progress
             .lose("it takes no more calls: it was destroyed, or its driver failed");
-        let reason = self.progress.lost().unwrap_or_default();
-        DriverError::Lost(reason.to_owned())
+        lost(self.progress.lost().unwrap_or_default())
     }
+}
+
+#[cold]
+fn lost(reason: &str) -> DriverError {
+    DriverError::Lost(reason.to_owned())
 }
 
 /// A buffer for the question, already destroyed. `None` if the device takes no calls.
@@ -266,9 +267,49 @@ pub(super) fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
 
 /// Runs calls to wgpu that return their own errors, or that run inside scopes already.
 pub(super) fn unscoped<T>(call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let message = panic_message(panic.as_ref());
-        Err(DriverError::Invalid(format!("wgpu panicked: {message}")))
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(panic)))
+}
+
+#[cold]
+fn panicked(panic: Box<dyn Any + Send>) -> DriverError {
+    let message = panic_message(panic.as_ref());
+    DriverError::Invalid(format!("wgpu panicked: {message}"))
+}
+
+/// Takes scopes off. This has to happen in reverse order.
+#[inline(never)]
+fn pop(scopes: Scopes) -> [Late; 3] {
+    let [outer, middle, inner] = scopes;
+    let inner: Late = Box::pin(inner.pop());
+    let middle: Late = Box::pin(middle.pop());
+    let outer: Late = Box::pin(outer.pop());
+    [inner, middle, outer]
+}
+
+/// Takes scopes off, as [`pop`] does, and returns the first error that they caught.
+#[cfg(not(target_arch = "wasm32"))]
+#[inline(never)]
+fn pop_at_once(scopes: Scopes) -> Option<wgpu::Error> {
+    let mut first = None;
+    for scope in scopes.into_iter().rev() {
+        let popped = pin!(scope.pop());
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(error) = popped.poll(&mut context) {
+            first = first.or(error);
+        }
+    }
+    first
+}
+
+/// The first error that scopes caught, by their order.
+fn first_after(caught: [Late; 3]) -> Late {
+    Box::pin(async move {
+        let mut first = None;
+        for scope in caught {
+            let error = scope.await;
+            first = first.or(error);
+        }
+        first
     })
 }
 

@@ -49,8 +49,10 @@ mod tests;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use self::opened::{Opened, Tables};
 use super::{
@@ -89,9 +91,7 @@ impl WgpuDriver {
     /// The same driver. It reads compiled pipelines from a folder, and writes them there at its
     /// end.
     pub(crate) fn with_cache(mut self, folder: Option<PathBuf>) -> Self {
-        let current = self.current.get_mut();
-        let current = current.unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = Arc::get_mut(current) {
+        if let Some(opened) = Arc::get_mut(self.current.get_mut()) {
             opened.use_cache(folder.as_deref());
         }
         self.cache_folder = folder;
@@ -106,8 +106,9 @@ impl WgpuDriver {
     }
 
     /// The present device.
+    #[inline(never)]
     fn opened(&self) -> Arc<Opened> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     /// Runs a call on the present device. If it fails because that device is lost, the error is
@@ -281,7 +282,7 @@ impl Driver for WgpuDriver {
     }
 
     fn lost(&self) -> Option<String> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         current.progress.lost().map(str::to_owned)
     }
 

@@ -1,9 +1,10 @@
 //! Buffers, pipelines and bind groups, created inside error scopes and stored in tables by id.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use wgpu::BufferUsages as Usages;
 
 use super::super::{
@@ -309,7 +310,7 @@ impl Opened {
         page: Option<&Page>,
     ) -> DriverResult<wgpu::BindGroup> {
         let number = page.map_or(0, Page::number);
-        let mut by_page = group.by_page.lock().unwrap_or_else(|e| e.into_inner());
+        let mut by_page = group.by_page.lock();
         if let Some((_, raw)) = by_page.iter().find(|(other, _)| *other == number) {
             return Ok(raw.clone());
         }

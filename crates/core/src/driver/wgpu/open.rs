@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{AdapterKind, Caps};
+use super::super::{AdapterKind, BoxFuture, Caps};
 use super::opened::{Objects, Opened};
 use super::{Dx12Compiler, WgpuDriver, caps, cooperative, dx12, needed};
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ impl AdapterSummary {
     }
 
     fn answers_to(&self, wanted: &str) -> bool {
-        let wanted = wanted.to_lowercase();
+        let wanted = wanted.to_ascii_lowercase();
         let kind = match self.kind {
             AdapterKind::Discrete => "discrete",
             AdapterKind::Integrated => "integrated",
@@ -89,8 +89,8 @@ impl AdapterSummary {
         };
         wanted == self.backend
             || wanted == kind
-            || self.name.to_lowercase().contains(&wanted)
-            || self.driver.to_lowercase().contains(&wanted)
+            || self.name.to_ascii_lowercase().contains(&wanted)
+            || self.driver.to_ascii_lowercase().contains(&wanted)
     }
 
     /// Whether these caps describe the adapter, or one that looks the same.
@@ -256,39 +256,44 @@ pub(super) struct Found {
 }
 
 /// Opens a device as requested. If several adapters fit, it takes the one that `like` describes.
-pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<Found> {
-    let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
-    let wanted = request.adapter.clone().or_else(from_environment);
-    let wanted = wanted.as_deref().filter(|name| !name.is_empty());
-    let adapters = usable(request).await?;
-    let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
-    let adapter = &adapters[choose(&found, wanted, request.power, like)?];
-    check_adapter(adapter)?;
-    let info = adapter.get_info();
-    let cooperative_size = cooperative::size(adapter);
-    let kind = caps::kind_of(info.device_type);
-    let features = caps::wanted(adapter.features(), kind, cooperative_size);
-    let desc = wgpu::DeviceDescriptor {
-        label: Some("lapidary"),
-        required_features: features,
-        required_limits: caps::limits(adapter.limits(), features),
-        memory_hints: wgpu::MemoryHints::Manual {
-            suballocated_device_memory_block_size: DRIVER_BLOCK_BYTES..DRIVER_BLOCK_BYTES,
-        },
-        experimental_features: cooperative::permission(features),
-        ..Default::default()
-    };
-    let opened = adapter.request_device(&desc).await;
-    let (device, queue) = opened.map_err(|error| Error::NoAdapter {
-        reason: format!("{} does not open: {error}", info.name),
-        hint: "Close programs that hold its memory, update its driver, or name another adapter"
-            .to_owned(),
-    })?;
-    let compiler = caps::compiler_of(&info, adapter.features());
-    let limits = device.limits();
-    let caps = caps::caps(&info, compiler, features, &limits, cooperative_size);
-    let objects = (Some(adapter.clone()), device, queue);
-    Ok(Found { objects, caps })
+pub(super) fn find<'a>(
+    request: &'a OpenRequest,
+    like: Option<&'a Caps>,
+) -> BoxFuture<'a, Result<Found>> {
+    Box::pin(async move {
+        let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
+        let wanted = request.adapter.clone().or_else(from_environment);
+        let wanted = wanted.as_deref().filter(|name| !name.is_empty());
+        let adapters = usable(request).await?;
+        let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
+        let adapter = &adapters[choose(&found, wanted, request.power, like)?];
+        check_adapter(adapter)?;
+        let info = adapter.get_info();
+        let cooperative_size = cooperative::size(adapter);
+        let kind = caps::kind_of(info.device_type);
+        let features = caps::wanted(adapter.features(), kind, cooperative_size);
+        let desc = wgpu::DeviceDescriptor {
+            label: Some("lapidary"),
+            required_features: features,
+            required_limits: caps::limits(adapter.limits(), features),
+            memory_hints: wgpu::MemoryHints::Manual {
+                suballocated_device_memory_block_size: DRIVER_BLOCK_BYTES..DRIVER_BLOCK_BYTES,
+            },
+            experimental_features: cooperative::permission(features),
+            ..Default::default()
+        };
+        let opened = adapter.request_device(&desc).await;
+        let (device, queue) = opened.map_err(|error| Error::NoAdapter {
+            reason: format!("{} does not open: {error}", info.name),
+            hint: "Close programs that hold its memory, update its driver, or name another adapter"
+                .to_owned(),
+        })?;
+        let compiler = caps::compiler_of(&info, adapter.features());
+        let limits = device.limits();
+        let caps = caps::caps(&info, compiler, features, &limits, cooperative_size);
+        let objects = (Some(adapter.clone()), device, queue);
+        Ok(Found { objects, caps })
+    })
 }
 
 impl WgpuDriver {

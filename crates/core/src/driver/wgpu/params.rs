@@ -12,7 +12,8 @@
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::super::{Caps, DriverResult};
 use super::Opened;
@@ -59,7 +60,7 @@ impl ParamPages {
     /// The free page with the lowest number, so that few bind groups are needed. A new page if none
     /// is free.
     pub(super) fn take(&self, driver: &Opened) -> DriverResult<Page> {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool.lock();
         let lowest = (0..pool.free.len()).min_by_key(|index| pool.free[*index].number);
         if let Some(index) = lowest {
             return Ok(pool.free.swap_remove(index));
@@ -83,7 +84,7 @@ impl ParamPages {
 
     pub(super) fn put_back(&self, mut page: Page) {
         page.bytes.clear();
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool.lock();
         pool.free.push(page);
     }
 

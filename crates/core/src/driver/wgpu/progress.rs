@@ -1,9 +1,11 @@
 //! Submissions in progress and done, and the loss of the device. It calls no wgpu function, so a
 //! callback of wgpu may call it, whatever locks wgpu holds.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{Signal, Submission};
 
@@ -18,17 +20,27 @@ pub(super) struct Progress {
 #[derive(Default)]
 struct Pending {
     submitted: u64,
-    in_flight: BTreeMap<u64, Flight>,
+    /// By serial, the oldest first.
+    in_flight: VecDeque<Flight>,
     mappings: Vec<Signal>,
 }
 
 struct Flight {
+    serial: u64,
     #[cfg_attr(
         target_arch = "wasm32",
         allow(dead_code, reason = "a browser cannot block")
     )]
     index: wgpu::SubmissionIndex,
     done: Signal,
+}
+
+impl Pending {
+    /// The place of a submission among those in flight.
+    fn place_of(&self, serial: u64) -> Option<usize> {
+        let found = (self.in_flight).binary_search_by_key(&serial, |flight| flight.serial);
+        found.ok()
+    }
 }
 
 /// Marks a submission as done when it is dropped. wgpu calls the callback or, at worst, drops it;
@@ -105,10 +117,11 @@ impl Progress {
         let serial = pending.submitted;
         let done = Signal::after(serial);
         let flight = Flight {
+            serial,
             index,
             done: done.clone(),
         };
-        pending.in_flight.insert(serial, flight);
+        pending.in_flight.push_back(flight);
         drop(pending);
         self.end_all_if_lost();
         let progress = Arc::clone(self);
@@ -131,17 +144,16 @@ impl Progress {
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn index_of(&self, serial: u64) -> Option<wgpu::SubmissionIndex> {
         let pending = self.pending();
-        pending
-            .in_flight
-            .get(&serial)
-            .map(|flight| flight.index.clone())
+        let place = pending.place_of(serial)?;
+        Some(pending.in_flight[place].index.clone())
     }
 
     fn finish(&self, serial: u64) {
         let mut pending = self.pending();
-        let flight = pending.in_flight.remove(&serial);
-        let completed = match pending.in_flight.first_key_value() {
-            Some((oldest, _)) => oldest - 1,
+        let place = pending.place_of(serial);
+        let flight = place.and_then(|place| pending.in_flight.remove(place));
+        let completed = match pending.in_flight.front() {
+            Some(oldest) => oldest.serial - 1,
             None => pending.submitted,
         };
         // The lock is still held, so that the number never decreases.
@@ -165,11 +177,11 @@ impl Progress {
         let flights = std::mem::take(&mut pending.in_flight);
         let mappings = std::mem::take(&mut pending.mappings);
         drop(pending);
-        flights.values().for_each(|flight| flight.done.lose());
+        flights.iter().for_each(|flight| flight.done.lose());
         mappings.iter().for_each(|signal| signal.lose());
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }

@@ -1,6 +1,6 @@
 //! Replaces a lost device by a new one.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::super::replacement::refusal;
 use super::super::{Caps, DriverError, DriverResult};
@@ -69,7 +69,7 @@ impl WgpuDriver {
 
     /// Replaces a lost device, unless another thread was faster.
     fn replace(&self, old: &Arc<Opened>, mut new: Opened) -> Option<Arc<Opened>> {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         if !Arc::ptr_eq(&current, old) {
             return None;
         }

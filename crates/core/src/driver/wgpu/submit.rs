@@ -1,7 +1,5 @@
 //! Encodes ops as commands and submits them.
 
-use std::sync::PoisonError;
-
 use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId};
 use super::params::{Page, uniform_bytes};
 use super::timing::Timing;
@@ -29,7 +27,7 @@ impl Opened {
     pub(super) fn submit_ops(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         self.check()?;
         let mut pages = Vec::new();
-        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timing = self.timing.lock();
         let encoded = self.in_passing(|| self.encode(ops, params, &mut pages, timing.as_mut()));
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));

@@ -2,8 +2,6 @@
 //! pass with a timestamp before and after it. The driver waits for each submission and reads its
 //! timestamps. The times are right, but the device idles between submissions.
 
-use std::sync::PoisonError;
-
 use super::super::{DriverError, DriverResult, KernelRun};
 use super::{Opened, invalid};
 
@@ -100,7 +98,7 @@ impl Opened {
         if cfg!(target_arch = "wasm32") {
             return invalid("a browser cannot wait for every submission");
         }
-        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timing = self.timing.lock();
         if !on {
             *timing = None;
             return Ok(());
@@ -122,7 +120,7 @@ impl Opened {
 
     /// Takes the dispatches of the last submission.
     pub(super) fn take_kernel_runs(&self) -> Vec<KernelRun> {
-        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timing = self.timing.lock();
         let runs = timing
             .as_mut()
             .map(|timing| std::mem::take(&mut timing.runs));

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -391,6 +393,6 @@ impl Findings {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Finding>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 }
