@@ -6,14 +6,16 @@
 mod create;
 mod dry_run;
 mod fusion;
+mod interop;
 #[cfg(feature = "safetensors")]
 mod model;
 #[cfg(feature = "ndarray")]
 mod ndarray;
-mod share;
+mod shares;
 mod state;
 #[cfg(test)]
 mod tests;
+mod to;
 mod upload_with;
 
 use std::fmt;
@@ -138,6 +140,11 @@ impl Gpu {
 }
 
 impl Gpu {
+    /// The handle over one of the core.
+    pub(crate) fn over(core: lapidary_core::Gpu) -> Gpu {
+        Gpu(core)
+    }
+
     /// How state files and model files are read and written.
     fn file_options(&self) -> FileOptions {
         FileOptions {

@@ -103,6 +103,7 @@ mod files;
 mod fuse;
 mod gpu;
 pub mod grad;
+pub mod jobs;
 mod kernel;
 pub mod loader;
 pub mod operations;
@@ -111,10 +112,10 @@ pub mod optim;
 mod tensor;
 
 pub use lapidary_core::{
-    Access, Advice, Bound, BoundRange, Budget, Buffer, Caps, DType, Element, Error, GpuMemory,
-    Options, Pin, Residency, Result, Source,
+    Advice, Budget, Buffer, Caps, DType, Element, Error, GpuMemory, Options, Pin, Residency,
+    Result, Source,
 };
-pub use lapidary_core::{adapter, alloc, failure, stats, units};
+pub use lapidary_core::{adapter, alloc, failure, interop, shares, stats, units};
 
 /// Bugs that the engine looks for, tensors that are still alive, the times of kernels, and the
 /// kernels that fusion made.
@@ -145,6 +146,8 @@ pub mod guides {
     pub mod model_files {}
     #[doc = include_str!("guides/on_the_web.md")]
     pub mod on_the_web {}
+    #[doc = include_str!("guides/share_a_gpu.md")]
+    pub mod share_a_gpu {}
     #[doc = include_str!("guides/stay_inside_1_gib.md")]
     pub mod stay_inside_1_gib {}
     #[doc = include_str!("guides/torch_memory.md")]

@@ -22,6 +22,8 @@ mod everyday;
 mod holders;
 #[path = "device/hostile.rs"]
 mod hostile;
+#[path = "device/isolation.rs"]
+mod isolation;
 #[path = "device/large.rs"]
 mod large;
 #[path = "device/limits.rs"]

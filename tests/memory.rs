@@ -12,3 +12,5 @@ mod faults;
 mod pressure;
 #[cfg(feature = "sim")]
 mod random;
+#[cfg(feature = "sim")]
+mod shares;

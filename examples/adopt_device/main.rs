@@ -14,7 +14,8 @@ use std::f32::consts::TAU;
 use std::path::PathBuf;
 
 use app::App;
-use lapidary::{Access, DType, Gpu, Tensor};
+use lapidary::interop::Access;
+use lapidary::{DType, Gpu, Tensor};
 
 /// A multiple of 64, so that the rows of the picture need no padding when they are read back.
 const WIDTH: usize = 640;

@@ -207,10 +207,10 @@ impl Tensor {
         }
     }
 
-    /// Refuses an operand of another `Gpu`.
+    /// Refuses an operand of another `Gpu`, or of another share.
     pub(crate) fn same_engine(&self, operation: &'static str, other: &Tensor) -> Result<()> {
         let is_same = Arc::ptr_eq(&self.engine, &other.engine)
-            || Arc::ptr_eq(&self.engine.here(), &other.engine.here());
+            || self.engine.here().is_same(&other.engine.here());
         if is_same {
             Ok(())
         } else {

@@ -1,7 +1,8 @@
 //! Bugs that only an app on a real device can cause, and the findings of diagnostics.
 
+use lapidary::interop::Access;
 use lapidary::{
-    Access, DType, Gpu, Kernel, Options, Tensor,
+    DType, Gpu, Kernel, Options, Tensor,
     diagnostics::{Diagnostics, Finding},
     wgpu,
 };

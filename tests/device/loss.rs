@@ -1,6 +1,7 @@
 //! The device is lost during use: every call says so, nothing hangs, nothing panics.
 
-use lapidary::{Access, DType, Error, Gpu, Result, Tensor};
+use lapidary::interop::Access;
+use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use super::app::App;
 use super::{gpu, ramp};

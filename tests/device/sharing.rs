@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lapidary::{Access, Bound, DType, Error, Gpu, Result, wgpu};
+use lapidary::interop::{Access, Bound};
+use lapidary::{DType, Error, Gpu, Result, wgpu};
 
 use super::app::App;
 use super::{floats, gpu, ramp};

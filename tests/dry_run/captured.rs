@@ -204,7 +204,8 @@ fn buffers_of_the_app_take_no_memory_of_ours() {
         x.add_(&x)?;
         &x + 1.0
     });
-    let bound = gpu.dry_run(|gpu| gpu.with_bound(&[(&x, lapidary::Access::Read)], |_| vec![]));
+    let bound =
+        gpu.dry_run(|gpu| gpu.with_bound(&[(&x, lapidary::interop::Access::Read)], |_| vec![]));
     assert!(matches!(bound, Err(Error::Buffer { .. })), "{bound:?}");
 }
 

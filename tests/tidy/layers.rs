@@ -37,7 +37,7 @@ const CRATES: [Layers; 3] = [
             ("error", &["units", "dtype", "shortage"]),
             ("alloc", &[]),
         ],
-        front: &["lib.rs", "internal.rs", "gpu.rs", "gpu/"],
+        front: &["lib.rs", "internal.rs", "gpu.rs", "gpu/", "jobs/"],
         name_the_handle: &["buffer", "kernel"],
     },
     Layers {
@@ -48,6 +48,7 @@ const CRATES: [Layers; 3] = [
             "lib.rs",
             "gpu.rs",
             "gpu/",
+            "jobs.rs",
             "kernel.rs",
             "kernel/",
             "loader/",

@@ -42,6 +42,8 @@ const NO_OPERATIONS: &[&str] = &[
     "backprop",
     "backward",
     "detach",
+    "to",
+    "to_async",
     "has_grad",
     "on_gradient",
     "requires_grad",

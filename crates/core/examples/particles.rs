@@ -16,7 +16,8 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use lapidary_core::{Access, Budget, Buffer, Gpu, Kernel, Options, wgpu};
+use lapidary_core::interop::Access;
+use lapidary_core::{Budget, Buffer, Gpu, Kernel, Options, wgpu};
 
 const SHOALS: usize = 32;
 

@@ -84,11 +84,22 @@ pub enum Error {
         /// What the caller can do; may be empty.
         hint: &'static str,
     },
-    /// A tensor of another `Gpu`.
-    #[error("{operation}: an operand belongs to another Gpu; read it and upload it here")]
+    /// A tensor of another device, or of another share of the same device.
+    #[error(
+        "{operation}: an operand belongs to another Gpu, or to another share of this one; bring it \
+         here with `to`"
+    )]
     Foreign {
         /// The name of the operation.
         operation: &'static str,
+    },
+    /// A share of the device's memory cannot be made, changed or used as the caller asked.
+    #[error("the share `{share}`: {reason}")]
+    Share {
+        /// The names of the shares around it and its own, with `/` between them.
+        share: String,
+        /// What is wrong, with the numbers, and what the caller can do.
+        reason: String,
     },
     /// A request that cannot succeed on this device, however much is freed.
     #[error(

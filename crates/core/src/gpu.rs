@@ -7,11 +7,12 @@ mod diagnose;
 mod dry_run;
 #[cfg(any(test, feature = "sim"))]
 mod dummy_operator;
+mod interop;
 mod kernels;
 mod memory_limits;
 mod observe;
 mod recovery;
-mod share;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -32,9 +33,9 @@ use crate::transfer::SpillOptions;
 
 pub use diagnose::GpuDiagnostics;
 use diagnose::Handles;
+pub use interop::{Access, Bound, BoundRange};
 pub use kernels::GpuKernels;
 pub use memory_limits::Compacted;
-pub use share::{Access, Bound, BoundRange};
 pub use tuning::{Tune, Tuned};
 
 /// What a crate above this one adds to the engine: operations and their fusion.
@@ -351,7 +352,7 @@ impl Gpu {
         if let Some(fuse) = layer.fuse.filter(|_| fuses && !is_watched) {
             engine.fuse_with(fuse(&engine));
         }
-        let handles = Arc::new(Handles(engine.clone()));
+        let handles = Handles::new(engine.clone());
         Ok(Gpu {
             engine,
             _handles: handles,
@@ -404,8 +405,8 @@ impl Gpu {
         self.engine.finish().await
     }
 
-    /// For apps with a frame loop: call it once a frame. It notices finished work, lets the budget
-    /// follow the operating system's, and releases slabs and staging that were unused for [a
+    /// For apps with a frame loop: call it once a frame. It notices finished work, lets [jobs
+    /// wait](Gpu::jobs) no longer than they must, lets the budget follow the operating system's, and releases slabs and staging that were unused for [a
     /// while](GpuMemory::release_idle_after). It waits in one case only: to evict what exceeds a
     /// budget that fell below the memory in use. An app that only polls might make no other call
     /// that does so.
@@ -413,6 +414,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::DeviceLost`].
     pub fn poll(&self) -> Result<()> {
+        self.poll_jobs();
         self.engine.poll()
     }
 

@@ -15,6 +15,7 @@ mod excerpt;
 mod gpu;
 #[doc(hidden)]
 pub mod internal;
+pub mod jobs;
 mod kernel;
 mod memory;
 mod observe;
@@ -33,7 +34,7 @@ pub use self::{
     driver::Caps,
     dtype::{DType, Element},
     error::{Error, Result},
-    gpu::{Access, Bound, BoundRange, Gpu, GpuMemory, Options},
+    gpu::{Gpu, GpuMemory, Options},
     kernel::{Kernel, KernelCall},
     memory::{Advice, Budget, Residency, Source},
 };
@@ -52,6 +53,18 @@ pub mod stats {
         Suggestion, Topic,
     };
     pub use crate::shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse};
+}
+
+/// Shares of a device's memory, with guarantees and ceilings: see [`Gpu::share`].
+pub mod shares {
+    pub use crate::engine::{Watermark, WatermarkGuard};
+    pub use crate::memory::{Amount, Share};
+    pub use crate::shortage::ShareUse;
+}
+
+/// Buffers in the app's own passes: see [`Gpu::with_bound`].
+pub mod interop {
+    pub use crate::gpu::{Access, Bound, BoundRange};
 }
 
 /// Bugs that the engine looks for, buffers that are still alive, and the times of kernels.

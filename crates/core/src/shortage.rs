@@ -1,9 +1,10 @@
-//! Reports of a shortage: who holds memory, how often each reclaim step ran and helped, and the
-//! error of a request that found no room. `engine/reclaim.rs` executes the steps.
+//! Reports of a shortage: who holds memory, what shares may hold, how often each reclaim step ran
+//! and helped, and the error of a request that found no room. `engine/reclaim.rs` executes the
+//! steps.
 
 use std::fmt;
 
-use crate::units::Bytes;
+use crate::units::{Bytes, Level};
 
 /// Out of memory: the request and the state of the memory when it failed.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct OutOfMemory {
     pub reclaim_steps: Vec<ReclaimStepUse>,
     /// The place in the source that made the tensor that found no room.
     pub made_at: String,
+    /// The share that asked, if it was one.
+    pub share: Option<Box<ShareUse>>,
     /// The largest holders of memory, largest first.
     pub holders: Vec<Holder>,
 }
@@ -54,6 +57,18 @@ impl fmt::Display for OutOfMemory {
         }
         if let Some(budget_bytes) = self.budget_bytes {
             write!(f, " within a budget of {}", Bytes(budget_bytes))?;
+        }
+        if let Some(share) = &self.share {
+            write!(
+                f,
+                "; its share `{}` holds {} and is guaranteed {}",
+                share.path,
+                Bytes(share.bytes.now),
+                Bytes(share.guaranteed_bytes),
+            )?;
+            if let Some(ceiling_bytes) = share.ceiling_bytes {
+                write!(f, ", at most {}", Bytes(ceiling_bytes))?;
+            }
         }
         let of_use = self.reclaim_steps.iter().filter(|one| one.freed_bytes > 0);
         for (index, one) in of_use.enumerate() {
@@ -99,6 +114,45 @@ pub struct Holder {
     /// The part of `bytes` that is saved for backward, as
     /// [`MemoryStats::saved_bytes`](crate::stats::MemoryStats::saved_bytes) says.
     pub saved_bytes: u64,
+}
+
+/// What a share holds and may hold, as [`GpuMemory::shares`](crate::GpuMemory::shares) reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct ShareUse {
+    /// The names of the shares around it and its own, with `/` between them.
+    pub path: String,
+    /// Room for this many bytes whenever it wants them.
+    pub guaranteed_bytes: u64,
+    /// The most bytes that it may hold; `None` if only what surrounds it has a limit.
+    pub ceiling_bytes: Option<u64>,
+    /// Bytes of its tensors on the device, and of those in shares within it, in whole granules.
+    pub bytes: Level,
+    /// The part of the present bytes that is in no share within it.
+    pub own_bytes: u64,
+    /// Evictions of its own tensors, to make room for itself or for others.
+    pub evictions: u64,
+    /// Restores of its own tensors.
+    pub restores: u64,
+    /// Its commands run before those of lower priorities.
+    pub priority: i8,
+    /// Requests that found no room within its ceiling, or none that it was allowed to take.
+    pub refusals: u64,
+    /// Whether it was closed. Its tensors live on until the app drops them.
+    pub is_closed: bool,
+}
+
+impl ShareUse {
+    /// The bytes beyond the guarantee. Others may take them back at any time.
+    pub fn borrowed_bytes(&self) -> u64 {
+        self.bytes.now.saturating_sub(self.guaranteed_bytes)
+    }
+
+    /// The guaranteed bytes that it does not hold, so that others may borrow them.
+    pub fn unused_bytes(&self) -> u64 {
+        self.guaranteed_bytes.saturating_sub(self.bytes.now)
+    }
 }
 
 /// One step to make room. Reclaim executes the steps in the order of [`ReclaimStep::ALL`], which is

@@ -12,6 +12,9 @@ use crate::{bars, curves, holders};
 /// Holders in the list by default.
 const HOLDERS: usize = 6;
 
+/// The shares that the panel lists.
+const MOST_SHARES: usize = 6;
+
 /// Seconds that the curves show by default.
 const WINDOW_S: f64 = 60.0;
 
@@ -93,6 +96,10 @@ impl MemoryPanel {
             ui.separator();
             elsewhere(ui, stats);
             ui.separator();
+            if !stats.shares.is_empty() {
+                shares(ui, stats);
+                ui.separator();
+            }
             if self.holders > 0 {
                 holders::list(ui, stats, self.holders);
                 ui.separator();
@@ -123,6 +130,25 @@ fn slabs(ui: &mut Ui, stats: &MemoryStats) {
         ),
     );
     bars::slabs(ui, &stats.slabs);
+}
+
+/// What each share holds.
+fn shares(ui: &mut Ui, stats: &MemoryStats) {
+    for share in stats.shares.iter().take(MOST_SHARES) {
+        let ceiling = match share.ceiling_bytes {
+            Some(bytes) => format!(", at most {}", Bytes(bytes)),
+            None => String::new(),
+        };
+        line(
+            ui,
+            format!(
+                "{}: {}, guaranteed {}{ceiling}",
+                printable(&share.path, 60),
+                Bytes(share.bytes.now),
+                Bytes(share.guaranteed_bytes)
+            ),
+        );
+    }
 }
 
 /// Bytes that are not on the device, and the traffic so far.

@@ -13,6 +13,7 @@
 use std::io::{self, Write};
 
 use lapidary_core::internal::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
+use lapidary_core::shares::ShareUse;
 use lapidary_core::stats::{
     Event, EvictedStorage, Moment, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot, Tag,
 };
@@ -149,6 +150,8 @@ struct Stats<'a> {
     refusals: u64,
     submissions: u64,
     reclaim_steps: &'a [ReclaimStepUse],
+    #[serde(skip_serializing_if = "<[ShareUse]>::is_empty")]
+    shares: &'a [ShareUse],
 }
 
 #[derive(Serialize)]
@@ -158,6 +161,8 @@ struct ClippedTag<'a> {
     column: u32,
     name: Option<&'a str>,
     scope: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<&'a str>,
 }
 
 impl<'a> Head<'a> {
@@ -186,6 +191,7 @@ impl<'a> Head<'a> {
             refusals: stats.refusals,
             submissions: stats.submissions,
             reclaim_steps: &stats.reclaim_steps,
+            shares: &stats.shares,
         };
         let kernels = snapshot.kernels.iter().map(|name| clip(name)).collect();
         let mut tag = |tag: &'a Tag| ClippedTag {
@@ -194,6 +200,7 @@ impl<'a> Head<'a> {
             column: tag.column(),
             name: tag.name().map(&mut clip),
             scope: tag.scope().map(&mut clip),
+            share: tag.share().map(&mut clip),
         };
         let tags = snapshot.tags.iter().map(|one| one.as_ref().map(&mut tag));
         Head {

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use egui_wgpu::{RendererOptions, ScreenDescriptor};
 use fluid::{Fluid, Frame, Painter, Stir, on_black};
-use lapidary::{Access, Error, Gpu, Options, wgpu};
+use lapidary::interop::Access;
+use lapidary::{Error, Gpu, Options, wgpu};
 use lapidary_egui::MemoryPanel;
 
 use crate::Outcome;

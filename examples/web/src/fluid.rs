@@ -3,7 +3,8 @@
 //! window: Chromium without one destroys the device at the first picture.
 
 use fluid::{Fluid, Painter, Picture, Stir, on_black};
-use lapidary::{Access, Bound, DType, Gpu, Tensor, wgpu};
+use lapidary::interop::{Access, Bound};
+use lapidary::{DType, Gpu, Tensor, wgpu};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
 

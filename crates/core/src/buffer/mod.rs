@@ -9,6 +9,7 @@ mod landing;
 mod placement;
 #[cfg(test)]
 mod tests;
+mod to;
 pub(crate) mod words;
 
 use std::fmt;

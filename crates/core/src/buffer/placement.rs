@@ -167,7 +167,7 @@ impl Buffer {
         }
         let storages = inputs.iter().map(|input| input.storage.clone()).collect();
         let (size_bytes, made_at) = (self.size_bytes, self.tag().to_string());
-        let engine = Arc::downgrade(&self.engine);
+        let engine = self.engine.downgrade();
         let rematerializer = move || {
             // Weak, because the engine owns this function. It is alive while it calls it.
             let engine = &engine.upgrade().ok_or_else(|| Error::Recompute {

@@ -171,6 +171,11 @@ impl Device {
         self.meter.scale()
     }
 
+    /// The longest time of a submission that somebody waited for, in nanoseconds.
+    pub(crate) fn longest_submission_ns(&self) -> u64 {
+        self.meter.longest_ns()
+    }
+
     /// As [`destroy_buffer`](Self::destroy_buffer), for a buffer that any submission so far may
     /// still use.
     pub(crate) fn destroy_in_use(&self, buffer: BufferId) {

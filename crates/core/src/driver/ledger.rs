@@ -90,6 +90,8 @@ struct Books {
     limit_bytes: u64,
     /// The part of the limit that slabs leave to staging.
     staging_floor_bytes: u64,
+    /// The bytes of slabs that are guaranteed to shares: staging leaves them beside its own part.
+    promised_bytes: u64,
     /// Set while slabs drain to a lowered limit, which needs read-backs. It is the most bytes that
     /// may be reserved meanwhile, and may be above the limit.
     draining_to_bytes: Option<u64>,
@@ -208,6 +210,16 @@ impl Ledger {
         let books = self.lock();
         let floor_bytes = staging_floor_bytes(books.lasting_bytes, books.said_staging_bytes);
         books.lasting_bytes.saturating_sub(floor_bytes)
+    }
+
+    /// Sets the bytes of slabs that are guaranteed to shares.
+    pub(crate) fn set_promised(&self, bytes: u64) {
+        self.lock().promised_bytes = bytes;
+    }
+
+    /// The most that slabs may take of a limit, with so many bytes for staging.
+    pub(crate) fn slab_part_bytes(limit_bytes: u64, staging_bytes: Option<u64>) -> u64 {
+        limit_bytes.saturating_sub(staging_floor_bytes(limit_bytes, staging_bytes))
     }
 
     /// The most that slabs may take beside the present bytes of staging.
@@ -448,7 +460,8 @@ impl Books {
         // After the limit was lowered, slabs may take bytes of the part for staging. The accounts
         // then compete for the rest.
         let left_bytes = limit_bytes.saturating_sub(self.reserved_bytes());
-        room_bytes(slab_bytes).max(left_bytes.min(part_bytes))
+        let promised_bytes = slab_bytes.max(self.promised_bytes);
+        room_bytes(promised_bytes).max(left_bytes.min(part_bytes))
     }
 }
 

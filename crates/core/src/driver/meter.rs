@@ -36,6 +36,8 @@ struct Readings {
     /// When older work was last seen to be done.
     #[cfg(not(target_arch = "wasm32"))]
     done_at: Option<Instant>,
+    /// The longest time of a submission.
+    longest_ns: u64,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -56,6 +58,11 @@ impl Meter {
     pub(super) fn scale_as(&self, other: &Meter) {
         let scale = other.lock().scale;
         self.lock().scale = scale;
+    }
+
+    /// The longest time of a submission that somebody waited for, in nanoseconds.
+    pub(super) fn longest_ns(&self) -> u64 {
+        self.lock().longest_ns
     }
 
     fn lock(&self) -> MutexGuard<'_, Readings> {
@@ -88,7 +95,17 @@ impl Meter {
         let mut readings = self.lock();
         let began = readings.under_way.front().map(|work| work.submitted_at);
         let began = began.max(readings.done_at);
+        let done = readings
+            .under_way
+            .iter()
+            .filter(|work| work.serial <= completed)
+            .count();
         let predicted_ns = readings.take_done(completed, now);
+        if let Some(began) = began.filter(|_| done == 1) {
+            let measured_ns = now.duration_since(began).as_nanos();
+            let measured_ns = u64::try_from(measured_ns).unwrap_or(u64::MAX);
+            readings.longest_ns = readings.longest_ns.max(measured_ns);
+        }
         let Some(began) = began.filter(|_| predicted_ns > 0.0) else {
             return;
         };

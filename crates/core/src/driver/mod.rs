@@ -44,7 +44,7 @@ pub use self::wgpu::{AdapterSummary, Dx12Compiler};
 use crate::error::KernelError;
 pub(crate) use device::Device;
 pub(crate) use dry::DryDriver;
-pub(crate) use ledger::{Account, Levels};
+pub(crate) use ledger::{Account, Ledger, Levels};
 pub(crate) use os_budget::OsBudget;
 pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use super::kernel::Custom;
 use super::times::Entry;
 use crate::driver::{BindGroupId, BufferId, Op, PipelineId};
-use crate::memory::{Moved, Storage};
+use crate::memory::{Moved, Place, Storage};
 use crate::transfer::{Piece, Reading, Region};
 
 /// A read-back buffer: its id, and its size in bytes.
@@ -26,6 +26,8 @@ pub(super) struct Batch {
     restored: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
     moved: Vec<Moved>,
+    /// Blocks that the ops clear, because another share had them, with their sizes in bytes.
+    cleared: Vec<(Place, u64)>,
     /// No other command may join. An app's kernel or buffer is in the batch, and the driver may
     /// refuse it.
     is_closed: bool,
@@ -89,6 +91,16 @@ impl Batch {
     fn dispatches(&self) -> impl Iterator<Item = &Op> {
         let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
         self.ops.iter().filter(is_dispatch)
+    }
+
+    /// The ops clear this block.
+    pub(super) fn add_cleared(&mut self, place: Place, size_bytes: u64) {
+        self.cleared.push((place, size_bytes));
+    }
+
+    /// The blocks that the ops should have cleared.
+    pub(super) fn take_cleared(&mut self) -> Vec<(Place, u64)> {
+        std::mem::take(&mut self.cleared)
     }
 
     pub(super) fn push(&mut self, op: Op) {
@@ -203,6 +215,7 @@ impl Batch {
         self.timed.clear();
         self.restored.clear();
         self.moved.clear();
+        self.cleared.clear();
         self.is_closed = false;
         self.work = 0;
         self.predicted_ns = 0.0;

@@ -1,4 +1,4 @@
-//! Asks the app to free memory.
+//! Asks the app to free memory, and tells it that a level has risen to a watermark.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -30,4 +30,27 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     let freed_bytes = state.memory.freed_bytes() - freed_before;
     pass.outside.end_round(freed_bytes > 0);
     freed_bytes
+}
+
+/// Calls the callbacks of the watermarks that were reached. The caller has no lock but the
+/// execution lock.
+pub(super) fn tell_watermarks(pass: &Pass) {
+    let reached = pass.lock().memory.take_reached();
+    for one in reached {
+        let listener = pass.watermarks.of(one.id, one.bytes, one.limit_bytes);
+        let Some((mark, callback)) = listener else {
+            continue;
+        };
+        tell!(WARN, "memory rose to a watermark", {
+            share = mark.share.as_deref().unwrap_or("the device"),
+            percent = u64::from(mark.percent),
+            bytes = mark.bytes,
+            limit_bytes = mark.limit_bytes
+        });
+        let _inside = pass.inside();
+        // A panic is the app's affair.
+        let _ = catch_unwind(AssertUnwindSafe(|| callback(&mark)));
+        // The app may have dropped the guard meanwhile, so this may be the last holder.
+        pass.drop_app_value(callback);
+    }
 }

@@ -201,7 +201,8 @@ fn record_move(state: &mut State, block: BlockId, to: &Spot) {
     state.memory.touch(one.from);
     state.memory.touch(one.to);
     // The diagnostics handle earlier changes of blocks before the copy.
-    if state.memory.has_changes() || !extend_copy(state, &one) {
+    let has_changes = state.memory.has_changes() || state.memory.has_unclean();
+    if has_changes || !extend_copy(state, &one) {
         state.push_op(Op::Copy {
             src: one.from.buffer,
             src_offset_bytes: one.from.offset_bytes,

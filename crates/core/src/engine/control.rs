@@ -12,13 +12,14 @@ use super::pass::Pass;
 use super::pins::Pinned;
 use super::refuse::HOLDERS_NAMED;
 use super::rematerializers::Rematerializer;
+use super::watermarks::{WatermarkCallback, WatermarkGuard};
 use super::{
-    answers, block_on, compact, diagnose, dry, evict_one, follow, pins, recovery, rematerialize,
-    reserve, retire, shrink,
+    answers, block_on, compact, diagnose, dry, evict_one, follow, lending, pins, recovery,
+    rematerialize, reserve, retire, share_limits, shares, shrink,
 };
-use crate::driver::{BufferId, DriverResult, Submission};
+use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage, TenantId};
+use crate::memory::{Budget, Copies, MadeFor, Recovered, ShareId, Source, Storage};
 use crate::shortage::Holder;
 use crate::transfer::SpillOptions;
 
@@ -85,12 +86,21 @@ impl Engine {
         }
         let site = MadeFor::or(Location::caller());
         let dead = self.here().dead_list().clone();
-        Ok(Storage::new(bytes, TenantId::MAIN, site, dead))
+        let share = self.share().cloned();
+        // A function that computes a lost value again makes tensors in a closed share, too.
+        if let Some(share) = share.as_deref().filter(|share| share.is_closed()) {
+            if !self.is_recording() {
+                share.check_open()?;
+            }
+        }
+        Ok(Storage::new(bytes, share, site, dead))
     }
 
-    /// Whether a storage belongs to this engine. In a dry run, its device's storages do too.
+    /// Whether a storage belongs to this engine and its share. In a dry run, its device's storages
+    /// do too.
     pub fn owns(self: &Arc<Self>, storage: &Arc<Storage>) -> bool {
-        self.twin(storage).belongs_to(self.here().dead_list())
+        let share = (self.share()).map_or(ShareId::MAIN, |share| share.id());
+        storage.share() == share && self.twin(storage).belongs_to(self.here().dead_list())
     }
 
     /// The limit of all slabs together.
@@ -108,8 +118,15 @@ impl Engine {
     pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
         let engine = &*self.here();
         budget.check()?;
+        shares::check_no_share(self, "set_budget")?;
         if engine.is_inside() {
             return Err(Error::Reentered);
+        }
+        if let Some(device_bytes) = budget.device_bytes {
+            shares::check_promises(
+                engine,
+                Ledger::slab_part_bytes(device_bytes, budget.staging_bytes),
+            )?;
         }
         engine.driver.ledger().forget_learned();
         follow::follow_os(engine);
@@ -123,17 +140,19 @@ impl Engine {
             engine.spill.set_quota(disk_bytes);
         }
         engine.check_lost()?;
+        lending::follow_limits(engine);
         if follow::excess_bytes(engine) == 0
             && !follow::must_drain(engine)
             && engine.host.excess_bytes() == 0
+            && engine.lock().memory.shares().above_ceiling().is_empty()
         {
             return Ok(0);
         }
-        Pass::run(
-            engine,
-            move |pass| async move { shrink::shrink(&pass).await },
-        )
-        .await
+        let work = move |pass: Pass| async move {
+            share_limits::drain_to_ceilings(&pass).await?;
+            shrink::shrink(&pass).await
+        };
+        Pass::run(engine, work).await
     }
 
     /// Releases empty slabs while more than `keep_bytes` are reserved, the longest unused first.
@@ -185,6 +204,24 @@ impl Engine {
     /// Registers a callback for shortages of memory.
     pub(crate) fn on_pressure(&self, callback: Arc<Callback>) -> PressureGuard {
         self.outside.listen(callback)
+    }
+
+    /// Registers a callback for a watermark of this engine's share.
+    pub(crate) fn on_watermark(
+        &self,
+        percent: u8,
+        callback: Arc<WatermarkCallback>,
+    ) -> WatermarkGuard {
+        let path = self.share().map(|share| share.path().clone());
+        let (id, guard) = self
+            .watermarks
+            .listen(path, percent, callback, self.dead_list());
+        let share = (self.share()).map_or(ShareId::MAIN, |share| share.id());
+        let limit_bytes = lending::whole(self).limit_bytes;
+        let mut state = self.lock();
+        state.memory.set_watermark_limit(limit_bytes);
+        state.memory.add_watermark(id, share, percent);
+        guard
     }
 
     /// Notices finished work, updates the limit by what the operating system leaves, and releases
@@ -358,7 +395,8 @@ impl Engine {
         len_bytes: u64,
         site: &'static Location<'static>,
     ) -> Result<Arc<Storage>> {
-        let storage = Storage::new(len_bytes, TenantId::MAIN, site, self.dead_list().clone());
+        let share = self.share().cloned();
+        let storage = Storage::new(len_bytes, share, site, self.dead_list().clone());
         let size_bytes = storage.size_bytes();
         // Under the lock, so that no other thread forgets the buffer before the storage lies in it.
         let mut state = self.lock();

@@ -25,6 +25,9 @@ pub(super) struct Counters {
     /// The bytes that were dropped because they had another copy.
     pub(super) dropped_bytes: u64,
     pub(super) restored_bytes: u64,
+    /// Blocks that passed from one share to another, and the bytes cleared for that.
+    pub(super) hand_overs: u64,
+    pub(super) cleared_bytes: u64,
     /// The predicted time of all launches, before the meter scales it.
     pub(super) predicted_ns: f64,
     /// The bytes of storages that were computed again.

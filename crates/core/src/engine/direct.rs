@@ -129,6 +129,8 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
             let fit = state.head.take_fit();
             let placed = state.memory.place(storage, fit);
             if let Ok(Some(place)) = placed {
+                // If the block must be cleared first, it is not idle, and the upload is queued.
+                state.handle_changes();
                 return Ok(Some(place));
             }
         }
@@ -159,7 +161,12 @@ pub(super) async fn read_in_place(
     piece: Piece,
     place: Place,
 ) -> Result<()> {
-    if !pass.lock().batch.is_empty() {
+    let has_ops = {
+        let mut state = pass.lock();
+        state.handle_changes();
+        !state.batch.is_empty()
+    };
+    if has_ops {
         // If the driver refuses the batch, there is nothing to read. The next step finds out.
         return pass.submit();
     }

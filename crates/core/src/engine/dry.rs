@@ -121,7 +121,7 @@ impl Run {
 
     /// Copies of a twin as the device's storage has them, without bytes.
     fn copies(&self, twin: &Storage, kept: Kept) -> Copies {
-        let (len_bytes, tenant) = (twin.len_bytes(), twin.tenant().number());
+        let (len_bytes, share) = (twin.len_bytes(), twin.share().number());
         let mut copies = Copies::default();
         if kept.on_host {
             let charge = self.dry.host.charge(len_bytes);
@@ -129,7 +129,7 @@ impl Run {
             copies.host = charge.map(|charge| Arc::new(HostCopy { bytes, charge }));
         }
         if kept.on_disk {
-            let block = self.dry.spill.begin(len_bytes, tenant);
+            let block = self.dry.spill.begin(len_bytes, share);
             copies.disk = block.and_then(|writer| writer.finish()).ok().map(Arc::new);
         }
         if kept.at_source || copies.is_empty() {
@@ -150,6 +150,8 @@ pub(crate) struct DryCounts {
     pub(crate) report: EngineReport,
     /// The holders at the peak of live bytes, the most bytes first.
     pub(crate) holders: Vec<Holder>,
+    /// The live bytes at the beginning.
+    pub(crate) live_before_bytes: u64,
     pub(crate) launches: u64,
     pub(crate) uploaded_bytes: u64,
     /// Bytes of tensors that were moved to make room.
@@ -165,6 +167,7 @@ pub(crate) struct DryCounts {
 /// A dry run of this thread, until it is dropped.
 pub(crate) struct DryRunGuard {
     run: Rc<Run>,
+    live_before_bytes: u64,
 }
 
 impl DryRunGuard {
@@ -183,7 +186,10 @@ impl DryRunGuard {
         });
         UNDER_WAY.fetch_add(1, Ordering::Relaxed);
         RUNS.with_borrow_mut(|runs| runs.push(run.clone()));
-        let guard = DryRunGuard { run };
+        let mut guard = DryRunGuard {
+            run,
+            live_before_bytes: 0,
+        };
         guard.run.fill()?;
         block_on("a dry run", dry.set_budget(real.budget_now()))?;
         dry.reset_peaks();
@@ -192,6 +198,7 @@ impl DryRunGuard {
         let mut state = dry.lock();
         state.costs = costs;
         state.memory.watch_peak();
+        guard.live_before_bytes = state.memory.live_bytes();
         let moved_bytes = state.memory.moved_bytes();
         state.dry = Some(Box::new(Account::new(moved_bytes)));
         drop(state);
@@ -215,6 +222,7 @@ impl DryRunGuard {
         let account = state.dry.take();
         let of = |count: fn(&Account) -> u64| account.as_deref().map_or(0, count);
         Ok(DryCounts {
+            live_before_bytes: self.live_before_bytes,
             launches: of(Account::launches),
             uploaded_bytes: of(Account::uploaded_bytes),
             moved_bytes: (account.as_deref()).map_or(0, |account| account.moved_bytes(moved_bytes)),
@@ -277,8 +285,8 @@ pub(super) fn is_any() -> bool {
 fn dry_engine(own: &Arc<Engine>) -> Here<'_, Engine> {
     let mut here = Here::Own(own);
     each_run(|run| {
-        if Arc::ptr_eq(&here, &run.real) {
-            here = Here::Twin(run.dry.clone());
+        if here.is_same_device(&run.real) {
+            here = Here::Twin(run.dry.of_share(own.share().cloned()));
         }
     });
     here

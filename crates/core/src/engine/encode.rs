@@ -184,8 +184,8 @@ impl State {
             }
         };
         let bind_group = self.groups.get(pipeline, bindings)?;
+        self.handle_changes();
         if self.diagnose.is_some() {
-            diagnose::handle_changes(self);
             diagnose::watch_before(self, launch);
         }
         for (index, arg) in launch.args.iter().enumerate() {
@@ -259,7 +259,7 @@ impl State {
                 reusable &= launch.may_reuse >> index & 1 == 1;
             }
             let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
-            let ours = self.memory.in_slab(dying) && dying.tenant() == output.storage.tenant();
+            let ours = self.memory.in_slab(dying) && dying.share() == output.storage.share();
             // The elements have the same size, and no other output has taken the storage over.
             let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !dying.is_donated();
             if last && ours && fits && dying.size_bytes() == output.storage.size_bytes() {
@@ -360,9 +360,13 @@ impl State {
     fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
         let failure = self.memory.poison_of(from);
         self.rematerializers.finish(to, failure.clone());
+        let is_of_another = from.share() != to.share();
         if failure.is_some() || !self.memory.is_evicted(to) {
             // A failed rematerialization may succeed later, or the storage has its value already.
-        } else if Arc::strong_count(from) != 1 || !self.memory.take_over_place(from, to) {
+        } else if is_of_another
+            || Arc::strong_count(from) != 1
+            || !self.memory.take_over_place(from, to)
+        {
             let reason =
                 "its rematerializer kept the result, or returned an existing tensor".into();
             let made_at = to.tag().to_string();

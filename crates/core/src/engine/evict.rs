@@ -13,7 +13,7 @@ use super::reading_guard::ReadingGuard;
 use super::{ahead, needed, retire, tiers, victims};
 use crate::driver::{BoxFuture, MapMode, Op};
 use crate::error::Result;
-use crate::memory::{Candidate, Copies};
+use crate::memory::{Candidate, Copies, Whom};
 use crate::transfer::{Piece, Reading, refusal};
 
 /// The rounds in a row that may free nothing before the eviction stops.
@@ -32,14 +32,14 @@ pub(super) struct PendingEviction {
 
 /// Frees the places of poisoned storages. If there are none, drops storages that have another copy,
 /// until `wanted_bytes` are free.
-pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64) -> u64 {
+pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
     let mut state = pass.lock();
     let stay = needed::needed_slots(&state);
     let freed_bytes = state.memory.evict_poisoned(&stay);
     if freed_bytes > 0 {
         return freed_bytes;
     }
-    let victims = victims::victims(&state, wanted_bytes, None, &stay, u64::MAX);
+    let victims = victims::victims(&state, wanted_bytes, None, &stay, u64::MAX, whom);
     victims
         .iter()
         .map(|victim| victims::drop_one(&mut state, victim))
@@ -48,7 +48,12 @@ pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64) -> u64 {
 
 /// Evicts storages until `wanted_bytes` are free. Those with another copy are dropped, the others
 /// are written to the tier. Returns the freed bytes.
-pub(super) async fn evict_bytes(pass: &Pass, wanted_bytes: u64, tier: Tier) -> Result<u64> {
+pub(super) async fn evict_bytes(
+    pass: &Pass,
+    wanted_bytes: u64,
+    tier: Tier,
+    whom: Whom,
+) -> Result<u64> {
     if tier == Tier::Host && pass.caps().maps_slabs {
         // Host and device share one memory, so this would free nothing.
         return Ok(0);
@@ -59,12 +64,15 @@ pub(super) async fn evict_bytes(pass: &Pass, wanted_bytes: u64, tier: Tier) -> R
     let (mut in_vain, mut most_bytes) = (0, u64::MAX);
     while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN {
         let missing_bytes = wanted_bytes - freed_bytes;
-        let victims = victims::victims(&pass.lock(), missing_bytes, Some(tier), &stay, most_bytes);
+        let victims = {
+            let (state, tier) = (pass.lock(), Some(tier));
+            victims::victims(&state, missing_bytes, tier, &stay, most_bytes, whom)
+        };
         if victims.is_empty() {
             break;
         }
         stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
-        let ahead = next_victims(pass, &victims, tier, &stay);
+        let ahead = next_victims(pass, &victims, tier, &stay, whom);
         let taken_out = evict_victims(pass, victims, ahead, tier);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
@@ -142,6 +150,7 @@ fn next_victims(
     victims: &[Candidate],
     tier: Tier,
     stay: &FxHashSet<u32>,
+    whom: Whom,
 ) -> Vec<Candidate> {
     if pass.caps().maps_slabs {
         return Vec::new();
@@ -149,7 +158,8 @@ fn next_victims(
     let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
     let most_bytes = pass.readbacks.room_bytes();
     let state = pass.lock();
-    victims::victims_ahead(&state, victims, tier, stay, limit_bytes, most_bytes)
+    let room = (limit_bytes, most_bytes);
+    victims::victims_ahead(&state, victims, tier, stay, room, whom)
 }
 
 /// Records the copies that take a victim's bytes to the host. `None` if there is no buffer for

@@ -10,8 +10,8 @@ use super::kernel::Program;
 use super::pass::Pass;
 use super::step::Need;
 use super::{
-    answers, compact, describe, direct, make_gear, pick, pick_rows, reclaim, refuse, restore,
-    shrink,
+    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, reclaim,
+    refuse, restore, share_limits, shrink,
 };
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
@@ -26,7 +26,16 @@ impl Pass {
     /// Runs the whole queue and submits the rest of the batch. The caller has the execution lock.
     pub(super) fn execute(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            self.lock().queue.begin_pass(false);
+            let least_priority = self.least_priority();
+            self.lock().queue.begin_pass(false, least_priority);
+            in_span!("execution_pass", {}, self.execute_queue()).await
+        })
+    }
+
+    /// As [`execute`](Self::execute), also commands of lower priorities than the caller's.
+    pub(super) fn execute_all(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.lock().queue.begin_pass(false, i8::MIN);
             in_span!("execution_pass", {}, self.execute_queue()).await
         })
     }
@@ -35,19 +44,23 @@ impl Pass {
     /// of the queue for fusion with later ones, unless memory is short.
     pub(super) fn execute_early(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            self.lock().queue.begin_pass(true);
+            let least_priority = self.least_priority();
+            self.lock().queue.begin_pass(true, least_priority);
             in_span!("execution_pass", { early = true }, self.execute_queue()).await
         })
     }
 
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
+        lending::note_lending(self);
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
             shrink::shrink(self).await?;
         }
+        share_limits::drain_to_ceilings(self).await?;
+        self.wait_for_turn().await?;
         let mut left_before = usize::MAX;
         loop {
             let (begun, freed) = {
@@ -121,56 +134,81 @@ impl Pass {
                 need
             };
             self.check_lost()?;
+            if self.lock().memory.has_watermarks() {
+                callbacks::tell_watermarks(self);
+            }
             let Some(need) = need else { return Ok(()) };
-            match need {
-                Need::Submit => {
-                    self.submit()?;
-                    if self.lock().pace.submits_each() {
-                        compact::compact_pass(self, u64::MAX).await?;
-                    }
-                }
-                Need::Room { storage } => {
-                    let made = reclaim::make_room(self, &storage).await?;
-                    leave_behind_on_error(self, made).await?;
-                }
-                Need::Restore { storage } => {
-                    let brought = restore::restore(self, &storage).await?;
-                    leave_behind_on_error(self, brought).await?;
-                }
-                Need::ReadEvicted {
-                    storage,
-                    reading,
-                    piece,
-                } => restore::read_evicted(self, &storage, &reading, piece).await?,
-                Need::Words(words) => pick::read_words(&mut self.lock(), words),
-                Need::Rows(wanted) => {
-                    let picked = pick_rows::pick_rows(self, &wanted).await?;
-                    leave_behind_on_error(self, picked).await?;
-                }
-                Need::Pipeline {
-                    program,
-                    key,
-                    params_bytes,
-                } => {
-                    provide_pipeline(self, &program, key, params_bytes).await?;
-                }
-                Need::Readback {
-                    storage,
-                    size_bytes,
-                } => {
-                    let provided = provide_readback(self, &storage, size_bytes).await?;
-                    leave_behind_on_error(self, provided).await?;
-                }
-                Need::Answers => answers::collect(self).await?,
-                Need::Direct {
-                    reading,
-                    piece,
-                    place,
-                } => {
-                    direct::read_in_place(self, &reading, piece, place).await?;
+            self.meet(need).await?;
+        }
+    }
+
+    /// Meets the need of the command at the head of the queue, or fails it.
+    async fn meet(&self, need: Need) -> Result<()> {
+        match need {
+            Need::Submit => {
+                self.submit()?;
+                self.wait_for_turn().await?;
+                if self.lock().pace.submits_each() {
+                    compact::compact_pass(self, u64::MAX).await?;
                 }
             }
+            Need::Room { storage } => {
+                let made = reclaim::make_room(self, &storage).await?;
+                leave_behind_on_error(self, made).await?;
+            }
+            Need::Restore { storage } => {
+                let brought = restore::restore(self, &storage).await?;
+                leave_behind_on_error(self, brought).await?;
+            }
+            Need::ReadEvicted {
+                storage,
+                reading,
+                piece,
+            } => restore::read_evicted(self, &storage, &reading, piece).await?,
+            Need::Words(words) => pick::read_words(&mut self.lock(), words),
+            Need::Rows(wanted) => {
+                let picked = pick_rows::pick_rows(self, &wanted).await?;
+                leave_behind_on_error(self, picked).await?;
+            }
+            Need::Pipeline {
+                program,
+                key,
+                params_bytes,
+            } => {
+                provide_pipeline(self, &program, key, params_bytes).await?;
+            }
+            Need::Readback {
+                storage,
+                size_bytes,
+            } => {
+                let provided = provide_readback(self, &storage, size_bytes).await?;
+                leave_behind_on_error(self, provided).await?;
+            }
+            Need::Answers => answers::collect(self).await?,
+            Need::Direct {
+                reading,
+                piece,
+                place,
+            } => {
+                direct::read_in_place(self, &reading, piece, place).await?;
+            }
         }
+        Ok(())
+    }
+
+    /// Work of a lower priority waits for the submission before, so that work of a higher one
+    /// waits for one submission at most. The wait is before the next commands are encoded, not
+    /// before they are submitted: what comes meanwhile goes first.
+    async fn wait_for_turn(&self) -> Result<()> {
+        let yields = {
+            let state = self.lock();
+            state.queue.has_priorities()
+                && state.queue.head_priority() < state.memory.shares().highest_priority()
+        };
+        if yields && self.driver.may_wait() {
+            self.wait_idle().await?;
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,13 @@
 //! The engine: a device, its memory, and the state that a lock guards.
+//!
+//! Each share of the device has its own [`Engine`], over the same [`EngineCore`]. Buffers and
+//! handles hold the engine of their share, so whatever they make is in that share, too.
 
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -14,15 +18,24 @@ use super::inside::{Inside, Recording};
 use super::limits::Limits;
 use super::outside::Outside;
 use super::state::State;
+use super::watermarks::Watermarks;
 use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
-use crate::memory::{DeadList, HostAccount, Memory, Storage};
+use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, Storage};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use crate::tuning::Tuning;
 
-/// The queue of commands of one device, and all that the engine needs to run them.
+/// The engine of a device, for one share of it.
 #[derive(Debug)]
 pub struct Engine {
+    core: Arc<EngineCore>,
+    /// `None`: what it makes is in no share.
+    share: Option<Arc<ShareHandle>>,
+}
+
+/// The queue of commands of one device, and all that the engine needs to run them.
+#[derive(Debug)]
+pub struct EngineCore {
     pub(super) driver: Device,
     pub(super) uploads: Uploads,
     /// The staging of restores, which only execution passes use.
@@ -35,6 +48,7 @@ pub struct Engine {
     pub(super) spill: SpillStore,
     limits: Mutex<Limits>,
     pub(super) outside: Outside,
+    pub(super) watermarks: Watermarks,
     /// The results of tuning, if the app turned tuning on. A dry run shares those of its device.
     tuning: Option<Arc<Tuning>>,
     /// Whether this is the engine of a dry run, which has no values.
@@ -48,6 +62,29 @@ pub struct Engine {
     state: Mutex<State>,
     #[cfg(feature = "tracing")]
     is_loss_logged: AtomicBool,
+}
+
+/// An engine that may be gone. The share stays as long as this exists.
+#[derive(Clone, Debug)]
+pub struct WeakEngine {
+    core: Weak<EngineCore>,
+    share: Option<Arc<ShareHandle>>,
+}
+
+impl WeakEngine {
+    /// The engine, unless all its holders are gone.
+    pub fn upgrade(&self) -> Option<Arc<Engine>> {
+        let (core, share) = (self.core.upgrade()?, self.share.clone());
+        Some(Arc::new(Engine { core, share }))
+    }
+}
+
+impl Deref for Engine {
+    type Target = EngineCore;
+
+    fn deref(&self) -> &EngineCore {
+        &self.core
+    }
 }
 
 /// The options of an engine, which do not change later.
@@ -91,13 +128,14 @@ impl Engine {
         }
         let diagnose = looked_for.and_then(Diagnose::new);
         let state = State::new(driver.clone(), readbacks.clone(), memory, diagnose);
-        Ok(Arc::new(Engine {
+        let core = EngineCore {
             uploads: Uploads::new(driver.clone(), Account::Uploads),
             restore_staging: Uploads::new(driver.clone(), Account::Restores),
             host: HostAccount::new(),
             spill,
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
+            watermarks: Watermarks::default(),
             tuning: setup.tuning,
             is_dry: setup.is_dry,
             wanted,
@@ -110,7 +148,57 @@ impl Engine {
             state: Mutex::new(state),
             #[cfg(feature = "tracing")]
             is_loss_logged: AtomicBool::new(false),
+        };
+        Ok(Arc::new(Engine {
+            core: Arc::new(core),
+            share: None,
         }))
+    }
+
+    /// The engine of a share of the same device.
+    pub(crate) fn of_share(&self, share: Option<Arc<ShareHandle>>) -> Arc<Self> {
+        let core = self.core.clone();
+        Arc::new(Engine { core, share })
+    }
+
+    /// This engine without keeping the device alive.
+    pub fn downgrade(&self) -> WeakEngine {
+        WeakEngine {
+            core: Arc::downgrade(&self.core),
+            share: self.share.clone(),
+        }
+    }
+
+    /// The engine of the whole device, without keeping it alive.
+    pub(crate) fn downgrade_device(&self) -> WeakEngine {
+        WeakEngine {
+            core: Arc::downgrade(&self.core),
+            share: None,
+        }
+    }
+
+    /// The share that this engine is for.
+    pub fn share(&self) -> Option<&Arc<ShareHandle>> {
+        self.share.as_ref()
+    }
+
+    /// Its passes run commands of this priority and higher ones. Those of the device's own engine
+    /// run all, also those of shares that no handle is left of.
+    pub(super) fn least_priority(&self) -> i8 {
+        self.share
+            .as_ref()
+            .map_or(i8::MIN, |share| share.priority())
+    }
+
+    /// Is it an engine of the same device, for this share or another one?
+    pub fn is_same_device(&self, other: &Engine) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// Is it an engine of the same device and share?
+    pub fn is_same(&self, other: &Engine) -> bool {
+        let id = |engine: &Engine| engine.share.as_ref().map(|share| share.id());
+        self.is_same_device(other) && id(self) == id(other)
     }
 
     /// What the device can do.
@@ -223,7 +311,7 @@ impl Engine {
 
     /// The engine's identity, for the thread-local lists of `inside`.
     fn address(&self) -> usize {
-        std::ptr::from_ref(self) as usize
+        Arc::as_ptr(&self.core) as usize
     }
 
     /// Marks this thread as inside a function of the app until the guard is dropped. Calls that

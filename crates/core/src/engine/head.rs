@@ -26,6 +26,7 @@ impl Head {
         if !self.placed.is_empty() {
             self.placed.clear();
         }
+        self.picking = None;
     }
 
     /// The holes that the operands may use.
@@ -54,6 +55,11 @@ impl Head {
     pub(super) fn take_placed(&mut self) -> impl Iterator<Item = Arc<Storage>> {
         let placed = std::mem::take(&mut self.placed);
         placed.into_iter().filter_map(|one| one.upgrade())
+    }
+
+    /// Whether the command has places or rows that it would lose to another command.
+    pub(super) fn is_prepared(&self) -> bool {
+        !self.placed.is_empty() || self.picking.is_some()
     }
 
     pub(super) fn picking(&self) -> Option<&Picking> {

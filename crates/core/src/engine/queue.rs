@@ -36,6 +36,14 @@ pub(super) struct Queue {
     fused_kernels: Vec<Weak<Fused>>,
     /// Whether the current pass may leave commands at the end for fusion with later ones.
     may_defer: bool,
+    /// Whether shares have different priorities.
+    has_priorities: bool,
+    /// Whether commands were appended since priorities were last looked at.
+    has_news: bool,
+    /// The priority of the command that was last at the head.
+    head_priority: i8,
+    /// The current pass runs commands of this priority and higher ones.
+    least_priority: i8,
     /// The commands that the running rematerializer has appended.
     recorded: VecDeque<Cmd>,
     /// The length of the queue at which an idle device gets work.
@@ -50,6 +58,10 @@ impl Default for Queue {
             fuse: None,
             fused_kernels: Vec::new(),
             may_defer: false,
+            has_priorities: false,
+            has_news: false,
+            head_priority: i8::MIN,
+            least_priority: i8::MIN,
             recorded: VecDeque::new(),
             early_commands: EARLY_COMMANDS,
         }
@@ -83,8 +95,66 @@ impl Queue {
     pub(super) fn append_list(&mut self, is_recording: bool) -> &mut VecDeque<Cmd> {
         match is_recording {
             true => &mut self.recorded,
-            false => &mut self.commands,
+            false => {
+                self.has_news = true;
+                &mut self.commands
+            }
         }
+    }
+
+    /// Shares have different priorities from now on.
+    pub(super) fn use_priorities(&mut self) {
+        self.has_priorities = true;
+    }
+
+    pub(super) fn has_priorities(&self) -> bool {
+        self.has_priorities
+    }
+
+    /// Whether commands were appended since the last call.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Priorities must be looked at again.
+    pub(super) fn keep_news(&mut self) {
+        self.has_news = true;
+    }
+
+    /// Sets the priority of the command at the head. Returns that of the one before.
+    pub(super) fn swap_head_priority(&mut self, priority: i8) -> i8 {
+        std::mem::replace(&mut self.head_priority, priority)
+    }
+
+    /// Whether the pass leaves the rest of the queue to others.
+    #[inline]
+    pub(super) fn is_left_to_others(&self) -> bool {
+        self.has_priorities && self.has_only_lower(self.least_priority)
+    }
+
+    /// The commands, without those that a rematerializer recorded.
+    pub(super) fn commands(&self) -> impl Iterator<Item = &Cmd> {
+        self.commands.iter()
+    }
+
+    /// Takes out the commands that `is_taken` names, in their order. `None` if there are none.
+    pub(super) fn take_out(
+        &mut self,
+        mut is_taken: impl FnMut(&Cmd) -> bool,
+    ) -> Option<VecDeque<Cmd>> {
+        let (mut taken, mut left) = (VecDeque::new(), VecDeque::new());
+        let mut left_fused = 0;
+        for (index, cmd) in std::mem::take(&mut self.commands).into_iter().enumerate() {
+            match is_taken(&cmd) {
+                true => taken.push_back(cmd),
+                false => {
+                    left_fused += usize::from(index < self.fused_commands);
+                    left.push_back(cmd);
+                }
+            }
+        }
+        (self.commands, self.fused_commands) = (left, left_fused);
+        (!taken.is_empty()).then_some(taken)
     }
 
     /// Takes the commands that a rematerializer appended.
@@ -127,9 +197,10 @@ impl Queue {
     }
 
     /// Begins an execution pass. A pass whose results no caller waits for `may_defer` commands at
-    /// the end for fusion with later ones.
-    pub(super) fn begin_pass(&mut self, may_defer: bool) {
-        self.may_defer = may_defer;
+    /// the end for fusion with later ones. Commands below `least_priority` stay.
+    pub(super) fn begin_pass(&mut self, may_defer: bool, least_priority: i8) {
+        (self.may_defer, self.least_priority) = (may_defer, least_priority);
+        self.has_news = true;
     }
 
     /// Begins a round of a pass over the queue.

@@ -21,12 +21,14 @@ use std::sync::Arc;
 
 use super::compact::{self, Outcome};
 use super::destination::Tier;
+use super::lending::note_lending;
 use super::pass::Pass;
+use super::state::State;
 use super::{callbacks, evict, needed, refuse, repack, retire};
 use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
-use crate::memory::{Fit, Storage};
+use crate::memory::{Fit, Hindrance, ShareId, Storage, Whom};
 use crate::shortage::{ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 
@@ -42,6 +44,10 @@ const LEAST_ROUND_BYTES: u64 = 256 << 10;
 
 /// But this least size is at most 1/64 of the limit.
 const LEAST_ROUND_PART: u64 = 64;
+
+/// The reclaim steps that make a share hold less. The others find room for what it may have.
+pub(super) const SHARE_STEPS: [ReclaimStep; 3] =
+    [ReclaimStep::Host, ReclaimStep::Disk, ReclaimStep::Drop];
 
 /// The attempts to make way for staging, before the request for staging fails.
 const STAGING_TRIES: u32 = 4;
@@ -73,9 +79,17 @@ pub(super) fn make_room<'a>(
     storage: &'a Arc<Storage>,
 ) -> BoxFuture<'a, Result<Result<()>>> {
     Box::pin(async move {
+        note_lending(pass);
+        if let Some(error) = lower_share(pass, storage).await? {
+            return Ok(Err(error));
+        }
         if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
             return Ok(made);
         }
+        let whom = {
+            let granted_bytes = pass.lock().memory.granted_bytes(storage.size_bytes());
+            Whom::owing(ShareId::MAIN, storage.share(), granted_bytes)
+        };
         if let Err(error) = check_fits(pass, storage) {
             return Ok(Err(error));
         }
@@ -99,7 +113,8 @@ pub(super) fn make_room<'a>(
             let refused_before = refused_submissions(pass);
             while refused_submissions(pass) == refused_before {
                 let wanted_bytes = missing_bytes(pass, storage, ceiling);
-                let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes).await? else {
+                let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await?
+                else {
                     break;
                 };
                 reclaim_counts.enter(step, freed_bytes);
@@ -107,6 +122,7 @@ pub(super) fn make_room<'a>(
                 if freed_bytes == 0 {
                     break;
                 }
+                note_lending(pass);
                 if let Some(made) = grow(pass, storage, ceiling).await? {
                     return Ok(made);
                 }
@@ -128,12 +144,76 @@ pub(super) fn make_room<'a>(
     })
 }
 
+/// Makes the storage's share hold less, if its limits, and not the device's, leave no room for the
+/// storage. Returns the error of the storage if that fails.
+async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
+    let mut reclaim_counts = ReclaimCounts::default();
+    loop {
+        let hindrance = {
+            let mut state = pass.lock();
+            state.free_dead();
+            match state.memory.shares().is_empty() {
+                true => None,
+                false => state.memory.hindrance(storage),
+            }
+        };
+        let Some(hindrance) = hindrance else {
+            return Ok(None);
+        };
+        if let Some(error) = never_fits_in_share(&pass.lock(), storage, &hindrance) {
+            return Ok(Some(error));
+        }
+        // Commands that wait for fusion keep their operands.
+        pass.lock().queue.defer_nothing();
+        let mut freed_bytes = 0;
+        for step in SHARE_STEPS {
+            let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
+            let ran = run_reclaim_step(pass, step, hindrance.excess_bytes, whom).await?;
+            freed_bytes = ran.unwrap_or(0);
+            reclaim_counts.enter(step, freed_bytes);
+            refuse::note_reclaimed(pass, step, freed_bytes);
+            if freed_bytes > 0 {
+                break;
+            }
+        }
+        if freed_bytes == 0 {
+            return Ok(Some(refuse::out_of_memory(pass, storage, reclaim_counts)));
+        }
+    }
+}
+
+/// The error of a command that exceeds the ceiling of its share even with nothing else in it.
+fn never_fits_in_share(
+    state: &State,
+    storage: &Arc<Storage>,
+    hindrance: &Hindrance,
+) -> Option<Error> {
+    let shares = state.memory.shares();
+    let needed = needed::needed_storages(state, storage);
+    let within = needed
+        .iter()
+        .filter(|one| shares.is_within(one.share(), hindrance.share));
+    let requested_bytes = within
+        .map(|one| state.memory.granted_bytes(one.size_bytes()))
+        .sum();
+    let never = hindrance.is_ceiling && requested_bytes > hindrance.limit_bytes;
+    never.then_some(Error::NeverFits {
+        what: "a command with operands and results",
+        requested_bytes,
+        limit_bytes: hindrance.limit_bytes,
+        hint: "That is the ceiling of its share. Raise it, or work on slices, such as some rows of \
+               an operand at a time",
+    })
+}
+
 /// Runs one reclaim step and returns the bytes that it freed. `None` if this device lacks the step,
-/// or the step is no use now. The step *repack* is not run here, because it needs a storage.
+/// or the step is no use now. `whom` says whose storages may be evicted. The step *repack* is not
+/// run here, because it needs a storage.
 pub(super) fn run_reclaim_step(
     pass: &Pass,
     step: ReclaimStep,
     wanted_bytes: u64,
+    whom: Whom,
 ) -> BoxFuture<'_, Result<Option<u64>>> {
     Box::pin(async move {
         let freed_bytes = match step {
@@ -145,10 +225,10 @@ pub(super) fn run_reclaim_step(
             ReclaimStep::Compact => Ok(compact::compact_pass(pass, u64::MAX).await?.1),
             ReclaimStep::Wait if !retire::wait_would_help(pass) => return Ok(None),
             ReclaimStep::Wait => retire::wait_for_all(pass).await,
-            ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes)),
+            ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes, whom)),
             ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
-            ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host).await,
-            ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk).await,
+            ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom).await,
+            ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom).await,
             ReclaimStep::Repack => return Ok(None),
         };
         freed_bytes.map(Some)
@@ -321,7 +401,9 @@ pub(super) async fn drain_to(pass: &Pass, target_bytes: impl Fn(&Pass) -> u64) -
             if above_bytes == 0 {
                 return Ok(());
             }
-            let Some(freed_bytes) = run_reclaim_step(pass, step, above_bytes).await? else {
+            let Some(freed_bytes) =
+                run_reclaim_step(pass, step, above_bytes, Whom::all(ShareId::MAIN)).await?
+            else {
                 break;
             };
             refuse::note_reclaimed(pass, step, freed_bytes);

@@ -60,6 +60,7 @@ pub(super) fn refused(
 
 fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts) -> Error {
     state.counters.refusals += 1;
+    state.memory.shares_mut().refused(storage.share());
     let bytes = storage.size_bytes();
     state.memory.happened(Event::Refusal { bytes });
     let report = state.memory.report(HOLDERS_NAMED);
@@ -75,6 +76,7 @@ fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts)
         budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
         reclaim_steps: reclaim_counts.tried(),
         made_at: storage.tag().to_string(),
+        share: (state.memory.shares().use_of(storage.share())).map(Box::new),
         holders: report.holders,
     }))
 }

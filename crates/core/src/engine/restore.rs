@@ -12,7 +12,7 @@ use super::destination::Tier;
 use super::mapped::Mapped;
 use super::pass::Pass;
 use super::supply::{self, Supply};
-use super::{diagnose, reclaim, refuse, rematerialize};
+use super::{reclaim, refuse, rematerialize};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
 use crate::memory::{Copies, PendingRestore, Place, Storage};
@@ -152,9 +152,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
     }
     let idle = {
         let mut state = pass.lock();
-        if state.memory.has_changes() {
-            diagnose::handle_changes(&mut state);
-        }
+        state.handle_changes();
         state.memory.idle(place, pass.driver.completed())
     };
     let waits_anyway = idle == Some(false) && !pass.restore_staging.holds(len_bytes);

@@ -101,14 +101,38 @@ impl State {
         }
     }
 
-    /// Adds an op of a command to the batch. The diagnostics first handle earlier changes of
-    /// blocks.
+    /// Adds an op of a command to the batch, after what earlier changes of blocks require.
     #[inline]
     pub(super) fn push_op(&mut self, op: Op) {
+        self.handle_changes();
+        self.batch.push(op);
+    }
+
+    /// Handles changes of blocks before the next op: clears what another share may have left in
+    /// them, and lets the diagnostics fill and look at them.
+    #[inline]
+    pub(super) fn handle_changes(&mut self) {
+        if self.memory.has_unclean() {
+            self.clear_unclean();
+        }
         if self.memory.has_changes() {
             diagnose::handle_changes(self);
         }
-        self.batch.push(op);
+    }
+
+    #[cold]
+    fn clear_unclean(&mut self) {
+        for (place, size_bytes) in self.memory.take_unclean() {
+            self.memory.touch(place);
+            self.counters.hand_overs += 1;
+            self.counters.cleared_bytes += size_bytes;
+            self.batch.push(Op::Clear {
+                buffer: place.buffer,
+                offset_bytes: place.offset_bytes,
+                size_bytes,
+            });
+            self.batch.add_cleared(place, size_bytes);
+        }
     }
 
     /// Adds an op that writes to a storage.
@@ -162,7 +186,8 @@ impl State {
 
     /// Whether an execution pass would have nothing to do.
     pub(super) fn has_nothing_to_do(&self) -> bool {
-        self.queue.is_empty() && self.left_behind.is_empty() && self.batch.is_empty()
+        let has_commands = !self.queue.is_empty() || !self.left_behind.is_empty();
+        !has_commands && self.batch.is_empty() && !self.memory.has_unclean()
     }
 
     /// Updates the peak of the bytes without a place, after commands were appended.

@@ -13,6 +13,7 @@ use super::caches::{PipelineKey, ProgramId};
 use super::cmd::Cmd;
 use super::kernel::{Launch, Program, Role};
 use super::picking::{Rows, Words};
+use super::priority;
 use super::state::State;
 use crate::alloc::AllocError;
 use crate::driver::DriverError;
@@ -108,6 +109,12 @@ impl State {
             if self.diagnose.as_ref().is_some_and(|one| one.is_half_full()) {
                 return Some(Need::Answers);
             }
+            if self.queue.may_promote() {
+                priority::promote(self);
+            }
+            if self.queue.is_left_to_others() {
+                return None;
+            }
             let driver = &self.driver;
             let limit_bytes = || driver.ledger().slab_limit_now_bytes();
             let done = match self.queue.next(limit_bytes) {
@@ -147,6 +154,9 @@ impl State {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Restore { storage }));
         }
+        if !self.memory.shares().is_empty() && self.note_share(&cmd) {
+            return ControlFlow::Continue(());
+        }
         let inputs = match self.memory.has_saved() {
             true => self.lineages.inputs(&cmd, &self.memory),
             false => None,
@@ -178,6 +188,32 @@ impl State {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The share of a command competes for memory from now on. Returns whether the command was
+    /// dropped, because its share was cancelled.
+    #[cold]
+    fn note_share(&mut self, cmd: &Cmd) -> bool {
+        let (mut share, mut cause) = (None, None);
+        cmd.each_operand(&mut |storage, _| {
+            share = Some(storage.share());
+            if storage.is_cancelled() && cause.is_none() {
+                cause = storage.cancelled();
+            }
+        });
+        if let Some(cause) = cause {
+            self.unplace_cmd(cmd);
+            match cmd {
+                Cmd::TakeOver { to, .. } => self.rematerializers.finish(to, None),
+                _ => drop(self.rematerializers.end_command()),
+            }
+            self.poison(cmd, &Arc::new(cause));
+            return true;
+        }
+        if let Some(share) = share {
+            self.memory.share_ran(share);
+        }
+        false
     }
 
     /// A storage that was dropped, and that would be computed from what the command overwrites.
@@ -222,14 +258,20 @@ impl State {
     fn free_dead_now(&mut self) {
         let mut kernels = SmallVec::<[ProgramId; 2]>::new();
         let mut rematerializers = SmallVec::<[u64; 2]>::new();
+        let mut has_lost_share = false;
         self.memory.free_dead(|dead| match dead {
             Dead::Kernel(id) => kernels.push(ProgramId::Custom(id)),
             Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
             Dead::Rematerializer(id) => rematerializers.push(id),
-            Dead::Slot(_) => {}
+            Dead::Share(_) => has_lost_share = true,
+            Dead::Slot(_) | Dead::Watermark(_) => {}
         });
         for id in rematerializers {
             self.rematerializers.forget(id);
+        }
+        if has_lost_share {
+            let promised_bytes = self.memory.shares().promised_bytes();
+            self.driver.ledger().set_promised(promised_bytes);
         }
         for kernel in kernels {
             self.pipelines.discard(kernel, &mut self.groups);

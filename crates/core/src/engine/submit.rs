@@ -17,9 +17,7 @@ impl Pass {
     pub(super) fn submit(&self) -> Result<()> {
         let mut batch = {
             let mut state = self.lock();
-            if state.memory.has_changes() {
-                diagnose::handle_changes(&mut state);
-            }
+            state.handle_changes();
             std::mem::take(&mut state.batch)
         };
         let result = match batch.is_empty() {
@@ -80,6 +78,7 @@ impl Pass {
             state.memory.batch_ended(None);
             state.counters.refused_submissions += 1;
             undo_moves(&mut state, batch, &cause);
+            state.memory.still_unclean(batch.take_cleared());
             for storage in written {
                 state.memory.poison(&storage, &cause);
             }
@@ -115,10 +114,8 @@ impl Pass {
             let mut buffers = Vec::new();
             let (is_over, groups) = {
                 let mut state = self.lock();
-                if state.memory.has_changes() {
-                    // The diagnostics first check the freed blocks of a slab that goes.
-                    diagnose::handle_changes(&mut state);
-                }
+                // The diagnostics first check the freed blocks of a slab that goes.
+                state.handle_changes();
                 let is_over = release_slabs(&mut state, &next, &mut buffers);
                 if !buffers.is_empty() && state.memory.reserved_bytes() == 0 {
                     self.readbacks.keep_none();

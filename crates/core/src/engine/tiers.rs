@@ -34,8 +34,8 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
             }
         }
         Tier::Disk => {
-            let tenant = storage.tenant().number();
-            Ok(Destination::Disk(pass.spill.begin(len_bytes, tenant)?))
+            let share = storage.share().number();
+            Ok(Destination::Disk(pass.spill.begin(len_bytes, share)?))
         }
     }
 }
@@ -90,8 +90,8 @@ fn send_to_disk(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     let Some(host) = copies.as_ref().and_then(|copies| copies.host.clone()) else {
         return Ok(());
     };
-    let tenant = storage.tenant().number();
-    let mut writer = pass.spill.begin(storage.len_bytes(), tenant)?;
+    let share = storage.share().number();
+    let mut writer = pass.spill.begin(storage.len_bytes(), share)?;
     match pass.driver.has_contents() {
         true => writer.write(&host.bytes)?,
         false => writer.write(&vec![0; storage.len_bytes() as usize])?,

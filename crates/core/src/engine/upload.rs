@@ -199,7 +199,8 @@ async fn find_staging(
 ) -> Result<()> {
     let refused = |error| refuse::refused(pass, "staging memory", error, dst);
     pass.lock().counters.staging_waits += 1;
-    pass.execute().await?;
+    // The staging may wait for commands of lower priorities, too.
+    pass.execute_all().await?;
     pass.uploads.sweep().map_err(refused)?;
     if pass.uploads.wait().await.map_err(refused)? || pass.uploads.has_room() {
         return Ok(());

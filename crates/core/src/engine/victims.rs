@@ -12,7 +12,7 @@ use super::destination::Tier;
 use super::kernel::Role;
 use super::queue::NextUses;
 use super::state::State;
-use crate::memory::{Candidate, Storage, choose};
+use crate::memory::{Candidate, Storage, Whom, choose};
 
 /// Drops a storage that has another copy or can be computed again. Returns the bytes that became
 /// free.
@@ -31,6 +31,7 @@ pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
 /// The storages to evict so that `wanted_bytes` become free: those with the best ratio of gain to
 /// the cost of restoring. Without a tier, only storages with another copy are candidates. Slots in
 /// `stay` are no candidates. Storages without another copy may have at most `most_bytes` each.
+/// Where there are shares, only those that `whom` names give storages.
 ///
 /// There is one choice among all candidates. Where weights are read in a cycle, dropping clean
 /// storages first would move several times as many bytes.
@@ -40,6 +41,7 @@ pub(super) fn victims(
     tier: Option<Tier>,
     stay: &FxHashSet<u32>,
     most_bytes: u64,
+    whom: Whom,
 ) -> Vec<Candidate> {
     let mut candidates = state.memory.candidates(stay);
     state
@@ -54,7 +56,28 @@ pub(super) fn victims(
         let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
         is_dropped || has_room(&candidate.storage)
     });
-    choose_best(state, candidates, wanted_bytes, tier, &next_uses(state))
+    let uses = next_uses(state);
+    let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &uses);
+    if state.memory.shares().is_empty() {
+        return choose(candidates);
+    }
+    for whom in whom.in_turn() {
+        let Some(mut claim) = state.memory.claim(whom) else {
+            break;
+        };
+        let (owed, others) = (candidates.into_iter())
+            .partition::<Vec<_>, _>(|candidate| claim.may_take(candidate.storage.share()));
+        if !owed.is_empty() {
+            let mut chosen = choose(owed);
+            chosen.retain(|candidate| {
+                let granted_bytes = state.memory.granted_bytes(candidate.storage.size_bytes());
+                claim.take(candidate.storage.share(), granted_bytes)
+            });
+            return chosen;
+        }
+        candidates = others;
+    }
+    Vec::new()
 }
 
 /// The next uses of storages, as far as the queue shows them. What a dropped storage is computed
@@ -150,8 +173,8 @@ pub(super) fn victims_ahead(
     victims: &[Candidate],
     tier: Tier,
     stay: &FxHashSet<u32>,
-    limit_bytes: u64,
-    most_bytes: u64,
+    (limit_bytes, most_bytes): (u64, u64),
+    whom: Whom,
 ) -> Vec<Candidate> {
     let evicted_bytes = victims.iter().map(|victim| victim.storage.size_bytes());
     let live_bytes = (state.memory.live_bytes()).saturating_sub(evicted_bytes.sum());
@@ -166,6 +189,9 @@ pub(super) fn victims_ahead(
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !uses.by_slot.contains_key(&slot))
     });
+    if let Some(claim) = state.memory.claim(whom) {
+        candidates.retain(|candidate| claim.may_take(candidate.storage.share()));
+    }
     for candidate in &mut candidates {
         candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier));
     }

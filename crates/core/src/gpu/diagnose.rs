@@ -1,10 +1,13 @@
 //! Diagnostics: the bugs to look for, the findings, and the buffers still alive.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::{Gpu, Layer, Options};
-use crate::engine::{Diagnostics, Engine, Finding, Findings, Leak, Wanted, block_on};
+use crate::engine::{Diagnostics, Engine, Finding, Findings, Leak, Wanted, WeakEngine, block_on};
 use crate::error::{Error, Result};
+use crate::jobs::Board;
 
 /// The environment variable that decides where [`Options::diagnostics`] does not.
 const VARIABLE: &str = "LAPIDARY_DIAGNOSTICS";
@@ -36,13 +39,49 @@ impl Options {
 
 /// Shared by all handles of one device, and dropped with the last of them.
 #[derive(Debug)]
-pub(super) struct Handles(pub(super) Arc<Engine>);
+pub(super) struct Handles {
+    engine: Arc<Engine>,
+    /// The lists of jobs that have handles, with the engines of their shares.
+    boards: Mutex<Vec<(WeakEngine, Weak<Board>)>>,
+}
+
+impl Handles {
+    pub(super) fn new(engine: Arc<Engine>) -> Arc<Self> {
+        Arc::new(Handles {
+            engine,
+            boards: Mutex::default(),
+        })
+    }
+
+    /// The jobs of an engine's share.
+    pub(super) fn board(&self, engine: &Engine) -> Arc<Board> {
+        let mut boards = self.boards.lock();
+        boards.retain(|(_, board)| board.strong_count() > 0);
+        let known = boards.iter().find_map(|(of, board)| {
+            let is_same = of.upgrade().is_some_and(|of| of.is_same(engine));
+            board.upgrade().filter(|_| is_same)
+        });
+        known.unwrap_or_else(|| {
+            let board = Board::new();
+            boards.push((engine.downgrade(), Arc::downgrade(&board)));
+            board
+        })
+    }
+
+    /// All lists of jobs that have handles.
+    pub(super) fn boards(&self) -> Vec<(Arc<Engine>, Arc<Board>)> {
+        let boards = self.boards.lock();
+        let alive = boards.iter();
+        let alive = alive.filter_map(|(engine, board)| Some((engine.upgrade()?, board.upgrade()?)));
+        alive.collect()
+    }
+}
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        if self.0.diagnostics().is_some_and(|wanted| wanted.leaks) {
-            for leak in self.0.leaks() {
-                self.0.findings().push(Finding::Leak(leak));
+        if self.engine.diagnostics().is_some_and(|wanted| wanted.leaks) {
+            for leak in self.engine.leaks() {
+                self.engine.findings().push(Finding::Leak(leak));
             }
         }
     }

@@ -68,6 +68,10 @@ impl Gpu {
         let driver = Arc::new(DryDriver::new(real.caps().clone()));
         let gpu = Gpu::over(driver.clone(), real.dry_setup(), real.fuses(), layer)?;
         let guard = DryRunGuard::begin(real, &gpu.engine, driver)?;
+        let gpu = Gpu {
+            engine: gpu.engine.of_share(real.share().cloned()),
+            ..gpu
+        };
         // Its result may hold tensors, which belong to the memory at the end.
         let _made = program(&gpu)?;
         guard.end().map(DryRun::new)

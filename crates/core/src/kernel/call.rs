@@ -1,14 +1,15 @@
 //! One call of a custom kernel: checks the bound operands against the text's declarations.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::Kernel;
 use super::diagnose;
 use super::reflect::Operand;
 use crate::buffer::{Buffer, words};
 use crate::dtype::DType;
-use crate::engine::UNWRITTEN;
 use crate::engine::kernel::{Arg, Launch};
+use crate::engine::{Engine, UNWRITTEN};
 use crate::error::{Error, Result};
 use crate::memory::{FENCE_BYTES, PATTERN, Residency};
 
@@ -200,8 +201,9 @@ impl<T: Bind + Clone> KernelCall<T> {
         let groups = self.checked_groups()?;
         let params = self.checked_params()?;
         let mut seen = Vec::with_capacity(self.operands().len());
+        let engine = self.engine();
         for operand in self.operands() {
-            seen.push(self.see(operand)?);
+            seen.push(self.see(operand, &engine)?);
         }
         self.separate(&mut seen)?;
         let outputs = self.outputs(&seen);
@@ -210,11 +212,11 @@ impl<T: Bind + Clone> KernelCall<T> {
             if !matches!(self.given(operand), Some(Given::Output(..))) {
                 continue;
             }
-            let (engine, output) = (&self.kernel.engine, seen[index].buffer.storage());
+            let output = seen[index].buffer.storage();
             match unwritten >> index & 1 {
                 0 => engine.clear(output)?,
                 _ => {
-                    words::fill(engine, output, PATTERN)?;
+                    words::fill(&engine, output, PATTERN)?;
                     code |= 1 << UNWRITTEN << index;
                 }
             }
@@ -228,7 +230,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             (arg, seen.range)
         });
         let launch = Launch::custom(&self.kernel.custom, args, &params, groups, code);
-        self.kernel.engine.launch(launch)?;
+        engine.launch(launch)?;
         Ok(outputs)
     }
 
@@ -250,6 +252,19 @@ impl<T: Bind + Clone> KernelCall<T> {
             return Err(refuse());
         }
         self.run()?.pop().ok_or_else(refuse)
+    }
+
+    /// The engine of the share in which the call runs: that of its first operand. A kernel serves
+    /// all shares of its device.
+    fn engine(&self) -> Arc<Engine> {
+        let own = self.kernel.engine.here();
+        let bound = self.given.iter().filter_map(|(_, given)| match given {
+            Given::Bound(bound) => bound.buffer(),
+            Given::Output(..) => None,
+        });
+        let mut engines = bound.map(|buffer| buffer.engine().here().clone());
+        let first = engines.find(|engine| engine.is_same_device(&own));
+        first.unwrap_or_else(|| own.clone())
     }
 
     fn operands(&self) -> &[Operand] {
@@ -372,7 +387,7 @@ impl<T: Bind + Clone> KernelCall<T> {
 
     /// The buffer of an operand and its bytes. Makes or copies the buffer if necessary.
     #[track_caller]
-    fn see(&self, operand: &Operand) -> Result<Seen> {
+    fn see(&self, operand: &Operand, engine: &Arc<Engine>) -> Result<Seen> {
         let name = &operand.name;
         let (dtype, what) = match self.given(operand) {
             Some(Given::Bound(bound)) => (bound.dtype(), bound.noun()),
@@ -390,8 +405,8 @@ impl<T: Bind + Clone> KernelCall<T> {
             return self.refuse_at(operand, &format!("not {dtype}"), message);
         }
         let seen = match self.given(operand) {
-            Some(Given::Bound(bound)) => self.see_bound(operand, bound, dtype)?,
-            Some(Given::Output(bytes, _)) => self.see_output(operand, *bytes, dtype)?,
+            Some(Given::Bound(bound)) => self.see_bound(engine, operand, bound, dtype)?,
+            Some(Given::Output(bytes, _)) => self.see_output(engine, operand, *bytes, dtype)?,
             None => return self.refuse(format!("`{name}` is not bound")),
         };
         let (has, least) = (seen.range.1, operand.least_bytes);
@@ -412,7 +427,13 @@ impl<T: Bind + Clone> KernelCall<T> {
     }
 
     #[track_caller]
-    fn see_output(&self, operand: &Operand, size_bytes: u64, dtype: DType) -> Result<Seen> {
+    fn see_output(
+        &self,
+        engine: &Arc<Engine>,
+        operand: &Operand,
+        size_bytes: u64,
+        dtype: DType,
+    ) -> Result<Seen> {
         if !operand.writes {
             let name = &operand.name;
             let message = format!(
@@ -421,17 +442,22 @@ impl<T: Bind + Clone> KernelCall<T> {
             );
             return self.refuse_at(operand, "read", message);
         }
-        let engine = &self.kernel.engine;
         let buffer = Buffer::whole(engine, engine.storage(size_bytes)?);
         Ok(Seen::part(buffer, dtype))
     }
 
     /// The operand in place if possible, else a copy of it.
     #[track_caller]
-    fn see_bound(&self, operand: &Operand, bound: &T, dtype: DType) -> Result<Seen> {
+    fn see_bound(
+        &self,
+        engine: &Arc<Engine>,
+        operand: &Operand,
+        bound: &T,
+        dtype: DType,
+    ) -> Result<Seen> {
         let reason = match bound.buffer() {
             Some(buffer) => {
-                if !self.kernel.engine.owns(buffer.storage()) {
+                if !engine.owns(buffer.storage()) {
                     return Err(Error::Foreign {
                         operation: "a custom kernel",
                     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::history::{Event, Moment, Ring};
 use super::peak::Peak;
 use super::tags::Tags;
-use super::{Memory, Place, Residency, Storage, Tag};
+use super::{Memory, Place, Residency, ShareId, Storage, Tag};
 use crate::alloc::SlabClass;
 use crate::units::Level;
 
@@ -208,8 +208,11 @@ impl Memory {
         };
         let slot = &mut self.slots[index as usize];
         let is_back = slot.copies.is_some();
-        slot.tag = tag;
-        let (number, bytes) = (slot.number, slot.size_bytes);
+        (slot.tag, slot.share) = (tag, storage.share());
+        let (number, bytes, share) = (slot.number, slot.size_bytes, slot.share);
+        if share != ShareId::MAIN {
+            self.shares.gained(share, granted_bytes, is_back);
+        }
         self.census.gained(class, bytes, granted_bytes);
         self.census.tags.gained(tag, bytes);
         self.census.sums.restores += u64::from(is_back);
@@ -235,13 +238,16 @@ impl Memory {
         if self.fences.is_some() {
             self.came(index);
         }
+        if self.has_watermarks() {
+            self.look_at_watermarks();
+        }
     }
 
     /// The storage of a slot is about to lose its block. Its bytes are then at `to`; `None` when
     /// the storage is gone.
     pub(super) fn lost(&mut self, index: u32, to: Option<Residency>) {
         let slot = &self.slots[index as usize];
-        let (number, tag, bytes) = (slot.number, slot.tag, slot.size_bytes);
+        let (number, tag, bytes, share) = (slot.number, slot.tag, slot.size_bytes, slot.share);
         let Some((class, _)) = slot.place.and_then(|place| self.slab_of(place)) else {
             return;
         };
@@ -252,6 +258,12 @@ impl Memory {
         let Census { peak, tags, .. } = &mut self.census;
         if let Some(peak) = peak {
             peak.falls(tags);
+        }
+        if share != ShareId::MAIN {
+            self.shares.lost(share, granted_bytes, to.is_some());
+        }
+        if self.has_watermarks() {
+            self.watermarks_are_left(share, granted_bytes);
         }
         self.census.lost(class, bytes, granted_bytes);
         self.census.tags.lost(tag, bytes);

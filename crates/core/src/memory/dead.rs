@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::share::ShareId;
+
 /// Something that was dropped and left a resource to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dead {
@@ -18,6 +20,10 @@ pub(crate) enum Dead {
     Fused(u64),
     /// The rematerializer of this number.
     Rematerializer(u64),
+    /// The share of this number.
+    Share(ShareId),
+    /// The watermark of this number.
+    Watermark(u64),
 }
 
 /// The dead list of one engine. Its lock is a leaf, held for one push or one swap. So any thread

@@ -21,15 +21,19 @@ mod made_for;
 mod map;
 mod moves;
 mod peak;
+mod previous;
 mod report;
 mod residency;
 pub(crate) mod scope;
+mod share;
+mod shares;
 mod slabs;
 mod source;
 mod storage;
 mod tags;
 mod twin;
 pub mod victims;
+mod watermarks;
 
 use std::sync::{Arc, Weak};
 
@@ -59,11 +63,14 @@ pub use report::SlabUse;
 pub use residency::Recovered;
 pub(crate) use residency::{Candidate, PendingRestore};
 pub use scope::{Scope, enter_scope};
+pub use share::{Amount, Share};
+pub(crate) use share::{ShareHandle, ShareId};
+pub(crate) use shares::{Hindrance, Lending, Shares, Whole, Whom};
 use slabs::Slab;
 pub use source::Source;
+pub(crate) use storage::Maker;
 pub use storage::{Advice, Residency, Tag};
 pub use storage::{Companion, Storage};
-pub(crate) use storage::{Maker, TenantId};
 pub use tags::TagUse;
 pub(crate) use twin::Twins;
 use victims::{Clock, Uses};
@@ -109,6 +116,8 @@ struct Slot {
     number: u64,
     /// Index of the tag of the storage's maker.
     tag: u32,
+    /// The share of the storage that has the block.
+    share: ShareId,
 }
 
 impl Slot {
@@ -136,6 +145,10 @@ pub(crate) struct Memory {
     never_move: bool,
     free_slots: Vec<u32>,
     census: Census,
+    shares: Shares,
+    /// Who has written to which bytes; `None` until there is a share.
+    previous: Option<Box<previous::Previous>>,
+    watermarks: watermarks::Watermarks,
     /// Buffers of the app that no storage refers to any more.
     forgotten: Vec<BufferId>,
     /// Size of the fence behind every storage; 0 while the engine looks for no bugs.
@@ -180,6 +193,9 @@ impl Memory {
             never_move,
             free_slots: Vec::new(),
             census: Census::new(),
+            shares: Shares::default(),
+            previous: None,
+            watermarks: watermarks::Watermarks::default(),
             forgotten: Vec::new(),
             fence_bytes: 0,
             fences: None,
@@ -213,6 +229,11 @@ impl Memory {
         for dead in taken_dead.drain(..) {
             match dead {
                 Dead::Slot(slot) => self.free_slot(slot),
+                Dead::Share(share) => {
+                    self.shares.forget(share);
+                    other(dead);
+                }
+                Dead::Watermark(id) => self.remove_watermark(id),
                 dead => other(dead),
             }
         }
@@ -236,20 +257,25 @@ impl Memory {
         storage: &Arc<Storage>,
         fit: Fit,
     ) -> Result<Option<Place>, AllocError> {
-        let Some((block, place)) = self.take_block(storage.size_bytes(), fit)? else {
+        let Some((block, place)) = self.take_block(storage, fit)? else {
             return Ok(None);
         };
         self.settle_in(storage, block, place);
         Ok(Some(place))
     }
 
-    /// A block of an existing slab, and its place.
+    /// A block of an existing slab, and its place. `None` if no slab has room, or the storage's
+    /// share may not take it.
     #[inline]
     fn take_block(
         &mut self,
-        size_bytes: u64,
+        storage: &Storage,
         fit: Fit,
     ) -> Result<Option<(BlockId, Place)>, AllocError> {
+        let size_bytes = storage.size_bytes();
+        if !self.shares.is_empty() && self.hindrance(storage).is_some() {
+            return Ok(None);
+        }
         let block_bytes = size_bytes + self.fence_bytes;
         let block = match self.pools.allocate(block_bytes) {
             Err(AllocError::NeedsSlab { .. }) if fit == Fit::Anywhere => {
@@ -276,6 +302,7 @@ impl Memory {
         if self.fences.is_some() {
             self.reuse(place, size_bytes);
         }
+        self.hand_over(place, size_bytes, storage.share());
         Ok(Some((block, place)))
     }
 

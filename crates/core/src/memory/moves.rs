@@ -88,6 +88,8 @@ impl Memory {
         let slot = &mut self.slots[owner as usize];
         slot.place = Some(to);
         let size_bytes = slot.size_bytes;
+        let share = slot.share;
+        self.hand_over(to, size_bytes, share);
         self.was_moved(owner, from, to);
         if self.fences.is_some() {
             self.reuse(to, size_bytes);

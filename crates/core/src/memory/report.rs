@@ -8,6 +8,7 @@ use super::{ClassUse, Maker, Memory, Slot, Storage, Sums, Tag, TagUse};
 use crate::alloc::{AllocStats, SlabClass};
 use crate::order;
 use crate::shortage::Holder;
+use crate::shortage::ShareUse;
 
 /// One slab and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub(crate) struct MemoryReport {
     pub(crate) holders: Vec<Holder>,
     /// All makers that ever held bytes on the device, largest first.
     pub(crate) tags: Vec<TagUse>,
+    pub(crate) shares: Vec<ShareUse>,
 }
 
 impl Memory {
@@ -66,6 +68,7 @@ impl Memory {
             slabs: slabs.collect(),
             saved_bytes: tags.iter().map(|one| one.saved_bytes).sum(),
             holders: largest(&tags, holders),
+            shares: self.shares.uses(),
             tags,
         }
     }
@@ -74,6 +77,7 @@ impl Memory {
     pub(crate) fn reset_peaks(&mut self) {
         self.pools.reset_peaks();
         self.census.reset_peaks();
+        self.shares.reset_peaks();
     }
 
     fn tag_uses(&self) -> Vec<TagUse> {

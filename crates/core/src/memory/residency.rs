@@ -193,7 +193,7 @@ impl Memory {
         fit: Fit,
     ) -> Result<Option<PendingRestore>, AllocError> {
         let size_bytes = storage.size_bytes();
-        let taken = self.take_block(size_bytes, fit)?;
+        let taken = self.take_block(storage, fit)?;
         Ok(taken.map(|(block, place)| PendingRestore {
             block,
             size_bytes,
@@ -549,6 +549,8 @@ impl Memory {
         self.forgotten.clear();
         self.owners.clear();
         self.unwatch(None);
+        self.forget_previous(None);
+        self.shares.all_lost();
         self.census.device_gone();
         let (mut recovered, mut lost) = (Recovered::default(), Vec::new());
         for slot in &mut self.slots {

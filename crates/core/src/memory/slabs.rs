@@ -112,6 +112,7 @@ impl Memory {
         self.pools.remove_slab(id).ok()?;
         let slab = self.slabs[id.index()].take()?;
         self.unwatch(Some(id.index() as u32));
+        self.forget_previous(Some(id.index() as u32));
         self.census.slab_gone(slab.class, slab.size_bytes);
         self.happened(Event::SlabReleased {
             slab: slab.number,

@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 
 use super::dead::{Dead, DeadList};
 use super::scope;
+use super::share::{ShareHandle, ShareId};
 use crate::driver::Shared;
+use crate::error::Error;
 
 /// What a layer above attaches to a storage. It must not hold that storage, which it outlives.
 pub trait Companion: Any + Shared {
@@ -27,7 +29,7 @@ pub trait Companion: Any + Shared {
 }
 
 /// What makes storages: see [`Storage::maker`].
-pub(crate) type Maker = (usize, u32, Option<Arc<str>>);
+pub(crate) type Maker = (usize, u32, u32, Option<Arc<str>>);
 
 /// Where a storage's bytes are. The query never waits, so the answer may be slightly out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,20 +82,6 @@ pub enum Advice {
     Late,
 }
 
-/// The tenant whose budget a storage counts against. There is one tenant: [`TenantId::MAIN`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct TenantId(u32);
-
-impl TenantId {
-    /// The tenant of every storage that names no other.
-    pub(crate) const MAIN: TenantId = TenantId(0);
-
-    /// The number that spilled blocks carry.
-    pub(crate) fn number(self) -> u64 {
-        u64::from(self.0)
-    }
-}
-
 /// The call site that made a buffer, and the buffer's name, if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -103,6 +91,8 @@ pub struct Tag {
     column: u32,
     name: Option<Arc<str>>,
     scope: Option<Arc<str>>,
+    #[cfg_attr(feature = "serde", serde(default))]
+    share: Option<Arc<str>>,
 }
 
 impl Tag {
@@ -132,6 +122,12 @@ impl Tag {
         self.name.as_deref()
     }
 
+    /// The path of the share that the buffer is in, if it is in one: see
+    /// [`Gpu::share`](crate::Gpu::share).
+    pub fn share(&self) -> Option<&str> {
+        self.share.as_deref()
+    }
+
     /// Shortens the texts to what prints: an app's names may have any length.
     pub fn shorten(&mut self) {
         let is_long = |text: &&mut Arc<str>| text.len() > NAME_COLUMNS;
@@ -141,12 +137,18 @@ impl Tag {
         if let Some(scope) = self.scope.as_mut().filter(is_long) {
             *scope = super::printable_end(scope, NAME_COLUMNS).into();
         }
+        if let Some(share) = self.share.as_mut().filter(is_long) {
+            *share = super::printable_end(share, NAME_COLUMNS).into();
+        }
     }
 }
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, line) = (super::printable_end(&self.file, FILE_COLUMNS), self.line);
+        if let Some(share) = &self.share {
+            write!(f, "[{}] ", super::printable_end(share, NAME_COLUMNS))?;
+        }
         if let Some(scope) = &self.scope {
             write!(f, "{}: ", super::printable_end(scope, NAME_COLUMNS))?;
         }
@@ -182,7 +184,8 @@ pub struct Storage {
     len_bytes: u64,
     /// Bytes with padding: a multiple of 16, so that kernels may write whole vec4s.
     size_bytes: u64,
-    tenant: TenantId,
+    /// `None`: it is in no share.
+    share: Option<Arc<ShareHandle>>,
     site: &'static Location<'static>,
     scope: u32,
     name: Mutex<Option<Arc<str>>>,
@@ -219,7 +222,7 @@ impl Storage {
     /// A storage for `len_bytes`, padded to a multiple of 16, at least 16.
     pub(crate) fn new(
         len_bytes: u64,
-        tenant: TenantId,
+        share: Option<Arc<ShareHandle>>,
         site: &'static Location<'static>,
         dead: Arc<DeadList>,
     ) -> Arc<Self> {
@@ -228,7 +231,7 @@ impl Storage {
         Arc::new(Storage {
             len_bytes,
             size_bytes,
-            tenant,
+            share,
             site,
             scope: scope::current(),
             name: Mutex::new(None),
@@ -268,14 +271,14 @@ impl Storage {
         self.size_bytes
     }
 
-    /// A new storage of `len_bytes` with the same call site and tenant, without a place yet.
+    /// A new storage of `len_bytes` with the same call site and share, without a place yet.
     pub fn another(&self, len_bytes: u64) -> Arc<Self> {
-        Storage::new(len_bytes, self.tenant, self.site, self.dead.clone())
+        Storage::new(len_bytes, self.share.clone(), self.site, self.dead.clone())
     }
 
     /// A storage that stands for this one on another engine, without a place yet.
     pub(crate) fn twin(&self, dead: Arc<DeadList>) -> Arc<Self> {
-        let mut twin = Storage::new(self.len_bytes, self.tenant, self.site, dead);
+        let mut twin = Storage::new(self.len_bytes, self.share.clone(), self.site, dead);
         if let Some(fresh) = Arc::get_mut(&mut twin) {
             fresh.scope = self.scope;
         }
@@ -292,9 +295,27 @@ impl Storage {
         twin
     }
 
-    /// The tenant whose budget it counts against.
-    pub(crate) fn tenant(&self) -> TenantId {
-        self.tenant
+    /// The share that it is in.
+    #[inline]
+    pub(crate) fn share(&self) -> ShareId {
+        (self.share.as_deref()).map_or(ShareId::MAIN, ShareHandle::id)
+    }
+
+    /// The priority of its share.
+    #[inline]
+    pub(crate) fn priority(&self) -> i8 {
+        (self.share.as_deref()).map_or(0, ShareHandle::priority)
+    }
+
+    /// Was its share cancelled?
+    pub(crate) fn is_cancelled(&self) -> bool {
+        (self.share.as_deref()).is_some_and(ShareHandle::is_cancelled)
+    }
+
+    /// The error of its commands, if its share was cancelled.
+    pub(crate) fn cancelled(&self) -> Option<Error> {
+        let share = self.share.as_deref().filter(|share| share.is_cancelled());
+        share.map(ShareHandle::cancelled)
     }
 
     /// Its call site and name.
@@ -305,6 +326,7 @@ impl Storage {
             column: self.site.column(),
             name: self.name(),
             scope: scope::path(self.scope),
+            share: self.share.as_deref().map(|share| share.path().clone()),
         }
     }
 
@@ -313,11 +335,12 @@ impl Storage {
         (self.site, self.scope)
     }
 
-    /// What groups storages in reports: the address of the call site, the scope and the whole name,
-    /// which a tag may shorten.
+    /// What groups storages in reports: the address of the call site, the scope, the share and the
+    /// whole name, which a tag may shorten.
     pub(crate) fn maker(&self) -> Maker {
         let site = std::ptr::from_ref(self.site) as usize;
-        (site, self.scope, self.name())
+        let share = self.share.as_deref().map_or(0, ShareHandle::path_number);
+        (site, self.scope, share, self.name())
     }
 
     pub(crate) fn name(&self) -> Option<Arc<str>> {

@@ -30,6 +30,9 @@ impl Memory {
             never_move: self.never_move,
             free_slots: self.free_slots.clone(),
             census: self.census.twin(),
+            shares: self.shares.clone(),
+            previous: self.previous.clone(),
+            watermarks: super::watermarks::Watermarks::default(),
             forgotten: Vec::new(),
             fence_bytes: self.fence_bytes,
             fences: None,
@@ -70,6 +73,7 @@ impl Memory {
                 written_in: 0,
                 number: slot.number,
                 tag: slot.tag,
+                share: slot.share,
             });
         }
         for index in without_twin {

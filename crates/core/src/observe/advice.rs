@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::Snapshot;
 use crate::memory::{Block, BlockState, Residency, SlabMap, printable_end};
 use crate::order;
+use crate::shortage::ShareUse;
 use crate::transfer::UPLOAD_LIMIT_BYTES;
 use crate::units::{Bytes, MIB};
 
@@ -38,6 +39,8 @@ pub enum Topic {
     Unused,
     /// Memory is short, and much of it waits for a backward.
     Saved,
+    /// A share does not fit below its ceiling.
+    Share,
     /// Transfers wait for staging memory.
     Staging,
     /// Small tensors take whole granules.
@@ -79,6 +82,7 @@ impl Snapshot {
             Self::pinned,
             Self::unused,
             Self::saved,
+            Self::share,
             Self::staging,
             Self::rounding,
             Self::churn,
@@ -223,6 +227,30 @@ impl Snapshot {
             self.tag_name(tag),
         );
         suggest(Topic::Saved, bytes, text)
+    }
+
+    /// A share that evicts its own while others leave memory free.
+    fn share(&self) -> Option<Suggestion> {
+        let is_full = |share: &&ShareUse| {
+            let ceiling_bytes = share.ceiling_bytes.unwrap_or(u64::MAX);
+            share.restores > 0 && share.bytes.peak >= ceiling_bytes / 10 * 9
+        };
+        let full = self.stats.shares.iter().filter(is_full);
+        let share = full.max_by_key(|share| share.restores)?;
+        let limit_bytes = self.stats.budget_bytes.unwrap_or(u64::MAX);
+        let free_bytes = limit_bytes.saturating_sub(self.stats.device_bytes.now);
+        let free_bytes = free_bytes.saturating_add(self.stats.cached_bytes.now);
+        let ceiling_bytes = share.ceiling_bytes?;
+        let text = format!(
+            "the share `{}` fills its ceiling of {}, and its tensors were restored {} times, while \
+             {} of the device are free. Raise its ceiling (`GpuMemory::resize_share`), or keep fewer \
+             of its tensors alive at once.",
+            printable_end(&share.path, 60),
+            Bytes(ceiling_bytes),
+            share.restores,
+            Bytes(free_bytes),
+        );
+        suggest(Topic::Share, free_bytes.min(ceiling_bytes), text)
     }
 
     fn staging(&self) -> Option<Suggestion> {

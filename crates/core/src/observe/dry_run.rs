@@ -24,6 +24,9 @@ const TAG_COLUMNS: usize = 60;
 pub struct DryRun {
     /// Most bytes of tensors on the device, those from before the program included.
     pub peak_live_bytes: u64,
+    /// Most bytes of tensors beyond those that were on the device before the program. It is what a
+    /// [`Job`](crate::jobs::Job) says of itself.
+    pub peak_added_bytes: u64,
     /// Most bytes of slabs.
     pub peak_reserved_bytes: u64,
     /// Most bytes on the device: slabs, staging, and memory that submissions still use.
@@ -79,6 +82,10 @@ impl DryRun {
         let steps = report.reclaim_counts.tried();
         DryRun {
             peak_live_bytes: sums.live_bytes.peak,
+            peak_added_bytes: sums
+                .live_bytes
+                .peak
+                .saturating_sub(counts.live_before_bytes),
             peak_reserved_bytes: report.levels.slab_bytes.peak,
             peak_device_bytes: report.levels.reserved_bytes.peak,
             peak_host_bytes: report.host_bytes.peak,

@@ -33,6 +33,27 @@ impl MemoryStats {
         for (name, total) in self.totals() {
             counter!(name, "adapter" => adapter.clone()).absolute(total);
         }
+        for share in &self.shares {
+            let path: SharedString = share.path.clone().into();
+            let now = |name: &'static str, value: u64| {
+                let labels = [("adapter", adapter.clone()), ("share", path.clone())];
+                gauge!(name, &labels).set(value as f64);
+            };
+            now("lapidary_share_bytes", share.bytes.now);
+            now("lapidary_share_bytes_peak", share.bytes.peak);
+            now("lapidary_share_guaranteed_bytes", share.guaranteed_bytes);
+            if let Some(bytes) = share.ceiling_bytes {
+                now("lapidary_share_ceiling_bytes", bytes);
+            }
+            for (name, total) in [
+                ("lapidary_share_evictions_total", share.evictions),
+                ("lapidary_share_restores_total", share.restores),
+                ("lapidary_share_refusals_total", share.refusals),
+            ] {
+                let labels = [("adapter", adapter.clone()), ("share", path.clone())];
+                counter!(name, &labels).absolute(total);
+            }
+        }
         for one in &self.reclaim_steps {
             for (name, total) in [
                 ("lapidary_freed_bytes_total", one.freed_bytes),
@@ -74,7 +95,7 @@ impl MemoryStats {
         ]
     }
 
-    fn totals(&self) -> [(&'static str, u64); 18] {
+    fn totals(&self) -> [(&'static str, u64); 20] {
         [
             ("lapidary_allocations_total", self.live_storages.up),
             ("lapidary_allocated_bytes_total", self.live_bytes.up),
@@ -89,6 +110,8 @@ impl MemoryStats {
             ("lapidary_refusals_total", self.refusals),
             ("lapidary_staging_waits_total", self.staging_waits),
             ("lapidary_compactions_total", self.compactions),
+            ("lapidary_hand_overs_total", self.hand_overs),
+            ("lapidary_cleared_bytes_total", self.cleared_bytes),
             ("lapidary_moved_bytes_total", self.moved_bytes),
             ("lapidary_evicted_bytes_total", self.evicted_bytes),
             ("lapidary_dropped_bytes_total", self.dropped_bytes),

@@ -1,21 +1,21 @@
 //! Memory statistics for observers that must not keep the device alive.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::MemoryStats;
-use crate::engine::Engine;
+use crate::engine::{Engine, WeakEngine};
 
 /// Takes memory statistics while the device exists: see
 /// [`GpuMemory::sampler`](crate::GpuMemory::sampler). Cheap to clone and usable on any thread.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    engine: Weak<Engine>,
+    engine: WeakEngine,
 }
 
 impl Sampler {
     pub(crate) fn of(engine: &Arc<Engine>) -> Self {
         Sampler {
-            engine: Arc::downgrade(engine),
+            engine: engine.downgrade_device(),
         }
     }
 

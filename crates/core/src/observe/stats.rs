@@ -5,7 +5,7 @@ use std::fmt;
 use crate::engine::{Engine, EngineReport};
 use crate::memory::{ClassUse, SlabUse, TagUse, printable, printable_end};
 use crate::order;
-use crate::shortage::{Holder, ReclaimStepUse};
+use crate::shortage::{Holder, ReclaimStepUse, ShareUse};
 use crate::units::{Bytes, Level};
 
 /// Most holders in the value; the report prints fewer.
@@ -13,6 +13,7 @@ pub(super) const HOLDERS: usize = 32;
 
 /// Lines for slabs and for holders in the report.
 const SLAB_LINES: usize = 10;
+const SHARE_LINES: usize = 6;
 const HOLDER_LINES: usize = 10;
 
 /// The report is at most this wide.
@@ -115,6 +116,16 @@ pub struct MemoryStats {
     /// decides whether to compute a tensor again. The measured times of submissions scale it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub kernels_ns: u64,
+    /// The longest time of a submission, in nanoseconds, of those that somebody waited for: as
+    /// long may work of a high priority wait for that of a lower one. 0 in a browser.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub longest_submission_ns: u64,
+    /// Blocks that passed from one share to another.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub hand_overs: u64,
+    /// Total bytes that were cleared because they passed from one share to another.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub cleared_bytes: u64,
     /// Total bytes of tensors that were moved to make room.
     pub moved_bytes: u64,
     /// How often tensors were moved to make room.
@@ -129,6 +140,9 @@ pub struct MemoryStats {
     pub classes: Vec<ClassUse>,
     /// All makers of storages, past and present, the one with most bytes first.
     pub tags: Vec<TagUse>,
+    /// Every share of the memory, by path: see [`Gpu::share`](crate::Gpu::share).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub shares: Vec<ShareUse>,
     /// Every slab.
     pub slabs: Vec<SlabUse>,
     /// The holders of most bytes, at most 32, greatest first.
@@ -187,6 +201,9 @@ impl MemoryStats {
             restored_bytes: report.restored_bytes,
             recomputed_bytes: report.recomputed_bytes,
             kernels_ns: report.kernels_ns,
+            longest_submission_ns: report.longest_submission_ns,
+            hand_overs: report.hand_overs,
+            cleared_bytes: report.cleared_bytes,
             moved_bytes: alloc.moved_bytes,
             compactions: report.compactions,
             reclaim_steps: report.reclaim_counts.uses(),
@@ -194,6 +211,7 @@ impl MemoryStats {
             bind_groups: report.bind_groups,
             classes: report.memory.classes.to_vec(),
             tags: report.memory.tags,
+            shares: report.memory.shares,
             slabs: report.memory.slabs,
             holders: report.memory.holders,
         }
@@ -223,6 +241,7 @@ impl fmt::Display for MemoryStats {
             counted(self.refusals, "refusal"),
         )?;
         self.print_reclaim(f)?;
+        self.print_shares(f)?;
         self.print_slabs(f)?;
         self.print_holders(f)
     }
@@ -350,6 +369,33 @@ impl MemoryStats {
         match line.is_empty() {
             true => Ok(()),
             false => writeln!(f, "{line}"),
+        }
+    }
+
+    fn print_shares(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.shares.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "shares")?;
+        for share in self.shares.iter().take(SHARE_LINES) {
+            let (path, bytes) = (printable_end(&share.path, 30), Bytes(share.bytes.now));
+            let (guaranteed, back) = (Bytes(share.guaranteed_bytes), share.restores);
+            let ceiling = match share.ceiling_bytes {
+                Some(bytes) => format!("ceiling {}", Bytes(bytes)),
+                None => "no ceiling".into(),
+            };
+            let evictions = short(share.evictions);
+            let state = if share.is_closed { ", closed" } else { "" };
+            writeln!(
+                f,
+                "  {:>10}  {path}: guarantee {guaranteed}, {ceiling}, {evictions} out, {} back{state}",
+                bytes.to_string(),
+                short(back),
+            )?;
+        }
+        match self.shares.len().saturating_sub(SHARE_LINES) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more"),
         }
     }
 

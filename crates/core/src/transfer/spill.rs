@@ -131,12 +131,12 @@ impl SpillStore {
         })))
     }
 
-    /// Reserves room for a block of `len_bytes` that belongs to `tenant`. The writer fills the
+    /// Reserves room for a block of `len_bytes` that belongs to `share`. The writer fills the
     /// block.
     ///
     /// # Errors
     /// [`Error::Spill`] when the quota or the disk is full, or the file cannot be created.
-    pub(crate) fn begin(&self, len_bytes: u64, tenant: u64) -> Result<SpillWriter> {
+    pub(crate) fn begin(&self, len_bytes: u64, share: u64) -> Result<SpillWriter> {
         let shared = &self.0;
         let mut state = shared.lock();
         let generation = state.next_generation;
@@ -157,7 +157,7 @@ impl SpillStore {
                 }
             };
             block.file = Some(file);
-            block.frames = frame::plan(pieces, len_bytes, tenant, generation);
+            block.frames = frame::plan(pieces, len_bytes, share, generation);
         }
         drop(state);
         Ok(SpillWriter::new(block))
@@ -197,6 +197,13 @@ impl SpillStore {
     #[cfg(test)]
     pub(crate) fn quota_bytes(&self) -> u64 {
         self.0.lock().room.quota_bytes
+    }
+
+    /// The bytes that further blocks may take, if the disk has them.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        let state = self.0.lock();
+        let used_bytes = state.room.used_bytes().now;
+        state.room.quota_bytes.saturating_sub(used_bytes)
     }
 
     /// Changes the quota. Blocks stay. If the quota is below the used bytes, no more is spilled,

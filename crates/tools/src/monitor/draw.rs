@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Widget};
 
 use super::{Monitor, WINDOWS};
-use lapidary_core::internal::printable;
+use lapidary_core::internal::{printable, printable_end};
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::stats::SlabUse;
 use lapidary_core::units::Bytes;
@@ -25,6 +25,9 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 /// Columns of the panels for slabs and for reclaim.
 const SIDE_COLUMNS: u16 = 44;
 const SLAB_CELLS: usize = 18;
+/// Rows of shares, and columns of a share's path.
+const MOST_SHARES: usize = 6;
+const SHARE_COLUMNS: usize = 17;
 
 /// A frame with a title.
 pub(super) fn panel<'a>(title: impl Into<Line<'a>>) -> Block<'a> {
@@ -65,6 +68,13 @@ pub(super) fn draw(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     view.curve.draw(curve, buffer, window, stats.budget_bytes);
     monitor.holders.draw(holders, buffer, stats);
     if is_wide {
+        let rows = match stats.shares.len() {
+            0 => 0,
+            count => u16::try_from(count.min(MOST_SHARES)).unwrap_or(0) + 2,
+        };
+        let parts = [Constraint::Length(rows), Constraint::Min(0)];
+        let [shares, slabs] = Layout::vertical(parts).areas(slabs);
+        draw_shares(stats, shares, buffer);
         draw_slabs(stats, slabs, buffer);
         view.events.draw(events, buffer, stats);
     }
@@ -183,6 +193,31 @@ fn draw_bar(parts: &[(&str, u64, Style)], whole_bytes: u64, area: Rect, buffer: 
     }
     for x in x..area.right() {
         buffer[(x, area.y)].set_symbol("·").set_style(DIM);
+    }
+}
+
+/// The shares: what each holds of its ceiling, or of its guarantee.
+fn draw_shares(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
+    let block = panel(format!(" shares: {} ", stats.shares.len()));
+    let inner = block.inner(area);
+    if area.is_empty() {
+        return;
+    }
+    block.render(area, buffer);
+    for (share, y) in stats.shares.iter().zip(inner.top()..inner.bottom()) {
+        let (held_bytes, guaranteed_bytes) = (share.bytes.now, share.guaranteed_bytes);
+        let most_bytes = share.ceiling_bytes.unwrap_or(guaranteed_bytes);
+        let style = match (held_bytes > guaranteed_bytes, share.is_closed) {
+            (_, true) => DIM,
+            (true, false) => STAGING,
+            (false, false) => LIVE,
+        };
+        let line = Line::from_iter([
+            Span::raw(format!("{:>10} ", Bytes(held_bytes).to_string())),
+            Span::styled(format!("of {:>10} ", Bytes(most_bytes).to_string()), DIM),
+            Span::styled(printable_end(&share.path, SHARE_COLUMNS), style),
+        ]);
+        buffer.set_line(inner.x, y, &line, inner.width);
     }
 }
 

@@ -149,8 +149,8 @@ function bytesFromBase64(encoded) {
 
 function tagOf(value) {
   if (!value || typeof value !== "object") return null;
-  const { file, line, column, name, scope } = value;
-  return { file: text(file), line: number(line), column: number(column), name: text(name), scope: text(scope) };
+  const { file, line, column, name, scope, share } = value;
+  return { file: text(file), line: number(line), column: number(column), name: text(name), scope: text(scope), share: text(share) };
 }
 
 // The parts of a snapshot; throws a sentence if `doc` is not a snapshot.

@@ -6,6 +6,7 @@ const COLORED = 12;
 const GROUPINGS = {
   tag: "tag",
   scope: "scope",
+  share: "share",
   site: "call site",
   name: "name",
 };
@@ -18,13 +19,14 @@ function nameOf(tag, grouping) {
   if (!tag) return { key: "", title: "(all others)", detail: "" };
   switch (grouping) {
     case "scope": return { key: tag.scope, title: tag.scope || "(no scope)", detail: "" };
+    case "share": return { key: tag.share, title: tag.share || "(no share)", detail: "" };
     case "name": return { key: tag.name, title: tag.name || "(no name)", detail: "" };
     case "site": return { key: siteText(tag), title: siteText(tag), detail: "" };
     default: return {
-      key: JSON.stringify([siteText(tag), tag.scope, tag.name]),
+      key: JSON.stringify([siteText(tag), tag.scope, tag.name, tag.share]),
       title: tag.name || shortSite(tag),
-      detail: [tag.scope, tag.name && shortSite(tag)].filter(Boolean).join("   "),
-      whole: [tag.name, tag.scope, siteText(tag)].filter(Boolean).join("   "),
+      detail: [tag.share && `[${tag.share}]`, tag.scope, tag.name && shortSite(tag)].filter(Boolean).join("   "),
+      whole: [tag.share && `[${tag.share}]`, tag.name, tag.scope, siteText(tag)].filter(Boolean).join("   "),
     };
   }
 }

@@ -36,6 +36,18 @@ function reclaimFigure(stats) {
   return figure("reclaim", `${countText(sum("gains"))} of ${countText(sum("tries"))}`, `tries freed ${bytesText(sum("freed_bytes"))}`, each.join("\n"));
 }
 
+// What a share holds, relative to its ceiling, else to its guarantee.
+function shareFigure(share) {
+  const [held, guaranteed, ceiling] = [number(share?.bytes?.now), number(share?.guaranteed_bytes), number(share?.ceiling_bytes)];
+  const limits = `guarantee ${bytesText(guaranteed)}, ${ceiling ? "ceiling " + bytesText(ceiling) : "no ceiling"}`;
+  const more = `peak ${bytesText(number(share?.bytes?.peak))}, ${countText(number(share?.evictions))} evicted, ${countText(number(share?.restores))} restored, ${countText(number(share?.refusals))} refused`;
+  const state = share?.is_closed === true ? " (closed)" : held > guaranteed ? " (borrows)" : "";
+  return figure("share " + printable(text(share?.path), 40) + state, bytesText(held), limits, more);
+}
+
+// Figures of more shares would hide the others. The holders can be grouped by share.
+const MOST_SHARES = 12;
+
 function summary(model, inks) {
   const { stats } = model;
   const [live, reserved, storages] = ["live_bytes", "reserved_bytes", "live_storages"].map(name => level(stats, name));
@@ -50,6 +62,7 @@ function summary(model, inks) {
     figure("evicted", countText(number(stats.evictions)), `${countText(number(stats.restores))} restored`),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
     reclaimFigure(stats),
+    ...list(stats.shares).slice(0, MOST_SHARES).map(shareFigure),
   ];
   return figures;
 }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!    0 magic "LAPSPILL"   8 version u16   10 codec u16   12 stored bytes u32
-//!   16 tenant u64        24 generation u64
+//!   16 share u64        24 generation u64
 //!   32 block bytes u64   40 start in the block, bytes u64
 //!   48 raw bytes u32     52 zero u32      56 checksum of stored bytes   60 checksum of the above
 //!   64 the stored bytes …
 //! ```
 //!
 //! All fields are little-endian. The reader has every field in memory and compares it. So it never
-//! accepts a frame of another tenant or block, or of an earlier block at the same place. The
+//! accepts a frame of another share or block, or of an earlier block at the same place. The
 //! checksums are CRC-32, which finds every change within 32 consecutive bits.
 
 use std::borrow::Cow;
@@ -40,7 +40,7 @@ pub(super) enum Codec {
 /// The fields of a frame's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) tenant: u64,
+    pub(super) share: u64,
     pub(super) generation: u64,
     pub(super) block_bytes: u64,
     /// The start of the frame in the block.
@@ -59,7 +59,7 @@ impl Header {
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
         bytes[10..12].copy_from_slice(&(self.codec as u16).to_le_bytes());
         bytes[12..16].copy_from_slice(&self.stored_bytes.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.tenant.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.share.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.block_bytes.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.start_bytes.to_le_bytes());
@@ -90,7 +90,7 @@ impl Header {
             return Err(match () {
                 () if differs(0..8) => "it does not begin as a frame does",
                 () if header[CHECKED_BYTES..] != sound => "the header's checksum is wrong",
-                () if differs(16..24) => "the frame is another tenant's",
+                () if differs(16..24) => "the frame is another share's",
                 () if differs(24..32) => "the frame is another block's",
                 () => "the header is not the one that was written",
             });
@@ -133,7 +133,7 @@ pub(super) fn pack(raw: &[u8]) -> Vec<u8> {
 pub(super) fn plan(
     pieces: Vec<Piece>,
     block_bytes: u64,
-    tenant: u64,
+    share: u64,
     generation: u64,
 ) -> Vec<Frame> {
     let mut start_bytes = 0;
@@ -141,7 +141,7 @@ pub(super) fn plan(
         let room_bytes = (piece.size_bytes - HEADER_BYTES).min(FRAME_BYTES);
         let raw_bytes = room_bytes.min(block_bytes - start_bytes) as u32;
         let header = Header {
-            tenant,
+            share,
             generation,
             block_bytes,
             start_bytes,

@@ -88,8 +88,8 @@ fn noise(rng: &mut fastrand::Rng, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn spill(store: &SpillStore, tenant: u64, bytes: &[u8]) -> Result<SpillBlock> {
-    let mut writer = store.begin(bytes.len() as u64, tenant)?;
+fn spill(store: &SpillStore, share: u64, bytes: &[u8]) -> Result<SpillBlock> {
+    let mut writer = store.begin(bytes.len() as u64, share)?;
     writer.write(bytes)?;
     writer.finish()
 }

@@ -48,7 +48,7 @@ fn assert_corrupt(block: &SpillBlock, expected: &str) {
 }
 
 fn three(store: &SpillStore) -> [SpillBlock; 3] {
-    [1, 2, 3].map(|tenant| spill(store, tenant, &[tenant as u8; 6000]).unwrap())
+    [1, 2, 3].map(|share| spill(store, share, &[share as u8; 6000]).unwrap())
 }
 
 #[test]
@@ -135,13 +135,13 @@ fn garbage_and_zeros_are_found() {
 }
 
 #[test]
-fn another_tenants_frame_is_not_handed_out() {
+fn another_shares_frame_is_not_handed_out() {
     let folder = Folder::new();
     let [mine, theirs, other] = three(&folder.store());
     let (my_place, my_frame) = frame_of(&mine, 0);
     let (_, their_frame) = frame_of(&theirs, 0);
     poke(&mine, my_place, &their_frame);
-    assert_corrupt(&mine, "another tenant's");
+    assert_corrupt(&mine, "another share's");
     poke(&mine, my_place, &my_frame);
     assert_eq!(read(&mine).unwrap(), [1; 6000]);
     assert_eq!(read(&theirs).unwrap(), [2; 6000]);

@@ -74,7 +74,7 @@ impl Gpu {
     ///
     /// ```no_run
     /// # fn draw(device: &wgpu::Device, gpu: &lapidary_core::Gpu, points: &lapidary_core::Buffer) -> lapidary_core::Result<()> {
-    /// use lapidary_core::Access;
+    /// use lapidary_core::interop::Access;
     ///
     /// gpu.with_bound(&[(points, Access::Read)], |bound| {
     ///     let mut encoder = device.create_command_encoder(&Default::default());

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use lapidary_core::internal::block_on;
-use lapidary_core::{Access, Bound, Buffer, DType, Error, Result, wgpu};
+use lapidary_core::interop::{Access, Bound};
+use lapidary_core::{Buffer, DType, Error, Result, wgpu};
 
 use super::Gpu;
 use crate::tensor::Tensor;
@@ -20,7 +21,7 @@ impl Gpu {
     ///
     /// ```no_run
     /// # fn draw(device: &wgpu::Device, gpu: &lapidary::Gpu, t: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// use lapidary::Access;
+    /// use lapidary::interop::Access;
     ///
     /// gpu.with_bound(&[(t, Access::Read)], |bound| {
     ///     let mut encoder = device.create_command_encoder(&Default::default());

@@ -1,0 +1,181 @@
+//! Shares of a device's memory: what they cost, how fast a guarantee comes back, and how fair they
+//! are.
+//!
+//! ```text
+//! cargo bench --bench shares
+//! ```
+//!
+//! Rows that are compared run in turns, so that noise hits all of them.
+
+use std::time::{Duration, Instant};
+
+use lapidary::shares::Share;
+use lapidary::{Budget, Buffer, Gpu, Options, Residency, Result};
+
+const MIB: u64 = 1 << 20;
+const ROUNDS: usize = 15;
+/// Buffers made and dropped in a round.
+const BUFFERS: usize = 2000;
+/// The guarantee that is claimed, in buffers of 1 MiB.
+const CLAIMED: usize = 64;
+/// The buffers of each share that competes, of 1 MiB each.
+const COMPETING: usize = 48;
+
+fn main() -> Result<()> {
+    let gpu = open(None)?;
+    println!("{} ({})\n", gpu.caps().name, gpu.caps().backend);
+    drop(gpu);
+    cost()?;
+    claim()?;
+    fairness()
+}
+
+fn open(budget_bytes: Option<u64>) -> Result<Gpu> {
+    Gpu::open(Options {
+        budget: budget_bytes.map(Budget::device),
+        ..Options::default()
+    })
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Makes buffers and drops them, one after the other, placed by a command each.
+fn make_and_drop(gpu: &Gpu) -> Result<Duration> {
+    let begun = Instant::now();
+    for _ in 0..BUFFERS {
+        gpu.buffer_zeroed(4096)?;
+    }
+    gpu.finish()?;
+    Ok(begun.elapsed())
+}
+
+fn cost() -> Result<()> {
+    let (alone, among) = (open(None)?, open(None)?);
+    let share = among.share("share", Share::guaranteed(MIB))?;
+    let inner = share.share("inner", Share::guaranteed(0).with_ceiling(1 << 40))?;
+    let rows = [
+        ("no share", &alone),
+        ("beside shares", &among),
+        ("in a share", &share),
+        ("in a share in a share", &inner),
+    ];
+    let mut times = vec![Vec::new(); rows.len()];
+    for _ in 0..ROUNDS {
+        for (times, (_, gpu)) in times.iter_mut().zip(rows) {
+            times.push(make_and_drop(gpu)?);
+        }
+    }
+    println!("a buffer of 4 KiB made, zeroed and dropped");
+    let base = median(times[0].clone());
+    for ((name, _), times) in rows.iter().zip(times) {
+        let time = median(times);
+        let ns = time.as_nanos() / BUFFERS as u128;
+        println!("  {name:<22} {ns:>5} ns   {:.2}", ratio(time, base));
+    }
+    Ok(())
+}
+
+fn ratio(time: Duration, of: Duration) -> f64 {
+    time.as_secs_f64() / of.as_secs_f64()
+}
+
+fn filled(gpu: &Gpu, count: usize) -> Result<Vec<Buffer>> {
+    let words = vec![7_u32; (MIB / 4) as usize];
+    let made = (0..count).map(|_| gpu.buffer_from(&words));
+    let made = made.collect::<Result<Vec<_>>>()?;
+    gpu.finish()?;
+    Ok(made)
+}
+
+/// The time until a guarantee is there, beside that of evicting the same bytes because the budget
+/// was lowered.
+fn claim() -> Result<()> {
+    let budget_bytes = 100 * MIB;
+    let (mut claims, mut moves) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let gpu = open(Some(budget_bytes))?;
+        let frame = gpu.share("frame", Share::guaranteed(CLAIMED as u64 * MIB))?;
+        let job = gpu.share("job", Share::guaranteed(0))?;
+        let lent = filled(&job, 90)?;
+        let begun = Instant::now();
+        let wanted: Vec<_> = (0..CLAIMED)
+            .map(|_| frame.buffer(MIB))
+            .collect::<Result<_>>()?;
+        wanted.iter().try_for_each(Buffer::prefetch)?;
+        frame.finish()?;
+        claims.push(begun.elapsed());
+        assert!(
+            wanted
+                .iter()
+                .all(|one| one.residency() == Residency::Device)
+        );
+        drop((lent, wanted));
+
+        let gpu = open(Some(budget_bytes))?;
+        let held = filled(&gpu, 90)?;
+        let before = on_device(&held);
+        let begun = Instant::now();
+        gpu.memory()
+            .set_budget(Budget::device(budget_bytes - CLAIMED as u64 * MIB))?;
+        let moved = before - on_device(&held);
+        moves.push(begun.elapsed().mul_f64(CLAIMED as f64 / moved as f64));
+    }
+    let (claims, moves) = (median(claims), median(moves));
+    println!("\na guarantee of {CLAIMED} MiB, all of it lent");
+    println!(
+        "  until it is there          {:>7.1} ms",
+        claims.as_secs_f64() * 1e3
+    );
+    println!(
+        "  evicting the same bytes    {:>7.1} ms",
+        moves.as_secs_f64() * 1e3
+    );
+    println!("  ratio                      {:>7.2}", ratio(claims, moves));
+    Ok(())
+}
+
+fn on_device(buffers: &[Buffer]) -> usize {
+    let here = buffers
+        .iter()
+        .filter(|one| one.residency() == Residency::Device);
+    here.count()
+}
+
+/// What two shares hold on average while both go round over more than fits.
+fn fairness() -> Result<()> {
+    let gpu = open(Some(64 * MIB))?;
+    let shares = [
+        gpu.share("a", Share::guaranteed(0))?,
+        gpu.share("b", Share::guaranteed(0))?,
+    ];
+    let buffers = [
+        filled(&shares[0], COMPETING)?,
+        filled(&shares[1], COMPETING)?,
+    ];
+    let (mut held, mut looks) = ([0, 0], 0);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        for at in 0..COMPETING {
+            for (share, buffers) in shares.iter().zip(&buffers) {
+                buffers[at].prefetch()?;
+                share.flush()?;
+            }
+            for (held, buffers) in held.iter_mut().zip(&buffers) {
+                *held += on_device(buffers);
+            }
+            looks += 1;
+        }
+    }
+    let mean = held.map(|held| held as f64 / f64::from(looks));
+    println!("\ntwo shares that each want {COMPETING} MiB, within 64 MiB, for 10 s");
+    println!(
+        "  {:.1} MiB and {:.1} MiB, ratio {:.3}",
+        mean[0],
+        mean[1],
+        mean[0] / mean[1]
+    );
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Keeps each share within its limits: what may be lent, who must make way, which pins are too
+//! many.
+
+use super::handle::Engine;
+use super::lending::whole;
+use super::pass::Pass;
+use super::reclaim;
+use crate::error::{Error, Result};
+use crate::memory::{ShareId, Whom};
+use crate::units::Bytes;
+
+/// Refuses pins that would keep others from what they are guaranteed: pinned storages cannot leave.
+pub(super) fn check_pins(engine: &Engine) -> Result<()> {
+    if engine.lock().memory.shares().is_empty() {
+        return Ok(());
+    }
+    let limit_bytes = whole(engine).limit_bytes;
+    let needed_bytes = engine.lock().memory.needed_for_guarantees();
+    match needed_bytes <= limit_bytes {
+        true => Ok(()),
+        false => Err(Error::Buffer {
+            operation: "pin",
+            reason: format!(
+                "guarantees, and pinned memory beyond them, would need {} of {}: pin less, or \
+                 raise the guarantee of the share that pins",
+                Bytes(needed_bytes),
+                Bytes(limit_bytes),
+            ),
+        }),
+    }
+}
+
+/// Evicts what is above lowered ceilings, as far as possible.
+pub(super) async fn drain_to_ceilings(pass: &Pass) -> Result<()> {
+    {
+        let mut state = pass.lock();
+        state.free_dead();
+        if state.memory.shares().above_ceiling().is_empty() {
+            return Ok(());
+        }
+    }
+    let mut given_up: Vec<ShareId> = Vec::new();
+    loop {
+        let above = pass.lock().memory.shares().above_ceiling();
+        let next = above.iter().find(|(share, _)| !given_up.contains(share));
+        let Some(&(share, excess_bytes)) = next else {
+            return Ok(());
+        };
+        let mut freed_bytes = 0;
+        for step in reclaim::SHARE_STEPS {
+            let whom = Whom::all(share);
+            let ran = reclaim::run_reclaim_step(pass, step, excess_bytes, whom).await?;
+            freed_bytes += ran.unwrap_or(0);
+            if freed_bytes > 0 {
+                break;
+            }
+        }
+        if freed_bytes == 0 {
+            // The rest is pinned, or has nowhere to go.
+            given_up.push(share);
+        }
+    }
+}

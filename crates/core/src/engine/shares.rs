@@ -1,0 +1,162 @@
+//! Shares of a device's memory: makes, changes, closes and cancels them.
+
+use std::sync::Arc;
+
+use super::handle::Engine;
+use super::lending::{note_promises, whole};
+use super::pass::Pass;
+use super::share_limits::{check_pins, drain_to_ceilings};
+use crate::error::{Error, Result};
+use crate::memory::{Share, ShareHandle, Whole};
+use crate::printable::{is_hidden, printable};
+use crate::shortage::ShareUse;
+use crate::units::Bytes;
+
+/// The most bytes of a share's name.
+const MOST_NAME_BYTES: usize = 200;
+
+/// The engine of a new share, within the share of this engine.
+pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<Engine>> {
+    check_name(name)?;
+    let here = engine.here();
+    here.check_lost()?;
+    if let Some(around) = engine.share() {
+        around.check_open()?;
+    }
+    let whole = whole(&here);
+    let added = (here.lock().memory).add_share(name, said, engine.share(), whole);
+    let engine = here.of_share(Some(added?));
+    // If pins leave too little, the share ends with this engine.
+    check_pins(&engine)?;
+    note_promises(&engine);
+    Ok(engine)
+}
+
+/// Changes the limits of this engine's share. Returns the bytes by which it still exceeds its
+/// ceiling.
+pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
+    let engine = &*engine.here();
+    if engine.is_inside() {
+        return Err(Error::Reentered);
+    }
+    engine.check_lost()?;
+    let share = own_share(engine, "resize_share")?;
+    share.check_open()?;
+    let whole = whole(engine);
+    (engine.lock().memory.shares_mut()).resize(&share, said, whole)?;
+    note_promises(engine);
+    if engine.lock().memory.shares().above_ceiling().is_empty() {
+        return Ok(0);
+    }
+    let id = share.id();
+    let work = move |pass: Pass| async move {
+        pass.submit()?;
+        drain_to_ceilings(&pass).await?;
+        let above = pass.lock().memory.shares().above_ceiling();
+        let above = above.iter().find(|(share, _)| *share == id);
+        Ok(above.map_or(0, |(_, excess_bytes)| *excess_bytes))
+    };
+    Pass::run(engine, work).await
+}
+
+/// Closes this engine's share.
+pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
+    let share = own_share(engine, "close_share")?;
+    share.close();
+    engine.here().lock().memory.shares_mut().close(&share);
+    note_promises(&engine.here());
+    Ok(())
+}
+
+/// Closes this engine's share. Its commands that have not run never will.
+pub(crate) fn cancel(engine: &Arc<Engine>) -> Result<()> {
+    let share = own_share(engine, "cancel_share")?;
+    share.cancel();
+    close(engine)
+}
+
+/// What this engine's share holds; `None` if it is for no share.
+pub(crate) fn use_of(engine: &Arc<Engine>) -> Option<ShareUse> {
+    let share = engine.share()?;
+    let here = engine.here();
+    here.free_all_dead();
+    let used = here.lock().memory.shares().use_of(share.id());
+    used
+}
+
+/// What this engine's share is guaranteed; `None` if it is for no share.
+pub(crate) fn guaranteed_bytes(engine: &Engine) -> Option<u64> {
+    let id = engine.share()?.id();
+    let used = engine.lock().memory.shares().use_of(id);
+    Some(used.map_or(0, |used| used.guaranteed_bytes))
+}
+
+/// The bytes that are guaranteed to this engine's share, or left by the device, and to nobody
+/// within it. `None` on a device without a limit.
+pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
+    if let Some(share) = engine.share() {
+        return Some(engine.lock().memory.shares().unpromised_within(share.id()));
+    }
+    let limit_bytes = whole(engine).limit_bytes;
+    let promised_bytes = engine.lock().memory.shares().promised_bytes();
+    (limit_bytes < u64::MAX).then(|| limit_bytes.saturating_sub(promised_bytes))
+}
+
+/// Changes what this engine's share is guaranteed, if that becomes less, or else if it becomes
+/// more. The caller keeps the sum of all guarantees within what there is.
+pub(crate) fn guarantee(engine: &Engine, bytes: u64, becomes_less: bool) {
+    if let Some(share) = engine.share() {
+        (engine.lock().memory.shares_mut()).set_guarantee(share.id(), bytes, becomes_less);
+        note_promises(engine);
+    }
+}
+
+fn own_share(engine: &Engine, call: &'static str) -> Result<Arc<ShareHandle>> {
+    engine.share().cloned().ok_or_else(|| Error::Share {
+        share: String::new(),
+        reason: format!("{call} is for the handle of a share, and this one is for the device"),
+    })
+}
+
+/// Refuses what only the device's own handle may do.
+pub(crate) fn check_no_share(engine: &Engine, call: &'static str) -> Result<()> {
+    engine.share().map_or(Ok(()), |share| {
+        let reason = format!("{call} changes the whole device: call it on the first handle");
+        Err(share.error(reason))
+    })
+}
+
+/// Refuses a budget that does not leave what is guaranteed.
+pub(super) fn check_promises(engine: &Engine, limit_bytes: u64) -> Result<()> {
+    let whole = Whole {
+        limit_bytes,
+        ..whole(engine)
+    };
+    let promised_bytes = engine.lock().memory.shares().promised_within(whole);
+    match promised_bytes <= limit_bytes {
+        true => Ok(()),
+        false => Err(Error::Option {
+            option: "budget",
+            reason: format!(
+                "it leaves {} beside staging, and {} are guaranteed to shares: lower the \
+                 guarantees first",
+                Bytes(limit_bytes),
+                Bytes(promised_bytes),
+            ),
+        }),
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let wrong = match name {
+        "" => "it has no name",
+        name if name.contains('/') => "its name has a `/`, which stands between nested shares",
+        name if name.len() > MOST_NAME_BYTES => "its name is longer than 200 bytes",
+        name if name.chars().any(is_hidden) => "its name has characters that do not print",
+        _ => return Ok(()),
+    };
+    Err(Error::Share {
+        share: printable(name, 60),
+        reason: wrong.into(),
+    })
+}

@@ -1,0 +1,183 @@
+//! Shares: handles with a guarantee and a ceiling of their own, over the same device.
+
+use std::sync::Arc;
+
+use super::{Gpu, GpuMemory};
+use crate::engine::{Watermark, WatermarkGuard, block_on, shares};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::jobs::Jobs;
+use crate::memory::Share;
+#[cfg(doc)]
+use crate::observe::MemoryStats;
+use crate::shortage::ShareUse;
+
+impl Gpu {
+    /// A handle for a share of this device's memory. What is made through it counts for the share:
+    /// buffers, and the results of all that is computed from them.
+    ///
+    /// - The **guarantee** is room that the share gets whenever it wants it. While it does not, the
+    ///   room is lent. Lent room comes back by evicting the coldest buffers of those who borrowed
+    ///   it. They do not fail; their buffers come back when they are used. What neither the host's
+    ///   memory nor the disk has room for is not lent, as nobody could give it back.
+    /// - The **ceiling** is never exceeded, not even for a moment: a share that needs more evicts
+    ///   buffers of its own. An operation that does not fit below it is an error.
+    /// - Beyond the guarantees all borrowers are equal: one that wants more takes from those who
+    ///   have borrowed more than itself, and from those who run nothing.
+    ///
+    /// Memory that passes from one share to another is cleared first, so a kernel with a wrong
+    /// index reads zeros and no bytes of others. Buffers of two shares do not meet in one
+    /// operation;
+    /// [`Buffer::to`](crate::Buffer::to) copies between them. All shares have one queue, one set of
+    /// compiled kernels, and one staging memory.
+    ///
+    /// A **priority** orders work: recorded commands of a share run before those of shares with a
+    /// lower one, in their own order. Work of a lower priority has at most one submission on the
+    /// device at a time while there are higher ones. So a frame waits at most as long as the
+    /// longest submission takes ([`MemoryStats::longest_submission_ns`]). [`flush`](Gpu::flush) and
+    /// reads on a handle run what has at least its priority, and leave the rest to its owners.
+    ///
+    /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
+    /// within a share is at most its own. A share ends with its last handle and its last buffer;
+    /// [`close_share`](GpuMemory::close_share) ends its guarantee before.
+    ///
+    /// ```
+    /// use lapidary_core::shares::{Amount, Share};
+    /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
+    ///
+    /// // The frame must never wait for the job, and the job may have all that is left.
+    /// let frame = gpu.share("frame", Share::guaranteed(256 << 20))?;
+    /// let job = gpu.share("job", Share::guaranteed(0).with_ceiling(Amount::OfBudget(75)))?;
+    /// let particles = frame.buffer_zeroed(64 << 20)?;
+    /// let samples = job.buffer_zeroed(512 << 20)?;
+    /// for share in gpu.memory().shares() {
+    ///     println!("{}: {} bytes", share.path, share.bytes.now);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Share`] for a name that is empty or has a `/`, for guarantees beyond the budget or
+    /// beyond the guarantee of the share around, for a ceiling below the guarantee, for parts of an
+    /// unknown amount, and within a closed share. [`Error::DeviceLost`].
+    pub fn share(&self, name: &str, share: Share) -> Result<Gpu> {
+        Ok(Gpu {
+            engine: shares::add(&self.engine, name, share)?,
+            _handles: self._handles.clone(),
+        })
+    }
+}
+
+impl Gpu {
+    /// Admits jobs to this handle's memory, so that those run together whose peaks fit together.
+    pub fn jobs(&self) -> Jobs {
+        Jobs::over(self.clone(), self._handles.board(&self.engine))
+    }
+
+    /// Lets jobs look again for what fits.
+    pub(super) fn poll_jobs(&self) {
+        for (engine, board) in self._handles.boards() {
+            let gpu = Gpu {
+                engine,
+                _handles: self._handles.clone(),
+            };
+            Jobs::over(gpu, board).look_again();
+        }
+    }
+}
+
+impl GpuMemory<'_> {
+    /// What the share of this handle holds. `None` on a handle of the whole device.
+    pub fn share(self) -> Option<ShareUse> {
+        shares::use_of(self.engine)
+    }
+
+    /// What each share of the device holds, sorted by path.
+    pub fn shares(self) -> Vec<ShareUse> {
+        self.stats().shares
+    }
+
+    /// Changes the limits of this handle's share, while work may be running. If it holds more than
+    /// the new ceiling, its coldest buffers are evicted. Returns the shortfall in bytes, usually 0:
+    /// how far memory that cannot leave still exceeds the ceiling.
+    ///
+    /// ```no_run
+    /// # use lapidary_core::shares::Share;
+    /// # fn demo(job: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
+    /// let shortfall_bytes = job.memory().resize_share(Share::guaranteed(0).with_ceiling(1 <<
+    /// 30))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Gpu::share`], and on a handle of the whole device; nothing changes then.
+    pub fn resize_share(self, share: Share) -> Result<u64> {
+        block_on("GpuMemory::resize_share", self.resize_share_async(share))
+    }
+
+    /// As [`resize_share`](GpuMemory::resize_share), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`resize_share`](GpuMemory::resize_share).
+    pub async fn resize_share_async(self, share: Share) -> Result<u64> {
+        shares::resize(self.engine, share).await
+    }
+
+    /// Closes this handle's share and those within it. They are guaranteed nothing from now on, and
+    /// get no new buffers: whatever would make one is an [`Error::Share`]. Buffers that exist can
+    /// be read and copied to another share until the app drops them.
+    ///
+    /// # Errors
+    /// [`Error::Share`] on a handle of the whole device.
+    pub fn close_share(self) -> Result<()> {
+        shares::close(self.engine)
+    }
+
+    /// Closes this handle's share and those within it, and drops their work that has not run. The
+    /// results of that work are [`Poisoned`](Error::Poisoned), with the reason. Work that the
+    /// device has already got runs to its end. Other shares are not affected.
+    ///
+    /// # Errors
+    /// As [`close_share`](GpuMemory::close_share).
+    pub fn cancel_share(self) -> Result<()> {
+        shares::cancel(self.engine)
+    }
+
+    /// Registers a callback that is called each time the bytes on the device rise to `percent` of
+    /// what they may be, until the guard is dropped. On the handle of a share these are the bytes
+    /// of the share, and its lowest ceiling, or its guarantee if nothing around it has a limit. On
+    /// a handle of the device they are the bytes of all blocks, and the budget without staging.
+    ///
+    /// It is called on the thread that runs the queue, soon after the command that needed the
+    /// memory, without a lock of lapidary. Calls that would wait for that work return
+    /// [`Error::Reentered`]. A panic in it is caught. The feature `tracing` also reports it.
+    ///
+    /// ```no_run
+    /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
+    /// let _warning = gpu.memory().on_watermark(80, |mark| {
+    ///     eprintln!("{} of {} bytes are in use", mark.bytes, mark.limit_bytes);
+    /// });
+    /// # Ok(()) }
+    /// ```
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn on_watermark(
+        self,
+        percent: u8,
+        callback: impl Fn(&Watermark) + Send + Sync + 'static,
+    ) -> WatermarkGuard {
+        self.engine.on_watermark(percent, Arc::new(callback))
+    }
+
+    /// Registers a callback that is called each time the bytes on the device rise to `percent` of
+    /// what they may be, until the guard is dropped. Calls that would wait return
+    /// [`Error::Reentered`] in it. A panic in it is caught.
+    #[cfg(target_arch = "wasm32")]
+    pub fn on_watermark(
+        self,
+        percent: u8,
+        callback: impl Fn(&Watermark) + 'static,
+    ) -> WatermarkGuard {
+        self.engine.on_watermark(percent, Arc::new(callback))
+    }
+}

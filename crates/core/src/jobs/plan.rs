@@ -1,0 +1,300 @@
+//! Which jobs run: a plan in numbers, without threads and memory.
+//!
+//! Jobs wait in the order of their rank: priority, then deadline, then arrival. One that does not
+//! fit lets later ones pass that do, which is *backfilling* (Lifka, "The ANL/IBM SP Scheduling
+//! System", JSSPP 1995). Each passing is counted. From [`MOST_PASSES`] on a job lets nobody pass,
+//! so none starves.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// A job that was passed this often lets nobody pass any more.
+const MOST_PASSES: u32 = 32;
+
+/// What the app says of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) peak_bytes: u64,
+    pub(super) priority: i8,
+    /// Since the plan's beginning.
+    pub(super) deadline: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: u64,
+    wish: Wish,
+    passes: u32,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    wish: Wish,
+}
+
+/// Why a job waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    /// The jobs before it in the order.
+    pub(super) before: usize,
+    /// The bytes that jobs of its priority and higher ones leave.
+    pub(super) free_bytes: u64,
+    /// The job before it lets nobody pass, because it was passed too often.
+    pub(super) is_held_back: bool,
+}
+
+/// The jobs that wait and those that run.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    capacity_bytes: u64,
+    waiting: Vec<Waiting>,
+    running: Vec<Running>,
+    last_id: u64,
+}
+
+impl Plan {
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// Sets the bytes for all jobs together.
+    pub(super) fn set_capacity(&mut self, bytes: u64) {
+        self.capacity_bytes = bytes;
+    }
+
+    /// A job begins to wait. Returns its number.
+    pub(super) fn enter(&mut self, wish: Wish) -> u64 {
+        self.last_id += 1;
+        let (id, passes) = (self.last_id, 0);
+        self.waiting.push(Waiting { id, wish, passes });
+        id
+    }
+
+    /// A job has ended, or waits no more.
+    pub(super) fn leave(&mut self, id: u64) {
+        self.waiting.retain(|one| one.id != id);
+        self.running.retain(|one| one.id != id);
+    }
+
+    /// The jobs whose deadline has passed while they waited. They wait no more.
+    pub(super) fn take_late(&mut self, now: Duration) -> Vec<u64> {
+        let is_late = |one: &Waiting| one.wish.deadline.is_some_and(|deadline| deadline <= now);
+        let late = self
+            .waiting
+            .iter()
+            .filter(|one| is_late(one))
+            .map(|one| one.id);
+        let late: Vec<u64> = late.collect();
+        self.waiting.retain(|one| !is_late(one));
+        late
+    }
+
+    /// The waiting jobs that exceed the capacity, because it has fallen. They wait no more.
+    pub(super) fn take_too_large(&mut self) -> Vec<u64> {
+        let most_bytes = self.capacity_bytes;
+        let is_too_large = |one: &Waiting| one.wish.peak_bytes > most_bytes;
+        let large = self.waiting.iter().filter(|one| is_too_large(one));
+        let large: Vec<u64> = large.map(|one| one.id).collect();
+        self.waiting.retain(|one| !is_too_large(one));
+        large
+    }
+
+    /// Lets all run that fit together. Returns their numbers.
+    pub(super) fn admit(&mut self) -> Vec<u64> {
+        self.waiting.sort_by_key(|one| {
+            let is_held_back = one.passes >= MOST_PASSES;
+            let no_deadline = one.wish.deadline.is_none();
+            let rank = Reverse((is_held_back, one.wish.priority));
+            (rank, no_deadline, one.wish.deadline, one.id)
+        });
+        let (mut admitted, mut at) = (Vec::new(), 0);
+        while let Some(one) = self.waiting.get(at) {
+            if one.wish.peak_bytes <= self.free_bytes(one.wish.priority) {
+                let one = self.waiting.remove(at);
+                admitted.push(one.id);
+                self.running.push(Running {
+                    id: one.id,
+                    wish: one.wish,
+                });
+                self.waiting[..at]
+                    .iter_mut()
+                    .for_each(|passed| passed.passes += 1);
+                continue;
+            }
+            if one.passes >= MOST_PASSES {
+                break;
+            }
+            at += 1;
+        }
+        admitted
+    }
+
+    /// The bytes that running jobs of this priority and higher ones leave.
+    fn free_bytes(&self, priority: i8) -> u64 {
+        let above = self
+            .running
+            .iter()
+            .filter(|one| one.wish.priority >= priority);
+        let taken_bytes = above
+            .map(|one| one.wish.peak_bytes)
+            .fold(0, u64::saturating_add);
+        self.capacity_bytes.saturating_sub(taken_bytes)
+    }
+
+    /// What each running job is guaranteed: its peak or, below jobs of higher priorities, what
+    /// these leave of it. Together at most the capacity.
+    pub(super) fn guarantees(&self) -> Vec<(u64, u64)> {
+        let mut running: Vec<&Running> = self.running.iter().collect();
+        running.sort_by_key(|one| (Reverse(one.wish.priority), one.id));
+        let mut left_bytes = self.capacity_bytes;
+        let each = running.into_iter().map(|one| {
+            let bytes = one.wish.peak_bytes.min(left_bytes);
+            left_bytes -= bytes;
+            (one.id, bytes)
+        });
+        each.collect()
+    }
+
+    /// Why a job waits; `None` if it does not.
+    pub(super) fn reason(&self, id: u64) -> Option<Reason> {
+        let before = self.waiting.iter().position(|one| one.id == id)?;
+        let held_back = self.waiting[..before]
+            .iter()
+            .any(|one| one.passes >= MOST_PASSES);
+        Some(Reason {
+            before,
+            free_bytes: self.free_bytes(self.waiting[before].wish.priority),
+            is_held_back: held_back,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(peak_bytes: u64, priority: i8) -> Wish {
+        Wish {
+            peak_bytes,
+            priority,
+            deadline: None,
+        }
+    }
+
+    fn plan(capacity_bytes: u64) -> Plan {
+        Plan {
+            capacity_bytes,
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn small_jobs_pass_large_ones_but_not_for_ever() {
+        let mut plan = plan(100);
+        let first = plan.enter(wish(60, 0));
+        assert_eq!(plan.admit(), [first]);
+        let large = plan.enter(wish(80, 0));
+        let mut small = Vec::new();
+        for _ in 0..MOST_PASSES {
+            small.push(plan.enter(wish(10, 0)));
+            assert_eq!(plan.admit().len(), 1);
+            plan.leave(small.pop().unwrap());
+        }
+        let late = plan.enter(wish(10, 0));
+        assert!(
+            plan.admit().is_empty(),
+            "the large one was passed often enough"
+        );
+        assert!(plan.reason(late).unwrap().is_held_back);
+        assert_eq!(plan.reason(large).unwrap().free_bytes, 40);
+        plan.leave(first);
+        assert_eq!(plan.admit(), [large, late]);
+        assert_eq!(plan.reason(large), None);
+    }
+
+    #[test]
+    fn higher_priorities_take_room_from_lower_ones() {
+        let mut plan = plan(100);
+        let low = plan.enter(wish(90, 0));
+        plan.admit();
+        let (same, high) = (plan.enter(wish(20, 0)), plan.enter(wish(70, 5)));
+        assert_eq!(plan.admit(), [high]);
+        assert_eq!(plan.guarantees(), [(high, 70), (low, 30)]);
+        plan.leave(high);
+        assert_eq!(plan.guarantees(), [(low, 90)]);
+        plan.leave(low);
+        assert_eq!(plan.admit(), [same]);
+    }
+
+    #[test]
+    fn what_cannot_fit_any_more_waits_no_more() {
+        let mut plan = plan(100);
+        let first = plan.enter(wish(50, 0));
+        plan.admit();
+        let (large, small) = (plan.enter(wish(80, 0)), plan.enter(wish(60, 0)));
+        plan.set_capacity(70);
+        assert_eq!(plan.take_too_large(), [large]);
+        plan.leave(first);
+        assert_eq!(plan.admit(), [small]);
+    }
+
+    #[test]
+    fn earlier_deadlines_go_first_and_late_jobs_do_not_run() {
+        let mut plan = plan(10);
+        let until = |seconds| Wish {
+            deadline: Some(Duration::from_secs(seconds)),
+            ..wish(10, 0)
+        };
+        let ids = [wish(10, 0), until(9), until(5), until(2)].map(|wish| plan.enter(wish));
+        assert_eq!(plan.take_late(Duration::from_secs(2)), [ids[3]]);
+        for index in [2, 1, 0] {
+            assert_eq!(plan.admit(), [ids[index]]);
+            plan.leave(ids[index]);
+        }
+    }
+
+    /// 10,000 jobs with random peaks, priorities and lengths.
+    #[test]
+    fn no_job_starves_and_the_capacity_is_never_exceeded() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut plan = plan(1000);
+        // The end of each running job, and when each waiting one began to wait, in admissions.
+        let (mut ends, mut began) = (Vec::new(), std::collections::BTreeMap::new());
+        let (mut entered, mut admitted, mut longest, mut now) = (0_u64, 0_u64, 0_u64, 0_u64);
+        while admitted < 10_000 {
+            now += 1;
+            for _ in 0..random.u32(0..4) {
+                if entered < 10_000 {
+                    let peak_bytes = match random.u32(0..5) {
+                        0 => random.u64(1..=1000),
+                        _ => random.u64(1..200),
+                    };
+                    let id = plan.enter(wish(peak_bytes, random.i8(-3..=3)));
+                    began.insert(id, admitted);
+                    entered += 1;
+                }
+            }
+            ends.retain(|&(id, end)| {
+                if end <= now {
+                    plan.leave(id);
+                }
+                end > now
+            });
+            for id in plan.admit() {
+                let waited = began.remove(&id).map_or(0, |began| admitted - began);
+                longest = longest.max(waited);
+                admitted += 1;
+                ends.push((id, now + random.u64(1..8)));
+            }
+            let guarantees = plan.guarantees();
+            let sum: u64 = guarantees.iter().map(|(_, bytes)| bytes).sum();
+            assert!(sum <= 1000, "seed {seed}: {guarantees:?}");
+            let is_stuck = ends.is_empty() && !began.is_empty();
+            assert!(!is_stuck, "seed {seed}: jobs wait, and none runs");
+            assert!(now < 1_000_000, "seed {seed}: {admitted} of 10,000 ran");
+        }
+        assert!(began.is_empty(), "seed {seed}");
+    }
+}

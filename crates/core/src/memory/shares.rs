@@ -1,0 +1,585 @@
+//! The shares of a device: who may hold how much, who holds it, and who gives it back.
+//!
+//! ```text
+//!   device ─┬─ what is in no share
+//!           ├─ share "app" ─┬─ its own tensors
+//!           │               └─ share "app/user"
+//!           └─ share "job"
+//! ```
+//!
+//! A share's *tree* is the share with all shares within it. Guarantee and ceiling concern the tree.
+//! What a tree holds beyond its guarantee is *borrowed*. A [`claim`] says from whom a share that
+//! needs room may take it.
+//!
+//! The device itself is no entry: what the shares do not hold is what is in no share.
+
+mod claim;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::share::{Amount, Share, ShareHandle, ShareId};
+use super::victims::Clock;
+use super::{DeadList, Memory, Storage};
+use crate::error::Result;
+use crate::shortage::ShareUse;
+use crate::units::{Bytes, Level};
+use claim::Claim;
+pub(crate) use claim::Whom;
+
+/// A share that has run nothing for this many commands does not compete for borrowed memory.
+const IDLE_COMMANDS: Clock = 4096;
+
+/// Most paths with a number. Reports group what is made under further ones by their lines only.
+const MOST_PATHS: usize = 1 << 16;
+
+/// One share in the table.
+#[derive(Clone, Debug)]
+struct Entry {
+    path: Arc<str>,
+    around: ShareId,
+    /// What the app asked for; the amounts below follow from it.
+    said: Share,
+    guaranteed_bytes: u64,
+    ceiling_bytes: u64,
+    own_bytes: u64,
+    tree_bytes: Level,
+    evictions: u64,
+    restores: u64,
+    refusals: u64,
+    used_at: Clock,
+    priority: i8,
+    is_closed: bool,
+}
+
+/// What the amounts of shares are parts of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    /// The most bytes of all slabs; `u64::MAX` for no limit.
+    pub(crate) limit_bytes: u64,
+    /// The memory of the device, if the system tells.
+    pub(crate) device_bytes: Option<u64>,
+}
+
+/// The table of all shares of one device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shares {
+    entries: FxHashMap<u32, Entry>,
+    /// The number of the last share; numbers never repeat.
+    last: u32,
+    lending: Option<Lending>,
+    /// The numbers of all paths so far.
+    paths: FxHashMap<Arc<str>, u32>,
+}
+
+/// What may be lent. Whatever is lent must find a place elsewhere when its owner wants it back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lending {
+    /// The most bytes of all slabs.
+    pub(crate) limit_bytes: u64,
+    /// The room for evicted bytes, in the host's memory and on disk.
+    pub(crate) room_bytes: u64,
+}
+
+/// Why a share may not take a block that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hindrance {
+    /// The share that must give up bytes first, or one within it.
+    pub(crate) share: ShareId,
+    /// How many bytes.
+    pub(crate) excess_bytes: u64,
+    /// The bytes that are wanted.
+    pub(crate) wanted_bytes: u64,
+    /// The limit that it would exceed.
+    pub(crate) limit_bytes: u64,
+    /// Whether that is a ceiling, which holds whatever others do.
+    pub(crate) is_ceiling: bool,
+}
+
+impl Shares {
+    /// Is there no share?
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds a share.
+    ///
+    /// # Errors
+    /// `Share` for amounts that contradict each other or what surrounds the share.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        said: Share,
+        around: Option<&Arc<ShareHandle>>,
+        whole: Whole,
+        dead: &Arc<DeadList>,
+    ) -> Result<Arc<ShareHandle>> {
+        let around_id = around.map_or(ShareId::MAIN, |around| around.id());
+        let id = ShareId(self.last + 1);
+        let path = self.numbered_path(name, around);
+        let handle = ShareHandle::new(id, path, said.priority, around.cloned(), dead.clone());
+        let (guaranteed_bytes, ceiling_bytes) =
+            self.amounts(&handle, said, around_id, None, whole)?;
+        self.last = id.0;
+        let entry = Entry {
+            path: handle.path().clone(),
+            around: around_id,
+            said,
+            guaranteed_bytes,
+            ceiling_bytes,
+            own_bytes: 0,
+            tree_bytes: Level::default(),
+            evictions: 0,
+            restores: 0,
+            refusals: 0,
+            used_at: 0,
+            priority: handle.priority(),
+            is_closed: false,
+        };
+        self.entries.insert(id.0, entry);
+        Ok(handle)
+    }
+
+    /// The path of a share, and its number.
+    fn numbered_path(&mut self, name: &str, around: Option<&Arc<ShareHandle>>) -> (Arc<str>, u32) {
+        let path: Arc<str> = match around {
+            Some(around) => format!("{}/{name}", around.path()).into(),
+            None => name.into(),
+        };
+        let next = self.paths.len() as u32 + 1;
+        match self.paths.get(&path) {
+            Some(&number) => (path, number),
+            None if self.paths.len() >= MOST_PATHS => (path, 0),
+            None => {
+                self.paths.insert(path.clone(), next);
+                (path, next)
+            }
+        }
+    }
+
+    /// Changes the amounts of a share. If it fails, nothing has changed.
+    pub(crate) fn resize(&mut self, share: &ShareHandle, said: Share, whole: Whole) -> Result<()> {
+        let Some(entry) = self.entries.get(&share.id().0) else {
+            return Ok(());
+        };
+        let around = entry.around;
+        let (guaranteed_bytes, ceiling_bytes) =
+            self.amounts(share, said, around, Some(share.id()), whole)?;
+        let within_bytes = self.guaranteed_within(share.id(), None);
+        if guaranteed_bytes < within_bytes {
+            return Err(share.error(format!(
+                "a guarantee of {} is less than the {} that it guarantees to shares within it: \
+                 lower theirs first",
+                Bytes(guaranteed_bytes),
+                Bytes(within_bytes),
+            )));
+        }
+        if let Some(entry) = self.entries.get_mut(&share.id().0) {
+            entry.said = said;
+            entry.guaranteed_bytes = guaranteed_bytes;
+            entry.ceiling_bytes = ceiling_bytes;
+            entry.priority = said.priority.unwrap_or(entry.priority);
+            share.set_priority(entry.priority);
+        }
+        Ok(())
+    }
+
+    /// The guarantee and the ceiling in bytes. `but`: this share counts with its new amounts.
+    fn amounts(
+        &self,
+        share: &ShareHandle,
+        said: Share,
+        around: ShareId,
+        but: Option<ShareId>,
+        whole: Whole,
+    ) -> Result<(u64, u64)> {
+        let around_bytes = self.ceiling_of(around, whole.limit_bytes);
+        let resolve = |amount: Amount| {
+            amount
+                .resolve(around_bytes, whole.device_bytes)
+                .ok_or_else(|| {
+                    let of = match amount {
+                        Amount::OfDevice(_) => {
+                            "the device's memory, which the system does not tell"
+                        }
+                        _ => "the budget, and the device has none",
+                    };
+                    share.error(format!("it is a part of {of}: give bytes"))
+                })
+        };
+        let guaranteed_bytes = resolve(said.guaranteed)?;
+        let ceiling_bytes = said.ceiling.map_or(Ok(u64::MAX), resolve)?;
+        let (guaranteed, ceiling) = (Bytes(guaranteed_bytes), Bytes(ceiling_bytes));
+        if guaranteed_bytes > ceiling_bytes {
+            let reason = format!("its ceiling of {ceiling} is below its guarantee of {guaranteed}");
+            return Err(share.error(reason));
+        }
+        if ceiling_bytes == 0 {
+            return Err(share.error("a ceiling of 0 bytes leaves no room for any tensor".into()));
+        }
+        let promised_bytes = self.guaranteed_within(around, but);
+        let most_bytes = match self.entries.get(&around.0) {
+            Some(around) => around.guaranteed_bytes,
+            None => whole.limit_bytes,
+        };
+        let left_bytes = most_bytes.saturating_sub(promised_bytes);
+        if guaranteed_bytes > left_bytes {
+            let of = match around {
+                ShareId::MAIN => "the budget without staging",
+                _ => "the guarantee of the share around it",
+            };
+            return Err(share.error(format!(
+                "a guarantee of {guaranteed} is more than what is left: {of} is {}, of which {} \
+                 are guaranteed to others",
+                Bytes(most_bytes),
+                Bytes(promised_bytes),
+            )));
+        }
+        Ok((guaranteed_bytes, ceiling_bytes))
+    }
+
+    /// Changes a guarantee, if it becomes less, or else if it becomes more.
+    pub(crate) fn set_guarantee(&mut self, id: ShareId, bytes: u64, becomes_less: bool) {
+        if let Some(entry) = self.entries.get_mut(&id.0).filter(|entry| !entry.is_closed) {
+            if (bytes < entry.guaranteed_bytes) == becomes_less {
+                entry.said.guaranteed = Amount::Bytes(bytes);
+                entry.guaranteed_bytes = bytes;
+            }
+        }
+    }
+
+    /// Computes the bytes of all amounts again, after the budget changed. Amounts that were
+    /// possible before stay as they are; only parts of the budget follow it.
+    pub(crate) fn follow(&mut self, whole: Whole) {
+        let mut ids: Vec<u32> = self.entries.keys().copied().collect();
+        // A share has a higher number than the share around it.
+        ids.sort_unstable();
+        for id in ids {
+            let (said, around) = match self.entries.get(&id) {
+                Some(entry) => (entry.said, entry.around),
+                None => continue,
+            };
+            let around_bytes = self.ceiling_of(around, whole.limit_bytes);
+            let resolve = |amount: Amount| amount.resolve(around_bytes, whole.device_bytes);
+            let (guaranteed, ceiling) = (resolve(said.guaranteed), said.ceiling.and_then(resolve));
+            if let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.is_closed) {
+                entry.guaranteed_bytes = guaranteed.unwrap_or(entry.guaranteed_bytes);
+                entry.ceiling_bytes = ceiling.unwrap_or(entry.ceiling_bytes);
+            }
+        }
+    }
+
+    /// Closes a share: it is guaranteed nothing from now on.
+    pub(crate) fn close(&mut self, share: &ShareHandle) {
+        let mut gone = vec![share.id()];
+        while let Some(id) = gone.pop() {
+            if let Some(entry) = self.entries.get_mut(&id.0) {
+                (entry.guaranteed_bytes, entry.is_closed) = (0, true);
+            }
+            let within = self.entries.iter().filter(|(_, entry)| entry.around == id);
+            gone.extend(within.map(|(&id, _)| ShareId(id)));
+        }
+    }
+
+    /// The last holder of a share is gone.
+    pub(crate) fn forget(&mut self, id: ShareId) {
+        if let Some(entry) = self.entries.remove(&id.0) {
+            debug_assert_eq!(entry.own_bytes, 0, "a share ended that held memory");
+        }
+    }
+
+    /// The sum of the guarantees directly within a share, but for one.
+    fn guaranteed_within(&self, around: ShareId, but: Option<ShareId>) -> u64 {
+        let within = self.entries.iter();
+        let within = within
+            .filter(|(id, entry)| entry.around == around && but.is_none_or(|but| but.0 != **id));
+        within.fold(0, |sum, (_, entry)| {
+            u64::saturating_add(sum, entry.guaranteed_bytes)
+        })
+    }
+
+    /// The highest priority of all shares and of the device.
+    pub(crate) fn highest_priority(&self) -> i8 {
+        let priorities = self.entries.values().map(|entry| entry.priority);
+        priorities.fold(0, i8::max)
+    }
+
+    /// Is there a share with another priority than the device?
+    pub(crate) fn has_priorities(&self) -> bool {
+        self.entries.values().any(|entry| entry.priority != 0)
+    }
+
+    /// What a share is guaranteed and does not guarantee to shares within it.
+    pub(crate) fn unpromised_within(&self, share: ShareId) -> u64 {
+        let entry = self.entries.get(&share.0);
+        let guaranteed_bytes = entry.map_or(0, |entry| entry.guaranteed_bytes);
+        guaranteed_bytes.saturating_sub(self.guaranteed_within(share, None))
+    }
+
+    /// As [`promised_bytes`](Self::promised_bytes), if the device had these limits.
+    pub(crate) fn promised_within(&self, whole: Whole) -> u64 {
+        let mut then = self.clone();
+        then.follow(whole);
+        then.promised_bytes()
+    }
+
+    /// The sum of what is guaranteed to shares that are in no other.
+    pub(crate) fn promised_bytes(&self) -> u64 {
+        self.guaranteed_within(ShareId::MAIN, None)
+    }
+
+    /// The lowest ceiling of a share and those around it.
+    pub(crate) fn ceiling_of(&self, share: ShareId, limit_bytes: u64) -> u64 {
+        let ceilings = self.chain(share).map(|(_, entry)| entry.ceiling_bytes);
+        ceilings.fold(limit_bytes, u64::min)
+    }
+
+    /// A share and those around it, from the inside out.
+    fn chain(&self, share: ShareId) -> impl Iterator<Item = (ShareId, &Entry)> {
+        let entry = |id: ShareId| self.entries.get(&id.0).map(|entry| (id, entry));
+        std::iter::successors(entry(share), move |(_, inner)| entry(inner.around))
+    }
+
+    /// Is a share another one, or within it?
+    pub(crate) fn is_within(&self, share: ShareId, around: ShareId) -> bool {
+        self.chain(share).any(|(id, _)| id == around)
+    }
+
+    /// A share's tensor has got a block of this many bytes.
+    pub(crate) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
+        let mut at = share;
+        while let Some(entry) = self.entries.get_mut(&at.0) {
+            entry.tree_bytes.raise(granted_bytes);
+            if at == share {
+                entry.own_bytes += granted_bytes;
+                entry.restores += u64::from(is_back);
+            }
+            at = entry.around;
+        }
+    }
+
+    /// A share's tensor has lost its block.
+    pub(crate) fn lost(&mut self, share: ShareId, granted_bytes: u64, is_evicted: bool) {
+        let mut at = share;
+        while let Some(entry) = self.entries.get_mut(&at.0) {
+            entry.tree_bytes.lower(granted_bytes);
+            if at == share {
+                entry.own_bytes = entry.own_bytes.saturating_sub(granted_bytes);
+                entry.evictions += u64::from(is_evicted);
+            }
+            at = entry.around;
+        }
+    }
+
+    /// The device was lost, with everything on it.
+    pub(crate) fn all_lost(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.own_bytes = 0;
+            entry.tree_bytes.set(0);
+        }
+    }
+
+    pub(crate) fn reset_peaks(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.tree_bytes.reset_peak();
+        }
+    }
+
+    /// A command of the share is being encoded.
+    pub(crate) fn ran(&mut self, share: ShareId, now: Clock) {
+        let mut at = share;
+        while let Some(entry) = self.entries.get_mut(&at.0) {
+            entry.used_at = now;
+            at = entry.around;
+        }
+    }
+
+    /// Counts a request of the share that found no room.
+    pub(crate) fn refused(&mut self, share: ShareId) {
+        if let Some(entry) = self.entries.get_mut(&share.0) {
+            entry.refusals += 1;
+        }
+    }
+
+    /// Sets what may be lent. `None`: everything.
+    pub(crate) fn set_lending(&mut self, lending: Option<Lending>) {
+        self.lending = lending;
+    }
+
+    /// What hinders a share from taking `more_bytes` of free memory: the innermost ceiling that
+    /// they would exceed, or guarantees of others that could not be kept. `live_bytes` are those
+    /// of all blocks.
+    pub(crate) fn hindrance(
+        &self,
+        share: ShareId,
+        more_bytes: u64,
+        live_bytes: u64,
+    ) -> Option<Hindrance> {
+        let ceilings = self.chain(share).find_map(|(share, entry)| {
+            let after_bytes = entry.tree_bytes.now.saturating_add(more_bytes);
+            let excess_bytes = after_bytes.saturating_sub(entry.ceiling_bytes);
+            (excess_bytes > 0).then_some(Hindrance {
+                share,
+                excess_bytes,
+                wanted_bytes: more_bytes,
+                limit_bytes: entry.ceiling_bytes,
+                is_ceiling: true,
+            })
+        });
+        ceilings.or_else(|| self.unlent(share, more_bytes, live_bytes))
+    }
+
+    /// The hindrance if the bytes would have to be lent, and nobody could give them back.
+    fn unlent(&self, share: ShareId, more_bytes: u64, live_bytes: u64) -> Option<Hindrance> {
+        let lending = self.lending?;
+        let (outermost, held_bytes, guaranteed_bytes) = match self.chain(share).last() {
+            Some((id, entry)) => (id, entry.tree_bytes.now, entry.guaranteed_bytes),
+            None => (ShareId::MAIN, 0, 0),
+        };
+        if held_bytes.saturating_add(more_bytes) <= guaranteed_bytes {
+            return None;
+        }
+        let others = self.entries.iter();
+        let others = others
+            .filter(|(id, entry)| entry.around == ShareId::MAIN && **id != outermost.0)
+            .map(|(_, entry)| (entry.guaranteed_bytes).saturating_sub(entry.tree_bytes.now));
+        let unused_bytes = others.fold(0, u64::saturating_add);
+        let after_bytes = live_bytes.saturating_add(more_bytes);
+        let lent_bytes = after_bytes
+            .saturating_add(unused_bytes)
+            .saturating_sub(lending.limit_bytes);
+        let excess_bytes = lent_bytes.saturating_sub(lending.room_bytes);
+        (excess_bytes > 0).then_some(Hindrance {
+            share: outermost,
+            excess_bytes,
+            wanted_bytes: more_bytes,
+            limit_bytes: lending.limit_bytes.saturating_sub(unused_bytes),
+            is_ceiling: false,
+        })
+    }
+
+    /// The bytes of a share, and the most that they may be: its lowest ceiling or, where nothing
+    /// around it has a limit, its guarantee.
+    pub(crate) fn level_and_limit(&self, share: ShareId, limit_bytes: u64) -> (u64, u64) {
+        let Some(entry) = self.entries.get(&share.0) else {
+            return (0, u64::MAX);
+        };
+        let most_bytes = match self.ceiling_of(share, limit_bytes) {
+            u64::MAX if entry.guaranteed_bytes > 0 => entry.guaranteed_bytes,
+            most_bytes => most_bytes,
+        };
+        (entry.tree_bytes.now, most_bytes)
+    }
+
+    /// The shares that hold more than their ceiling, because it was lowered.
+    pub(crate) fn above_ceiling(&self) -> Vec<(ShareId, u64)> {
+        let entries = self.entries.iter();
+        let above = entries.filter_map(|(&id, entry)| {
+            let excess_bytes = entry.tree_bytes.now.saturating_sub(entry.ceiling_bytes);
+            (excess_bytes > 0).then_some((ShareId(id), excess_bytes))
+        });
+        above.collect()
+    }
+
+    /// What the shares hold, by their paths.
+    pub(crate) fn uses(&self) -> Vec<ShareUse> {
+        let mut uses: Vec<ShareUse> = self.entries.values().map(Entry::share_use).collect();
+        uses.sort_by(|a, b| a.path.cmp(&b.path));
+        uses
+    }
+
+    /// What one share holds.
+    pub(crate) fn use_of(&self, share: ShareId) -> Option<ShareUse> {
+        self.entries.get(&share.0).map(Entry::share_use)
+    }
+}
+
+impl Entry {
+    fn share_use(&self) -> ShareUse {
+        ShareUse {
+            path: self.path.to_string(),
+            guaranteed_bytes: self.guaranteed_bytes,
+            ceiling_bytes: (self.ceiling_bytes != u64::MAX).then_some(self.ceiling_bytes),
+            bytes: self.tree_bytes,
+            own_bytes: self.own_bytes,
+            evictions: self.evictions,
+            restores: self.restores,
+            priority: self.priority,
+            refusals: self.refusals,
+            is_closed: self.is_closed,
+        }
+    }
+}
+
+impl Memory {
+    /// The shares.
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    pub(crate) fn shares_mut(&mut self) -> &mut Shares {
+        &mut self.shares
+    }
+
+    /// Adds a share: see [`Shares::add`].
+    pub(crate) fn add_share(
+        &mut self,
+        name: &str,
+        said: Share,
+        around: Option<&Arc<ShareHandle>>,
+        whole: Whole,
+    ) -> Result<Arc<ShareHandle>> {
+        let dead_list = self.dead_list.clone();
+        let handle = self.shares.add(name, said, around, whole, &dead_list)?;
+        self.record_previous();
+        Ok(handle)
+    }
+
+    /// What hinders a storage from taking a block that is free.
+    #[cold]
+    pub(crate) fn hindrance(&self, storage: &Storage) -> Option<Hindrance> {
+        let granted_bytes = self.granted_bytes(storage.size_bytes());
+        (self.shares).hindrance(storage.share(), granted_bytes, self.live_bytes())
+    }
+
+    /// The bytes that must stay free of what can leave, so that each share can have what it is
+    /// guaranteed: guarantees, and pinned storages beyond them. O(storages).
+    pub(crate) fn needed_for_guarantees(&self) -> u64 {
+        // By share: the pinned bytes of its own, and what the shares within it need.
+        let mut taken: FxHashMap<u32, u64> = FxHashMap::default();
+        for slot in self.slots.iter().filter(|slot| slot.block.is_some()) {
+            let storage = slot.storage.upgrade();
+            if let Some(storage) = storage.filter(|storage| storage.pins() > 0) {
+                let granted_bytes = self.granted_bytes(storage.size_bytes());
+                *taken.entry(storage.share().0).or_default() += granted_bytes;
+            }
+        }
+        let mut ids: Vec<u32> = self.shares.entries.keys().copied().collect();
+        // A share has a higher number than the share around it.
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        for id in ids {
+            let Some(entry) = self.shares.entries.get(&id) else {
+                continue;
+            };
+            let within_bytes = taken.get(&id).copied().unwrap_or(0);
+            *taken.entry(entry.around.0).or_default() += within_bytes.max(entry.guaranteed_bytes);
+        }
+        taken.get(&ShareId::MAIN.0).copied().unwrap_or(0)
+    }
+
+    /// A decision about who gives memory; `None` if there is no share.
+    pub(crate) fn claim(&self, whom: Whom) -> Option<Claim> {
+        let has_shares = !self.shares.is_empty();
+        has_shares.then(|| self.shares.claim(whom, self.live_bytes(), self.clock))
+    }
+
+    /// A command of a share is being encoded.
+    #[cold]
+    pub(crate) fn share_ran(&mut self, share: ShareId) {
+        self.shares.ran(share, self.clock);
+    }
+}

@@ -1,0 +1,203 @@
+//! Claims: from whom a share that needs room may take memory.
+
+use rustc_hash::FxHashMap;
+
+use super::super::share::ShareId;
+use super::super::victims::Clock;
+use super::{Entry, IDLE_COMMANDS, Shares};
+
+/// Who may have to give memory. Only what lies within one share is concerned; within
+/// [`ShareId::MAIN`] is everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whom {
+    within: ShareId,
+    by: By,
+}
+
+/// Who claims memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The limit: everybody gives.
+    Limit,
+    /// A share that claims its due for a request of so many bytes: its own, and that of those who
+    /// borrowed more than it would have borrowed then, or who run nothing.
+    Due(ShareId, u64),
+    /// A share that claims its own, and all that was borrowed.
+    Need(ShareId),
+}
+
+impl Whom {
+    /// Everybody within a share, but first those who have borrowed.
+    pub(crate) fn all(within: ShareId) -> Whom {
+        let by = By::Limit;
+        Whom { within, by }
+    }
+
+    /// Those who owe `bytes` to a share.
+    pub(crate) fn owing(within: ShareId, to: ShareId, bytes: u64) -> Whom {
+        let by = By::Due(to, bytes);
+        Whom { within, by }
+    }
+
+    /// Whom to ask one after the other, until somebody gives. A single request may need more than
+    /// a fair part of what is lent.
+    pub(crate) fn in_turn(self) -> impl Iterator<Item = Whom> {
+        let need = |share| Whom {
+            by: By::Need(share),
+            ..self
+        };
+        let (first, then) = match self.by {
+            By::Limit => (need(self.within), Some(self)),
+            By::Due(share, _) => (self, Some(need(share))),
+            By::Need(_) => (self, None),
+        };
+        std::iter::once(first).chain(then)
+    }
+}
+
+/// A share, while a claim is served.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    around: ShareId,
+    own_bytes: u64,
+    tree_bytes: u64,
+    guaranteed_bytes: u64,
+    is_idle: bool,
+}
+
+/// From whom memory may be taken, one storage after the other.
+///
+/// Within its guarantee a share takes whatever others have borrowed. Beyond it, it gives up its
+/// own, and all borrowers are equal: it may also take from those who have borrowed more than it
+/// would have then, and from those who have run nothing for a while. That is max-min fairness
+/// (Bertsekas and Gallager, *Data Networks*) of what is borrowed. A share is around those within
+/// it, and may have whatever they have borrowed.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    whom: Whom,
+    /// What is in no share.
+    main_bytes: u64,
+    nodes: FxHashMap<u32, Node>,
+}
+
+impl Claim {
+    /// May a storage of this share be taken?
+    pub(crate) fn may_take(&self, from: ShareId) -> bool {
+        let within = self.whom.within;
+        if within != ShareId::MAIN && self.chain(from).all(|id| id != within) {
+            return false;
+        }
+        match self.whom.by {
+            By::Limit => true,
+            By::Due(share, wanted_bytes) if share == from => self.gives_itself(share, wanted_bytes),
+            By::Need(share) if share == from => true,
+            By::Due(share, wanted_bytes) => self.may_claim(share, Some(wanted_bytes), from),
+            By::Need(share) => self.may_claim(share, None, from),
+        }
+    }
+
+    /// Takes a storage, if that is allowed.
+    pub(crate) fn take(&mut self, from: ShareId, bytes: u64) -> bool {
+        if !self.may_take(from) {
+            return false;
+        }
+        if from == ShareId::MAIN {
+            self.main_bytes = self.main_bytes.saturating_sub(bytes);
+        }
+        let chain: Vec<ShareId> = self.chain(from).collect();
+        for id in chain {
+            if let Some(node) = self.nodes.get_mut(&id.0) {
+                node.tree_bytes = node.tree_bytes.saturating_sub(bytes);
+                if id == from {
+                    node.own_bytes = node.own_bytes.saturating_sub(bytes);
+                }
+            }
+        }
+        true
+    }
+
+    /// A share and those around it, from the inside out, without the device.
+    fn chain(&self, share: ShareId) -> impl Iterator<Item = ShareId> {
+        let known = |id: ShareId| self.nodes.contains_key(&id.0).then_some(id);
+        let around = move |id: &ShareId| self.nodes.get(&id.0).and_then(|node| known(node.around));
+        std::iter::successors(known(share), around)
+    }
+
+    /// Does a share that wants so many bytes give up its own? Not within its guarantee.
+    fn gives_itself(&self, share: ShareId, wanted_bytes: u64) -> bool {
+        share == ShareId::MAIN || self.over_bytes(share) + i128::from(wanted_bytes) > 0
+    }
+
+    /// May `share` take from another one? `wanted_bytes`: only what is its due.
+    fn may_claim(&self, share: ShareId, wanted_bytes: Option<u64>, from: ShareId) -> bool {
+        let ours: Vec<ShareId> = self.chain(share).collect();
+        let theirs: Vec<ShareId> = self.chain(from).collect();
+        // The rivals are the outermost trees that the two do not have in common.
+        let common = ours.iter().rev().zip(theirs.iter().rev());
+        let common = common.take_while(|(our, their)| our == their).count();
+        let our_rival = ours.iter().rev().nth(common);
+        let their_rival = theirs.iter().rev().nth(common);
+        let around = match common {
+            0 => ShareId::MAIN,
+            _ => ours[ours.len() - common],
+        };
+        let over = |rival: Option<&ShareId>| match rival {
+            Some(id) => self.over_bytes(*id),
+            None => self.own_bytes(around),
+        };
+        let over_theirs = over(their_rival);
+        let over_ours = |wanted_bytes: u64| match our_rival {
+            // A share is around this tree, and may have all that the tree has borrowed.
+            None if share != ShareId::MAIN => 0,
+            rival => over(rival) + i128::from(wanted_bytes),
+        };
+        let is_idle = |id: &ShareId| self.nodes.get(&id.0).is_some_and(|node| node.is_idle);
+        let is_idle = their_rival.is_some_and(is_idle);
+        let is_due = wanted_bytes.is_none_or(|bytes| is_idle || over_theirs > over_ours(bytes));
+        // Nor does anybody within the tree that gives fall below a guarantee.
+        let inner = theirs.iter().rev().skip(common + 1);
+        over_theirs > 0 && is_due && inner.into_iter().all(|id| self.over_bytes(*id) > 0)
+    }
+
+    /// The bytes of a tree beyond its guarantee; negative if it holds less.
+    fn over_bytes(&self, share: ShareId) -> i128 {
+        let node = self.nodes.get(&share.0);
+        node.map_or(0, |node| {
+            i128::from(node.tree_bytes) - i128::from(node.guaranteed_bytes)
+        })
+    }
+
+    /// The bytes of a share that are in no share within it.
+    fn own_bytes(&self, share: ShareId) -> i128 {
+        match self.nodes.get(&share.0) {
+            Some(node) => i128::from(node.own_bytes),
+            None => i128::from(self.main_bytes),
+        }
+    }
+}
+
+impl Shares {
+    /// A decision about who gives memory. `live_bytes` are those of all blocks.
+    pub(crate) fn claim(&self, whom: Whom, live_bytes: u64, now: Clock) -> Claim {
+        let in_shares = |(_, entry): (&u32, &Entry)| match entry.around {
+            ShareId::MAIN => entry.tree_bytes.now,
+            _ => 0,
+        };
+        let in_shares_bytes: u64 = self.entries.iter().map(in_shares).sum();
+        let nodes = self.entries.iter().map(|(&id, entry)| {
+            let node = Node {
+                around: entry.around,
+                own_bytes: entry.own_bytes,
+                tree_bytes: entry.tree_bytes.now,
+                guaranteed_bytes: entry.guaranteed_bytes,
+                is_idle: now.wrapping_sub(entry.used_at) > IDLE_COMMANDS,
+            };
+            (id, node)
+        });
+        Claim {
+            whom,
+            main_bytes: live_bytes.saturating_sub(in_shares_bytes),
+            nodes: nodes.collect(),
+        }
+    }
+}

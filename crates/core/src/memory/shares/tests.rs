@@ -1,0 +1,179 @@
+//! Tests of shares and claims, as numbers.
+
+use std::sync::Arc;
+
+use super::super::DeadList;
+use super::super::share::{Amount, Share, ShareHandle, ShareId};
+use super::{IDLE_COMMANDS, Lending, Shares, Whole, Whom};
+
+const WHOLE: Whole = Whole {
+    limit_bytes: 1000,
+    device_bytes: None,
+};
+
+/// A table, and its shares. Each entry: name, guarantee, the share around it.
+fn table(shares: &[(&str, u64, &str)]) -> (Shares, Vec<Arc<ShareHandle>>) {
+    let (mut table, dead) = (Shares::default(), DeadList::new());
+    let mut handles: Vec<Arc<ShareHandle>> = Vec::new();
+    for &(name, guaranteed_bytes, around) in shares {
+        let around = handles.iter().find(|one| **one.path() == *around);
+        let share = Share::guaranteed(guaranteed_bytes);
+        let handle = table.add(name, share, around, WHOLE, &dead);
+        handles.push(handle.unwrap());
+    }
+    (table, handles)
+}
+
+fn due(share: ShareId, bytes: u64) -> Whom {
+    Whom::owing(ShareId::MAIN, share, bytes)
+}
+
+/// What is asked if nobody owes anything.
+fn need(share: ShareId) -> Whom {
+    due(share, 0).in_turn().last().unwrap()
+}
+
+#[test]
+fn promises_are_kept_or_refused() {
+    let (mut table, handles) = table(&[("app", 600, ""), ("user", 400, "app")]);
+    let dead = DeadList::new();
+    let mut refuse = |share: Share, around: Option<&Arc<ShareHandle>>, why: &str| {
+        let error = table.add("x", share, around, WHOLE, &dead).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    };
+    let within = Some(&handles[0]);
+    refuse(Share::guaranteed(401), None, "more than what is left");
+    refuse(Share::guaranteed(201), within, "more than what is left");
+    refuse(
+        Share::guaranteed(9).with_ceiling(8),
+        None,
+        "below its guarantee",
+    );
+    refuse(Share::guaranteed(0).with_ceiling(0), None, "0 bytes");
+    refuse(Share::guaranteed(Amount::OfDevice(5)), None, "give bytes");
+    let half = Share::guaranteed(Amount::OfBudget(20)).with_ceiling(Amount::OfBudget(50));
+    let job = table.add("job", half, None, WHOLE, &dead).unwrap();
+    let of_job = |table: &Shares| {
+        let job = table.use_of(job.id()).unwrap();
+        (job.guaranteed_bytes, job.ceiling_bytes)
+    };
+    assert_eq!(of_job(&table), (200, Some(500)));
+    assert!(
+        table
+            .resize(&handles[0], Share::guaranteed(399), WHOLE)
+            .is_err()
+    );
+    table
+        .resize(&handles[0], Share::guaranteed(500), WHOLE)
+        .unwrap();
+    assert_eq!(table.promised_bytes(), 700);
+    let smaller = Whole {
+        limit_bytes: 900,
+        ..WHOLE
+    };
+    table.follow(smaller);
+    assert_eq!(of_job(&table), (180, Some(450)));
+    handles[0].close();
+    table.close(&handles[0]);
+    assert!(handles[1].check_open().is_err());
+    assert_eq!(table.promised_bytes(), 180);
+}
+
+#[test]
+fn ceilings_hold_for_all_that_is_within() {
+    let (mut table, handles) = table(&[("app", 0, ""), ("user", 0, "app")]);
+    let (app, user) = (handles[0].id(), handles[1].id());
+    let share = Share::guaranteed(0).with_ceiling(100);
+    table.resize(&handles[0], share, WHOLE).unwrap();
+    table.gained(app, 30, false);
+    table.gained(user, 60, false);
+    assert_eq!(table.hindrance(user, 10, 90), None);
+    let hindrance = table.hindrance(user, 25, 90).unwrap();
+    assert_eq!((hindrance.share, hindrance.excess_bytes), (app, 15));
+    table.lost(app, 30, true);
+    assert_eq!(table.hindrance(user, 25, 60), None);
+    assert_eq!(table.use_of(app).unwrap().evictions, 1);
+}
+
+#[test]
+fn what_could_not_be_given_back_is_not_lent() {
+    let (mut table, handles) = table(&[("a", 600, ""), ("b", 0, "")]);
+    let (a, b) = (handles[0].id(), handles[1].id());
+    table.set_lending(Some(Lending {
+        limit_bytes: 1000,
+        room_bytes: 50,
+    }));
+    let excess = |table: &Shares, share, more_bytes, live_bytes| {
+        let hindrance = table.hindrance(share, more_bytes, live_bytes);
+        hindrance.map_or(0, |one| one.excess_bytes)
+    };
+    assert_eq!(excess(&table, b, 450, 0), 0);
+    assert_eq!(excess(&table, b, 451, 0), 1);
+    assert_eq!(excess(&table, ShareId::MAIN, 451, 0), 1);
+    table.gained(b, 450, false);
+    assert_eq!(excess(&table, a, 600, 450), 0);
+    table.gained(a, 100, false);
+    assert_eq!(excess(&table, b, 1, 550), 1);
+}
+
+#[test]
+fn borrowers_give_back_and_nobody_falls_below_a_guarantee() {
+    let (mut table, handles) = table(&[("a", 400, ""), ("b", 200, ""), ("c", 0, "")]);
+    let [a, b, c] = [0, 1, 2].map(|index| handles[index].id());
+    table.gained(b, 500, false);
+    table.gained(c, 250, false);
+    let may = |whom: Whom, from: ShareId| table.claim(whom, 900, 0).may_take(from);
+    // `a` is within its guarantee.
+    assert!(may(due(a, 300), b) && may(due(a, 300), c));
+    assert!(may(due(a, 300), ShareId::MAIN));
+    assert!(!may(due(a, 400), a) && may(due(a, 401), a));
+    // `b` would have borrowed 301 bytes. `c` has borrowed 250, and 150 are in no share.
+    assert!(!may(due(b, 1), c) && !may(due(b, 1), ShareId::MAIN));
+    assert!(may(due(b, 1), b) && may(need(b), c));
+    // `c` may take from `b` until both have borrowed about the same.
+    let mut claim = table.claim(due(c, 10), 900, 0);
+    let mut taken_bytes = 0;
+    while claim.take(b, 10) {
+        taken_bytes += 10;
+    }
+    assert_eq!(taken_bytes, 40);
+    let mut claim = table.claim(need(a), 900, 0);
+    assert!(claim.take(b, 300), "it was borrowed");
+    assert!(!claim.take(b, 1), "it is guaranteed");
+}
+
+#[test]
+fn idle_shares_do_not_compete() {
+    let (mut table, handles) = table(&[("a", 0, ""), ("b", 0, "")]);
+    let [a, b] = [0, 1].map(|index| handles[index].id());
+    table.gained(a, 900, false);
+    table.gained(b, 50, false);
+    let may = |table: &Shares, now| table.claim(due(a, 10), 950, now).may_take(b);
+    table.ran(b, 7);
+    assert!(!may(&table, 7 + IDLE_COMMANDS));
+    assert!(may(&table, 8 + IDLE_COMMANDS));
+}
+
+#[test]
+fn guarantees_hold_within_a_share_too() {
+    let shares = [
+        ("app", 500, ""),
+        ("u", 300, "app"),
+        ("v", 0, "app"),
+        ("job", 100, ""),
+    ];
+    let (mut table, handles) = table(&shares);
+    let [app, u, v, job] = [0, 1, 2, 3].map(|index| handles[index].id());
+    table.gained(u, 300, false);
+    table.gained(v, 250, false);
+    table.gained(app, 50, false);
+    let may = |whom: Whom, from: ShareId| table.claim(whom, 600, 0).may_take(from);
+    // `app` has borrowed 100 bytes. `v` gives them back, or `app` itself, but not `u`.
+    assert!(may(due(job, 100), v) && may(due(job, 100), app));
+    assert!(!may(due(job, 100), u) && !may(need(job), u));
+    // `u` may have more only from those who have borrowed more within `app`.
+    assert!(may(due(u, 100), v) && !may(due(u, 100), app));
+    assert!(may(due(app, 100), v) && !may(due(app, 100), u));
+    assert!(may(Whom::all(app), u) && !may(Whom::all(app), job));
+    assert!(may(Whom::all(ShareId::MAIN), u));
+}

@@ -1,0 +1,109 @@
+//! Watermarks: levels of a share, or of the device, whose rise the app wants to know.
+
+use super::Memory;
+use super::share::ShareId;
+
+/// A watermark that the app set.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    id: u64,
+    share: ShareId,
+    percent: u8,
+    /// The level has risen to it, and has not been seen below it since.
+    is_reached: bool,
+}
+
+impl Mark {
+    /// Is a level of so many bytes at the watermark, or above it?
+    fn is_at(&self, bytes: u64, limit_bytes: u64) -> bool {
+        let at_bytes = u128::from(limit_bytes) * u128::from(self.percent) / 100;
+        limit_bytes < u64::MAX && u128::from(bytes) >= at_bytes
+    }
+}
+
+/// A level has risen to a watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) id: u64,
+    pub(crate) bytes: u64,
+    pub(crate) limit_bytes: u64,
+}
+
+/// All watermarks, and those reached since the engine last asked.
+#[derive(Debug, Default)]
+pub(super) struct Watermarks {
+    marks: Vec<Mark>,
+    reached: Vec<Reached>,
+    /// The most bytes of all slabs; `u64::MAX` for no limit.
+    limit_bytes: u64,
+}
+
+impl Memory {
+    pub(crate) fn add_watermark(&mut self, id: u64, share: ShareId, percent: u8) {
+        self.watermarks.marks.push(Mark {
+            id,
+            share,
+            percent,
+            is_reached: false,
+        });
+    }
+
+    pub(crate) fn remove_watermark(&mut self, id: u64) {
+        self.watermarks.marks.retain(|mark| mark.id != id);
+        self.watermarks.reached.retain(|one| one.id != id);
+    }
+
+    /// Has the app set a watermark?
+    #[inline]
+    pub(crate) fn has_watermarks(&self) -> bool {
+        !self.watermarks.marks.is_empty()
+    }
+
+    /// Sets the most bytes of all slabs.
+    pub(crate) fn set_watermark_limit(&mut self, limit_bytes: u64) {
+        self.watermarks.limit_bytes = limit_bytes;
+    }
+
+    /// The watermarks that were reached since the last call.
+    pub(crate) fn take_reached(&mut self) -> Vec<Reached> {
+        std::mem::take(&mut self.watermarks.reached)
+    }
+
+    /// A level is about to fall: it may rise to its watermarks again.
+    #[cold]
+    pub(super) fn watermarks_are_left(&mut self, share: ShareId, granted_bytes: u64) {
+        let (device_bytes, limit_bytes) = (self.live_bytes(), self.watermarks.limit_bytes);
+        for mark in &mut self.watermarks.marks {
+            let (bytes, limit_bytes) = match mark.share {
+                // The block is still counted there.
+                ShareId::MAIN => (device_bytes.saturating_sub(granted_bytes), limit_bytes),
+                of if self.shares.is_within(share, of) => {
+                    self.shares.level_and_limit(of, limit_bytes)
+                }
+                _ => continue,
+            };
+            mark.is_reached &= mark.is_at(bytes, limit_bytes);
+        }
+    }
+
+    /// A level has risen.
+    #[cold]
+    pub(super) fn look_at_watermarks(&mut self) {
+        let (device_bytes, limit_bytes) = (self.live_bytes(), self.watermarks.limit_bytes);
+        for mark in &mut self.watermarks.marks {
+            let (bytes, limit_bytes) = match mark.share {
+                ShareId::MAIN => (device_bytes, limit_bytes),
+                share => self.shares.level_and_limit(share, limit_bytes),
+            };
+            let is_reached = mark.is_at(bytes, limit_bytes);
+            if is_reached && !mark.is_reached {
+                self.watermarks.reached.push(Reached {
+                    id: mark.id,
+                    bytes,
+                    limit_bytes,
+                });
+            }
+            mark.is_reached = is_reached;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Copies of tensors to other shares and other devices.
+
+use lapidary_core::{Buffer, Error, Result};
+
+use super::Gpu;
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+
+impl Tensor {
+    /// A tensor with the same elements in the share, or on the device, of another handle. A tensor
+    /// that is there already is returned as it is, with its layout; then both share their memory.
+    ///
+    /// Between two shares of one device the copy stays on the device. Between two devices it goes
+    /// through the host, in pieces: one is written while the next is read.
+    ///
+    /// ```no_run
+    /// # fn demo(here: &lapidary::Gpu, there: &lapidary::Gpu) -> lapidary::Result<()> {
+    /// let a = here.tensor(&[1.0_f32, 2.0], &[2])?;
+    /// let b = a.to(there)?;
+    /// assert_eq!((&b + &b)?.to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Gpu::tensor`] on `gpu`, and as [`read`](Self::read) here. [`Error::Gradient`] if the
+    /// tensor is tracked: no backward crosses devices or shares. Copy [`detach`](Self::detach)ed.
+    #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
+    pub fn to(&self, gpu: &Gpu) -> Result<Tensor> {
+        match self.to_copied("to", gpu)? {
+            None => Ok(self.clone()),
+            Some(bytes) => Ok(self.arrived(gpu, &bytes.to(gpu)?)),
+        }
+    }
+
+    /// As [`to`](Self::to), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`to`](Self::to).
+    #[track_caller]
+    pub fn to_async(&self, gpu: &Gpu) -> impl Future<Output = Result<Tensor>> + use<> {
+        let copied = self.to_copied("to_async", gpu);
+        let copied = copied.map(|bytes| bytes.map(|bytes| bytes.to_async(gpu)));
+        let (here, gpu) = (self.clone(), gpu.clone());
+        async move {
+            match copied? {
+                None => Ok(here),
+                Some(bytes) => Ok(here.arrived(&gpu, &bytes.await?)),
+            }
+        }
+    }
+
+    /// The bytes to copy, in row-major order; `None` if the tensor is there already.
+    #[track_caller]
+    fn to_copied(&self, operation: &'static str, gpu: &Gpu) -> Result<Option<Buffer>> {
+        if self.engine.here().is_same(&gpu.engine().here()) {
+            return Ok(None);
+        }
+        if self.is_tracked() {
+            return Err(Error::Gradient {
+                operation,
+                reason: "no backward crosses devices or shares: copy `detach()`".into(),
+            });
+        }
+        Ok(Some(self.contiguous()?.bytes()))
+    }
+
+    fn arrived(&self, gpu: &Gpu, bytes: &Buffer) -> Tensor {
+        let (storage, layout) = (bytes.storage().clone(), Layout::contiguous(self.shape()));
+        Tensor::from_parts(gpu.engine(), storage, layout, self.dtype)
+    }
+}

@@ -1,0 +1,58 @@
+//! Shares of a device's memory: guarantees, ceilings, what is lent, and that no share sees bytes of
+//! another one.
+
+mod fair;
+mod isolation;
+mod jobs;
+mod limits;
+mod priority;
+mod reports;
+
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, Buffer, Gpu, Options, Residency};
+
+const MIB: u64 = 1 << 20;
+
+/// A simulated device whose slabs have room for `bytes`, and the bytes of staging beside them.
+fn device(bytes: u64) -> Gpu {
+    let staging_bytes = 8 * MIB;
+    let budget = Budget {
+        staging_bytes: Some(staging_bytes),
+        ..Budget::device(bytes + staging_bytes)
+    };
+    with_budget(budget)
+}
+
+fn with_budget(budget: Budget) -> Gpu {
+    let options = Options {
+        budget: Some(budget),
+        ..Options::default()
+    };
+    let device = SimOptions {
+        dirty: true,
+        ..SimOptions::default()
+    };
+    Gpu::simulated_with(device, options).unwrap().0
+}
+
+/// A buffer of this many bytes that is on the device.
+fn filled(gpu: &Gpu, bytes: u64, word: u32) -> Buffer {
+    let buffer = gpu.buffer_from(&vec![word; bytes as usize / 4]).unwrap();
+    buffer.force().unwrap();
+    buffer
+}
+
+/// How many of them are on the device.
+fn on_device(buffers: &[Buffer]) -> usize {
+    let here = buffers.iter();
+    here.filter(|one| one.residency() == Residency::Device)
+        .count()
+}
+
+/// Do all of them have the word that they were filled with?
+fn assert_filled(buffers: &[Buffer], word: u32) {
+    for buffer in buffers {
+        let words = buffer.to_vec::<u32>().unwrap();
+        assert!(words.iter().all(|one| *one == word), "{buffer}");
+    }
+}

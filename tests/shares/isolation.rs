@@ -1,0 +1,149 @@
+//! A search for bytes of one share in what another one can read: blocks that nobody wrote, parts of
+//! blocks, padding, what moved, what was evicted and came back.
+//!
+//! `LAPIDARY_STEPS` sets the number of steps, `LAPIDARY_SEED` the seed.
+
+use fastrand::Rng;
+use lapidary::shares::Share;
+use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
+use lapidary::{Budget, Buffer, Gpu, Options};
+
+use super::MIB;
+
+/// Each word of a share has its number in the upper half, and this in the lower one.
+const MARK: u32 = 0xbeef;
+
+/// One share with what it holds. Every word of a buffer is the share's own, or was never written.
+struct Tenant {
+    number: u32,
+    gpu: Gpu,
+    buffers: Vec<Buffer>,
+}
+
+impl Tenant {
+    fn word(&self) -> u32 {
+        self.number << 16 | MARK
+    }
+
+    /// Panics if any word is another share's.
+    fn look(&self, buffer: &Buffer, when: &str) {
+        let Ok(bytes) = buffer.to_vec::<u8>() else {
+            return;
+        };
+        let words = bytes
+            .chunks_exact(4)
+            .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        for (at, word) in words.enumerate() {
+            let is_foreign =
+                word & 0xffff == MARK && word != self.word() && (1..8).contains(&(word >> 16));
+            assert!(
+                !is_foreign,
+                "share {} {when}: {word:#x} in word {at} of {buffer}",
+                self.number
+            );
+        }
+    }
+
+    /// Makes a buffer: written, written in part, or not at all.
+    fn make(&mut self, random: &mut Rng) -> Option<()> {
+        let size_bytes = random.u64(1..40_000);
+        let buffer = self.gpu.buffer(size_bytes).ok()?;
+        let pattern = self
+            .word()
+            .to_le_bytes()
+            .repeat(size_bytes.div_ceil(4) as usize);
+        match random.u32(0..3) {
+            0 => buffer.write(&pattern[..size_bytes as usize]).ok()?,
+            1 => {
+                let end = random.u64(0..=size_bytes / 4) * 4;
+                let part = buffer.slice(end / 8 * 4..end).ok()?;
+                part.write(&pattern[..part.size_bytes() as usize]).ok()?;
+            }
+            _ => {}
+        }
+        self.buffers.push(buffer);
+        Some(())
+    }
+
+    fn step(&mut self, random: &mut Rng) -> Option<()> {
+        if self.buffers.is_empty() || random.u32(0..5) == 0 {
+            return self.make(random);
+        }
+        let index = random.usize(0..self.buffers.len());
+        match random.u32(0..8) {
+            0 | 1 => drop(self.buffers.swap_remove(index)),
+            2 => self.buffers[index].evict().ok()?,
+            3 => self.buffers[index].prefetch().ok()?,
+            4 => {
+                let copy = self.buffers[index].copy().ok()?;
+                self.look(&copy, "copied");
+            }
+            5 => drop(self.gpu.memory().compact(random.u64(0..MIB)).ok()?),
+            6 if self.buffers.len() > 40 => self.buffers.truncate(20),
+            _ => self.look(&self.buffers[index], "read"),
+        }
+        Some(())
+    }
+}
+
+fn number(variable: &str, usual: u64) -> u64 {
+    let said = std::env::var(variable).ok();
+    said.and_then(|said| said.parse().ok()).unwrap_or(usual)
+}
+
+/// Random steps of several shares on one device. Returns the hand-overs.
+fn program(seed: u64, steps: u64, maps_slabs: bool, has_faults: bool) -> u64 {
+    let mut random = Rng::with_seed(seed);
+    let device = SimOptions {
+        maps_slabs,
+        dirty: true,
+        ..SimOptions::default()
+    };
+    let options = Options {
+        budget: Some(Budget::device(MIB)),
+        ..Options::default()
+    };
+    let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+    let nested = gpu.share("outer", Share::guaranteed(200 << 10)).unwrap();
+    let gpus = [
+        gpu.clone(),
+        gpu.share("a", Share::guaranteed(0)).unwrap(),
+        nested.share("b", Share::guaranteed(100 << 10)).unwrap(),
+        nested,
+    ];
+    let tenants = gpus.into_iter().zip(1..);
+    let tenants = tenants.map(|(gpu, number)| Tenant {
+        number,
+        gpu,
+        buffers: Vec::new(),
+    });
+    let mut tenants: Vec<Tenant> = tenants.collect();
+    for _ in 0..steps {
+        if has_faults && random.u32(0..50) == 0 {
+            let site = [Site::Submit, Site::CreateBuffer][random.usize(0..2)];
+            sim.arm(Fault::once(site, random.u64(1..4), FaultKind::OutOfMemory));
+        }
+        let at = random.usize(0..tenants.len());
+        tenants[at].step(&mut random);
+    }
+    for tenant in &tenants {
+        tenant
+            .buffers
+            .iter()
+            .for_each(|one| tenant.look(one, "at the end"));
+    }
+    gpu.memory().stats().hand_overs
+}
+
+#[test]
+fn no_share_reads_bytes_of_another() {
+    let seed = number("LAPIDARY_SEED", fastrand::u64(..));
+    let steps = number("LAPIDARY_STEPS", 3000);
+    let mut hand_overs = 0;
+    for (maps_slabs, has_faults) in [(false, false), (true, false), (false, true), (true, true)] {
+        eprintln!("LAPIDARY_SEED={seed} LAPIDARY_STEPS={steps}, {maps_slabs}, {has_faults}");
+        hand_overs += program(seed, steps, maps_slabs, has_faults);
+    }
+    println!("{hand_overs} hand-overs");
+    assert!(hand_overs >= steps / 2, "{hand_overs}");
+}

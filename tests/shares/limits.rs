@@ -1,0 +1,224 @@
+//! Guarantees and ceilings, as the app sets, changes and ends them.
+
+use lapidary::shares::{Amount, Share};
+use lapidary::{Budget, DType, Error, Residency};
+
+use super::{MIB, assert_filled, device, filled, on_device};
+
+#[test]
+fn a_guarantee_comes_back_from_whoever_borrowed_it() {
+    let gpu = device(64 * MIB);
+    let frame = gpu.share("frame", Share::guaranteed(32 * MIB)).unwrap();
+    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let lent: Vec<_> = (0..60).map(|_| filled(&job, MIB, 7)).collect();
+    assert_eq!(on_device(&lent), 60, "nobody else wants the memory");
+    let wanted: Vec<_> = (0..32).map(|_| filled(&frame, MIB, 8)).collect();
+    assert_eq!(on_device(&wanted), 32);
+    assert_eq!(on_device(&lent), 32, "no more than needed comes back");
+    // What was lent longest ago leaves first.
+    assert_eq!(on_device(&lent[..28]), 0);
+    // The job takes nothing from the frame, whose memory is guaranteed.
+    assert_filled(&lent, 7);
+    assert_eq!(on_device(&wanted), 32);
+    assert_filled(&wanted, 8);
+    let [frame, job] = [frame, job].map(|gpu| gpu.memory().share().unwrap());
+    assert_eq!((frame.evictions, frame.refusals, job.refusals), (0, 0, 0));
+    assert!(job.evictions >= 28, "{job:?}");
+}
+
+#[test]
+fn a_ceiling_is_never_exceeded() {
+    let gpu = device(64 * MIB);
+    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let job = gpu.share("job", share).unwrap();
+    let buffers: Vec<_> = (0..40).map(|_| filled(&job, MIB, 3)).collect();
+    assert_filled(&buffers, 3);
+    let held = job.memory().share().unwrap();
+    assert_eq!(held.bytes.peak, 10 * MIB);
+    assert_eq!(
+        (held.own_bytes, held.ceiling_bytes),
+        (10 * MIB, Some(10 * MIB))
+    );
+    // Within the ceiling, but not together with another operand of the same size.
+    let large = filled(&job, 6 * MIB, 1);
+    let error = large.copy().unwrap().force().unwrap_err();
+    let Error::NeverFits { limit_bytes, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(limit_bytes, 10 * MIB);
+    assert!(error.to_string().contains("ceiling"), "{error}");
+    assert_filled(&[large], 1);
+    assert_eq!(job.memory().share().unwrap().bytes.peak, 10 * MIB);
+}
+
+#[test]
+fn nested_shares_keep_the_ceilings_around_them() {
+    let gpu = device(64 * MIB);
+    let share = Share::guaranteed(16 * MIB).with_ceiling(20 * MIB);
+    let app = gpu.share("app", share).unwrap();
+    let user = app.share("user", Share::guaranteed(12 * MIB)).unwrap();
+    let guest = app.share("guest", Share::guaranteed(0)).unwrap();
+    let of_guest: Vec<_> = (0..30).map(|_| filled(&guest, MIB, 1)).collect();
+    let of_user: Vec<_> = (0..12).map(|_| filled(&user, MIB, 2)).collect();
+    assert_eq!((on_device(&of_guest), on_device(&of_user)), (8, 12));
+    assert_filled(&of_guest, 1);
+    assert_eq!(on_device(&of_user), 12);
+    let of_app = filled(&app, MIB, 3);
+    assert_eq!(on_device(&of_user), 12);
+    let uses = gpu.memory().shares();
+    let paths: Vec<&str> = uses.iter().map(|one| &*one.path).collect();
+    assert_eq!(paths, ["app", "app/guest", "app/user"]);
+    assert_eq!(
+        (uses[0].bytes.now, uses[0].bytes.peak),
+        (20 * MIB, 20 * MIB)
+    );
+    assert_eq!((uses[0].own_bytes, uses[2].bytes.now), (MIB, 12 * MIB));
+    assert_eq!(of_app.residency(), Residency::Device);
+    // A percentage is one of what is around: of the ceiling here, of the budget at the device.
+    let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+    let inner = app.share("inner", half).unwrap().memory().share().unwrap();
+    assert_eq!(inner.ceiling_bytes, Some(10 * MIB));
+    let outer = gpu.share("outer", half).unwrap().memory().share().unwrap();
+    assert_eq!(outer.ceiling_bytes, Some(32 * MIB));
+}
+
+#[test]
+fn limits_change_while_work_runs() {
+    let gpu = device(64 * MIB);
+    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let buffers: Vec<_> = (0..40).map(|_| filled(&job, MIB, 5)).collect();
+    let lower = Share::guaranteed(0).with_ceiling(8 * MIB);
+    assert_eq!(job.memory().resize_share(lower).unwrap(), 0);
+    assert_eq!(on_device(&buffers), 8);
+    // Pinned memory stays, and the call says how much of it there is above the ceiling.
+    let pins = buffers[..6].iter().map(|one| one.pin().unwrap());
+    let pins: Vec<_> = pins.collect();
+    let lowest = Share::guaranteed(0).with_ceiling(4 * MIB);
+    assert_eq!(job.memory().resize_share(lowest).unwrap(), 2 * MIB);
+    drop(pins);
+    assert_filled(&buffers, 5);
+    assert_eq!(job.memory().share().unwrap().bytes.now, 4 * MIB);
+    // A part of the budget follows the budget.
+    let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+    job.memory().resize_share(half).unwrap();
+    assert_filled(&buffers, 5);
+    let budget = Budget {
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device(24 * MIB)
+    };
+    gpu.memory().set_budget(budget).unwrap();
+    assert_eq!(job.memory().share().unwrap().ceiling_bytes, Some(8 * MIB));
+    assert!(on_device(&buffers) <= 8);
+    assert_filled(&buffers, 5);
+}
+
+#[test]
+fn shares_end_when_closed_or_with_their_last_holder() {
+    let gpu = device(64 * MIB);
+    let first = gpu.share("job", Share::guaranteed(40 * MIB)).unwrap();
+    let inner = first.share("inner", Share::guaranteed(MIB)).unwrap();
+    let held = filled(&inner, MIB, 9);
+    let refuse = |error: Error, why: &str| {
+        assert!(matches!(error, Error::Share { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    };
+    let again = gpu.share("other", Share::guaranteed(30 * MIB));
+    refuse(again.unwrap_err(), "more than what is left");
+    first.memory().close_share().unwrap();
+    refuse(
+        first.share("late", Share::guaranteed(0)).unwrap_err(),
+        "closed",
+    );
+    refuse(inner.zeros(&[4], DType::F32).unwrap_err(), "closed");
+    refuse(held.copy().unwrap_err(), "closed");
+    assert_filled(&[held.to(&gpu).unwrap(), held.clone()], 9);
+    // What it was guaranteed is free for others, though a buffer lives on.
+    drop(gpu.share("other", Share::guaranteed(60 * MIB)).unwrap());
+    drop((first, inner));
+    gpu.flush().unwrap();
+    assert_eq!(gpu.memory().shares().len(), 2, "its buffer holds it");
+    drop(held);
+    gpu.flush().unwrap();
+    assert_eq!(gpu.memory().shares(), []);
+    let third = gpu.share("third", Share::guaranteed(60 * MIB)).unwrap();
+    drop(gpu);
+    assert_filled(&[filled(&third, MIB, 2)], 2);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let gpu = device(64 * MIB);
+    let app = gpu.share("app", Share::guaranteed(32 * MIB)).unwrap();
+    let reason = |made: lapidary::Result<lapidary::Gpu>| match made {
+        Err(Error::Share { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let tell = |name: &str, share: Share| reason(gpu.share(name, share));
+    assert!(tell("", Share::guaranteed(0)).contains("no name"));
+    assert!(tell("a/b", Share::guaranteed(0)).contains('/'));
+    assert!(tell(&"x".repeat(999), Share::guaranteed(0)).contains("longer"));
+    assert!(tell("x", Share::guaranteed(33 * MIB)).contains("32.0 MiB"));
+    assert!(tell("x", Share::guaranteed(2).with_ceiling(1)).contains("below"));
+    assert!(tell("x", Share::guaranteed(Amount::OfDevice(9))).contains("give bytes"));
+    let within = reason(app.share("x", Share::guaranteed(33 * MIB)));
+    assert!(within.contains("the share around it"), "{within}");
+    assert!(app.memory().set_budget(Budget::device(8 * MIB)).is_err());
+    assert!(gpu.memory().resize_share(Share::guaranteed(0)).is_err());
+    assert!(gpu.memory().close_share().is_err());
+    let error = gpu.memory().set_budget(Budget::device(32 * MIB));
+    assert!(error.unwrap_err().to_string().contains("guaranteed"));
+    assert_eq!(gpu.memory().budget().device_bytes, Some(72 * MIB));
+    assert_eq!(gpu.memory().shares().len(), 1);
+    // Two shares do not meet in an operation, and the error names the way out.
+    let [a, b] = [&app, &gpu].map(|gpu| gpu.zeros(&[4], DType::F32).unwrap());
+    let error = (&a + &b).unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    assert!(error.to_string().contains("`to`"), "{error}");
+    assert_eq!(
+        (&a.to(&gpu).unwrap() + &b)
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap(),
+        [0.0; 4]
+    );
+}
+
+#[test]
+fn what_nobody_could_give_back_is_not_lent() {
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device(40 * MIB)
+    };
+    let gpu = super::with_budget(budget);
+    let frame = gpu.share("frame", Share::guaranteed(16 * MIB)).unwrap();
+    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let held: Vec<_> = (0..16).map(|_| filled(&job, MIB, 1)).collect();
+    let more = job.buffer_zeroed(MIB).unwrap();
+    let error = more.force().unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
+    assert!(error.to_string().contains("its share `job`"), "{error}");
+    let wanted: Vec<_> = (0..16).map(|_| filled(&frame, MIB, 2)).collect();
+    assert_filled(&wanted, 2);
+    drop(held);
+    more.force().unwrap();
+}
+
+#[test]
+fn pins_leave_what_is_guaranteed_to_others() {
+    let gpu = device(64 * MIB);
+    let frame = gpu.share("frame", Share::guaranteed(60 * MIB)).unwrap();
+    let job = gpu.share("job", Share::guaranteed(2 * MIB)).unwrap();
+    let held: Vec<_> = (0..6).map(|_| filled(&job, MIB, 1)).collect();
+    let pins: Vec<_> = held[..4].iter().map(|one| one.pin().unwrap()).collect();
+    let error = held[4].pin().unwrap_err();
+    assert!(
+        error.to_string().contains("65.0 MiB of 64.0 MiB"),
+        "{error}"
+    );
+    let wanted: Vec<_> = (0..60).map(|_| filled(&frame, MIB, 2)).collect();
+    assert_eq!(on_device(&wanted), 60);
+    drop(pins);
+    drop(held[4].pin().unwrap());
+}

@@ -1,0 +1,91 @@
+//! Work of a share with a higher priority, and work that is cancelled.
+
+use lapidary::shares::Share;
+use lapidary::{Error, Gpu, Residency};
+
+use super::{MIB, device};
+
+/// Handles of a device, a frame and a job.
+fn handles() -> (Gpu, Gpu, Gpu) {
+    let gpu = device(64 * MIB);
+    let frame = Share::guaranteed(MIB).with_priority(1);
+    let job = Share::guaranteed(0).with_priority(-1);
+    let [frame, job] =
+        [("frame", frame), ("job", job)].map(|(name, share)| gpu.share(name, share).unwrap());
+    (gpu, frame, job)
+}
+
+#[test]
+fn work_of_a_higher_priority_runs_first_and_leaves_the_rest() {
+    let (gpu, frame, job) = handles();
+    let of_job: Vec<_> = (0..20).map(|_| job.buffer_zeroed(4096).unwrap()).collect();
+    let of_device = gpu.buffer_zeroed(4096).unwrap();
+    let of_frame = frame.buffer_zeroed(4096).unwrap();
+    let is_made = |buffer: &lapidary::Buffer| buffer.residency() == Residency::Device;
+    frame.flush().unwrap();
+    assert_eq!((is_made(&of_frame), is_made(&of_device)), (true, false));
+    assert!(!of_job.iter().any(is_made));
+    gpu.flush().unwrap();
+    assert!(is_made(&of_device) && !of_job.iter().any(is_made));
+    assert_eq!(gpu.memory().stats().queued, 20);
+    job.flush().unwrap();
+    assert!(of_job.iter().all(is_made));
+    // Within a share the order is that of the calls.
+    let counted = frame.buffer_zeroed(4).unwrap();
+    for number in 1..=20_u32 {
+        job.buffer_zeroed(16).unwrap();
+        counted.write(&[number]).unwrap();
+    }
+    assert_eq!(counted.to_vec::<u32>().unwrap(), [20]);
+    let [of_frame, of_job] = [frame, job].map(|gpu| gpu.memory().share().unwrap().priority);
+    assert_eq!((of_frame, of_job), (1, -1));
+}
+
+#[test]
+fn work_does_not_pass_what_it_depends_on() {
+    let (_gpu, frame, job) = handles();
+    let words: Vec<u32> = (0..1000).collect();
+    let source = job.buffer_from(&words).unwrap();
+    let double = source.copy().unwrap();
+    // The copy is in the job's order, and what the frame does with it comes after it.
+    let there = double.to(&frame).unwrap();
+    let again = there.copy().unwrap();
+    there.slice(0..4).unwrap().write(&[77_u32]).unwrap();
+    let other = frame.buffer_from(&[5_u32]).unwrap();
+    frame.flush().unwrap();
+    assert_eq!(other.to_vec::<u32>().unwrap(), [5]);
+    assert_eq!(again.to_vec::<u32>().unwrap(), words);
+    assert_eq!(there.to_vec::<u32>().unwrap()[..2], [77, 1]);
+    // Back to the job: what the frame queued before is in it.
+    let back = there.to(&job).unwrap();
+    there.slice(0..4).unwrap().write(&[78_u32]).unwrap();
+    frame.flush().unwrap();
+    assert_eq!(back.to_vec::<u32>().unwrap()[..2], [77, 1]);
+}
+
+#[test]
+fn what_is_cancelled_does_not_run_and_others_do() {
+    let (gpu, frame, job) = handles();
+    let done = job.buffer_from(&[1_u32]).unwrap();
+    done.force().unwrap();
+    let inner = job.share("inner", Share::guaranteed(0)).unwrap();
+    let queued = [&job, &inner].map(|gpu| gpu.buffer_zeroed(4096).unwrap());
+    let other = frame.buffer_zeroed(4096).unwrap();
+    let read = done.read::<u32>();
+    job.memory().cancel_share().unwrap();
+    for buffer in &queued {
+        let error = buffer.force().unwrap_err();
+        let Error::Poisoned { cause, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(matches!(**cause, Error::Share { .. }), "{error}");
+        assert!(error.to_string().contains("cancelled"), "{error}");
+    }
+    assert!(pollster::block_on(read).is_err());
+    let error = job.buffer_zeroed(16).unwrap_err();
+    assert!(error.to_string().contains("cancelled"), "{error}");
+    assert_eq!(other.to_vec::<u32>().unwrap(), [0; 1024]);
+    drop((done, queued, inner, job));
+    gpu.flush().unwrap();
+    assert_eq!(gpu.memory().shares().len(), 1);
+}
