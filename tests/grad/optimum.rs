@@ -14,10 +14,14 @@ const GRAPH: Graph = Graph {
 };
 
 /// The most time beside the best.
-const MOST: f64 = 1.15;
+const MOST: f64 = 1.25;
+
+/// The same, on average.
+const MOST_MEAN: f64 = 1.08;
 
 #[test]
 fn a_step_takes_little_longer_than_the_best_one() {
+    let mut ratios = Vec::new();
     for (device, speed) in devices() {
         let all = step(GRAPH, speed, None).unwrap();
         let weights_bytes = GRAPH.weights_bytes();
@@ -29,8 +33,8 @@ fn a_step_takes_little_longer_than_the_best_one() {
                 speed,
                 room_bytes,
             };
-            let least_ns = search.least_ns().expect("there is room for each operation");
-            let ratio = taken.ns as f64 / least_ns as f64;
+            let more_ns = search.more_ns().expect("there is room for each operation");
+            let ratio = taken.ns as f64 / (all.ns + more_ns) as f64;
             println!("{device}, {percentage} %: {ratio:.2}, {taken:?}");
             let is_short = taken.evicted_bytes + taken.recomputed_bytes > 0;
             assert!(is_short, "{device}, {percentage} %: it had room");
@@ -42,6 +46,9 @@ fn a_step_takes_little_longer_than_the_best_one() {
                 ratio >= 0.97,
                 "the model of costs is not the engine's: {ratio}"
             );
+            ratios.push(ratio);
         }
     }
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    assert!(mean <= MOST_MEAN, "{mean:.2}: {ratios:.2?}");
 }

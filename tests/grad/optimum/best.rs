@@ -67,9 +67,26 @@ pub(crate) struct Search {
     pub(crate) room_bytes: u64,
 }
 
+/// Part of the weights and of their gradients that leaves the device, in eighths.
+const LEAVING: [u64; 3] = [0, 4, 8];
+
 impl Search {
+    /// The least time beyond that with all memory, in nanoseconds. `None` if the room is too small.
+    pub(crate) fn more_ns(&self) -> Option<u64> {
+        let ways = LEAVING.into_iter().filter_map(|eighths| {
+            let left_bytes = self.graph.weights_bytes() * eighths / 8;
+            let room_bytes = self.room_bytes + left_bytes;
+            let beside = Search {
+                room_bytes,
+                ..*self
+            };
+            Some(beside.least_ns()? + link_ns(left_bytes, self.speed))
+        });
+        Some(ways.min()?.saturating_sub(self.graph.all_ns(self.speed)))
+    }
+
     /// The least time in nanoseconds, or `None` if the room is too small.
-    pub(crate) fn least_ns(&self) -> Option<u64> {
+    fn least_ns(&self) -> Option<u64> {
         let activations = self.graph.widths.len() as u32;
         let mut least = vec![u64::MAX; 1 << (STEP_BITS + 2 * activations)];
         let mut queue = BinaryHeap::from([Reverse((0, State::first()))]);
@@ -105,7 +122,11 @@ impl Search {
             Some((layer, Part::ByWeight)) => graph.activation_bytes(layer) + after(layer),
             None => 0,
         };
-        activations + gradients
+        // The program holds the gradients of weights.
+        let part = graph.part(state.done());
+        let first_done = part.map_or(graph.layers(), |(layer, _)| layer + 1);
+        let held = (first_done..graph.layers()).map(|layer| graph.weight_bytes(layer));
+        activations + gradients + held.sum::<u64>()
     }
 
     /// The states that follow, and what they cost.

@@ -16,8 +16,28 @@ pub(crate) struct Taken {
     pub(crate) recomputed_bytes: u64,
 }
 
-/// Runs a step, in this much memory if it is given.
+/// Runs a step of a perceptron, in this much memory if it is given.
 pub(crate) fn step(graph: Graph, speed: Speed, budget_bytes: Option<u64>) -> Result<Taken> {
+    step_of(graph, speed, budget_bytes, |mut h, weights| {
+        for weight in weights {
+            h = layer(&h, weight)?;
+        }
+        Ok(h)
+    })
+}
+
+/// A product and its activation.
+pub(crate) fn layer(h: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    h.matmul_with(weight, &Epilogue::new().activation(Activation::Relu))
+}
+
+/// Runs a step of a network with these widths, in this much memory if it is given.
+pub(crate) fn step_of(
+    graph: Graph,
+    speed: Speed,
+    budget_bytes: Option<u64>,
+    forward: impl Fn(Tensor, &[Tensor]) -> Result<Tensor>,
+) -> Result<Taken> {
     let (gpu, _sim) = Gpu::simulated(SimOptions {
         mode: SimMode::SizesOnly,
         memory_bytes: 4 << 30,
@@ -29,7 +49,7 @@ pub(crate) fn step(graph: Graph, speed: Speed, budget_bytes: Option<u64>) -> Res
         gpu.zeros(&shape, DType::F32)?.requires_grad()
     };
     let weights: Vec<Tensor> = (0..graph.layers()).map(weight).collect::<Result<_>>()?;
-    let mut h = gpu.zeros(&[ROWS, graph.widths[0]], DType::F32)?;
+    let x = gpu.zeros(&[ROWS, graph.widths[0]], DType::F32)?;
     gpu.finish()?;
     if let Some(budget_bytes) = budget_bytes {
         let staging_bytes = 64 << 20;
@@ -39,10 +59,7 @@ pub(crate) fn step(graph: Graph, speed: Speed, budget_bytes: Option<u64>) -> Res
         })?;
     }
     let before = gpu.memory().stats();
-    let relu = Epilogue::new().activation(Activation::Relu);
-    for weight in &weights {
-        h = h.matmul_with(weight, &relu)?;
-    }
+    let h = forward(x, &weights)?;
     // A training program reads a number, or its queue gets long.
     gpu.flush()?;
     let gradients = h.sum_all()?.backward()?;

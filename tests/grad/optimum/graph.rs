@@ -59,6 +59,17 @@ impl Graph {
         launch_ns(from + self.weight_bytes(layer) + to, multiply_adds, speed)
     }
 
+    /// The step with all memory.
+    pub(crate) fn all_ns(&self, speed: Speed) -> u64 {
+        let last_bytes = self.activation_bytes(self.layers());
+        let layers = (0..self.layers()).map(|layer| {
+            let products = if layer == 0 { 1 } else { 2 };
+            let mask_ns = launch_ns(3 * self.activation_bytes(layer + 1), 0, speed);
+            self.forward_ns(layer, speed) + products * self.product_ns(layer, speed) + mask_ns
+        });
+        layers.sum::<u64>() - launch_ns(last_bytes, 0, speed)
+    }
+
     /// A product and its activation.
     pub(crate) fn forward_ns(&self, layer: usize, speed: Speed) -> u64 {
         let activation_ns = launch_ns(2 * self.activation_bytes(layer + 1), 0, speed);

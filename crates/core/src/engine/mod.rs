@@ -66,6 +66,7 @@ mod lineage;
 mod make_gear;
 mod mapped;
 mod needed;
+mod outlook;
 mod outside;
 mod pace;
 mod pass;

@@ -16,17 +16,36 @@ const MOST_INPUTS: u32 = 48;
 
 /// The way to a value.
 #[derive(Debug, Default)]
-struct Plan {
+pub(super) struct Plan {
     /// The storages that must stay as they are.
     leaves: Vec<Arc<Storage>>,
     /// The predicted cost, with that of inputs that are not on the device.
     ns: f64,
 }
 
+impl Plan {
+    /// The predicted time in nanoseconds.
+    pub(super) fn ns(&self) -> f64 {
+        self.ns
+    }
+
+    /// The bytes that stay on the device only for this, on average over the commands until the
+    /// value is used by the command number `next`. `last_uses` names the storages that would be
+    /// freed before, with the last command that uses each.
+    pub(super) fn kept_bytes(&self, next: u32, last_uses: &FxHashMap<u32, u32>) -> f64 {
+        let kept = self.leaves.iter().map(|leaf| {
+            let last = leaf.slot().and_then(|slot| last_uses.get(&slot));
+            let commands = last.map_or(0, |last| next.saturating_sub(*last));
+            leaf.size_bytes() as f64 * f64::from(commands) / f64::from(next.max(1))
+        });
+        kept.sum()
+    }
+}
+
 impl State {
-    /// The predicted time in which a storage can be computed again, in nanoseconds. `None` if it
-    /// cannot, or if that needs a value that the command at the head of the queue overwrites.
-    pub(super) fn recompute_ns(&self, storage: &Storage) -> Option<u64> {
+    /// The way to compute a storage again. `None` if there is none, or if it needs a value that the
+    /// command at the head of the queue overwrites.
+    pub(super) fn recompute_plan(&self, storage: &Storage) -> Option<Plan> {
         let plan = self.plan_of(storage)?;
         let mut is_overwritten = false;
         if let Some(cmd) = self.queue.head() {
@@ -35,7 +54,7 @@ impl State {
                 is_overwritten |= role != Role::Read && plan.leaves.iter().any(is_leaf);
             });
         }
-        (!is_overwritten).then_some(plan.ns as u64)
+        (!is_overwritten).then_some(plan)
     }
 
     /// The way to the value of a storage, if there is one.

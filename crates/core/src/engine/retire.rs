@@ -12,8 +12,9 @@ pub(super) fn retire(pass: &Pass) -> Result<u64> {
     let _ = pass.driver.poll();
     pass.check_lost()?;
     let settled_bytes = pass.driver.settle();
-    let mut state = pass.lock();
-    state.free_dead();
+    // Outdated ways to compute a storage may be all that holds their inputs.
+    pass.free_all_dead();
+    let state = pass.lock();
     Ok(settled_bytes + state.memory.freed_bytes() - freed_before)
 }
 

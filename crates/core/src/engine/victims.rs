@@ -4,15 +4,39 @@
 //! storages the commands place, restore and free. If the queue shows no shortage, nothing is copied
 //! ahead of need.
 
-use std::sync::Arc;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::destination::Tier;
-use super::kernel::Role;
+use super::outlook::{self, Lack};
 use super::queue::NextUses;
 use super::state::State;
-use crate::memory::{Candidate, Storage, Whom, choose};
+use crate::memory::{Candidate, Storage, Weight, Whom, choose};
+
+/// What the choice knows of the commands to come.
+struct Outlook {
+    uses: NextUses,
+    /// The last uses of storages that only the queue holds.
+    last_uses: FxHashMap<u32, u32>,
+    lack: Lack,
+}
+
+impl Outlook {
+    /// Only the choice between evicting and computing again needs more than the next uses.
+    fn new(state: &State, lack: impl FnOnce() -> Lack) -> Self {
+        let is_training = !state.lineages.is_empty();
+        Outlook {
+            uses: outlook::next_uses(state),
+            last_uses: match is_training {
+                true => outlook::last_uses(state),
+                false => FxHashMap::default(),
+            },
+            lack: match is_training {
+                true => lack(),
+                false => Lack::UNKNOWN,
+            },
+        }
+    }
+}
 
 /// Drops a storage that has another copy or can be computed again. Returns the bytes that became
 /// free.
@@ -43,6 +67,10 @@ pub(super) fn victims(
     most_bytes: u64,
     whom: Whom,
 ) -> Vec<Candidate> {
+    let outlook = Outlook::new(state, || {
+        let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
+        outlook::lack(state, state.memory.live_bytes(), limit_bytes, u64::MAX)
+    });
     let mut candidates = state.memory.candidates(stay);
     state
         .rematerializers
@@ -50,14 +78,13 @@ pub(super) fn victims(
     let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
     for candidate in &mut candidates {
         let tier = tier.filter(|_| has_room(&candidate.storage));
-        candidate.recompute_ns = cheaper_ns(state, candidate, tier);
+        candidate.recompute_ns = cheaper_ns(state, candidate, tier, &outlook);
     }
     candidates.retain(|candidate| {
         let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
         is_dropped || has_room(&candidate.storage)
     });
-    let uses = next_uses(state);
-    let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &uses);
+    let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &outlook);
     if state.memory.shares().is_empty() {
         return choose(candidates);
     }
@@ -80,34 +107,17 @@ pub(super) fn victims(
     Vec::new()
 }
 
-/// The next uses of storages, as far as the queue shows them. What a dropped storage is computed
-/// from is used together with it.
-fn next_uses(state: &State) -> NextUses {
-    let mut uses = state.queue.next_uses();
-    if !state.rematerializers.has_lineages() {
-        return uses;
-    }
-    let mut seen = FxHashSet::default();
-    for (cmd, number) in state.queue.ahead().zip(1..) {
-        cmd.each_operand(&mut |storage, role| {
-            let is_computed = role != Role::Write && state.memory.is_evicted(storage);
-            if !is_computed || !seen.insert(Arc::as_ptr(storage)) {
-                return;
-            }
-            for input in state.memory.sources_of(storage) {
-                if let Some(slot) = input.slot() {
-                    let known = uses.by_slot.entry(slot).or_insert(number);
-                    *known = number.min(*known);
-                }
-            }
-        });
-    }
-    uses
-}
-
 /// The cost of computing a storage again, in nanoseconds, if it is cheaper than to write its bytes
 /// to the tier and to restore them. Without a tier, if it is possible.
-fn cheaper_ns(state: &State, candidate: &Candidate, tier: Option<Tier>) -> Option<u64> {
+///
+/// Inputs that would be freed before the next use must stay until then. So part of the room is not
+/// free for part of the time, and the rest costs as much more.
+fn cheaper_ns(
+    state: &State,
+    candidate: &Candidate,
+    tier: Option<Tier>,
+    outlook: &Outlook,
+) -> Option<u64> {
     let storage = &candidate.storage;
     if candidate.is_clean || state.lineages.is_empty() {
         return None;
@@ -115,7 +125,16 @@ fn cheaper_ns(state: &State, candidate: &Candidate, tier: Option<Tier>) -> Optio
     if state.rematerializers.is_repeated(storage) {
         return None;
     }
-    let recompute_ns = state.recompute_ns(storage)?;
+    let uses = &outlook.uses;
+    let next = candidate.distance(state.memory.now(), &uses.by_slot, uses.known);
+    let plan = state.recompute_plan(storage)?;
+    let kept_bytes = plan.kept_bytes(next, &outlook.last_uses);
+    let size_bytes = storage.size_bytes() as f64;
+    if kept_bytes >= size_bytes && tier.is_some() {
+        return None;
+    }
+    let free_bytes = (size_bytes - kept_bytes).max(1.0);
+    let recompute_ns = (plan.ns() * size_bytes / free_bytes) as u64;
     tier.is_none_or(|tier| recompute_ns < evict_ns(state, candidate, tier))
         .then_some(recompute_ns)
 }
@@ -139,30 +158,23 @@ fn choose_best(
     mut candidates: Vec<Candidate>,
     wanted_bytes: u64,
     tier: Option<Tier>,
-    uses: &NextUses,
+    outlook: &Outlook,
 ) -> Vec<Candidate> {
-    let now = state.memory.now();
+    let (now, uses, lack) = (state.memory.now(), &outlook.uses, outlook.lack);
     let weigh = |candidate: &Candidate| {
         let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
         let from = Tier::of(candidate.is_far || to_disk);
         let evict_ns = evict_ns(state, candidate, from);
-        candidate.weight(now, &uses.by_slot, uses.known, evict_ns)
+        let weight = candidate.weight(now, &uses.by_slot, uses.known, evict_ns);
+        Weight {
+            // Room is worth nothing once no command lacks any.
+            distance: weight.distance.min(lack.until.saturating_add(1)),
+            ..weight
+        }
     };
-    let chosen = choose(&mut candidates, weigh, wanted_bytes);
+    let chosen = choose(&mut candidates, weigh, wanted_bytes, lack.bytes);
     candidates.truncate(chosen);
     candidates
-}
-
-/// The use of a storage by the queue.
-#[derive(Clone, Copy, Debug, Default)]
-struct Span {
-    /// The number of times that commands of the queue hold it.
-    held: usize,
-    /// The index of the last command that uses it.
-    last: usize,
-    /// Whether its bytes were added to the live bytes.
-    is_counted: bool,
-    is_discounted: bool,
 }
 
 /// The storages to copy out now, because they will be evicted while the queue runs. They leave
@@ -176,66 +188,33 @@ pub(super) fn victims_ahead(
     (limit_bytes, most_bytes): (u64, u64),
     whom: Whom,
 ) -> Vec<Candidate> {
+    // Where victims are dropped, the next ones will be too. They may not exist yet.
+    if victims.iter().any(|victim| victim.recompute_ns.is_some()) {
+        return Vec::new();
+    }
     let evicted_bytes = victims.iter().map(|victim| victim.storage.size_bytes());
     let live_bytes = (state.memory.live_bytes()).saturating_sub(evicted_bytes.sum());
-    let missing_bytes = missing_ahead(state, live_bytes, limit_bytes, most_bytes);
+    let missing_bytes = outlook::lack(state, live_bytes, limit_bytes, most_bytes).bytes;
     if missing_bytes == 0 {
         return Vec::new();
     }
-    let uses = next_uses(state);
+    let outlook = Outlook::new(state, || Lack::UNKNOWN);
     let mut candidates = state.memory.candidates(stay);
     // Storages that the queue uses must stay on the device.
     candidates.retain(|candidate| {
         let slot = candidate.storage.slot();
-        slot.is_some_and(|slot| !uses.by_slot.contains_key(&slot))
+        slot.is_some_and(|slot| !outlook.uses.by_slot.contains_key(&slot))
     });
     if let Some(claim) = state.memory.claim(whom) {
         candidates.retain(|candidate| claim.may_take(candidate.storage.share()));
     }
     for candidate in &mut candidates {
-        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier));
+        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier), &outlook);
     }
-    let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &uses);
+    let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &outlook);
     chosen.retain(|candidate| {
         let is_written_out = !candidate.is_clean && candidate.recompute_ns.is_none();
         is_written_out && !state.cleanings.holds(&candidate.storage)
     });
     chosen
-}
-
-/// The bytes by which the live bytes will exceed the limit while the queue runs, at most
-/// `most_bytes`. `live_bytes` is the number now.
-fn missing_ahead(state: &State, mut live_bytes: u64, limit_bytes: u64, most_bytes: u64) -> u64 {
-    let mut spans: FxHashMap<*const Storage, Span> = FxHashMap::default();
-    for (index, cmd) in state.queue.ahead().enumerate() {
-        cmd.each_operand(&mut |storage, _| {
-            let span = spans.entry(Arc::as_ptr(storage)).or_default();
-            span.held += 1;
-            span.last = index;
-        });
-    }
-    let mut missing_bytes = 0;
-    for (index, cmd) in state.queue.ahead().enumerate() {
-        let mut dying_bytes = 0;
-        cmd.each_operand(&mut |storage, _| {
-            let Some(span) = spans.get_mut(&Arc::as_ptr(storage)) else {
-                return;
-            };
-            let size_bytes = state.memory.granted_bytes(storage.size_bytes());
-            let is_counted = std::mem::replace(&mut span.is_counted, true);
-            if !is_counted && state.memory.find(storage).is_none() {
-                live_bytes += size_bytes;
-            }
-            let dies = span.last == index && Arc::strong_count(storage) <= span.held;
-            if dies && !std::mem::replace(&mut span.is_discounted, true) {
-                dying_bytes += size_bytes;
-            }
-        });
-        missing_bytes = live_bytes.saturating_sub(limit_bytes).max(missing_bytes);
-        live_bytes = live_bytes.saturating_sub(dying_bytes);
-        if missing_bytes >= most_bytes {
-            break;
-        }
-    }
-    missing_bytes.min(most_bytes)
 }

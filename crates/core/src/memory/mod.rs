@@ -74,7 +74,7 @@ pub use storage::{Companion, Storage};
 pub use tags::TagUse;
 pub(crate) use twin::Twins;
 use victims::{Clock, Uses};
-pub(crate) use victims::{TransferCost, choose};
+pub(crate) use victims::{TransferCost, Weight, choose};
 
 /// Where a storage's bytes are at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,8 +53,7 @@ pub(crate) struct Candidate {
     pub(crate) place: Place,
     /// A copy elsewhere is valid, so eviction costs nothing.
     pub(crate) is_clean: bool,
-    /// It is cheaper to compute the bytes again, at this cost, than to write them out and to
-    /// restore them. The engine sets this.
+    /// The cost of computing the bytes again, if that is cheaper. The engine sets this.
     pub(crate) recompute_ns: Option<u64>,
     /// It will be restored from the disk or from a source, because the host's memory has no copy.
     pub(crate) is_far: bool,
@@ -72,17 +71,21 @@ impl Candidate {
         known: u32,
         evict_ns: u64,
     ) -> Weight {
-        let size_bytes = self.storage.size_bytes();
-        let next = next.get(&self.slot).copied();
         Weight {
-            size_bytes,
+            size_bytes: self.storage.size_bytes(),
             is_clean: self.is_clean,
-            distance: match self.storage.advice() {
-                Advice::Normal => self.uses.distance_knowing(now, next, known),
-                Advice::Soon => 1,
-                Advice::Late => u32::MAX,
-            },
+            distance: self.distance(now, next, known),
             back_ns: self.recompute_ns.unwrap_or(evict_ns),
+        }
+    }
+
+    /// The commands until its next use, known or predicted. See [`weight`](Self::weight).
+    pub(crate) fn distance(&self, now: Clock, next: &FxHashMap<u32, u32>, known: u32) -> u32 {
+        let next = next.get(&self.slot).copied();
+        match self.storage.advice() {
+            Advice::Normal => self.uses.distance_knowing(now, next, known),
+            Advice::Soon => 1,
+            Advice::Late => u32::MAX,
         }
     }
 }

@@ -131,9 +131,14 @@ const CHEAPER: f64 = 0.5;
 ///
 /// The best go first. Once a single candidate that is nearly as good covers the missing bytes, the
 /// smallest such one ends the list, so that little is evicted for nothing. Several smaller ones end
-/// it instead if they are far cheaper. O(n log n) where no single one covers it, as among many
-/// small ones.
-pub fn choose<T>(candidates: &mut [T], weigh: impl Fn(&T) -> Weight, needed_bytes: u64) -> usize {
+/// it instead if they are far cheaper, unless `coming_bytes` will be needed soon and the large one
+/// with them. O(n log n) where no single one covers it, as among many small ones.
+pub fn choose<T>(
+    candidates: &mut [T],
+    weigh: impl Fn(&T) -> Weight,
+    needed_bytes: u64,
+    coming_bytes: u64,
+) -> usize {
     let by_worth = |candidate: &T| {
         let weight = weigh(candidate);
         (weight.worth(), weight)
@@ -153,7 +158,7 @@ pub fn choose<T>(candidates: &mut [T], weigh: impl Fn(&T) -> Weight, needed_byte
             if let Some(last) = last_of(&weights[chosen..], missing_bytes) {
                 weights[chosen..=chosen + last].rotate_right(1);
             }
-            if let Some(smaller) = smaller_ones(&weights[chosen..], missing_bytes) {
+            if let Some(smaller) = smaller_ones(&weights[chosen..], missing_bytes, coming_bytes) {
                 chosen += to_front(&mut weights[chosen..], &smaller);
                 break;
             }
@@ -186,9 +191,13 @@ fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize
 /// Indices of smaller candidates that replace the first, among candidates sorted by worth. They
 /// cover the same bytes, far cheaper, and are nearly as far away. `None` if there are none, or if
 /// the first must leave anyway.
-fn smaller_ones(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<Vec<usize>> {
+fn smaller_ones(
+    weights: &[(f64, Weight, usize)],
+    missing_bytes: u64,
+    coming_bytes: u64,
+) -> Option<Vec<usize>> {
     let (_, first, _) = weights.first()?;
-    if first.size_bytes <= missing_bytes {
+    if first.size_bytes <= missing_bytes.max(coming_bytes) {
         return None;
     }
     let most = first.price() * CHEAPER;
@@ -297,6 +306,14 @@ mod tests {
 
     /// The victims among candidates of (MiB, distance, clean), all restored at the same speed.
     fn chosen(candidates: &[(u64, u32, bool)], needed_mib: u64) -> Vec<usize> {
+        chosen_knowing(candidates, needed_mib, 0)
+    }
+
+    fn chosen_knowing(
+        candidates: &[(u64, u32, bool)],
+        needed_mib: u64,
+        coming_mib: u64,
+    ) -> Vec<usize> {
         let cost = TransferCost {
             ns_per_transfer: 50_000,
             ns_per_kib: 100,
@@ -312,7 +329,7 @@ mod tests {
             }
         };
         let mut order: Vec<usize> = (0..candidates.len()).collect();
-        let count = choose(&mut order, weigh, needed_mib << 20);
+        let count = choose(&mut order, weigh, needed_mib << 20, coming_mib << 20);
         order.truncate(count);
         order
     }
@@ -323,6 +340,9 @@ mod tests {
         let one_large = [(32, 100, true), small, small, (1, 90, true), (1, 10, true)];
         assert_eq!(chosen(&one_large, 2), [1, 2]);
         assert_eq!(chosen(&one_large, 3), [1, 2, 3]);
+        // The large one leaves if it will have to leave anyway.
+        assert_eq!(chosen_knowing(&one_large, 3, 16), [1, 2, 3]);
+        assert_eq!(chosen_knowing(&one_large, 3, 32), [0]);
         // The small ones stay if they are used soon, or if the large one is hardly larger than all
         // of them.
         assert_eq!(chosen(&one_large, 4), [0]);
@@ -363,7 +383,7 @@ mod tests {
             back_ns,
         };
         let mut candidates = [(1000, 10_000), (500, 100)];
-        assert_eq!(choose(&mut candidates, weigh, 8), 1);
+        assert_eq!(choose(&mut candidates, weigh, 8, 0), 1);
         assert_eq!(candidates[0], (500, 100));
     }
 
@@ -382,7 +402,7 @@ mod tests {
             back_ns: 869_200,
         };
         let mut candidates = [tiny, large];
-        assert_eq!(choose(&mut candidates, |weight| *weight, 4 << 20), 1);
+        assert_eq!(choose(&mut candidates, |weight| *weight, 4 << 20, 0), 1);
         assert_eq!(candidates[0], large);
     }
 
@@ -406,7 +426,7 @@ mod tests {
                 })
                 .collect();
             let before = weights.clone();
-            let count = choose(&mut weights, |(_, weight)| *weight, needed_bytes);
+            let count = choose(&mut weights, |(_, weight)| *weight, needed_bytes, 0);
             let sum = |part: &[(usize, Weight)]| {
                 let sizes = part.iter().map(|(_, weight)| u128::from(weight.size_bytes));
                 sizes.sum::<u128>()

@@ -182,7 +182,7 @@ impl Device<'_> {
             Order::Choice { batch } => {
                 let known = batch - 1 - now % batch;
                 let weigh = |id: &usize| self.weight(*id, now, known);
-                choose(&mut candidates, weigh, needed_bytes)
+                choose(&mut candidates, weigh, needed_bytes, 0)
             }
         };
         for &id in &candidates[..count] {
