@@ -90,6 +90,17 @@ impl Gpu {
         Ok(Gpu(core))
     }
 
+    /// Opens a device on each adapter of this machine: see [`lapidary_core::Gpu::open_all`]. With
+    /// [`devices`](crate::devices) they compute together.
+    ///
+    /// # Errors
+    /// As [`lapidary_core::Gpu::open_all`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_all(options: Options) -> Result<Vec<Gpu>> {
+        let all = lapidary_core::Gpu::open_all_below(options, &LAYER)?;
+        Ok(all.into_iter().map(Gpu).collect())
+    }
+
     /// Computes on a device that the app has opened, beside the app's own work: see
     /// [`lapidary_core::Gpu::adopt`].
     ///

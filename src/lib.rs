@@ -36,6 +36,11 @@
 //! number by them: see [`grad`] and [`guides::train`]. [`optim`] has the optimizers. [`loader`]
 //! prepares and uploads batches ahead of the training loop.
 //!
+//! # Several devices
+//!
+//! `Gpu::open_all` opens all of a machine. The module `devices` sums over them, and trains on all
+//! of them at once: see [`guides::several_gpus`].
+//!
 //! # In your app
 //!
 //! [`Gpu::adopt`] computes on the device that your app has opened. [`Gpu::import`] makes a tensor
@@ -99,6 +104,8 @@
 //!
 //! The crate [`lapidary_core`] is the memory manager alone, for your own kernels, without tensors.
 
+#[cfg(not(target_arch = "wasm32"))]
+pub mod devices;
 mod files;
 mod fuse;
 mod gpu;
@@ -112,10 +119,16 @@ pub mod optim;
 mod tensor;
 
 pub use lapidary_core::{
-    Advice, Budget, Buffer, Caps, DType, Element, Error, GpuMemory, Options, Pin, Residency,
-    Result, Source,
+    Advice, Budget, Buffer, DType, Element, Error, GpuMemory, Options, Pin, Residency, Result,
+    Source,
 };
-pub use lapidary_core::{adapter, alloc, failure, interop, shares, stats, units};
+pub use lapidary_core::{alloc, failure, interop, shares, stats, units};
+
+/// Adapters, what a device can do, the compilers of kernels, and the choice of kernels by trials.
+pub mod adapter {
+    pub use lapidary_core::Caps;
+    pub use lapidary_core::adapter::*;
+}
 
 /// Bugs that the engine looks for, tensors that are still alive, the times of kernels, and the
 /// kernels that fusion made.
@@ -146,6 +159,8 @@ pub mod guides {
     pub mod model_files {}
     #[doc = include_str!("guides/on_the_web.md")]
     pub mod on_the_web {}
+    #[doc = include_str!("guides/several_gpus.md")]
+    pub mod several_gpus {}
     #[doc = include_str!("guides/share_a_gpu.md")]
     pub mod share_a_gpu {}
     #[doc = include_str!("guides/stay_inside_1_gib.md")]

@@ -51,6 +51,7 @@ mod refusals;
 #[cfg(not(target_vendor = "apple"))]
 #[path = "device/scarce.rs"]
 mod scarce;
+mod several;
 #[path = "device/sharing.rs"]
 mod sharing;
 #[path = "device/timing.rs"]

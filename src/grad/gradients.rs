@@ -42,6 +42,15 @@ impl Gradients {
         layout.same_map(&parameter.layout).then(|| grad.clone())
     }
 
+    /// Takes a gradient for a parameter, in the place of one that it may have.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn set(&mut self, parameter: &Tensor, gradient: Tensor) {
+        if let Some(history) = parameter.history() {
+            let leaf = (parameter.layout.clone(), gradient);
+            self.by_leaf.insert(history.node().id, leaf);
+        }
+    }
+
     /// The number of parameters that have a gradient.
     pub fn len(&self) -> usize {
         self.by_leaf.len()

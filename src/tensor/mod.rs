@@ -27,13 +27,14 @@ use layout::{Layout, checked};
 /// device nor for work under way.
 ///
 /// A tensor has at most 8 dimensions and 2³² − 4 elements, which must fit into one buffer of the
-/// device ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` makes another handle
-/// to the same elements; [`copy`](Tensor::copy) makes new elements.
+/// device ([`Caps::max_buffer_bytes`](crate::adapter::Caps::max_buffer_bytes)). `clone` makes
+/// another handle to the same elements; [`copy`](Tensor::copy) makes new elements.
 ///
 /// One binding of the device covers a *window* of at most
-/// [`Caps::max_binding_bytes`](crate::Caps::max_binding_bytes) of a buffer. A kernel has one
-/// binding fewer than [`Caps::max_storage_bindings`](crate::Caps::max_storage_bindings): on many
-/// devices 7 windows of 128 MiB.
+/// [`Caps::max_binding_bytes`](crate::adapter::Caps::max_binding_bytes) of a buffer. A kernel has
+/// one binding fewer than
+/// [`Caps::max_storage_bindings`](crate::adapter::Caps::max_storage_bindings): on many devices 7
+/// windows of 128 MiB.
 ///
 /// - Elementwise operations (operators, comparisons, `where_`, `clamp`, in-place forms, …), `cast`,
 ///   `copy`, `contiguous`, `copy_`, `fill_`, [`Gpu::full`](crate::Gpu::full) and

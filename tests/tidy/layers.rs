@@ -42,7 +42,7 @@ const CRATES: [Layers; 3] = [
     },
     Layers {
         folder: "src/",
-        modules: &["files", "tensor", "ops", "fuse", "grad", "optim"],
+        modules: &["files", "tensor", "ops", "fuse", "grad", "optim", "devices"],
         leaves: &[],
         front: &[
             "lib.rs",
@@ -54,7 +54,7 @@ const CRATES: [Layers; 3] = [
             "loader/",
             "operations.rs",
         ],
-        name_the_handle: &["tensor", "ops", "fuse", "grad", "optim"],
+        name_the_handle: &["tensor", "ops", "fuse", "grad", "optim", "devices"],
     },
     Layers {
         folder: "crates/tools/src/",

@@ -101,6 +101,18 @@ pub enum Error {
         /// What is wrong, with the numbers, and what the caller can do.
         reason: String,
     },
+    /// One device of several failed. The others go on working.
+    #[error("device {index} of {count} ({name}): {cause}")]
+    Device {
+        /// Its number in the list of devices, from 0.
+        index: usize,
+        /// The number of devices in the list.
+        count: usize,
+        /// The name of its adapter.
+        name: String,
+        /// Its error.
+        cause: Arc<Error>,
+    },
     /// A request that cannot succeed on this device, however much is freed.
     #[error(
         "{what} of {} never fits: this device's limit is {}. {hint}",

@@ -155,6 +155,18 @@ impl Options {
         }
     }
 
+    fn request(&self) -> OpenRequest {
+        OpenRequest {
+            adapter: self.adapter.clone(),
+            power: match self.low_power {
+                true => wgpu::PowerPreference::LowPower,
+                false => wgpu::PowerPreference::HighPerformance,
+            },
+            backends: None,
+            dx12_compiler: self.dx12_compiler.clone(),
+        }
+    }
+
     fn caches(&self) -> Option<PathBuf> {
         let named = || std::env::var_os("LAPIDARY_CACHE_FOLDER").filter(|name| !name.is_empty());
         (self.cache_folder.clone()).or_else(|| named().map(PathBuf::from))
@@ -210,16 +222,7 @@ impl Gpu {
         let (budget, mut setup) = options.memory(layer)?;
         let cache_folder = options.caches();
         let (fuse, tune) = (options.fuses()?, options.tunes()?);
-        let request = OpenRequest {
-            adapter: options.adapter,
-            power: match options.low_power {
-                true => wgpu::PowerPreference::LowPower,
-                false => wgpu::PowerPreference::HighPerformance,
-            },
-            backends: None,
-            dx12_compiler: options.dx12_compiler,
-        };
-        let driver = WgpuDriver::open(&request).await?;
+        let driver = WgpuDriver::open(&options.request()).await?;
         setup.tuning = tune
             .over(driver.caps(), cache_folder.as_deref())
             .map(Arc::new);
@@ -227,6 +230,52 @@ impl Gpu {
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
         gpu.memory().set_budget_async(budget).await?;
         Ok(gpu)
+    }
+
+    /// Opens a device on each adapter of this machine, in the order of their indices. A software
+    /// adapter is among them only if there is no other. Where several graphics APIs show the same
+    /// adapters, all are of the API that shows most.
+    ///
+    /// The options hold for each device, the budget too. [`Options::adapter`] limits the choice to
+    /// the adapters that it fits: `"discrete"` leaves an integrated one out.
+    ///
+    /// ```no_run
+    /// use lapidary_core::{Gpu, Options};
+    ///
+    /// for gpu in Gpu::open_all(Options::default())? {
+    ///     println!("{}", gpu.caps().name);
+    /// }
+    /// # Ok::<(), lapidary_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Gpu::open). If one adapter does not open, [`Error::Device`] says which.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_all(options: Options) -> Result<Vec<Gpu>> {
+        Self::open_all_below(options, &NONE)
+    }
+
+    /// As [`open_all`](Gpu::open_all), with a layer above.
+    #[doc(hidden)]
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_all_below(options: Options, layer: &Layer) -> Result<Vec<Gpu>> {
+        let indices = crate::driver::wgpu::all_indices(&options.request())?;
+        let count = indices.len();
+        let open = |(number, index): (usize, usize)| {
+            let adapter = Some(index.to_string());
+            let options = Options {
+                adapter,
+                ..options.clone()
+            };
+            let opened = block_on("Gpu::open_all", Self::open_below(options, layer));
+            opened.map_err(|cause| Error::Device {
+                index: number,
+                count,
+                name: format!("adapter {index}"),
+                cause: Arc::new(cause),
+            })
+        };
+        indices.into_iter().enumerate().map(open).collect()
     }
 
     /// Computes on a device that the app has opened, beside the app's own work.

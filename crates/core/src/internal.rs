@@ -1,6 +1,7 @@
 //! What lapidary's other crates use of this one beside its public interface. It may change in any
 //! release: nobody else should name it.
 
+pub use crate::buffer::pieces::{Filling, Next, PIECE_BYTES, Pieces};
 pub use crate::driver::{BoxFuture, MaybeSend, Shared};
 pub use crate::engine::diagnose::kernels::{MEND, PROBE};
 pub use crate::engine::fused::{Fused, FusedReference};
@@ -19,6 +20,7 @@ pub use crate::memory::{Companion, DeadList, MadeFor, Storage, enter_scope, vict
 pub use crate::observe::counted;
 #[cfg(feature = "snapshot")]
 pub use crate::observe::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
+pub use crate::parallel::{PART_BYTES, share_out};
 pub use crate::printable::{printable, printable_end};
 pub use crate::transfer::{SpillFile, random};
 pub use crate::tuning::Runner;

@@ -11,7 +11,7 @@ const LARGE_BYTES: usize = 2 * PART_BYTES;
 /// The bytes that a thread takes at a time. Small parts let all threads end together, even if one
 /// of them is held up. Parts of 1 MiB are so large that the C library's copy bypasses the caches.
 /// Parts of 512 KiB do not: 64 MiB from mapped memory came at 12 GB/s instead of 17.
-pub(crate) const PART_BYTES: usize = MIB as usize;
+pub const PART_BYTES: usize = MIB as usize;
 
 /// On no machine that was measured did more threads copy faster.
 #[cfg(not(target_arch = "wasm32"))]
@@ -25,7 +25,7 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
 
 /// Calls `work` once for each part. Each part has [`PART_BYTES`], and all parts together have
 /// `size_bytes`. Other threads help if that is large.
-pub(crate) fn share_out<P: Send>(
+pub fn share_out<P: Send>(
     size_bytes: usize,
     parts: impl Iterator<Item = P> + Send,
     work: impl Fn(P) + Sync,

@@ -208,7 +208,7 @@ impl Buffer {
         Ok(Arrival { landed, landing })
     }
 
-    fn piece(&self) -> Piece {
+    pub(super) fn piece(&self) -> Piece {
         Piece {
             offset_bytes: self.offset_bytes,
             size_bytes: self.size_bytes,

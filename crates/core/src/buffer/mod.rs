@@ -2,10 +2,12 @@
 //! storage has the bytes.
 //!
 //! `io` reads and writes, `placement` says where the bytes should be, `landing` turns arriving
-//! bytes into elements, `words` has the kernels that fill and copy.
+//! bytes into elements, `pieces` takes bytes from device to device, `words` has the kernels that
+//! fill and copy.
 
 mod io;
 mod landing;
+pub(crate) mod pieces;
 mod placement;
 #[cfg(test)]
 mod tests;

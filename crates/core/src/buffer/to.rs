@@ -1,15 +1,15 @@
 //! Copies to other shares and other devices.
 
+use std::sync::Arc;
+
+use super::pieces::{Filling, Next, Pieces};
 use super::{Buffer, words};
+use crate::engine::Engine;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::engine::block_on;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::units::MIB;
-
-/// Bytes go from one device to another in pieces of this size. While the host writes one, the
-/// device reads the next.
-const PIECE_BYTES: u64 = 4 * MIB;
+use crate::memory::Storage;
 
 impl Buffer {
     /// A buffer with the same bytes in the share, or on the device, of another handle. A buffer
@@ -33,9 +33,9 @@ impl Buffer {
         match self.to_near(gpu)? {
             Some(buffer) => Ok(buffer),
             None => {
-                let buffer = gpu.buffer(self.size_bytes)?;
-                block_on("Buffer::to", self.to_far(&buffer))?;
-                Ok(buffer)
+                let engine = gpu.engine().here();
+                let copy = engine.storage(self.size_bytes)?;
+                block_on("Buffer::to", self.to_far(&engine, copy))
             }
         }
     }
@@ -46,15 +46,13 @@ impl Buffer {
     /// As [`to`](Self::to).
     #[track_caller]
     pub fn to_async(&self, gpu: &Gpu) -> impl Future<Output = Result<Buffer>> + use<> {
-        let (near, made, from) = (self.to_near(gpu), gpu.buffer(self.size_bytes), self.clone());
+        let (near, from) = (self.to_near(gpu), self.clone());
+        let engine = gpu.engine().here().clone();
+        let copy = engine.storage(self.size_bytes);
         async move {
             match near? {
                 Some(buffer) => Ok(buffer),
-                None => {
-                    let buffer = made?;
-                    from.to_far(&buffer).await?;
-                    Ok(buffer)
-                }
+                None => from.to_far(&engine, copy?).await,
             }
         }
     }
@@ -79,27 +77,35 @@ impl Buffer {
         Ok(Some(Self::whole(&there, copy)))
     }
 
-    /// Copies to a new buffer through the host. All reads are queued at once, so they see one
-    /// value.
-    async fn to_far(&self, to: &Buffer) -> Result<()> {
-        if self.engine.is_dry() || to.engine.is_dry() {
+    /// Copies to a new storage through the host.
+    async fn to_far(&self, engine: &Arc<Engine>, copy: Arc<Storage>) -> Result<Buffer> {
+        if self.engine.is_dry() || engine.is_dry() {
             // Nothing has a value. Only the sizes count.
-            return to.engine.clear(&to.storage);
+            engine.clear(&copy)?;
+            return Ok(Self::whole(engine, copy));
         }
-        let mut pieces = Vec::new();
-        let mut at_bytes = 0;
-        while at_bytes < self.size_bytes {
-            let end_bytes = self.size_bytes.min(at_bytes + PIECE_BYTES);
-            let read = self
-                .slice(at_bytes..end_bytes)?
-                .start_read::<u8>(Vec::new())?;
-            pieces.push((read, at_bytes..end_bytes));
-            at_bytes = end_bytes;
+        let mut filling = Filling::new(engine, copy);
+        let mut pieces = Pieces::new([self.clone()])?;
+        loop {
+            let mut failed = None;
+            let mut look = |bytes: &[u8]| {
+                filling.try_write(bytes).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    true
+                })
+            };
+            let next = pieces.next(&mut look).await?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            match next {
+                Next::End => return Ok(Self::whole(engine, filling.end())),
+                Next::Done => {}
+                Next::Kept(bytes) => {
+                    filling.write(&bytes).await?;
+                    pieces.take_back(bytes);
+                }
+            }
         }
-        for (read, range) in pieces {
-            let bytes = read.elements().await?;
-            to.slice(range)?.write_async(&bytes).await?;
-        }
-        Ok(())
     }
 }

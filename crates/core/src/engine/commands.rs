@@ -382,6 +382,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Runs the queue, unless another thread is running it. Errors belong to the storages that they
+    /// concern.
+    pub(crate) fn submit_early(self: &Arc<Self>) {
+        self.here().try_run_queue();
+    }
+
     /// Reads bytes (any offset and length) after all earlier commands, and hands them to `sink` in
     /// order, piece by piece. The read is appended at the call, not at the first poll. The thread
     /// that executes the queue calls the sink, and the sink must not call the engine.
@@ -454,5 +460,36 @@ impl Engine {
             }
             Ok(is_shown)
         })
+    }
+}
+
+/// The next bytes of a storage that is filled in order, from offset 0 on. Nothing else may use the
+/// storage until all of it is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UploadPart<'a> {
+    pub(crate) offset_bytes: u64,
+    /// A multiple of 4 bytes, except for the last part.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl UploadPart<'_> {
+    /// Writes the bytes to the storage's slab, if that needs no wait for another thread. Otherwise
+    /// returns `false`, and nothing is written.
+    pub(crate) fn write_in_place(self, engine: &Arc<Engine>, dst: &Arc<Storage>) -> Result<bool> {
+        engine.begin_upload(dst, self.offset_bytes, self.bytes)
+    }
+
+    /// Writes the bytes through staging memory.
+    pub(crate) async fn stage(self, engine: &Arc<Engine>, dst: &Arc<Storage>) -> Result<()> {
+        let UploadPart {
+            offset_bytes,
+            bytes,
+        } = self;
+        // All bytes are queued before the caller has the next part, so others may use the chunk.
+        let (whole, mut begun) = (offset_bytes == 0, true);
+        let staged = upload::stage_all(engine, dst, offset_bytes, bytes, whole, &mut begun, true);
+        staged.await?;
+        engine.try_run_queue();
+        Ok(())
     }
 }

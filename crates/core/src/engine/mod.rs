@@ -110,6 +110,7 @@ pub mod wgsl;
 
 pub use block::block_on;
 pub use cmd::Cmd;
+pub(crate) use commands::UploadPart;
 pub(crate) use diagnose::Wanted;
 pub use diagnose::{Diagnostics, Finding, Findings, Leak, Look};
 pub use dry::Here;

@@ -64,6 +64,11 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// The kind of an existing buffer.
+    pub(super) fn kind(&self, id: BufferId) -> Option<BufferKind> {
+        self.live.get(id.0).map(|buffer| buffer.kind)
+    }
+
     /// Creates a buffer, with bytes if `contents`. `None` if the host itself has no memory.
     pub(super) fn create(
         &mut self,

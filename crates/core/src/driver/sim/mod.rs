@@ -3,7 +3,8 @@
 //! ```text
 //!   SimDriver ──┐                      ┌─ contents  buffers, their bytes and their sizes
 //!               ├─► Device (one lock) ─┼─ queue     submissions that are not executed yet
-//!   SimHandle ──┘                      ├─ interpret WGSL, and the faults of kernels
+//!   SimHandle ──┘                      ├─ clock     the time that work takes, if any
+//!                                      ├─ interpret WGSL, and the faults of kernels
 //!                                      ├─ mapping   mappings, requested and granted
 //!                                      ├─ faults    faults of calls of the driver
 //!                                      ├─ files     faults of calls of the file system
@@ -11,11 +12,12 @@
 //!                                      └─ check     every rule, before anything takes effect
 //! ```
 //!
-//! The engine has the driver, and a test keeps the [`SimHandle`]. Nothing here reads a clock. Polls
-//! and submissions are the time, and the seed decides random events, so a run can be repeated
-//! exactly.
+//! The engine has the driver, and a test keeps the [`SimHandle`]. Polls and submissions are the
+//! time, and the seed decides random events, so a run can be repeated exactly. Only a device with
+//! [`SimOptions::keeps_time`] reads a clock.
 
 mod check;
+mod clock;
 mod contents;
 mod faults;
 mod files;
@@ -281,6 +283,9 @@ impl Driver for SimDriver {
     fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
         Box::pin(async move {
             self.device.pause().await;
+            while let Some(left) = self.device.with(|state| state.time_left(signal)) {
+                std::thread::sleep(left);
+            }
             self.device.with(|state| {
                 state.enter(Site::Wait)?;
                 state.run_until(signal)?;

@@ -83,6 +83,11 @@ pub struct SimOptions {
     pub compiler: ShaderCompiler,
     /// See [`Caps::speed`]. `None` leaves the engine's first guesses for the kind of device.
     pub speed: Option<Speed>,
+    /// Whether work takes the time that its bytes take at `speed`. Then a submission ends so much
+    /// later, and whoever waits for it waits as long. Bytes that kernels bind go at the speed of
+    /// the memory, copies from and to the host at that of the link. Multiply-adds do not count. For
+    /// benches of several devices on one machine; not in a browser.
+    pub keeps_time: bool,
     /// See [`Caps::maps_slabs`].
     pub maps_slabs: bool,
     /// See [`Caps::kind`].
@@ -133,6 +138,7 @@ impl Default for SimOptions {
             wide_words: false,
             compiler: ShaderCompiler::Driver,
             speed: None,
+            keeps_time: false,
             maps_slabs: false,
             kind: AdapterKind::Discrete,
             lag_submissions: 2,
@@ -178,6 +184,12 @@ impl SimOptions {
             return refuse(
                 "max_storage_bindings, max_groups",
                 "it must be at least 1, or no kernel can run",
+            );
+        }
+        if self.keeps_time && (self.speed.is_none() || cfg!(target_arch = "wasm32")) {
+            return refuse(
+                "keeps_time",
+                "it needs `speed`, and a system on which threads can sleep",
             );
         }
         let is_size = |lanes: u32| lanes.is_power_of_two() && (4..=128).contains(&lanes);

@@ -13,7 +13,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::clock::Clock;
 use super::contents::{Mapping, Memory};
 use super::faults::{Chance, FaultKind, FaultPlan, SITES, Site};
 use super::handle::{Digest, SimCounters};
@@ -84,6 +86,8 @@ struct Pending {
     serial: u64,
     /// The tick at which it is due.
     due: u64,
+    /// The moment before which it does not end, if work takes time.
+    ends_at: Option<Instant>,
     steps: Vec<Step>,
     params: Vec<u8>,
     done: Signal,
@@ -118,6 +122,7 @@ pub(super) struct State {
     /// Whether a device was replaced. Then callers may still release ids of an earlier device.
     pub(super) reopened: bool,
     chance: Chance,
+    clock: Clock,
     pending: VecDeque<Pending>,
     /// The buffers with a requested mapping, in the order of the requests.
     pub(super) wanted: Vec<BufferId>,
@@ -149,6 +154,7 @@ impl State {
             // This generator differs from that of the faults: arming a fault must not change the
             // lateness.
             chance: Chance(options.seed ^ 0x6c61_7465),
+            clock: Clock::default(),
             pending: VecDeque::new(),
             wanted: Vec::new(),
             ticks: 0,
@@ -246,6 +252,12 @@ impl State {
         for step in &steps {
             self.mark_used(step, serial);
         }
+        let ends_at = match self.options.speed {
+            Some(speed) if self.options.keeps_time => {
+                Some(self.clock.end_of(&steps, &self.memory, speed))
+            }
+            _ => None,
+        };
         let done = Signal::after(serial);
         let most = self.options.lag_submissions;
         let lag = match self.options.jitter {
@@ -256,6 +268,7 @@ impl State {
         self.pending.push_back(Pending {
             serial,
             due: self.ticks + lag,
+            ends_at,
             // Without contents there is nothing to execute, and only time passes.
             steps: if self.has_contents() && !is_executed {
                 steps
@@ -288,7 +301,10 @@ impl State {
     }
 
     fn run_due(&mut self) {
-        while self.front().is_some_and(|front| front.due <= self.ticks) {
+        let is_due = |front: &Pending, ticks: u64| {
+            front.due <= ticks && front.ends_at.is_none_or(|end| end <= Instant::now())
+        };
+        while self.front().is_some_and(|front| is_due(front, self.ticks)) {
             self.run_front();
         }
         self.settle_mappings();
@@ -300,6 +316,14 @@ impl State {
         (0..count).for_each(|_| self.run_front());
         self.settle_mappings();
         count
+    }
+
+    /// The time until a signal can be set. `None` if that is now.
+    pub(super) fn time_left(&self, signal: &Signal) -> Option<Duration> {
+        let mut pending = self.pending.iter();
+        let awaited = pending.find(|one| one.serial == signal.serial())?;
+        let left = awaited.ends_at?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
     }
 
     /// Executes the submissions that a signal waits for.

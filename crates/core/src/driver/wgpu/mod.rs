@@ -64,7 +64,7 @@ pub use self::dx12::Dx12Compiler;
 pub use self::open::AdapterSummary;
 pub(crate) use self::open::OpenRequest;
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use self::open::list;
+pub(crate) use self::open::{all_indices, list};
 
 /// A device of wgpu, or several in succession: a lost device can be replaced.
 pub(crate) struct WgpuDriver {

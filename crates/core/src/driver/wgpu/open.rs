@@ -212,6 +212,54 @@ fn no_adapter(found: &[AdapterSummary], wanted: Option<&str>) -> Error {
     }
 }
 
+/// The indices of the adapters that are opened together. Software adapters are among them only if
+/// there is no other. Several APIs may show the same adapter, so all are of one API: of the one
+/// that shows most.
+#[cfg(not(target_arch = "wasm32"))]
+fn choose_all(found: &[AdapterSummary], wanted: Option<&str>) -> Vec<usize> {
+    let fits = |(index, adapter): &(usize, &AdapterSummary)| {
+        let is_wanted = wanted.is_none_or(|wanted| match wanted.parse::<usize>() {
+            Ok(number) => number == *index,
+            Err(_) => adapter.answers_to(wanted),
+        });
+        is_wanted && !adapter.falls_short
+    };
+    let mut fitting: Vec<_> = found.iter().enumerate().filter(fits).collect();
+    let is_real = |adapter: &AdapterSummary| adapter.kind != AdapterKind::Cpu;
+    if fitting.iter().any(|(_, adapter)| is_real(adapter)) {
+        fitting.retain(|(_, adapter)| is_real(adapter));
+    }
+    let shown = |backend: &str| {
+        fitting
+            .iter()
+            .filter(|(_, one)| one.backend == backend)
+            .count()
+    };
+    let most = fitting
+        .iter()
+        .rev()
+        .max_by_key(|(_, one)| shown(&one.backend));
+    let Some(backend) = most.map(|(_, one)| one.backend.clone()) else {
+        return Vec::new();
+    };
+    let of_backend = fitting.iter().filter(|(_, one)| one.backend == backend);
+    of_backend.map(|(index, _)| *index).collect()
+}
+
+/// The indices of the adapters to open together: see [`choose_all`].
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn all_indices(request: &OpenRequest) -> Result<Vec<usize>> {
+    let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
+    let wanted = request.adapter.clone().or_else(from_environment);
+    let wanted = wanted.as_deref().filter(|name| !name.is_empty());
+    let adapters = pollster::block_on(usable(request))?;
+    let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
+    match choose_all(&found, wanted) {
+        none if none.is_empty() => Err(no_adapter(&found, wanted)),
+        indices => Ok(indices),
+    }
+}
+
 /// The software to install on this system to get an adapter.
 fn install_hint() -> String {
     let hint = if cfg!(target_arch = "wasm32") {
@@ -385,6 +433,17 @@ mod tests {
                 "{wanted:?}"
             );
         }
+        assert_eq!(choose_all(&found, None), [1]);
+        assert_eq!(choose_all(&found, Some("cpu")), [0]);
+        assert_eq!(choose_all(&found, Some("dx12")), [2]);
+        assert_eq!(choose_all(&found[..1], None), [0]);
+        assert!(choose_all(&found, Some("radeon")).is_empty());
+        let twins = [
+            adapter("GeForce RTX 4050", "dx12", AdapterKind::Discrete),
+            adapter("GeForce RTX 4050", "vulkan", AdapterKind::Discrete),
+            adapter("GeForce RTX 4050", "vulkan", AdapterKind::Discrete),
+        ];
+        assert_eq!(choose_all(&twins, None), [1, 2]);
         let error = choose(&found, Some("radeon"), high, None)
             .unwrap_err()
             .to_string();

@@ -1,0 +1,234 @@
+//! Bytes of buffers on their way through the host, piece by piece, from devices and to them.
+//!
+//! Where host and device share memory, a piece is seen in its slab and written to its slab. On
+//! other devices the next pieces are read while the host works on one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Buffer;
+use super::landing::Arrival;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::engine::block_on;
+use crate::engine::{Engine, UploadPart};
+use crate::error::Result;
+use crate::memory::Storage;
+use crate::units::MIB;
+
+/// The size of a piece. Two cores sum or copy it faster than one, and it stays in their caches.
+pub const PIECE_BYTES: u64 = 4 * MIB;
+
+/// Reads that are queued ahead of the piece that the host works on.
+const AHEAD: usize = 3;
+
+/// What became of a piece.
+#[derive(Debug)]
+pub enum Next {
+    /// There is none: all were seen.
+    End,
+    /// The caller needs its bytes no longer.
+    Done,
+    /// The caller keeps the bytes. [`Pieces::take_back`] reuses their memory.
+    Kept(Vec<u8>),
+}
+
+/// The bytes of buffers of one device, in pieces of [`PIECE_BYTES`]. Each buffer ends a piece.
+pub struct Pieces {
+    to_read: VecDeque<Buffer>,
+    ahead: VecDeque<Arrival<u8>>,
+    spares: Vec<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pieces").finish_non_exhaustive()
+    }
+}
+
+impl Pieces {
+    /// # Errors
+    /// None for whole buffers and slices of them.
+    pub fn new(buffers: impl IntoIterator<Item = Buffer>) -> Result<Self> {
+        let mut to_read = VecDeque::new();
+        for buffer in buffers {
+            let mut at_bytes = 0;
+            while at_bytes < buffer.size_bytes {
+                let end_bytes = buffer.size_bytes.min(at_bytes + PIECE_BYTES);
+                to_read.push_back(buffer.slice(at_bytes..end_bytes)?);
+                at_bytes = end_bytes;
+            }
+        }
+        Ok(Pieces {
+            to_read,
+            ahead: VecDeque::new(),
+            spares: Vec::new(),
+        })
+    }
+
+    /// Queues the reads of the first pieces and submits them, so that several devices work at once.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](crate::Error::DeviceLost).
+    #[track_caller]
+    pub fn start(&mut self) -> Result<()> {
+        let engine = self.to_read.front().map(|first| first.engine.clone());
+        self.read_ahead(AHEAD)?;
+        if let Some(engine) = engine {
+            engine.submit_early();
+        }
+        Ok(())
+    }
+
+    /// Queues the reads of all pieces, so that they come before what is recorded later. Not where
+    /// the host sees the device's memory: there a read waits for the device.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](crate::Error::DeviceLost).
+    #[track_caller]
+    pub fn queue_all(&mut self) -> Result<()> {
+        self.read_ahead(usize::MAX)
+    }
+
+    /// Waits for the next piece and shows it. `look` says whether it is done with the bytes.
+    /// Otherwise the caller gets them.
+    ///
+    /// While `look` runs, this thread cannot wait for the device of the buffers, and may not wait
+    /// for a lock of another device: the execution lock of this one may be held.
+    ///
+    /// # Errors
+    /// Those of [`Buffer::read`].
+    pub async fn next(&mut self, look: &mut impl FnMut(&[u8]) -> bool) -> Result<Next> {
+        self.read_ahead(AHEAD)?;
+        let bytes = match self.ahead.pop_front() {
+            Some(arrival) => arrival.elements().await?,
+            None => {
+                let Some(piece) = self.to_read.pop_front() else {
+                    return Ok(Next::End);
+                };
+                #[cfg(not(target_arch = "wasm32"))]
+                if let Some(next) = self.show_in_place(&piece, look)? {
+                    return Ok(next);
+                }
+                let spare = self.spares.pop().unwrap_or_default();
+                piece.start_read(spare)?.elements().await?
+            }
+        };
+        match look(&bytes) {
+            false => Ok(Next::Kept(bytes)),
+            true => {
+                self.take_back(bytes);
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// Reuses the memory of a piece.
+    pub fn take_back(&mut self, bytes: Vec<u8>) {
+        self.spares.push(bytes);
+    }
+
+    /// Keeps reads queued, on devices whose memory the host does not see.
+    #[track_caller]
+    fn read_ahead(&mut self, count: usize) -> Result<()> {
+        while self.ahead.len() < count {
+            let waits = |piece: &Buffer| !piece.engine.caps().maps_slabs;
+            if !self.to_read.front().is_some_and(waits) {
+                break;
+            }
+            let Some(piece) = self.to_read.pop_front() else {
+                break;
+            };
+            let spare = self.spares.pop().unwrap_or_default();
+            self.ahead.push_back(piece.start_read(spare)?);
+        }
+        Ok(())
+    }
+
+    /// Shows a piece in its slab. `None` if that is impossible.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn show_in_place(
+        &mut self,
+        piece: &Buffer,
+        look: &mut impl FnMut(&[u8]) -> bool,
+    ) -> Result<Option<Next>> {
+        let (engine, mut next) = (&piece.engine, Next::Done);
+        let spares = &mut self.spares;
+        let mut look = |bytes: &[u8]| {
+            if !engine.call_theirs(|| look(bytes)) {
+                let mut kept = spares.pop().unwrap_or_default();
+                kept.clear();
+                kept.extend_from_slice(bytes);
+                next = Next::Kept(kept);
+            }
+        };
+        let is_shown = engine.show_in_place(&piece.storage, piece.piece(), &mut look)?;
+        Ok(is_shown.then_some(next))
+    }
+}
+
+/// A new buffer that gets its bytes piece by piece, in order. Nothing else may use its memory
+/// before it has all of them.
+#[derive(Debug)]
+pub struct Filling {
+    engine: Arc<Engine>,
+    storage: Arc<Storage>,
+    filled_bytes: u64,
+}
+
+impl Filling {
+    /// `storage` is a new one of `engine`, without another holder.
+    pub fn new(engine: &Arc<Engine>, storage: Arc<Storage>) -> Self {
+        Filling {
+            engine: engine.clone(),
+            storage,
+            filled_bytes: 0,
+        }
+    }
+
+    /// Writes the next piece to its slab, if that needs no wait for another thread. Otherwise
+    /// returns `false`, and nothing is written.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](crate::Error::DeviceLost).
+    pub fn try_write(&mut self, bytes: &[u8]) -> Result<bool> {
+        let part = self.part(bytes);
+        let is_written = part.write_in_place(&self.engine, &self.storage)?;
+        if is_written {
+            self.filled_bytes += bytes.len() as u64;
+        }
+        Ok(is_written)
+    }
+
+    /// Writes the next piece: a multiple of 4 bytes, except for the last.
+    ///
+    /// # Errors
+    /// Those of [`Buffer::write_async`]. The buffer then has no value.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.try_write(bytes)? {
+            self.part(bytes).stage(&self.engine, &self.storage).await?;
+            self.filled_bytes += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// As [`write`](Self::write), and waits.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write).
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn write_now(&mut self, bytes: &[u8]) -> Result<()> {
+        block_on("an upload", self.write(bytes))
+    }
+
+    /// The storage with all bytes.
+    pub fn end(self) -> Arc<Storage> {
+        self.storage
+    }
+
+    fn part<'a>(&self, bytes: &'a [u8]) -> UploadPart<'a> {
+        UploadPart {
+            offset_bytes: self.filled_bytes,
+            bytes,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Batches by what each device manages.
+
+use std::time::Duration;
+
+use lapidary_core::{Error, Result};
+
+/// `rows` in shares that are proportional to the speeds of devices, in whole rows. Any unit of
+/// speed will do. A device of speed 0 gets no rows.
+///
+/// What is left after rounding down goes to the largest remainders, and to the first of equal ones
+/// (Hamilton's method), so the same numbers always give the same shares.
+///
+/// ```
+/// use lapidary::devices::shares_of;
+///
+/// assert_eq!(shares_of(10, &[2.0, 1.0, 1.0])?, [5, 3, 2]);
+/// # Ok::<(), lapidary::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] for no speeds, for one that is negative or not finite, or if all are 0.
+pub fn shares_of(rows: usize, speeds: &[f64]) -> Result<Vec<usize>> {
+    let refuse = |reason: String| {
+        Err(Error::Option {
+            option: "speeds",
+            reason,
+        })
+    };
+    if let Some(speed) = speeds
+        .iter()
+        .find(|speed| !speed.is_finite() || **speed < 0.0)
+    {
+        return refuse(format!(
+            "{speed} is no speed: it must be finite and at least 0"
+        ));
+    }
+    let fastest = speeds.iter().copied().fold(0.0, f64::max);
+    if fastest == 0.0 {
+        return refuse(format!("none of the {} is above 0", speeds.len()));
+    }
+    // Relative to the fastest, so that the sum is finite.
+    let total: f64 = speeds.iter().map(|speed| speed / fastest).sum();
+    let exact = |speed: &f64| rows as f64 * (speed / fastest / total);
+    let mut shares: Vec<usize> = speeds.iter().map(|speed| exact(speed) as usize).collect();
+    let mut by_remainder: Vec<usize> = (0..speeds.len()).filter(|&at| speeds[at] > 0.0).collect();
+    let remainder = |at: usize| exact(&speeds[at]) - exact(&speeds[at]).floor();
+    by_remainder.sort_by(|&a, &b| remainder(b).total_cmp(&remainder(a)));
+    let mut left = rows as i128 - shares.iter().map(|share| *share as i128).sum::<i128>();
+    for &at in by_remainder.iter().cycle() {
+        // Rounding of huge numbers may have given too much.
+        let more = left.signum().max(-(shares[at] as i128));
+        shares[at] = (shares[at] as i128 + more) as usize;
+        left -= more;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(shares)
+}
+
+/// The part of a new measurement in the mean.
+const NEWS: f64 = 0.25;
+
+/// Shares change only if the step gets shorter by more than this part.
+const LEAST_GAIN: f64 = 0.05;
+
+/// Shares of batches for devices whose speed is measured while they train.
+///
+/// ```no_run
+/// # use lapidary::Tensor;
+/// # use lapidary::devices::{Balance, Replicas, split_sizes};
+/// # fn demo(replicas: &mut Replicas, batch: &Tensor) -> lapidary::Result<()> {
+/// let mut balance = Balance::new(replicas.group().len());
+/// loop {
+///     let rows = balance.shares(batch.shape()[0])?;
+///     let parts = split_sizes(batch, 0, replicas.group().gpus(), &rows)?;
+///     let backward = replicas.backward(|own| parts[own.index()].sum_all())?;
+///     balance.note(&rows, &backward.times)?;
+///     // …
+/// #   return Ok(());
+/// }
+/// # }
+/// ```
+///
+/// The speeds are means over the last measurements. New shares replace the old ones only if the
+/// step gets 5 % shorter by them, so a steady loop keeps its shapes, and with them its kernels.
+#[derive(Clone, Debug)]
+pub struct Balance {
+    /// The time of a row on each device, in seconds. `None` until one was measured.
+    row_s: Vec<Option<f64>>,
+    shares: Vec<usize>,
+}
+
+impl Balance {
+    /// For this many devices, which get equal shares until times are noted.
+    pub fn new(devices: usize) -> Balance {
+        Balance {
+            row_s: vec![None; devices],
+            shares: Vec::new(),
+        }
+    }
+
+    /// Notes how long each device took for how many rows. A device without rows is left out.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless both lists have an entry for each device.
+    pub fn note(&mut self, rows: &[usize], times: &[Duration]) -> Result<()> {
+        let count = self.row_s.len();
+        if rows.len() != count || times.len() != count {
+            return Err(Error::Shape {
+                operation: "Balance::note",
+                reason: format!(
+                    "{} numbers of rows and {} times for {count} devices",
+                    rows.len(),
+                    times.len()
+                ),
+            });
+        }
+        for ((row_s, rows), time) in self.row_s.iter_mut().zip(rows).zip(times) {
+            if *rows > 0 && !time.is_zero() {
+                let news = time.as_secs_f64() / *rows as f64;
+                *row_s = Some(row_s.map_or(news, |mean| mean + NEWS * (news - mean)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of each device for a batch of `rows`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for no devices.
+    pub fn shares(&mut self, rows: usize) -> Result<Vec<usize>> {
+        let best = shares_of(rows, &self.speeds())?;
+        let is_for_rows = self.shares.iter().sum::<usize>() == rows && !self.shares.is_empty();
+        if !is_for_rows || self.step_s(&best) < (1.0 - LEAST_GAIN) * self.step_s(&self.shares) {
+            self.shares = best;
+        }
+        Ok(self.shares.clone())
+    }
+
+    /// Rows a second. A device that was never measured is as fast as the mean of the others.
+    fn speeds(&self) -> Vec<f64> {
+        let known: Vec<f64> = self
+            .row_s
+            .iter()
+            .flatten()
+            .map(|row_s| 1.0 / row_s)
+            .collect();
+        let mean = match known.len() {
+            0 => 1.0,
+            count => known.iter().sum::<f64>() / count as f64,
+        };
+        let speed = |row_s: &Option<f64>| row_s.map_or(mean, |row_s| 1.0 / row_s);
+        self.row_s.iter().map(speed).collect()
+    }
+
+    /// The predicted time of a step: that of the slowest device.
+    fn step_s(&self, shares: &[usize]) -> f64 {
+        let times = self.speeds().into_iter().zip(shares);
+        times
+            .map(|(speed, rows)| *rows as f64 / speed)
+            .fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_follow_the_speeds_and_do_not_depend_on_the_unit() {
+        for (rows, speeds, expected) in [
+            (0, &[1.0, 2.0][..], &[0, 0][..]),
+            (7, &[1.0], &[7]),
+            (10, &[1.0, 1.0, 1.0], &[4, 3, 3]),
+            (10, &[3e300, 1e300, 1e300], &[6, 2, 2]),
+            (5, &[0.0, 1.0], &[0, 5]),
+            (1, &[1.0, 1.0], &[1, 0]),
+        ] {
+            assert_eq!(shares_of(rows, speeds).unwrap(), expected, "{speeds:?}");
+        }
+        let huge = shares_of(usize::MAX, &[1.0, 1e-9, 0.3]).unwrap();
+        assert_eq!(huge.iter().sum::<usize>(), usize::MAX);
+        for speeds in [&[][..], &[0.0, 0.0], &[-1.0], &[f64::NAN], &[f64::INFINITY]] {
+            assert!(matches!(shares_of(8, speeds), Err(Error::Option { .. })));
+        }
+    }
+
+    #[test]
+    fn a_slow_device_gets_fewer_rows_and_noise_changes_nothing() {
+        let mut balance = Balance::new(2);
+        let mut rows = balance.shares(64).unwrap();
+        assert_eq!(rows, [32, 32]);
+        let ms = |rows: usize, row_ms: u64| Duration::from_millis(rows as u64 * row_ms);
+        balance.note(&rows, &[ms(32, 1), ms(32, 3)]).unwrap();
+        rows = balance.shares(64).unwrap();
+        assert_eq!(rows, [48, 16]);
+        balance
+            .note(&rows, &[Duration::from_millis(50), ms(16, 3)])
+            .unwrap();
+        assert_eq!(balance.shares(64).unwrap(), [48, 16]);
+        // Another batch has other shares.
+        assert_eq!(balance.shares(32).unwrap(), [24, 8]);
+        assert!(balance.note(&[1], &[Duration::ZERO]).is_err());
+        assert!(Balance::new(0).shares(8).is_err());
+    }
+}
