@@ -170,3 +170,64 @@ fn the_backward_of_a_chain_is_one_launch() {
         drop(gradients);
     }
 }
+
+#[test]
+fn a_value_that_was_overwritten_is_kept_as_it_is_now() {
+    type Write = fn(&Gpu, &Tensor, &Tensor) -> Result<()>;
+    let writes: [(&str, Write); 2] = [
+        ("under no_grad", |gpu, y, mask| {
+            let _no_grad = gpu.no_grad();
+            y.mul_(mask)
+        }),
+        ("through a detached handle", |_, y, mask| {
+            y.detach().mul_(mask)
+        }),
+    ];
+    let values: [(&str, Network); 3] = [
+        ("gelu", |x| x[0].mul_scalar(1.0)?.gelu()),
+        ("a product", |x| &x[0] * &x[1]),
+        ("a norm", |x| x[0].layer_norm(&[SIDE], None, None, 1e-5)),
+    ];
+    let gpu = super::check::gpu();
+    let x = parameters(&gpu, 3);
+    // Small values are kept anyhow.
+    for rows in [1, SIDE] {
+        let x: Vec<Tensor> = x.iter().map(|x| x.narrow(0, 0, rows).unwrap()).collect();
+        let mask = x[1]
+            .detach()
+            .gt_scalar(0.0)
+            .unwrap()
+            .cast(DType::F32)
+            .unwrap();
+        let cases = values
+            .iter()
+            .flat_map(|value| writes.iter().map(move |write| (value, write)));
+        for ((what, value), (how, write)) in cases {
+            let name = format!("{what}, {how}, {rows} rows");
+            let w = x[2].copy().unwrap().detach().requires_grad().unwrap();
+            // Written, then used: the gradient belongs to what the product read.
+            let y = value(&x).unwrap();
+            write(&gpu, &y, &mask).unwrap();
+            let loss = (&y * &w).unwrap().sum_all().unwrap();
+            let gradient = loss.backward().unwrap().get(&w).unwrap();
+            let (found, read) = (gradient.to_vec::<f32>(), y.to_vec::<f32>());
+            assert_eq!(found.unwrap(), read.unwrap(), "{name}");
+            // Used, then written: the value is computed again, or the backward says what is wrong.
+            let y = value(&x).unwrap();
+            let read = y.to_vec::<f32>().unwrap();
+            let loss = (&y * &w).unwrap().sum_all().unwrap();
+            write(&gpu, &y, &mask).unwrap();
+            match loss.backward() {
+                Ok(gradients) => {
+                    assert_eq!(rows, SIDE, "{name}");
+                    let found = gradients.get(&w).unwrap().to_vec::<f32>().unwrap();
+                    assert_eq!(found, read, "{name}");
+                }
+                Err(error) => {
+                    assert_eq!(rows, 1, "{name}: {error}");
+                    assert!(matches!(error, Error::Gradient { .. }), "{name}: {error}");
+                }
+            }
+        }
+    }
+}

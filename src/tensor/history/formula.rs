@@ -47,6 +47,8 @@ pub(super) enum Kept {
 pub(super) struct Formula {
     again: Box<Again>,
     saved: SmallVec<[Kept; 3]>,
+    /// The writes to the value's storage before. After another one it holds another value.
+    version: u64,
     /// The number of the node that made the value, or a lower one that is as old.
     node: u64,
     /// The operations that it takes.
@@ -102,6 +104,7 @@ impl Formula {
             Arc::new(Formula {
                 again,
                 saved: saved.iter().cloned().collect(),
+                version: result.storage.version(),
                 node: number::next(),
                 steps,
                 operation,
@@ -109,6 +112,12 @@ impl Formula {
                 value: Mutex::default(),
             })
         })
+    }
+
+    /// Does the storage of this handle still hold the value? It is asked itself and not its twin in
+    /// a dry run, whose writes are counted from 0.
+    pub(super) fn is_value_of(&self, handle: &Tensor) -> bool {
+        handle.storage.version() == self.version
     }
 
     /// This view of the value, for another operation to keep.

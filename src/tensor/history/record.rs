@@ -193,13 +193,14 @@ impl Tensor {
         }
     }
 
-    /// How the node that made it computes it again.
+    /// How the node that made it computes it again, unless it was written since.
     pub(super) fn formula(&self, node: &Node) -> Option<Arc<Formula>> {
         // The formula gives the elements of the result in their order, which are the storage.
         let is_whole = node.layout.is_contiguous()
             && node.layout.len() == node.elements
             && node.dtype == self.dtype;
-        is_whole.then(|| node.formula())?
+        let formula = is_whole.then(|| node.formula())??;
+        formula.is_value_of(self).then_some(formula)
     }
 }
 
