@@ -8,6 +8,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::Gradients;
+use super::gradients::Apart;
 use super::methods::without_history;
 use super::view::{Sum, add_at_once};
 use crate::tensor::Tensor;
@@ -141,13 +142,14 @@ impl<'a> Backprop<'a> {
             for hook in node.hooks() {
                 let _line = MadeFor::callers();
                 grad = checked_hook(&node, &grad, hook(&grad)?)?;
+                apart.insert(&grad);
             }
             if node.is_leaf() {
                 let layout = node.layout.clone();
                 gradients.add(node.id, layout, grad, &mut apart, self.is_recorded)?;
                 continue;
             }
-            for (edge, grad) in self.through(&node, grad)? {
+            for (edge, grad) in self.through(&node, grad, &mut apart)? {
                 self.hand_to(&mut pending, gradients, &edge, grad)?;
             }
         }
@@ -176,7 +178,12 @@ impl<'a> Backprop<'a> {
     }
 
     /// The gradients that a node hands on, and to whom.
-    fn through(&self, node: &Arc<Node>, grad: Tensor) -> Result<Vec<(Edge, Tensor)>> {
+    fn through(
+        &self,
+        node: &Arc<Node>,
+        grad: Tensor,
+        apart: &mut Apart,
+    ) -> Result<Vec<(Edge, Tensor)>> {
         let Some(body) = node.body() else {
             return Err(Error::Gradient {
                 operation: OPERATION,
@@ -189,7 +196,7 @@ impl<'a> Backprop<'a> {
             });
         };
         let handed_on: Vec<(Edge, Tensor)> = match &body.work {
-            Work::Rule(rule) => {
+            Work::Rule(rule) | Work::OfApp(rule) => {
                 let backward = node.backward(&body, grad, self.is_recorded)?;
                 let grads = rule(&backward).map_err(|error| with_line(node, error))?;
                 let edges = body.edges.iter().cloned().zip(grads);
@@ -209,6 +216,11 @@ impl<'a> Backprop<'a> {
                 edge.map(|edge| (edge, backward.grad)).into_iter().collect()
             }
         };
+        if matches!(body.work, Work::OfApp(_)) {
+            for (_, grad) in &handed_on {
+                apart.insert(grad);
+            }
+        }
         drop(body);
         if !self.keeps_history {
             node.free_body();

@@ -1,12 +1,13 @@
 //! What a backward gives.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
 
 use crate::ops::clip;
 use crate::tensor::Tensor;
 use crate::tensor::history::Node;
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::Storage;
 use lapidary_core::{Error, Result};
 
 /// The gradients of one backward, or the sums of those of several, by parameter.
@@ -20,13 +21,17 @@ pub struct Gradients {
     is_unscaled: bool,
 }
 
-/// The addresses of storages with which no new gradient may share memory.
+/// The storages with which no new gradient may share memory, by their addresses: gradients, and
+/// what a function of the app may still hold. While one is known here, no other gets its address.
 #[derive(Debug)]
-pub(super) struct Apart(HashSet<usize>);
+pub(super) struct Apart(HashMap<usize, Weak<Storage>>);
 
 impl Apart {
+    /// Was it not there before?
     pub(super) fn insert(&mut self, tensor: &Tensor) -> bool {
-        self.0.insert(Arc::as_ptr(&tensor.storage) as usize)
+        let storage = &tensor.storage;
+        let address = Arc::as_ptr(storage) as usize;
+        self.0.insert(address, Arc::downgrade(storage)).is_none()
     }
 }
 
@@ -165,7 +170,7 @@ impl Gradients {
 
     /// With which storages a new gradient may not share memory.
     pub(super) fn apart(&self) -> Apart {
-        let mut apart = Apart(HashSet::new());
+        let mut apart = Apart(HashMap::new());
         for (_, grad) in self.by_leaf.values() {
             apart.insert(grad);
         }

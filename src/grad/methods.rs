@@ -172,7 +172,8 @@ impl Tensor {
     ///
     /// The function stays until the history ends; for a parameter, that is until its memory is
     /// freed. It should not hold the tensor, which would never be freed, and not write to the
-    /// gradient, which others may share.
+    /// gradient, which others may share. It may return a tensor that it keeps: nothing writes to
+    /// that. To keep the gradient that it got, it makes a `copy`.
     ///
     /// # Errors
     ///

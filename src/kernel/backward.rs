@@ -186,7 +186,7 @@ impl Bound {
         let (saved, saves): (Vec<String>, Vec<Save<'_>>) =
             rule.saves.iter().filter_map(save).unzip();
         let params = self.params.clone();
-        output.recorded_as("a kernel", &operands, &saves, move |b: &Backward| {
+        output.recorded_by_app_as("a kernel", &operands, &saves, move |b: &Backward| {
             let wanted = names.iter().enumerate();
             let wanted = wanted.filter(|(index, _)| b.needs(*index));
             let tensors = saved.iter().zip(&b.saved);

@@ -59,6 +59,65 @@ fn a_kernel_without_a_gradient_is_named_at_the_backward() {
 }
 
 #[test]
+fn a_gradient_of_a_kernel_that_does_not_fit_is_refused() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let gradients: [(&str, Tensor); 3] = [
+        ("f32[3]", gpu.ones(&[3], DType::F32).unwrap()),
+        ("bf16[2]", gpu.ones(&[2], DType::Bf16).unwrap()),
+        ("", super::check::gpu().ones(&[2], DType::F32).unwrap()),
+    ];
+    for (what, given) in gradients {
+        let kernel = curve(&gpu).with_backward(&[], move |_| Ok(vec![("x", given.clone())]));
+        let z = call(&kernel, &x, &x.detach()).unwrap();
+        match z.sum_all().unwrap().backward().unwrap_err() {
+            Error::Gradient { reason, .. } => {
+                assert!(!what.is_empty() && reason.contains(what), "{reason}");
+                assert!(reason.contains("tests/grad/custom.rs"), "{reason}");
+            }
+            Error::Foreign { .. } => assert!(what.is_empty()),
+            error => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_writes_to_what_a_function_of_the_app_returned() {
+    let gpu = gpu();
+    let kept = gpu.full(&[2], 30.0, DType::F32).unwrap();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let w = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let returned = kept.clone();
+    let kernel = curve(&gpu).with_backward(&[], move |_| Ok(vec![("x", returned.clone())]));
+    let through = |way: &str| -> lapidary::Result<Tensor> {
+        match way {
+            "a parameter" => w.mul_scalar(2.0),
+            "a result" => {
+                let y = w.add(&x)?;
+                let returned = kept.clone();
+                y.on_gradient(move |_| Ok(returned.clone()))?;
+                Ok(y)
+            }
+            _ => call(&kernel, &x, &x.detach()),
+        }
+    };
+    let average = kept.clone();
+    w.on_gradient(move |_| Ok(average.clone())).unwrap();
+    for way in ["a parameter", "a result", "a kernel"] {
+        let loss = || through(way).unwrap().sum_all().unwrap();
+        let mut gradients = loss().backward().unwrap();
+        loss().backprop().add_to(&mut gradients).unwrap();
+        for parameter in [&x, &w] {
+            if let Some(gradient) = gradients.get(parameter) {
+                assert_eq!(gradient.to_vec::<f32>().unwrap(), [60.0, 60.0], "{way}");
+            }
+        }
+        gradients.clip_global_norm(1.0).unwrap();
+        assert_eq!(kept.to_vec::<f32>().unwrap(), [30.0, 30.0], "{way}");
+    }
+}
+
+#[test]
 fn a_kernel_that_writes_a_parameter_is_refused_at_the_call() {
     let gpu = gpu();
     let x = parameter(&gpu, &[1.0, 2.0], &[2]);

@@ -1,6 +1,6 @@
 //! What the tape promises.
 
-use lapidary::{DType, Error, Tensor};
+use lapidary::{DType, Error, Gpu, Tensor};
 
 use super::check::{check, gpu, parameter, spread};
 
@@ -153,6 +153,31 @@ fn bad_requests_are_refused_with_the_reason() {
     assert!(matches!(free.backward(), Err(Error::Gradient { .. })));
     let integers = gpu.ones(&[2], DType::I32).unwrap();
     assert!(matches!(integers.requires_grad(), Err(Error::DType { .. })));
+}
+
+#[test]
+fn a_gradient_of_the_app_that_does_not_fit_is_refused_and_nothing_is_lost() {
+    let (gpu, other) = (gpu(), gpu());
+    let w = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let y = w.square().unwrap();
+    let ones = |gpu: &Gpu, len: usize, dtype| gpu.ones(&[len], dtype).unwrap();
+    let seeded = |seed: &Tensor| y.backprop().seed(seed).run();
+    let shape = seeded(&ones(&gpu, 3, DType::F32)).unwrap_err();
+    assert!(matches!(shape, Error::Shape { .. }), "{shape}");
+    assert!(shape.to_string().contains("[3]"), "{shape}");
+    let dtype = seeded(&ones(&gpu, 2, DType::Bf16)).unwrap_err();
+    assert!(matches!(dtype, Error::DType { .. }), "{dtype}");
+    let foreign = seeded(&ones(&other, 2, DType::F32)).unwrap_err();
+    assert!(matches!(foreign, Error::Foreign { .. }), "{foreign}");
+    // The history is still there.
+    let gradients = seeded(&ones(&gpu, 2, DType::F32)).unwrap();
+    let gradient = gradients.get(&w).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(gradient, [2.0, 4.0]);
+    let foreign = ones(&other, 2, DType::F32);
+    let y = w.square().unwrap();
+    y.on_gradient(move |_| Ok(foreign.clone())).unwrap();
+    let error = y.sum_all().unwrap().backward().unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error}");
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub(crate) struct Body {
 pub(crate) enum Work {
     /// Makes the gradients of the operands.
     Rule(Box<Rule>),
+    /// A function of the app makes them. It may still hold what it returns.
+    OfApp(Box<Rule>),
     /// Computes the result again of the saved operands, now recorded, and goes back through that.
     Again(Box<Again>),
 }

@@ -105,6 +105,20 @@ impl Tensor {
         self.made_by(Arc::new(node))
     }
 
+    /// As [`recorded_as`](Self::recorded_as), with a rule that calls a function of the app.
+    #[track_caller]
+    pub(crate) fn recorded_by_app_as(
+        self,
+        operation: &'static str,
+        operands: &[&Tensor],
+        saves: &[Save<'_>],
+        rule: impl RuleFn + 'static,
+    ) -> Tensor {
+        let work = Work::OfApp(Box::new(rule));
+        let node = self.node_of(operation, operands, saves, (work, None));
+        self.made_by(Arc::new(node))
+    }
+
     /// As [`recorded_as`](Self::recorded_as), for an operation that takes little time. `again`
     /// computes it out of what is saved, so operations on the result need not keep it.
     #[track_caller]
