@@ -3,6 +3,7 @@
 mod budgets;
 mod check;
 mod custom;
+mod edges;
 mod elementwise;
 #[cfg(feature = "sim")]
 mod every;

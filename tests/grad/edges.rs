@@ -75,6 +75,7 @@ fn what_a_nan_gives_back() {
         ("norm", |x| x.norm(INF, &[1]), [NAN, NAN, 0.0, 1.0]),
         ("hardtanh", |x| x.hardtanh(0.0, 2.0), [1.0, 1.0, 0.0, 0.0]),
         ("clamp", |x| x.clamp(0.0, 2.0), [1.0, 0.0, 1.0, 1.0]),
+        ("clamp_min", |x| x.clamp(0.0, INF), [1.0, 0.0, 1.0, 1.0]),
     ];
     for &(name, f, expected) in cases {
         let x = parameter(&gpu, &[1.0, NAN, 0.0, 2.0], &[2, 2]);
@@ -132,7 +133,7 @@ fn the_largest_shift_is_shifted_back() {
     let gpu = gpu();
     for shift in [isize::MIN, isize::MAX] {
         let x = parameter(&gpu, &[1.0, 2.0, 3.0], &[3]);
-        let seed = gpu.tensor(&[5.0_f32, 6.0, 7.0], &[3]).unwrap();
+        let seed = gpu.tensor(&[5.0_f32, 6.0, 8.0], &[3]).unwrap();
         let y = x.roll(&[shift], &[0]).unwrap();
         let gradients = y.backprop().seed(&seed).run().unwrap();
         let product = (&y.detach() * &seed).unwrap().sum_all().unwrap();

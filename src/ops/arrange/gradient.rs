@@ -2,6 +2,7 @@
 
 use crate::tensor::Tensor;
 use crate::tensor::history::grads;
+use crate::tensor::layout::axis;
 use lapidary_core::Result;
 
 impl Tensor {
@@ -10,8 +11,12 @@ impl Tensor {
     #[track_caller]
     pub(super) fn roll_recorded(&self, shifts: &[isize], axes: &[isize]) -> Result<Tensor> {
         let y = self.untracked().roll(shifts, axes)?;
-        // No number of elements is as large as the least shift, which has no negative.
-        let back: Vec<isize> = shifts.iter().map(|shift| shift.saturating_neg()).collect();
+        let mut back = Vec::with_capacity(shifts.len());
+        for (shift, &along) in shifts.iter().zip(axes) {
+            // Less than a turn, since the least shift has no negative.
+            let size = self.layout.shape[axis("roll", along, self.rank())?];
+            back.push(-shift.rem_euclid(size.max(1) as isize));
+        }
         let axes = axes.to_vec();
         Ok(y.recorded_as(
             "roll",

@@ -33,7 +33,7 @@ impl BinaryOp {
     /// Does the gradient need the result too?
     fn keeps_result(self) -> bool {
         use BinaryOp::*;
-        matches!(self, Pow | Hypot | Copysign | Logaddexp | Logaddexp2)
+        matches!(self, Pow | Hypot | Copysign)
     }
 }
 
@@ -181,7 +181,11 @@ fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
             grads![b;
                 // `0 · x⁻¹` would be NaN at 0.
                 ((g * z)? * x.pow(&(z - 1.0)?)?)?.masked_fill(&z.eq_scalar(0.0)?, 0.0)?,
-                ((g * y)? * x.log()?)?.masked_fill(&x.eq_scalar(0.0)?, 0.0)?,
+                {
+                    // There the result is 0 or 1, whatever the exponent is.
+                    let is_constant = x.eq_scalar(0.0)?.logical_and(&z.ge_scalar(0.0)?)?;
+                    ((g * y)? * x.log()?)?.masked_fill(&is_constant, 0.0)?
+                },
             ]
         }
         Op::Atan2 => {
@@ -196,17 +200,31 @@ fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
                 .collect())
         }
         Op::Maximum | Op::Minimum | Op::Fmax | Op::Fmin => of_extreme(b, &choices(op, x, z)?),
-        Op::Logaddexp => grads![b; (g * (x - y)?.exp()?)?, (g * (z - y)?.exp()?)?],
-        Op::Logaddexp2 => grads![b; (g * (x - y)?.exp2()?)?, (g * (z - y)?.exp2()?)?],
+        // The result would be rounded, or infinite.
+        Op::Logaddexp => grads![b;
+            (g / ((z - x)?.exp()? + 1.0)?)?,
+            (g / ((x - z)?.exp()? + 1.0)?)?,
+        ],
+        Op::Logaddexp2 => grads![b;
+            (g / ((z - x)?.exp2()? + 1.0)?)?,
+            (g / ((x - z)?.exp2()? + 1.0)?)?,
+        ],
         Op::Xlogy | Op::Xlog1py => {
-            let (log, below) = match op {
-                Op::Xlogy => (z.log()?, z.clone()),
-                _ => (z.log1p()?, (z + 1.0)?),
+            let below = match op {
+                Op::Xlogy => z.clone(),
+                _ => (z + 1.0)?,
             };
             // There the operation is 0 whatever the logarithm is.
             let is_zero = x.eq_scalar(0.0)?.logical_and(&below.le_scalar(0.0)?)?;
             grads![b;
-                (g * log.masked_fill(&is_zero, 0.0)?)?,
+                {
+                    // A gradient of 0 stays 0 where the logarithm is infinite.
+                    let by_log = match op {
+                        Op::Xlogy => g.xlogy(z)?,
+                        _ => g.xlog1py(z)?,
+                    };
+                    by_log.masked_fill(&is_zero, 0.0)?
+                },
                 (g * (x / below)?)?,
             ]
         }

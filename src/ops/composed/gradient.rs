@@ -34,8 +34,8 @@ impl Tensor {
             return Ok(y);
         }
         let mask = move |y: &Tensor| {
-            let is_within = y.gt_scalar(min)?.logical_and(&y.lt_scalar(max)?)?;
-            is_within.logical_not()
+            // A NaN is outside of neither bound, and its gradient passes, as in PyTorch.
+            y.le_scalar(min)?.logical_or(&y.ge_scalar(max)?)
         };
         Ok(y.recorded_by_mask("hardtanh", self, mask))
     }

@@ -106,6 +106,18 @@ pub(super) fn of_binary_logits(b: &Backward, g: &Tensor, operands: &[Tensor]) ->
     ]
 }
 
+/// Which targets are no class.
+fn is_no_class(targets: &Tensor, classes: usize) -> Result<Tensor> {
+    match (targets.dtype, i32::try_from(classes)) {
+        (DType::I32, Ok(classes)) => {
+            (targets.lt_scalar(0)?).logical_or(&targets.ge_scalar(classes)?)
+        }
+        (DType::I32, Err(_)) => targets.lt_scalar(0),
+        // A tensor has fewer elements than 2³².
+        _ => targets.ge_scalar(u32::try_from(classes).unwrap_or(u32::MAX)),
+    }
+}
+
 /// The loss of each target, with the gradient of `x`.
 #[cold]
 #[track_caller]
@@ -123,7 +135,9 @@ pub(super) fn each_recorded(
     line[axis] = classes;
     let rule = move |b: &Backward| {
         let targets = b.saved[0].unsqueeze(along)?;
-        let mut g = b.grad.unsqueeze(along)?;
+        // As the loss of such a target is NaN.
+        let is_no_class = is_no_class(&targets, classes)?;
+        let mut g = (b.grad.unsqueeze(along)?).masked_fill(&is_no_class, f32::NAN)?;
         if let Some(counted) = counted(&targets, ignore)? {
             g = counted.where_(&g, 0.0)?;
         }
@@ -131,6 +145,7 @@ pub(super) fn each_recorded(
         let line_of = fill::arange(&g.engine, 0.into(), end, 1.into(), targets.dtype)?;
         let is_target = line_of.reshape(&line)?.eq(&targets)?;
         let Some(x) = b.saved.get(1) else {
+            let is_target = is_target.logical_or(&is_no_class)?;
             return grads![b; is_target.where_(&g.neg()?, 0.0)?.cast(dtype)?];
         };
         let wide = x.cast(DType::F32)?;

@@ -217,6 +217,16 @@ impl Epilogue {
         Ok(())
     }
 
+    /// Must operations in its place get the product in f32, so that it is not rounded twice?
+    pub(in crate::ops) fn needs_f32(&self) -> bool {
+        self.scale.is_some()
+            || self.columns.is_some()
+            || self.bias.is_some()
+            || self.activation.is_some()
+            || self.residual.is_some()
+            || self.cast == Some(DType::F32)
+    }
+
     /// Applies the epilogue, except for the cast, to a finished product by separate operations.
     #[track_caller]
     pub(in crate::ops) fn apply_in(&self, product: Tensor) -> Result<Tensor> {

@@ -30,11 +30,7 @@ impl Tensor {
             first.bias = rest.bias.take();
         }
         // The kernel rounds once, at its end, and so do the operations in its place.
-        let has_more = rest.scale.is_some()
-            || rest.columns.is_some()
-            || rest.activation.is_some()
-            || rest.residual.is_some();
-        if dtype != DType::F32 && (has_more || rest.cast == Some(DType::F32)) {
+        if dtype != DType::F32 && rest.needs_f32() {
             first.cast = Some(DType::F32);
         }
         let product = self.product_recorded(other, &first)?;

@@ -15,8 +15,13 @@ impl Tensor {
     #[cold]
     #[track_caller]
     pub(super) fn quantized_recorded(&self, weights: &Quantized, end: &Epilogue) -> Result<Tensor> {
-        let plain = self.untracked().matmul_quantized(weights)?;
         let dtype = self.dtype;
+        // The kernel rounds once, at its end, and so do the operations in its place.
+        let first = match dtype != DType::F32 && end.needs_f32() {
+            true => Epilogue::new().cast(DType::F32),
+            false => Epilogue::new(),
+        };
+        let plain = self.untracked().matmul_quantized_with(weights, &first)?;
         end.check(self, dtype, plain.shape(), true)?;
         let saves = [Save::Other(&weights.values), Save::Other(&weights.scales)];
         let rule = move |b: &Backward| {

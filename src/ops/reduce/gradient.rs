@@ -79,14 +79,15 @@ impl Tensor {
     }
 }
 
-/// The extremes of a row share its gradient evenly.
+/// The extremes of a row share its gradient evenly. A row with a NaN has none, so its gradients are
+/// NaN: `0 / 0`.
 fn share(g: &Tensor, is_extreme: &Tensor, folded: Axes) -> Result<Tensor> {
     let axes: Vec<isize> = (0..g.rank())
         .filter(|&axis| folded.contains(axis))
         .map(|axis| axis as isize)
         .collect();
     let count = is_extreme.cast(g.dtype)?.sum_keepdim(&axes)?;
-    (g / count)?.masked_fill(&is_extreme.logical_not()?, 0.0)
+    g.masked_fill(&is_extreme.logical_not()?, 0.0)? / count
 }
 
 /// For each element the product of all others of its row, also where some are 0.
