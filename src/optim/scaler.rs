@@ -1,10 +1,13 @@
 //! Scaling of losses, so that small gradients do not vanish in f16.
 
+use std::sync::Arc;
+
 use super::algorithm::refuse;
 use crate::gpu::Gpu;
 use crate::grad::Gradients;
-use crate::ops::clip;
+use crate::ops::{clip, fill};
 use crate::tensor::Tensor;
+use lapidary_core::internal::Engine;
 use lapidary_core::{DType, Error, Result};
 
 /// Options of a [`LossScaler`]. The defaults are PyTorch's.
@@ -75,12 +78,17 @@ impl LossScaler {
     #[track_caller]
     pub fn new(gpu: &Gpu, options: LossScalerOptions) -> Result<LossScaler> {
         options.check()?;
-        let zero = || gpu.zeros(&[], DType::F32);
+        LossScaler::on(gpu.engine(), options)
+    }
+
+    #[track_caller]
+    pub(super) fn on(engine: &Arc<Engine>, options: LossScalerOptions) -> Result<LossScaler> {
+        let number = |value: f32| fill::full(engine, &[], value.into(), DType::F32);
         Ok(LossScaler {
             options,
-            scale: gpu.full(&[], options.initial_scale, DType::F32)?,
-            good_steps: zero()?,
-            skipped_steps: zero()?,
+            scale: number(options.initial_scale)?,
+            good_steps: number(0.0)?,
+            skipped_steps: number(0.0)?,
             found: None,
         })
     }
@@ -193,6 +201,14 @@ impl LossScaler {
                      `step_scaled` before"
                 .into(),
         })
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.scale.engine
+    }
+
+    pub(super) fn options(&self) -> LossScalerOptions {
+        self.options
     }
 
     pub(super) fn scale_tensor(&self) -> &Tensor {

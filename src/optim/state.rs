@@ -81,14 +81,18 @@ impl LossScaler {
             .collect()
     }
 
-    /// Takes a state over that [`state`](Self::state) gave.
+    /// Takes a state over that [`state`](Self::state) gave. The elements are copied to new tensors,
+    /// as by [`Optimizer::load_state`]. Gradients that were checked before do not count any more.
     ///
     /// # Errors
     ///
     /// Those of [`Optimizer::load_state`].
     #[track_caller]
     pub fn load_state(&mut self, get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
-        load(&self.state(), get)
+        let loaded = LossScaler::on(self.engine(), self.options())?;
+        load(&loaded.state(), get)?;
+        *self = loaded;
+        Ok(())
     }
 }
 

@@ -182,3 +182,33 @@ fn a_scale_grows_no_further_than_floats_and_shrinks_to_no_zero() {
     assert_eq!(run(f32::MAX / 2.0, 1.0), f32::MAX);
     assert_eq!(run(2.0 * f32::MIN_POSITIVE, f32::NAN), f32::MIN_POSITIVE);
 }
+
+#[test]
+fn a_loaded_state_is_a_copy_and_no_gradients_are_checked_yet() {
+    for (device, gpu) in gpus() {
+        let w = parameter(&gpu, &[1.0; 3], &[3]);
+        let mut adam = AdamW::new(&[&w], AdamWOptions::default()).unwrap();
+        let mut scaler = LossScaler::new(&gpu, OPTIONS).unwrap();
+        let before = scaler.current_scale();
+        let saved = LossScaler::new(
+            &gpu,
+            LossScalerOptions {
+                initial_scale: 32.0,
+                ..OPTIONS
+            },
+        );
+        let saved = saved.unwrap().state();
+        let get = |name: &str| {
+            let mut saved = saved.iter();
+            let found = saved.find(|(saved, _)| saved == name);
+            Ok(found.expect("it was saved").1.clone())
+        };
+        let bad = gradients(&[(&w, &[f32::NAN; 3])]);
+        adam.step_scaled(&bad, &mut scaler).unwrap();
+        scaler.load_state(get).unwrap();
+        let error = scaler.update().unwrap_err();
+        assert!(matches!(error, Error::Gradient { .. }), "{device}: {error}");
+        let scales = [before, scaler.current_scale()].map(|scale| scale.item::<f32>().unwrap());
+        assert_eq!(scales, [8.0, 32.0], "{device}");
+    }
+}
