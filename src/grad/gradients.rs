@@ -39,6 +39,10 @@ impl Gradients {
     /// The gradient of a parameter, in its shape and type. `None` if it is no parameter, or if the
     /// value that went backward does not depend on it.
     ///
+    /// A value that depends on it only through operations that are constant piece by piece, such as
+    /// `floor`, `sign`, `norm(0.0, …)` or a `fill_` of the whole, gives `None` too. PyTorch gives
+    /// zeros there. An optimizer then leaves the parameter alone, without weight decay.
+    ///
     /// A parameter is a tensor that [`requires_grad`](Tensor::requires_grad). For a view of one it
     /// is `None`, except for a view with the same shape and strides.
     pub fn get(&self, parameter: &Tensor) -> Option<Tensor> {

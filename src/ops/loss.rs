@@ -62,9 +62,9 @@ impl Tensor {
     ///
     /// `self` has shape `[batch, classes, ..]`, or `[classes]`. `targets` are `u32` or `i32`, in
     /// that shape without the classes. Targets equal to `ignore` do not count. The device cannot
-    /// report a target that is not a class: its loss is NaN, and so is the mean or the sum. The
-    /// gradient of its logits is NaN too, and so is the mean over no targets. Targets may also be floats in the shape of `self`: the
-    /// probability of each class. For weights, see
+    /// report a target that is not a class: its loss is NaN, and so are the mean or the sum and the
+    /// gradient of its logits. The mean over no targets is NaN too. Targets may also be floats in
+    /// the shape of `self`: the probability of each class. For weights, see
     /// [`cross_entropy_with`](Tensor::cross_entropy_with).
     ///
     /// ```

@@ -59,7 +59,10 @@ impl Head {
 
     /// Whether the command has places or rows that it would lose to another command.
     pub(super) fn is_prepared(&self) -> bool {
-        !self.placed.is_empty() || self.picking.is_some()
+        let picking = self.picking.as_ref();
+        // A pick whose words could not be read has nothing to lose.
+        let picks = picking.is_some_and(|one| one.reading.is_some() && one.result.strong_count() > 0);
+        picks || !self.placed.is_empty()
     }
 
     pub(super) fn picking(&self) -> Option<&Picking> {

@@ -80,8 +80,8 @@ pub(crate) fn use_of(engine: &Arc<Engine>) -> Option<ShareUse> {
     let share = engine.share()?;
     let here = engine.here();
     here.free_all_dead();
-    let used = here.lock().memory.shares().use_of(share.id());
-    used
+    let state = here.lock();
+    state.memory.shares().use_of(share.id())
 }
 
 /// What this engine's share is guaranteed; `None` if it is for no share.
