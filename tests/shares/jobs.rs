@@ -138,6 +138,41 @@ fn jobs_of_a_share_have_its_guarantee() {
     gpu.jobs().admit(Job::new("job", 8 * MIB)).unwrap();
 }
 
+#[test]
+fn jobs_follow_the_memory_that_there_is() {
+    let gpu = device(64 * MIB);
+    let jobs = gpu.jobs();
+    let budget = |bytes: u64| Budget {
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device(bytes + 8 * MIB)
+    };
+    let other = gpu.share("other", Share::guaranteed(40 * MIB)).unwrap();
+    let first = jobs.admit(Job::new("first", 20 * MIB)).unwrap();
+    // It waits for memory that no job holds.
+    let waiting = begin(&jobs, Job::new("waiting", 24 * MIB));
+    assert_eq!(jobs.list().len(), 2);
+    drop(first);
+    let second = waiting.join().unwrap().unwrap();
+    let waiting = begin(&jobs, Job::new("waiting", 10 * MIB));
+    gpu.memory().set_budget(budget(80 * MIB)).unwrap();
+    drop(waiting.join().unwrap().unwrap());
+    // It will never fit again, and must not hold up others.
+    let waiting = begin(&jobs, Job::new("waiting", 40 * MIB));
+    gpu.memory().set_budget(budget(64 * MIB)).unwrap();
+    let error = waiting.join().unwrap().unwrap_err();
+    assert!(matches!(error, Error::NeverFits { .. }), "{error}");
+    drop((second, other));
+    drop(jobs.admit(Job::new("last", 60 * MIB)).unwrap());
+    // Guarantees within a share are not for its jobs.
+    let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
+    let _user = app.share("user", Share::guaranteed(12 * MIB)).unwrap();
+    assert!(matches!(
+        app.jobs().admit(Job::new("x", 5 * MIB)),
+        Err(Error::NeverFits { .. })
+    ));
+    drop(app.jobs().admit(Job::new("x", 4 * MIB)).unwrap());
+}
+
 /// Threads with jobs of random peaks and priorities, each of which fills its memory.
 #[test]
 fn many_jobs_run_to_their_end_within_the_budget() {

@@ -206,6 +206,52 @@ fn what_nobody_could_give_back_is_not_lent() {
 }
 
 #[test]
+fn what_a_borrower_filled_is_still_given_back() {
+    let budget = Budget {
+        host_bytes: Some(24 * MIB),
+        disk_bytes: Some(0),
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device(40 * MIB)
+    };
+    let gpu = super::with_budget(budget);
+    let frame = gpu.share("frame", Share::guaranteed(16 * MIB)).unwrap();
+    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    // In one pass the job fills the host's memory, too.
+    let held: Vec<_> = (0..64).map(|_| job.buffer_zeroed(MIB).unwrap()).collect();
+    job.flush().unwrap();
+    let wanted: Vec<_> = (0..16).map(|_| filled(&frame, MIB, 2)).collect();
+    assert_filled(&wanted, 2);
+    drop(held);
+}
+
+#[test]
+fn percentages_follow_a_smaller_budget() {
+    let gpu = device(64 * MIB);
+    let job = gpu
+        .share("job", Share::guaranteed(Amount::OfBudget(75)))
+        .unwrap();
+    let budget = Budget {
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device(40 * MIB)
+    };
+    gpu.memory().set_budget(budget).unwrap();
+    assert_eq!(job.memory().share().unwrap().guaranteed_bytes, 24 * MIB);
+}
+
+#[test]
+fn a_closed_share_still_computes_what_it_lost() {
+    let gpu = device(64 * MIB);
+    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let a = job.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
+    let b = (&a + &a).unwrap();
+    b.recompute_with(&[&a], |inputs| &inputs[0] + &inputs[0])
+        .unwrap();
+    job.memory().close_share().unwrap();
+    b.evict().unwrap();
+    assert_eq!(b.to_vec::<f32>().unwrap(), [2.0, 4.0]);
+}
+
+#[test]
 fn pins_leave_what_is_guaranteed_to_others() {
     let gpu = device(64 * MIB);
     let frame = gpu.share("frame", Share::guaranteed(60 * MIB)).unwrap();

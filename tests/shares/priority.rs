@@ -18,17 +18,19 @@ fn handles() -> (Gpu, Gpu, Gpu) {
 #[test]
 fn work_of_a_higher_priority_runs_first_and_leaves_the_rest() {
     let (gpu, frame, job) = handles();
+    let middle = gpu.share("middle", Share::guaranteed(0)).unwrap();
     let of_job: Vec<_> = (0..20).map(|_| job.buffer_zeroed(4096).unwrap()).collect();
-    let of_device = gpu.buffer_zeroed(4096).unwrap();
+    let of_device = middle.buffer_zeroed(4096).unwrap();
     let of_frame = frame.buffer_zeroed(4096).unwrap();
     let is_made = |buffer: &lapidary::Buffer| buffer.residency() == Residency::Device;
     frame.flush().unwrap();
     assert_eq!((is_made(&of_frame), is_made(&of_device)), (true, false));
     assert!(!of_job.iter().any(is_made));
-    gpu.flush().unwrap();
+    middle.flush().unwrap();
     assert!(is_made(&of_device) && !of_job.iter().any(is_made));
     assert_eq!(gpu.memory().stats().queued, 20);
-    job.flush().unwrap();
+    // The device's handle runs everything, also what has no other handle any more.
+    gpu.flush().unwrap();
     assert!(of_job.iter().all(is_made));
     // Within a share the order is that of the calls.
     let counted = frame.buffer_zeroed(4).unwrap();
@@ -61,6 +63,53 @@ fn work_does_not_pass_what_it_depends_on() {
     there.slice(0..4).unwrap().write(&[78_u32]).unwrap();
     frame.flush().unwrap();
     assert_eq!(back.to_vec::<u32>().unwrap()[..2], [77, 1]);
+}
+
+#[test]
+fn copies_over_three_priorities_keep_their_order() {
+    let (gpu, frame, job) = handles();
+    let words: Vec<u32> = (0..1000).collect();
+    let first = job.buffer_from(&words).unwrap();
+    let second = first.to(&frame).unwrap();
+    let third = second.to(&gpu).unwrap();
+    assert_eq!(third.to_vec::<u32>().unwrap(), words);
+    // A pass of the frame runs the copies that bring it values, before it pins or writes.
+    let brought = first.copy().unwrap().to(&frame).unwrap();
+    let pin = brought.pin().unwrap();
+    drop(pin);
+    assert_eq!(brought.to_vec::<u32>().unwrap(), words);
+    let back = brought.to(&job).unwrap();
+    brought.write(&vec![7_u32; 1000]).unwrap();
+    frame.flush().unwrap();
+    assert_eq!(back.to_vec::<u32>().unwrap(), words);
+}
+
+#[test]
+fn the_middle_does_not_wait_for_the_lowest() {
+    let (gpu, frame, job) = handles();
+    let middle = gpu.share("middle", Share::guaranteed(0)).unwrap();
+    let of_job: Vec<_> = (0..20).map(|_| job.buffer_zeroed(4096).unwrap()).collect();
+    let of_middle = middle.buffer_zeroed(4096).unwrap();
+    let of_frame = frame.buffer_zeroed(4096).unwrap();
+    middle.flush().unwrap();
+    let made = [&of_frame, &of_middle].map(|one| one.residency());
+    assert_eq!(made, [Residency::Device; 2]);
+    let waits = of_job
+        .iter()
+        .filter(|one| one.residency() == Residency::Pending);
+    assert_eq!(waits.count(), 20);
+}
+
+#[test]
+fn uploads_of_a_lower_priority_do_not_keep_the_staging() {
+    let (gpu, frame, job) = handles();
+    let words = vec![3_u32; MIB as usize / 4];
+    let waiting: Vec<_> = (0..7).map(|_| job.buffer_from(&words).unwrap()).collect();
+    for gpu in [&frame, &gpu] {
+        let own: Vec<_> = (0..12).map(|_| gpu.buffer_from(&words).unwrap()).collect();
+        super::assert_filled(&own, 3);
+    }
+    super::assert_filled(&waiting, 3);
 }
 
 #[test]

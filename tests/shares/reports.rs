@@ -69,6 +69,13 @@ fn watermarks_call_back_each_time_they_are_reached() {
     held.clear();
     held.extend((0..8).map(|_| filled(&job, MIB, 1)));
     assert_eq!(take().len(), 1);
+    // One large buffer makes the level fall and rise at once.
+    held.clear();
+    held.push(filled(&job, 9 * MIB, 1));
+    assert_eq!(take().len(), 1);
+    held.clear();
+    held.push(filled(&job, 9 * MIB, 1));
+    assert_eq!(take().len(), 1);
     drop(warning);
     held.clear();
     held.extend((0..9).map(|_| filled(&job, MIB, 1)));

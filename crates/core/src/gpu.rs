@@ -419,7 +419,8 @@ impl Gpu {
     }
 
     /// Runs all recorded work. Returns when the work is submitted, not when it is done. A read
-    /// needs no call of `flush`.
+    /// needs no call of `flush`. On the handle of a [share](Gpu::share) it leaves the work of
+    /// shares with a lower priority.
     ///
     /// # Errors
     /// [`Error::DeviceLost`]. Work that finds no room stays queued. Calls that force or read its
@@ -454,11 +455,11 @@ impl Gpu {
         self.engine.finish().await
     }
 
-    /// For apps with a frame loop: call it once a frame. It notices finished work, lets [jobs
-    /// wait](Gpu::jobs) no longer than they must, lets the budget follow the operating system's, and releases slabs and staging that were unused for [a
-    /// while](GpuMemory::release_idle_after). It waits in one case only: to evict what exceeds a
-    /// budget that fell below the memory in use. An app that only polls might make no other call
-    /// that does so.
+    /// For apps with a frame loop: call it once a frame. It notices finished work, lets the budget
+    /// follow the operating system's, admits [jobs](Gpu::jobs) that fit now, and releases slabs and
+    /// staging that were unused for [a while](GpuMemory::release_idle_after). It waits in one case
+    /// only: to evict what exceeds a budget that fell below the memory in use. An app that only
+    /// polls might make no other call that does so.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].

@@ -19,9 +19,11 @@ impl Buffer {
     /// through the host, in pieces: one is written while the next is read.
     ///
     /// ```no_run
-    /// # fn demo(here: &lapidary_core::Gpu, there: &lapidary_core::Gpu) ->
-    /// lapidary_core::Result<()> { let numbers = here.buffer_from(&[1.0_f32, 2.0])?; let copy =
-    /// numbers.to(there)?; assert_eq!(copy.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # use lapidary_core::{Gpu, Result};
+    /// # fn demo(here: &Gpu, there: &Gpu) -> Result<()> {
+    /// let numbers = here.buffer_from(&[1.0_f32, 2.0])?;
+    /// let copy = numbers.to(there)?;
+    /// assert_eq!(copy.to_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok(()) }
     /// ```
     ///

@@ -100,7 +100,8 @@ pub(super) fn show_in_place(
     let (place, is_idle) = {
         let mut state = engine.lock();
         let place = state.memory.find(src);
-        let place = place.filter(|_| state.batch.is_empty() && state.memory.in_slab(src));
+        let is_settled = state.batch.is_empty() && !state.memory.has_unclean();
+        let place = place.filter(|_| is_settled && state.memory.in_slab(src));
         let Some(place) = place else {
             return Ok(false);
         };

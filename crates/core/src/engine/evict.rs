@@ -11,7 +11,7 @@ use super::mapped::Mapped;
 use super::pass::Pass;
 use super::reading_guard::ReadingGuard;
 use super::{ahead, needed, retire, tiers, victims};
-use crate::driver::{BoxFuture, MapMode, Op};
+use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::Result;
 use crate::memory::{Candidate, Copies, Whom};
 use crate::transfer::{Piece, Reading, refusal};
@@ -262,6 +262,10 @@ pub(super) async fn evict_in_place(
 ) -> Result<()> {
     let refused = |error| refusal("to map a slab", error);
     pass.submit()?;
+    if pass.lock().memory.has_unclean() {
+        // The driver refused to clear a block, which may be this one.
+        return Err(refused(DriverError::OutOfMemory));
+    }
     let idle = (pass.lock().memory).idle(victim.place, pass.driver.completed());
     if idle == Some(false) {
         pass.wait_idle().await?;

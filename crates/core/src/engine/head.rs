@@ -26,7 +26,6 @@ impl Head {
         if !self.placed.is_empty() {
             self.placed.clear();
         }
-        self.picking = None;
     }
 
     /// The holes that the operands may use.
@@ -61,7 +60,8 @@ impl Head {
     pub(super) fn is_prepared(&self) -> bool {
         let picking = self.picking.as_ref();
         // A pick whose words could not be read has nothing to lose.
-        let picks = picking.is_some_and(|one| one.reading.is_some() && one.result.strong_count() > 0);
+        let picks =
+            picking.is_some_and(|one| one.reading.is_some() && one.result.strong_count() > 0);
         picks || !self.placed.is_empty()
     }
 

@@ -166,7 +166,12 @@ async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error
         // Commands that wait for fusion keep their operands.
         pass.lock().queue.defer_nothing();
         let mut freed_bytes = 0;
-        for step in SHARE_STEPS {
+        let steps = match hindrance.is_ceiling {
+            true => &SHARE_STEPS[..],
+            // What leaves takes the room that the loan needs. Only a drop is a gain.
+            false => &[ReclaimStep::Drop],
+        };
+        for &step in steps {
             let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
             let ran = run_reclaim_step(pass, step, hindrance.excess_bytes, whom).await?;
             freed_bytes = ran.unwrap_or(0);

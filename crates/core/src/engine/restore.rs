@@ -161,7 +161,9 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
         pass.submit()?;
         pass.wait_idle().await?;
     }
-    if pass.caps().maps_slabs && (idle == Some(true) || waits_anyway) {
+    // If the driver refused to clear a block, which may be this one, its clearing comes later.
+    let is_clear = !pass.lock().memory.has_unclean();
+    if pass.caps().maps_slabs && is_clear && (idle == Some(true) || waits_anyway) {
         return fill_in_place(pass, &mut supply, place, len_bytes).await;
     }
     let (mut at, mut watch, tier) = (0, pass.stopwatch(), supply.tier());

@@ -24,7 +24,12 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
         around.check_open()?;
     }
     let whole = whole(&here);
-    let added = (here.lock().memory).add_share(name, said, engine.share(), whole);
+    let added = {
+        let mut state = here.lock();
+        // A share that just ended is guaranteed nothing.
+        state.free_dead();
+        state.memory.add_share(name, said, engine.share(), whole)
+    };
     let engine = here.of_share(Some(added?));
     // If pins leave too little, the share ends with this engine.
     check_pins(&engine)?;
@@ -94,11 +99,14 @@ pub(crate) fn guaranteed_bytes(engine: &Engine) -> Option<u64> {
 /// The bytes that are guaranteed to this engine's share, or left by the device, and to nobody
 /// within it. `None` on a device without a limit.
 pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
-    if let Some(share) = engine.share() {
-        return Some(engine.lock().memory.shares().unpromised_within(share.id()));
-    }
     let limit_bytes = whole(engine).limit_bytes;
-    let promised_bytes = engine.lock().memory.shares().promised_bytes();
+    let mut state = engine.lock();
+    state.free_dead();
+    let shares = state.memory.shares();
+    if let Some(share) = engine.share() {
+        return Some(shares.unpromised_within(share.id()));
+    }
+    let promised_bytes = shares.promised_bytes();
     (limit_bytes < u64::MAX).then(|| limit_bytes.saturating_sub(promised_bytes))
 }
 

@@ -28,15 +28,16 @@ impl Gpu {
     ///
     /// Memory that passes from one share to another is cleared first, so a kernel with a wrong
     /// index reads zeros and no bytes of others. Buffers of two shares do not meet in one
-    /// operation;
-    /// [`Buffer::to`](crate::Buffer::to) copies between them. All shares have one queue, one set of
-    /// compiled kernels, and one staging memory.
+    /// operation; [`Buffer::to`](crate::Buffer::to) copies between them. All shares have one queue,
+    /// one set of compiled kernels, and one staging memory.
     ///
     /// A **priority** orders work: recorded commands of a share run before those of shares with a
-    /// lower one, in their own order. Work of a lower priority has at most one submission on the
-    /// device at a time while there are higher ones. So a frame waits at most as long as the
-    /// longest submission takes ([`MemoryStats::longest_submission_ns`]). [`flush`](Gpu::flush) and
-    /// reads on a handle run what has at least its priority, and leave the rest to its owners.
+    /// lower one, in their own order. [`flush`](Gpu::flush) and reads on the handle of a share
+    /// leave what has a lower priority; on a handle of the device they run everything. While there
+    /// are higher priorities, a pass encodes work of a lower one only when the device has finished
+    /// the submission before. So commands of a high priority wait for one submission on the device
+    /// ([`MemoryStats::longest_submission_ns`]). A call also waits for another thread's pass, which
+    /// runs the commands of the call first.
     ///
     /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
     /// within a share is at most its own. A share ends with its last handle and its last buffer;
@@ -105,8 +106,8 @@ impl GpuMemory<'_> {
     /// ```no_run
     /// # use lapidary_core::shares::Share;
     /// # fn demo(job: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
-    /// let shortfall_bytes = job.memory().resize_share(Share::guaranteed(0).with_ceiling(1 <<
-    /// 30))?;
+    /// let share = Share::guaranteed(0).with_ceiling(1 << 30);
+    /// let shortfall_bytes = job.memory().resize_share(share)?;
     /// # Ok(()) }
     /// ```
     ///
@@ -148,6 +149,8 @@ impl GpuMemory<'_> {
     /// what they may be, until the guard is dropped. On the handle of a share these are the bytes
     /// of the share, and its lowest ceiling, or its guarantee if nothing around it has a limit. On
     /// a handle of the device they are the bytes of all blocks, and the budget without staging.
+    ///
+    /// The level must fall by an eighth of what it may be before a rise counts again.
     ///
     /// It is called on the thread that runs the queue, soon after the command that needed the
     /// memory, without a lock of lapidary. Calls that would wait for that work return

@@ -99,8 +99,8 @@ pub struct JobUse {
 /// - Jobs whose peaks fit together run together. The order is that of priority, then deadline, then
 ///   arrival. A small job may pass a large one that does not fit yet, but not for ever: a job that
 ///   was passed 32 times lets nobody pass.
-/// - A job of a higher priority does not wait for running ones of a lower one. They go on, and their
-///   buffers are evicted for it.
+/// - A job does not wait for running ones of a lower priority. They go on, and their buffers are
+///   evicted for it.
 /// - The memory of all jobs is what the device's budget leaves beside the guarantees of other
 ///   shares or, on the handle of a share, that share's guarantee.
 ///

@@ -388,6 +388,12 @@ impl Memory {
         storage.set_slot(slot, Residency::Imported);
     }
 
+    /// Does the storage lie in a buffer of the app?
+    pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
+        let slot = storage.slot().map(|index| &self.slots[index as usize]);
+        slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
+    }
+
     /// Does any storage lie in a buffer of the app?
     pub(crate) fn has_imports(&self) -> bool {
         self.census.sums.imported_bytes.now > 0

@@ -534,12 +534,6 @@ impl Memory {
         copies.has_bytes()
             || rematerializer.is_some_and(|rematerializer| self.is_computable(rematerializer, most))
     }
-
-    /// Does the storage lie in a buffer of the app?
-    pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
-        let slot = storage.slot().map(|index| &self.slots[index as usize]);
-        slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
-    }
 }
 
 impl Memory {

@@ -449,10 +449,14 @@ impl Shares {
             .map(|(_, entry)| (entry.guaranteed_bytes).saturating_sub(entry.tree_bytes.now));
         let unused_bytes = others.fold(0, u64::saturating_add);
         let after_bytes = live_bytes.saturating_add(more_bytes);
-        let lent_bytes = after_bytes
-            .saturating_add(unused_bytes)
-            .saturating_sub(lending.limit_bytes);
-        let excess_bytes = lent_bytes.saturating_sub(lending.room_bytes);
+        // What makes place for the new bytes takes room, too.
+        let evicted_bytes = after_bytes.saturating_sub(lending.limit_bytes);
+        let room_bytes = lending.room_bytes.saturating_sub(evicted_bytes);
+        let held_bytes = after_bytes.min(lending.limit_bytes);
+        let free_bytes = lending.limit_bytes - held_bytes;
+        let excess_bytes = unused_bytes
+            .saturating_sub(free_bytes)
+            .saturating_sub(room_bytes);
         (excess_bytes > 0).then_some(Hindrance {
             share: outermost,
             excess_bytes,

@@ -3,6 +3,9 @@
 use super::Memory;
 use super::share::ShareId;
 
+/// A watermark can be reached again after the level has fallen by 1/8 of the limit.
+const FALL_PART: u128 = 8;
+
 /// A watermark that the app set.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -14,10 +17,15 @@ struct Mark {
 }
 
 impl Mark {
-    /// Is a level of so many bytes at the watermark, or above it?
+    /// Is a level of so many bytes at the watermark? Once there, it counts until it has fallen by a
+    /// part: a share at its ceiling falls and rises by each tensor that it evicts.
     fn is_at(&self, bytes: u64, limit_bytes: u64) -> bool {
         let at_bytes = u128::from(limit_bytes) * u128::from(self.percent) / 100;
-        limit_bytes < u64::MAX && u128::from(bytes) >= at_bytes
+        let least_bytes = match self.is_reached {
+            true => at_bytes - (u128::from(limit_bytes) / FALL_PART).min(at_bytes / 2),
+            false => at_bytes,
+        };
+        limit_bytes < u64::MAX && u128::from(bytes) >= least_bytes
     }
 }
 
