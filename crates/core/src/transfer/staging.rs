@@ -112,15 +112,15 @@ impl Uploads {
             Phase::Mapped => chunk.size_bytes - chunk.used_bytes,
             _ => 0,
         };
-        let Some(chunk) = chunks.iter_mut().max_by_key(|chunk| room(chunk)) else {
+        // If the budget is small, a whole chunk may be smaller than `LEAST_PIECE_BYTES`, and than
+        // the rest of a chunk that is too full.
+        let least_bytes = wanted_bytes.clamp(8, LEAST_PIECE_BYTES);
+        let chunks = chunks.iter_mut();
+        let with_room = chunks.filter(|chunk| room(chunk) >= least_bytes.min(chunk.size_bytes));
+        let Some(chunk) = with_room.max_by_key(|chunk| room(chunk)) else {
             return Ok(None);
         };
         let room_bytes = room(chunk);
-        // If the budget is small, a whole chunk may be smaller than `LEAST_PIECE_BYTES`.
-        let least_bytes = wanted_bytes.clamp(8, LEAST_PIECE_BYTES);
-        if room_bytes < least_bytes.min(chunk.size_bytes) {
-            return Ok(None);
-        }
         // The room is a multiple of 8, so only the last piece of an upload is padded.
         let taken = wanted_bytes.min(room_bytes) as usize;
         let (whole, tail) = bytes[..taken].split_at(taken & !3);
