@@ -8,6 +8,9 @@ use crate::suite::{selected, selected_except};
 /// Steps of each kind of random program. With four and a half kinds this is ten million in all.
 const STEPS: &str = "2250000";
 
+/// Steps of each search for bytes of other shares. Four searches have 100,000 hand-overs together.
+const SHARE_STEPS: &str = "110000";
+
 /// Modules of a test program, a budget for them, and the tests that need more memory.
 struct Tight {
     program: &'static str,
@@ -66,7 +69,13 @@ const TIGHT: &[Tight] = &[
 
 /// The programs whose simulated devices compact after every command.
 const COMPACTED: &[&str] = &["--test", "memory", "--test", "models"];
-const COMPACTED_MODULES: &[&str] = &["engine::", "random::", "pressure::", "state::"];
+const COMPACTED_MODULES: &[&str] = &[
+    "engine::",
+    "random::",
+    "pressure::",
+    "state::",
+    "shares::isolation",
+];
 
 /// Model files also have a module `pressure`, which is left out.
 const NOT_COMPACTED: &[&str] = &["model::"];
@@ -75,6 +84,8 @@ const NOT_COMPACTED: &[&str] = &["model::"];
 pub(crate) fn programs() -> Result<String> {
     let tests = selected(&["--test", "memory"], &["pressure::"])?;
     long(tests, &[("LAPIDARY_STEPS", STEPS)])?;
+    let tests = selected(&["--test", "memory"], &["shares::isolation"])?;
+    long(tests, &[("LAPIDARY_STEPS", SHARE_STEPS)])?;
     Ok(format!("{STEPS} steps a kind"))
 }
 
