@@ -54,6 +54,8 @@ mod scarce;
 mod several;
 #[path = "device/sharing.rs"]
 mod sharing;
+#[path = "shares/tenant.rs"]
+mod tenant;
 #[path = "device/timing.rs"]
 mod timing;
 #[path = "device/values.rs"]

@@ -17,7 +17,7 @@ mod training;
 mod world;
 
 /// The number in an environment variable, if it has one.
-fn number(variable: &str) -> Option<u64> {
+pub(crate) fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 

@@ -7,6 +7,7 @@ mod jobs;
 mod limits;
 mod priority;
 mod reports;
+mod tenant;
 
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, Buffer, Gpu, Options, Residency};

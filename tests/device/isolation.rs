@@ -5,10 +5,9 @@ use fastrand::Rng;
 use lapidary::shares::Share;
 use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Residency};
 
-const MIB: u64 = 1 << 20;
+use super::tenant::Tenant;
 
-/// Each word of a share has its number in the upper half, and this in the lower one.
-const MARK: u32 = 0xbeef;
+const MIB: u64 = 1 << 20;
 
 /// Copies what it finds at any index: within the buffer, in its padding, and beyond.
 const PRY: &str = "
@@ -38,17 +37,7 @@ const SPILL: &str = "
     }
 ";
 
-struct Tenant {
-    number: u32,
-    gpu: Gpu,
-    buffers: Vec<Buffer>,
-}
-
 impl Tenant {
-    fn word(&self) -> u32 {
-        self.number << 16 | MARK
-    }
-
     fn look(&self, pry: &Kernel, buffer: &Buffer, when: &str) {
         let seen = buffer.size_bytes() + 4096;
         let found = pry
@@ -57,10 +46,7 @@ impl Tenant {
             .out("found", &[seen as usize / 4], DType::U32);
         let found = found.groups([seen.div_ceil(256) as u32, 1, 1]).run_one();
         let words = found.unwrap().to_vec::<u32>().unwrap();
-        let is_foreign = |word: &&u32| **word & 0xffff == MARK && **word != self.word();
-        let foreign = words
-            .iter()
-            .find(|word| is_foreign(word) && **word >> 16 > 0);
+        let foreign = words.into_iter().find(|word| self.is_foreign(*word));
         assert_eq!(
             foreign, None,
             "share {} found it {when} in {buffer}",
@@ -86,13 +72,7 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() {
     );
     let share = |name| gpu.share(name, Share::guaranteed(MIB / 2)).unwrap();
     let gpus = [gpu.clone(), share("a"), share("b")];
-    let tenants = gpus.into_iter().zip(1..);
-    let tenants = tenants.map(|(gpu, number)| Tenant {
-        number,
-        gpu,
-        buffers: Vec::new(),
-    });
-    let mut tenants: Vec<Tenant> = tenants.collect();
+    let mut tenants = Tenant::of(gpus);
     for _ in 0..600 {
         let at = random.usize(0..tenants.len());
         let tenant = &mut tenants[at];

@@ -1,7 +1,7 @@
 //! Guarantees and ceilings, as the app sets, changes and ends them.
 
 use lapidary::shares::{Amount, Share};
-use lapidary::{Budget, DType, Error, Residency};
+use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency};
 
 use super::{MIB, assert_filled, device, filled, on_device};
 
@@ -149,7 +149,7 @@ fn shares_end_when_closed_or_with_their_last_holder() {
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let gpu = device(64 * MIB);
     let app = gpu.share("app", Share::guaranteed(32 * MIB)).unwrap();
-    let reason = |made: lapidary::Result<lapidary::Gpu>| match made {
+    let reason = |made: lapidary::Result<Gpu>| match made {
         Err(Error::Share { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
@@ -183,17 +183,23 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     );
 }
 
-#[test]
-fn what_nobody_could_give_back_is_not_lent() {
-    let budget = Budget {
-        host_bytes: Some(0),
+/// A device of 32 MiB with so much room on the host and none on disk, and two shares: one is
+/// guaranteed half of the device.
+fn handles(host_bytes: u64) -> (Gpu, Gpu, Gpu) {
+    let gpu = super::with_budget(Budget {
+        host_bytes: Some(host_bytes),
         disk_bytes: Some(0),
         staging_bytes: Some(8 * MIB),
         ..Budget::device(40 * MIB)
-    };
-    let gpu = super::with_budget(budget);
+    });
     let frame = gpu.share("frame", Share::guaranteed(16 * MIB)).unwrap();
     let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    (gpu, frame, job)
+}
+
+#[test]
+fn what_nobody_could_give_back_is_not_lent() {
+    let (_gpu, frame, job) = handles(0);
     let held: Vec<_> = (0..16).map(|_| filled(&job, MIB, 1)).collect();
     let more = job.buffer_zeroed(MIB).unwrap();
     let error = more.force().unwrap_err();
@@ -207,15 +213,7 @@ fn what_nobody_could_give_back_is_not_lent() {
 
 #[test]
 fn what_a_borrower_filled_is_still_given_back() {
-    let budget = Budget {
-        host_bytes: Some(24 * MIB),
-        disk_bytes: Some(0),
-        staging_bytes: Some(8 * MIB),
-        ..Budget::device(40 * MIB)
-    };
-    let gpu = super::with_budget(budget);
-    let frame = gpu.share("frame", Share::guaranteed(16 * MIB)).unwrap();
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let (_gpu, frame, job) = handles(24 * MIB);
     // In one pass the job fills the host's memory, too.
     let held: Vec<_> = (0..64).map(|_| job.buffer_zeroed(MIB).unwrap()).collect();
     job.flush().unwrap();
@@ -267,4 +265,25 @@ fn pins_leave_what_is_guaranteed_to_others() {
     assert_eq!(on_device(&wanted), 60);
     drop(pins);
     drop(held[4].pin().unwrap());
+}
+
+#[test]
+fn a_share_without_a_guarantee_slows_down_and_does_not_fail() {
+    let gpu = device(16 * MIB);
+    let frame = gpu.share("frame", Share::guaranteed(16 * MIB)).unwrap();
+    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let of_frame: Vec<_> = (0..16).map(|_| filled(&frame, MIB, 1)).collect();
+    assert_eq!(on_device(&of_frame), 16);
+    // All that there is belongs to the frame. So it lends what one command of the job needs.
+    let of_job: Vec<_> = (0..8).map(|_| filled(&job, MIB, 2)).collect();
+    let more = gpu.buffer_zeroed(2 * MIB).unwrap();
+    more.force().unwrap();
+    assert!(on_device(&of_frame) >= 12);
+    assert_filled(&of_job, 2);
+    // The frame's next commands take everything back.
+    let pins = of_frame.iter().map(Buffer::pin);
+    let pins: Vec<_> = pins.collect::<lapidary::Result<_>>().unwrap();
+    assert_eq!((on_device(&of_frame), on_device(&of_job)), (16, 0));
+    drop(pins);
+    assert_filled(&of_frame, 1);
 }

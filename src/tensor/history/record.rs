@@ -101,8 +101,8 @@ impl Tensor {
         saves: &[Save<'_>],
         rule: impl RuleFn + 'static,
     ) -> Tensor {
-        let node = self.node(operation, operands, saves, rule);
-        self.made_by(Arc::new(node))
+        let work = Work::Rule(Box::new(rule));
+        self.recorded_with(operation, operands, saves, (work, None))
     }
 
     /// As [`recorded_as`](Self::recorded_as), with a rule that calls a function of the app.
@@ -115,8 +115,7 @@ impl Tensor {
         rule: impl RuleFn + 'static,
     ) -> Tensor {
         let work = Work::OfApp(Box::new(rule));
-        let node = self.node_of(operation, operands, saves, (work, None));
-        self.made_by(Arc::new(node))
+        self.recorded_with(operation, operands, saves, (work, None))
     }
 
     /// As [`recorded_as`](Self::recorded_as), for an operation that takes little time. `again`
@@ -132,8 +131,7 @@ impl Tensor {
     ) -> Tensor {
         let again: Box<Again> = Box::new(again);
         let work = Work::Rule(Box::new(rule));
-        let node = self.node_of(operation, operands, saves, (work, Some(again)));
-        self.made_by(Arc::new(node))
+        self.recorded_with(operation, operands, saves, (work, Some(again)))
     }
 
     #[track_caller]
@@ -158,7 +156,18 @@ impl Tensor {
     ) -> Tensor {
         let saves: Vec<Save<'_>> = (0..operands.len()).map(Save::Operand).collect();
         let work = Work::Again(Box::new(again));
-        let node = self.node_of(operation, operands, &saves, (work, None));
+        self.recorded_with(operation, operands, &saves, (work, None))
+    }
+
+    #[track_caller]
+    fn recorded_with(
+        self,
+        operation: &'static str,
+        operands: &[&Tensor],
+        saves: &[Save<'_>],
+        work: (Work, Option<Box<Again>>),
+    ) -> Tensor {
+        let node = self.node_of(operation, operands, saves, work);
         self.made_by(Arc::new(node))
     }
 

@@ -88,10 +88,8 @@ impl Engine {
         let dead = self.here().dead_list().clone();
         let share = self.share().cloned();
         // A function that computes a lost value again makes tensors in a closed share, too.
-        if let Some(share) = share.as_deref().filter(|share| share.is_closed()) {
-            if !self.is_recording() {
-                share.check_open()?;
-            }
+        if let Some(share) = share.as_ref().filter(|_| !self.is_recording()) {
+            share.check_open()?;
         }
         Ok(Storage::new(bytes, share, site, dead))
     }
@@ -217,7 +215,7 @@ impl Engine {
             .watermarks
             .listen(path, percent, callback, self.dead_list());
         let share = (self.share()).map_or(ShareId::MAIN, |share| share.id());
-        let limit_bytes = lending::whole(self).limit_bytes;
+        let limit_bytes = lending::limit_bytes(self);
         let mut state = self.lock();
         state.memory.set_watermark_limit(limit_bytes);
         state.memory.add_watermark(id, share, percent);

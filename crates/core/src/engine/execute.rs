@@ -52,15 +52,17 @@ impl Pass {
 
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
-        lending::note_lending(self);
+        let has_shares = lending::note_lending(self);
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
             shrink::shrink(self).await?;
         }
-        share_limits::drain_to_ceilings(self).await?;
-        self.wait_for_turn().await?;
+        if has_shares {
+            share_limits::drain_to_ceilings(self).await?;
+            self.wait_for_turn().await?;
+        }
         let mut left_before = usize::MAX;
         loop {
             let (begun, freed) = {
@@ -117,7 +119,7 @@ impl Pass {
             state.counters.progress()
         };
         loop {
-            let need = {
+            let (need, has_reached) = {
                 let mut state = self.lock();
                 let need = state.step();
                 let (commands_now, refusals_now) = state.counters.progress();
@@ -131,10 +133,10 @@ impl Pass {
                     });
                     continue;
                 }
-                need
+                (need, state.memory.has_reached())
             };
             self.check_lost()?;
-            if self.lock().memory.has_watermarks() {
+            if has_reached {
                 callbacks::tell_watermarks(self);
             }
             let Some(need) = need else { return Ok(()) };

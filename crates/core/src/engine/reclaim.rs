@@ -72,6 +72,28 @@ enum Ceiling {
     Hard,
 }
 
+/// How far the search for room for one storage has come.
+struct Attempt {
+    counts: ReclaimCounts,
+    ceiling: Ceiling,
+}
+
+impl Default for Attempt {
+    fn default() -> Attempt {
+        Attempt {
+            counts: ReclaimCounts::default(),
+            ceiling: Ceiling::Soft,
+        }
+    }
+}
+
+impl Attempt {
+    fn note(&mut self, pass: &Pass, step: ReclaimStep, freed_bytes: u64) {
+        self.counts.enter(step, freed_bytes);
+        refuse::note_reclaimed(pass, step, freed_bytes);
+    }
+}
+
 /// Makes room for a storage: a slab or a hole. The inner error concerns the storage, the outer
 /// error the whole pass. The caller has the execution lock.
 pub(super) fn make_room<'a>(
@@ -95,59 +117,79 @@ pub(super) fn make_room<'a>(
         }
         // Commands that wait for fusion keep their operands.
         pass.lock().queue.defer_nothing();
-        let (mut reclaim_counts, mut ceiling) = (ReclaimCounts::default(), Ceiling::Soft);
-        for step in general_steps() {
-            if step.has_traffic() && ceiling == Ceiling::Soft {
-                let soft_bytes = slabs_limit_bytes(pass, ceiling);
-                pass.driver.ledger().hinders();
-                ceiling = Ceiling::Hard;
-                // If both limits are equal, this was tried.
-                if slabs_limit_bytes(pass, ceiling) > soft_bytes {
-                    if let Some(made) = grow(pass, storage, ceiling).await? {
-                        return Ok(made);
-                    }
-                }
-            }
-            // A step runs again as long as it frees memory. If the driver refuses a submission of
-            // the step, its work is undone. Then another run would only repeat that.
-            let refused_before = refused_submissions(pass);
-            while refused_submissions(pass) == refused_before {
-                let wanted_bytes = missing_bytes(pass, storage, ceiling);
-                let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await?
-                else {
-                    break;
-                };
-                reclaim_counts.enter(step, freed_bytes);
-                refuse::note_reclaimed(pass, step, freed_bytes);
-                if freed_bytes == 0 {
-                    break;
-                }
-                note_lending(pass);
-                if let Some(made) = grow(pass, storage, ceiling).await? {
-                    return Ok(made);
-                }
+        let mut attempt = Attempt::default();
+        let steps = general_steps();
+        if let Some(made) = try_steps(pass, storage, steps, whom, &mut attempt).await? {
+            return Ok(made);
+        }
+        if !pass.lock().memory.shares().is_empty() {
+            // Nothing is left but what is guaranteed to others. Work slows down and does not fail:
+            // the storage borrows from that, too, and its owner's next command takes it back.
+            let (steps, whom) = (SHARE_STEPS.into_iter(), Whom::all(ShareId::MAIN));
+            if let Some(made) = try_steps(pass, storage, steps, whom, &mut attempt).await? {
+                return Ok(made);
             }
         }
         // A limit that was only learned must not cause an error.
         if pass.driver.ledger().forget_learned() {
-            if let Some(made) = grow(pass, storage, ceiling).await? {
+            if let Some(made) = grow(pass, storage, attempt.ceiling).await? {
                 return Ok(made);
             }
         }
         let (laid_out, freed_bytes) = repack::repack(pass, storage).await?;
-        reclaim_counts.enter(ReclaimStep::Repack, freed_bytes);
-        refuse::note_reclaimed(pass, ReclaimStep::Repack, freed_bytes);
+        attempt.note(pass, ReclaimStep::Repack, freed_bytes);
         match laid_out {
             Some(made) => Ok(made),
-            None => Ok(Err(refuse::out_of_memory(pass, storage, reclaim_counts))),
+            None => Ok(Err(refuse::out_of_memory(pass, storage, attempt.counts))),
         }
     })
+}
+
+/// Runs these reclaim steps until the storage has room. `None` if they do not suffice.
+async fn try_steps(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+    steps: impl Iterator<Item = ReclaimStep>,
+    whom: Whom,
+    attempt: &mut Attempt,
+) -> Result<Option<Result<()>>> {
+    for step in steps {
+        if step.has_traffic() && attempt.ceiling == Ceiling::Soft {
+            let soft_bytes = slabs_limit_bytes(pass, Ceiling::Soft);
+            pass.driver.ledger().hinders();
+            attempt.ceiling = Ceiling::Hard;
+            // If both limits are equal, this was tried.
+            if slabs_limit_bytes(pass, Ceiling::Hard) > soft_bytes {
+                if let Some(made) = grow(pass, storage, Ceiling::Hard).await? {
+                    return Ok(Some(made));
+                }
+            }
+        }
+        // A step runs again as long as it frees memory. If the driver refuses a submission of the
+        // step, its work is undone. Then another run would only repeat that.
+        let refused_before = refused_submissions(pass);
+        while refused_submissions(pass) == refused_before {
+            let wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
+            let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await? else {
+                break;
+            };
+            attempt.note(pass, step, freed_bytes);
+            if freed_bytes == 0 {
+                break;
+            }
+            note_lending(pass);
+            if let Some(made) = grow(pass, storage, attempt.ceiling).await? {
+                return Ok(Some(made));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the storage's share hold less, if its limits, and not the device's, leave no room for the
 /// storage. Returns the error of the storage if that fails.
 async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
-    let mut reclaim_counts = ReclaimCounts::default();
+    let mut attempt = Attempt::default();
     loop {
         let hindrance = {
             let mut state = pass.lock();
@@ -165,26 +207,36 @@ async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error
         }
         // Commands that wait for fusion keep their operands.
         pass.lock().queue.defer_nothing();
-        let mut freed_bytes = 0;
         let steps = match hindrance.is_ceiling {
             true => &SHARE_STEPS[..],
             // What leaves takes the room that the loan needs. Only a drop is a gain.
             false => &[ReclaimStep::Drop],
         };
-        for &step in steps {
-            let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
-            let ran = run_reclaim_step(pass, step, hindrance.excess_bytes, whom).await?;
-            freed_bytes = ran.unwrap_or(0);
-            reclaim_counts.enter(step, freed_bytes);
-            refuse::note_reclaimed(pass, step, freed_bytes);
-            if freed_bytes > 0 {
-                break;
-            }
-        }
-        if freed_bytes == 0 {
-            return Ok(Some(refuse::out_of_memory(pass, storage, reclaim_counts)));
+        let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
+        let ran = |step, freed_bytes| attempt.note(pass, step, freed_bytes);
+        if run_until_freed(pass, steps, hindrance.excess_bytes, whom, ran).await? == 0 {
+            return Ok(Some(refuse::out_of_memory(pass, storage, attempt.counts)));
         }
     }
+}
+
+/// Runs these steps until one frees memory. Tells `ran` of each. Returns the freed bytes.
+pub(super) async fn run_until_freed(
+    pass: &Pass,
+    steps: &[ReclaimStep],
+    wanted_bytes: u64,
+    whom: Whom,
+    mut ran: impl FnMut(ReclaimStep, u64),
+) -> Result<u64> {
+    for &step in steps {
+        let freed_bytes = run_reclaim_step(pass, step, wanted_bytes, whom).await?;
+        let freed_bytes = freed_bytes.unwrap_or(0);
+        ran(step, freed_bytes);
+        if freed_bytes > 0 {
+            return Ok(freed_bytes);
+        }
+    }
+    Ok(0)
 }
 
 /// The error of a command that exceeds the ceiling of its share even with nothing else in it.

@@ -2,7 +2,7 @@
 //! many.
 
 use super::handle::Engine;
-use super::lending::whole;
+use super::lending;
 use super::pass::Pass;
 use super::reclaim;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ pub(super) fn check_pins(engine: &Engine) -> Result<()> {
     if engine.lock().memory.shares().is_empty() {
         return Ok(());
     }
-    let limit_bytes = whole(engine).limit_bytes;
+    let limit_bytes = lending::limit_bytes(engine);
     let needed_bytes = engine.lock().memory.needed_for_guarantees();
     match needed_bytes <= limit_bytes {
         true => Ok(()),
@@ -46,16 +46,8 @@ pub(super) async fn drain_to_ceilings(pass: &Pass) -> Result<()> {
         let Some(&(share, excess_bytes)) = next else {
             return Ok(());
         };
-        let mut freed_bytes = 0;
-        for step in reclaim::SHARE_STEPS {
-            let whom = Whom::all(share);
-            let ran = reclaim::run_reclaim_step(pass, step, excess_bytes, whom).await?;
-            freed_bytes += ran.unwrap_or(0);
-            if freed_bytes > 0 {
-                break;
-            }
-        }
-        if freed_bytes == 0 {
+        let (steps, whom) = (&reclaim::SHARE_STEPS, Whom::all(share));
+        if reclaim::run_until_freed(pass, steps, excess_bytes, whom, |_, _| {}).await? == 0 {
             // The rest is pinned, or has nowhere to go.
             given_up.push(share);
         }

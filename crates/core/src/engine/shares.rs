@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::handle::Engine;
-use super::lending::{note_promises, whole};
+use super::lending::{limit_bytes, note_promises, whole};
 use super::pass::Pass;
 use super::share_limits::{check_pins, drain_to_ceilings};
 use crate::error::{Error, Result};
@@ -99,7 +99,7 @@ pub(crate) fn guaranteed_bytes(engine: &Engine) -> Option<u64> {
 /// The bytes that are guaranteed to this engine's share, or left by the device, and to nobody
 /// within it. `None` on a device without a limit.
 pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
-    let limit_bytes = whole(engine).limit_bytes;
+    let limit_bytes = limit_bytes(engine);
     let mut state = engine.lock();
     state.free_dead();
     let shares = state.memory.shares();
@@ -110,13 +110,21 @@ pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
     (limit_bytes < u64::MAX).then(|| limit_bytes.saturating_sub(promised_bytes))
 }
 
-/// Changes what this engine's share is guaranteed, if that becomes less, or else if it becomes
-/// more. The caller keeps the sum of all guarantees within what there is.
-pub(crate) fn guarantee(engine: &Engine, bytes: u64, becomes_less: bool) {
-    if let Some(share) = engine.share() {
-        (engine.lock().memory.shares_mut()).set_guarantee(share.id(), bytes, becomes_less);
-        note_promises(engine);
+/// Changes what the shares of other engines of the device are guaranteed, all at once. The caller
+/// keeps the sum of all guarantees within what there is.
+pub(crate) fn set_guarantees<'a>(
+    engine: &Engine,
+    changes: impl Iterator<Item = (&'a Arc<Engine>, u64)>,
+) {
+    {
+        let mut state = engine.lock();
+        for (of, bytes) in changes {
+            if let Some(share) = of.share() {
+                state.memory.shares_mut().set_guarantee(share.id(), bytes);
+            }
+        }
     }
+    note_promises(engine);
 }
 
 fn own_share(engine: &Engine, call: &'static str) -> Result<Arc<ShareHandle>> {

@@ -197,9 +197,7 @@ impl State {
         let (mut share, mut cause) = (None, None);
         cmd.each_operand(&mut |storage, _| {
             share = Some(storage.share());
-            if storage.is_cancelled() && cause.is_none() {
-                cause = storage.cancelled();
-            }
+            cause = cause.take().or_else(|| storage.cancelled());
         });
         if let Some(cause) = cause {
             self.unplace_cmd(cmd);

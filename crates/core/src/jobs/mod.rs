@@ -431,29 +431,24 @@ impl Jobs {
                 );
             }
         }
-        let admitted = state.plan.admit();
+        state.plan.admit();
         let guarantees = state.plan.guarantees();
-        // Those that get less come first, so that the sum never exceeds the capacity.
-        for (id, bytes) in guarantees.iter().rev() {
-            let entry = state.jobs.get(id).filter(|_| !admitted.contains(id));
-            if let Some(gpu) = entry.and_then(|entry| entry.gpu.as_ref()) {
-                shares::guarantee(gpu.engine(), *bytes, true);
-            }
-        }
-        for (id, bytes) in &guarantees {
-            let Some(entry) = state.jobs.get_mut(id) else {
+        // First those that run, all at once, so that there is room for those that begin.
+        let running = guarantees.iter().filter_map(|(id, bytes)| {
+            let gpu = state.jobs.get(id)?.gpu.as_ref()?;
+            Some((gpu.engine(), *bytes))
+        });
+        shares::set_guarantees(self.gpu.engine(), running);
+        for (id, bytes) in guarantees {
+            let entry = state.jobs.get_mut(&id);
+            let Some(entry) = entry.filter(|entry| entry.gpu.is_none()) else {
                 continue;
             };
-            match &entry.gpu {
-                Some(gpu) => shares::guarantee(gpu.engine(), *bytes, false),
-                None => {
-                    match self.gpu.share(&entry.job.name, entry.job.share(*bytes)) {
-                        Ok(gpu) => entry.gpu = Some(gpu),
-                        Err(error) => entry.fail(error),
-                    }
-                    entry.is_news = true;
-                }
+            match self.gpu.share(&entry.job.name, entry.job.share(bytes)) {
+                Ok(gpu) => entry.gpu = Some(gpu),
+                Err(error) => entry.fail(error),
             }
+            entry.is_news = true;
         }
         let news = state.jobs.values_mut();
         let news = news.filter_map(|entry| {

@@ -27,8 +27,11 @@ impl Previous {
     /// Gives a range of a slab to a share. Returns whether another share may have left bytes there.
     fn hand_over(&mut self, slab: u32, start: u64, end: u64, to: ShareId) -> bool {
         let ranges = self.slabs.entry(slab).or_default();
-        let before = ranges.range(..start).next_back();
+        let before = ranges.range(..=start).next_back();
         let first = before.filter(|(_, (until, _))| *until > start);
+        if first.is_some_and(|(_, &(until, owner))| owner == to && until >= end) {
+            return false;
+        }
         let first = first.map_or(start, |(&at, _)| at);
         let touched: Vec<(u64, (u64, ShareId))> = (ranges.range(first..end))
             .map(|(&at, &range)| (at, range))

@@ -242,23 +242,25 @@ impl Shares {
         Ok((guaranteed_bytes, ceiling_bytes))
     }
 
-    /// Changes a guarantee, if it becomes less, or else if it becomes more.
-    pub(crate) fn set_guarantee(&mut self, id: ShareId, bytes: u64, becomes_less: bool) {
+    /// Changes a guarantee. The caller keeps the sum of all within what there is.
+    pub(crate) fn set_guarantee(&mut self, id: ShareId, bytes: u64) {
         if let Some(entry) = self.entries.get_mut(&id.0).filter(|entry| !entry.is_closed) {
-            if (bytes < entry.guaranteed_bytes) == becomes_less {
-                entry.said.guaranteed = Amount::Bytes(bytes);
-                entry.guaranteed_bytes = bytes;
-            }
+            entry.said.guaranteed = Amount::Bytes(bytes);
+            entry.guaranteed_bytes = bytes;
         }
+    }
+
+    /// Does any amount follow the budget or the device's memory?
+    pub(crate) fn has_parts(&self) -> bool {
+        let is_part = |amount: Amount| !matches!(amount, Amount::Bytes(_));
+        let mut said = self.entries.values().map(|entry| entry.said);
+        said.any(|said| is_part(said.guaranteed) || said.ceiling.is_some_and(is_part))
     }
 
     /// Computes the bytes of all amounts again, after the budget changed. Amounts that were
     /// possible before stay as they are; only parts of the budget follow it.
     pub(crate) fn follow(&mut self, whole: Whole) {
-        let mut ids: Vec<u32> = self.entries.keys().copied().collect();
-        // A share has a higher number than the share around it.
-        ids.sort_unstable();
-        for id in ids {
+        for id in self.outside_in() {
             let (said, around) = match self.entries.get(&id) {
                 Some(entry) => (entry.said, entry.around),
                 None => continue,
@@ -349,29 +351,38 @@ impl Shares {
         self.chain(share).any(|(id, _)| id == around)
     }
 
-    /// A share's tensor has got a block of this many bytes.
-    pub(crate) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
+    /// Visits a share and those around it, from the inside out.
+    fn each_around(&mut self, share: ShareId, mut visit: impl FnMut(&mut Entry)) {
         let mut at = share;
         while let Some(entry) = self.entries.get_mut(&at.0) {
-            entry.tree_bytes.raise(granted_bytes);
-            if at == share {
-                entry.own_bytes += granted_bytes;
-                entry.restores += u64::from(is_back);
-            }
+            visit(entry);
             at = entry.around;
+        }
+    }
+
+    /// The numbers of all shares, each after that of the share around it.
+    fn outside_in(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.entries.keys().copied().collect();
+        // A share has a higher number than the share around it.
+        ids.sort_unstable();
+        ids
+    }
+
+    /// A share's tensor has got a block of this many bytes.
+    pub(crate) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
+        self.each_around(share, |entry| entry.tree_bytes.raise(granted_bytes));
+        if let Some(entry) = self.entries.get_mut(&share.0) {
+            entry.own_bytes += granted_bytes;
+            entry.restores += u64::from(is_back);
         }
     }
 
     /// A share's tensor has lost its block.
     pub(crate) fn lost(&mut self, share: ShareId, granted_bytes: u64, is_evicted: bool) {
-        let mut at = share;
-        while let Some(entry) = self.entries.get_mut(&at.0) {
-            entry.tree_bytes.lower(granted_bytes);
-            if at == share {
-                entry.own_bytes = entry.own_bytes.saturating_sub(granted_bytes);
-                entry.evictions += u64::from(is_evicted);
-            }
-            at = entry.around;
+        self.each_around(share, |entry| entry.tree_bytes.lower(granted_bytes));
+        if let Some(entry) = self.entries.get_mut(&share.0) {
+            entry.own_bytes = entry.own_bytes.saturating_sub(granted_bytes);
+            entry.evictions += u64::from(is_evicted);
         }
     }
 
@@ -391,11 +402,7 @@ impl Shares {
 
     /// A command of the share is being encoded.
     pub(crate) fn ran(&mut self, share: ShareId, now: Clock) {
-        let mut at = share;
-        while let Some(entry) = self.entries.get_mut(&at.0) {
-            entry.used_at = now;
-            at = entry.around;
-        }
+        self.each_around(share, |entry| entry.used_at = now);
     }
 
     /// Counts a request of the share that found no room.
@@ -562,10 +569,7 @@ impl Memory {
                 *taken.entry(storage.share().0).or_default() += granted_bytes;
             }
         }
-        let mut ids: Vec<u32> = self.shares.entries.keys().copied().collect();
-        // A share has a higher number than the share around it.
-        ids.sort_unstable_by(|a, b| b.cmp(a));
-        for id in ids {
+        for id in self.shares.outside_in().into_iter().rev() {
             let Some(entry) = self.shares.entries.get(&id) else {
                 continue;
             };

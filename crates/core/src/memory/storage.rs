@@ -307,11 +307,6 @@ impl Storage {
         (self.share.as_deref()).map_or(0, ShareHandle::priority)
     }
 
-    /// Was its share cancelled?
-    pub(crate) fn is_cancelled(&self) -> bool {
-        (self.share.as_deref()).is_some_and(ShareHandle::is_cancelled)
-    }
-
     /// The error of its commands, if its share was cancelled.
     pub(crate) fn cancelled(&self) -> Option<Error> {
         let share = self.share.as_deref().filter(|share| share.is_cancelled());

@@ -72,6 +72,12 @@ impl Memory {
         self.watermarks.limit_bytes = limit_bytes;
     }
 
+    /// Was a watermark reached since [`take_reached`](Self::take_reached)?
+    #[inline]
+    pub(crate) fn has_reached(&self) -> bool {
+        !self.watermarks.reached.is_empty()
+    }
+
     /// The watermarks that were reached since the last call.
     pub(crate) fn take_reached(&mut self) -> Vec<Reached> {
         std::mem::take(&mut self.watermarks.reached)
