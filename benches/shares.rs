@@ -1,5 +1,5 @@
-//! Shares of a device's memory: what they cost, how fast a guarantee comes back, and how fair they
-//! are.
+//! Shares of a device's memory: what they cost, how fast a guarantee comes back, how fair they are,
+//! and how long work of a high priority waits.
 //!
 //! ```text
 //! cargo bench --bench shares
@@ -7,10 +7,12 @@
 //!
 //! Rows that are compared run in turns, so that noise hits all of them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lapidary::shares::Share;
-use lapidary::{Budget, Buffer, Gpu, Options, Residency, Result};
+use lapidary::{Budget, Buffer, DType, Gpu, Options, Residency, Result};
 
 const MIB: u64 = 1 << 20;
 const ROUNDS: usize = 15;
@@ -20,6 +22,9 @@ const BUFFERS: usize = 2000;
 const CLAIMED: usize = 64;
 /// The buffers of each share that competes, of 1 MiB each.
 const COMPETING: usize = 48;
+/// Frames whose time counts, and the pause after each.
+const FRAMES: usize = 200;
+const PAUSE: Duration = Duration::from_millis(4);
 
 fn main() -> Result<()> {
     let gpu = open(None)?;
@@ -27,7 +32,8 @@ fn main() -> Result<()> {
     drop(gpu);
     cost()?;
     claim()?;
-    fairness()
+    fairness()?;
+    latency()
 }
 
 fn open(budget_bytes: Option<u64>) -> Result<Gpu> {
@@ -177,5 +183,71 @@ fn fairness() -> Result<()> {
         mean[1],
         mean[0] / mean[1]
     );
+    Ok(())
+}
+
+/// The time of a frame (one small kernel and its read-back) beside a job that never pauses.
+fn latency() -> Result<()> {
+    println!("\na frame of one small kernel and its read-back, {FRAMES} times");
+    frames("alone", None)?;
+    frames("beside a job of its priority", Some(0))?;
+    frames("beside a job of a lower one", Some(-1))
+}
+
+fn frames(name: &str, priority_of_job: Option<i8>) -> Result<()> {
+    let gpu = open(None)?;
+    let frame = gpu.share("frame", Share::guaranteed(MIB))?;
+    let stops = AtomicBool::new(false);
+    let mut times = thread::scope(|scope| {
+        let job = priority_of_job.map(|priority| {
+            let job = gpu.share("job", Share::guaranteed(0).with_priority(priority))?;
+            Ok(scope.spawn(|| work_until(job, &stops)))
+        });
+        let job = job.transpose()?;
+        // The job compiles its kernels first.
+        thread::sleep(Duration::from_millis(500));
+        let times = frame_times(&frame);
+        stops.store(true, Ordering::Relaxed);
+        if let Some(Err(panic)) = job.map(thread::ScopedJoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+        times
+    })?;
+    times.sort();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let longest_ns = gpu.memory().stats().longest_submission_ns;
+    println!(
+        "  {name:<30} median {:>6.2} ms, 95 % {:>6.2} ms, most {:>6.2} ms, longest submission {:>6.2} ms",
+        ms(times[FRAMES / 2]),
+        ms(times[FRAMES * 95 / 100]),
+        ms(times[FRAMES - 1]),
+        longest_ns as f64 / 1e6
+    );
+    Ok(())
+}
+
+fn frame_times(frame: &Gpu) -> Result<Vec<Duration>> {
+    let x = frame.ones(&[1024], DType::F32)?;
+    (&x + 1.0)?.to_vec::<f32>()?;
+    let time = |_| {
+        let begun = Instant::now();
+        (&x + 1.0)?.to_vec::<f32>()?;
+        let time = begun.elapsed();
+        thread::sleep(PAUSE);
+        Ok(time)
+    };
+    (0..FRAMES).map(time).collect()
+}
+
+/// Multiplies matrices, 16 a round.
+fn work_until(job: Gpu, stops: &AtomicBool) -> Result<()> {
+    let w = job.rand_normal(&[512, 512], 0.0, 0.04, 1, DType::F32)?;
+    let mut x = w.copy()?;
+    while !stops.load(Ordering::Relaxed) {
+        for _ in 0..16 {
+            x = x.matmul(&w)?;
+        }
+        job.flush()?;
+    }
     Ok(())
 }

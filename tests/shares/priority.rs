@@ -1,7 +1,12 @@
 //! Work of a share with a higher priority, and work that is cancelled.
 
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
 use lapidary::shares::Share;
-use lapidary::{Error, Gpu, Residency};
+use lapidary::{Buffer, Error, Gpu, Residency, Result, Source};
 
 use super::{MIB, device};
 
@@ -22,7 +27,7 @@ fn work_of_a_higher_priority_runs_first_and_leaves_the_rest() {
     let of_job: Vec<_> = (0..20).map(|_| job.buffer_zeroed(4096).unwrap()).collect();
     let of_device = middle.buffer_zeroed(4096).unwrap();
     let of_frame = frame.buffer_zeroed(4096).unwrap();
-    let is_made = |buffer: &lapidary::Buffer| buffer.residency() == Residency::Device;
+    let is_made = |buffer: &Buffer| buffer.residency() == Residency::Device;
     frame.flush().unwrap();
     assert_eq!((is_made(&of_frame), is_made(&of_device)), (true, false));
     assert!(!of_job.iter().any(is_made));
@@ -137,4 +142,60 @@ fn what_is_cancelled_does_not_run_and_others_do() {
     drop((done, queued, inner, job));
     gpu.flush().unwrap();
     assert_eq!(gpu.memory().shares().len(), 1);
+}
+
+/// A source that says when it is read, and then waits.
+fn gate() -> (Source, Receiver<()>, Sender<()>) {
+    let (reads, is_read) = mpsc::channel();
+    let (opens, is_open) = mpsc::channel();
+    let is_open = Arc::new(Mutex::new(is_open));
+    let source = Source::reader(move |_, bytes| {
+        reads.send(()).map_err(std::io::Error::other)?;
+        let opened = is_open.lock().unwrap().recv();
+        opened.map_err(std::io::Error::other)?;
+        bytes.fill(1);
+        Ok(())
+    });
+    (source, is_read, opens)
+}
+
+type Call = fn(&Gpu, &Buffer) -> Result<()>;
+
+#[test]
+fn a_call_of_a_higher_priority_ends_before_the_pass_of_another_thread() {
+    let calls: [(&str, Call); 3] = [
+        ("a read", |_, buffer| {
+            buffer.to_vec::<u32>().map(|words| assert_eq!(words, [5]))
+        }),
+        ("force", |_, buffer| buffer.force()),
+        ("flush", |gpu, _| gpu.flush()),
+    ];
+    for (name, call) in calls {
+        let (gpu, frame, job) = handles();
+        let (first, first_is_read, first_opens) = gate();
+        let (second, second_is_read, second_opens) = gate();
+        let sources = [first, second];
+        let backed = sources.map(|source| job.buffer_backed(source, 4096).unwrap());
+        let copies = backed.each_ref().map(|one| one.copy().unwrap());
+        thread::scope(|scope| {
+            scope.spawn(|| job.flush().unwrap());
+            first_is_read.recv().unwrap();
+            let buffer = frame.buffer_from(&[5_u32]).unwrap();
+            let (ends, is_over) = mpsc::channel();
+            let queued = gpu.memory().stats().queued;
+            let of_frame = &frame;
+            scope.spawn(move || ends.send(call(of_frame, &buffer)).unwrap());
+            // A read queues one more command.
+            while name == "a read" && gpu.memory().stats().queued == queued {
+                thread::yield_now();
+            }
+            first_opens.send(()).unwrap();
+            second_is_read.recv().unwrap();
+            // The pass of the job goes on after the call.
+            let ended = is_over.recv_timeout(Duration::from_secs(60));
+            second_opens.send(()).unwrap();
+            ended.expect(name).unwrap();
+        });
+        super::assert_filled(&copies, 0x0101_0101);
+    }
 }

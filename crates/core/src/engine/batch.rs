@@ -36,6 +36,8 @@ pub(super) struct Batch {
     work: u64,
     /// The predicted time of the dispatches, which the driver's meter scales.
     predicted_ns: f64,
+    /// The highest priority of its commands, if shares have priorities.
+    highest_priority: Option<i8>,
     /// The custom kernel in the batch. Its pipeline stays until the submission.
     custom: Option<Arc<Custom>>,
 }
@@ -202,6 +204,15 @@ impl Batch {
     }
 
     /// Keeps a custom kernel until the submission.
+    pub(super) fn note_priority(&mut self, priority: i8) {
+        self.highest_priority = self.highest_priority.max(Some(priority));
+    }
+
+    /// The highest priority of its commands; the lowest of all, if none is known.
+    pub(super) fn highest_priority(&self) -> i8 {
+        self.highest_priority.unwrap_or(i8::MIN)
+    }
+
     pub(super) fn keep_custom(&mut self, custom: Arc<Custom>) {
         self.custom = Some(custom);
     }
@@ -219,6 +230,7 @@ impl Batch {
         self.is_closed = false;
         self.work = 0;
         self.predicted_ns = 0.0;
+        self.highest_priority = None;
         self.custom = None;
     }
 }

@@ -17,6 +17,7 @@ use super::kernel::Launch;
 #[cfg(any(test, feature = "sim"))]
 use super::kernel::Role;
 use super::pass::Pass;
+use super::priority;
 use super::state::State;
 use super::{direct, read, upload};
 use crate::driver::BoxFuture;
@@ -91,12 +92,15 @@ impl Engine {
         let engine = &*self.here();
         engine.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
-        in_span!("flush", {}, Pass::run(engine, work)).await
+        let is_done = || priority::is_none_left(engine);
+        let ran = in_span!("flush", {}, Pass::run_unless(engine, is_done, work)).await;
+        ran.map(Option::unwrap_or_default)
     }
 
     /// Runs the commands that `storage` needs. The error is the storage's own.
     pub async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        let wanted = storage.clone();
         engine.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
@@ -104,7 +108,9 @@ impl Engine {
             // behind.
             pass.error_of(&storage)
         };
-        Pass::run(engine, work).await
+        let is_done = || priority::is_none_left(engine) && engine.error_of(&wanted).is_ok();
+        let ran = Pass::run_unless(engine, is_done, work).await;
+        ran.map(Option::unwrap_or_default)
     }
 
     /// Waits until the device has finished all submissions.

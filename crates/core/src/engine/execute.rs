@@ -207,7 +207,7 @@ impl Pass {
             state.queue.has_priorities()
                 && state.queue.head_priority() < state.memory.shares().highest_priority()
         };
-        if yields && self.driver.may_wait() {
+        if yields {
             self.wait_idle().await?;
         }
         Ok(())

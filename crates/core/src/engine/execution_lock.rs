@@ -49,23 +49,44 @@ pub(super) struct ExecutionGuard(Arc<ExecutionLock>);
 impl ExecutionLock {
     /// Waits for the execution lock and polls the holder's work meanwhile.
     pub(super) async fn lock(self: &Arc<Self>) -> ExecutionGuard {
-        poll_fn(|context| {
+        loop {
+            if let Some(guard) = self.lock_unless(|| false).await {
+                return guard;
+            }
+        }
+    }
+
+    /// As [`lock`](Self::lock), but `None` if the lock's holder has done what the caller wants.
+    /// `is_done` is asked whenever the holder [notifies](Self::notify) the waiters.
+    pub(super) async fn lock_unless(
+        self: &Arc<Self>,
+        is_done: impl Fn() -> bool,
+    ) -> Option<ExecutionGuard> {
+        let is_locked = poll_fn(|context| {
             loop {
                 let mut state = self.shared.lock();
                 if !state.taken {
                     state.taken = true;
-                    return Poll::Ready(());
+                    return Poll::Ready(true);
                 }
                 state.waiting.add(context.waker());
                 let work = state.is_lent.then(|| self.work().clone()).flatten();
                 drop(state);
+                // After the waker is there, so that no notice comes between.
+                if is_done() {
+                    return Poll::Ready(false);
+                }
                 if !work.is_some_and(|work| work.poll_to_end(&self.shared, context.waker())) {
                     return Poll::Pending;
                 }
             }
-        })
-        .await;
-        ExecutionGuard(self.clone())
+        });
+        is_locked.await.then(|| ExecutionGuard(self.clone()))
+    }
+
+    /// Lets the waiters see whether the holder has done what they want.
+    pub(super) fn notify(&self) {
+        self.shared.wake_by_ref();
     }
 
     /// The execution lock, if it is free.

@@ -49,6 +49,26 @@ impl Pass {
         Pass::run_locked(engine, lock, work).await
     }
 
+    /// As [`run`](Self::run), but `None` if another thread's pass has done meanwhile what the
+    /// caller wants. Passes say so after each submission while shares have priorities.
+    pub(super) async fn run_unless<T, F>(
+        engine: &Arc<Engine>,
+        is_done: impl Fn() -> bool,
+        work: impl FnOnce(Pass) -> F + MaybeSend + 'static,
+    ) -> Result<Option<T>>
+    where
+        T: MaybeSend + 'static,
+        F: Future<Output = Result<T>> + MaybeSend + 'static,
+    {
+        if engine.is_inside() {
+            return Err(Error::Reentered);
+        }
+        match engine.execution_lock.lock_unless(is_done).await {
+            Some(lock) => Pass::run_locked(engine, lock, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// As [`run`](Self::run), for a caller that has the lock.
     pub(super) async fn run_locked<T, F>(
         engine: &Arc<Engine>,

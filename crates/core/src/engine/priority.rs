@@ -1,7 +1,9 @@
 //! Commands of a share with a higher priority run before those of others.
 //!
 //! Shares do not meet in a command, but for copies between them. So the commands of one share may
-//! pass those of another, in their own order.
+//! pass those of another, in their own order. They are submitted at once, and not with what comes
+//! after them. A call of a higher priority ends when its commands are submitted, though the pass of
+//! another thread goes on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::cmd::Cmd;
+use super::handle::Engine;
 use super::queue::Queue;
 use super::state::State;
 use crate::memory::Storage;
@@ -26,8 +29,30 @@ fn priorities(cmd: &Cmd) -> (i8, i8) {
 }
 
 /// The priority of a command: the lowest of its operands'.
-fn priority(cmd: &Cmd) -> i8 {
+pub(super) fn priority(cmd: &Cmd) -> i8 {
     priorities(cmd).0
+}
+
+/// Do shares have different priorities?
+pub(super) fn is_in_use(engine: &Engine) -> bool {
+    engine.lock().queue.has_priorities()
+}
+
+/// Whether all commands that a pass of this engine would run are submitted. Without priorities
+/// nobody asks.
+pub(super) fn is_none_left(engine: &Engine) -> bool {
+    let least = engine.least_priority();
+    let state = engine.lock();
+    let mut left = state.queue.commands().chain(state.left_behind.iter());
+    state.queue.has_priorities()
+        && state.batch.is_empty()
+        && left.all(|cmd| priorities(cmd).1 < least)
+}
+
+/// Whether the batch must be submitted before this command, because its commands come first.
+#[inline]
+pub(super) fn comes_later(state: &State, cmd: &Cmd) -> bool {
+    state.queue.has_priorities() && state.batch.highest_priority() > priority(cmd)
 }
 
 fn touches(cmd: &Cmd, storages: &FxHashSet<usize>) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cmd::Cmd;
 use super::handle::Engine;
 use super::pass::Pass;
+use super::priority;
 use super::reading_guard::ReadingGuard;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
@@ -48,7 +49,7 @@ pub(super) async fn submit_read(
     takes_in: bool,
 ) -> Result<()> {
     engine.check_lost()?;
-    let (src, reading) = (src.clone(), reading.clone());
+    let (src, reading, wanted) = (src.clone(), reading.clone(), reading.clone());
     let work = move |pass: Pass| async move {
         if takes_in {
             reading.await_now();
@@ -65,7 +66,9 @@ pub(super) async fn submit_read(
         }
         Ok(())
     };
-    Pass::run(engine, work).await
+    let is_done = || priority::is_in_use(engine) && wanted.is_submitted();
+    let ran = Pass::run_unless(engine, is_done, work).await;
+    ran.map(Option::unwrap_or_default)
 }
 
 /// Takes in the submitted pieces of a read, one by one.

@@ -146,7 +146,7 @@ impl State {
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-        if alone && !self.batch.is_empty() {
+        if !self.batch.is_empty() && (alone || priority::comes_later(self, &cmd)) {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Submit));
         }
@@ -167,6 +167,9 @@ impl State {
                     self.lineages.note(&cmd, inputs, &self.memory, &self.costs);
                 }
                 self.batch.close(alone || cmd.submits_at_once());
+                if self.queue.has_priorities() {
+                    self.batch.note_priority(priority::priority(&cmd));
+                }
                 self.finish_command(cmd);
             }
             Err(Stop::Need(need)) => {

@@ -38,6 +38,11 @@ impl Pass {
         }
         state.groups.sweep();
         state.pipelines.sweep(&self.driver);
+        let has_priorities = state.queue.has_priorities();
+        drop(state);
+        if has_priorities {
+            self.execution_lock.notify();
+        }
         result
     }
 

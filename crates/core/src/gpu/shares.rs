@@ -36,8 +36,9 @@ impl Gpu {
     /// leave what has a lower priority; on a handle of the device they run everything. While there
     /// are higher priorities, a pass encodes work of a lower one only when the device has finished
     /// the submission before. So commands of a high priority wait for one submission on the device
-    /// ([`MemoryStats::longest_submission_ns`]). A call also waits for another thread's pass, which
-    /// runs the commands of the call first.
+    /// ([`MemoryStats::longest_submission_ns`]). While another thread runs a pass, that pass runs
+    /// them first. Then a read or a `flush` ends, and the pass goes on. Other calls, such as a pin
+    /// or a new budget, wait for its end.
     ///
     /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
     /// within a share is at most its own. A share ends with its last handle and its last buffer;
