@@ -1,12 +1,13 @@
 //! Scaling of losses, so that small gradients do not vanish in f16.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::algorithm::refuse;
 use crate::gpu::Gpu;
 use crate::grad::Gradients;
 use crate::ops::{clip, fill};
 use crate::tensor::Tensor;
+use crate::tensor::history::Paused;
 use lapidary_core::internal::Engine;
 use lapidary_core::{DType, Error, Result};
 
@@ -60,12 +61,14 @@ impl Default for LossScalerOptions {
 #[derive(Debug)]
 pub struct LossScaler {
     options: LossScalerOptions,
-    /// These three are f32 of shape `[]`.
+    /// These four are f32 of shape `[]`, and written in place: so a dry run changes its own only.
     scale: Tensor,
     good_steps: Tensor,
     skipped_steps: Tensor,
-    /// Above 0 if gradients since the last update were not finite. `None` if none were checked.
-    found: Option<Tensor>,
+    /// Above 0 if gradients that were checked were not finite.
+    found: Tensor,
+    /// The engines for which gradients were checked since the last update: a dry run has its own.
+    checked_for: Vec<Weak<Engine>>,
 }
 
 impl LossScaler {
@@ -89,7 +92,8 @@ impl LossScaler {
             scale: number(options.initial_scale)?,
             good_steps: number(0.0)?,
             skipped_steps: number(0.0)?,
-            found: None,
+            found: number(0.0)?,
+            checked_for: Vec::new(),
         })
     }
 
@@ -138,6 +142,7 @@ impl LossScaler {
     /// [`Error::Gradient`] if no gradients were unscaled or used in a step since the last update.
     #[track_caller]
     pub fn update(&mut self) -> Result<()> {
+        let _paused = Paused::new();
         let of = self.options;
         let is_bad = self.found("update")?.gt_scalar(0.0)?;
         let good = (&self.good_steps + 1.0)?.masked_fill(&is_bad, 0.0)?;
@@ -149,17 +154,21 @@ impl LossScaler {
             .logical_and(&may_grow)?
             .where_(&grown, &self.scale)?;
         let lower = (&self.scale * of.backoff_factor)?.maximum_scalar(f32::MIN_POSITIVE)?;
-        let skipped = (&self.skipped_steps + is_bad.cast(DType::F32)?)?;
-        self.scale = is_bad.where_(&lower, &grown)?;
-        self.good_steps = good.masked_fill(&is_enough, 0.0)?;
-        self.skipped_steps = skipped;
-        self.found = None;
+        self.scale.copy_(&is_bad.where_(&lower, &grown)?)?;
+        self.good_steps.copy_(&good.masked_fill(&is_enough, 0.0)?)?;
+        self.skipped_steps.add_(&is_bad.cast(DType::F32)?)?;
+        self.forget_check();
         Ok(())
     }
 
     /// The scale of the next loss, as an f32 of shape `[]` on the device.
-    pub fn current_scale(&self) -> Tensor {
-        self.scale.clone()
+    ///
+    /// # Errors
+    ///
+    /// Those of [`copy`](Tensor::copy).
+    #[track_caller]
+    pub fn current_scale(&self) -> Result<Tensor> {
+        self.scale.copy()
     }
 
     /// The number of updates after gradients that were not finite, as a u32 of shape `[]` on the
@@ -180,27 +189,44 @@ impl LossScaler {
         if gradients.is_unscaled() {
             return Ok(());
         }
+        let _paused = Paused::new();
         let tensors = gradients.for_reading()?;
         let tensors: Vec<&Tensor> = tensors.iter().filter(|one| !one.is_empty()).collect();
         let found = match &tensors[..] {
             [] => self.good_steps.zeros_like()?,
             tensors => clip::not_finite(tensors)?,
         };
-        self.found = Some(match &self.found {
-            Some(before) => before.maximum(&found)?,
-            None => found,
-        });
+        match self.has_checked() {
+            true => self.found.copy_(&self.found.maximum(&found)?)?,
+            false => self.found.copy_(&found)?,
+        };
+        self.forget_check();
+        let here = Arc::downgrade(&self.engine().here());
+        self.checked_for.push(here);
         Ok(())
+    }
+
+    fn has_checked(&self) -> bool {
+        let here = Arc::as_ptr(&self.engine().here());
+        self.checked_for.iter().any(|one| one.as_ptr() == here)
+    }
+
+    fn forget_check(&mut self) {
+        let here = Arc::as_ptr(&self.engine().here());
+        (self.checked_for).retain(|one| one.as_ptr() != here && one.strong_count() > 0);
     }
 
     /// Whether gradients that are not finite were found, as a number above 0.
     pub(super) fn found(&self, operation: &'static str) -> Result<&Tensor> {
-        self.found.as_ref().ok_or_else(|| Error::Gradient {
-            operation,
-            reason: "no gradients were checked since the last `update`: call `unscale` or \
-                     `step_scaled` before"
-                .into(),
-        })
+        match self.has_checked() {
+            true => Ok(&self.found),
+            false => Err(Error::Gradient {
+                operation,
+                reason: "no gradients were checked since the last `update`: call `unscale` or \
+                         `step_scaled` before"
+                    .into(),
+            }),
+        }
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {

@@ -1,7 +1,7 @@
 //! Programs that use tensors of the device.
 
 use lapidary::grad::Gradients;
-use lapidary::optim::{AdamW, AdamWOptions};
+use lapidary::optim::{AdamW, AdamWOptions, LossScaler, LossScalerOptions};
 use lapidary::{Budget, DType, Error, Gpu, Options, Residency, Result, Tensor};
 
 use super::transformer::Transformer;
@@ -122,6 +122,42 @@ fn an_optimizer_from_before_makes_steps_that_do_not_show() {
     assert_eq!(steps(&adam), [0]);
     step(&gpu, &mut adam).unwrap();
     assert_eq!(steps(&adam), [1]);
+}
+
+#[test]
+fn a_scaler_from_before_changes_in_a_dry_run_and_not_after_it() {
+    let gpu = gpu();
+    let w = gpu.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
+    let w = w.requires_grad().unwrap();
+    let mut adam = AdamW::new(&[&w], AdamWOptions::default()).unwrap();
+    let options = LossScalerOptions {
+        initial_scale: 8.0,
+        growth_interval: 1,
+        ..LossScalerOptions::default()
+    };
+    let mut scaler = LossScaler::new(&gpu, options).unwrap();
+    let step = |adam: &mut AdamW, scaler: &mut LossScaler| {
+        let gradients = scaler.scale(&w.square()?.sum_all()?)?.backward()?;
+        adam.step_scaled(&gradients, scaler)
+    };
+    let rounds = |adam: &mut AdamW, scaler: &mut LossScaler| {
+        for _ in 0..3 {
+            step(adam, scaler)?;
+            scaler.update()?;
+        }
+        // It ends before the last update.
+        step(adam, scaler)
+    };
+    gpu.dry_run(|_| rounds(&mut adam, &mut scaler)).unwrap();
+    let error = scaler.update().unwrap_err();
+    assert!(matches!(error, Error::Gradient { .. }), "{error}");
+    let scale = |scaler: &LossScaler| scaler.current_scale().unwrap().item::<f32>().unwrap();
+    assert_eq!(scale(&scaler), 8.0);
+    step(&mut adam, &mut scaler).unwrap();
+    // What was checked on the device still counts after another dry run.
+    gpu.dry_run(|_| rounds(&mut adam, &mut scaler)).unwrap();
+    scaler.update().unwrap();
+    assert_eq!(scale(&scaler), 16.0);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_step_with_a_nan_is_skipped_and_counted_and_the_scale_moves() {
             let gradients = gradients(&[(&w, &[1.0; 70]), (&b, &of_b)]);
             adam.step_scaled(&gradients, &mut scaler).unwrap();
             scaler.update().unwrap();
-            let now = scaler.current_scale().item::<f32>().unwrap();
+            let now = scaler.current_scale().unwrap().item::<f32>().unwrap();
             let count = scaler.skipped_steps().unwrap().item::<u32>().unwrap();
             assert_eq!((now, count), (scale, skipped), "{device}, {gradient}");
             let state = adam.state().into_iter().map(|(_, tensor)| tensor);
@@ -177,7 +177,7 @@ fn a_scale_grows_no_further_than_floats_and_shrinks_to_no_zero() {
             scaler.unscale(&mut gradients).unwrap();
             scaler.update().unwrap();
         }
-        scaler.current_scale().item::<f32>().unwrap()
+        scaler.current_scale().unwrap().item::<f32>().unwrap()
     };
     assert_eq!(run(f32::MAX / 2.0, 1.0), f32::MAX);
     assert_eq!(run(2.0 * f32::MIN_POSITIVE, f32::NAN), f32::MIN_POSITIVE);
@@ -189,7 +189,7 @@ fn a_loaded_state_is_a_copy_and_no_gradients_are_checked_yet() {
         let w = parameter(&gpu, &[1.0; 3], &[3]);
         let mut adam = AdamW::new(&[&w], AdamWOptions::default()).unwrap();
         let mut scaler = LossScaler::new(&gpu, OPTIONS).unwrap();
-        let before = scaler.current_scale();
+        let before = scaler.current_scale().unwrap();
         let saved = LossScaler::new(
             &gpu,
             LossScalerOptions {
@@ -208,7 +208,8 @@ fn a_loaded_state_is_a_copy_and_no_gradients_are_checked_yet() {
         scaler.load_state(get).unwrap();
         let error = scaler.update().unwrap_err();
         assert!(matches!(error, Error::Gradient { .. }), "{device}: {error}");
-        let scales = [before, scaler.current_scale()].map(|scale| scale.item::<f32>().unwrap());
+        let scales = [before, scaler.current_scale().unwrap()];
+        let scales = scales.map(|scale| scale.item::<f32>().unwrap());
         assert_eq!(scales, [8.0, 32.0], "{device}");
     }
 }

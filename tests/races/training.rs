@@ -82,7 +82,7 @@ fn steps_of_optimizers() {
                 scaler.update()?;
                 adam.step(&gradients)?;
                 let mut values = after(&parameters, adam.state())?;
-                values.extend([norm, scaler.current_scale()]);
+                values.extend([norm, scaler.current_scale()?]);
                 Ok(values)
             });
         }
