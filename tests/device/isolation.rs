@@ -5,6 +5,7 @@ use fastrand::Rng;
 use lapidary::shares::Share;
 use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Residency};
 
+use super::app::App;
 use super::tenant::Tenant;
 
 const MIB: u64 = 1 << 20;
@@ -53,6 +54,15 @@ impl Tenant {
             self.number
         );
     }
+
+    /// Writes everywhere, also where it must not, and looks before and after.
+    fn write(&self, (pry, spill): (&Kernel, &Kernel), buffer: &Buffer) {
+        self.look(pry, buffer, "before it wrote");
+        let call = spill.call().bind("x", buffer).params(&self.word());
+        let groups = buffer.size_bytes().div_ceil(256) as u32;
+        call.groups([groups, 1, 1]).run().unwrap();
+        self.look(pry, buffer, "after it wrote");
+    }
 }
 
 #[test]
@@ -60,11 +70,17 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() {
     let seed = fastrand::u64(..);
     eprintln!("seed {seed}");
     let mut random = Rng::with_seed(seed);
+    // What is evicted goes to the spill file before long.
+    let budget = Budget {
+        host_bytes: Some(256 << 10),
+        ..Budget::device(3 * MIB)
+    };
     let options = Options {
-        budget: Some(Budget::device(3 * MIB)),
+        budget: Some(budget),
         ..Options::default()
     };
-    let gpu = Gpu::open(options).unwrap();
+    let app = App::open();
+    let gpu = Gpu::adopt_with(&app.adapter, &app.device, &app.queue, options).unwrap();
     // One kernel serves all shares.
     let (pry, spill) = (
         Kernel::new(&gpu, PRY).unwrap(),
@@ -73,15 +89,19 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() {
     let share = |name| gpu.share(name, Share::guaranteed(MIB / 2)).unwrap();
     let gpus = [gpu.clone(), share("a"), share("b")];
     let mut tenants = Tenant::of(gpus);
+    // Each imports its own part of one buffer of the app.
+    let whole = app.buffer(3 * 4096);
+    let imports = tenants.iter().zip([0, 4096, 8192]).map(|(tenant, start)| {
+        let part = start..start + 4096;
+        let tensor = tenant.gpu.import(&whole, part, &[1024], DType::U32);
+        tensor.unwrap().buffer().unwrap()
+    });
+    let imports: Vec<Buffer> = imports.collect();
     for _ in 0..600 {
         let at = random.usize(0..tenants.len());
         let tenant = &mut tenants[at];
         let buffer = tenant.gpu.buffer(4 * random.u64(1..30_000)).unwrap();
-        tenant.look(&pry, &buffer, "before it wrote");
-        let call = spill.call().bind("x", &buffer).params(&tenant.word());
-        let groups = buffer.size_bytes().div_ceil(256) as u32;
-        call.groups([groups, 1, 1]).run().unwrap();
-        tenant.look(&pry, &buffer, "after it wrote");
+        tenant.write((&pry, &spill), &buffer);
         tenant.buffers.push(buffer);
         if tenant.buffers.len() > 12 {
             tenant.buffers.swap_remove(random.usize(0..12));
@@ -89,11 +109,13 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() {
         match random.u32(0..12) {
             0 => tenant.gpu.memory().compact(MIB).map(drop).unwrap(),
             1 => tenant.buffers[0].evict().unwrap(),
+            2 => tenant.write((&pry, &spill), &imports[at]),
             _ => {}
         }
     }
-    for tenant in &tenants {
-        for buffer in &tenant.buffers {
+    for (tenant, import) in tenants.iter().zip(&imports) {
+        tenant.write((&pry, &spill), import);
+        for buffer in tenant.buffers.iter().chain([import]) {
             tenant.look(&pry, buffer, "at the end");
             let words = buffer.to_vec::<u32>().unwrap();
             assert!(words.iter().all(|word| *word == tenant.word()), "{buffer}");
@@ -101,6 +123,7 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() {
     }
     let stats = gpu.memory().stats();
     assert!(stats.hand_overs > 100, "{}", stats.hand_overs);
+    assert!(stats.spilled_bytes.peak > 0);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! A search for bytes of one share in what another one can read: blocks that nobody wrote, parts of
-//! blocks, padding, what moved, what was evicted and came back.
+//! blocks, padding, what moved, what was evicted to the host's memory or the disk and came back.
 //!
 //! `LAPIDARY_STEPS` sets the number of steps, `LAPIDARY_SEED` the seed.
 
@@ -82,8 +82,13 @@ fn program(seed: u64, steps: u64, maps_slabs: bool, has_faults: bool) -> u64 {
         dirty: true,
         ..SimOptions::default()
     };
+    // What is evicted goes to the spill file before long.
+    let budget = Budget {
+        host_bytes: Some(100 << 10),
+        ..Budget::device(MIB)
+    };
     let options = Options {
-        budget: Some(Budget::device(MIB)),
+        budget: Some(budget),
         ..Options::default()
     };
     let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
@@ -109,7 +114,9 @@ fn program(seed: u64, steps: u64, maps_slabs: bool, has_faults: bool) -> u64 {
             .iter()
             .for_each(|one| tenant.look(one, "at the end"));
     }
-    gpu.memory().stats().hand_overs
+    let stats = gpu.memory().stats();
+    assert!(stats.spilled_bytes.peak > 0, "nothing was spilled");
+    stats.hand_overs
 }
 
 #[test]
