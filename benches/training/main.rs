@@ -1,5 +1,5 @@
 //! Training of a transformer with recorded gradients: its speed beside a backward by hand, its
-//! memory beside PyTorch's, and its time within less memory.
+//! memory beside PyTorch's, its time within less memory, and how much of it are matrix products.
 //!
 //! ```text
 //! cargo bench --bench training
@@ -13,6 +13,7 @@ mod budgets;
 mod by_hand;
 mod hand;
 mod model;
+mod products;
 
 use lapidary::{Gpu, Options, Result};
 
@@ -31,6 +32,7 @@ fn main() -> Result<()> {
     let gpu = Gpu::open(Options::default())?;
     println!("{} ({}), {SIZES:?}", gpu.caps().name, gpu.caps().backend);
     by_hand::compare(&gpu)?;
+    products::compare(&gpu)?;
     drop(gpu);
     let peak_bytes = budgets::compare()?;
     beside_pytorch(peak_bytes);
