@@ -42,6 +42,8 @@ struct Program {
     /// Its lines in the list of dependencies.
     dependencies: String,
     main: String,
+    /// Lines of its profile.
+    profile: &'static str,
 }
 
 /// Doubles a thousand numbers on the GPU with wgpu alone, as the other programs do with lapidary.
@@ -103,13 +105,24 @@ fn main() {
 }
 "#;
 
-/// Builds three programs from scratch, each with its own dependencies: wgpu alone, the memory
-/// manager, and the library with all operations. Each computes something on the GPU.
+/// Builds programs from scratch, each with its own dependencies: wgpu alone, the memory manager
+/// without and with LTO, and the library with all operations. Each computes something on the GPU.
 pub(crate) fn build() -> Result<Vec<Row>> {
     let read = |path: &str| {
         fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}."))
     };
     let path = |folder: &str| format!("{{ path = {:?} }}", root().join(folder));
+    let page = read("crates/core/README.md")?;
+    let core = |name, profile| {
+        Ok::<_, String>(Program {
+            name,
+            dependencies: format!("lapidary-core = {}", path("crates/core")),
+            main: first_program(&page)
+                .ok_or("the README of lapidary-core has no program.")?
+                .into(),
+            profile,
+        })
+    };
     let programs = [
         Program {
             name: "wgpu",
@@ -118,18 +131,15 @@ pub(crate) fn build() -> Result<Vec<Row>> {
                          [\"std\", \"wgsl\", \"vulkan\", \"dx12\", \"metal\"] }\npollster = \"0.4\""
                 .into(),
             main: BY_WGPU.into(),
+            profile: "",
         },
-        Program {
-            name: "lapidary-core",
-            dependencies: format!("lapidary-core = {}", path("crates/core")),
-            main: first_program(&read("crates/core/README.md")?)
-                .ok_or("the README of lapidary-core has no program.")?
-                .into(),
-        },
+        core("lapidary-core", "")?,
+        core("lapidary-core-lto", "lto = true\n")?,
         Program {
             name: "lapidary",
             dependencies: format!("lapidary = {}", path("")),
             main: read("examples/hello.rs")?,
+            profile: "",
         },
     ];
     let mut rows = Vec::new();
@@ -157,8 +167,8 @@ impl Program {
         fs::create_dir_all(folder.join("src")).map_err(explain)?;
         let manifest = format!(
             "[package]\nname = \"hello\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
-             [dependencies]\n{}\n\n[profile.release]\nstrip = true\n",
-            self.dependencies
+             [dependencies]\n{}\n\n[profile.release]\nstrip = true\n{}",
+            self.dependencies, self.profile
         );
         fs::write(folder.join("Cargo.toml"), manifest).map_err(explain)?;
         fs::write(folder.join("src/main.rs"), &self.main).map_err(explain)?;
