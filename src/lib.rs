@@ -88,6 +88,8 @@
 //! # Features
 //!
 //! * `lz4`: compresses tensors that are spilled to disk.
+//! * `redis`: evicts tensors to the memory of a Redis or Valkey server: see
+//!   [`guides::memory_of_other_nodes`].
 //! * `serde`, `snapshot`: statistics and snapshots can be serialized; snapshots are written to
 //!   files and read.
 //! * `tracing`: spans `flush`, `execution_pass`, `submission`, `compaction`, `eviction` (debug),
@@ -119,10 +121,9 @@ pub mod optim;
 mod tensor;
 
 pub use lapidary_core::{
-    Advice, Budget, Buffer, DType, Element, Error, GpuMemory, Options, Pin, Residency, Result,
-    Source,
+    Advice, Budget, Buffer, DType, Element, Error, GpuMemory, Options, Residency, Result, Source,
 };
-pub use lapidary_core::{alloc, failure, interop, shares, stats, units};
+pub use lapidary_core::{alloc, failure, interop, shares, stats, stores, units};
 
 /// Adapters, what a device can do, the compilers of kernels, and the choice of kernels by trials.
 pub mod adapter {
@@ -155,6 +156,8 @@ pub mod guides {
     pub mod feed_a_training_loop {}
     #[doc = include_str!("guides/from_torch.md")]
     pub mod from_torch {}
+    #[doc = include_str!("guides/memory_of_other_nodes.md")]
+    pub mod memory_of_other_nodes {}
     #[doc = include_str!("guides/model_files.md")]
     pub mod model_files {}
     #[doc = include_str!("guides/on_the_web.md")]

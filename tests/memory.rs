@@ -14,3 +14,5 @@ mod pressure;
 mod random;
 #[cfg(feature = "sim")]
 mod shares;
+#[cfg(feature = "sim")]
+mod stores;

@@ -22,7 +22,7 @@ pub(crate) fn number(variable: &str) -> Option<u64> {
 }
 
 /// Prints how to run a program again if it fails.
-struct Seed(u64);
+pub(crate) struct Seed(pub(crate) u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {

@@ -3,8 +3,9 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use lapidary::interop::Pin;
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, DType, Gpu, Pin, Result};
+use lapidary::{Budget, DType, Gpu, Result};
 
 use crate::engine::threads::watched;
 use crate::engine::{ended, numbers, open, options};

@@ -100,7 +100,7 @@ fn a_file_at_odds_with_itself_is_refused_with_the_place() {
         assert!(error.to_string().contains(says), "{from}: {error}");
     };
     check(
-        "\"version\":4",
+        "\"version\":5",
         "\"version\":1",
         "it is of version 1, and only",
     );

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use lapidary::{Pin, Tensor};
+use lapidary::Tensor;
+use lapidary::interop::Pin;
 
 /// The expected contents of a storage.
 pub(crate) struct Data {

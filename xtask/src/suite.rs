@@ -22,7 +22,7 @@ pub(crate) const PROGRAM: &[&str] = &["--package", "lapidary-tools", "--bin", "l
 pub(crate) const FEATURES: &[&str] = &[
     "--features",
     "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,lapidary/safetensors,\
-     lapidary/ndarray",
+     lapidary/ndarray,lapidary/redis",
 ];
 
 /// Features for runs without programs: other systems, and benches.
@@ -46,7 +46,12 @@ pub(crate) fn test(args: &[String]) -> Result {
         .into_iter()
         .filter(|filter| *filter != "--")
         .collect();
-    let mut tests = selected(&[], &filters)?;
+    // They need a server, which a step of `ci` installs.
+    let skipped: &[&str] = match filters.is_empty() {
+        true => &[crate::ci::redis::TESTS],
+        false => &[],
+    };
+    let mut tests = selected_except(&[], &filters, skipped)?;
     if env::var_os("GALLIVM_PERF").is_none() {
         // Most of the suite's time is lavapipe's compiler, on kernels that run once. Without
         // LLVM's optimizations it takes two thirds of the time. The steps of `nightly` have them.

@@ -4,6 +4,8 @@
 //! belong to a tensor. The call that needs its value (`force`, `read`, …) returns them, so no
 //! caller gets the error of another caller's work.
 
+mod stores;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ use thiserror::Error;
 use crate::dtype::DType;
 use crate::shortage::OutOfMemory;
 use crate::units::Bytes;
+
+pub use stores::{StoreError, StoreFailure};
 
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -211,6 +215,10 @@ pub enum Error {
         /// What is wrong at that place.
         reason: &'static str,
     },
+    /// A [store](crate::stores) did not take the bytes of a tensor, or does not give them back. The
+    /// error concerns this tensor alone. If the store lost the bytes, the tensor has no value.
+    #[error("{0}")]
+    Store(Arc<StoreError>),
     /// A tensor was dropped because it could be computed again, but that failed.
     #[error("the tensor made at {made_at} cannot be computed again: {reason}")]
     Recompute {
@@ -469,13 +477,24 @@ impl Error {
         self.clone()
     }
 
+    /// Whether a copy of a tensor's bytes, on disk or in a store, is not what was written.
+    pub(crate) fn is_loss(&self) -> bool {
+        match self {
+            Error::SpillCorrupt { .. } => true,
+            Error::Store(error) => error.failure.is_loss(),
+            _ => false,
+        }
+    }
+
     /// Whether the error stays, however long the caller waits and whatever it frees. These errors
-    /// may pass: out of memory, a failed source, a full or unwritable disk, and a call that would
-    /// block. The last does not occur in the asynchronous form of the call.
+    /// may pass: out of memory, a failed source, a full or unwritable disk, a store that does not
+    /// answer, and a call that would block. The last does not occur in the asynchronous form of
+    /// the call.
     pub fn is_final(&self) -> bool {
         match self {
             Error::OutOfMemory(_) | Error::Source { .. } | Error::WouldBlock { .. } => false,
             Error::Spill(error) => error.failure == SpillFailure::Unavailable,
+            Error::Store(error) => error.failure.is_loss(),
             Error::State { failure, .. } => !matches!(
                 failure,
                 StateFailure::Changed | StateFailure::DiskFull | StateFailure::Io

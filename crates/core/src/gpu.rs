@@ -29,7 +29,7 @@ use crate::engine::fusion::Fuse;
 use crate::engine::{Diagnostics, Engine, Launch, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Scope};
-use crate::transfer::SpillOptions;
+use crate::transfer::{OpenStore, SpillOptions, StoreTier};
 
 pub use diagnose::GpuDiagnostics;
 use diagnose::Handles;
@@ -74,9 +74,13 @@ pub struct Options {
     /// `device=512MiB,host=2GiB`), else the operating system's budget for this process, where the
     /// system reports one.
     pub budget: Option<Budget>,
-    /// The folder of the spill file. Buffers are evicted to it when neither the device nor the
-    /// host's share has room. `None`: the environment variable `LAPIDARY_SPILL_FOLDER`, else the
-    /// system's folder for temporary files. Some systems keep that folder in memory, and then
+    /// Tiers between the host's memory and the disk, the first to be used first: at most 4
+    /// [stores](crate::stores) of the app, such as the memory of another node. Buffers are evicted
+    /// to them when neither the device nor the host's share has room. A browser has none.
+    pub stores: Vec<StoreTier>,
+    /// The folder of the spill file. Buffers are evicted to it when neither the device, the host's
+    /// share nor a store has room. `None`: the environment variable `LAPIDARY_SPILL_FOLDER`, else
+    /// the system's folder for temporary files. Some systems keep that folder in memory, and then
     /// spilling saves nothing.
     ///
     /// The first eviction to disk creates the folder, if necessary, and the file. No other process
@@ -130,8 +134,10 @@ impl Options {
             compress: self.spill_compress,
             ..SpillOptions::default()
         };
+        StoreTier::check_all(&self.stores)?;
         let setup = Setup {
             spill,
+            stores: self.stores.iter().cloned().map(OpenStore::new).collect(),
             never_move: self.never_move,
             tuning: None,
             is_dry: false,

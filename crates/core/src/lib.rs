@@ -55,6 +55,15 @@ pub mod stats {
     pub use crate::shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse};
 }
 
+/// Memory of other nodes, or any other place that keeps bytes under keys, as tiers of evicted
+/// buffers: see [`Options::stores`].
+pub mod stores {
+    pub use crate::error::StoreFailure;
+    #[cfg(feature = "redis")]
+    pub use crate::transfer::RedisStore;
+    pub use crate::transfer::{Key, MOST_VALUE_BYTES, Store, StoreTier, StoreUse};
+}
+
 /// Shares of a device's memory, with guarantees and ceilings: see [`Gpu::share`].
 pub mod shares {
     pub use crate::engine::{Watermark, WatermarkGuard};
@@ -64,6 +73,7 @@ pub mod shares {
 
 /// Buffers in the app's own passes: see [`Gpu::with_bound`].
 pub mod interop {
+    pub use crate::buffer::Pin;
     pub use crate::gpu::{Access, Bound, BoundRange};
 }
 
@@ -83,7 +93,9 @@ pub mod adapter {
 
 /// Details of an [`Error`].
 pub mod failure {
-    pub use crate::error::{KernelError, ModelFailure, SpillError, SpillFailure, StateFailure};
+    pub use crate::error::{
+        KernelError, ModelFailure, SpillError, SpillFailure, StateFailure, StoreError, StoreFailure,
+    };
 }
 
 /// The version of wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] use.

@@ -180,6 +180,8 @@ pub enum ReclaimStep {
     /// Evict tensors to the host's memory. A tensor whose bytes are also elsewhere is dropped
     /// without a copy; it competes with the others as a victim.
     Host,
+    /// Evict tensors to the stores of the app, one after the other, by the same rules.
+    Store,
     /// Evict tensors to the disk, by the same rules.
     Disk,
     /// Drop tensors whose bytes are also elsewhere, if no tensor can be evicted.
@@ -190,7 +192,7 @@ pub enum ReclaimStep {
 
 impl ReclaimStep {
     /// All steps, in the order in which reclaim executes them.
-    pub const ALL: [ReclaimStep; 10] = [
+    pub const ALL: [ReclaimStep; 11] = [
         ReclaimStep::Retire,
         ReclaimStep::Caches,
         ReclaimStep::Callbacks,
@@ -198,6 +200,7 @@ impl ReclaimStep {
         ReclaimStep::Compact,
         ReclaimStep::Wait,
         ReclaimStep::Host,
+        ReclaimStep::Store,
         ReclaimStep::Disk,
         ReclaimStep::Drop,
         ReclaimStep::Repack,
@@ -214,6 +217,7 @@ impl ReclaimStep {
             ReclaimStep::Wait => "wait",
             ReclaimStep::Drop => "drop",
             ReclaimStep::Host => "host",
+            ReclaimStep::Store => "store",
             ReclaimStep::Disk => "disk",
             ReclaimStep::Repack => "repack",
         }
@@ -224,7 +228,11 @@ impl ReclaimStep {
     pub(crate) fn has_traffic(self) -> bool {
         matches!(
             self,
-            ReclaimStep::Drop | ReclaimStep::Host | ReclaimStep::Disk | ReclaimStep::Repack
+            ReclaimStep::Drop
+                | ReclaimStep::Host
+                | ReclaimStep::Store
+                | ReclaimStep::Disk
+                | ReclaimStep::Repack
         )
     }
 }

@@ -28,7 +28,9 @@ impl Sample {
         Sample {
             live_bytes: stats.live_bytes.now,
             reserved_bytes: stats.reserved_bytes.now,
-            evicted_bytes: host.saturating_add(disk),
+            evicted_bytes: host
+                .saturating_add(stats.store_bytes())
+                .saturating_add(disk),
         }
     }
 

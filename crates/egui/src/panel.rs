@@ -153,10 +153,14 @@ fn shares(ui: &mut Ui, stats: &MemoryStats) {
 
 /// Bytes that are not on the device, and the traffic so far.
 fn elsewhere(ui: &mut Ui, stats: &MemoryStats) {
+    let stores = match stats.store_bytes() {
+        0 => String::new(),
+        bytes => format!("{} in stores, ", Bytes(bytes)),
+    };
     line(
         ui,
         format!(
-            "elsewhere: {} in the host's memory, {} on disk",
+            "elsewhere: {} in the host's memory, {stores}{} on disk",
             Bytes(stats.host_bytes.now),
             Bytes(stats.spilled_bytes.now)
         ),

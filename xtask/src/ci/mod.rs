@@ -6,6 +6,7 @@ pub(crate) mod examples;
 mod formats;
 pub(crate) mod hlsl;
 mod messages;
+pub(crate) mod redis;
 pub(crate) mod shaders;
 pub(crate) mod source;
 pub(crate) mod targets;
@@ -57,6 +58,11 @@ const STEPS: &[Step] = &[
         name: "formats",
         about: "PyTorch's own tool reads our snapshots, and finds the same totals",
         run: formats::memory_viz,
+    },
+    Step {
+        name: "redis",
+        about: "a Redis server as a tier: slow, full, changed, emptied, restarted (it is installed)",
+        run: redis::check,
     },
     Step {
         name: "swiftshader",

@@ -21,7 +21,7 @@ use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Copies, MadeFor, Recovered, ShareId, Source, Storage};
 use crate::shortage::Holder;
-use crate::transfer::SpillOptions;
+use crate::transfer::{OpenStore, SpillOptions};
 
 impl Engine {
     /// Is there any dry run, on any thread? Hot paths ask this before [`here`](Self::here).
@@ -47,6 +47,7 @@ impl Engine {
                 sizes_only: true,
                 ..SpillOptions::default()
             },
+            stores: self.stores.iter().map(OpenStore::dry).collect(),
             tuning: self.tuning().cloned(),
             is_dry: true,
             ..Setup::default()

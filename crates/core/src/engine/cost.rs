@@ -1,5 +1,5 @@
-//! The costs of restoring bytes from the host, and from the disk or a source. They begin as
-//! guesses; measurements on this machine replace them.
+//! The costs of restoring bytes from the host, from each store of the app, and from the disk or a
+//! source. They begin as guesses; measurements on this machine replace them.
 //!
 //! The cost of computing begins as a guess for the kind of adapter. The times of submissions scale
 //! it: see the driver's meter.
@@ -17,6 +17,7 @@ use super::destination::Tier;
 use super::kernel::Launch;
 use crate::driver::{AdapterKind, Caps};
 use crate::memory::TransferCost;
+use crate::transfer::MOST_STORES;
 
 /// The time of a smaller transfer says more about the clock than about the tier.
 const LEAST_BYTES: u64 = 64 << 10;
@@ -31,6 +32,7 @@ const NS_PER_KIB: std::ops::RangeInclusive<u64> = 1..=10_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     host: TransferCost,
+    stores: [TransferCost; MOST_STORES],
     disk: TransferCost,
     compute: ComputeCost,
 }
@@ -66,6 +68,10 @@ impl Costs {
                 ns_per_transfer: 20_000,
                 ns_per_kib: 200,
             },
+            stores: [TransferCost {
+                ns_per_transfer: 100_000,
+                ns_per_kib: 1000,
+            }; MOST_STORES],
             disk: TransferCost {
                 ns_per_transfer: 60_000,
                 ns_per_kib: 500,
@@ -98,6 +104,8 @@ impl Costs {
     pub(super) fn of(&self, tier: Tier) -> TransferCost {
         match tier {
             Tier::Host => self.host,
+            // Tiers have numbers below that of stores.
+            Tier::Store(number) => self.stores[usize::from(number) % MOST_STORES],
             Tier::Disk => self.disk,
         }
     }
@@ -109,6 +117,7 @@ impl Costs {
         }
         let cost = match tier {
             Tier::Host => &mut self.host,
+            Tier::Store(number) => &mut self.stores[usize::from(number) % MOST_STORES],
             Tier::Disk => &mut self.disk,
         };
         let ns = time.as_nanos() * 1024 / u128::from(size_bytes);

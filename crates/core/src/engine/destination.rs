@@ -6,29 +6,16 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::memory::{Copies, HostCharge, HostCopy};
-use crate::transfer::{Sink, SpillWriter};
+use crate::transfer::{Sink, SpillWriter, StoreWriter};
 
-/// The tiers that take evicted bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tier {
-    Host,
-    Disk,
-}
-
-impl Tier {
-    /// Where evicted bytes are: near, in the host's memory, or far.
-    pub(super) fn of(is_far: bool) -> Self {
-        match is_far {
-            true => Tier::Disk,
-            false => Tier::Host,
-        }
-    }
-}
+pub(super) use crate::memory::Tier;
 
 /// The receiver of a victim's bytes.
 #[derive(Debug)]
 pub(super) enum Destination {
     Host(Vec<u8>, HostCharge),
+    /// The number of the store, and the writer there.
+    Store(u8, StoreWriter),
     Disk(SpillWriter),
 }
 
@@ -43,6 +30,7 @@ impl Destination {
                 copy.extend_from_slice(&bytes[..room.min(bytes.len())]);
                 Ok(())
             }
+            Destination::Store(_, writer) => writer.write(bytes),
             Destination::Disk(writer) => writer.write(bytes),
         }
     }
@@ -52,6 +40,9 @@ impl Destination {
         match self {
             Destination::Host(bytes, charge) => {
                 copies.host = Some(Arc::new(HostCopy { bytes, charge }));
+            }
+            Destination::Store(number, writer) => {
+                copies.store = Some((number, Arc::new(writer.finish()?)));
             }
             Destination::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
         }

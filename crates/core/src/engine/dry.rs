@@ -128,6 +128,11 @@ impl Run {
             let bytes = Vec::new();
             copies.host = charge.map(|charge| Arc::new(HostCopy { bytes, charge }));
         }
+        if let Some(number) = kept.in_store {
+            let store = self.dry.stores.get(usize::from(number));
+            let block = store.and_then(|store| store.begin(len_bytes).ok()?.finish().ok());
+            copies.store = block.map(|block| (number, Arc::new(block)));
+        }
         if kept.on_disk {
             let block = self.dry.spill.begin(len_bytes, share);
             copies.disk = block.and_then(|writer| writer.finish()).ok().map(Arc::new);

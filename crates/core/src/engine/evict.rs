@@ -62,7 +62,7 @@ pub(super) async fn evict_bytes(
     let mut stay = needed::needed_slots(&pass.lock());
     let mut freed_bytes = pass.lock().memory.evict_poisoned(&stay);
     let (mut in_vain, mut most_bytes) = (0, u64::MAX);
-    while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN {
+    while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN && tiers::is_ready(pass, tier) {
         let missing_bytes = wanted_bytes - freed_bytes;
         let victims = {
             let (state, tier) = (pass.lock(), Some(tier));
@@ -83,6 +83,18 @@ pub(super) async fn evict_bytes(
             None if left_bytes == 0 => in_vain += 1,
             None => in_vain = 0,
         }
+    }
+    Ok(freed_bytes)
+}
+
+/// As [`evict_bytes`], to one store of the app after the other.
+pub(super) async fn evict_to_stores(pass: &Pass, wanted_bytes: u64, whom: Whom) -> Result<u64> {
+    let mut freed_bytes = 0;
+    for tier in tiers::stores(pass) {
+        if freed_bytes >= wanted_bytes {
+            break;
+        }
+        freed_bytes += evict_bytes(pass, wanted_bytes - freed_bytes, tier, whom).await?;
     }
     Ok(freed_bytes)
 }

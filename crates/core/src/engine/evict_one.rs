@@ -7,7 +7,7 @@ use super::pass::Pass;
 use super::{ahead, evict, refuse, shrink, tiers, victims};
 use crate::driver::DriverError;
 use crate::error::{Error, Result};
-use crate::memory::Storage;
+use crate::memory::{Candidate, Storage};
 
 /// Evicts a storage, after all queued commands.
 pub(super) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
@@ -52,8 +52,33 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         victim
     };
     pass.drop_stale_copies();
+    let mut victim = Some(victim);
+    for tier in tiers::all(pass) {
+        // A store did not take the bytes, so they are still on the device.
+        let Some(one) = victim
+            .take()
+            .or_else(|| pass.lock().memory.candidate(storage))
+        else {
+            return Err(pinned());
+        };
+        match evict_to(pass, one, tier).await {
+            Err(error) if tier != Tier::Disk => {
+                pass.check_lost()?;
+                let is_tiers = matches!(error, Error::Store(_) | Error::Option { .. });
+                if !is_tiers {
+                    return Err(error);
+                }
+            }
+            result => return result,
+        }
+    }
+    Ok(false)
+}
+
+/// Evicts a storage to a tier. `false` if there is no read-back buffer for its bytes.
+async fn evict_to(pass: &Pass, victim: Candidate, tier: Tier) -> Result<bool> {
     if pass.caps().maps_slabs {
-        let destination = tiers::destination(pass, storage, Tier::Disk)?;
+        let destination = tiers::destination(pass, &victim.storage, tier)?;
         return evict::evict_in_place(pass, &victim, destination)
             .await
             .map(|()| true);
@@ -62,10 +87,7 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         Ok(begun) => return evict::finish_eviction(pass, begun).await.map(|()| true),
         Err(victim) => victim,
     };
-    let destination = match tiers::destination(pass, storage, Tier::Host) {
-        Ok(destination) => destination,
-        Err(_) => tiers::destination(pass, storage, Tier::Disk)?,
-    };
+    let destination = tiers::destination(pass, &victim.storage, tier)?;
     let Some(eviction) = evict::start_eviction(pass, victim, destination).await? else {
         return Ok(false);
     };

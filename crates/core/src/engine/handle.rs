@@ -22,7 +22,7 @@ use super::watermarks::Watermarks;
 use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, Storage};
-use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
+use crate::transfer::{OpenStore, Readbacks, SpillOptions, SpillStore, Uploads};
 use crate::tuning::Tuning;
 
 /// The engine of a device, for one share of it.
@@ -44,6 +44,8 @@ pub struct EngineCore {
     dead: Arc<DeadList>,
     /// The account of the host's memory for evicted storages.
     pub(super) host: Arc<HostAccount>,
+    /// The stores of the app, the first to be used first.
+    pub(super) stores: Vec<OpenStore>,
     /// The spill file for storages that find no room on the host.
     pub(super) spill: SpillStore,
     limits: Mutex<Limits>,
@@ -91,6 +93,8 @@ impl Deref for Engine {
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) spill: SpillOptions,
+    /// At most [`MOST_STORES`](crate::transfer::MOST_STORES).
+    pub(crate) stores: Vec<OpenStore>,
     /// Compaction is off.
     pub(crate) never_move: bool,
     /// The store of tuning results. `None` turns tuning off.
@@ -132,6 +136,7 @@ impl Engine {
             uploads: Uploads::new(driver.clone(), Account::Uploads),
             restore_staging: Uploads::new(driver.clone(), Account::Restores),
             host: HostAccount::new(),
+            stores: setup.stores,
             spill,
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),

@@ -3,6 +3,7 @@
 use super::handle::Engine;
 use crate::driver::AdapterKind;
 use crate::memory::{Lending, Whole};
+use crate::transfer::OpenStore;
 
 /// The most bytes of all slabs; `u64::MAX` for no limit.
 pub(super) fn limit_bytes(engine: &Engine) -> u64 {
@@ -52,9 +53,12 @@ pub(super) fn note_lending(engine: &Engine) -> bool {
         true => 0,
         false => engine.spill.left_bytes(),
     };
+    let store_bytes = (engine.stores.iter())
+        .map(OpenStore::left_bytes)
+        .fold(0, u64::saturating_add);
     let lending = Lending {
         limit_bytes: limit_bytes(engine),
-        room_bytes: host_bytes.saturating_add(disk_bytes),
+        room_bytes: (host_bytes.saturating_add(store_bytes)).saturating_add(disk_bytes),
     };
     let is_bounded = lending.limit_bytes < u64::MAX && lending.room_bytes < lending.limit_bytes;
     (engine.lock().memory.shares_mut()).set_lending(is_bounded.then_some(lending));

@@ -9,6 +9,7 @@
 //! | compact | moves blocks together |
 //! | wait | waits for submissions that still use released slabs |
 //! | host | evicts storages to the host's memory, or drops those that have another copy |
+//! | store | evicts storages to the stores of the app, or drops them |
 //! | disk | evicts storages to the disk, or drops them |
 //! | drop | drops storages that have another copy, where nothing can be evicted |
 //! | repack | evicts the operands of the command itself, and lays them side by side |
@@ -46,8 +47,12 @@ const LEAST_ROUND_BYTES: u64 = 256 << 10;
 const LEAST_ROUND_PART: u64 = 64;
 
 /// The reclaim steps that make a share hold less. The others find room for what it may have.
-pub(super) const SHARE_STEPS: [ReclaimStep; 3] =
-    [ReclaimStep::Host, ReclaimStep::Disk, ReclaimStep::Drop];
+pub(super) const SHARE_STEPS: [ReclaimStep; 4] = [
+    ReclaimStep::Host,
+    ReclaimStep::Store,
+    ReclaimStep::Disk,
+    ReclaimStep::Drop,
+];
 
 /// The attempts to make way for staging, before the request for staging fails.
 const STAGING_TRIES: u32 = 4;
@@ -285,6 +290,8 @@ pub(super) fn run_reclaim_step(
             ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes, whom)),
             ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
             ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom).await,
+            ReclaimStep::Store if pass.stores.is_empty() => return Ok(None),
+            ReclaimStep::Store => evict::evict_to_stores(pass, wanted_bytes, whom).await,
             ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom).await,
             ReclaimStep::Repack => return Ok(None),
         };

@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::destination::Tier;
 use super::kernel::{Arg, Launch, Role};
 use super::lineage::{Kind, Lineage, Made};
 use super::state::State;
@@ -94,8 +93,8 @@ impl State {
             };
             match whereabouts {
                 Whereabouts::Device => {}
-                Whereabouts::Bytes { is_far } => {
-                    let cost = self.costs.of(Tier::of(is_far));
+                Whereabouts::Bytes(tier) => {
+                    let cost = self.costs.of(tier);
                     plan.ns += cost.ns(storage.size_bytes()) as f64;
                 }
                 Whereabouts::Nowhere => {

@@ -2,14 +2,13 @@
 //! The operands may be all that is left on the device, and yet leave no hole that is large enough.
 //!
 //! So a command that fits in the budget finds memory wherever its operands lie. No pinned storage
-//! may be in the way, and the host or the disk must have room for the operands for a moment.
+//! may be in the way, and a tier must have room for the operands for a moment.
 
 use std::sync::Arc;
 
-use super::destination::Tier;
 use super::pass::Pass;
 use super::restore::{self, RestoreGuard};
-use super::{compact, evict, needed, retire};
+use super::{compact, evict, needed, retire, tiers};
 use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
@@ -78,10 +77,7 @@ pub(super) async fn repack(
 /// Evicts these storages if possible. Returns the freed bytes.
 async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
     let mut freed_bytes = 0;
-    for tier in [Tier::Host, Tier::Disk] {
-        if tier == Tier::Host && pass.caps().maps_slabs {
-            continue;
-        }
+    for tier in tiers::all(pass).filter(|tier| tiers::is_ready(pass, *tier)) {
         let mut victims = Vec::new();
         {
             let mut state = pass.lock();

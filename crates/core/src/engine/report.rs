@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Maker, Map, MemoryReport, Moment, Storage, Tag};
 use crate::order;
 use crate::shortage::ReclaimCounts;
+use crate::transfer::{OpenStore, StoreUse};
 use crate::units::Level;
 
 /// The numbers of the engine.
@@ -34,6 +35,7 @@ pub(crate) struct EngineReport {
     pub(crate) staging_limit_bytes: u64,
     pub(crate) budget_bytes: Option<u64>,
     pub(crate) host_bytes: Level,
+    pub(crate) stores: Vec<StoreUse>,
     pub(crate) disk_bytes: Level,
     pub(crate) spilled_bytes: Level,
     pub(crate) evicted_bytes: u64,
@@ -103,6 +105,7 @@ impl Engine {
             staging_limit_bytes: self.uploads.limit_bytes(),
             budget_bytes: self.limits().budget.device_bytes,
             host_bytes: self.host.level_bytes(),
+            stores: self.stores.iter().map(OpenStore::usage).collect(),
             disk_bytes,
             spilled_bytes,
             evicted_bytes: state.counters.evicted_bytes,
@@ -164,6 +167,7 @@ impl Engine {
         self.driver.ledger().reset_peak();
         self.host.reset_peak();
         self.spill.reset_peaks();
+        self.stores.iter().for_each(OpenStore::reset_peak);
         let mut state = self.lock();
         state.memory.reset_peaks();
         state.counters.peak_pending_bytes = 0;

@@ -1,9 +1,9 @@
 //! Restores evicted storages, and reads them where their bytes are.
 //!
-//! The bytes come from the best copy: the host's memory, then the disk, then the source. They go
-//! through staging that only execution passes use, so a restore never waits for uploads of the app.
-//! Copies in the batch take them to the slab. Where host and device share memory and the slab is
-//! idle, the bytes go straight into the slab.
+//! The bytes come from the best copy: the host's memory, a store, the disk, then the source. They
+//! go through staging that only execution passes use, so a restore never waits for uploads of the
+//! app. Copies in the batch take them to the slab. Where host and device share memory and the slab
+//! is idle, the bytes go straight into the slab.
 
 use std::sync::Arc;
 
@@ -93,14 +93,7 @@ pub(super) fn restore_into<'a>(
         };
         match fill_with_retries(pass, storage, &copies, pending_restore.place).await {
             Ok(()) => {}
-            Err(error @ Error::SpillCorrupt { .. }) => {
-                let mut state = pass.lock();
-                if !state.memory.disk_is_damaged(storage) {
-                    // The bytes are lost. Users of the storage get the reason.
-                    state.memory.poison(storage, &Arc::new(error));
-                }
-                return Ok(Ok(()));
-            }
+            Err(error) if gave_up_copy(pass, storage, &error) => return Ok(Ok(())),
             Err(error) => {
                 pass.check_lost()?;
                 return Ok(Err(error));
@@ -116,6 +109,23 @@ pub(super) fn restore_into<'a>(
         }
         Ok(Ok(()))
     })
+}
+
+/// Handles the failure of a copy. `true` if another copy can be tried, or if the bytes are lost and
+/// the storage has no value any more.
+fn gave_up_copy(pass: &Pass, storage: &Arc<Storage>, error: &Error) -> bool {
+    if !matches!(error, Error::Store(_) | Error::SpillCorrupt { .. }) {
+        return false;
+    }
+    let mut state = pass.lock();
+    if state.memory.copy_failed(storage, error) {
+        return true;
+    }
+    if error.is_loss() {
+        // Users of the storage get the reason.
+        state.memory.poison(storage, &Arc::new(error.again()));
+    }
+    error.is_loss()
 }
 
 /// Fills a place. Repeats that if a submission with a part of it was refused.
@@ -292,8 +302,9 @@ pub(super) async fn read_evicted(
                 at += piece.len() as u64;
             }
             Err(error) => {
-                let is_damaged = matches!(error, Error::SpillCorrupt { .. });
-                if is_damaged && pass.lock().memory.disk_is_damaged(storage) {
+                if gave_up_copy(pass, storage, &error)
+                    && pass.lock().memory.poison_of(storage).is_none()
+                {
                     // The read is still at the head of the queue, and the next step takes another
                     // copy.
                     return Ok(());

@@ -12,7 +12,6 @@ use super::cleaning::Cleanings;
 use super::cmd::Cmd;
 use super::cost::Costs;
 use super::counters::Counters;
-use super::destination::Tier;
 use super::diagnose::{self, Diagnose};
 use super::head::Head;
 use super::kernel::Role;
@@ -156,11 +155,7 @@ impl State {
     /// Counts the time of bytes on their way to or from these copies, in a dry run.
     pub(super) fn count_transfer(&mut self, copies: &Copies, bytes: u64) {
         if let Some(account) = &mut self.dry {
-            let tier = match copies.host {
-                Some(_) => Tier::Host,
-                None => Tier::Disk,
-            };
-            account.transferred(bytes, self.costs.of(tier));
+            account.transferred(bytes, self.costs.of(copies.tier()));
         }
     }
 

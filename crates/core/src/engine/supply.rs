@@ -1,4 +1,4 @@
-//! Supplies the bytes of an evicted storage: from the host's memory, the disk or a source.
+//! Supplies the bytes of an evicted storage: from the host's memory, a store, the disk or a source.
 
 use std::ops::Deref;
 
@@ -6,6 +6,7 @@ use super::destination::Tier;
 use super::handle::Engine;
 use crate::error::{Error, Result};
 use crate::memory::{Copies, Storage};
+use crate::transfer::StoreReader;
 use crate::units::MIB;
 
 /// The engine asks a source for this many bytes at a time.
@@ -16,6 +17,8 @@ pub(super) struct Supply<'a> {
     engine: &'a Engine,
     storage: &'a Storage,
     copies: &'a Copies,
+    /// The reader of the copy in a store.
+    reader: Option<StoreReader<'a>>,
     /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
     scratch: Vec<u8>,
 }
@@ -33,16 +36,14 @@ impl<'a> Supply<'a> {
             engine,
             storage,
             copies,
+            reader: (copies.store.as_ref()).map(|(_, block)| StoreReader::new(block)),
             scratch,
         }
     }
 
     /// The tier of the bytes. A source counts as a disk.
     pub(super) fn tier(&self) -> Tier {
-        match self.copies.host {
-            Some(_) => Tier::Host,
-            None => Tier::Disk,
-        }
+        self.copies.tier()
     }
 
     /// A part of the scratch buffer, with any contents.
@@ -77,6 +78,16 @@ impl<'a> Supply<'a> {
             offset_bytes,
             message: "the tensor has no source".into(),
         };
+        if let Some(reader) = &mut self.reader {
+            match reader.fetch(offset_bytes, most_bytes) {
+                Ok(()) => {
+                    let bytes = (self.reader.as_ref()).map(|reader| reader.fetched(offset_bytes));
+                    let bytes = bytes.unwrap_or_default();
+                    return Ok(&bytes[..bytes.len().min(piece_bytes as usize)]);
+                }
+                Err(error) => missing = error,
+            }
+        }
         if let Some(disk) = &self.copies.disk {
             let (scratch, mut at) = (self.room(piece_bytes), 0);
             let mut keep = |piece: &[u8]| {

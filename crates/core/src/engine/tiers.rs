@@ -1,4 +1,4 @@
-//! The tiers of evicted storages: the host's share of memory and the disk.
+//! The tiers of evicted storages: the host's share of memory, the stores of the app, and the disk.
 
 use std::sync::Arc;
 
@@ -6,7 +6,28 @@ use super::destination::{Destination, Tier};
 use super::pass::Pass;
 use super::supply;
 use crate::error::{Error, Result};
-use crate::memory::{HostCharge, Storage};
+use crate::memory::{Copies, HostCharge, Storage};
+
+/// All tiers that a storage may be evicted to, in order. Where host and device share one memory,
+/// the host's is none of them.
+pub(super) fn all(pass: &Pass) -> impl Iterator<Item = Tier> {
+    let host = (!pass.caps().maps_slabs).then_some(Tier::Host);
+    host.into_iter().chain(stores(pass)).chain([Tier::Disk])
+}
+
+/// The stores of the app.
+pub(super) fn stores(pass: &Pass) -> impl Iterator<Item = Tier> + use<> {
+    // There are at most a few.
+    (0..pass.stores.len() as u8).map(Tier::Store)
+}
+
+/// Whether a tier takes bytes now. A store that failed is left alone for a while.
+pub(super) fn is_ready(pass: &Pass, tier: Tier) -> bool {
+    match tier {
+        Tier::Store(number) => pass.stores[usize::from(number)].takes_bytes(),
+        Tier::Host | Tier::Disk => true,
+    }
+}
 
 /// A destination for a storage's bytes that takes no memory from other copies.
 pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
@@ -33,6 +54,10 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
                 _ => Err(no_room_on_host()),
             }
         }
+        Tier::Store(number) => {
+            let store = &pass.stores[usize::from(number)];
+            Ok(Destination::Store(number, store.begin(len_bytes)?))
+        }
         Tier::Disk => {
             let share = storage.share().number();
             Ok(Destination::Disk(pass.spill.begin(len_bytes, share)?))
@@ -51,7 +76,7 @@ pub(super) fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCha
     Ok(pass.host.charge(size_bytes))
 }
 
-/// Drops host copies of storages that are also on the device or on disk.
+/// Drops host copies of storages that are also on the device, in a store or on disk.
 fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
     // The driver may still refuse the batch that restores such storages.
     pass.submit()?;
@@ -62,8 +87,8 @@ fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Brings the host's share below its limit, as far as the disk has room. The caller has the
-/// execution lock.
+/// Brings the host's share below its limit, as far as the stores and the disk have room. The caller
+/// has the execution lock.
 pub(super) fn drain_host(pass: &Pass) -> Result<()> {
     if pass.host.excess_bytes() > 0 {
         // Copies in progress have reserved their bytes already.
@@ -79,26 +104,29 @@ pub(super) fn drain_host(pass: &Pass) -> Result<()> {
     };
     while pass.host.excess_bytes() > 0 {
         let Some(storage) = on_host.pop() else { break };
-        // A storage that finds no room on the disk stays on the host.
-        let _ = send_to_disk(pass, &storage);
+        // A storage that finds no room stays on the host.
+        let _ = (stores(pass).chain([Tier::Disk]))
+            .filter(|tier| is_ready(pass, *tier))
+            .any(|tier| send_on(pass, &storage, tier).is_ok());
     }
     Ok(())
 }
 
-fn send_to_disk(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
+/// Moves a storage from the host's memory to another tier.
+fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> {
     let copies = supply::evicted_copies(pass, storage);
     let Some(host) = copies.as_ref().and_then(|copies| copies.host.clone()) else {
         return Ok(());
     };
-    let share = storage.share().number();
-    let mut writer = pass.spill.begin(storage.len_bytes(), share)?;
+    let mut to = destination(pass, storage, tier)?;
     match pass.driver.has_contents() {
-        true => writer.write(&host.bytes)?,
-        false => writer.write(&vec![0; storage.len_bytes() as usize])?,
+        true => to.take(&host.bytes)?,
+        false => to.take(&vec![0; storage.len_bytes() as usize])?,
     }
-    let disk = Arc::new(writer.finish()?);
+    let mut moved = Copies::default();
+    to.finish(&mut moved)?;
     pass.lock().memory.copied(storage, |copies| {
-        copies.disk = Some(disk);
+        copies.add(moved);
         copies.host = None;
     });
     Ok(())

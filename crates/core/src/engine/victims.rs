@@ -162,8 +162,8 @@ fn choose_best(
 ) -> Vec<Candidate> {
     let (now, uses, lack) = (state.memory.now(), &outlook.uses, outlook.lack);
     let weigh = |candidate: &Candidate| {
-        let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
-        let from = Tier::of(candidate.is_far || to_disk);
+        let written = tier.filter(|_| !candidate.is_clean);
+        let from = candidate.far.or(written).unwrap_or(Tier::Host);
         let evict_ns = evict_ns(state, candidate, from);
         let weight = candidate.weight(now, &uses.by_slot, uses.known, evict_ns);
         Weight {

@@ -5,16 +5,14 @@
 
 use std::sync::Arc;
 
-use super::{Copies, Memory, Residency, Storage};
+use super::{Copies, Memory, Residency, Storage, Tier};
 
 /// Where a value is that a launch needs to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     Device,
-    /// In the host's memory, on disk or at a source.
-    Bytes {
-        is_far: bool,
-    },
+    /// In a tier. A source counts as a disk.
+    Bytes(Tier),
     /// To be computed.
     Nowhere,
 }
@@ -46,9 +44,9 @@ impl Memory {
         match slot.place {
             Some(_) if storage.residency() == Residency::Imported => None,
             Some(_) => Some(Whereabouts::Device),
-            None if copies.is_some_and(Copies::has_bytes) => Some(Whereabouts::Bytes {
-                is_far: copies.is_some_and(|copies| copies.host.is_none()),
-            }),
+            None if copies.is_some_and(Copies::has_bytes) => {
+                Some(Whereabouts::Bytes(copies.map_or(Tier::Disk, Copies::tier)))
+            }
             None if copies.is_some_and(|copies| self.is_valid(copies)) => {
                 Some(Whereabouts::Nowhere)
             }

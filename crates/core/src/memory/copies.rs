@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::budget::HostCharge;
 use super::{Dead, DeadList, Memory, Residency, Source, Storage};
-use crate::transfer::SpillBlock;
+use crate::error::Error;
+use crate::transfer::{SpillBlock, StoreBlock};
 
 /// Bytes in the host's memory, charged to the host's account.
 #[derive(Debug)]
@@ -13,6 +14,16 @@ pub(crate) struct HostCopy {
     pub(crate) bytes: Vec<u8>,
     /// Frees the bytes in the account when the copy is dropped.
     pub(crate) charge: HostCharge,
+}
+
+/// The tiers that keep evicted bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    Host,
+    /// A store of the app, by its number.
+    Store(u8),
+    /// The disk, and a source.
+    Disk,
 }
 
 /// Number of a rematerializer of the engine, with its inputs and the last write to each input.
@@ -47,6 +58,8 @@ impl Drop for RematerializerToken {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) host: Option<Arc<HostCopy>>,
+    /// The number of a store of the app, and the block there.
+    pub(crate) store: Option<(u8, Arc<StoreBlock>)>,
     pub(crate) disk: Option<Arc<SpillBlock>>,
     pub(crate) source: Option<Source>,
     pub(crate) rematerializer: Option<Arc<RematerializerToken>>,
@@ -66,21 +79,34 @@ impl Copies {
 
     /// Can the bytes be read, without computing them again?
     pub(crate) fn has_bytes(&self) -> bool {
-        self.host.is_some() || self.disk.is_some() || self.source.is_some()
+        let is_elsewhere = self.store.is_some() || self.disk.is_some();
+        self.host.is_some() || is_elsewhere || self.source.is_some()
     }
 
     /// Takes over the copies of another, which hold the same bytes.
     pub(crate) fn add(&mut self, other: Copies) {
         self.host = other.host.or_else(|| self.host.take());
+        self.store = other.store.or_else(|| self.store.take());
         self.disk = other.disk.or_else(|| self.disk.take());
         self.source = other.source.or_else(|| self.source.take());
         self.rematerializer = other.rematerializer.or_else(|| self.rematerializer.take());
+    }
+
+    /// The tier that gives the bytes first.
+    pub(crate) fn tier(&self) -> Tier {
+        match (&self.host, &self.store) {
+            (Some(_), _) => Tier::Host,
+            (None, Some((number, _))) => Tier::Store(*number),
+            (None, None) => Tier::Disk,
+        }
     }
 
     /// The residency of a storage that has only these copies.
     pub(crate) fn residency(&self) -> Residency {
         if self.host.is_some() {
             Residency::Host
+        } else if self.store.is_some() {
+            Residency::Store
         } else if self.disk.is_some() {
             Residency::Disk
         } else if !self.is_empty() {
@@ -95,6 +121,7 @@ impl Copies {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) on_host: bool,
+    pub(crate) in_store: Option<u8>,
     pub(crate) on_disk: bool,
     pub(crate) at_source: bool,
 }
@@ -106,8 +133,39 @@ impl Memory {
         let copies = slot.and_then(|slot| slot.copies.as_deref());
         copies.map_or(Kept::default(), |copies| Kept {
             on_host: copies.host.is_some(),
+            in_store: copies.store.as_ref().map(|(number, _)| *number),
             on_disk: copies.disk.is_some(),
             at_source: copies.source.is_some(),
         })
+    }
+
+    /// A copy of an evicted storage, in a store or on disk, cannot be used, with `error`. Drops the
+    /// copy if anything else gives the bytes. `false` if nothing does.
+    pub(crate) fn copy_failed(&mut self, storage: &Storage, error: &Error) -> bool {
+        let is_stores = matches!(error, Error::Store(_));
+        let Some(index) = storage.slot() else {
+            return false;
+        };
+        let Some(copies) = &self.slots[index as usize].copies else {
+            return false;
+        };
+        let rematerializer = copies.rematerializer.as_ref();
+        let other = match is_stores {
+            true => copies.disk.is_some(),
+            false => copies.store.is_some(),
+        };
+        let gives = other
+            || copies.host.is_some()
+            || copies.source.is_some()
+            || rematerializer.is_some_and(|rematerializer| self.is_current(rematerializer));
+        if gives {
+            let mut gone = Copies::default();
+            self.copied(storage, |copies| match is_stores {
+                true => gone.store = copies.store.take(),
+                false => gone.disk = copies.disk.take(),
+            });
+            self.gone.push(Box::new(gone));
+        }
+        gives
     }
 }

@@ -185,7 +185,7 @@ impl Memory {
                 let residency = storage.residency();
                 if matches!(
                     residency,
-                    Residency::Host | Residency::Disk | Residency::Backed
+                    Residency::Host | Residency::Store | Residency::Disk | Residency::Backed
                 ) {
                     evicted.push(EvictedStorage {
                         storage: slot.number,

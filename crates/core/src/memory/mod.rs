@@ -48,7 +48,7 @@ use census::Census;
 pub use census::ClassUse;
 pub(crate) use census::Sums;
 pub(crate) use computed::Whereabouts;
-pub(crate) use copies::{Copies, Gone, HostCopy, Kept, RematerializerToken};
+pub(crate) use copies::{Copies, Gone, HostCopy, Kept, RematerializerToken, Tier};
 pub(crate) use dead::Dead;
 pub use dead::DeadList;
 pub(crate) use fence::{Change, FENCE_BYTES, PATTERN, Zone};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             evict (copies are valid)
-//!   Device ─────────────────────────────► Host │ Disk │ Backed
+//!   Device ─────────────────────────────► Host │ Store │ Disk │ Backed
 //!     ▲                                          │
 //!     └─── restore (its bytes are on their way) ─┘
 //! ```
@@ -16,7 +16,9 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::victims::{Clock, Uses, Weight};
-use super::{Advice, Copies, Fit, Gone, Memory, Place, RematerializerToken, Residency, Storage};
+use super::{
+    Advice, Copies, Fit, Gone, Memory, Place, RematerializerToken, Residency, Storage, Tier,
+};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
 
@@ -55,8 +57,8 @@ pub(crate) struct Candidate {
     pub(crate) is_clean: bool,
     /// The cost of computing the bytes again, if that is cheaper. The engine sets this.
     pub(crate) recompute_ns: Option<u64>,
-    /// It will be restored from the disk or from a source, because the host's memory has no copy.
-    pub(crate) is_far: bool,
+    /// The tier that will restore it, if it is clean with bytes: not the host's memory.
+    pub(crate) far: Option<Tier>,
     slot: u32,
     uses: Uses,
 }
@@ -122,30 +124,6 @@ impl Memory {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         let copies = slot.and_then(|slot| slot.copies.as_deref());
         copies.is_some_and(Copies::has_bytes)
-    }
-
-    /// The disk copy of an evicted storage is damaged. `false` if nothing else gives its bytes.
-    pub(crate) fn disk_is_damaged(&mut self, storage: &Storage) -> bool {
-        let Some(index) = storage.slot() else {
-            return false;
-        };
-        let Some(copies) = &self.slots[index as usize].copies else {
-            return false;
-        };
-        let rematerializer = copies.rematerializer.as_ref();
-        let gives = copies.host.is_some()
-            || copies.source.is_some()
-            || rematerializer.is_some_and(|rematerializer| self.is_current(rematerializer));
-        if gives {
-            let mut disk = None;
-            self.copied(storage, |copies| disk = copies.disk.take());
-            let gone = Copies {
-                disk,
-                ..Copies::default()
-            };
-            self.gone.push(Box::new(gone));
-        }
-        gives
     }
 
     /// The clock of uses, in commands.
@@ -454,14 +432,15 @@ impl Memory {
     }
 
     /// Drops copies in the host's memory until `wanted_bytes` are free. It takes only copies whose
-    /// bytes are also on the device or on disk.
+    /// bytes are also on the device, in a store or on disk.
     pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) {
         let mut shed_bytes = 0;
         for slot in &mut self.slots {
             let Some(copies) = &mut slot.copies else {
                 continue;
             };
-            let elsewhere = slot.place.is_some() || copies.disk.is_some();
+            let is_kept = copies.store.is_some() || copies.disk.is_some();
+            let elsewhere = slot.place.is_some() || is_kept;
             if shed_bytes >= wanted_bytes || !elsewhere || copies.host.is_none() {
                 continue;
             }
@@ -517,8 +496,9 @@ impl Memory {
             place: slot.place?,
             is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_clean(copies)),
             recompute_ns: None,
-            is_far: (slot.copies.as_ref())
-                .is_some_and(|copies| copies.has_bytes() && copies.host.is_none()),
+            far: (slot.copies.as_ref())
+                .filter(|copies| copies.has_bytes() && copies.host.is_none())
+                .map(|copies| copies.tier()),
             slot: index,
             uses: slot.uses,
         })

@@ -80,7 +80,7 @@ pub(crate) struct Shares {
 pub(crate) struct Lending {
     /// The most bytes of all slabs.
     pub(crate) limit_bytes: u64,
-    /// The room for evicted bytes, in the host's memory and on disk.
+    /// The room for evicted bytes, in the host's memory, in stores and on disk.
     pub(crate) room_bytes: u64,
 }
 

@@ -46,11 +46,13 @@ pub enum Residency {
     Imported,
     /// Evicted to the host's memory.
     Host,
+    /// Evicted to a store of the app: see [`stores`](crate::stores).
+    Store,
     /// Evicted to disk.
     Disk,
     /// Only at its source, which gives them again.
     Backed,
-    /// Lost: the command that should have made them failed.
+    /// Lost: the command that should have made them failed, or a tier has lost them.
     Poisoned,
 }
 
@@ -61,8 +63,9 @@ impl Residency {
             1 => Residency::Device,
             2 => Residency::Imported,
             3 => Residency::Host,
-            4 => Residency::Disk,
-            5 => Residency::Backed,
+            4 => Residency::Store,
+            5 => Residency::Disk,
+            6 => Residency::Backed,
             _ => Residency::Poisoned,
         }
     }

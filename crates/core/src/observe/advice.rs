@@ -95,7 +95,8 @@ impl Snapshot {
 
     fn budget(&self) -> Option<Suggestion> {
         let budget_bytes = self.stats.budget_bytes?;
-        let is_out = |residency| matches!(residency, Residency::Host | Residency::Disk);
+        let places = [Residency::Host, Residency::Store, Residency::Disk];
+        let is_out = |residency| places.contains(&residency);
         let evicted = self
             .evicted
             .iter()

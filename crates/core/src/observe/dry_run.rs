@@ -33,6 +33,9 @@ pub struct DryRun {
     pub peak_device_bytes: u64,
     /// Most bytes of evicted tensors in the host's memory.
     pub peak_host_bytes: u64,
+    /// Most bytes in the stores of the app, each at its peak.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub peak_store_bytes: u64,
     /// Greatest length of the spill file.
     pub peak_disk_bytes: u64,
     /// Bytes of tensors on the device at the end, while the program's result is held.
@@ -49,7 +52,7 @@ pub struct DryRun {
     pub uploaded_bytes: u64,
     /// How often tensors were evicted.
     pub evictions: u64,
-    /// Bytes of tensors written to the host or to the disk.
+    /// Bytes of tensors written to the host, to a store or to the disk.
     pub evicted_bytes: u64,
     /// Bytes of tensors that were dropped, because another copy was valid.
     pub dropped_bytes: u64,
@@ -89,6 +92,7 @@ impl DryRun {
             peak_reserved_bytes: report.levels.slab_bytes.peak,
             peak_device_bytes: report.levels.reserved_bytes.peak,
             peak_host_bytes: report.host_bytes.peak,
+            peak_store_bytes: report.stores.iter().map(|store| store.bytes.peak).sum(),
             peak_disk_bytes: report.disk_bytes.peak,
             live_after_bytes: sums.live_bytes.now,
             budget_bytes: report.budget_bytes,
@@ -144,7 +148,12 @@ impl fmt::Display for DryRun {
         if self.evictions + self.restores > 0 {
             let (host, disk) = (Bytes(self.peak_host_bytes), Bytes(self.peak_disk_bytes));
             let times = counted(self.evictions, "time");
-            let evicted = format!("{times}; {host} in the host's memory, {disk} on disk at most");
+            let stores = match self.peak_store_bytes {
+                0 => String::new(),
+                bytes => format!("{} in stores, ", Bytes(bytes)),
+            };
+            let evicted =
+                format!("{times}; {host} in the host's memory, {stores}{disk} on disk at most");
             row("evicted", self.evicted_bytes, evicted)?;
             let times = counted(self.restores, "time");
             let slowdown = self.slowdown();

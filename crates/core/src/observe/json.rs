@@ -13,7 +13,7 @@ use crate::memory::{Event, SlabMap};
 pub const SNAPSHOT_FORMAT: &str = "lapidary-snapshot";
 
 /// The format's version in a file.
-pub const SNAPSHOT_VERSION: u32 = 4;
+pub const SNAPSHOT_VERSION: u32 = 5;
 
 #[derive(Serialize)]
 struct File<'a> {

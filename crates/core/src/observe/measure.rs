@@ -52,7 +52,7 @@ pub struct Measured {
     pub buffers_created: u64,
     /// Bytes moved to make room.
     pub moved_bytes: u64,
-    /// Bytes of tensors written to the host or to the disk.
+    /// Bytes of tensors written to the host, to a store or to the disk.
     pub evicted_bytes: u64,
     /// Bytes of tensors restored.
     pub restored_bytes: u64,

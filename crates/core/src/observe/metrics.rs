@@ -33,6 +33,22 @@ impl MemoryStats {
         for (name, total) in self.totals() {
             counter!(name, "adapter" => adapter.clone()).absolute(total);
         }
+        for store in &self.stores {
+            let labels = [
+                ("adapter", adapter.clone()),
+                ("store", store.name.clone().into()),
+            ];
+            gauge!("lapidary_store_bytes", &labels).set(store.bytes.now as f64);
+            gauge!("lapidary_store_bytes_peak", &labels).set(store.bytes.peak as f64);
+            for (name, total) in [
+                ("lapidary_store_written_bytes_total", store.written_bytes),
+                ("lapidary_store_read_bytes_total", store.read_bytes),
+                ("lapidary_store_failures_total", store.failures),
+                ("lapidary_store_lost_total", store.lost),
+            ] {
+                counter!(name, &labels).absolute(total);
+            }
+        }
         for share in &self.shares {
             let path: SharedString = share.path.clone().into();
             let now = |name: &'static str, value: u64| {

@@ -6,6 +6,7 @@ use crate::engine::{Engine, EngineReport};
 use crate::memory::{ClassUse, SlabUse, TagUse, printable, printable_end};
 use crate::order;
 use crate::shortage::{Holder, ReclaimStepUse, ShareUse};
+use crate::transfer::StoreUse;
 use crate::units::{Bytes, Level};
 
 /// Most holders in the value; the report prints fewer.
@@ -68,7 +69,7 @@ pub struct MemoryStats {
     pub largest_hole_bytes: u64,
     /// 1 − largest hole ÷ all holes. 0 when all free bytes are in one hole.
     pub fragmentation: f64,
-    /// Evictions of tensors to the host, to the disk or to their source.
+    /// Evictions of tensors to the host, to a store, to the disk or to their source.
     pub evictions: u64,
     /// Restores of tensors.
     pub restores: u64,
@@ -99,11 +100,14 @@ pub struct MemoryStats {
     pub device_bytes: Level,
     /// Copies of tensors in the host's memory, both of evicted tensors and of restored ones.
     pub host_bytes: Level,
+    /// Every store of the app, in order: see [`stores`](crate::stores).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub stores: Vec<StoreUse>,
     /// Length of the spill file.
     pub disk_bytes: Level,
     /// Part of the spill file that tensors use, with headers and rounding to pages.
     pub spilled_bytes: Level,
-    /// Total bytes of tensors written to the host or to the disk.
+    /// Total bytes of tensors written to the host, to a store or to the disk.
     pub evicted_bytes: u64,
     /// Total bytes of tensors that were dropped because another copy was valid.
     pub dropped_bytes: u64,
@@ -194,6 +198,7 @@ impl MemoryStats {
             budget_bytes: report.budget_bytes,
             device_bytes: report.levels.reserved_bytes,
             host_bytes: report.host_bytes,
+            stores: report.stores,
             disk_bytes: report.disk_bytes,
             spilled_bytes: report.spilled_bytes,
             evicted_bytes: report.evicted_bytes,
@@ -327,6 +332,12 @@ impl MemoryStats {
         rows
     }
 
+    /// Bytes of tensors in all stores of the app.
+    pub fn store_bytes(&self) -> u64 {
+        let bytes = self.stores.iter().map(|store| store.bytes.now);
+        bytes.fold(0, u64::saturating_add)
+    }
+
     /// Adds the rows about tensors that left the device.
     fn push_evicted(&self, rows: &mut Vec<(&'static str, u64, String)>) {
         if [self.evicted_bytes, self.dropped_bytes, self.restored_bytes] != [0; 3] {
@@ -334,7 +345,11 @@ impl MemoryStats {
             let (peak, used) = (Bytes(self.host_bytes.peak), Bytes(self.spilled_bytes.now));
             let out = format!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
             let out_bytes = self.host_bytes.now.saturating_add(self.spilled_bytes.now);
+            let out_bytes = out_bytes.saturating_add(self.store_bytes());
             rows.push(("evicted", out_bytes, out));
+            for store in self.stores.iter().filter(|store| store.was_used()) {
+                rows.push(("in store", store.bytes.now, store.remark()));
+            }
             let (written, dropped) = (Bytes(self.evicted_bytes), Bytes(self.dropped_bytes));
             let back = format!("so far; {written} written out, {dropped} given up");
             rows.push(("back", self.restored_bytes, back));

@@ -1,12 +1,15 @@
-//! Bytes between host and device: staging for uploads, buffers for reading back, the spill file.
+//! Bytes between host and device: staging for uploads, buffers for reading back, the spill file,
+//! and stores of the app.
 //!
 //! Staging and read-back buffers are bounded and reused: after a few rounds a steady loop creates
 //! no buffer here. This module knows the driver and no tensors; the engine decides when a copy is
-//! encoded. `spill` keeps blocks of bytes in a file that ends with the process.
+//! encoded. `spill` keeps blocks of bytes in a file that ends with the process; `stores` keeps them
+//! wherever the app wants.
 
 mod readback;
 mod spill;
 mod staging;
+mod stores;
 
 use crate::driver::DriverError;
 use crate::error::Error;
@@ -15,6 +18,10 @@ pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub use spill::{SpillFile, random};
 pub(crate) use staging::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};
+#[cfg(feature = "redis")]
+pub use stores::RedisStore;
+pub use stores::{Key, MOST_VALUE_BYTES, Store, StoreTier, StoreUse};
+pub(crate) use stores::{MOST_STORES, OpenStore, StoreBlock, StoreReader, StoreWriter};
 
 /// Converts a refusal of the driver into the error of the crate.
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {

@@ -133,6 +133,7 @@ fn totals(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
         ("retiring", b.retiring_bytes.now, a.retiring_bytes.now),
         ("imported", b.imported_bytes.now, a.imported_bytes.now),
         ("host", b.host_bytes.now, a.host_bytes.now),
+        ("stores", b.store_bytes(), a.store_bytes()),
         ("disk", b.spilled_bytes.now, a.spilled_bytes.now),
     ];
     let changes = sums

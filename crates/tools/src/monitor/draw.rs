@@ -154,6 +154,7 @@ fn draw_budget(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
     }
     let elsewhere = [
         ("host", stats.host_bytes.now),
+        ("stores", stats.store_bytes()),
         ("disk", stats.spilled_bytes.now),
         ("imported", stats.imported_bytes.now),
         ("waiting", stats.pending_bytes.now),

@@ -144,7 +144,7 @@ fn counted_tries(tries: u64) -> String {
 }
 
 /// A new step needs a colour.
-const _: () = assert!(ReclaimStep::ALL.len() == 10);
+const _: () = assert!(ReclaimStep::ALL.len() == 11);
 
 /// Steps without transfers are dim; steps with transfers stand out.
 fn colour(step: ReclaimStep) -> Color {
@@ -155,6 +155,7 @@ fn colour(step: ReclaimStep) -> Color {
         ReclaimStep::Callbacks => Color::Green,
         ReclaimStep::Compact => Color::Cyan,
         ReclaimStep::Host | ReclaimStep::Drop => Color::Yellow,
+        ReclaimStep::Store => Color::LightYellow,
         ReclaimStep::Disk => Color::LightRed,
         // Repack.
         _ => Color::Red,

@@ -23,7 +23,7 @@ struct Sample {
     at: Duration,
     live_bytes: u64,
     reserved_bytes: u64,
-    /// Bytes in the host's memory and on disk.
+    /// Bytes in the host's memory, in stores and on disk.
     out_bytes: u64,
     commands: u64,
 }
@@ -42,7 +42,9 @@ impl Curve {
             at,
             live_bytes: stats.live_bytes.now,
             reserved_bytes: stats.reserved_bytes.now,
-            out_bytes: (stats.host_bytes.now).saturating_add(stats.spilled_bytes.now),
+            out_bytes: (stats.host_bytes.now)
+                .saturating_add(stats.store_bytes())
+                .saturating_add(stats.spilled_bytes.now),
             commands: stats.commands,
         });
     }

@@ -33,9 +33,9 @@ const FIELDS = {
 
 // Words that events refer to by number.
 const WORDS = {
-  where: ["Pending", "Device", "Imported", "Host", "Disk", "Backed", "Poisoned"],
+  where: ["Pending", "Device", "Imported", "Host", "Store", "Disk", "Backed", "Poisoned"],
   class: ["Small", "Middle", "Own", "Alone"],
-  step: ["retire", "caches", "callbacks", "trim", "compact", "wait", "host", "disk", "drop", "repack"],
+  step: ["retire", "caches", "callbacks", "trim", "compact", "wait", "host", "store", "disk", "drop", "repack"],
 };
 const CLASSES = WORDS.class;
 
@@ -156,7 +156,7 @@ function tagOf(value) {
 // The parts of a snapshot; throws a sentence if `doc` is not a snapshot.
 function snapshotOf(doc, name, events = null) {
   if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is not a snapshot of lapidary.");
-  if (doc.version !== 4) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 4.");
+  if (doc.version !== 5) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 5.");
   const slabs = list(doc.slabs).map(slab => ({
     id: number(slab?.slab), className: text(slab?.class), bytes: number(slab?.size_bytes), blocks: list(slab?.blocks),
   }));

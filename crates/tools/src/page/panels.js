@@ -45,8 +45,19 @@ function shareFigure(share) {
   return figure("share " + printable(text(share?.path), 40) + state, bytesText(held), limits, more);
 }
 
+// What a store of the app holds, of what it may hold.
+function storeFigure(store) {
+  const traffic = `peak ${bytesText(number(store?.bytes?.peak))}, ${bytesText(number(store?.written_bytes))} written, ${bytesText(number(store?.read_bytes))} read`;
+  const troubles = `${counted(number(store?.failures), "failure")}, ${countText(number(store?.lost))} lost`;
+  const state = store?.rests === true ? " (rests)" : "";
+  return figure("store " + printable(text(store?.name), 40) + state, bytesText(number(store?.bytes?.now)), `of ${bytesText(number(store?.most_bytes))}`, `${traffic}; ${troubles}`);
+}
+
 // Figures of more shares would hide the others. The holders can be grouped by share.
 const MOST_SHARES = 12;
+
+// A device has no more.
+const MOST_STORES = 4;
 
 function summary(model, inks) {
   const { stats } = model;
@@ -62,6 +73,7 @@ function summary(model, inks) {
     figure("evicted", countText(number(stats.evictions)), `${countText(number(stats.restores))} restored`),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
     reclaimFigure(stats),
+    ...list(stats.stores).slice(0, MOST_STORES).map(storeFigure),
     ...list(stats.shares).slice(0, MOST_SHARES).map(shareFigure),
   ];
   return figures;

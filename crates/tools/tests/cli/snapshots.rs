@@ -94,7 +94,7 @@ fn a_file_that_is_no_snapshot_or_only_a_part_of_one_is_refused_with_the_place() 
     );
     let newer = String::from_utf8(whole)
         .unwrap()
-        .replacen("\"version\":4", "\"version\":99", 1);
+        .replacen("\"version\":5", "\"version\":99", 1);
     check_fails(
         &["view", &file("newer.json", newer.as_bytes())],
         &["version", "99"],

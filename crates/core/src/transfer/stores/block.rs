@@ -1,0 +1,346 @@
+//! A block in a store: its bytes in parts, each a value with a key, and their checksums.
+//!
+//! While bytes come from the device, full parts are on their way to the store. While the first
+//! parts of a block are used, the next ones are on their way back. A few MiB are in between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::open::Shared;
+use super::worker::{Call, Removal};
+use super::{Key, MOST_VALUE_BYTES};
+use crate::error::{Error, Result, StoreFailure};
+
+/// Parts of a block that are on their way to the store at the same time.
+const PARTS_OUT: usize = 4;
+
+/// Parts that are read ahead.
+const PARTS_AHEAD: u32 = 2;
+
+/// The pause before a read is repeated. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A block in a store. Dropping it removes its values.
+#[derive(Debug)]
+pub(crate) struct StoreBlock {
+    shared: Arc<Shared>,
+    /// The key of the first part. The others follow.
+    first: Key,
+    len_bytes: u64,
+    /// The CRC-32 of each part whose write has begun.
+    checksums: Vec<u32>,
+}
+
+impl StoreBlock {
+    pub(super) fn new(shared: Arc<Shared>, first: Key, len_bytes: u64) -> StoreBlock {
+        StoreBlock {
+            shared,
+            first,
+            len_bytes,
+            checksums: Vec::new(),
+        }
+    }
+
+    fn part_bytes(&self, part: u32) -> u64 {
+        (self.len_bytes - u64::from(part) * MOST_VALUE_BYTES).min(MOST_VALUE_BYTES)
+    }
+
+    fn key(&self, part: u32) -> Key {
+        self.first.of_part(part)
+    }
+
+    fn error(&self, operation: &'static str, failure: StoreFailure) -> Error {
+        self.shared.error(operation, self.len_bytes, failure)
+    }
+}
+
+impl Drop for StoreBlock {
+    fn drop(&mut self) {
+        self.shared.remove(Removal {
+            first: self.first,
+            part: 0,
+            parts: self.checksums.len() as u32,
+            left_bytes: self.len_bytes,
+        });
+    }
+}
+
+/// A block that is being filled. If it is dropped before `finish`, its values are removed.
+pub(crate) struct StoreWriter {
+    block: StoreBlock,
+    /// The bytes of the next part.
+    part: Vec<u8>,
+    written_bytes: u64,
+    /// Writes under way, the oldest first, each with its size.
+    out: VecDeque<(Arc<Call>, u64)>,
+    /// The first failure. Nothing can be written after it.
+    failed: Option<StoreFailure>,
+}
+
+impl std::fmt::Debug for StoreWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("StoreWriter").field(&self.block).finish()
+    }
+}
+
+impl StoreWriter {
+    pub(super) fn new(block: StoreBlock) -> StoreWriter {
+        StoreWriter {
+            block,
+            part: Vec::new(),
+            written_bytes: 0,
+            out: VecDeque::new(),
+            failed: None,
+        }
+    }
+
+    /// Appends bytes. May wait for writes of earlier ones.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store did not take the bytes, or when more come than were
+    /// announced. Then the block cannot be finished.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let result = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => self.append(bytes),
+        };
+        result.map_err(|failure| {
+            self.failed = Some(failure.clone());
+            self.block.error("write", failure)
+        })
+    }
+
+    /// The block, once the store has all of its bytes.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and when fewer bytes came than were announced.
+    pub(crate) fn finish(mut self) -> Result<StoreBlock> {
+        let result = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => self.finish_parts(),
+        };
+        if let Err(failure) = result {
+            return Err(self.block.error("write", failure));
+        }
+        // Nothing is reserved for the one that is left behind.
+        let nothing = StoreBlock::new(self.block.shared.clone(), self.block.first, 0);
+        Ok(std::mem::replace(&mut self.block, nothing))
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) -> Result<(), StoreFailure> {
+        let got_bytes = self.written_bytes + bytes.len() as u64;
+        if got_bytes > self.block.len_bytes {
+            return Err(self.wrong_length(got_bytes));
+        }
+        self.written_bytes = got_bytes;
+        if self.block.shared.sizes_only {
+            return Ok(());
+        }
+        while !bytes.is_empty() {
+            let part_bytes = self.block.part_bytes(self.block.checksums.len() as u32) as usize;
+            let (now, later) = bytes.split_at((part_bytes - self.part.len()).min(bytes.len()));
+            if self.part.capacity() < part_bytes {
+                self.part.reserve_exact(part_bytes - self.part.len());
+            }
+            self.part.extend_from_slice(now);
+            if self.part.len() == part_bytes {
+                self.send()?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn finish_parts(&mut self) -> Result<(), StoreFailure> {
+        if self.written_bytes < self.block.len_bytes {
+            return Err(self.wrong_length(self.written_bytes));
+        }
+        while !self.out.is_empty() {
+            self.wait_for_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Begins to write the part, which is complete.
+    fn send(&mut self) -> Result<(), StoreFailure> {
+        if self.out.len() >= PARTS_OUT {
+            self.wait_for_oldest()?;
+        }
+        let spare = std::mem::take(&mut self.part);
+        let (key, bytes) = (
+            self.block.key(self.block.checksums.len() as u32),
+            spare.len() as u64,
+        );
+        self.block.checksums.push(crc32fast::hash(&spare));
+        let call = Call::write(key, spare);
+        self.block.shared.queue(&call)?;
+        self.out.push_back((call, bytes));
+        Ok(())
+    }
+
+    fn wait_for_oldest(&mut self) -> Result<(), StoreFailure> {
+        let Some((call, bytes)) = self.out.pop_front() else {
+            return Ok(());
+        };
+        let shared = &self.block.shared;
+        let (outcome, mut spare) = call.wait(shared.until());
+        match outcome {
+            Ok(()) => shared.wrote(bytes),
+            Err(failure) => {
+                shared.failed(&failure);
+                return Err(failure);
+            }
+        }
+        if self.part.is_empty() {
+            spare.clear();
+            self.part = spare;
+        }
+        Ok(())
+    }
+
+    fn wrong_length(&self, got_bytes: u64) -> StoreFailure {
+        let len_bytes = self.block.len_bytes;
+        StoreFailure::Other(format!(
+            "{len_bytes} bytes were announced, and {got_bytes} came"
+        ))
+    }
+}
+
+impl Drop for StoreWriter {
+    fn drop(&mut self) {
+        self.out.iter().for_each(|(call, _)| call.give_up());
+    }
+}
+
+/// Reads a block, in order or not.
+pub(crate) struct StoreReader<'a> {
+    block: &'a StoreBlock,
+    /// The part that was read last.
+    part: Option<(u32, Vec<u8>)>,
+    /// Reads under way of the next parts.
+    ahead: VecDeque<(u32, Arc<Call>)>,
+}
+
+impl<'a> StoreReader<'a> {
+    pub(crate) fn new(block: &'a StoreBlock) -> StoreReader<'a> {
+        StoreReader {
+            block,
+            part: None,
+            ahead: VecDeque::new(),
+        }
+    }
+
+    /// Reads the part with the byte at an offset, which is in the block. `most_bytes` says how many
+    /// bytes the caller will want from there on.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store does not give the bytes in time, or gives wrong ones.
+    pub(crate) fn fetch(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<()> {
+        let part = (offset_bytes / MOST_VALUE_BYTES) as u32;
+        if self.part.as_ref().is_some_and(|(known, _)| *known == part) {
+            return Ok(());
+        }
+        let end_bytes = offset_bytes
+            .saturating_add(most_bytes)
+            .min(self.block.len_bytes);
+        let parts = end_bytes.div_ceil(MOST_VALUE_BYTES) as u32;
+        let shared = &self.block.shared;
+        let read = self.read(part, parts);
+        let read = read.inspect_err(|failure| {
+            // A store that rests was not asked.
+            if shared.takes_reads() {
+                shared.failed(failure);
+            }
+        });
+        match read {
+            Ok(bytes) => {
+                shared.read(bytes.len() as u64);
+                self.part = Some((part, bytes));
+                Ok(())
+            }
+            Err(failure) => {
+                self.give_up_ahead();
+                Err(self.block.error("read", failure))
+            }
+        }
+    }
+
+    /// The bytes from an offset on, in the part that was fetched for it.
+    pub(crate) fn fetched(&self, offset_bytes: u64) -> &[u8] {
+        let from = (offset_bytes % MOST_VALUE_BYTES) as usize;
+        let part = self.part.as_ref();
+        part.map_or(&[], |(_, bytes)| bytes.get(from..).unwrap_or_default())
+    }
+
+    /// Reads a part, again if need be, and begins to read those after it, up to `parts`.
+    fn read(&mut self, part: u32, parts: u32) -> Result<Vec<u8>, StoreFailure> {
+        while self.ahead.front().is_some_and(|(next, _)| *next != part) {
+            self.ahead
+                .pop_front()
+                .into_iter()
+                .for_each(|(_, call)| call.give_up());
+        }
+        let spare = self.part.take().map(|(_, bytes)| bytes);
+        let mut call = match self.ahead.pop_front() {
+            Some((_, call)) => call,
+            None => self.begin(part, spare.unwrap_or_default())?,
+        };
+        let mut next = self.ahead.back().map_or(part, |(last, _)| *last) + 1;
+        while next < parts && next <= part + PARTS_AHEAD {
+            let Ok(call) = self.begin(next, Vec::new()) else {
+                break;
+            };
+            self.ahead.push_back((next, call));
+            next += 1;
+        }
+        let (until, mut pause, mut was_damaged) = (self.block.shared.until(), FIRST_PAUSE, false);
+        loop {
+            let (outcome, bytes) = call.wait(until);
+            let failure = match outcome.and_then(|()| self.check(part, &bytes)) {
+                Ok(()) => return Ok(bytes),
+                Err(failure) => failure,
+            };
+            match failure {
+                // The bytes may have been damaged on the way.
+                StoreFailure::Damaged(_) if !was_damaged => was_damaged = true,
+                StoreFailure::Damaged(_) | StoreFailure::NotFound | StoreFailure::TimedOut => {
+                    return Err(failure);
+                }
+                _ if Instant::now() + pause >= until => return Err(failure),
+                _ => {
+                    thread::sleep(pause);
+                    pause *= 2;
+                }
+            }
+            call = self.begin(part, bytes)?;
+        }
+    }
+
+    fn begin(&self, part: u32, mut bytes: Vec<u8>) -> Result<Arc<Call>, StoreFailure> {
+        bytes.clear();
+        bytes.resize(self.block.part_bytes(part) as usize, 0);
+        let call = Call::read(self.block.key(part), bytes);
+        self.block.shared.queue(&call)?;
+        Ok(call)
+    }
+
+    fn check(&self, part: u32, bytes: &[u8]) -> Result<(), StoreFailure> {
+        let checksum = self.block.checksums.get(part as usize);
+        match checksum == Some(&crc32fast::hash(bytes)) {
+            true => Ok(()),
+            false => Err(StoreFailure::Damaged("the checksum is wrong".into())),
+        }
+    }
+
+    fn give_up_ahead(&mut self) {
+        self.ahead.drain(..).for_each(|(_, call)| call.give_up());
+    }
+}
+
+impl Drop for StoreReader<'_> {
+    fn drop(&mut self) {
+        self.give_up_ahead();
+    }
+}

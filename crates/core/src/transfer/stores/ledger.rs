@@ -1,0 +1,183 @@
+//! The account of a store, and its health: the bytes in use, and whether it is left alone now.
+//!
+//! Bytes count as used from the moment at which room is reserved for a tensor, until the store has
+//! removed them. So a store never holds more than its limit.
+
+use std::time::{Duration, Instant};
+
+use super::NAME_COLUMNS;
+use crate::error::StoreFailure;
+use crate::printable::printable;
+use crate::units::{Bytes, Level};
+
+/// Failures in a row after which a store rests.
+const MOST_FAILURES: u32 = 3;
+
+/// A store rests for this many times its time-out.
+const REST_TIMEOUTS: u32 = 5;
+
+/// What a store did so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct StoreUse {
+    /// The name that the app gave to the store.
+    pub name: String,
+    /// Bytes of evicted tensors in the store, with those that are being written or removed.
+    pub bytes: Level,
+    /// Most bytes that the app allows there.
+    pub most_bytes: u64,
+    /// Total bytes of values that the store took.
+    pub written_bytes: u64,
+    /// Total bytes of values that the store gave back.
+    pub read_bytes: u64,
+    /// Calls that failed: time-outs, a store that is full or cannot be reached, and the like.
+    pub failures: u64,
+    /// Values that the store had no more, or had changed.
+    pub lost: u64,
+    /// Whether the store is left alone now, because it failed.
+    pub rests: bool,
+}
+
+impl StoreUse {
+    /// Whether the store was ever called for.
+    pub(crate) fn was_used(&self) -> bool {
+        self.bytes.up > 0 || self.failures > 0
+    }
+
+    /// The rest of its row in a report.
+    pub(crate) fn remark(&self) -> String {
+        let (peak, most) = (Bytes(self.bytes.peak), Bytes(self.most_bytes));
+        // A snapshot may come from a stranger.
+        let name = printable(&self.name, NAME_COLUMNS);
+        let mut text = format!("of {most} in `{name}`, peak {peak}");
+        if self.failures > 0 {
+            text += &format!(", {} failures", self.failures);
+        }
+        if self.lost > 0 {
+            text += &format!(", {} lost", self.lost);
+        }
+        if self.rests {
+            text += ", rests";
+        }
+        text
+    }
+}
+
+/// What the engine knows of a store.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) most_bytes: u64,
+    pub(super) used_bytes: Level,
+    /// The part of the used bytes that is to be removed.
+    pub(super) leaving_bytes: u64,
+    written_bytes: u64,
+    read_bytes: u64,
+    failures: u64,
+    lost: u64,
+    rest: Duration,
+    failures_in_a_row: u32,
+    rests_until: Option<Instant>,
+    full_until: Option<Instant>,
+    last: StoreFailure,
+}
+
+impl Ledger {
+    pub(super) fn new(most_bytes: u64, timeout: Duration) -> Ledger {
+        Ledger {
+            most_bytes,
+            used_bytes: Level::default(),
+            leaving_bytes: 0,
+            written_bytes: 0,
+            read_bytes: 0,
+            failures: 0,
+            lost: 0,
+            rest: timeout.saturating_mul(REST_TIMEOUTS),
+            failures_in_a_row: 0,
+            rests_until: None,
+            full_until: None,
+            last: StoreFailure::TimedOut,
+        }
+    }
+
+    /// Reserves room. `false` if there is none.
+    pub(super) fn reserve(&mut self, bytes: u64) -> bool {
+        let left_bytes = self.most_bytes.saturating_sub(self.used_bytes.now);
+        let fits = bytes <= left_bytes;
+        if fits {
+            self.used_bytes.raise(bytes);
+        }
+        fits
+    }
+
+    /// The time of a rest.
+    pub(super) fn rest(&self) -> Duration {
+        self.rest
+    }
+
+    /// The last failure, while the store is left alone for it.
+    pub(super) fn resting(&mut self) -> Option<StoreFailure> {
+        let rests = self.rests_until.is_some_and(|until| Instant::now() < until);
+        rests.then(|| self.last.clone())
+    }
+
+    /// The reason why nothing should be written now.
+    pub(super) fn refusal(&mut self) -> Option<StoreFailure> {
+        let is_full = self.full_until.is_some_and(|until| Instant::now() < until);
+        match is_full {
+            true => Some(StoreFailure::Full),
+            false => self.resting(),
+        }
+    }
+
+    pub(super) fn wrote(&mut self, bytes: u64) {
+        self.written_bytes += bytes;
+        self.answered();
+    }
+
+    pub(super) fn read(&mut self, bytes: u64) {
+        self.read_bytes += bytes;
+        self.answered();
+    }
+
+    /// A call did as it was asked.
+    pub(super) fn answered(&mut self) {
+        self.failures_in_a_row = 0;
+        self.rests_until = None;
+    }
+
+    /// A call failed.
+    pub(super) fn failed(&mut self, failure: &StoreFailure) {
+        if failure.is_loss() {
+            // The store answers; it is not to be spared for what it lost.
+            self.lost += 1;
+            return self.answered();
+        }
+        self.failures += 1;
+        let until = Instant::now().checked_add(self.rest);
+        if *failure == StoreFailure::Full {
+            self.full_until = until;
+            return self.answered();
+        }
+        self.failures_in_a_row += 1;
+        let is_slow = *failure == StoreFailure::TimedOut;
+        if is_slow || self.failures_in_a_row >= MOST_FAILURES {
+            self.failures_in_a_row = MOST_FAILURES;
+            self.rests_until = until;
+        }
+        self.last = failure.clone();
+    }
+
+    pub(super) fn usage(&mut self, name: &str) -> StoreUse {
+        StoreUse {
+            name: name.into(),
+            bytes: self.used_bytes,
+            most_bytes: self.most_bytes,
+            written_bytes: self.written_bytes,
+            read_bytes: self.read_bytes,
+            failures: self.failures,
+            lost: self.lost,
+            rests: self.refusal().is_some(),
+        }
+    }
+}

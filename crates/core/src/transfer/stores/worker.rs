@@ -1,0 +1,324 @@
+//! The thread of a store, which makes all calls of it, one after the other.
+//!
+//! A call that nobody waits for any more is not made if it has not begun. Writes and removals keep
+//! their order, so a value that was written late is removed all the same. Reads come first:
+//! somebody waits for them, and no value is removed that is still to be read.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::ledger::Ledger;
+use super::{Key, MOST_VALUE_BYTES, Store};
+use crate::error::StoreFailure;
+
+type Outcome = Result<(), StoreFailure>;
+
+/// A write or a read, from the moment at which it is queued.
+pub(super) struct Call {
+    key: Key,
+    is_read: bool,
+    step: Mutex<Step>,
+    ended: Condvar,
+}
+
+/// How far a call has come, with its bytes.
+enum Step {
+    Waiting(Vec<u8>),
+    Running,
+    Ended(Outcome, Vec<u8>),
+    GivenUp,
+}
+
+impl Call {
+    pub(super) fn write(key: Key, bytes: Vec<u8>) -> Arc<Call> {
+        Call::new(key, false, bytes)
+    }
+
+    /// A call that fills `bytes`.
+    pub(super) fn read(key: Key, bytes: Vec<u8>) -> Arc<Call> {
+        Call::new(key, true, bytes)
+    }
+
+    fn new(key: Key, is_read: bool, bytes: Vec<u8>) -> Arc<Call> {
+        Arc::new(Call {
+            key,
+            is_read,
+            step: Mutex::new(Step::Waiting(bytes)),
+            ended: Condvar::new(),
+        })
+    }
+
+    /// Waits for the end of the call, until a time. Then the call is given up.
+    pub(super) fn wait(&self, until: Instant) -> (Outcome, Vec<u8>) {
+        let mut step = self.step.lock();
+        while matches!(*step, Step::Waiting(_) | Step::Running) {
+            if self.ended.wait_until(&mut step, until).timed_out() {
+                break;
+            }
+        }
+        match std::mem::replace(&mut *step, Step::GivenUp) {
+            Step::Ended(outcome, bytes) => (outcome, bytes),
+            Step::Waiting(bytes) => (Err(StoreFailure::TimedOut), bytes),
+            Step::Running | Step::GivenUp => (Err(StoreFailure::TimedOut), Vec::new()),
+        }
+    }
+
+    /// Nobody waits for the call any more.
+    pub(super) fn give_up(&self) {
+        *self.step.lock() = Step::GivenUp;
+    }
+
+    fn make(&self, store: &dyn Store) {
+        let begun = std::mem::replace(&mut *self.step.lock(), Step::Running);
+        let Step::Waiting(mut bytes) = begun else {
+            *self.step.lock() = Step::GivenUp;
+            return;
+        };
+        let outcome = guarded(|| match self.is_read {
+            true => store.read(self.key, &mut bytes),
+            false => store.write(self.key, &bytes),
+        });
+        let mut step = self.step.lock();
+        if matches!(*step, Step::Running) {
+            *step = Step::Ended(outcome, bytes);
+            self.ended.notify_all();
+        }
+    }
+}
+
+/// Calls a function of the app; a panic counts as a failure.
+fn guarded(call: impl FnOnce() -> Outcome) -> Outcome {
+    let called = catch_unwind(AssertUnwindSafe(call));
+    called.unwrap_or_else(|_| Err(StoreFailure::Other("it panicked".into())))
+}
+
+/// The parts of a block that are to be removed.
+#[derive(Debug)]
+pub(super) struct Removal {
+    pub(super) first: Key,
+    /// The next part to remove, and the number of parts that may have a value.
+    pub(super) part: u32,
+    pub(super) parts: u32,
+    /// The bytes of the block that still count as used.
+    pub(super) left_bytes: u64,
+}
+
+enum Job {
+    Call(Arc<Call>),
+    Remove(Removal),
+}
+
+/// A queue for a thread, which starts at the first job and ends with the worker.
+pub(super) struct Worker(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    queued: Condvar,
+    removed: Condvar,
+}
+
+struct State {
+    ledger: Ledger,
+    reads: VecDeque<Arc<Call>>,
+    jobs: VecDeque<Job>,
+    /// Removals that failed, until they are tried again.
+    failed: Vec<Removal>,
+    has_thread: bool,
+    is_closed: bool,
+}
+
+impl State {
+    /// Tries failed removals again.
+    fn remove_failed(&mut self) {
+        let failed = std::mem::take(&mut self.failed);
+        self.jobs.extend(failed.into_iter().map(Job::Remove));
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Worker").field(&self.0.name).finish()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.0.state.lock().is_closed = true;
+        self.0.queued.notify_all();
+    }
+}
+
+impl Worker {
+    pub(super) fn new(name: String, store: Arc<dyn Store>, ledger: Ledger) -> Worker {
+        let state = State {
+            ledger,
+            reads: VecDeque::new(),
+            jobs: VecDeque::new(),
+            failed: Vec::new(),
+            has_thread: false,
+            is_closed: false,
+        };
+        Worker(Arc::new(Inner {
+            name,
+            store,
+            state: Mutex::new(state),
+            queued: Condvar::new(),
+            removed: Condvar::new(),
+        }))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Looks at the account, or changes it.
+    pub(super) fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
+        look(&mut self.0.state.lock().ledger)
+    }
+
+    /// Reserves room for a block. Waits for removals under way until a time, if only they are in
+    /// the way. Returns the failure if there is no room.
+    pub(super) fn reserve(&self, bytes: u64, until: Instant) -> Outcome {
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(refusal) = state.ledger.refusal() {
+                return Err(refusal);
+            }
+            if state.ledger.reserve(bytes) {
+                return Ok(());
+            }
+            let ledger = &state.ledger;
+            let would_be_left = (ledger.most_bytes)
+                .saturating_sub(ledger.used_bytes.now.saturating_sub(ledger.leaving_bytes));
+            if would_be_left < bytes || !state.failed.is_empty() {
+                return Err(StoreFailure::Full);
+            }
+            if self.0.removed.wait_until(&mut state, until).timed_out() {
+                state.ledger.failed(&StoreFailure::TimedOut);
+                return Err(StoreFailure::TimedOut);
+            }
+        }
+    }
+
+    /// Queues a call.
+    pub(super) fn queue(&self, call: &Arc<Call>) -> Outcome {
+        let mut state = self.0.state.lock();
+        match call.is_read {
+            true => state.reads.push_back(call.clone()),
+            false => state.jobs.push_back(Job::Call(call.clone())),
+        }
+        self.wake(state)
+    }
+
+    /// Removes the parts of a block, whenever the store can do it.
+    pub(super) fn remove(&self, removal: Removal) {
+        let mut state = self.0.state.lock();
+        let parts = u64::from(removal.parts - removal.part);
+        // The parts behind these were never written.
+        let leaving_bytes = removal.left_bytes.min(parts * MOST_VALUE_BYTES);
+        (state.ledger.used_bytes).lower(removal.left_bytes - leaving_bytes);
+        if parts == 0 {
+            return;
+        }
+        state.ledger.leaving_bytes += leaving_bytes;
+        state.jobs.push_back(Job::Remove(Removal {
+            left_bytes: leaving_bytes,
+            ..removal
+        }));
+        // Without a thread nothing was ever written.
+        let _ = self.wake(state);
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) -> Outcome {
+        if state.has_thread {
+            drop(state);
+            self.0.queued.notify_one();
+            return Ok(());
+        }
+        let inner = self.0.clone();
+        let name = "lapidary store".into();
+        let thread = thread::Builder::new().name(name).spawn(move || inner.run());
+        state.has_thread = thread.is_ok();
+        let failure = |error: std::io::Error| StoreFailure::Other(format!("no thread: {error}"));
+        thread.map(drop).map_err(failure)
+    }
+}
+
+impl Inner {
+    fn run(&self) {
+        while let Some(job) = self.next_job() {
+            match job {
+                Job::Call(call) => call.make(&*self.store),
+                Job::Remove(removal) => self.remove(removal),
+            }
+        }
+    }
+
+    /// Waits for the next job. `None` if there will be no more.
+    fn next_job(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(call) = state.reads.pop_front() {
+                return Some(Job::Call(call));
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            let may_wait = !state.is_closed;
+            if state.failed.is_empty() {
+                if !may_wait {
+                    return None;
+                }
+                self.queued.wait(&mut state);
+                continue;
+            }
+            let rest = state.ledger.rest().max(Duration::from_millis(1));
+            if !may_wait || self.queued.wait_for(&mut state, rest).timed_out() {
+                state.remove_failed();
+            }
+        }
+    }
+
+    /// Removes the parts of a block. Stops at a failure, and at a read that somebody waits for.
+    fn remove(&self, mut removal: Removal) {
+        while removal.part < removal.parts {
+            let key = removal.first.of_part(removal.part);
+            let outcome = guarded(|| self.store.remove(key));
+            let mut state = self.state.lock();
+            match outcome {
+                Ok(()) | Err(StoreFailure::NotFound) => {}
+                // Nobody reads the rest, and a store that fails may take a while for each value.
+                Err(_) if state.is_closed => {
+                    state.jobs.clear();
+                    state.failed.clear();
+                    return;
+                }
+                Err(failure) => {
+                    state.ledger.failed(&failure);
+                    state.failed.push(removal);
+                    self.removed.notify_all();
+                    return;
+                }
+            }
+            let bytes = removal.left_bytes.min(MOST_VALUE_BYTES);
+            removal.left_bytes -= bytes;
+            removal.part += 1;
+            state.ledger.used_bytes.lower(bytes);
+            state.ledger.leaving_bytes -= bytes;
+            state.remove_failed();
+            self.removed.notify_all();
+            if !state.reads.is_empty() && removal.part < removal.parts {
+                state.jobs.push_front(Job::Remove(removal));
+                return;
+            }
+        }
+    }
+}
