@@ -7,6 +7,7 @@ mod fuzz;
 mod lengths;
 mod mesa;
 mod model;
+mod objects;
 mod page;
 mod pressure;
 mod reached;
@@ -121,6 +122,11 @@ const STEPS: &[Step] = &[
         name: "dxc",
         about: "Microsoft's DXC compiles a sample of the kernels for shader model 6 (its DLL is downloaded)",
         run: hlsl::sample_by_dxc,
+    },
+    Step {
+        name: "objects",
+        about: "examples/objects: tensors in an object store, in memory and in a folder",
+        run: objects::check,
     },
     Step {
         name: "model",
