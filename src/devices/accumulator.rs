@@ -7,7 +7,7 @@ use lapidary_core::internal::{PART_BYTES, share_out};
 
 /// A sum of pieces of the same length and type. Its memory is reused for the next one.
 #[derive(Debug, Default)]
-pub(super) struct Accumulator {
+pub struct Accumulator {
     floats: Vec<f32>,
     words: Vec<u32>,
     halves: Vec<u16>,
@@ -18,12 +18,12 @@ const PART: usize = PART_BYTES / size_of::<f32>();
 
 impl Accumulator {
     /// Can elements of this type be summed?
-    pub(super) fn sums(dtype: DType) -> bool {
+    pub fn sums(dtype: DType) -> bool {
         dtype.is_float() || matches!(dtype, DType::I32 | DType::U32)
     }
 
     /// Adds a piece. The first piece takes the place of an earlier sum.
-    pub(super) fn add(&mut self, dtype: DType, piece: &[u8], is_first: bool) {
+    pub fn add(&mut self, dtype: DType, piece: &[u8], is_first: bool) {
         match dtype {
             DType::F16 => add_halves(&mut self.floats, piece, is_first, |halves, floats| {
                 halves
@@ -49,7 +49,7 @@ impl Accumulator {
     }
 
     /// The bytes of the sum, divided if it is of floats, and rounded once.
-    pub(super) fn end(&mut self, dtype: DType, divisor: f32) -> &[u8] {
+    pub fn end(&mut self, dtype: DType, divisor: f32) -> &[u8] {
         if divisor != 1.0 {
             let parts = self.floats.chunks_mut(PART);
             share_out(parts.len() * PART_BYTES, parts, |part| {

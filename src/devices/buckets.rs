@@ -5,7 +5,7 @@ use lapidary_core::{Error, Result};
 /// The parameters of each bucket. A backward makes the gradients of the last layers first, so the
 /// first bucket has the last parameters. (Li et al., *PyTorch Distributed*, 2020.)
 #[derive(Debug)]
-pub(super) struct Buckets {
+pub struct Buckets {
     buckets: Vec<Vec<usize>>,
     /// The bucket of each parameter.
     of: Vec<usize>,
@@ -13,7 +13,7 @@ pub(super) struct Buckets {
 
 impl Buckets {
     /// A bucket is full when its gradients have this many bytes.
-    pub(super) fn new(sizes_bytes: &[u64], bucket_bytes: u64) -> Result<Self> {
+    pub fn new(sizes_bytes: &[u64], bucket_bytes: u64) -> Result<Self> {
         if bucket_bytes == 0 {
             return Err(Error::Option {
                 option: "bucket_bytes",
@@ -38,12 +38,12 @@ impl Buckets {
     }
 
     /// The parameters of each bucket, the first to be full first.
-    pub(super) fn all(&self) -> &[Vec<usize>] {
+    pub fn all(&self) -> &[Vec<usize>] {
         &self.buckets
     }
 
     /// The bucket of a parameter.
-    pub(super) fn of(&self, parameter: usize) -> usize {
+    pub fn of(&self, parameter: usize) -> usize {
         self.of[parameter]
     }
 }

@@ -40,6 +40,8 @@ mod buckets;
 mod collectives;
 mod exchange;
 mod group;
+#[doc(hidden)]
+pub mod internal;
 mod replicas;
 mod round;
 mod split;

@@ -98,7 +98,7 @@ pub fn gather(tensors: &[Tensor], axis: isize, gpu: &Gpu) -> Result<Tensor> {
 }
 
 /// `len` in so many sizes that differ by at most one.
-pub(super) fn even_sizes(len: usize, count: usize) -> Vec<usize> {
+pub fn even_sizes(len: usize, count: usize) -> Vec<usize> {
     let (least, more) = (len / count, len % count);
     (0..count)
         .map(|index| least + usize::from(index < more))

@@ -261,11 +261,21 @@ impl Gpu {
         Self::open_all_below(options, &NONE)
     }
 
+    /// The indices of the adapters that [`open_all`](Gpu::open_all) opens.
+    ///
+    /// # Errors
+    /// As [`open`](Gpu::open).
+    #[doc(hidden)]
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn indices_of_all(options: &Options) -> Result<Vec<usize>> {
+        crate::driver::wgpu::all_indices(&options.request())
+    }
+
     /// As [`open_all`](Gpu::open_all), with a layer above.
     #[doc(hidden)]
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open_all_below(options: Options, layer: &Layer) -> Result<Vec<Gpu>> {
-        let indices = crate::driver::wgpu::all_indices(&options.request())?;
+        let indices = Self::indices_of_all(&options)?;
         let count = indices.len();
         let open = |(number, index): (usize, usize)| {
             let adapter = Some(index.to_string());

@@ -1,0 +1,62 @@
+//! What lapidary's other crates use of this one beside its public interface. It may change in any
+//! release: nobody else should name it.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use lapidary_core::internal::{Engine, Storage};
+use lapidary_core::{DType, Error, Result};
+
+pub use super::accumulator::Accumulator;
+pub use super::buckets::Buckets;
+pub use super::split::even_sizes;
+
+use crate::grad::Gradients;
+use crate::tensor::Tensor;
+use crate::tensor::history::Paused;
+use crate::tensor::layout::Layout;
+
+/// The engine of a tensor's device.
+pub fn engine(tensor: &Tensor) -> &Arc<Engine> {
+    &tensor.engine
+}
+
+/// Can the tensor's elements be read, as far as one knows without waiting?
+///
+/// # Errors
+/// [`Error::DryRunRead`] with the caller's line, and [`Error::DeviceLost`].
+#[track_caller]
+pub fn check_reads(tensor: &Tensor) -> Result<()> {
+    let engine = tensor.engine.here();
+    if engine.is_dry() {
+        let at = Location::caller();
+        return Err(Error::DryRunRead {
+            at: format!("{}:{}", at.file(), at.line()),
+        });
+    }
+    engine.check_lost()
+}
+
+/// A tensor of a storage, in row-major order. The storage has as many bytes as the shape needs.
+pub fn tensor(
+    engine: &Arc<Engine>,
+    storage: Arc<Storage>,
+    shape: &[usize],
+    dtype: DType,
+) -> Tensor {
+    Tensor::from_parts(engine, storage, Layout::contiguous(shape), dtype)
+}
+
+/// Takes a gradient for a parameter, in the place of one that it may have.
+pub fn set_gradient(gradients: &mut Gradients, parameter: &Tensor, gradient: Tensor) {
+    gradients.set(parameter, gradient);
+}
+
+/// Copies values to a parameter, in place and without a record.
+///
+/// # Errors
+/// Those of [`Tensor::copy_`].
+pub fn overwrite(parameter: &Tensor, values: &Tensor) -> Result<()> {
+    let _paused = Paused::new();
+    parameter.copy_(values)
+}
