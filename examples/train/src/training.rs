@@ -42,17 +42,32 @@ impl Habits {
     }
 }
 
-pub(crate) struct Training {
+/// A model with its optimizer, on its way.
+pub struct Training {
     pub(crate) model: Model,
-    gpu: Gpu,
+    pub(crate) gpu: Gpu,
     habits: Habits,
-    adam: AdamW,
+    pub(crate) adam: AdamW,
     scaler: Option<LossScaler>,
     steps: usize,
-    done: usize,
+    pub(crate) done: usize,
+}
+
+impl std::fmt::Debug for Training {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Training({} of {} steps)", self.done, self.steps)
+    }
 }
 
 impl Training {
+    /// A new model, to be trained for `steps` without habits that save memory.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    pub fn plain(gpu: &Gpu, steps: usize, seed: u64) -> Result<Training> {
+        Self::new(gpu, Habits::PLAIN, steps, seed)
+    }
+
     /// A new model, to be trained for `steps`.
     pub(crate) fn new(gpu: &Gpu, habits: Habits, steps: usize, seed: u64) -> Result<Training> {
         let model = Model::new(gpu, seed)?;
@@ -82,9 +97,7 @@ impl Training {
         let mut gradients = Gradients::default();
         let mut total = self.gpu.zeros(&[], DType::F32)?;
         for part in batch.split(self.habits.parts)? {
-            let loss = self
-                .model
-                .loss(&part.seen, &part.next, self.habits.pass())?;
+            let loss = self.loss(&part)?;
             let share = (loss / self.habits.parts as f32)?;
             match &self.scaler {
                 Some(scaler) => scaler.scale(&share)?.backprop().add_to(&mut gradients)?,
@@ -92,6 +105,24 @@ impl Training {
             }
             total = (total + share.detach())?;
         }
+        self.apply(gradients)?;
+        Ok(total)
+    }
+
+    /// The mean loss of a batch, whose gradients [`apply`](Self::apply) takes.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    pub fn loss(&self, batch: &Batch) -> Result<Tensor> {
+        self.model
+            .loss(&batch.seen, &batch.next, self.habits.pass())
+    }
+
+    /// Changes the parameters by the gradients of a step.
+    ///
+    /// # Errors
+    /// Those of the optimizer.
+    pub fn apply(&mut self, mut gradients: Gradients) -> Result<()> {
         self.adam.set_learning_rate(self.rate())?;
         self.done += 1;
         match &mut self.scaler {
@@ -99,14 +130,23 @@ impl Training {
                 scaler.unscale(&mut gradients)?;
                 gradients.clip_global_norm(MOST_NORM)?;
                 self.adam.step_scaled(&gradients, scaler)?;
-                scaler.update()?;
+                scaler.update()
             }
             None => {
                 gradients.clip_global_norm(MOST_NORM)?;
-                self.adam.step(&gradients)?;
+                self.adam.step(&gradients)
             }
         }
-        Ok(total)
+    }
+
+    /// The parameters of the model, in one order.
+    pub fn parameters(&self) -> Vec<&Tensor> {
+        self.model.parameters()
+    }
+
+    /// Steps that were made.
+    pub fn done(&self) -> usize {
+        self.done
     }
 
     /// The learning rate rises, stays, and falls to 0 in the second half.

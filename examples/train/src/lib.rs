@@ -1,9 +1,9 @@
 //! A small language model learns to write documentation, within as much memory as you give it.
 //!
 //! ```text
-//! cargo run --release --features safetensors --example train
-//! cargo run --release --features safetensors --example train -- --budget 25
-//! cargo run --release --features safetensors --example train -- --compare
+//! cargo run --release --package train
+//! cargo run --release --package train -- --budget 25
+//! cargo run --release --package train -- --compare
 //! ```
 //!
 //! It learns from the documentation of lapidary's dependencies, byte by byte, with recorded
@@ -12,33 +12,35 @@
 //! of a name, or an index) chooses the adapter. The last line is for programs.
 
 mod compare;
-#[path = "../demo/curve.rs"]
+#[path = "../../demo/curve.rs"]
 mod curve;
 mod data;
 mod flags;
 mod measure;
 mod model;
-#[path = "../embed/src/program/packages.rs"]
+#[path = "../../embed/src/program/packages.rs"]
 mod packages;
 mod report;
 mod sample;
-#[path = "../embed/src/program/sentences.rs"]
+#[path = "../../embed/src/program/sentences.rs"]
 mod sentences;
+mod state;
 mod training;
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use data::{Text, batches};
+pub use data::{BATCH, Batch, Order, Text, batches};
 use flags::Flags;
 use lapidary::units::Bytes;
 use lapidary::{Gpu, Options, Result, Tensor};
 use measure::Measured;
 use model::Model;
-use training::Training;
+pub use training::Training;
 
-const SEED: u64 = 2017;
+/// Of the model's first parameters, and of the order of the text.
+pub const SEED: u64 = 2017;
 const STEPS: usize = 240;
 const STEPS_TO_COMPARE: usize = 5;
 /// Steps that are measured to find a budget.
@@ -46,15 +48,16 @@ const STEPS_TO_MEASURE: usize = 3;
 /// Steps between two lines of progress.
 const STEPS_A_LINE: usize = 20;
 
-fn main() -> ExitCode {
-    train().unwrap_or_else(|error| {
+/// Trains as the arguments say, and prints what came of it.
+pub fn program(arguments: impl Iterator<Item = String>) -> ExitCode {
+    train(arguments).unwrap_or_else(|error| {
         eprintln!("train: failed: {error}");
         ExitCode::FAILURE
     })
 }
 
-fn train() -> std::result::Result<ExitCode, Box<dyn Error>> {
-    let flags = Flags::parse(std::env::args().skip(1))?;
+fn train(arguments: impl Iterator<Item = String>) -> std::result::Result<ExitCode, Box<dyn Error>> {
+    let flags = Flags::parse(arguments)?;
     // A training takes minutes, so a wrong path is an error now.
     flags.make_folder_of_out()?;
     let gpu = Gpu::open(Options::default())?;
@@ -109,7 +112,7 @@ fn learn(gpu: &Gpu, text: &Text, flags: &Flags, steps: usize) -> Result<(Model, 
     let mut training = Training::new(gpu, flags.habits, steps, SEED)?;
     gpu.memory().reset_peaks();
     let (mut losses, mut unread, mut start) = (Vec::new(), Vec::new(), Instant::now());
-    let mut batches = batches(gpu, &text.learned, SEED, flags.threads)?;
+    let mut batches = batches(gpu, &text.learned, Order::default(), flags.threads)?;
     for (number, batch) in (1..=steps).zip(&mut batches) {
         unread.push(training.step(&batch?)?);
         // Reading waits for the device.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lapidary::units::KIB;
 use lapidary::{Budget, Gpu, Result};
 
-use crate::data::{THREADS, Text, batches};
+use crate::data::{Order, THREADS, Text, batches};
 use crate::training::{Habits, Training};
 use crate::{SEED, read_losses};
 
@@ -46,7 +46,7 @@ impl Measured {
         memory.reset_peaks();
         let before = memory.stats();
         let (mut losses, mut start) = (Vec::new(), Instant::now());
-        for batch in batches(gpu, &text.learned, SEED, THREADS)?.take(steps) {
+        for batch in batches(gpu, &text.learned, Order::default(), THREADS)?.take(steps) {
             losses.push(training.step(&batch?)?);
             if losses.len() == 1 {
                 gpu.finish()?;

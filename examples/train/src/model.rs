@@ -76,7 +76,7 @@ fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 pub(crate) struct Model {
     gpu: Gpu,
     /// All parameters by name, in one order.
-    parameters: Vec<(String, Tensor)>,
+    pub(crate) parameters: Vec<(String, Tensor)>,
     letters: Tensor,
     blocks: Vec<Block>,
     to_letters: Tensor,

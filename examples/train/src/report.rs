@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use lapidary::units::Bytes;
 use lapidary::{Gpu, Result, Tensor};
 
-use crate::data::{Batch, THREADS, Text, batches};
+use crate::data::{Batch, Order, THREADS, Text, batches};
 use crate::flags::Flags;
 use crate::model::{LETTERS, Model, Pass};
-use crate::{SEED, STEPS, mean, read_losses, sample};
+use crate::{STEPS, mean, read_losses, sample};
 
 /// Lines of the program that are listed with their memory.
 const HOLDERS: usize = 6;
@@ -88,7 +88,7 @@ pub(crate) fn finish(
 /// The mean loss on text that was not learned from.
 fn held_out_loss(gpu: &Gpu, text: &Text, model: &Model) -> Result<f32> {
     let _no_grad = gpu.no_grad();
-    let batches = batches(gpu, &text.held_out, SEED, THREADS)?.take(HELD_OUT_BATCHES);
+    let batches = batches(gpu, &text.held_out, Order::default(), THREADS)?.take(HELD_OUT_BATCHES);
     let loss = |batch: Result<Batch>| {
         let batch = batch?;
         model.loss(&batch.seen, &batch.next, Pass::PLAIN)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::data::{BATCH, THREADS};
+use crate::data::{BATCH, THREADS, root};
 use crate::training::Habits;
 
 const USAGE: &str = "\
@@ -80,7 +80,7 @@ impl Flags {
 }
 
 fn target_folder() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root.join(folder),
         None => root.join("target"),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::error::Error;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,12 +10,12 @@ use lapidary::loader::{Loader, LoaderOptions, Uploader};
 use lapidary::{Gpu, Result, Tensor};
 
 use crate::model::CONTEXT;
-use crate::{packages, sentences};
+use crate::{SEED, packages, sentences};
 
 /// Threads that prepare batches, unless a flag says otherwise.
 pub(crate) const THREADS: usize = 1;
 /// Sequences of a step.
-pub(crate) const BATCH: usize = 16;
+pub const BATCH: usize = 16;
 /// Most text of one package, so that none fills the model's head.
 const MOST_PACKAGE_BYTES: usize = 32 << 10;
 /// One in so many sentences is held out.
@@ -22,20 +23,26 @@ const HELD_OUT: usize = 20;
 /// The fewest bytes to learn from, and the fewest to be held out.
 const FEWEST_BYTES: usize = 4 * CONTEXT;
 
-pub(crate) struct Text {
-    pub(crate) learned: Arc<[u8]>,
+/// Sentences in ASCII, one a line.
+#[derive(Debug)]
+pub struct Text {
+    /// What a model learns from.
+    pub learned: Arc<[u8]>,
     /// Never learned from.
-    pub(crate) held_out: Arc<[u8]>,
+    pub held_out: Arc<[u8]>,
 }
 
 impl Text {
     /// The documentation in a folder, or in the sources that this program was built from.
-    pub(crate) fn load(folder: Option<&Path>) -> std::result::Result<Text, Box<dyn Error>> {
+    ///
+    /// # Errors
+    /// If there is too little text.
+    pub fn load(folder: Option<&Path>) -> std::result::Result<Text, Box<dyn Error>> {
         let mut sentences = Sentences::default();
         match folder {
             Some(folder) => sentences.take(folder, usize::MAX),
             None => {
-                let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
+                let lock = root().join("Cargo.lock");
                 for package in packages::folders(&lock)? {
                     sentences.take(&package.join("src"), MOST_PACKAGE_BYTES);
                 }
@@ -100,6 +107,11 @@ impl Sentences {
     }
 }
 
+/// The folder of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// The files with text in a folder and its subfolders, in alphabetical order. Those that cannot be
 /// read are left out.
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -122,11 +134,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Sequences, and the byte after each of theirs.
-pub(crate) struct Batch {
+#[derive(Debug)]
+pub struct Batch {
     /// `[sequences, CONTEXT]`
-    pub(crate) seen: Tensor,
+    pub seen: Tensor,
     /// `[sequences · CONTEXT]`
-    pub(crate) next: Tensor,
+    pub next: Tensor,
 }
 
 impl Batch {
@@ -151,16 +164,37 @@ impl Batch {
     }
 }
 
+/// Which sequences come when.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The same seed gives the same batches.
+    pub seed: u64,
+    /// Batches that are left out, because a training had them before.
+    pub skipped: usize,
+    /// The sequences of each batch that are wanted: a part of `0..BATCH`.
+    pub part: Range<usize>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Order {
+            seed: SEED,
+            skipped: 0,
+            part: 0..BATCH,
+        }
+    }
+}
+
 /// Batches without end, of random sequences. Threads prepare and upload them ahead of need.
-pub(crate) fn batches(
-    gpu: &Gpu,
-    text: &Arc<[u8]>,
-    seed: u64,
-    threads: usize,
-) -> Result<Loader<Batch>> {
+///
+/// # Errors
+/// As [`Gpu::loader`].
+pub fn batches(gpu: &Gpu, text: &Arc<[u8]>, order: Order, threads: usize) -> Result<Loader<Batch>> {
     let (most, text) = (text.len() - CONTEXT, text.clone());
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(order.seed);
     let starts = std::iter::repeat_with(move || [0; BATCH].map(|_| random.usize(..most)));
+    let starts = starts.skip(order.skipped);
+    let starts = starts.map(move |starts| starts[order.part.clone()].to_vec());
     let options = LoaderOptions {
         threads,
         ..LoaderOptions::default()
