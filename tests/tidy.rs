@@ -40,11 +40,12 @@ fn assert_tidy(offences: Vec<String>) {
 }
 
 /// The folders with the crates' sources.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 6] = [
     "src",
     "crates/alloc/src",
     "crates/core/src",
     "crates/egui/src",
+    "crates/mpi/src",
     "crates/tools/src",
 ];
 
@@ -187,6 +188,7 @@ fn every_dependency_is_explained() {
         "crates/alloc",
         "crates/core",
         "crates/egui",
+        "crates/mpi",
         "crates/tools",
     ] {
         let manifest = manifest_of(folder);

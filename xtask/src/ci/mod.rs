@@ -6,6 +6,7 @@ pub(crate) mod examples;
 mod formats;
 pub(crate) mod hlsl;
 mod messages;
+pub(crate) mod ranks;
 pub(crate) mod redis;
 pub(crate) mod shaders;
 pub(crate) mod source;
@@ -88,6 +89,11 @@ const STEPS: &[Step] = &[
         name: "examples",
         about: "the example programs run, learn, and keep within their memory",
         run: examples::run_all,
+    },
+    Step {
+        name: "mpi",
+        about: "ranks on this machine: sums and training to the bit, bad calls, ranks that die",
+        run: ranks::check,
     },
     Step {
         name: "top",

@@ -41,13 +41,16 @@ pub(crate) fn clippy() -> Result<String> {
     )
 }
 
-/// The programs that need windows, tokenizers or a browser, which no other step compiles.
+/// The programs that need windows, tokenizers or a browser, which no other step compiles. The step
+/// `mpi` has the crate that needs an MPI.
 pub(crate) fn clippy_examples() -> Result<String> {
-    passed(of_examples(&["clippy", "--workspace", "--all-targets"]).args(["--", "-D", "warnings"]))
+    let mut clippy = of_examples(&["clippy", "--workspace", "--all-targets"]);
+    clippy.args(["--exclude", "lapidary-mpi"]);
+    passed(clippy.args(["--", "-D", "warnings"]))
 }
 
 /// A command of cargo for the programs, which have their own workspace.
-fn of_examples(args: &[&str]) -> Command {
+pub(super) fn of_examples(args: &[&str]) -> Command {
     let mut cargo = cargo();
     cargo.args(args).arg("--manifest-path");
     cargo.arg(model::manifest());
@@ -81,10 +84,17 @@ pub(crate) fn packages() -> Result<String> {
     let mut package = cargo();
     package.args(["package", "--allow-dirty"]);
     run(package.args(PUBLISHED.iter().flat_map(|name| ["--package", name])))?;
-    let mut package = of_examples(&["package", "--allow-dirty", "--package", "lapidary-egui"]);
-    for (name, folder) in [("lapidary-alloc", "alloc"), ("lapidary-core", "core")] {
+    super::ranks::install()?;
+    let alone = ["--package", "lapidary-egui", "--package", "lapidary-mpi"];
+    let mut package = of_examples(&["package", "--allow-dirty"]);
+    package.args(alone);
+    for (name, folder) in [
+        ("lapidary-alloc", "crates/alloc"),
+        ("lapidary-core", "crates/core"),
+        ("lapidary", "."),
+    ] {
         // The registry does not have them yet.
-        let path = root().join("crates").join(folder);
+        let path = root().join(folder);
         let patch = format!("patch.crates-io.{name}.path={:?}", path.to_string_lossy());
         package.args(["--config", &patch]);
     }

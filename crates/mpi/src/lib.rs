@@ -1,0 +1,22 @@
+//! Tensors over several machines, by MPI.
+//!
+#![doc = include_str!("../README.md")]
+
+mod checked;
+mod collectives;
+mod cut;
+mod error;
+mod exchange;
+mod flight;
+mod header;
+mod mailbox;
+mod moves;
+mod notes;
+mod ranks;
+mod replica;
+mod run;
+
+pub use error::{Error, Result};
+pub use ranks::{Ranks, RanksOptions};
+pub use replica::{Backward, Replica};
+pub use run::run;

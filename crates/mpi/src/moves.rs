@@ -1,0 +1,186 @@
+//! The collective operations that move bytes and compute nothing.
+
+use lapidary::Tensor;
+use lapidary::devices::internal;
+use lapidary_core::internal::{Filling, PIECE_BYTES, Pieces};
+
+use crate::checked::{axis_len, check, kind, room};
+use crate::cut::{cut, piece_bytes, rounds};
+use crate::error::{Error, Result};
+use crate::exchange::read;
+use crate::flight::Flight;
+use crate::ranks::Ranks;
+
+impl Ranks {
+    /// The tensor of the rank `root`, on all ranks. The others give a tensor of the same shape and
+    /// type, whose elements do not matter. `root` gets a handle of its own tensor.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a `root` that is no rank; else as [`all_reduce`](Self::all_reduce).
+    #[track_caller]
+    pub fn broadcast(&self, root: usize, tensor: &Tensor) -> Result<Tensor> {
+        const OPERATION: &str = "broadcast";
+        let checked = self.check_rank(OPERATION, root).and_then(|()| {
+            let tensor = check(OPERATION, tensor)?;
+            let to = room(&tensor, tensor.size_bytes())?;
+            Ok((tensor, to))
+        });
+        let call = |(tensor, _): &(Tensor, Filling)| {
+            (format!("broadcast from rank {root} of {}", kind(tensor)), 0)
+        };
+        let ((tensor, to), _) = self.agree_if(OPERATION, checked, call)?;
+        self.unbroken(match root == self.rank() {
+            true => self.send_from_root(&tensor).map(|()| tensor),
+            false => self.receive_from(root, &tensor, to),
+        })
+    }
+
+    fn send_from_root(&self, tensor: &Tensor) -> Result<()> {
+        let mut pieces = Pieces::new(tensor.buffer())?;
+        pieces.start()?;
+        self.in_rounds(
+            "broadcast",
+            tensor.size_bytes().div_ceil(PIECE_BYTES),
+            &mut pieces,
+            |pieces, _| {
+                let mut bytes = self.spare();
+                bytes.clear();
+                read(pieces, &mut bytes)?;
+                Flight::broadcast(self.comm(), self.rank(), bytes)
+            },
+            |_, _, _| Ok(()),
+        )
+    }
+
+    fn receive_from(&self, root: usize, like: &Tensor, mut to: Filling) -> Result<Tensor> {
+        self.in_rounds(
+            "broadcast",
+            like.size_bytes().div_ceil(PIECE_BYTES),
+            &mut to,
+            |_, round| {
+                let mut bytes = self.spare();
+                let len_bytes = piece_bytes(like.size_bytes(), round, PIECE_BYTES);
+                bytes.resize(len_bytes as usize, 0);
+                Flight::broadcast(self.comm(), root, bytes)
+            },
+            |to, _, received| Ok(to.write_now(received)?),
+        )?;
+        let (engine, dtype) = (internal::engine(like), like.dtype());
+        Ok(internal::tensor(engine, to.end(), like.shape(), dtype))
+    }
+
+    /// One tensor of each rank, put together along `axis` in the order of the ranks, on all ranks.
+    /// Other dimensions and the types are equal.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce). An axis that is not there is an [`Error::Lapidary`].
+    #[track_caller]
+    pub fn all_gather(&self, tensor: &Tensor, axis: isize) -> Result<Tensor> {
+        const OPERATION: &str = "all_gather";
+        let checked = check(OPERATION, tensor).and_then(|tensor| {
+            let len = axis_len(OPERATION, &tensor, axis)?;
+            Ok((tensor, len))
+        });
+        let call = |(tensor, len): &(Tensor, usize)| {
+            let mut shape: Vec<String> = tensor.shape().iter().map(usize::to_string).collect();
+            shape[index_of(tensor, axis)] = "any".into();
+            let (shape, dtype) = (shape.join(", "), tensor.dtype());
+            let call = format!("all_gather along axis {axis} of {dtype} [{shape}]");
+            (call, *len as u64)
+        };
+        let ((tensor, _), lens) = self.agree_if(OPERATION, checked, call)?;
+        let parts = self.unbroken(self.gathered(&tensor, axis, &lens))?;
+        let parts: Vec<&Tensor> = parts.iter().collect();
+        Ok(Tensor::concat(&parts, axis)?)
+    }
+
+    /// The tensor of each rank, whose lengths along the axis are known.
+    #[track_caller]
+    fn gathered(&self, tensor: &Tensor, axis: isize, lens: &[u64]) -> Result<Vec<Tensor>> {
+        let cut_bytes = self.cut_bytes();
+        let mut arriving = Vec::with_capacity(lens.len());
+        for len in lens {
+            arriving.push(Part::new(tensor, index_of(tensor, axis), *len)?);
+        }
+        let mut pieces = Pieces::new(cut(tensor, cut_bytes)?)?;
+        pieces.start()?;
+        let sizes_bytes: Vec<u64> = arriving.iter().map(|part| part.size_bytes).collect();
+        let of_round = |round: u64| -> Vec<usize> {
+            let lens_bytes = sizes_bytes.iter();
+            lens_bytes
+                .map(|size_bytes| piece_bytes(*size_bytes, round, cut_bytes) as usize)
+                .collect()
+        };
+        let mut state = (pieces, arriving);
+        self.in_rounds(
+            "all_gather",
+            rounds(sizes_bytes.iter().copied(), cut_bytes),
+            &mut state,
+            |(pieces, _), round| {
+                let lens_bytes = of_round(round);
+                let mut bytes = self.spare();
+                bytes.clear();
+                if lens_bytes[self.rank()] > 0 {
+                    read(pieces, &mut bytes)?;
+                }
+                Flight::all_gather_parts(self.comm(), bytes, self.spare(), &lens_bytes)
+            },
+            |(_, arriving), round, mut received| {
+                for (part, len_bytes) in arriving.iter_mut().zip(of_round(round)) {
+                    let (piece, after) = received.split_at(len_bytes);
+                    if !piece.is_empty() {
+                        part.to.write_now(piece)?;
+                    }
+                    received = after;
+                }
+                Ok(())
+            },
+        )?;
+        let parts = state.1.into_iter();
+        Ok(parts.map(|part| part.end(tensor)).collect())
+    }
+
+    pub(crate) fn check_rank(&self, operation: &'static str, rank: usize) -> Result<()> {
+        if rank < self.count() {
+            return Ok(());
+        }
+        Err(Error::Argument {
+            operation,
+            reason: format!("{rank} is none of the {} ranks", self.count()),
+        })
+    }
+}
+
+/// The tensor of one rank, on its way to this one.
+struct Part {
+    shape: Vec<usize>,
+    size_bytes: u64,
+    to: Filling,
+}
+
+impl Part {
+    /// As `like`, with this length along an axis.
+    #[track_caller]
+    fn new(like: &Tensor, axis: usize, len: u64) -> Result<Part> {
+        let mut shape = like.shape().to_vec();
+        shape[axis] = len as usize;
+        let elements = shape.iter().map(|len| *len as u64);
+        let elements = elements.fold(1, u64::saturating_mul);
+        let size_bytes = elements.saturating_mul(like.dtype().size_bytes());
+        Ok(Part {
+            to: room(like, size_bytes)?,
+            shape,
+            size_bytes,
+        })
+    }
+
+    fn end(self, like: &Tensor) -> Tensor {
+        let (engine, dtype) = (internal::engine(like), like.dtype());
+        internal::tensor(engine, self.to.end(), &self.shape, dtype)
+    }
+}
+
+/// The axis counted from the first. It was checked before.
+fn index_of(tensor: &Tensor, axis: isize) -> usize {
+    axis.rem_euclid(tensor.rank().max(1) as isize) as usize
+}
