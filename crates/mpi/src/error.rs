@@ -84,7 +84,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Who does not answer, and what to do.
 fn silence(silent: &[usize], names: &[String]) -> String {
     match silent {
-        [] => "All ranks answer, so the network is too slow for this time-out: raise it".into(),
+        [] => "All ranks answer, so some compute for longer, or the network is slow: raise the \
+               time-out"
+            .into(),
         _ => format!(
             "No answer from {}: computing, stopped or cut off. If that is expected, raise the \
              time-out",

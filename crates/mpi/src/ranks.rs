@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_micros(100);
 const LONG_PAUSE: Duration = Duration::from_millis(1);
 /// From when on the pauses are the long ones.
 const LONG_TIME: Duration = Duration::from_millis(200);
+/// Memory that is kept: what a sum has in work at a time.
+const MOST_SPARES: usize = 6;
+const LEAST_SPARE_BYTES: usize = 4096;
 /// Notes are looked for once in so many times.
 const TESTS_A_LOOK: u32 = 32;
 
@@ -202,9 +205,14 @@ impl Ranks {
         self.spares.borrow_mut().pop().unwrap_or_default()
     }
 
+    /// Keeps memory for the next call, if it has room for a piece.
     pub(crate) fn take_back(&self, memory: [Vec<u8>; 2]) {
-        let used = memory.into_iter().filter(|one| one.capacity() > 0);
-        self.spares.borrow_mut().extend(used);
+        let mut spares = self.spares.borrow_mut();
+        for one in memory {
+            if spares.len() < MOST_SPARES && one.capacity() >= LEAST_SPARE_BYTES {
+                spares.push(one);
+            }
+        }
     }
 
     /// Tells all ranks what this one is about to do, and learns the same of them. An error unless

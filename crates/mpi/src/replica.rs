@@ -12,7 +12,7 @@ use lapidary::devices::internal::{self, Buckets};
 use lapidary::grad::Gradients;
 use lapidary::optim::Optimizer;
 use lapidary::{Result as OfDevice, Tensor};
-use lapidary_core::internal::Pieces;
+use lapidary_core::internal::{Filling, Pieces};
 
 use crate::checked::{kind, room};
 use crate::error::{Error, Result};
@@ -161,7 +161,9 @@ impl<'a> Replica<'a> {
     /// # Errors
     /// If the function or its backward fails on a rank, that rank has its [`Error::Lapidary`] and
     /// the others [`Error::Failed`]. There are no gradients then, and the next backward may go
-    /// well. Else as [`Ranks::all_reduce`]. A panic of the function reaches the caller.
+    /// well. Else as [`Ranks::all_reduce`]. A panic of the function reaches the caller. On several
+    /// ranks a dry run is a [`DryRunRead`](lapidary::Error::DryRunRead): dry-run the function
+    /// alone.
     #[track_caller]
     pub fn backward(
         &mut self,
@@ -170,6 +172,11 @@ impl<'a> Replica<'a> {
         let (parameters, mailbox) = (&self.parameters[..], &self.mailbox);
         if self.ranks.count() == 1 {
             return Ok(own_backward(parameters, loss_of, || ())?);
+        }
+        // In a dry run the thread would compute.
+        let checked = internal::check_reads(&parameters[0]).map_err(Error::from);
+        if let Err(error) = checked {
+            return self.together(Ok(None), Err(error));
         }
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
@@ -193,7 +200,7 @@ impl<'a> Replica<'a> {
             });
             let reduced = match &thread {
                 Ok(_) => self.reduce_all(&letters, columns),
-                Err(error) => Err(error.clone()),
+                Err(_) => Ok(None),
             };
             drop(letters);
             let own =
@@ -225,7 +232,7 @@ impl<'a> Replica<'a> {
     fn reduce_all(
         &self,
         letters: &Receiver<Letter>,
-        mut room: Vec<Option<lapidary_core::internal::Filling>>,
+        mut room: Vec<Option<Filling>>,
     ) -> Result<Option<Reduced>> {
         let mut made: Made = self.parameters.iter().map(|_| None).collect();
         let (mut is_done, mut all) = (false, Vec::new());
@@ -260,7 +267,7 @@ impl<'a> Replica<'a> {
         has: &[bool],
         counts: &[u64],
         made: &mut Made,
-        room: &mut [Option<lapidary_core::internal::Filling>],
+        room: &mut [Option<Filling>],
     ) -> Result<Reduced> {
         let summands = self.summands(call, has, counts)?;
         let (mut columns, mut numbers) = (Vec::new(), Vec::new());

@@ -13,7 +13,7 @@ mod pressure;
 mod reached;
 mod web;
 
-use crate::ci::{CI, adapters, hlsl, shaders, source};
+use crate::ci::{CI, adapters, hlsl, ranks, shaders, source};
 use crate::process::Result;
 use crate::steps::{Checks, Step};
 
@@ -137,6 +137,11 @@ const STEPS: &[Step] = &[
         name: "app",
         about: "a program with its own device: without a window, and in one, with a pointer",
         run: app::check,
+    },
+    Step {
+        name: "mpich",
+        about: "the tests of ranks with MPICH; `ci` has them with Open MPI",
+        run: ranks::mpich,
     },
     Step {
         name: "page",

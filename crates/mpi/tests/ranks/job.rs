@@ -53,7 +53,7 @@ impl Job {
     }
 
     fn mpirun() -> Job {
-        let mut command = Command::new("mpirun");
+        let mut command = Command::new(starter());
         if is_open_mpi() {
             command.args(["--allow-run-as-root", "--oversubscribe"]);
         }
@@ -156,9 +156,14 @@ fn kill(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// The program that starts ranks. A machine may have those of several MPIs.
+fn starter() -> String {
+    env::var("LAPIDARY_MPIRUN").unwrap_or_else(|_| "mpirun".into())
+}
+
 /// It refuses to run as root, or with more ranks than cores, unless it is told to.
-fn is_open_mpi() -> bool {
-    let version = Command::new("mpirun").arg("--version").output();
+pub(crate) fn is_open_mpi() -> bool {
+    let version = Command::new(starter()).arg("--version").output();
     let version = version.expect("mpirun is installed").stdout;
     String::from_utf8_lossy(&version).contains("Open MPI")
 }

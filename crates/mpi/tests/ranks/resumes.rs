@@ -33,7 +33,7 @@ pub(crate) fn check() {
         "it went on without a rank:\n{}",
         killed.text
     );
-    assert!(killed.text.contains("rank 1"), "{}", killed.text);
+    killed.tells_who_died(RANKS - 1);
     let resumed = job(&file).passes();
     let from: usize = value(&resumed.text, "from").parse().expect("a number");
     assert!((EVERY..STEPS).contains(&from), "{}", resumed.text);
