@@ -26,6 +26,27 @@ pub struct Encoder {
     layers: Vec<Layer>,
 }
 
+/// Texts on their way through the layers.
+#[derive(Debug)]
+pub struct Encoding {
+    /// `[texts, tokens, width]`.
+    x: Tensor,
+    mask: Option<Tensor>,
+    /// The weight of each token in the mean of its text.
+    shares: Vec<f32>,
+    /// Whole layers that are recorded.
+    layers: usize,
+    at: At,
+}
+
+/// What is recorded of a layer.
+#[derive(Debug)]
+enum At {
+    Layer,
+    Attended,
+    Widened(Tensor),
+}
+
 #[derive(Debug)]
 struct Layer {
     query: Linear,
@@ -82,8 +103,14 @@ impl Encoder {
 
     /// The vectors of texts, each of unit length: `[texts, width]`.
     pub fn encode(&self, texts: &[&Tokens]) -> Result<Tensor> {
+        self.end(self.begin(texts)?)
+    }
+
+    /// Begins to encode texts, for a program that does something else between the layers.
+    pub fn begin(&self, texts: &[&Tokens]) -> Result<Encoding> {
         let length = texts.iter().map(|text| text.ids.len()).max().unwrap_or(0);
-        if texts.iter().any(|text| text.ids.is_empty())
+        if texts.is_empty()
+            || texts.iter().any(|text| text.ids.is_empty())
             || length > self.config.max_position_embeddings
         {
             return Err(Error::Input(format!(
@@ -92,26 +119,54 @@ impl Encoder {
             )));
         }
         let (ids, padding) = padded(texts, length);
-        let shape = [texts.len(), length];
         let [batch, width] = [texts.len(), self.config.hidden_size];
         let words = self
             .words
             .rows(&self.gpu, &ids)?
             .reshape(&[batch, length, width])?;
         let positions = self.positions.narrow(0, 0, length)?;
-        let mut x = words.add(&positions)?.add(&self.kinds.select(0, 0)?)?;
-        x = self.norm.apply(&x)?;
-        let mask = match padding.contains(&false) {
-            true => Some(self.gpu.tensor(&padding, &[batch, 1, 1, length])?),
-            false => None,
+        let x = words.add(&positions)?.add(&self.kinds.select(0, 0)?)?;
+        Ok(Encoding {
+            x: self.norm.apply(&x)?,
+            mask: match padding.contains(&false) {
+                true => Some(self.gpu.tensor(&padding, &[batch, 1, 1, length])?),
+                false => None,
+            },
+            shares: shares(texts, length),
+            layers: 0,
+            at: At::Layer,
+        })
+    }
+
+    /// Records the next step of a layer, a third of its work. `false` if there is none: then
+    /// [`end`](Self::end) is next.
+    pub fn advance(&self, encoding: &mut Encoding) -> Result<bool> {
+        let Some(layer) = self.layers.get(encoding.layers) else {
+            return Ok(false);
         };
-        for layer in &self.layers {
-            x = layer.apply(&x, mask.as_ref(), &self.config)?;
-        }
-        let mean = self
-            .gpu
-            .tensor(&shares(texts, length), &[shape[0], 1, shape[1]])?;
-        let mean = mean.matmul(&x)?.reshape(&[batch, width])?;
+        encoding.at = match &encoding.at {
+            At::Layer => {
+                encoding.x = layer.attend(&encoding.x, encoding.mask.as_ref(), &self.config)?;
+                At::Attended
+            }
+            At::Attended => At::Widened(layer.widen(&encoding.x)?),
+            At::Widened(wide) => {
+                encoding.x = layer.narrow(wide, &encoding.x)?;
+                encoding.layers += 1;
+                At::Layer
+            }
+        };
+        Ok(true)
+    }
+
+    /// The vectors of the texts, as [`encode`](Self::encode) gives them.
+    pub fn end(&self, mut encoding: Encoding) -> Result<Tensor> {
+        while self.advance(&mut encoding)? {}
+        let &[batch, length, width] = encoding.x.shape() else {
+            return Err(Error::Input("an encoding is [texts, tokens, width]".into()));
+        };
+        let mean = self.gpu.tensor(&encoding.shares, &[batch, 1, length])?;
+        let mean = mean.matmul(&encoding.x)?.reshape(&[batch, width])?;
         let norm = mean.square()?.sum_keepdim(&[-1])?.sqrt()?;
         Ok(mean.div(&norm)?)
     }
@@ -180,7 +235,7 @@ impl Layer {
             .chain(norms)
     }
 
-    fn apply(&self, x: &Tensor, mask: Option<&Tensor>, config: &Config) -> Result<Tensor> {
+    fn attend(&self, x: &Tensor, mask: Option<&Tensor>, config: &Config) -> Result<Tensor> {
         let &[batch, length, width] = x.shape() else {
             return Err(Error::Input("a layer takes [texts, tokens, width]".into()));
         };
@@ -199,15 +254,17 @@ impl Layer {
         let mixed = query.scaled_dot_product_attention(&key, &value, mask, false, None)?;
         drop((query, key, value));
         let mixed = mixed.transpose(1, 2)?.reshape(&[batch, length, width])?;
-        let x = self
-            .mixed_norm
-            .apply(&self.mixed.end(&mixed, |end| end.residual(x))?)?;
-        drop(mixed);
-        let wide = self
-            .widened
-            .end(&x, |end| end.activation(Activation::Gelu))?;
+        self.mixed_norm
+            .apply(&self.mixed.end(&mixed, |end| end.residual(x))?)
+    }
+
+    fn widen(&self, x: &Tensor) -> Result<Tensor> {
+        self.widened.end(x, |end| end.activation(Activation::Gelu))
+    }
+
+    fn narrow(&self, wide: &Tensor, x: &Tensor) -> Result<Tensor> {
         self.narrowed_norm
-            .apply(&self.narrowed.end(&wide, |end| end.residual(&x))?)
+            .apply(&self.narrowed.end(wide, |end| end.residual(x))?)
     }
 }
 

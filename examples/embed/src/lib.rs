@@ -12,6 +12,7 @@
 //! | `model` | all of these combined, from a folder or from bytes |
 //! | `identity` | the identity of a model, to refuse an index of another one |
 //! | `index` | vectors with their texts: searched, saved, loaded |
+//! | `small` | a small model with made-up weights, for tests |
 //!
 //! It also compiles for the browser: calls that wait for the device are asynchronous, and files
 //! come as bytes or, natively, as paths.
@@ -26,12 +27,13 @@ mod model;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod places;
 mod precision;
+pub mod small;
 mod weights;
 mod words;
 
 pub use batch::Batch;
 pub use config::Config;
-pub use encoder::Encoder;
+pub use encoder::{Encoder, Encoding};
 pub use error::{Error, Result};
 pub use index::{Entry, Hit, Index};
 pub use model::{Embedded, Files, Model};
