@@ -2,8 +2,9 @@
 //!
 //! This file reads the command line; each verb has its own file. Some modules serve them all.
 //! [`process`] starts programs and prints their commands. [`steps`] runs lists of checks. [`apt`],
-//! [`pip`] and [`driver`] install what a verb needs. [`trixie`] provides a newer system, and
-//! [`browser`] controls Chromium. Nothing here uses a GPU; the tests do.
+//! [`pip`] and [`driver`] install what a verb needs. [`trixie`] provides a newer system,
+//! [`browser`] controls Chromium, and [`load`] sends requests to a server. Nothing here uses a GPU;
+//! the tests do.
 
 mod apt;
 mod bench;
@@ -11,6 +12,7 @@ mod browser;
 mod card;
 mod ci;
 mod driver;
+mod load;
 mod model;
 mod nightly;
 mod pip;

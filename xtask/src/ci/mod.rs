@@ -8,6 +8,7 @@ pub(crate) mod hlsl;
 mod messages;
 pub(crate) mod ranks;
 pub(crate) mod redis;
+mod serve;
 pub(crate) mod shaders;
 pub(crate) mod source;
 pub(crate) mod targets;
@@ -94,6 +95,11 @@ const STEPS: &[Step] = &[
         name: "mpi",
         about: "ranks on this machine: sums and training to the bit, bad calls, ranks that die",
         run: ranks::check,
+    },
+    Step {
+        name: "serve",
+        about: "a server under load: batches, a flood beside a quiet tenant, lost devices (the model is downloaded)",
+        run: serve::check,
     },
     Step {
         name: "top",

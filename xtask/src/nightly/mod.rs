@@ -11,6 +11,7 @@ mod objects;
 mod page;
 mod pressure;
 mod reached;
+mod serve;
 mod web;
 
 use crate::ci::{CI, adapters, hlsl, ranks, shaders, source};
@@ -132,6 +133,11 @@ const STEPS: &[Step] = &[
         name: "model",
         about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
         run: model::check,
+    },
+    Step {
+        name: "serve-long",
+        about: "ten minutes of load on a server: a flood, long texts, clients that go; nothing grows",
+        run: serve::check,
     },
     Step {
         name: "app",
