@@ -10,8 +10,8 @@ use engine::step;
 use graph::{Graph, devices};
 use lapidary::sim::Speed;
 
-/// Graphs, and the percentages of the memory that a step wants beside its weights. The narrow layers
-/// of the first have no way in 30 %.
+/// Graphs, and the percentages of the memory that a step wants beside its weights. The narrow
+/// layers of the first have no way in 30 %.
 const CASES: [(Graph, [u64; 2]); 2] = [
     (
         Graph {

@@ -134,8 +134,8 @@ fn main() -> ExitCode {
 }
 
 impl Ended {
-    /// Open MPI's `mpirun` names the rank that died. MPICH's tells that one did, and names a process
-    /// that ended, which may be another one.
+    /// Open MPI's `mpirun` names the rank that died. MPICH's tells that one did, and names a
+    /// process that ended, which may be another one.
     #[track_caller]
     fn tells_who_died(&self, rank: usize) {
         let told = match job::is_open_mpi() {
