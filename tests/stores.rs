@@ -2,6 +2,7 @@
 //! failures, what they lose, and random programs over stores that fail at random. With the feature
 //! `redis` also a Redis server of this machine's own.
 
+mod device;
 mod lost;
 mod order;
 mod random;

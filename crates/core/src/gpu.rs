@@ -3,6 +3,8 @@
 //! A [`Gpu`] is cheap to clone. Its buffers keep alive what they need of it, so the handle may be
 //! dropped before them.
 
+#[cfg(not(target_arch = "wasm32"))]
+mod device_store;
 mod diagnose;
 mod dry_run;
 #[cfg(any(test, feature = "sim"))]
@@ -31,6 +33,8 @@ use crate::error::{Error, Result};
 use crate::memory::{Budget, Scope};
 use crate::transfer::{OpenStore, SpillOptions, StoreTier};
 
+#[cfg(not(target_arch = "wasm32"))]
+pub use device_store::DeviceStore;
 pub use diagnose::GpuDiagnostics;
 use diagnose::Handles;
 pub use interop::{Access, Bound, BoundRange};

@@ -59,6 +59,8 @@ pub mod stats {
 /// buffers: see [`Options::stores`].
 pub mod stores {
     pub use crate::error::StoreFailure;
+    #[cfg(not(target_arch = "wasm32"))]
+    pub use crate::gpu::DeviceStore;
     #[cfg(feature = "redis")]
     pub use crate::transfer::RedisStore;
     pub use crate::transfer::{Key, MOST_VALUE_BYTES, Store, StoreTier, StoreUse};

@@ -45,7 +45,7 @@ pub(super) fn is_none_left(engine: &Engine) -> bool {
     let state = engine.lock();
     let mut left = state.queue.commands().chain(state.left_behind.iter());
     state.queue.has_priorities()
-        && state.batch.is_empty()
+        && (state.batch.is_empty() || state.batch.highest_priority() < least)
         && left.all(|cmd| priorities(cmd).1 < least)
 }
 

@@ -127,7 +127,12 @@ pub(super) fn make_room<'a>(
         if let Some(made) = try_steps(pass, storage, steps, whom, &mut attempt).await? {
             return Ok(made);
         }
-        if !pass.lock().memory.shares().is_empty() {
+        let may_take_all = {
+            let state = pass.lock();
+            let shares = state.memory.shares();
+            !shares.is_empty() && !shares.is_best_effort(storage.share())
+        };
+        if may_take_all {
             // Nothing is left but what is guaranteed to others. Work slows down and does not fail:
             // the storage borrows from that, too, and its owner's next command takes it back.
             let (steps, whom) = (SHARE_STEPS.into_iter(), Whom::all(ShareId::MAIN));

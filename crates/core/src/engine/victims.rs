@@ -88,7 +88,7 @@ pub(super) fn victims(
     if state.memory.shares().is_empty() {
         return choose(candidates);
     }
-    for whom in whom.in_turn() {
+    for whom in whom.in_turn(state.memory.shares().has_best_effort()) {
         let Some(mut claim) = state.memory.claim(whom) else {
             break;
         };

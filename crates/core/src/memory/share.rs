@@ -68,6 +68,9 @@ pub struct Share {
     /// Commands of a share with a higher priority run before those of others. `None`: the priority
     /// of what surrounds it; that of the device is 0.
     pub priority: Option<i8>,
+    /// Whether it has beyond its guarantee only what nobody else wants: others take that first, and
+    /// it takes nothing from them.
+    pub is_best_effort: bool,
 }
 
 impl Share {
@@ -77,6 +80,23 @@ impl Share {
             guaranteed: amount.into(),
             ceiling: None,
             priority: None,
+            is_best_effort: false,
+        }
+    }
+
+    /// A share that has only what nobody else wants, as a cache should: Kubernetes' class
+    /// *BestEffort*.
+    ///
+    /// ```
+    /// use lapidary_core::shares::Share;
+    ///
+    /// let cache = Share::best_effort().with_ceiling(256 << 20);
+    /// # assert!(cache.is_best_effort);
+    /// ```
+    pub fn best_effort() -> Share {
+        Share {
+            is_best_effort: true,
+            ..Share::guaranteed(0)
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Whom {
 enum By {
     /// The limit: everybody gives.
     Limit,
+    /// A share that claims what best-effort shares have.
+    Spare(ShareId),
     /// A share that claims its due for a request of so many bytes: its own, and that of those who
     /// borrowed more than it would have borrowed then, or who run nothing.
     Due(ShareId, u64),
@@ -39,19 +41,17 @@ impl Whom {
         Whom { within, by }
     }
 
-    /// Whom to ask one after the other, until somebody gives. A single request may need more than
-    /// a fair part of what is lent.
-    pub(crate) fn in_turn(self) -> impl Iterator<Item = Whom> {
-        let need = |share| Whom {
-            by: By::Need(share),
-            ..self
+    /// Whom to ask one after the other, until somebody gives. Best-effort shares come first, if
+    /// there are any. A single request may need more than a fair part of what is lent.
+    pub(crate) fn in_turn(self, has_best_effort: bool) -> impl Iterator<Item = Whom> {
+        let whom = move |by| Whom { by, ..self };
+        let turns = match self.by {
+            By::Limit => [By::Spare(self.within), By::Need(self.within), By::Limit],
+            By::Due(share, bytes) => [By::Spare(share), By::Due(share, bytes), By::Need(share)],
+            By::Spare(share) | By::Need(share) => [By::Spare(share), By::Need(share), self.by],
         };
-        let (first, then) = match self.by {
-            By::Limit => (need(self.within), Some(self)),
-            By::Due(share, _) => (self, Some(need(share))),
-            By::Need(_) => (self, None),
-        };
-        std::iter::once(first).chain(then)
+        let turns = turns.into_iter().map(whom);
+        turns.skip(usize::from(!has_best_effort))
     }
 }
 
@@ -63,6 +63,7 @@ struct Node {
     tree_bytes: u64,
     guaranteed_bytes: u64,
     is_idle: bool,
+    is_best_effort: bool,
 }
 
 /// From whom memory may be taken, one storage after the other.
@@ -89,6 +90,9 @@ impl Claim {
         }
         match self.whom.by {
             By::Limit => true,
+            By::Spare(share) => {
+                self.is_best_effort(from, share) && self.may_claim(share, None, from)
+            }
             By::Due(share, wanted_bytes) if share == from => self.gives_itself(share, wanted_bytes),
             By::Need(share) if share == from => true,
             By::Due(share, wanted_bytes) => self.may_claim(share, Some(wanted_bytes), from),
@@ -128,8 +132,22 @@ impl Claim {
         share == ShareId::MAIN || self.over_bytes(share) + i128::from(wanted_bytes) > 0
     }
 
+    /// Is a share best effort, or one around it that is not also around `other`?
+    fn is_best_effort(&self, share: ShareId, other: ShareId) -> bool {
+        let is_best_effort = |id: ShareId| {
+            self.nodes
+                .get(&id.0)
+                .is_some_and(|node| node.is_best_effort)
+        };
+        self.chain(share)
+            .any(|id| is_best_effort(id) && self.chain(other).all(|around| around != id))
+    }
+
     /// May `share` take from another one? `wanted_bytes`: only what is its due.
     fn may_claim(&self, share: ShareId, wanted_bytes: Option<u64>, from: ShareId) -> bool {
+        if self.is_best_effort(share, from) && !self.is_best_effort(from, share) {
+            return false;
+        }
         let ours: Vec<ShareId> = self.chain(share).collect();
         let theirs: Vec<ShareId> = self.chain(from).collect();
         // The rivals are the outermost trees that the two do not have in common.
@@ -191,6 +209,7 @@ impl Shares {
                 tree_bytes: entry.tree_bytes.now,
                 guaranteed_bytes: entry.guaranteed_bytes,
                 is_idle: now.wrapping_sub(entry.used_at) > IDLE_COMMANDS,
+                is_best_effort: entry.said.is_best_effort,
             };
             (id, node)
         });

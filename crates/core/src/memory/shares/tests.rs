@@ -30,7 +30,7 @@ fn due(share: ShareId, bytes: u64) -> Whom {
 
 /// What is asked if nobody owes anything.
 fn need(share: ShareId) -> Whom {
-    due(share, 0).in_turn().last().unwrap()
+    due(share, 0).in_turn(false).last().unwrap()
 }
 
 #[test]
@@ -176,4 +176,38 @@ fn guarantees_hold_within_a_share_too() {
     assert!(may(due(app, 100), v) && !may(due(app, 100), u));
     assert!(may(Whom::all(app), u) && !may(Whom::all(app), job));
     assert!(may(Whom::all(ShareId::MAIN), u));
+}
+
+#[test]
+fn best_effort_shares_give_first_and_take_nothing() {
+    let (mut table, handles) = table(&[("a", 0, ""), ("cache", 0, ""), ("part", 0, "cache")]);
+    let [a, cache, part] = [0, 1, 2].map(|index| handles[index].id());
+    let share = Share::best_effort();
+    table.resize(&handles[1], share, WHOLE).unwrap();
+    table.gained(a, 100, false);
+    table.gained(cache, 40, false);
+    table.gained(part, 10, false);
+    assert!(table.has_best_effort() && table.is_best_effort(part) && !table.is_best_effort(a));
+    let may = |whom: Whom, from: ShareId| table.claim(whom, 300, 0).may_take(from);
+    // Who has borrowed more comes first, too: here `a` has.
+    let turns: Vec<Whom> = due(a, 10).in_turn(true).collect();
+    assert!(may(turns[0], cache) && may(turns[0], part));
+    assert!(!may(turns[0], a) && !may(turns[0], ShareId::MAIN));
+    assert_eq!(turns[1], due(a, 10));
+    assert!(may(
+        due(ShareId::MAIN, 10).in_turn(true).next().unwrap(),
+        cache
+    ));
+    // A lowered budget takes from it first, too.
+    let limit = Whom::all(ShareId::MAIN).in_turn(true).next().unwrap();
+    assert!(may(limit, part) && !may(limit, a));
+    for whom in due(cache, 10)
+        .in_turn(true)
+        .chain(due(part, 10).in_turn(true))
+    {
+        assert!(!may(whom, a) && !may(whom, ShareId::MAIN), "{whom:?}");
+    }
+    // Its own, and parts of one tree among each other.
+    assert!(may(due(cache, 10), cache) && may(due(cache, 10), part));
+    assert!(may(due(part, 10), part) && may(due(part, 10), cache));
 }
