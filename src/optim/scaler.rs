@@ -8,7 +8,7 @@ use crate::grad::Gradients;
 use crate::ops::{clip, fill};
 use crate::tensor::Tensor;
 use crate::tensor::history::Paused;
-use lapidary_core::internal::Engine;
+use lapidary_core::internal::{Engine, Storage};
 use lapidary_core::{DType, Error, Result};
 
 /// Options of a [`LossScaler`]. The defaults are PyTorch's.
@@ -67,8 +67,8 @@ pub struct LossScaler {
     skipped_steps: Tensor,
     /// Above 0 if gradients that were checked were not finite.
     found: Tensor,
-    /// The engines for which gradients were checked since the last update: a dry run has its own.
-    checked_for: Vec<Weak<Engine>>,
+    /// Where `found` was written since the last update: its own storage, and those of dry runs.
+    checked: Vec<Weak<Storage>>,
 }
 
 impl LossScaler {
@@ -93,7 +93,7 @@ impl LossScaler {
             good_steps: number(0.0)?,
             skipped_steps: number(0.0)?,
             found: number(0.0)?,
-            checked_for: Vec::new(),
+            checked: Vec::new(),
         })
     }
 
@@ -201,19 +201,19 @@ impl LossScaler {
             false => self.found.copy_(&found)?,
         };
         self.forget_check();
-        let here = Arc::downgrade(&self.engine().here());
-        self.checked_for.push(here);
+        let here = Arc::downgrade(&self.engine().twin(&self.found.storage));
+        self.checked.push(here);
         Ok(())
     }
 
     fn has_checked(&self) -> bool {
-        let here = Arc::as_ptr(&self.engine().here());
-        self.checked_for.iter().any(|one| one.as_ptr() == here)
+        let here = Arc::as_ptr(&self.engine().twin(&self.found.storage));
+        self.checked.iter().any(|one| one.as_ptr() == here)
     }
 
     fn forget_check(&mut self) {
-        let here = Arc::as_ptr(&self.engine().here());
-        (self.checked_for).retain(|one| one.as_ptr() != here && one.strong_count() > 0);
+        let here = Arc::as_ptr(&self.engine().twin(&self.found.storage));
+        (self.checked).retain(|one| one.as_ptr() != here && one.strong_count() > 0);
     }
 
     /// Whether gradients that are not finite were found, as a number above 0.

@@ -16,6 +16,10 @@ use super::queue::Queue;
 use super::state::State;
 use crate::memory::Storage;
 
+/// A submission of lower work ends after this much predicted time, so that work of a higher
+/// priority waits no longer.
+const MOST_LOWER_NS: f64 = 4e6;
+
 /// The lowest and the highest priority of a command's operands. They differ for a copy between
 /// shares.
 fn priorities(cmd: &Cmd) -> (i8, i8) {
@@ -53,6 +57,20 @@ pub(super) fn is_none_left(engine: &Engine) -> bool {
 #[inline]
 pub(super) fn comes_later(state: &State, cmd: &Cmd) -> bool {
     state.queue.has_priorities() && state.batch.highest_priority() > priority(cmd)
+}
+
+/// Whether the batch is of lower work, and takes so long that it should be submitted.
+#[inline]
+pub(super) fn is_long(state: &State) -> bool {
+    state.queue.has_priorities() && has_long_batch(state)
+}
+
+#[cold]
+fn has_long_batch(state: &State) -> bool {
+    let highest = state.memory.shares().highest_priority();
+    state.batch.has_dispatches()
+        && state.batch.highest_priority() < highest
+        && state.batch.predicted_ns() * state.driver.time_scale() >= MOST_LOWER_NS
 }
 
 fn touches(cmd: &Cmd, storages: &FxHashSet<usize>) -> bool {

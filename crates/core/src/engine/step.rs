@@ -103,7 +103,7 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
-            if self.batch.is_full(self.pace.most_ops()) {
+            if self.batch.is_full(self.pace.most_ops()) || priority::is_long(self) {
                 return Some(Need::Submit);
             }
             if self.diagnose.as_ref().is_some_and(|one| one.is_half_full()) {

@@ -35,7 +35,8 @@ impl Gpu {
     /// lower one, in their own order. [`flush`](Gpu::flush) and reads on the handle of a share
     /// leave what has a lower priority; on a handle of the device they run everything. While there
     /// are higher priorities, a pass encodes work of a lower one only when the device has finished
-    /// the submission before. So commands of a high priority wait for one submission on the device
+    /// the submission before, and submits it after some milliseconds of work. So commands of a high
+    /// priority wait for the submission on the device, and at most for the next one
     /// ([`MemoryStats::longest_submission_ns`]). While another thread runs a pass, that pass runs
     /// them first. Then a read or a `flush` ends, and the pass goes on. Other calls, such as a pin
     /// or a new budget, wait for its end.

@@ -304,17 +304,6 @@ impl Shares {
         })
     }
 
-    /// Is there a best-effort share?
-    pub(crate) fn has_best_effort(&self) -> bool {
-        self.entries.values().any(|entry| entry.said.is_best_effort)
-    }
-
-    /// Is this share best effort, or one around it?
-    pub(crate) fn is_best_effort(&self, share: ShareId) -> bool {
-        self.chain(share)
-            .any(|(_, entry)| entry.said.is_best_effort)
-    }
-
     /// The highest priority of all shares and of the device.
     pub(crate) fn highest_priority(&self) -> i8 {
         let priorities = self.entries.values().map(|entry| entry.priority);

@@ -33,12 +33,13 @@ pub fn write_rmm(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
     let first_ns = snapshot.moments.first().map(|moment| moment.at_ns);
     let begins_ns = first_ns.unwrap_or(snapshot.taken_at_ns);
     let time_of_day = |at_ns| time_of_day(unix_us(snapshot, at_ns));
+    let mut live = Live::default();
     for held in places.before() {
-        row(&mut to, &time_of_day(begins_ns), "allocate", held)?;
+        live.gained(&mut to, &time_of_day(begins_ns), held)?;
     }
     places.tell(|at_ns, step| match step {
-        Step::Gained(held) => row(&mut to, &time_of_day(at_ns), "allocate", &held),
-        Step::Lost(held) => row(&mut to, &time_of_day(at_ns), "free", &held),
+        Step::Gained(held) => live.gained(&mut to, &time_of_day(at_ns), &held),
+        Step::Lost(held) => live.lost(&mut to, &time_of_day(at_ns), &held),
         Step::Event(Event::Refusal { bytes }) => {
             let time = time_of_day(at_ns);
             writeln!(to, "0,{time},allocate failure,(nil),{bytes},0")
@@ -48,8 +49,27 @@ pub fn write_rmm(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
     to.flush()
 }
 
-fn row(to: &mut impl Write, time: &str, action: &str, held: &Held) -> io::Result<()> {
-    let (address, bytes) = (held.address, held.bytes);
+/// The bytes at each address so far. A snapshot from a file may say that two blocks are at one
+/// address. Then the first is freed, so that the log is one that can be read.
+#[derive(Default)]
+struct Live(FxHashMap<u64, u64>);
+
+impl Live {
+    fn gained(&mut self, to: &mut impl Write, time: &str, held: &Held) -> io::Result<()> {
+        self.lost(to, time, held)?;
+        self.0.insert(held.address, held.bytes);
+        row(to, time, "allocate", held.address, held.bytes)
+    }
+
+    fn lost(&mut self, to: &mut impl Write, time: &str, held: &Held) -> io::Result<()> {
+        match self.0.remove(&held.address) {
+            Some(bytes) => row(to, time, "free", held.address, bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+fn row(to: &mut impl Write, time: &str, action: &str, address: u64, bytes: u64) -> io::Result<()> {
     writeln!(to, "0,{time},{action},{address:#x},{bytes},0")
 }
 

@@ -195,6 +195,17 @@ impl Claim {
 }
 
 impl Shares {
+    /// Is there a best-effort share?
+    pub(crate) fn has_best_effort(&self) -> bool {
+        self.entries.values().any(|entry| entry.said.is_best_effort)
+    }
+
+    /// Is this share best effort, or one around it?
+    pub(crate) fn is_best_effort(&self, share: ShareId) -> bool {
+        self.chain(share)
+            .any(|(_, entry)| entry.said.is_best_effort)
+    }
+
     /// A decision about who gives memory. `live_bytes` are those of all blocks.
     pub(crate) fn claim(&self, whom: Whom, live_bytes: u64, now: Clock) -> Claim {
         let in_shares = |(_, entry): (&u32, &Entry)| match entry.around {
