@@ -72,7 +72,7 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() {
     let mut random = Rng::with_seed(seed);
     // What is evicted goes to the spill file before long.
     let budget = Budget {
-        host_bytes: Some(256 << 10),
+        host_bytes: Some(32 << 10),
         ..Budget::device(3 * MIB)
     };
     let options = Options {
