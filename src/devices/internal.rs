@@ -1,11 +1,13 @@
 //! What lapidary's other crates use of this one beside its public interface. It may change in any
 //! release: nobody else should name it.
 
-use std::panic::Location;
 use std::sync::Arc;
 
+#[cfg(doc)]
+use lapidary_core::Error;
+
 use lapidary_core::internal::{Engine, Storage};
-use lapidary_core::{DType, Error, Result};
+use lapidary_core::{DType, Result};
 
 pub use super::accumulator::Accumulator;
 pub use super::buckets::Buckets;
@@ -27,14 +29,8 @@ pub fn engine(tensor: &Tensor) -> &Arc<Engine> {
 /// [`Error::DryRunRead`] with the caller's line, and [`Error::DeviceLost`].
 #[track_caller]
 pub fn check_reads(tensor: &Tensor) -> Result<()> {
-    let engine = tensor.engine.here();
-    if engine.is_dry() {
-        let at = Location::caller();
-        return Err(Error::DryRunRead {
-            at: format!("{}:{}", at.file(), at.line()),
-        });
-    }
-    engine.check_lost()
+    tensor.engine.check_has_values()?;
+    tensor.engine.here().check_lost()
 }
 
 /// A tensor of a storage, in row-major order. The storage has as many bytes as the shape needs.

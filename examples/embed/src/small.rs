@@ -1,6 +1,9 @@
 //! A small model with made-up weights, as files: for tests of programs that need some model.
 
+use lapidary::{Gpu, ModelFile};
 use serde_json::{Value, json};
+
+use crate::{Files, Model, Result};
 
 /// Numbers per token.
 pub const WIDTH: usize = 8;
@@ -10,6 +13,20 @@ const WIDE: usize = 16;
 pub const LONGEST: usize = 12;
 /// The vocabulary.
 pub const WORDS: [&str; 6] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "stone", "cutter"];
+
+/// The model on a device.
+///
+/// # Errors
+/// Those of [`Model::new`].
+pub fn model(gpu: &Gpu) -> Result<Model> {
+    let (config, tokenizer) = (config().to_string(), tokenizer(&WORDS).to_string());
+    let files = Files {
+        config: config.as_bytes(),
+        sentences: None,
+        tokenizer: tokenizer.as_bytes(),
+    };
+    Model::new(gpu, files, &ModelFile::from_bytes(weights(&shapes()))?)
+}
 
 /// `config.json`.
 pub fn config() -> Value {

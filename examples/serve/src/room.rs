@@ -97,8 +97,7 @@ fn fit(gpu: &Gpu, encoder: &Encoder, length: usize, most: usize) -> Result<usize
 
 #[cfg(test)]
 mod tests {
-    use embed::{Files, Model, small};
-    use lapidary::ModelFile;
+    use embed::small;
     use lapidary::shares::Share;
 
     use super::*;
@@ -107,15 +106,7 @@ mod tests {
     fn fewer_and_shorter_texts_fit_into_less_memory() {
         let (gpu, _) = Gpu::simulated(Default::default()).unwrap();
         let share = gpu.share("serve", Share::guaranteed(1 << 20)).unwrap();
-        let config = small::config().to_string();
-        let tokenizer = small::tokenizer(&small::WORDS).to_string();
-        let files = Files {
-            config: config.as_bytes(),
-            sentences: None,
-            tokenizer: tokenizer.as_bytes(),
-        };
-        let file = ModelFile::from_bytes(small::weights(&small::shapes())).unwrap();
-        let model = Model::new(&share, files, &file).unwrap();
+        let model = small::model(&share).unwrap();
 
         let mut room = Room::new(small::LONGEST, 100);
         let mut ask = |ceiling_bytes: u64| {

@@ -203,9 +203,15 @@ impl Batch {
         self.moved.drain(..).rev()
     }
 
-    /// Keeps a custom kernel until the submission.
-    pub(super) fn note_priority(&mut self, priority: i8) {
-        self.highest_priority = self.highest_priority.max(Some(priority));
+    /// Notes the priority of a command; `None` if shares have no priorities.
+    pub(super) fn note_priority(&mut self, priority: Option<i8>) {
+        self.highest_priority = self.highest_priority.max(priority);
+    }
+
+    /// Whether it must be submitted before a command of this priority, because its commands come
+    /// first.
+    pub(super) fn is_above(&self, priority: Option<i8>) -> bool {
+        priority.is_some() && self.highest_priority > priority
     }
 
     /// The highest priority of its commands; the lowest of all, if none is known.
@@ -213,6 +219,7 @@ impl Batch {
         self.highest_priority.unwrap_or(i8::MIN)
     }
 
+    /// Keeps a custom kernel until the submission.
     pub(super) fn keep_custom(&mut self, custom: Arc<Custom>) {
         self.custom = Some(custom);
     }

@@ -93,8 +93,7 @@ impl Engine {
         engine.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
         let is_done = || priority::is_none_left(engine);
-        let ran = in_span!("flush", {}, Pass::run_unless(engine, is_done, work)).await;
-        ran.map(Option::unwrap_or_default)
+        in_span!("flush", {}, Pass::run_unless(engine, is_done, work)).await
     }
 
     /// Runs the commands that `storage` needs. The error is the storage's own.
@@ -109,8 +108,7 @@ impl Engine {
             pass.error_of(&storage)
         };
         let is_done = || priority::is_none_left(engine) && engine.error_of(&wanted).is_ok();
-        let ran = Pass::run_unless(engine, is_done, work).await;
-        ran.map(Option::unwrap_or_default)
+        Pass::run_unless(engine, is_done, work).await
     }
 
     /// Waits until the device has finished all submissions.
@@ -235,7 +233,7 @@ impl Engine {
 
     /// Refuses a read in a dry run, which has no values.
     #[track_caller]
-    fn check_has_values(self: &Arc<Self>) -> Result<()> {
+    pub fn check_has_values(self: &Arc<Self>) -> Result<()> {
         if !self.here().is_dry() {
             return Ok(());
         }

@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// Whether this is the engine of a dry run, which has no values.
-    pub fn is_dry(&self) -> bool {
+    pub(crate) fn is_dry(&self) -> bool {
         self.is_dry
     }
 

@@ -49,23 +49,22 @@ impl Pass {
         Pass::run_locked(engine, lock, work).await
     }
 
-    /// As [`run`](Self::run), but `None` if another thread's pass has done meanwhile what the
-    /// caller wants. Passes say so after each submission while shares have priorities.
-    pub(super) async fn run_unless<T, F>(
+    /// As [`run`](Self::run), unless another thread's pass does meanwhile what the caller wants.
+    /// Passes say so after each submission while shares have priorities.
+    pub(super) async fn run_unless<F>(
         engine: &Arc<Engine>,
         is_done: impl Fn() -> bool,
         work: impl FnOnce(Pass) -> F + MaybeSend + 'static,
-    ) -> Result<Option<T>>
+    ) -> Result<()>
     where
-        T: MaybeSend + 'static,
-        F: Future<Output = Result<T>> + MaybeSend + 'static,
+        F: Future<Output = Result<()>> + MaybeSend + 'static,
     {
         if engine.is_inside() {
             return Err(Error::Reentered);
         }
         match engine.execution_lock.lock_unless(is_done).await {
-            Some(lock) => Pass::run_locked(engine, lock, work).await.map(Some),
-            None => Ok(None),
+            Some(lock) => Pass::run_locked(engine, lock, work).await,
+            None => Ok(()),
         }
     }
 

@@ -53,12 +53,6 @@ pub(super) fn is_none_left(engine: &Engine) -> bool {
         && left.all(|cmd| priorities(cmd).1 < least)
 }
 
-/// Whether the batch must be submitted before this command, because its commands come first.
-#[inline]
-pub(super) fn comes_later(state: &State, cmd: &Cmd) -> bool {
-    state.queue.has_priorities() && state.batch.highest_priority() > priority(cmd)
-}
-
 /// Whether the batch is of lower work, and takes so long that it should be submitted.
 #[inline]
 pub(super) fn is_long(state: &State) -> bool {
@@ -67,10 +61,9 @@ pub(super) fn is_long(state: &State) -> bool {
 
 #[cold]
 fn has_long_batch(state: &State) -> bool {
-    let highest = state.memory.shares().highest_priority();
-    state.batch.has_dispatches()
-        && state.batch.highest_priority() < highest
-        && state.batch.predicted_ns() * state.driver.time_scale() >= MOST_LOWER_NS
+    let batch = &state.batch;
+    batch.predicted_ns() * state.driver.time_scale() >= MOST_LOWER_NS
+        && batch.highest_priority() < state.memory.shares().highest_priority()
 }
 
 fn touches(cmd: &Cmd, storages: &FxHashSet<usize>) -> bool {

@@ -67,8 +67,7 @@ pub(super) async fn submit_read(
         Ok(())
     };
     let is_done = || priority::is_in_use(engine) && wanted.is_submitted();
-    let ran = Pass::run_unless(engine, is_done, work).await;
-    ran.map(Option::unwrap_or_default)
+    Pass::run_unless(engine, is_done, work).await
 }
 
 /// Takes in the submitted pieces of a read, one by one.

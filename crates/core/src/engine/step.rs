@@ -146,7 +146,8 @@ impl State {
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-        if !self.batch.is_empty() && (alone || priority::comes_later(self, &cmd)) {
+        let priority = (self.queue.has_priorities()).then(|| priority::priority(&cmd));
+        if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Submit));
         }
@@ -167,9 +168,7 @@ impl State {
                     self.lineages.note(&cmd, inputs, &self.memory, &self.costs);
                 }
                 self.batch.close(alone || cmd.submits_at_once());
-                if self.queue.has_priorities() {
-                    self.batch.note_priority(priority::priority(&cmd));
-                }
+                self.batch.note_priority(priority);
                 self.finish_command(cmd);
             }
             Err(Stop::Need(need)) => {

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::net::Shutdown;
 
-use embed::small::LONGEST;
+use embed::small::{self, LONGEST};
 
 use crate::client::{connect, embed, get, head, post, reply, send};
-use crate::setup::{LOUD, QUIET, Setup, aside, limits, model, start};
+use crate::setup::{LOUD, QUIET, Setup, aside, limits, start};
 
 #[tokio::test]
 async fn vectors_are_those_of_the_model() {
@@ -14,7 +14,7 @@ async fn vectors_are_those_of_the_model() {
         server, address, ..
     } = start(limits()).await;
     let (gpu, _) = lapidary::Gpu::simulated(Default::default()).unwrap();
-    let model = model(&gpu);
+    let model = small::model(&gpu).unwrap();
     aside(move || {
         let long = "stone ".repeat(50);
         for texts in [&["stone"][..], &["cutter", "stone cutter", "", &long]] {

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use embed::{Files, Model, small};
+use embed::small;
+use lapidary::Gpu;
 use lapidary::shares::Share;
 use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
-use lapidary::{Gpu, ModelFile};
 use serve::{Limits, Server, Tenant, Tenants};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -84,18 +84,6 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
-pub(crate) fn model(gpu: &Gpu) -> Model {
-    let config = small::config().to_string();
-    let tokenizer = small::tokenizer(&small::WORDS).to_string();
-    let files = Files {
-        config: config.as_bytes(),
-        sentences: None,
-        tokenizer: tokenizer.as_bytes(),
-    };
-    let file = ModelFile::from_bytes(small::weights(&small::shapes())).unwrap();
-    Model::new(gpu, files, &file).unwrap()
-}
-
 pub(crate) async fn start(limits: Limits) -> Setup {
     let (gpu, sim) = Gpu::simulated(SimOptions::default()).unwrap();
     let share = Share::guaranteed(16 << 20).with_ceiling(16 << 20);
@@ -109,7 +97,7 @@ pub(crate) async fn start(limits: Limits) -> Setup {
     };
     let tenants = Tenants::new(vec![tenant("loud", LOUD), tenant("quiet", QUIET)]).unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = Server::start(model(&share), tenants, address, limits).await;
+    let server = Server::start(small::model(&share).unwrap(), tenants, address, limits).await;
     let server = server.unwrap();
     Setup {
         address: server.address(),

@@ -48,7 +48,7 @@ impl Whom {
         let turns = match self.by {
             By::Limit => [By::Spare(self.within), By::Need(self.within), By::Limit],
             By::Due(share, bytes) => [By::Spare(share), By::Due(share, bytes), By::Need(share)],
-            By::Spare(share) | By::Need(share) => [By::Spare(share), By::Need(share), self.by],
+            turn @ (By::Spare(_) | By::Need(_)) => [turn; 3],
         };
         let turns = turns.into_iter().map(whom);
         turns.skip(usize::from(!has_best_effort))

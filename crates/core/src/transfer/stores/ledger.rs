@@ -100,10 +100,14 @@ impl Ledger {
         }
     }
 
+    /// The bytes that are not in use.
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.most_bytes.saturating_sub(self.used_bytes.now)
+    }
+
     /// Reserves room. `false` if there is none.
     pub(super) fn reserve(&mut self, bytes: u64) -> bool {
-        let left_bytes = self.most_bytes.saturating_sub(self.used_bytes.now);
-        let fits = bytes <= left_bytes;
+        let fits = bytes <= self.left_bytes();
         if fits {
             self.used_bytes.raise(bytes);
         }

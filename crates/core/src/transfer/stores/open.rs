@@ -26,7 +26,6 @@ pub(super) struct Shared {
     pub(super) sizes_only: bool,
     run: u64,
     next_number: AtomicU64,
-    most_bytes: u64,
     tier: StoreTier,
 }
 
@@ -50,7 +49,6 @@ impl OpenStore {
             sizes_only,
             run: random(),
             next_number: AtomicU64::new(0),
-            most_bytes: tier.most_bytes,
             tier,
         }))
     }
@@ -62,7 +60,7 @@ impl OpenStore {
     pub(crate) fn begin(&self, len_bytes: u64) -> Result<StoreWriter> {
         let shared = &self.0;
         let refused = |failure| Err(shared.error("write", len_bytes, failure));
-        if len_bytes > shared.most_bytes {
+        if len_bytes > shared.tier.most_bytes {
             return refused(StoreFailure::Full);
         }
         let until = shared.until();
@@ -87,8 +85,7 @@ impl OpenStore {
     /// The bytes that further blocks may take; 0 while the store rests.
     pub(crate) fn left_bytes(&self) -> u64 {
         match self.takes_bytes() {
-            true => (self.0.worker)
-                .ledger(|ledger| ledger.most_bytes.saturating_sub(ledger.used_bytes.now)),
+            true => self.0.worker.ledger(|ledger| ledger.left_bytes()),
             false => 0,
         }
     }
@@ -158,7 +155,7 @@ impl Shared {
             failure,
             requested_bytes,
             used_bytes,
-            most_bytes: self.most_bytes,
+            most_bytes: self.tier.most_bytes,
             rests,
         }))
     }
