@@ -4,6 +4,7 @@
 mod fair;
 mod isolation;
 mod jobs;
+mod lent;
 mod limits;
 mod priority;
 mod reports;
@@ -16,21 +17,31 @@ const MIB: u64 = 1 << 20;
 
 /// A simulated device whose slabs have room for `bytes`, and the bytes of staging beside them.
 fn device(bytes: u64) -> Gpu {
+    device_of(bytes, false)
+}
+
+/// The same, whose slabs the host sees or not.
+fn device_of(bytes: u64, maps_slabs: bool) -> Gpu {
     let staging_bytes = 8 * MIB;
     let budget = Budget {
         staging_bytes: Some(staging_bytes),
         ..Budget::device(bytes + staging_bytes)
     };
-    with_budget(budget)
+    open(budget, maps_slabs)
 }
 
 fn with_budget(budget: Budget) -> Gpu {
+    open(budget, false)
+}
+
+fn open(budget: Budget, maps_slabs: bool) -> Gpu {
     let options = Options {
         budget: Some(budget),
         ..Options::default()
     };
     let device = SimOptions {
         dirty: true,
+        maps_slabs,
         ..SimOptions::default()
     };
     Gpu::simulated_with(device, options).unwrap().0

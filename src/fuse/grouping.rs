@@ -38,6 +38,8 @@ pub(super) struct Group {
     /// Addresses of storages.
     reads: Vec<usize>,
     writes: Vec<usize>,
+    /// The share that all results are in, if there are any. A share may be cancelled alone.
+    share: Option<u64>,
 }
 
 /// The launch of a reader, and its kernel.
@@ -65,6 +67,11 @@ fn address(storage: &Arc<Storage>) -> usize {
     Arc::as_ptr(storage) as usize
 }
 
+/// The share of the launch's result, which is its last operand.
+fn share_of(launch: &Launch) -> Option<u64> {
+    Some(launch.args.last()?.storage.share_number())
+}
+
 impl Group {
     /// Removes everything, but keeps the allocations.
     pub(super) fn clear(&mut self) {
@@ -72,12 +79,19 @@ impl Group {
         self.members.clear();
         self.reads.clear();
         self.writes.clear();
+        self.share = None;
+    }
+
+    /// Are its results in this share, as far as there are any?
+    fn is_in(&self, share: Option<u64>) -> bool {
+        self.share.is_none() || self.share == share
     }
 
     /// Ends the current members with a reader. The following members read its result.
     fn go_on_after(&mut self, reading: Reading) {
         if let Some((y, others)) = reading.launch.args.split_last() {
             self.writes.push(address(&y.storage));
+            self.share = Some(y.storage.share_number());
             let others = others.iter().map(|arg| address(&arg.storage));
             self.reads.extend(others);
         }
@@ -99,6 +113,7 @@ impl Group {
             }
         }
         let written = address(&out.storage);
+        self.share = Some(out.storage.share_number());
         if self.writes.last() != Some(&written) {
             self.writes.push(written);
         }
@@ -143,8 +158,10 @@ impl Grouping {
             concerned |= self.concerned(address(&arg.storage), role);
             concerned |= self.ended_by(&arg.storage, role);
         }
-        let makes_x =
-            |group: &Group| group.writes.contains(&x) && group.earlier.len() < MOST_READERS;
+        let share = share_of(&reading.launch);
+        let makes_x = |group: &Group| {
+            group.writes.contains(&x) && group.earlier.len() < MOST_READERS && group.is_in(share)
+        };
         let joined = match self.open.iter().position(makes_x) {
             Some(group) => 1 << group,
             None => 0,
@@ -167,6 +184,7 @@ impl Grouping {
                 ended |= self.ended_by(&arg.storage, role);
             }
         }
+        let share = share_of(&member.launch);
         // The groups that it can join, as far as the limit allows.
         let (mut joined, mut launches, mut has_reader) = (0_u32, 1, false);
         for (index, group) in self.open.iter().enumerate() {
@@ -174,7 +192,7 @@ impl Grouping {
             let is_alike =
                 group.len().is_none_or(|len| len == member.seen.len) || concerned.is_power_of_two();
             // At most one of the merged groups may have readers.
-            let is_alike = is_alike && !(has_reader && group.has_readers());
+            let is_alike = is_alike && !(has_reader && group.has_readers()) && group.is_in(share);
             if concerned >> index & 1 == 1
                 && is_alike
                 && launches + group.members.len() <= MOST_LAUNCHES
@@ -258,6 +276,7 @@ impl Grouping {
                         whole.reads.append(&mut group.reads);
                         whole.writes.append(&mut group.writes);
                         whole.earlier.append(&mut group.earlier);
+                        group.share = None;
                         self.spare.push(group);
                         whole
                     }

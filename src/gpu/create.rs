@@ -259,7 +259,7 @@ impl Gpu {
     /// a slice that starts inside an element; [`Error::Overflow`].
     pub fn tensor_of(&self, buffer: &Buffer, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let operation = "tensor_of";
-        if !self.engine().owns(buffer.storage()) {
+        if !self.engine().may_read(buffer.engine(), buffer.storage()) {
             return Err(Error::Foreign { operation });
         }
         let (_, needed_bytes) = checked(shape, dtype)?;

@@ -67,7 +67,7 @@ impl Gpu {
     /// The bytes of a tensor, if the app can bind them.
     fn bindable(&self, tensor: &Tensor) -> Result<Buffer> {
         let operation = "with_bound";
-        if !self.engine().owns(&tensor.storage) {
+        if !self.engine().may_read(&tensor.engine, &tensor.storage) {
             return Err(Error::Foreign { operation });
         }
         let start_bytes = tensor.layout.offset as u64 * tensor.dtype.size_bytes();

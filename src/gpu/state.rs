@@ -165,7 +165,7 @@ impl Gpu {
     ) -> Result<Vec<Option<u64>>> {
         if !tensors
             .iter()
-            .all(|tensor| self.engine().owns(&tensor.storage))
+            .all(|tensor| self.engine().may_read(&tensor.engine, &tensor.storage))
         {
             return Err(Error::Foreign { operation });
         }

@@ -1,4 +1,4 @@
-//! Copies of tensors to other shares and other devices.
+//! Tensors for other shares and other devices: loans and copies.
 
 use lapidary_core::{Buffer, Error, Result};
 
@@ -7,6 +7,37 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 
 impl Tensor {
+    /// The same elements for operations in another share of the device, which may read them. So
+    /// many shares use one set of weights. Nothing is copied: the memory counts for the share that
+    /// lends it, and lives as long as either tensor.
+    ///
+    /// An operation reads what the lender wrote before it. Its result is in the borrower's share.
+    /// The borrower may evict and pin a loan; [`named`](Self::named) has no effect. No gradient
+    /// flows through a loan: in the borrower's share it is a tensor without a history.
+    ///
+    /// ```no_run
+    /// # use lapidary::shares::Share;
+    /// # fn demo(gpu: &lapidary::Gpu) -> lapidary::Result<()> {
+    /// let weight = gpu.ones(&[512, 512], lapidary::DType::F32)?;
+    /// let user = gpu.share("user", Share::guaranteed(64 << 20))?;
+    /// let x = user.ones(&[8, 512], lapidary::DType::F32)?;
+    /// let y = x.matmul(&weight.lend_to(&user)?)?; // in the share `user`
+    /// # drop(y);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for the handle of another device. Later, each write to it is
+    /// [`Error::Lent`].
+    pub fn lend_to(&self, gpu: &Gpu) -> Result<Tensor> {
+        if self.engine.here().is_same(&gpu.engine().here()) {
+            return Ok(self.clone());
+        }
+        let lent = self.memory().lend_to(gpu)?;
+        let (storage, layout) = (lent.storage().clone(), self.layout.clone());
+        Ok(Tensor::from_parts(lent.engine(), storage, layout, self.dtype).detached())
+    }
+
     /// A tensor with the same elements in the share, or on the device, of another handle. A tensor
     /// that is there already is returned as it is, with its layout; then both share their memory.
     ///

@@ -212,7 +212,7 @@ impl Tensor {
     }
 
     /// All bytes of the tensor's memory.
-    fn memory(&self) -> Buffer {
+    pub(crate) fn memory(&self) -> Buffer {
         let len_bytes = self.storage.len_bytes();
         Buffer::part(&self.engine, self.storage.clone(), 0, len_bytes)
     }

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use lapidary::shares::Share;
-use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Residency};
+use lapidary::{Budget, Buffer, DType, Error, Gpu, Kernel, Options, Residency};
 
 use super::app::App;
 use super::tenant::Tenant;
@@ -152,6 +152,28 @@ fn copies_go_to_other_shares_and_devices() {
             [2.0, 6.0, 4.0, 8.0]
         );
     }
+}
+
+#[test]
+fn a_kernel_reads_what_another_share_lends_and_does_not_write_it() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let share = gpu.share("share", Share::guaranteed(0)).unwrap();
+    let words: Vec<u32> = (0..5000).map(|word| word * 3).collect();
+    let lent = gpu.buffer_from(&words).unwrap().lend_to(&share).unwrap();
+    let pry = Kernel::new(&gpu, PRY).unwrap();
+    // A slice that begins where no binding can, so the kernel gets a copy of it in the share.
+    for (from, part) in [(0, lent.clone()), (1, lent.slice(4..20_000).unwrap())] {
+        let call = pry.call().bind("x", &part).groups([8, 1, 1]);
+        let found = call.out("found", &[512], DType::U32).run_one().unwrap();
+        assert_eq!(found.tag().share(), Some("share"));
+        let first = found.to_vec::<u32>().unwrap()[3];
+        assert_eq!(first, words[from + 3]);
+    }
+    let spill = Kernel::new(&gpu, SPILL).unwrap();
+    let call = spill.call().bind("x", &lent).params(&7_u32);
+    let error = call.groups([1, 1, 1]).run().unwrap_err();
+    assert!(matches!(error, Error::Lent { .. }), "{error}");
+    assert_eq!(lent.to_vec::<u32>().unwrap(), words);
 }
 
 #[test]

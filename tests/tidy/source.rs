@@ -48,7 +48,8 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The paths of all files in these folders, relative to the root. A missing folder is empty.
+/// The paths of all files in these folders, relative to the root. A missing folder is empty, and so
+/// is one with build results.
 pub(crate) fn list(folders: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
@@ -56,7 +57,10 @@ pub(crate) fn list(folders: &[&str]) -> Vec<String> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                open.push(path)
+                // Cargo marks its folders of build results.
+                if !path.join("CACHEDIR.TAG").exists() {
+                    open.push(path)
+                }
             } else {
                 found.push(from_root(&path))
             }

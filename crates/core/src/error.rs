@@ -90,12 +90,20 @@ pub enum Error {
     },
     /// A tensor of another device, or of another share of the same device.
     #[error(
-        "{operation}: an operand belongs to another Gpu, or to another share of this one; bring it \
-         here with `to`"
+        "{operation}: an operand belongs to another Gpu, or to another share of this one; copy it \
+         here with `to`, or lend it to this share with `lend_to`"
     )]
     Foreign {
         /// The name of the operation.
         operation: &'static str,
+    },
+    /// A write to a tensor that another share has lent.
+    #[error(
+        "{made_at} is lent by another share, which alone may write to it; change a copy made by `copy`"
+    )]
+    Lent {
+        /// The tag of the tensor.
+        made_at: String,
     },
     /// A share of the device's memory cannot be made, changed or used as the caller asked.
     #[error("the share `{share}`: {reason}")]

@@ -158,7 +158,7 @@ impl Buffer {
         self.check_whole(RECOMPUTE)?;
         let mut parts = Vec::new();
         for input in inputs {
-            if !self.engine.owns(&input.storage) {
+            if !self.engine.may_read(&input.engine, &input.storage) {
                 return Err(Error::Foreign {
                     operation: RECOMPUTE,
                 });

@@ -1,4 +1,4 @@
-//! Copies to other shares and other devices.
+//! Other shares and other devices: loans and copies.
 
 use std::sync::Arc;
 
@@ -7,11 +7,51 @@ use super::{Buffer, words};
 use crate::engine::Engine;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::engine::block_on;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::memory::Storage;
 
 impl Buffer {
+    /// The same bytes for kernels in another share of the device, which may read them. Nothing is
+    /// copied: the memory counts for the share that lends it, and lives as long as either buffer.
+    ///
+    /// A command reads what the lender wrote before it. The borrower may evict and pin a loan;
+    /// [`named`](Self::named) has no effect. Kernels of the borrower can reach the whole
+    /// buffer, also outside of a slice.
+    ///
+    /// ```no_run
+    /// # use lapidary_core::shares::Share;
+    /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
+    /// let table = gpu.buffer_from(&[1.0_f32, 2.0])?;
+    /// let job = gpu.share("job", Share::guaranteed(16 << 20))?;
+    /// let lent = table.lend_to(&job)?;
+    /// let own = lent.copy()?; // in the share `job`
+    /// # drop(own);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Foreign`](crate::Error::Foreign) for the handle of another device. Later, each
+    /// write to it is [`Error::Lent`](crate::Error::Lent).
+    pub fn lend_to(&self, gpu: &Gpu) -> Result<Buffer> {
+        let (here, there) = (self.engine.here(), gpu.engine().here());
+        if here.is_same(&there) {
+            return Ok(self.clone());
+        }
+        if !here.is_same_device(&there) {
+            let operation = "lend_to";
+            return Err(Error::Foreign { operation });
+        }
+        let storage = here.twin(&self.storage).clone();
+        storage.lend();
+        Ok(Self::part(
+            &there,
+            storage,
+            self.offset_bytes,
+            self.size_bytes,
+        ))
+    }
+
     /// A buffer with the same bytes in the share, or on the device, of another handle. A buffer
     /// that is there already is returned as it is; then both share their bytes.
     ///
@@ -74,7 +114,8 @@ impl Buffer {
         }
         let copy = there.storage(self.size_bytes)?;
         if self.size_bytes > 0 {
-            words::copy(&here, &self.storage, self.offset_bytes, &copy)?;
+            here.twin(&self.storage).lend();
+            words::copy(&there, &self.storage, self.offset_bytes, &copy)?;
         }
         Ok(Some(Self::whole(&there, copy)))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::kernel::{Launch, Program, Role};
 use crate::error::Error;
-use crate::memory::{Residency, Storage};
+use crate::memory::{Residency, ShareHandle, Storage};
 use crate::transfer::{LARGE_PIECE_BYTES, Piece, Reading, Region};
 
 /// A command. It holds the storages of its operands and not their places. An execution pass looks
@@ -48,6 +48,8 @@ pub enum Cmd {
         src: Arc<Storage>,
         reading: Arc<Reading>,
         piece: Piece,
+        /// The share that reads; `None` if it is none.
+        by: Option<Arc<ShareHandle>>,
     },
 }
 

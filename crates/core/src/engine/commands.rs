@@ -13,9 +13,7 @@ use super::dry::Here;
 use super::fused::Fused;
 use super::fusion::Fuse;
 use super::handle::Engine;
-use super::kernel::Launch;
-#[cfg(any(test, feature = "sim"))]
-use super::kernel::Role;
+use super::kernel::{Launch, Role};
 use super::pass::Pass;
 use super::priority;
 use super::state::State;
@@ -35,6 +33,10 @@ impl Engine {
     /// Names a storage. If the storage has a block, the block's owner changes too.
     pub fn name(self: &Arc<Self>, storage: &Arc<Storage>, name: &str) {
         let storage = &*self.twin(storage);
+        // A loan keeps its owner's name.
+        if storage.share() != self.share_id() {
+            return;
+        }
         storage.set_name(name);
         if storage.slot().is_some() {
             self.here().lock().memory.renamed(storage);
@@ -45,6 +47,7 @@ impl Engine {
     ///
     /// # Errors
     /// - `Foreign` for a storage of another engine.
+    /// - `Lent` for a write to a storage of another share.
     /// - `NeverFits` if the operands need more bindings than a dispatch may have.
     /// - `Driver` for more workgroups than a dispatch may have.
     /// - `DeviceLost`.
@@ -77,6 +80,7 @@ impl Engine {
     /// Appends a clear of the whole storage to zero.
     pub fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         let (engine, storage) = (&*self.here(), &*self.twin(storage));
+        engine.check_may_write(storage)?;
         // Not by `push_one`: a short command would be moved at the size of a launch.
         let mut state = engine.lock_to_append()?;
         engine
@@ -102,12 +106,16 @@ impl Engine {
         let wanted = storage.clone();
         engine.check_lost()?;
         let work = move |pass: Pass| async move {
-            pass.execute().await?;
+            pass.execute_for(std::slice::from_ref(&storage)).await?;
             // The next pass, which may be another thread's, forgets which commands this one left
             // behind.
             pass.error_of(&storage)
         };
-        let is_done = || priority::is_none_left(engine) && engine.error_of(&wanted).is_ok();
+        let is_done = || {
+            priority::is_none_left(engine)
+                && !priority::leaves(engine, std::slice::from_ref(&wanted))
+                && engine.error_of(&wanted).is_ok()
+        };
         Pass::run_unless(engine, is_done, work).await
     }
 
@@ -261,6 +269,9 @@ impl Engine {
                     operation: "a launch",
                 });
             }
+            if launch.program.role(index) != Role::Read {
+                self.check_may_write(&arg.storage)?;
+            }
             are_single &= launch.shown_bytes(index) <= caps.max_binding_bytes;
         }
         let most = self.most_windows();
@@ -349,6 +360,7 @@ impl Engine {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
         self.check_lost()?;
+        self.check_may_write(dst)?;
         self.count_upload(bytes);
         direct::upload_in_place(self, dst, offset_bytes, bytes)
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Copies, MadeFor, Recovered, ShareId, Source, Storage};
+use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage};
 use crate::shortage::Holder;
 use crate::transfer::{OpenStore, SpillOptions};
 
@@ -98,8 +98,28 @@ impl Engine {
     /// Whether a storage belongs to this engine and its share. In a dry run, its device's storages
     /// do too.
     pub fn owns(self: &Arc<Self>, storage: &Arc<Storage>) -> bool {
-        let share = (self.share()).map_or(ShareId::MAIN, |share| share.id());
-        storage.share() == share && self.twin(storage).belongs_to(self.here().dead_list())
+        storage.share() == self.share_id() && self.is_on_device(storage)
+    }
+
+    /// Whether operations of this engine may read the storage of a handle: one of its own share, to
+    /// which another share may have lent the storage.
+    pub fn may_read(self: &Arc<Self>, handle: &Arc<Engine>, storage: &Arc<Storage>) -> bool {
+        self.here().is_same(&handle.here()) && self.is_on_device(storage)
+    }
+
+    fn is_on_device(self: &Arc<Self>, storage: &Arc<Storage>) -> bool {
+        self.twin(storage).belongs_to(self.here().dead_list())
+    }
+
+    /// Refuses writes to a storage that another share has lent.
+    #[inline]
+    pub fn check_may_write(&self, storage: &Storage) -> Result<()> {
+        match storage.share() == self.share_id() {
+            true => Ok(()),
+            false => Err(Error::Lent {
+                made_at: storage.tag().to_string(),
+            }),
+        }
     }
 
     /// The limit of all slabs together.
@@ -215,7 +235,7 @@ impl Engine {
         let (id, guard) = self
             .watermarks
             .listen(path, percent, callback, self.dead_list());
-        let share = (self.share()).map_or(ShareId::MAIN, |share| share.id());
+        let share = self.share_id();
         let limit_bytes = lending::limit_bytes(self);
         let mut state = self.lock();
         state.memory.set_watermark_limit(limit_bytes);
@@ -258,7 +278,7 @@ impl Engine {
         let (engine, storage) = (&*self.here(), self.twin(storage).clone());
         engine.check_lost()?;
         let work = move |pass: Pass| async move {
-            pass.execute().await?;
+            pass.execute_for(std::slice::from_ref(&storage)).await?;
             evict_one::evict_one(&pass, &storage).await
         };
         Pass::run(engine, work).await
@@ -274,6 +294,7 @@ impl Engine {
     pub async fn back(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) -> Result<()> {
         let (engine, storage) = (&*self.here(), self.twin(storage).clone());
         engine.check_lost()?;
+        engine.check_may_write(&storage)?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             pass.enter_source(&storage, source)
@@ -323,6 +344,7 @@ impl Engine {
         let inputs = inputs.iter().map(|input| self.twin(input).clone());
         let inputs = inputs.collect();
         engine.check_lost()?;
+        engine.check_may_write(&storage)?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             rematerialize::register_rematerializer(&pass, &storage, inputs, rematerializer)
@@ -337,7 +359,7 @@ impl Engine {
         let storages = storages.iter().map(|storage| self.twin(storage).clone());
         let storages: Vec<_> = storages.collect();
         let work = move |pass: Pass| async move {
-            pass.execute().await?;
+            pass.execute_for(&storages).await?;
             pins::pin_all(&pass, &storages).await
         };
         Pass::run(engine, work).await

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::account::Account;
 use super::block_on;
+use super::cmd::Cmd;
 use super::handle::Engine;
 use super::report::{EngineReport, alive};
 use crate::driver::{Account as LedgerAccount, DryDriver};
@@ -112,8 +113,8 @@ impl Run {
         for storage in held {
             let twin = self.twin(&storage);
             if twin.residency() == Residency::Pending {
-                // A command in the device's queue is going to write it.
-                dry.clear(&twin)?;
+                // A command in the device's queue is going to write it. It may be of any share.
+                dry.push_one(Cmd::Clear(twin.clone()))?;
             }
         }
         dry_flush(dry)

@@ -90,6 +90,7 @@ impl State {
                 src,
                 reading,
                 piece,
+                ..
             } => self.encode_read(src, reading, *piece),
         }
     }

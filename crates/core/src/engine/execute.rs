@@ -10,8 +10,8 @@ use super::kernel::Program;
 use super::pass::Pass;
 use super::step::Need;
 use super::{
-    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, reclaim,
-    refuse, restore, share_limits, shrink,
+    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, priority,
+    reclaim, refuse, restore, share_limits, shrink,
 };
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
@@ -38,6 +38,16 @@ impl Pass {
             self.lock().queue.begin_pass(false, i8::MIN);
             in_span!("execution_pass", {}, self.execute_queue()).await
         })
+    }
+
+    /// As [`execute`](Self::execute), and runs commands of lower priorities too, if one of them
+    /// uses one of the storages: another share has lent it, or borrows it.
+    pub(super) async fn execute_for(&self, storages: &[Arc<Storage>]) -> Result<()> {
+        self.execute().await?;
+        match priority::leaves(self, storages) {
+            true => self.execute_all().await,
+            false => Ok(()),
+        }
     }
 
     /// As [`execute`](Self::execute), when no caller waits for a result. Leaves commands at the end

@@ -21,7 +21,7 @@ use super::state::State;
 use super::watermarks::Watermarks;
 use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
-use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, Storage};
+use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};
 use crate::transfer::{OpenStore, Readbacks, SpillOptions, SpillStore, Uploads};
 use crate::tuning::Tuning;
 
@@ -185,6 +185,12 @@ impl Engine {
     /// The share that this engine is for.
     pub fn share(&self) -> Option<&Arc<ShareHandle>> {
         self.share.as_ref()
+    }
+
+    /// The number of that share.
+    #[inline]
+    pub(super) fn share_id(&self) -> ShareId {
+        (self.share.as_deref()).map_or(ShareId::MAIN, ShareHandle::id)
     }
 
     /// Its passes run commands of this priority and higher ones. Those of the device's own engine

@@ -84,6 +84,12 @@ impl Lineages {
         if matches!(launch.program, Program::Custom(_)) {
             return None;
         }
+        // What another share lends is written when that share likes.
+        let mut args = launch.args.iter();
+        let share = args.next_back().map(|arg| arg.storage.share());
+        if args.any(|arg| Some(arg.storage.share()) != share) {
+            return None;
+        }
         let mut inputs = SmallVec::new();
         for (index, arg) in launch.args.iter().enumerate() {
             let is_whole = launch.shown_bytes(index) == arg.storage.size_bytes();

@@ -88,6 +88,7 @@ pub(super) fn read_words(state: &mut State, words: Words) {
             src: words.storage.clone(),
             reading: reading.clone(),
             piece,
+            by: words.storage.share_handle().cloned(),
         });
     }
 }

@@ -1,8 +1,9 @@
 //! Commands of a share with a higher priority run before those of others.
 //!
-//! Shares do not meet in a command, but for copies between them. So the commands of one share may
-//! pass those of another, in their own order. They are submitted at once, and not with what comes
-//! after them. A call of a higher priority ends when its commands are submitted, though the pass of
+//! Shares meet only in what one has lent, and in copies between them. So the commands of one share
+//! may pass those of another, in their own order. They pass no command that writes what they read,
+//! and none that touches what they write. They are submitted at once, and not with what comes after
+//! them. A call of a higher priority ends when its commands are submitted, though the pass of
 //! another thread goes on.
 
 use std::collections::VecDeque;
@@ -12,29 +13,27 @@ use rustc_hash::FxHashSet;
 
 use super::cmd::Cmd;
 use super::handle::Engine;
+use super::kernel::Role;
 use super::queue::Queue;
 use super::state::State;
-use crate::memory::Storage;
+use crate::memory::{Memory, Residency, ShareHandle, Storage};
 
 /// A submission of lower work ends after this much predicted time, so that work of a higher
 /// priority waits no longer.
 const MOST_LOWER_NS: f64 = 4e6;
 
-/// The lowest and the highest priority of a command's operands. They differ for a copy between
-/// shares.
-fn priorities(cmd: &Cmd) -> (i8, i8) {
-    let mut found: Option<(i8, i8)> = None;
-    cmd.each_operand(&mut |storage, _| {
-        let one = storage.priority();
-        let (lowest, highest) = found.unwrap_or((one, one));
-        found = Some((lowest.min(one), highest.max(one)));
-    });
-    found.unwrap_or((0, 0))
-}
-
-/// The priority of a command: the lowest of its operands'.
+/// The priority of a command: that of the share whose value it makes. A read has that of its
+/// reader.
 pub(super) fn priority(cmd: &Cmd) -> i8 {
-    priorities(cmd).0
+    if let Cmd::Read { by, .. } = cmd {
+        return by.as_deref().map_or(0, ShareHandle::priority);
+    }
+    let (mut made, mut read) = (None, 0);
+    cmd.each_operand(&mut |storage, role| match role {
+        Role::Read => read = storage.priority(),
+        Role::Write | Role::Update => made = Some(storage.priority()),
+    });
+    made.unwrap_or(read)
 }
 
 /// Do shares have different priorities?
@@ -50,7 +49,38 @@ pub(super) fn is_none_left(engine: &Engine) -> bool {
     let mut left = state.queue.commands().chain(state.left_behind.iter());
     state.queue.has_priorities()
         && (state.batch.is_empty() || state.batch.highest_priority() < least)
-        && left.all(|cmd| priorities(cmd).1 < least)
+        && left.all(|cmd| is_lower(cmd, least))
+}
+
+/// Whether commands are left, after a pass of this engine, that use one of the storages: their
+/// priority is lower, and a share has lent the storage to another one.
+pub(super) fn leaves(engine: &Engine, storages: &[Arc<Storage>]) -> bool {
+    let state = engine.lock();
+    let mut left = state.queue.commands();
+    state.queue.has_priorities()
+        && storages.iter().any(|storage| storage.is_lent())
+        && left.any(|cmd| {
+            let mut uses = false;
+            cmd.each_operand(&mut |one, _| {
+                uses |= storages.iter().any(|storage| Arc::ptr_eq(one, storage))
+            });
+            uses
+        })
+}
+
+/// Whether passes for this priority leave the command to others. They run what uses an import of
+/// theirs: the app may write to it as soon as it has flushed.
+fn is_lower(cmd: &Cmd, least: i8) -> bool {
+    let mut uses_import = false;
+    let mut note = |storage: &Arc<Storage>, _: Role| {
+        uses_import |= storage.is_lent()
+            && storage.priority() >= least
+            && storage.residency() == Residency::Imported;
+    };
+    priority(cmd) < least && {
+        cmd.each_operand(&mut note);
+        !uses_import
+    }
 }
 
 /// Whether the batch is of lower work, and takes so long that it should be submitted.
@@ -66,12 +96,44 @@ fn has_long_batch(state: &State) -> bool {
         && batch.highest_priority() < state.memory.shares().highest_priority()
 }
 
-fn touches(cmd: &Cmd, storages: &FxHashSet<usize>) -> bool {
-    let mut touches = false;
-    cmd.each_operand(&mut |storage: &Arc<Storage>, _| {
-        touches |= storages.contains(&storage.address())
-    });
-    touches
+/// What commands that stay in the queue touch, as far as urgent commands may touch it too.
+#[derive(Default)]
+struct Kept {
+    read: FxHashSet<usize>,
+    written: FxHashSet<usize>,
+}
+
+impl Kept {
+    fn add(&mut self, cmd: &Cmd, urgent: i8, memory: &Memory) {
+        let mut note = |storage: &Arc<Storage>, role| {
+            if storage.priority() >= urgent || storage.is_lent() {
+                let kept = match role {
+                    Role::Read => &mut self.read,
+                    Role::Write | Role::Update => &mut self.written,
+                };
+                kept.insert(storage.address());
+            }
+        };
+        cmd.each_operand(&mut |storage, role| {
+            note(storage, role);
+            // Its value may have to be computed again from these.
+            if role != Role::Write {
+                let sources = memory.sources_of(storage);
+                sources.iter().for_each(|source| note(source, Role::Read));
+            }
+        });
+    }
+
+    /// Must the command run after one of those?
+    fn is_before(&self, cmd: &Cmd) -> bool {
+        let mut waits = false;
+        cmd.each_operand(&mut |storage, role| {
+            let address = storage.address();
+            waits |= self.written.contains(&address)
+                || role != Role::Read && self.read.contains(&address);
+        });
+        waits
+    }
 }
 
 /// Brings the commands of the highest priority to the head of the queue.
@@ -82,7 +144,7 @@ pub(super) fn promote(state: &mut State) {
         state.queue.keep_news();
         return;
     }
-    if let Some(urgent) = state.queue.take_urgent() {
+    if let Some(urgent) = state.queue.take_urgent(&state.memory) {
         let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
         state.queue.put_in_front(urgent, limit_bytes);
     }
@@ -91,13 +153,12 @@ pub(super) fn promote(state: &mut State) {
 impl Queue {
     /// Whether the command at the head, and all others, have a lower priority than the pass runs.
     pub(super) fn has_only_lower(&self, least: i8) -> bool {
-        // A copy from a lower share gives the higher one a value, so it is not left to others.
-        let is_lower = |cmd: &Cmd| priorities(cmd).1 < least;
+        let is_lower = |cmd: &Cmd| is_lower(cmd, least);
         self.head().is_some_and(is_lower) && self.commands().all(is_lower)
     }
 
     /// Whether commands of a higher priority may be behind others now: some were appended, or the
-    /// last urgent one has run, or a copy for which some waited.
+    /// last urgent one has run, or a command for which some waited.
     #[inline]
     pub(super) fn may_promote(&mut self) -> bool {
         self.has_priorities() && self.looks_again()
@@ -105,12 +166,14 @@ impl Queue {
 
     #[cold]
     fn looks_again(&mut self) -> bool {
-        let Some((lowest, highest)) = self.head().map(priorities) else {
+        let Some(head) = self.head() else {
             return false;
         };
-        let falls = self.swap_head_priority(lowest) > lowest;
+        let is_awaited = self.is_awaited(head);
+        let priority = priority(head);
+        let falls = self.swap_head_priority(priority) > priority;
         let has_news = self.take_news() || falls;
-        if lowest < highest {
+        if is_awaited {
             self.keep_news();
         }
         has_news
@@ -122,23 +185,31 @@ impl Queue {
     }
 
     /// Takes the commands of the highest priority out of the queue, unless they are at its head.
-    fn take_urgent(&mut self) -> Option<VecDeque<Cmd>> {
+    fn take_urgent(&mut self, memory: &Memory) -> Option<VecDeque<Cmd>> {
         let most = self.commands().map(priority).max()?;
         if self.head().is_none_or(|cmd| priority(cmd) >= most) {
             return None;
         }
-        // What commands touch that stay before others, if urgent commands may touch it too.
-        let mut kept: FxHashSet<usize> = FxHashSet::default();
-        self.take_out(|cmd| {
-            let is_urgent = priority(cmd) == most && !touches(cmd, &kept);
-            if !is_urgent {
+        let (mut kept, mut awaited) = (Kept::default(), FxHashSet::default());
+        let are_taken = self.commands().map(|cmd| {
+            let is_urgent = priority(cmd) == most;
+            let waits = kept.is_before(cmd);
+            if is_urgent && waits {
                 cmd.each_operand(&mut |storage, _| {
-                    if storage.priority() >= most {
-                        kept.insert(storage.address());
-                    }
+                    awaited.insert(storage.address());
                 });
             }
-            is_urgent
-        })
+            if !is_urgent || waits {
+                kept.add(cmd, most, memory);
+            }
+            is_urgent && !waits
+        });
+        let are_taken: Vec<bool> = are_taken.collect();
+        self.await_uses_of(awaited);
+        if !are_taken.contains(&true) {
+            return None;
+        }
+        let mut are_taken = are_taken.into_iter();
+        self.take_out(|_| are_taken.next() == Some(true))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cmd::Cmd;
 use super::fused::Fused;
@@ -40,6 +40,8 @@ pub(super) struct Queue {
     has_priorities: bool,
     /// Whether commands were appended since priorities were last looked at.
     has_news: bool,
+    /// The addresses of storages for whose other uses urgent commands wait.
+    awaited: FxHashSet<usize>,
     /// The priority of the command that was last at the head.
     head_priority: i8,
     /// The current pass runs commands of this priority and higher ones.
@@ -60,6 +62,7 @@ impl Default for Queue {
             may_defer: false,
             has_priorities: false,
             has_news: false,
+            awaited: FxHashSet::default(),
             head_priority: i8::MIN,
             least_priority: i8::MIN,
             recorded: VecDeque::new(),
@@ -119,6 +122,22 @@ impl Queue {
     /// Priorities must be looked at again.
     pub(super) fn keep_news(&mut self) {
         self.has_news = true;
+    }
+
+    /// Urgent commands wait for commands that use these storages.
+    pub(super) fn await_uses_of(&mut self, addresses: FxHashSet<usize>) {
+        self.awaited = addresses;
+    }
+
+    /// May urgent commands wait for this one?
+    pub(super) fn is_awaited(&self, cmd: &Cmd) -> bool {
+        let mut is_awaited = false;
+        if !self.awaited.is_empty() {
+            cmd.each_operand(&mut |storage, _| {
+                is_awaited |= self.awaited.contains(&storage.address());
+            });
+        }
+        is_awaited
     }
 
     /// Sets the priority of the command at the head. Returns that of the one before.

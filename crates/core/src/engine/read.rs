@@ -27,6 +27,7 @@ pub(super) fn begin_read(
         src: src.clone(),
         reading: reading.clone(),
         piece,
+        by: engine.share().cloned(),
     }))?;
     Ok(ReadingGuard::new(reading))
 }

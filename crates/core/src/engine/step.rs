@@ -192,14 +192,23 @@ impl State {
         ControlFlow::Continue(())
     }
 
-    /// The share of a command competes for memory from now on. Returns whether the command was
-    /// dropped, because its share was cancelled.
+    /// The shares of a command compete for memory from now on. Returns whether the command was
+    /// dropped, because the share whose value it makes, or that reads, was cancelled.
     #[cold]
     fn note_share(&mut self, cmd: &Cmd) -> bool {
         let (mut share, mut cause) = (None, None);
-        cmd.each_operand(&mut |storage, _| {
-            share = Some(storage.share());
-            cause = cause.take().or_else(|| storage.cancelled());
+        if let Cmd::Read { by: Some(by), .. } = cmd {
+            cause = by.is_cancelled().then(|| by.cancelled());
+        }
+        cmd.each_operand(&mut |storage, role| {
+            let one = storage.share();
+            // Nearly always all are of one share.
+            if share.replace(one) != Some(one) {
+                self.memory.share_ran(one);
+            }
+            if role != Role::Read {
+                cause = cause.take().or_else(|| storage.cancelled());
+            }
         });
         if let Some(cause) = cause {
             self.unplace_cmd(cmd);
@@ -209,9 +218,6 @@ impl State {
             }
             self.poison(cmd, &Arc::new(cause));
             return true;
-        }
-        if let Some(share) = share {
-            self.memory.share_ran(share);
         }
         false
     }

@@ -107,8 +107,8 @@ impl Gpu {
         encode: impl FnOnce(&Bound) -> Vec<wgpu::CommandBuffer>,
     ) -> Result<()> {
         let driver = self.wgpu("with_bound")?;
-        for (buffer, _) in buffers {
-            self.check_bindable(buffer)?;
+        for (buffer, access) in buffers {
+            self.check_bindable(buffer, *access)?;
         }
         let storages: Vec<_> = buffers.iter().map(|(buffer, _)| buffer.storage()).collect();
         let pinned = self.engine.pin(&storages).await?;
@@ -125,10 +125,13 @@ impl Gpu {
         self.engine.submit_foreign(&pinned, &written, submit).await
     }
 
-    fn check_bindable(&self, buffer: &Buffer) -> Result<()> {
+    fn check_bindable(&self, buffer: &Buffer, access: Access) -> Result<()> {
         let operation = "with_bound";
-        if !self.engine.owns(buffer.storage()) {
+        if !self.engine.may_read(buffer.engine(), buffer.storage()) {
             return Err(Error::Foreign { operation });
+        }
+        if access == Access::Write {
+            self.engine.check_may_write(buffer.storage())?;
         }
         let start_bytes = buffer.offset_bytes();
         let reason = if buffer.is_empty() {

@@ -457,7 +457,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     ) -> Result<Seen> {
         let reason = match bound.buffer() {
             Some(buffer) => {
-                if !engine.owns(buffer.storage()) {
+                if !engine.may_read(buffer.engine(), buffer.storage()) {
                     return Err(Error::Foreign {
                         operation: "a custom kernel",
                     });

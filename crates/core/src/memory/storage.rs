@@ -211,6 +211,8 @@ pub struct Storage {
     slot: AtomicU32,
     residency: AtomicU8,
     advice: AtomicU8,
+    /// May commands of other shares read it?
+    is_lent: AtomicBool,
     /// Bytes of rows read from it while it was not on the device.
     picked_bytes: AtomicU64,
     dead: Arc<DeadList>,
@@ -249,6 +251,7 @@ impl Storage {
             slot: AtomicU32::new(NO_SLOT),
             residency: AtomicU8::new(Residency::Pending as u8),
             advice: AtomicU8::new(Advice::Normal as u8),
+            is_lent: AtomicBool::new(false),
             picked_bytes: AtomicU64::new(0),
             dead,
         })
@@ -292,6 +295,9 @@ impl Storage {
             twin.attach(companion.of_twin());
         }
         twin.advise(self.advice());
+        if self.is_lent() {
+            twin.lend();
+        }
         if self.pins() > 0 {
             twin.pin();
         }
@@ -304,10 +310,31 @@ impl Storage {
         (self.share.as_deref()).map_or(ShareId::MAIN, ShareHandle::id)
     }
 
+    /// The handle of that share; `None` if it is in none.
+    pub(crate) fn share_handle(&self) -> Option<&Arc<ShareHandle>> {
+        self.share.as_ref()
+    }
+
+    /// The number of that share, for layers above.
+    pub fn share_number(&self) -> u64 {
+        self.share().number()
+    }
+
     /// The priority of its share.
     #[inline]
     pub(crate) fn priority(&self) -> i8 {
         (self.share.as_deref()).map_or(0, ShareHandle::priority)
+    }
+
+    /// From now on, commands of other shares may read it.
+    pub(crate) fn lend(&self) {
+        self.is_lent.store(true, Ordering::Release);
+    }
+
+    /// May commands of other shares read it?
+    #[inline]
+    pub(crate) fn is_lent(&self) -> bool {
+        self.is_lent.load(Ordering::Acquire)
     }
 
     /// The error of its commands, if its share was cancelled.
