@@ -13,7 +13,7 @@ use super::gpu;
 
 /// Groups of so many devices, each with a name for messages.
 fn groups(count: usize) -> Vec<(&'static str, Vec<Gpu>)> {
-    let mut groups = vec![
+    vec![
         ("opened", (0..count).map(|_| gpu()).collect()),
         ("adopted", (0..count).map(|_| App::open().gpu()).collect()),
         // Bytes go from one kind to the other.
@@ -26,10 +26,9 @@ fn groups(count: usize) -> Vec<(&'static str, Vec<Gpu>)> {
                 })
                 .collect(),
         ),
-    ];
-    #[cfg(feature = "sim")]
-    groups.push(("simulated", (0..count).map(simulated).collect()));
-    groups
+        #[cfg(feature = "sim")]
+        ("simulated", (0..count).map(simulated).collect()),
+    ]
 }
 
 #[cfg(feature = "sim")]
