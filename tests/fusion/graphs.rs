@@ -271,7 +271,7 @@ impl World {
             27 => x.celu(1.5),
             28 => x.tanhshrink(),
             29 => x.nan_to_num(1.0, None, None),
-            30 => x.signbit(),
+            30 => signed(x)?.signbit(),
             _ => x.log(),
         })
     }
@@ -380,7 +380,7 @@ fn binary(op: u32, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         13 => x ^ y,
         14 => x.left_shift(y),
         15 => x.right_shift(y),
-        16 => x.copysign(y),
+        16 => x.copysign(&signed(y)?),
         17 => x.heaviside(y),
         18 => x.xlogy(y),
         19 => x.logaddexp(y),
@@ -390,6 +390,11 @@ fn binary(op: u32, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         23 => x.is_close(y, 0.5, 1.0, true),
         _ => x.ne(y),
     }
+}
+
+/// The same with 1 for each NaN. The sign of a NaN is not defined on an adapter.
+fn signed(x: &Tensor) -> Result<Tensor> {
+    x.nan_to_num(1.0, None, None)
 }
 
 fn scalar(op: u32, value: i32, first: bool, x: &Tensor) -> Result<Tensor> {

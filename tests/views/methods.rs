@@ -38,6 +38,7 @@ const NO_OPERATIONS: &[&str] = &[
     "backed_by",
     "read_array",
     "to_array",
+    "lend_to",
     "to",
     "to_async",
     // Gradients; `tests/grad` covers them.
