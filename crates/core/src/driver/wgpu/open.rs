@@ -12,6 +12,9 @@ use crate::units::MIB;
 /// The environment variable that names the adapter, if the program does not.
 const ADAPTER_VARIABLE: &str = "LAPIDARY_ADAPTER";
 
+/// wgpu's environment variable for the graphics APIs to look at.
+const BACKENDS_VARIABLE: &str = "WGPU_BACKEND";
+
 /// wgpu sub-allocates smaller buffers, and gives larger ones their own memory, which is freed when
 /// they are dropped. wgpu's default is 128 MiB and more, which keeps nearly all memory for ever.
 const DRIVER_BLOCK_BYTES: u64 = 4 * MIB;
@@ -37,9 +40,14 @@ pub(crate) struct OpenRequest {
 
 impl OpenRequest {
     fn instance(&self) -> Result<wgpu::InstanceDescriptor> {
-        let mut desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
-        if let Some(backends) = self.backends {
+        let mut desc = wgpu::InstanceDescriptor::new_without_display_handle();
+        desc.flags = desc.flags.with_env();
+        if let Some(backends) = self.backends.or_else(backends_of_environment) {
             desc.backends = backends;
+        }
+        // Only DX12's options matter, and reading them is much code.
+        if cfg!(windows) {
+            desc.backend_options = wgpu::BackendOptions::from_env_or_default();
         }
         let compiler = &mut desc.backend_options.dx12.shader_compiler;
         if let Some(wanted) = &self.dx12_compiler {
@@ -48,6 +56,31 @@ impl OpenRequest {
         dx12::check(compiler)?;
         Ok(desc)
     }
+}
+
+/// The graphics APIs in `WGPU_BACKEND`, by wgpu's names. wgpu's own function knows the lower case of
+/// all scripts, whose tables are 17 KB.
+fn backends_of_environment() -> Option<wgpu::Backends> {
+    Some(backends_in(&std::env::var(BACKENDS_VARIABLE).ok()?))
+}
+
+fn backends_in(names: &str) -> wgpu::Backends {
+    let mut backends = wgpu::Backends::empty();
+    for name in names.to_ascii_lowercase().split(',') {
+        backends |= match name.trim() {
+            "vulkan" | "vk" => wgpu::Backends::VULKAN,
+            "dx12" | "d3d12" => wgpu::Backends::DX12,
+            "metal" | "mtl" => wgpu::Backends::METAL,
+            "opengl" | "gles" | "gl" => wgpu::Backends::GL,
+            "webgpu" => wgpu::Backends::BROWSER_WEBGPU,
+            "noop" => wgpu::Backends::NOOP,
+            other => {
+                log::warn!("lapidary: {BACKENDS_VARIABLE} has the unknown name `{other}`");
+                wgpu::Backends::empty()
+            }
+        };
+    }
+    backends
 }
 
 /// An adapter with compute shaders, as `adapters` lists it.
@@ -457,6 +490,25 @@ mod tests {
         found[2].falls_short = true;
         assert_eq!(choose(&found, None, high, None).ok(), Some(1));
         assert_eq!(choose(&found, Some("geforce"), high, None).ok(), Some(2));
+    }
+
+    #[test]
+    fn graphics_apis_have_the_names_that_wgpu_gives_them() {
+        for names in [
+            "vulkan",
+            "vk,dx12",
+            "D3D12, Metal",
+            "mtl,opengl",
+            "gles",
+            "gl",
+            "webgpu",
+            "noop",
+            "",
+            "vulcan, VK",
+        ] {
+            let by_wgpu = wgpu::Backends::from_comma_list(names);
+            assert_eq!(backends_in(names), by_wgpu, "{names}");
+        }
     }
 
     #[test]
