@@ -67,8 +67,8 @@ struct Run {
 impl Run {
     /// The twin of a storage of the device.
     fn twin(&self, storage: &Arc<Storage>) -> Arc<Storage> {
-        let address = storage.address();
-        if let Some((_, twin)) = self.twins.borrow().get(&address) {
+        let address = storage.address() as u64;
+        if let Some((_, twin)) = self.twins.borrow().get(address) {
             return twin.clone();
         }
         // It has no place yet, or another thread made it.
