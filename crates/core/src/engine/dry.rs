@@ -131,7 +131,7 @@ impl Run {
         if let Some(number) = kept.in_store {
             let store = self.dry.stores.get(usize::from(number));
             let block = store.and_then(|store| store.begin(len_bytes).ok()?.finish().ok());
-            copies.store = block.map(|block| (number, Arc::new(block)));
+            copies.store = block.map(|block| (number, block));
         }
         if kept.on_disk {
             let block = self.dry.spill.begin(len_bytes, share);

@@ -18,7 +18,7 @@ pub(super) struct Supply<'a> {
     storage: &'a Storage,
     copies: &'a Copies,
     /// The reader of the copy in a store.
-    reader: Option<StoreReader<'a>>,
+    reader: Option<Box<dyn StoreReader + 'a>>,
     /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
     scratch: Vec<u8>,
 }
@@ -36,7 +36,7 @@ impl<'a> Supply<'a> {
             engine,
             storage,
             copies,
-            reader: (copies.store.as_ref()).map(|(_, block)| StoreReader::new(block)),
+            reader: (copies.store.as_ref()).map(|(_, block)| block.reader()),
             scratch,
         }
     }
