@@ -140,7 +140,7 @@ fn keep(store: &OpenStore, bytes: &[u8]) -> Result<Arc<dyn StoreBlock>> {
 }
 
 /// Reads a block from an offset on, as a restore does.
-fn read(block: &dyn StoreBlock, from_bytes: u64, len_bytes: u64) -> Result<Vec<u8>> {
+fn read(block: &Arc<dyn StoreBlock>, from_bytes: u64, len_bytes: u64) -> Result<Vec<u8>> {
     let mut reader = block.reader();
     let mut bytes = Vec::new();
     let mut left_bytes = len_bytes;
