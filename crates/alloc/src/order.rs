@@ -10,21 +10,24 @@ pub type Key = (u64, u64, u64);
 pub fn smallest_first<T>(items: &mut [T], key: impl FnMut(&T) -> Key) {
     let mut places: Vec<(Key, usize)> = items.iter().map(key).zip(0..).collect();
     sort(&mut places);
-    for to in 0..items.len() {
+    for (to, (_, from)) in places.into_iter().enumerate() {
+        items.swap(to, from);
+    }
+}
+
+/// Sorts the places of items by their keys: with which place each is to be swapped, one after the
+/// other.
+#[inline(never)]
+fn sort(places: &mut [(Key, usize)]) {
+    places.sort_unstable();
+    for to in 0..places.len() {
         let mut from = places[to].1;
         // An earlier swap has taken this item away, to the place from where another one came.
         while from < to {
             from = places[from].1;
         }
         places[to].1 = from;
-        items.swap(to, from);
     }
-}
-
-/// The only instance of the sort. No two elements are equal.
-#[inline(never)]
-fn sort(places: &mut [(Key, usize)]) {
-    places.sort_unstable();
 }
 
 #[cfg(test)]

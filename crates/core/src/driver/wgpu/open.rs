@@ -58,6 +58,17 @@ impl OpenRequest {
     }
 }
 
+// A search and a change of case are a kilobyte of code each, so they exist once.
+#[inline(never)]
+fn contains(text: &str, part: &str) -> bool {
+    text.contains(part)
+}
+
+#[inline(never)]
+fn lower(text: &str) -> String {
+    text.to_ascii_lowercase()
+}
+
 /// The graphics APIs in `WGPU_BACKEND`, by wgpu's names. wgpu's own function knows the lower case of
 /// all scripts, whose tables are 17 KB.
 fn backends_of_environment() -> Option<wgpu::Backends> {
@@ -66,7 +77,7 @@ fn backends_of_environment() -> Option<wgpu::Backends> {
 
 fn backends_in(names: &str) -> wgpu::Backends {
     let mut backends = wgpu::Backends::empty();
-    for name in names.to_ascii_lowercase().split(',') {
+    for name in lower(names).split(',') {
         backends |= match name.trim() {
             "vulkan" | "vk" => wgpu::Backends::VULKAN,
             "dx12" | "d3d12" => wgpu::Backends::DX12,
@@ -112,7 +123,7 @@ impl AdapterSummary {
     }
 
     fn answers_to(&self, wanted: &str) -> bool {
-        let wanted = wanted.to_ascii_lowercase();
+        let wanted = lower(wanted);
         let kind = match self.kind {
             AdapterKind::Discrete => "discrete",
             AdapterKind::Integrated => "integrated",
@@ -122,8 +133,8 @@ impl AdapterSummary {
         };
         wanted == self.backend
             || wanted == kind
-            || self.name.to_ascii_lowercase().contains(&wanted)
-            || self.driver.to_ascii_lowercase().contains(&wanted)
+            || contains(&lower(&self.name), &wanted)
+            || contains(&lower(&self.driver), &wanted)
     }
 
     /// Whether these caps describe the adapter, or one that looks the same.
@@ -309,12 +320,14 @@ fn install_hint() -> String {
 }
 
 fn linux_hint(os_release: &str) -> &'static str {
-    let ids = os_release
-        .lines()
-        .filter_map(|line| line.strip_prefix("ID=").or(line.strip_prefix("ID_LIKE=")))
-        .flat_map(|ids| ids.trim_matches(['"', '\'']).split_whitespace())
-        .collect::<Vec<_>>();
-    let is = |family: &[&str]| ids.iter().any(|id| family.contains(id));
+    let is_id = |line: &&str| line.starts_with("ID=") || line.starts_with("ID_LIKE=");
+    let ids: Vec<&str> = os_release.lines().filter(is_id).collect();
+    let is = |family: &[&str]| {
+        let mut pairs = ids
+            .iter()
+            .flat_map(|ids| family.iter().map(move |id| (ids, id)));
+        pairs.any(|(ids, id)| contains(ids, id))
+    };
     if is(&["debian", "ubuntu"]) {
         "Install a Vulkan driver: `apt install mesa-vulkan-drivers libvulkan1` (it brings a \
          software one for machines without a GPU)"
