@@ -19,6 +19,7 @@ mod finding;
 mod gear;
 pub(crate) mod kernels;
 mod over;
+#[cfg(any(test, feature = "sim"))]
 mod reference;
 mod watch;
 
