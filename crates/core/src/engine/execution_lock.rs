@@ -8,6 +8,11 @@
 //! future holds the lock. So the pass lends its work to the lock as [`Work`], and the waiters for
 //! the lock poll that work.
 
+#![cfg_attr(
+    not(any(target_arch = "wasm32", test, feature = "sim")),
+    allow(dead_code, reason = "natively only a simulated device makes a pass wait")
+)]
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
