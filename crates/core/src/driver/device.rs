@@ -14,6 +14,9 @@ use super::meter::Meter;
 use super::{BoxFuture, BufferId, Driver, DriverError, DriverResult, Op, Signal, Submission};
 use crate::units::Level;
 
+/// Whether any driver of this program may return before it is done.
+const MAY_WAIT: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
+
 /// A driver whose buffers are accounted for. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
@@ -65,6 +68,12 @@ impl Device {
             None if on => Err(DriverError::Invalid("it has no clock".to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// As [`Driver::may_wait`]. Natively only a simulated device may wait.
+    #[inline]
+    pub(crate) fn may_wait(&self) -> bool {
+        MAY_WAIT && self.driver.may_wait()
     }
 
     /// The account of the device's bytes.
@@ -133,6 +142,10 @@ impl Device {
         size_bytes: u64,
         label: &str,
     ) -> Option<DriverResult<BufferId>> {
+        // Only a browser's driver can.
+        if cfg!(not(target_arch = "wasm32")) {
+            return None;
+        }
         let Some(reserved) = self.reserve(account, size_bytes) else {
             return Some(Err(DriverError::OverBudget));
         };
