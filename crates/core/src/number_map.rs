@@ -1,10 +1,10 @@
-//! A map whose keys are numbers. A hash table is about 3 KB of code for each type of entry, so these
-//! maps share one. It says where the entries are.
+//! A map whose keys are numbers. A hash table is about 3 KB of code for each type of entry, so
+//! these maps share one. It says where the entries are.
 
 use rustc_hash::FxHashMap;
 
-/// A map from numbers, such as addresses, to values. It iterates in the order of insertion, until an
-/// entry is removed.
+/// A map from numbers, such as addresses, to values. It iterates in the order of insertion, until
+/// an entry is removed.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberMap<V> {
     places: Places,

@@ -82,7 +82,7 @@ impl Pass {
             engine: engine.clone(),
             _lock: None,
         };
-        // Natively only a simulated device may wait. Other programs have no second copy of the work.
+        // Natively only a simulated device may wait. Other programs do not contain the work twice.
         #[cfg(any(target_arch = "wasm32", test, feature = "sim"))]
         if engine.driver.may_wait() {
             return lock.lend(async move { work(pass).await }).await;

@@ -58,19 +58,20 @@ impl OpenRequest {
     }
 }
 
-// A search and a change of case are a kilobyte of code each, so they exist once.
+/// Whether a text has a part. A search is a kilobyte of code, so it exists once.
 #[inline(never)]
 fn contains(text: &str, part: &str) -> bool {
     text.contains(part)
 }
 
+/// A text in lower case. Compiled once, as well.
 #[inline(never)]
 fn lower(text: &str) -> String {
     text.to_ascii_lowercase()
 }
 
-/// The graphics APIs in `WGPU_BACKEND`, by wgpu's names. wgpu's own function knows the lower case of
-/// all scripts, whose tables are 17 KB.
+/// The graphics APIs in `WGPU_BACKEND`, by wgpu's names. wgpu's own function knows the lower case
+/// of all scripts, whose tables are large.
 fn backends_of_environment() -> Option<wgpu::Backends> {
     Some(backends_in(&std::env::var(BACKENDS_VARIABLE).ok()?))
 }
