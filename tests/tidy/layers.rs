@@ -26,11 +26,12 @@ const CRATES: [Layers; 3] = [
         leaves: &[
             ("units", &[]),
             ("order", &[]),
+            ("number_map", &[]),
             ("printable", &[]),
             ("excerpt", &["printable"]),
             ("cache_file", &[]),
             ("telemetry", &[]),
-            ("tuning", &["cache_file"]),
+            ("tuning", &["cache_file", "number_map"]),
             ("parallel", &["units"]),
             ("dtype", &["parallel"]),
             ("shortage", &["units"]),

@@ -230,7 +230,6 @@ impl Carver {
     ///
     /// # Errors
     /// [`AllocError::StaleBlock`] when the block was freed before or belongs to another allocator.
-    #[inline]
     pub fn free(&mut self, block: BlockId) -> Result<(), AllocError> {
         let BlockId { index, generation } = block;
         let node = self

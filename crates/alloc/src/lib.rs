@@ -29,6 +29,8 @@ mod config;
 mod error;
 mod holes;
 mod nodes;
+#[doc(hidden)]
+pub mod order;
 mod pools;
 mod relocate;
 mod slabs;

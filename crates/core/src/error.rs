@@ -21,7 +21,7 @@ pub use stores::{StoreError, StoreFailure};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Every error of the crate. Cloning is cheap, because clones share the cause.
-#[derive(Clone, Debug, Error)]
+#[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No adapter was found, or none that fits the request.
@@ -475,6 +475,13 @@ impl fmt::Display for KernelError {
             write!(f, "\n{}", self.excerpt)?;
         }
         Ok(())
+    }
+}
+
+/// The same sentence as `Display`. A program whose `main` returns an error prints this.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -17,7 +17,7 @@ pub use crate::engine::{Cmd, Engine, Here, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::kernel::Bind;
 pub use crate::memory::{Companion, DeadList, MadeFor, Storage, enter_scope, victims};
-pub use crate::observe::counted;
+pub use crate::observe::Counted;
 #[cfg(feature = "snapshot")]
 pub use crate::observe::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
 pub use crate::parallel::{PART_BYTES, share_out};

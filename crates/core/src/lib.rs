@@ -18,6 +18,7 @@ pub mod internal;
 pub mod jobs;
 mod kernel;
 mod memory;
+mod number_map;
 mod observe;
 mod order;
 mod parallel;

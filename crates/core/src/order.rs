@@ -1,9 +1,13 @@
-//! Sorting by numbers. A sort is about 6 KB of code for each type of element and of key, so all
-//! types share one.
+//! Sorting by numbers, with the allocator's sort.
+
+use lapidary_alloc::order;
 
 /// Sorts the smallest key first. Items with equal keys keep their order.
-pub(crate) fn smallest_first<T>(items: &mut [T], key: impl FnMut(&T) -> (u64, u64)) {
-    items.sort_by_cached_key(key);
+pub(crate) fn smallest_first<T>(items: &mut [T], mut key: impl FnMut(&T) -> (u64, u64)) {
+    order::smallest_first(items, |item| {
+        let (first, second) = key(item);
+        (first, second, 0)
+    });
 }
 
 /// Sorts the largest key first. Items with equal keys keep their order.

@@ -27,9 +27,10 @@ use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHasher;
 
 use crate::cache_file::{self, Kind};
+use crate::number_map::NumberMap;
 use markers::left_behind;
 
 const KIND: Kind = Kind {
@@ -125,7 +126,7 @@ struct Known {
     /// Variants that another process may be trying now, or that may have ended it.
     unclear: Vec<String>,
     /// The variant for each problem, both by their hashes. It is looked up once per call.
-    decided: FxHashMap<u64, u64>,
+    decided: NumberMap<u64>,
     trials: u64,
     time: Duration,
 }
@@ -173,7 +174,7 @@ impl Tuning {
         let hashes = || variants.iter().map(hash_of);
         let key = hash_of(&(family, problem));
         let decided = |known: &Known| {
-            let chosen = *known.decided.get(&key)?;
+            let chosen = *known.decided.get(key)?;
             // Another problem with the same hash may not have that variant.
             Some(hashes().position(|hash| hash == chosen).unwrap_or(0))
         };

@@ -40,6 +40,7 @@ mod windows;
 
 use super::config::{Growth, SlabClass, ZONES};
 use super::nodes::Node;
+use super::order::Key;
 use super::{AllocError, BlockId, Pools, SlabId, Spot};
 use room::Room;
 use windows::Window;
@@ -116,8 +117,8 @@ struct Candidate {
 
 impl Candidate {
     /// The key that puts the emptiest slab first. Thousandths are exact enough for this choice.
-    fn emptiest_first(&self) -> (u64, u64, u32) {
-        (self.live * 1000 / self.size, self.live, self.index)
+    fn emptiest_first(&self) -> Key {
+        (self.live * 1000 / self.size, self.live, self.index.into())
     }
 }
 

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::sorted::Sorted;
 use crate::config::ZONES;
+use crate::order;
 
 /// A free range of a slab, in granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +53,8 @@ impl Room {
         for (sorted, entered) in self.zones.iter_mut().zip(&mut self.entered) {
             if !entered.is_empty() {
                 sorted.empty_into(entered);
-                entered.sort_unstable();
+                // No two holes of a slab begin at the same offset.
+                order::smallest_first(entered, |hole| (hole.size, hole.slab.into(), hole.offset));
                 sorted.fill(entered);
                 entered.clear();
             }

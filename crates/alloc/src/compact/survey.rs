@@ -1,11 +1,10 @@
 //! The start of every plan: a list of the slabs and their holes. And the step that every plan
 //! consists of: a block and the hole that it moves to.
 
-use core::cmp::Reverse;
-
 use super::room::Hole;
 use super::{Candidate, Fate, MOST_NODES, Planner, Query, Step, Tenant};
 use crate::config::ZONES;
+use crate::order::{self, Key};
 use crate::slabs::Slab;
 use crate::units::Granules;
 use crate::{Pools, SlabId, Spot};
@@ -14,7 +13,7 @@ impl Planner {
     /// Lists the slabs, and enters the holes of those with the most free bytes.
     pub(super) fn survey(&mut self, pools: &Pools) {
         self.list_slabs(pools);
-        self.sort_slabs(|slab| (u64::MAX - (slab.size - slab.live), 0, slab.index));
+        self.sort_slabs(|slab| (u64::MAX - (slab.size - slab.live), 0, slab.index.into()));
         let mut walked = 0;
         for index in 0..self.slabs.len() {
             let slab = self.slabs[index];
@@ -62,16 +61,17 @@ impl Planner {
         walked
     }
 
-    /// Sorts the slabs by a key. All keys share one sort, which is about 5 KB of code.
-    pub(super) fn sort_slabs(&mut self, key: fn(&Candidate) -> (u64, u64, u32)) {
-        self.slabs.sort_unstable_by_key(key);
+    /// Sorts the slabs by a key.
+    pub(super) fn sort_slabs(&mut self, key: fn(&Candidate) -> Key) {
+        order::smallest_first(&mut self.slabs, key);
     }
 
     /// Sorts the largest block first, since the fewest holes fit it. Blocks of one size keep the
     /// order of their addresses: neighbours can then stay neighbours, and one copy moves both.
     pub(super) fn sort_blocks(&mut self) {
-        self.blocks
-            .sort_unstable_by_key(|block| (Reverse(block.size), block.offset));
+        order::smallest_first(&mut self.blocks, |block| {
+            (u64::MAX - block.size, block.offset, 0)
+        });
     }
 
     /// Takes a hole for a block in a slab that stays, other than `source`. The slab has the block's

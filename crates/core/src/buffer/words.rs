@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::dtype::DType;
-use crate::engine::kernel::ReferenceCall;
+use crate::engine::kernel::reference;
 use crate::engine::sections::push_sections;
 use crate::engine::{Arg, Engine, Kernel, Launch, Operand};
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ pub(crate) static FILL_WORDS: Kernel = Kernel {
     name: "fill_words",
     operands: &[Operand::write("y")],
     text: |_| text("fill"),
-    reference: Some(|call: &mut ReferenceCall| {
+    reference: reference!(|call| {
         let [count, word, ..] = call.params::<[u32; 4]>();
         for i in 0..count as usize {
             call.put_int(0, i, word);
@@ -35,7 +35,7 @@ pub(crate) static COPY_WORDS: Kernel = Kernel {
     name: "copy_words",
     operands: &[Operand::read("x"), Operand::write("y")],
     text: |_| text("copy"),
-    reference: Some(|call: &mut ReferenceCall| {
+    reference: reference!(|call| {
         let [count, first, ..] = call.params::<[u32; 4]>();
         for i in 0..count as usize {
             let word = call.int(0, first as usize + i);

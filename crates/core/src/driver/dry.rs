@@ -14,8 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::table::Table;
 use super::{
-    BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
+    BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult, MapMode, Op,
+    OsBudget, PipelineDesc, PipelineId, Signal, Submission,
 };
 
 /// The submissions that a device has in progress while the host records. Memory that they use is
@@ -210,11 +210,6 @@ impl Driver for DryDriver {
 
     fn declare_lost(&self, reason: &str) {
         let _ = self.lost.set(reason.to_owned());
-    }
-
-    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
-        let reason = "a dry run has no device to open again".to_owned();
-        Box::pin(std::future::ready(Err(DriverError::Invalid(reason))))
     }
 
     fn os_budget(&self) -> Option<OsBudget> {

@@ -6,10 +6,10 @@
 //! restore.
 
 use parking_lot::{Mutex, MutexGuard};
-use rustc_hash::FxHashMap;
 
 use super::learned::LearnedLimit;
 use super::{BufferId, BufferKind};
+use crate::number_map::NumberMap;
 use crate::units::{Level, MIB};
 
 /// Staging gets 1/32 of the limit, ...
@@ -67,7 +67,8 @@ pub(crate) struct Ledger {
 struct Books {
     /// The number of times that a device was replaced. Earlier reservations do not count any more.
     epoch: u64,
-    owned: FxHashMap<BufferId, (Account, u64)>,
+    /// The buffers, by the numbers of their keys.
+    owned: NumberMap<(Account, u64)>,
     retiring: Vec<(u64, Account, u64)>,
     retiring_bytes: Level,
     /// The serial of the last submission.
@@ -324,7 +325,7 @@ impl Ledger {
         if books.epoch != epoch {
             return false;
         }
-        books.owned.insert(buffer, (account, size_bytes));
+        books.owned.insert(buffer.0.number(), (account, size_bytes));
         let held_bytes = books.reserved_bytes();
         books.learned.had(held_bytes);
         books.update_limit();
@@ -334,7 +335,7 @@ impl Ledger {
     /// Notes that a buffer is destroyed. Its bytes return once submission `last_serial` is done.
     pub(super) fn destroyed(&self, buffer: BufferId, last_serial: u64, completed: u64) {
         let mut books = self.lock();
-        let Some((account, size_bytes)) = books.owned.remove(&buffer) else {
+        let Some((account, size_bytes)) = books.owned.remove(buffer.0.number()) else {
             return;
         };
         if last_serial > completed {

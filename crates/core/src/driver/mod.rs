@@ -487,14 +487,11 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// Declares the device lost, because the app noticed the loss first.
     fn declare_lost(&self, reason: &str);
 
-    /// Replaces a lost device by a new one, opened in the same way. The new device is empty: the
-    /// driver ignores or refuses old ids. Serials continue, and all earlier ones count as done.
-    /// Signals that the old device owed have failed, and waiting for one returns `Lost`.
-    ///
-    /// An error changes nothing. `Lost` means that no device can be opened now, and a later try may
-    /// succeed. `Invalid` means that the device is not lost, belongs to the app, or that the new
-    /// device can do less than the old one. [`caps`](Driver::caps) never change.
-    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>>;
+    /// Replaces the device, if it is not one of wgpu's: see [`Device::reopen`].
+    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
+        let reason = "it has no device to open again".to_owned();
+        Box::pin(std::future::ready(Err(DriverError::Invalid(reason))))
+    }
 
     /// The bytes of the device's memory that the operating system allows this process now. `None`
     /// if the system does not tell. The call asks the driver, so call it seldom.
@@ -515,14 +512,6 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// block.
     fn may_wait(&self) -> bool {
         cfg!(target_arch = "wasm32")
-    }
-
-    /// Starts or stops timing kernels by the device's clock. Refused if the device has none.
-    fn time_kernels(&self, on: bool) -> DriverResult<()> {
-        match on {
-            true => Err(DriverError::Invalid("it has no clock".to_owned())),
-            false => Ok(()),
-        }
     }
 
     /// The first dispatches of the last submission, in order, if kernels are timed. Each call takes

@@ -10,10 +10,17 @@ pub(crate) struct Key {
     generation: u32,
 }
 
+impl Key {
+    /// A number that no other key has.
+    pub(crate) fn number(self) -> u64 {
+        (u64::from(self.generation) << 32) | u64::from(self.index)
+    }
+}
+
 /// Hashes one word instead of two: the key of a bind group contains many of these keys.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64((u64::from(self.generation) << 32) | u64::from(self.index));
+        state.write_u64(self.number());
     }
 }
 

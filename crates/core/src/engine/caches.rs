@@ -158,11 +158,12 @@ impl BindGroups {
         self.forget(|(_, bindings)| bindings.iter().any(|binding| binding.buffer == buffer));
     }
 
-    /// As [`forget_buffer`](Self::forget_buffer), for many buffers in the time of one.
-    pub(super) fn forget_buffers(&mut self, buffers: &FxHashSet<BufferId>) {
+    /// As [`forget_buffer`](Self::forget_buffer), for many buffers in the time of one. They are
+    /// given by the numbers of their keys.
+    pub(super) fn forget_buffers(&mut self, buffers: &FxHashSet<u64>) {
         self.forget(|(_, bindings)| {
-            let mut named = bindings.iter().map(|binding| &binding.buffer);
-            named.any(|buffer| buffers.contains(buffer))
+            let mut named = bindings.iter().map(|binding| binding.buffer.0.number());
+            named.any(|number| buffers.contains(&number))
         });
     }
 

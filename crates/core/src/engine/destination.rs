@@ -15,7 +15,7 @@ pub(super) use crate::memory::Tier;
 pub(super) enum Destination {
     Host(Vec<u8>, HostCharge),
     /// The number of the store, and the writer there.
-    Store(u8, StoreWriter),
+    Store(u8, Box<dyn StoreWriter>),
     Disk(SpillWriter),
 }
 
@@ -42,7 +42,7 @@ impl Destination {
                 copies.host = Some(Arc::new(HostCopy { bytes, charge }));
             }
             Destination::Store(number, writer) => {
-                copies.store = Some((number, Arc::new(writer.finish()?)));
+                copies.store = Some((number, writer.finish()?));
             }
             Destination::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
         }

@@ -19,6 +19,7 @@ mod finding;
 mod gear;
 pub(crate) mod kernels;
 mod over;
+#[cfg(any(test, feature = "sim"))]
 mod reference;
 mod watch;
 
@@ -305,6 +306,7 @@ impl Diagnose {
     }
 
     /// Looks at a zone, unless the free answers are needed for launches.
+    #[inline(never)]
     fn look_at_zone(&mut self, state: &mut State, zone: Zone, about: fn(Zone) -> About) {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
         let answers = self.gear.as_ref().map_or(0, |gear| gear.answers);

@@ -68,8 +68,8 @@ struct Run {
 impl Run {
     /// The twin of a storage of the device.
     fn twin(&self, storage: &Arc<Storage>) -> Arc<Storage> {
-        let address = storage.address();
-        if let Some((_, twin)) = self.twins.borrow().get(&address) {
+        let address = storage.address() as u64;
+        if let Some((_, twin)) = self.twins.borrow().get(address) {
             return twin.clone();
         }
         // It has no place yet, or another thread made it.
@@ -132,7 +132,7 @@ impl Run {
         if let Some(number) = kept.in_store {
             let store = self.dry.stores.get(usize::from(number));
             let block = store.and_then(|store| store.begin(len_bytes).ok()?.finish().ok());
-            copies.store = block.map(|block| (number, Arc::new(block)));
+            copies.store = block.map(|block| (number, block));
         }
         if kept.on_disk {
             let block = self.dry.spill.begin(len_bytes, share);

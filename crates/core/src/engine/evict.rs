@@ -71,7 +71,8 @@ pub(super) async fn evict_bytes(
         if victims.is_empty() {
             break;
         }
-        stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
+        let slots = victims.iter().filter_map(|victim| victim.storage.slot());
+        stay.extend(slots.map(|slot| slot as usize));
         let ahead = next_victims(pass, &victims, tier, &stay, whom);
         let taken_out = evict_victims(pass, victims, ahead, tier);
         let (left_bytes, too_large_bytes) =
@@ -161,7 +162,7 @@ fn next_victims(
     pass: &Pass,
     victims: &[Candidate],
     tier: Tier,
-    stay: &FxHashSet<u32>,
+    stay: &FxHashSet<usize>,
     whom: Whom,
 ) -> Vec<Candidate> {
     if pass.caps().maps_slabs {

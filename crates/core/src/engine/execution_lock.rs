@@ -8,6 +8,14 @@
 //! future holds the lock. So the pass lends its work to the lock as [`Work`], and the waiters for
 //! the lock poll that work.
 
+#![cfg_attr(
+    not(any(target_arch = "wasm32", test, feature = "sim")),
+    allow(
+        dead_code,
+        reason = "natively only a simulated device makes a pass wait"
+    )
+)]
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +24,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::driver::{BoxFuture, MaybeSend};
+
+/// Whether any pass of this program may have to wait.
+const CAN_LEND: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
 
 #[derive(Debug, Default)]
 pub(super) struct ExecutionLock {
@@ -70,7 +81,8 @@ impl ExecutionLock {
                     return Poll::Ready(true);
                 }
                 state.waiting.add(context.waker());
-                let work = state.is_lent.then(|| self.work().clone()).flatten();
+                let is_lent = CAN_LEND && state.is_lent;
+                let work = is_lent.then(|| self.work().clone()).flatten();
                 drop(state);
                 // After the waker is there, so that no notice comes between.
                 if is_done() {
@@ -144,7 +156,7 @@ impl Drop for ExecutionGuard {
         let (work, waiting) = {
             let mut state = self.0.shared.lock();
             state.taken = false;
-            let is_lent = std::mem::take(&mut state.is_lent);
+            let is_lent = CAN_LEND && std::mem::take(&mut state.is_lent);
             let work = is_lent.then(|| self.0.work().take());
             (work, std::mem::take(&mut state.waiting))
         };

@@ -406,6 +406,18 @@ impl Launch {
     }
 }
 
+/// The reference kernel, if the simulated device is compiled in.
+macro_rules! reference {
+    ($run:expr) => {{
+        #[cfg(any(test, feature = "sim"))]
+        const RUN: Option<fn(&mut crate::engine::kernel::ReferenceCall)> = Some($run);
+        #[cfg(not(any(test, feature = "sim")))]
+        const RUN: Option<fn(&mut crate::engine::kernel::ReferenceCall)> = None;
+        RUN
+    }};
+}
+pub(crate) use reference;
+
 /// The arguments of a reference kernel: each operand's storage as bytes, from its start.
 #[derive(Debug)]
 pub struct ReferenceCall {

@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use super::cmd::Cmd;
 use super::kernel::Role;
 use crate::error::Error;
 use crate::memory::{Memory, Residency, Storage};
+use crate::number_map::NumberMap;
 use crate::transfer::Reading;
 
 /// Commands that wait for memory, and the storages that they use.
@@ -22,7 +21,7 @@ pub(super) struct LeftBehind {
     cmds: Vec<(Cmd, Error)>,
     /// Keyed by the address of the storage. The commands above and the sources below keep the
     /// storages alive.
-    touched: FxHashMap<usize, Touched>,
+    touched: NumberMap<Touched>,
     /// The inputs from which rematerializers would compute the operands of the commands.
     sources: Vec<Arc<Storage>>,
 }
@@ -68,7 +67,7 @@ impl LeftBehind {
     pub(super) fn push(&mut self, cmd: Cmd, error: Error, memory: &Memory) {
         let touched = &mut self.touched;
         let mut touch = |storage: &Arc<Storage>, role| {
-            let touched = touched.entry(storage.address()).or_insert(Touched {
+            let touched = touched.get_or_insert_with(storage.address() as u64, || Touched {
                 written: false,
                 error: error.again(),
             });
@@ -94,7 +93,7 @@ impl LeftBehind {
         // A takeover restores a value, which does not change it for readers.
         let changes = !matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(&mut |storage, role| {
-            let touched = self.touched.get(&storage.address());
+            let touched = self.touched.get(storage.address() as u64);
             let hindered =
                 touched.filter(|touched| touched.written || changes && role != Role::Read);
             if let Some(touched) = hindered {
@@ -106,7 +105,7 @@ impl LeftBehind {
 
     /// The reason why a storage does not have its value yet.
     pub(super) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
-        let touched = self.touched.get(&storage.address())?;
+        let touched = self.touched.get(storage.address() as u64)?;
         touched.written.then(|| touched.error.again())
     }
 
@@ -130,9 +129,11 @@ impl LeftBehind {
         self.touched.clear();
         self.sources.clear();
         // For each storage, its holders among the commands that are still to be examined.
-        let mut held: FxHashMap<usize, usize> = FxHashMap::default();
+        let mut held: NumberMap<usize> = NumberMap::default();
         for (cmd, _) in &self.cmds {
-            cmd.each_operand(&mut |storage, _| *held.entry(storage.address()).or_default() += 1);
+            cmd.each_operand(&mut |storage, _| {
+                *held.get_or_insert_with(storage.address() as u64, || 0) += 1
+            });
         }
         for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
             let mut wanted = match &cmd {
@@ -140,13 +141,13 @@ impl LeftBehind {
                 _ => false,
             };
             cmd.each_operand(&mut |storage, role| {
-                let held = held.get(&storage.address()).copied().unwrap_or(0);
+                let held = held.get(storage.address() as u64).copied().unwrap_or(0);
                 // The app may look at its own buffer without a call to the engine.
                 let seen = storage.residency() == Residency::Imported;
                 wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
             });
             cmd.each_operand(&mut |storage, _| {
-                if let Some(held) = held.get_mut(&storage.address()) {
+                if let Some(held) = held.get_mut(storage.address() as u64) {
                     *held -= 1;
                 }
             });

@@ -9,14 +9,14 @@ use crate::memory::Storage;
 
 /// The slots of the storages that must not be evicted: the operands of the command at the head of
 /// the queue.
-pub(super) fn needed_slots(state: &State) -> FxHashSet<u32> {
+pub(super) fn needed_slots(state: &State) -> FxHashSet<usize> {
     let mut needed = FxHashSet::default();
     if let Some(cmd) = state
         .queue
         .head()
         .filter(|_| !state.head.may_evict_operands())
     {
-        cmd.each_operand(&mut |storage, _| needed.extend(storage.slot()));
+        cmd.each_operand(&mut |storage, _| needed.extend(storage.slot().map(|slot| slot as usize)));
     }
     needed
 }

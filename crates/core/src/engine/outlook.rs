@@ -8,6 +8,7 @@ use super::kernel::Role;
 use super::queue::NextUses;
 use super::state::State;
 use crate::memory::Storage;
+use crate::number_map::NumberMap;
 
 /// The memory that the commands of the queue will lack if nothing is evicted.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +47,12 @@ impl Span {
     }
 }
 
-fn spans(state: &State) -> FxHashMap<*const Storage, Span> {
-    let mut spans: FxHashMap<*const Storage, Span> = FxHashMap::default();
+/// The spans of the storages in the queue, by their addresses.
+fn spans(state: &State) -> NumberMap<Span> {
+    let mut spans = NumberMap::default();
     for (index, cmd) in state.queue.ahead().enumerate() {
         cmd.each_operand(&mut |storage, _| {
-            let span = spans.entry(Arc::as_ptr(storage)).or_default();
+            let span = spans.get_or_insert_with(storage.address() as u64, Span::default);
             span.held += 1;
             span.last = index;
         });
@@ -69,7 +71,7 @@ pub(super) fn next_uses(state: &State) -> NextUses {
     for (cmd, number) in state.queue.ahead().zip(1..) {
         cmd.each_operand(&mut |storage, role| {
             let is_computed = role != Role::Write && state.memory.is_evicted(storage);
-            if !is_computed || !seen.insert(Arc::as_ptr(storage)) {
+            if !is_computed || !seen.insert(storage.address()) {
                 return;
             }
             for input in state.memory.sources_of(storage) {
@@ -89,7 +91,7 @@ pub(super) fn last_uses(state: &State) -> FxHashMap<u32, u32> {
     let (spans, mut last_uses) = (spans(state), FxHashMap::default());
     for (index, cmd) in state.queue.ahead().enumerate() {
         cmd.each_operand(&mut |storage, _| {
-            let span = spans.get(&Arc::as_ptr(storage));
+            let span = spans.get(storage.address() as u64);
             let ends = span.is_some_and(|span| span.ends_at(index, storage));
             if let Some(slot) = storage.slot().filter(|_| ends) {
                 last_uses.insert(slot, index as u32 + 1);
@@ -108,7 +110,7 @@ pub(super) fn lack(state: &State, mut live_bytes: u64, limit_bytes: u64, most_by
     for (index, cmd) in state.queue.ahead().enumerate() {
         let mut dying_bytes = 0;
         cmd.each_operand(&mut |storage, _| {
-            let Some(span) = spans.get_mut(&Arc::as_ptr(storage)) else {
+            let Some(span) = spans.get_mut(storage.address() as u64) else {
                 return;
             };
             let size_bytes = state.memory.granted_bytes(storage.size_bytes());

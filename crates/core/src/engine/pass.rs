@@ -82,12 +82,14 @@ impl Pass {
             engine: engine.clone(),
             _lock: None,
         };
-        if !engine.driver.may_wait() {
-            let result = work(pass).await;
-            drop(lock);
-            return result;
+        // Natively only a simulated device may wait. Other programs do not contain the work twice.
+        #[cfg(any(target_arch = "wasm32", test, feature = "sim"))]
+        if engine.driver.may_wait() {
+            return lock.lend(async move { work(pass).await }).await;
         }
-        lock.lend(async move { work(pass).await }).await
+        let result = work(pass).await;
+        drop(lock);
+        result
     }
 
     /// Waits for the execution lock.

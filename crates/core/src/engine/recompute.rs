@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::kernel::{Arg, Launch, Role};
-use super::lineage::{Kind, Lineage, Made};
+use super::lineage::{Kind, Made};
 use super::state::State;
 use crate::memory::{Memory, Storage, Whereabouts};
+use crate::number_map::NumberMap;
 
 /// The most inputs that the engine follows to find the cost of a value.
 const MOST_INPUTS: u32 = 48;
@@ -144,7 +145,7 @@ impl State {
             memory: &self.memory,
             like,
             launches: Vec::new(),
-            outputs: FxHashMap::default(),
+            outputs: NumberMap::default(),
         };
         let result = again.value(made)?;
         Some((again.launches, result))
@@ -156,16 +157,16 @@ struct Again<'a> {
     memory: &'a Memory,
     like: &'a Storage,
     launches: Vec<Launch>,
-    /// For each launch and operand.
-    outputs: FxHashMap<(*const Lineage, usize), Arc<Storage>>,
+    /// By the address of the lineage: for each operand that it writes.
+    outputs: NumberMap<Vec<(usize, Arc<Storage>)>>,
 }
 
 impl Again<'_> {
     fn value(&mut self, made: &Made) -> Option<Arc<Storage>> {
-        let key = |operand| (Arc::as_ptr(&made.by), operand);
-        if let Some(known) = self.outputs.get(&key(made.operand)) {
+        if let Some(known) = self.output(made) {
             return Some(known.clone());
         }
+        let lineage = Arc::as_ptr(&made.by) as u64;
         let mut args = SmallVec::new();
         for (index, operand) in made.by.operands.iter().enumerate() {
             let storage = match &operand.kind {
@@ -176,7 +177,8 @@ impl Again<'_> {
                 } => self.input(storage, *write, made.as_ref())?,
                 Kind::Output { len_bytes } => {
                     let storage = self.like.another(*len_bytes);
-                    self.outputs.insert(key(index), storage.clone());
+                    let outputs = self.outputs.get_or_insert_with(lineage, Vec::new);
+                    outputs.push((index, storage.clone()));
                     storage
                 }
             };
@@ -190,7 +192,14 @@ impl Again<'_> {
             args,
             ..made.by.launch.clone()
         });
-        self.outputs.get(&key(made.operand)).cloned()
+        self.output(made).cloned()
+    }
+
+    /// The storage of a result, if its launch is among those so far.
+    fn output(&self, made: &Made) -> Option<&Arc<Storage>> {
+        let outputs = self.outputs.get(Arc::as_ptr(&made.by) as u64)?;
+        let of_operand = outputs.iter().find(|(index, _)| *index == made.operand);
+        of_operand.map(|(_, storage)| storage)
     }
 
     fn input(

@@ -62,7 +62,7 @@ pub(super) fn rematerialize(
         let mut state = pass.lock();
         let progress = state.rematerializers.progress(storage);
         if let Some(failure) = progress.failure {
-            return Ok(Err((*failure).clone()));
+            return Ok(Err(failure.again()));
         }
         let never = match (progress.is_under_way, state.memory.is_current(token)) {
             (true, _) => "its rematerializer uses the tensor itself",

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
-use rustc_hash::FxHashMap;
-
 use super::lineage::Made;
 use crate::error::{Error, Result};
 use crate::memory::{Candidate, Memory, Storage};
+use crate::number_map::NumberMap;
 
 /// Records the commands that compute a storage again, and returns the storage of their result.
 #[cfg(not(target_arch = "wasm32"))]
@@ -28,7 +27,7 @@ pub(super) enum Way {
 /// the commands that rematerialize its operands.
 #[derive(Default)]
 pub(super) struct Rematerializers {
-    by_id: FxHashMap<u64, Way>,
+    by_id: NumberMap<Way>,
     next_id: u64,
     /// How many of them are lineages.
     lineages: usize,
@@ -36,7 +35,7 @@ pub(super) struct Rematerializers {
     /// dropped outside the lock.
     dropped: Vec<Rematerializer>,
     /// Keyed by the address of the storage. The weak reference keeps the address from being reused.
-    of: FxHashMap<usize, Rematerialization>,
+    of: NumberMap<Rematerialization>,
     under_way: usize,
 }
 
@@ -80,12 +79,12 @@ impl Rematerializers {
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Way> {
-        self.by_id.get(&id).cloned()
+        self.by_id.get(id).cloned()
     }
 
     /// Removes a rematerializer whose storage is gone.
     pub(super) fn forget(&mut self, id: u64) {
-        match self.by_id.remove(&id) {
+        match self.by_id.remove(id) {
             Some(Way::Function(function)) => self.dropped.push(function),
             Some(Way::Lineage(_)) => self.lineages -= 1,
             None => {}
@@ -119,7 +118,9 @@ impl Rematerializers {
     }
 
     fn of(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
-        let rematerialization = self.of.entry(storage.address()).or_default();
+        let rematerialization = self
+            .of
+            .get_or_insert_with(storage.address() as u64, Rematerialization::default);
         rematerialization.storage = Arc::downgrade(storage);
         rematerialization
     }
@@ -177,7 +178,7 @@ impl Rematerializers {
 
     /// Was the storage rematerialized twice for the current command?
     pub(super) fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
-        let rematerialization = self.of.get(&storage.address());
+        let rematerialization = self.of.get(storage.address() as u64);
         rematerialization.is_some_and(|rematerialization| rematerialization.times > 1)
     }
 
@@ -189,7 +190,7 @@ impl Rematerializers {
 
     /// The error of a rematerialization, if no command has got it yet.
     pub(super) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
-        let rematerialization = self.of.get(&storage.address())?;
+        let rematerialization = self.of.get(storage.address() as u64)?;
         rematerialization.failure.clone()
     }
 }

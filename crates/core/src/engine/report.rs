@@ -11,6 +11,7 @@ use super::times::KernelTime;
 use crate::driver::{DriverResult, Levels};
 use crate::error::{Error, Result};
 use crate::memory::{Maker, Map, MemoryReport, Moment, Storage, Tag};
+use crate::number_map::NumberMap;
 use crate::order;
 use crate::shortage::ReclaimCounts;
 use crate::transfer::{OpenStore, StoreUse};
@@ -271,24 +272,26 @@ impl Engine {
 pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
     // For each address, a storage and the number of times that the queue holds it. The clone keeps
     // the storage alive meanwhile.
-    let mut queued: FxHashMap<usize, (Arc<Storage>, usize)> = FxHashMap::default();
+    let mut queued: NumberMap<(Arc<Storage>, usize)> = NumberMap::default();
     for cmd in state.queue.iter().chain(state.left_behind.iter()) {
         cmd.each_operand(&mut |storage, _| {
-            let entry = queued.entry(storage.address());
-            entry.or_insert_with(|| (storage.clone(), 0)).1 += 1;
+            let address = storage.address() as u64;
+            queued
+                .get_or_insert_with(address, || (storage.clone(), 0))
+                .1 += 1;
         });
     }
     let mut alive = state.memory.alive();
     alive.retain(|storage| {
         let held = queued
-            .get(&storage.address())
+            .get(storage.address() as u64)
             .map_or(0, |(_, held)| held + 1);
         // One holder is this list.
         Arc::strong_count(storage) > held + 1
     });
-    let unplaced = queued.into_values().filter(|(storage, held)| {
+    let unplaced = queued.values().filter(|(storage, held)| {
         storage.slot().is_none() && Arc::strong_count(storage) > held + 1
     });
-    alive.extend(unplaced.map(|(storage, _)| storage));
+    alive.extend(unplaced.map(|(storage, _)| storage.clone()));
     alive
 }

@@ -169,7 +169,10 @@ fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGro
         [] => return Vec::new(),
         [(buffer, _)] => state.groups.forget_buffer(*buffer),
         _ => {
-            let gone = buffers.iter().map(|(buffer, _)| *buffer).collect();
+            let gone = buffers
+                .iter()
+                .map(|(buffer, _)| buffer.0.number())
+                .collect();
             state.groups.forget_buffers(&gone);
         }
     }

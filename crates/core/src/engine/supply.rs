@@ -18,7 +18,7 @@ pub(super) struct Supply<'a> {
     storage: &'a Storage,
     copies: &'a Copies,
     /// The reader of the copy in a store.
-    reader: Option<StoreReader<'a>>,
+    reader: Option<Box<dyn StoreReader + 'a>>,
     /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
     scratch: Vec<u8>,
 }
@@ -36,7 +36,7 @@ impl<'a> Supply<'a> {
             engine,
             storage,
             copies,
-            reader: (copies.store.as_ref()).map(|(_, block)| StoreReader::new(block)),
+            reader: (copies.store.as_ref()).map(|(_, block)| block.reader()),
             scratch,
         }
     }
@@ -55,6 +55,15 @@ impl<'a> Supply<'a> {
         &mut self.scratch[..size]
     }
 
+    #[inline(never)]
+    fn failure(&self, offset_bytes: u64, message: &str) -> Error {
+        Error::Source {
+            made_at: self.storage.tag().to_string(),
+            offset_bytes,
+            message: message.to_owned(),
+        }
+    }
+
     /// The bytes from an offset on: at least one, at most `most_bytes`.
     pub(super) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
@@ -66,18 +75,12 @@ impl<'a> Supply<'a> {
         }
         if let Some(host) = &self.copies.host {
             let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
-            return host.bytes.get(range).ok_or_else(|| Error::Source {
-                made_at: self.storage.tag().to_string(),
-                offset_bytes,
-                message: "the copy in the host's memory is too short".into(),
-            });
+            let too_short =
+                || self.failure(offset_bytes, "the copy in the host's memory is too short");
+            return host.bytes.get(range).ok_or_else(too_short);
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
-        let mut missing = Error::Source {
-            made_at: self.storage.tag().to_string(),
-            offset_bytes,
-            message: "the tensor has no source".into(),
-        };
+        let mut missing = self.failure(offset_bytes, "the tensor has no source");
         if let Some(reader) = &mut self.reader {
             match reader.fetch(offset_bytes, most_bytes) {
                 Ok(()) => {
@@ -105,13 +108,7 @@ impl<'a> Supply<'a> {
             let _inside = engine.inside();
             match source.read(offset_bytes, self.room(piece_bytes)) {
                 Ok(()) => return Ok(self.room(piece_bytes)),
-                Err(error) => {
-                    missing = Error::Source {
-                        made_at: self.storage.tag().to_string(),
-                        offset_bytes,
-                        message: error.to_string(),
-                    };
-                }
+                Err(error) => missing = self.failure(offset_bytes, &error.to_string()),
             }
         }
         Err(missing)

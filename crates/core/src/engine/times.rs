@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::kernel::{Launch, Role};
+use super::timing::Table;
 use crate::dtype::DType;
 use crate::memory::{Storage, Tag};
 
@@ -130,31 +131,9 @@ impl Times {
         }
     }
 
-    /// The shared entry of dispatches about which nothing is known.
-    pub(super) fn others(&self) -> Entry {
-        self.entry(0)
-    }
-
     fn entry(&self, number: u32) -> Entry {
         let table = self.table;
         Entry { table, number }
-    }
-
-    /// The entry of a kernel of the diagnostics.
-    pub(super) fn of_check(&mut self, kernel: &str) -> Entry {
-        self.enter(kernel, SmallVec::new(), None)
-    }
-
-    pub(super) fn of_launch(&mut self, launch: &Launch) -> Entry {
-        let operands = launch.args.iter().enumerate().map(|(index, arg)| {
-            let bytes = (launch.ranges.get(index)).map_or(arg.storage.len_bytes(), |range| range.1);
-            let elements = bytes / arg.dtype.size_bytes();
-            (launch.program.role(index), arg.dtype, elements)
-        });
-        let writes = |index: &usize| launch.program.role(*index) != Role::Read;
-        let written = (0..launch.args.len()).find(writes);
-        let made = written.map(|index| &*launch.args[index].storage);
-        self.enter(launch.program.name(), operands.collect(), made)
     }
 
     fn enter(
@@ -194,10 +173,30 @@ impl Times {
         self.numbers.insert(kind, number);
         self.entry(number)
     }
+}
 
-    /// Counts the time of a dispatch and returns the kernel's name. `None`, and not counted, if the
-    /// entry belongs to another table: timing was switched off and on while the dispatch ran.
-    pub(super) fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
+impl Table for Times {
+    fn others(&self) -> Entry {
+        self.entry(0)
+    }
+
+    fn of_check(&mut self, kernel: &str) -> Entry {
+        self.enter(kernel, SmallVec::new(), None)
+    }
+
+    fn of_launch(&mut self, launch: &Launch) -> Entry {
+        let operands = launch.args.iter().enumerate().map(|(index, arg)| {
+            let bytes = (launch.ranges.get(index)).map_or(arg.storage.len_bytes(), |range| range.1);
+            let elements = bytes / arg.dtype.size_bytes();
+            (launch.program.role(index), arg.dtype, elements)
+        });
+        let writes = |index: &usize| launch.program.role(*index) != Role::Read;
+        let written = (0..launch.args.len()).find(writes);
+        let made = written.map(|index| &*launch.args[index].storage);
+        self.enter(launch.program.name(), operands.collect(), made)
+    }
+
+    fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
         if entry.table != self.table {
             return None;
         }
@@ -206,8 +205,7 @@ impl Times {
         Some(name)
     }
 
-    /// The times since the last call.
-    pub(super) fn take(&mut self) -> Vec<KernelTime> {
+    fn take(&mut self) -> Vec<KernelTime> {
         let timed = self.entries.iter_mut().filter(|(_, time)| time.calls > 0);
         let taken = timed.map(|(_, time)| {
             let none = KernelTime::none(&time.kernel, time.operands.clone(), time.tag.clone());

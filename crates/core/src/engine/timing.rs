@@ -1,5 +1,7 @@
 //! The time since the device was opened, and the times of kernels if timing is on.
 
+use std::fmt::Debug;
+use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
@@ -15,7 +17,25 @@ pub(super) struct Timing {
     #[cfg(not(target_arch = "wasm32"))]
     opened: Instant,
     /// The times of kernels, if timing is on.
-    times: Option<Box<Times>>,
+    times: Option<Box<dyn Table>>,
+}
+
+/// The functions of [`Times`]. Through them only a program that times kernels contains their code.
+pub(super) trait Table: Debug + Send {
+    /// The shared entry of dispatches about which nothing is known.
+    fn others(&self) -> Entry;
+
+    fn of_launch(&mut self, launch: &Launch) -> Entry;
+
+    /// The entry of a kernel of the diagnostics.
+    fn of_check(&mut self, kernel: &str) -> Entry;
+
+    /// Counts the time of a dispatch and returns the kernel's name. `None`, and not counted, if the
+    /// entry belongs to another table: timing was switched off and on while the dispatch ran.
+    fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>>;
+
+    /// The times since the last call.
+    fn take(&mut self) -> Vec<KernelTime>;
 }
 
 impl Default for Timing {
@@ -44,7 +64,10 @@ impl Timing {
 
     /// Turns timing on or off. Returns the entry for dispatches about which nothing is known.
     pub(super) fn set(&mut self, on: bool) -> Option<Entry> {
-        self.times = on.then(|| Box::new(Times::new()));
+        self.times = match on {
+            true => Some(Box::new(Times::new())),
+            false => None,
+        };
         self.times.as_ref().map(|times| times.others())
     }
 

@@ -63,7 +63,7 @@ pub(super) fn victims(
     state: &State,
     wanted_bytes: u64,
     tier: Option<Tier>,
-    stay: &FxHashSet<u32>,
+    stay: &FxHashSet<usize>,
     most_bytes: u64,
     whom: Whom,
 ) -> Vec<Candidate> {
@@ -184,7 +184,7 @@ pub(super) fn victims_ahead(
     state: &State,
     victims: &[Candidate],
     tier: Tier,
-    stay: &FxHashSet<u32>,
+    stay: &FxHashSet<usize>,
     (limit_bytes, most_bytes): (u64, u64),
     whom: Whom,
 ) -> Vec<Candidate> {

@@ -81,6 +81,17 @@ pub struct Target {
     pub wide_words: bool,
 }
 
+/// Whether a text has a word. A search is a kilobyte of code, so it exists once.
+#[inline(never)]
+fn has(text: &str, word: &str) -> bool {
+    text.contains(word)
+}
+
+/// Whether a text calls an accessor of an operand.
+fn calls(text: &str, operand: &str, accessor: &str) -> bool {
+    has(text, &format!("{operand}_{accessor}("))
+}
+
 /// The whole shader of a kernel's text.
 pub fn shader(
     text: &str,
@@ -90,10 +101,10 @@ pub fn shader(
     target: &Target,
 ) -> String {
     let mut out = String::with_capacity(text.len() + 2048);
-    if text.contains("coop_mat") {
+    if has(text, "coop_mat") {
         out.push_str("enable f16;\nenable wgpu_cooperative_matrix;\n");
     }
-    if target.enables && text.contains("subgroup") {
+    if target.enables && has(text, "subgroup") {
         out.push_str("enable subgroups;\n");
     }
     let mut binding = 0;
@@ -118,15 +129,13 @@ pub fn shader(
     let writes = |of: DType| {
         let mut typed = operands.iter().zip(&variant.dtypes);
         typed.any(|(operand, &dtype)| {
-            dtype == of
-                && operand.role != Role::Read
-                && text.contains(&format!("{}_put4(", operand.name))
+            dtype == of && operand.role != Role::Read && calls(text, operand.name, "put4")
         })
     };
-    if writes(DType::F16) || text.contains("pack_halves(") {
+    if writes(DType::F16) || has(text, "pack_halves(") {
         out.push_str(PACK_HALVES);
     }
-    if writes(DType::Bf16) || text.contains("upper_halves(") {
+    if writes(DType::Bf16) || has(text, "upper_halves(") {
         out.push_str(UPPER_HALVES);
     }
     for (index, operand) in operands.iter().enumerate() {
@@ -140,7 +149,7 @@ pub fn shader(
             unit(part),
         );
     }
-    if text.contains("struct Params") {
+    if has(text, "struct Params") {
         let declaration = match target.immediates {
             true => "var<immediate> p: Params;\n".to_string(),
             false => format!("@group(0) @binding({binding}) var<uniform> p: Params;\n"),
@@ -270,7 +279,7 @@ fn has_vec8s(
     part: usize,
 ) -> bool {
     let all = operands_of(layout, operands.len(), part).all(|index| {
-        let calls = |accessor| text.contains(&format!("{}_{accessor}(", operands[index].name));
+        let calls = |accessor| calls(text, operands[index].name, accessor);
         let is_of_vec8s = match operands[index].role {
             Role::Read => calls("get8"),
             Role::Write => calls("put8") && !calls("put4"),

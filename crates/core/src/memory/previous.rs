@@ -3,22 +3,22 @@
 //! This is recorded from the first share on; until then everything is in no share. A block that a
 //! share gets is cleared if any part of it may hold bytes of another one. A new slab holds zeros.
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashMap;
-
 use super::share::ShareId;
 use super::{Memory, Place};
 
-/// The bytes of one slab that were handed out since it was created: for each start, the end and the
-/// share. Ranges do not overlap.
-type Ranges = BTreeMap<u64, (u64, ShareId)>;
+/// Bytes of a slab that were handed out since it was created, and the share that they went to.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: u64,
+    end: u64,
+    owner: ShareId,
+}
 
 /// Who has written to which bytes, and what must be cleared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Previous {
-    /// By the index of the slab.
-    slabs: FxHashMap<u32, Ranges>,
+    /// By the index of the slab: its ranges, in order. They do not overlap.
+    slabs: Vec<Vec<Range>>,
     /// Blocks to clear before the next op that names them, with their sizes.
     unclean: Vec<(Place, u64)>,
 }
@@ -26,32 +26,49 @@ pub(super) struct Previous {
 impl Previous {
     /// Gives a range of a slab to a share. Returns whether another share may have left bytes there.
     fn hand_over(&mut self, slab: u32, start: u64, end: u64, to: ShareId) -> bool {
-        let ranges = self.slabs.entry(slab).or_default();
-        let before = ranges.range(..=start).next_back();
-        let first = before.filter(|(_, (until, _))| *until > start);
-        if first.is_some_and(|(_, &(until, owner))| owner == to && until >= end) {
-            return false;
+        let slab = slab as usize;
+        if self.slabs.len() <= slab {
+            self.slabs.resize_with(slab + 1, Vec::new);
         }
-        let first = first.map_or(start, |(&at, _)| at);
-        let touched: Vec<(u64, (u64, ShareId))> = (ranges.range(first..end))
-            .map(|(&at, &range)| (at, range))
-            .collect();
-        let (mut is_foreign, mut new) = (false, (start, end));
-        for (at, (until, owner)) in touched {
-            ranges.remove(&at);
-            if owner == to {
-                new = (new.0.min(at), new.1.max(until));
+        let ranges = &mut self.slabs[slab];
+        let first = ranges.partition_point(|range| range.end <= start);
+        let last = ranges.partition_point(|range| range.start < end);
+        let mut new = Range {
+            start,
+            end,
+            owner: to,
+        };
+        let (mut is_foreign, mut before, mut after) = (false, None, None);
+        for &range in &ranges[first..last] {
+            if range.owner == to {
+                new.start = new.start.min(range.start);
+                new.end = new.end.max(range.end);
                 continue;
             }
             is_foreign = true;
-            if at < start {
-                ranges.insert(at, (start, owner));
+            if range.start < start {
+                before = Some(Range {
+                    end: start,
+                    ..range
+                });
             }
-            if until > end {
-                ranges.insert(end, (until, owner));
+            if range.end > end {
+                after = Some(Range {
+                    start: end,
+                    ..range
+                });
             }
         }
-        ranges.insert(new.0, (new.1, to));
+        match (is_foreign, last - first) {
+            // Nothing moves when a block comes back to its share.
+            (false, 1) => ranges[first] = new,
+            _ => {
+                ranges.drain(first..last);
+                for part in [after, Some(new), before].into_iter().flatten() {
+                    ranges.insert(first, part);
+                }
+            }
+        }
         is_foreign
     }
 }
@@ -116,7 +133,9 @@ impl Memory {
         if let Some(previous) = &mut self.previous {
             match slab {
                 Some(slab) => {
-                    previous.slabs.remove(&slab);
+                    if let Some(ranges) = previous.slabs.get_mut(slab as usize) {
+                        ranges.clear();
+                    }
                     previous
                         .unclean
                         .retain(|(place, _)| place.slab != Some(slab));
@@ -149,12 +168,16 @@ mod tests {
             bytes[range].fill(Some(to));
             let is_foreign = previous.hand_over(0, start, end, to);
             assert_eq!(is_foreign, wanted, "seed {seed}, round {round}");
-            let ranges = previous.slabs[&0].iter();
-            let covered: u64 = ranges.clone().map(|(at, (until, _))| until - at).sum();
+            let ranges = &previous.slabs[0];
+            assert!(ranges.is_sorted_by(|one, next| one.end <= next.start));
+            let covered: u64 = ranges.iter().map(|range| range.end - range.start).sum();
             assert_eq!(covered, bytes.iter().flatten().count() as u64);
-            for (&at, &(until, owner)) in ranges {
-                let known = &bytes[at as usize..until as usize];
-                assert!(known.iter().all(|one| *one == Some(owner)), "seed {seed}");
+            for range in ranges {
+                let known = &bytes[range.start as usize..range.end as usize];
+                assert!(
+                    known.iter().all(|one| *one == Some(range.owner)),
+                    "seed {seed}"
+                );
             }
         }
     }

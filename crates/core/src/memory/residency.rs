@@ -248,11 +248,11 @@ impl Memory {
 
     /// Frees the places of storages without a value, except those of the slots in `stay`. Returns
     /// the freed bytes.
-    pub(crate) fn evict_poisoned(&mut self, stay: &FxHashSet<u32>) -> u64 {
+    pub(crate) fn evict_poisoned(&mut self, stay: &FxHashSet<usize>) -> u64 {
         let freed_before = self.freed_bytes;
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
-            if slot.poison.is_none() || stay.contains(&(index as u32)) {
+            if slot.poison.is_none() || stay.contains(&index) {
                 continue;
             }
             let storage = slot.storage.upgrade();
@@ -326,7 +326,7 @@ impl Memory {
     pub(crate) fn comes_from(&mut self, inputs: &[Arc<Storage>], storage: &Arc<Storage>) -> bool {
         let (mut known, mut ahead) = (FxHashSet::default(), inputs.to_vec());
         while let Some(one) = ahead.pop() {
-            if !known.insert(Arc::as_ptr(&one)) {
+            if !known.insert(one.address()) {
                 continue;
             }
             if Arc::ptr_eq(&one, storage) {
@@ -365,7 +365,7 @@ impl Memory {
         let (mut known, mut sources) = (FxHashSet::default(), inputs(storage));
         let mut at = 0;
         while let Some(source) = sources.get(at) {
-            match known.insert(Arc::as_ptr(source)) {
+            match known.insert(source.address()) {
                 true => {
                     sources.extend(inputs(&sources[at]));
                     at += 1;
@@ -472,9 +472,9 @@ impl Memory {
 
     /// The storages that can be evicted now: in a slab, with a value, not pinned, and not in
     /// `needed`.
-    pub(crate) fn candidates(&self, needed: &FxHashSet<u32>) -> Vec<Candidate> {
+    pub(crate) fn candidates(&self, needed: &FxHashSet<usize>) -> Vec<Candidate> {
         let slots = self.slots.iter().enumerate();
-        let slots = slots.filter(|(index, _)| !needed.contains(&(*index as u32)));
+        let slots = slots.filter(|(index, _)| !needed.contains(index));
         slots
             .filter_map(|(index, _)| self.candidate_in(index as u32))
             .collect()

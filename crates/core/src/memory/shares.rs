@@ -13,6 +13,7 @@
 //!
 //! The device itself is no entry: what the shares do not hold is what is in no share.
 
+mod by_share;
 mod claim;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,10 @@ use super::share::{Amount, Share, ShareHandle, ShareId};
 use super::victims::Clock;
 use super::{DeadList, Memory, Storage};
 use crate::error::Result;
+use crate::number_map::NumberMap;
 use crate::shortage::ShareUse;
 use crate::units::{Bytes, Level};
+use by_share::ByShare;
 use claim::Claim;
 pub(crate) use claim::Whom;
 
@@ -67,7 +70,7 @@ pub(crate) struct Whole {
 /// The table of all shares of one device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
-    entries: FxHashMap<u32, Entry>,
+    entries: ByShare<Entry>,
     /// The number of the last share; numbers never repeat.
     last: u32,
     lending: Option<Lending>,
@@ -140,7 +143,7 @@ impl Shares {
             priority: handle.priority(),
             is_closed: false,
         };
-        self.entries.insert(id.0, entry);
+        self.entries.push(id, entry);
         Ok(handle)
     }
 
@@ -163,7 +166,7 @@ impl Shares {
 
     /// Changes the amounts of a share. If it fails, nothing has changed.
     pub(crate) fn resize(&mut self, share: &ShareHandle, said: Share, whole: Whole) -> Result<()> {
-        let Some(entry) = self.entries.get(&share.id().0) else {
+        let Some(entry) = self.entries.get(share.id()) else {
             return Ok(());
         };
         let around = entry.around;
@@ -178,7 +181,7 @@ impl Shares {
                 Bytes(within_bytes),
             )));
         }
-        if let Some(entry) = self.entries.get_mut(&share.id().0) {
+        if let Some(entry) = self.entries.get_mut(share.id()) {
             entry.said = said;
             entry.guaranteed_bytes = guaranteed_bytes;
             entry.ceiling_bytes = ceiling_bytes;
@@ -222,7 +225,7 @@ impl Shares {
             return Err(share.error("a ceiling of 0 bytes leaves no room for any tensor".into()));
         }
         let promised_bytes = self.guaranteed_within(around, but);
-        let most_bytes = match self.entries.get(&around.0) {
+        let most_bytes = match self.entries.get(around) {
             Some(around) => around.guaranteed_bytes,
             None => whole.limit_bytes,
         };
@@ -244,7 +247,7 @@ impl Shares {
 
     /// Changes a guarantee. The caller keeps the sum of all within what there is.
     pub(crate) fn set_guarantee(&mut self, id: ShareId, bytes: u64) {
-        if let Some(entry) = self.entries.get_mut(&id.0).filter(|entry| !entry.is_closed) {
+        if let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.is_closed) {
             entry.said.guaranteed = Amount::Bytes(bytes);
             entry.guaranteed_bytes = bytes;
         }
@@ -261,14 +264,14 @@ impl Shares {
     /// possible before stay as they are; only parts of the budget follow it.
     pub(crate) fn follow(&mut self, whole: Whole) {
         for id in self.outside_in() {
-            let (said, around) = match self.entries.get(&id) {
+            let (said, around) = match self.entries.get(id) {
                 Some(entry) => (entry.said, entry.around),
                 None => continue,
             };
             let around_bytes = self.ceiling_of(around, whole.limit_bytes);
             let resolve = |amount: Amount| amount.resolve(around_bytes, whole.device_bytes);
             let (guaranteed, ceiling) = (resolve(said.guaranteed), said.ceiling.and_then(resolve));
-            if let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.is_closed) {
+            if let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.is_closed) {
                 entry.guaranteed_bytes = guaranteed.unwrap_or(entry.guaranteed_bytes);
                 entry.ceiling_bytes = ceiling.unwrap_or(entry.ceiling_bytes);
             }
@@ -279,17 +282,17 @@ impl Shares {
     pub(crate) fn close(&mut self, share: &ShareHandle) {
         let mut gone = vec![share.id()];
         while let Some(id) = gone.pop() {
-            if let Some(entry) = self.entries.get_mut(&id.0) {
+            if let Some(entry) = self.entries.get_mut(id) {
                 (entry.guaranteed_bytes, entry.is_closed) = (0, true);
             }
             let within = self.entries.iter().filter(|(_, entry)| entry.around == id);
-            gone.extend(within.map(|(&id, _)| ShareId(id)));
+            gone.extend(within.map(|(id, _)| id));
         }
     }
 
     /// The last holder of a share is gone.
     pub(crate) fn forget(&mut self, id: ShareId) {
-        if let Some(entry) = self.entries.remove(&id.0) {
+        if let Some(entry) = self.entries.remove(id) {
             debug_assert_eq!(entry.own_bytes, 0, "a share ended that held memory");
         }
     }
@@ -297,8 +300,8 @@ impl Shares {
     /// The sum of the guarantees directly within a share, but for one.
     fn guaranteed_within(&self, around: ShareId, but: Option<ShareId>) -> u64 {
         let within = self.entries.iter();
-        let within = within
-            .filter(|(id, entry)| entry.around == around && but.is_none_or(|but| but.0 != **id));
+        let within =
+            within.filter(|(id, entry)| entry.around == around && but.is_none_or(|but| but != *id));
         within.fold(0, |sum, (_, entry)| {
             u64::saturating_add(sum, entry.guaranteed_bytes)
         })
@@ -317,7 +320,7 @@ impl Shares {
 
     /// What a share is guaranteed and does not guarantee to shares within it.
     pub(crate) fn unpromised_within(&self, share: ShareId) -> u64 {
-        let entry = self.entries.get(&share.0);
+        let entry = self.entries.get(share);
         let guaranteed_bytes = entry.map_or(0, |entry| entry.guaranteed_bytes);
         guaranteed_bytes.saturating_sub(self.guaranteed_within(share, None))
     }
@@ -342,7 +345,7 @@ impl Shares {
 
     /// A share and those around it, from the inside out.
     fn chain(&self, share: ShareId) -> impl Iterator<Item = (ShareId, &Entry)> {
-        let entry = |id: ShareId| self.entries.get(&id.0).map(|entry| (id, entry));
+        let entry = |id: ShareId| self.entries.get(id).map(|entry| (id, entry));
         std::iter::successors(entry(share), move |(_, inner)| entry(inner.around))
     }
 
@@ -354,24 +357,21 @@ impl Shares {
     /// Visits a share and those around it, from the inside out.
     fn each_around(&mut self, share: ShareId, mut visit: impl FnMut(&mut Entry)) {
         let mut at = share;
-        while let Some(entry) = self.entries.get_mut(&at.0) {
+        while let Some(entry) = self.entries.get_mut(at) {
             visit(entry);
             at = entry.around;
         }
     }
 
-    /// The numbers of all shares, each after that of the share around it.
-    fn outside_in(&self) -> Vec<u32> {
-        let mut ids: Vec<u32> = self.entries.keys().copied().collect();
-        // A share has a higher number than the share around it.
-        ids.sort_unstable();
-        ids
+    /// All shares, each after the share around it.
+    fn outside_in(&self) -> Vec<ShareId> {
+        self.entries.iter().map(|(id, _)| id).collect()
     }
 
     /// A share's tensor has got a block of this many bytes.
     pub(crate) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
         self.each_around(share, |entry| entry.tree_bytes.raise(granted_bytes));
-        if let Some(entry) = self.entries.get_mut(&share.0) {
+        if let Some(entry) = self.entries.get_mut(share) {
             entry.own_bytes += granted_bytes;
             entry.restores += u64::from(is_back);
         }
@@ -380,7 +380,7 @@ impl Shares {
     /// A share's tensor has lost its block.
     pub(crate) fn lost(&mut self, share: ShareId, granted_bytes: u64, is_evicted: bool) {
         self.each_around(share, |entry| entry.tree_bytes.lower(granted_bytes));
-        if let Some(entry) = self.entries.get_mut(&share.0) {
+        if let Some(entry) = self.entries.get_mut(share) {
             entry.own_bytes = entry.own_bytes.saturating_sub(granted_bytes);
             entry.evictions += u64::from(is_evicted);
         }
@@ -407,7 +407,7 @@ impl Shares {
 
     /// Counts a request of the share that found no room.
     pub(crate) fn refused(&mut self, share: ShareId) {
-        if let Some(entry) = self.entries.get_mut(&share.0) {
+        if let Some(entry) = self.entries.get_mut(share) {
             entry.refusals += 1;
         }
     }
@@ -452,7 +452,7 @@ impl Shares {
         }
         let others = self.entries.iter();
         let others = others
-            .filter(|(id, entry)| entry.around == ShareId::MAIN && **id != outermost.0)
+            .filter(|(id, entry)| entry.around == ShareId::MAIN && *id != outermost)
             .map(|(_, entry)| (entry.guaranteed_bytes).saturating_sub(entry.tree_bytes.now));
         let unused_bytes = others.fold(0, u64::saturating_add);
         let after_bytes = live_bytes.saturating_add(more_bytes);
@@ -476,7 +476,7 @@ impl Shares {
     /// The bytes of a share, and the most that they may be: its lowest ceiling or, where nothing
     /// around it has a limit, its guarantee.
     pub(crate) fn level_and_limit(&self, share: ShareId, limit_bytes: u64) -> (u64, u64) {
-        let Some(entry) = self.entries.get(&share.0) else {
+        let Some(entry) = self.entries.get(share) else {
             return (0, u64::MAX);
         };
         let most_bytes = match self.ceiling_of(share, limit_bytes) {
@@ -489,23 +489,27 @@ impl Shares {
     /// The shares that hold more than their ceiling, because it was lowered.
     pub(crate) fn above_ceiling(&self) -> Vec<(ShareId, u64)> {
         let entries = self.entries.iter();
-        let above = entries.filter_map(|(&id, entry)| {
+        let above = entries.filter_map(|(id, entry)| {
             let excess_bytes = entry.tree_bytes.now.saturating_sub(entry.ceiling_bytes);
-            (excess_bytes > 0).then_some((ShareId(id), excess_bytes))
+            (excess_bytes > 0).then_some((id, excess_bytes))
         });
         above.collect()
     }
 
     /// What the shares hold, by their paths.
     pub(crate) fn uses(&self) -> Vec<ShareUse> {
-        let mut uses: Vec<ShareUse> = self.entries.values().map(Entry::share_use).collect();
-        uses.sort_by(|a, b| a.path.cmp(&b.path));
+        // A sort by paths would be 9 KB of code.
+        let mut uses: Vec<ShareUse> = Vec::with_capacity(self.entries.len());
+        for entry in self.entries.values() {
+            let place = uses.partition_point(|other| *other.path < *entry.path);
+            uses.insert(place, entry.share_use());
+        }
         uses
     }
 
     /// What one share holds.
     pub(crate) fn use_of(&self, share: ShareId) -> Option<ShareUse> {
-        self.entries.get(&share.0).map(Entry::share_use)
+        self.entries.get(share).map(Entry::share_use)
     }
 }
 
@@ -561,22 +565,23 @@ impl Memory {
     /// guaranteed: guarantees, and pinned storages beyond them. O(storages).
     pub(crate) fn needed_for_guarantees(&self) -> u64 {
         // By share: the pinned bytes of its own, and what the shares within it need.
-        let mut taken: FxHashMap<u32, u64> = FxHashMap::default();
+        let mut taken: NumberMap<u64> = NumberMap::default();
         for slot in self.slots.iter().filter(|slot| slot.block.is_some()) {
             let storage = slot.storage.upgrade();
             if let Some(storage) = storage.filter(|storage| storage.pins() > 0) {
                 let granted_bytes = self.granted_bytes(storage.size_bytes());
-                *taken.entry(storage.share().0).or_default() += granted_bytes;
+                *taken.get_or_insert_with(storage.share().0.into(), || 0) += granted_bytes;
             }
         }
         for id in self.shares.outside_in().into_iter().rev() {
-            let Some(entry) = self.shares.entries.get(&id) else {
+            let Some(entry) = self.shares.entries.get(id) else {
                 continue;
             };
-            let within_bytes = taken.get(&id).copied().unwrap_or(0);
-            *taken.entry(entry.around.0).or_default() += within_bytes.max(entry.guaranteed_bytes);
+            let within_bytes = taken.get(id.0.into()).copied().unwrap_or(0);
+            *taken.get_or_insert_with(entry.around.0.into(), || 0) +=
+                within_bytes.max(entry.guaranteed_bytes);
         }
-        taken.get(&ShareId::MAIN.0).copied().unwrap_or(0)
+        taken.get(ShareId::MAIN.0.into()).copied().unwrap_or(0)
     }
 
     /// A decision about who gives memory; `None` if there is no share.

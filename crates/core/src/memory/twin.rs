@@ -3,16 +3,15 @@
 
 use std::sync::{Arc, Weak};
 
-use rustc_hash::FxHashMap;
-
 use super::census::Census;
 use super::{Copies, DeadList, Kept, Memory, Residency, Slot, Storage};
 use crate::alloc::Planner;
 use crate::driver::BufferId;
+use crate::number_map::NumberMap;
 
 /// Storages that stand for others, by the addresses of those. The weak handles keep the addresses
 /// from being reused.
-pub(crate) type Twins = FxHashMap<usize, (Weak<Storage>, Arc<Storage>)>;
+pub(crate) type Twins = NumberMap<(Weak<Storage>, Arc<Storage>)>;
 
 impl Memory {
     /// A copy whose slabs have no buffers yet: see [`give_buffers`](Self::give_buffers). `twins`
@@ -51,7 +50,7 @@ impl Memory {
         let mut without_twin = Vec::new();
         for (index, slot) in (0..).zip(&self.slots) {
             let storage = slot.storage.upgrade();
-            let twin = storage.and_then(|storage| twins.get(&storage.address()));
+            let twin = storage.and_then(|storage| twins.get(storage.address() as u64));
             let is_in_use = slot.block.is_some() || slot.place.is_some() || slot.copies.is_some();
             match twin {
                 Some((_, twin)) => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::engine::DryCounts;
 use crate::memory::printable_end;
-use crate::observe::counted;
+use crate::observe::Counted;
 use crate::shortage::{Holder, ReclaimStepUse};
 use crate::units::Bytes;
 
@@ -132,9 +132,9 @@ impl DryRun {
 
 impl fmt::Display for DryRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "dry run: {} launched", counted(self.launches, "kernel"))?;
+        writeln!(f, "dry run: {} launched", Counted(self.launches, "kernel"))?;
         let mut row = |name: &str, bytes: u64, rest: String| {
-            writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())
+            writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes))
         };
         let after = format!("at the peak; {} at the end", Bytes(self.live_after_bytes));
         row("live", self.peak_live_bytes, after)?;
@@ -147,7 +147,7 @@ impl fmt::Display for DryRun {
         row("uploaded", self.uploaded_bytes, "in all".into())?;
         if self.evictions + self.restores > 0 {
             let (host, disk) = (Bytes(self.peak_host_bytes), Bytes(self.peak_disk_bytes));
-            let times = counted(self.evictions, "time");
+            let times = Counted(self.evictions, "time");
             let stores = match self.peak_store_bytes {
                 0 => String::new(),
                 bytes => format!("{} in stores, ", Bytes(bytes)),
@@ -155,7 +155,7 @@ impl fmt::Display for DryRun {
             let evicted =
                 format!("{times}; {host} in the host's memory, {stores}{disk} on disk at most");
             row("evicted", self.evicted_bytes, evicted)?;
-            let times = counted(self.restores, "time");
+            let times = Counted(self.restores, "time");
             let slowdown = self.slowdown();
             let back = format!("{times}; estimated to take {slowdown:.2} × the time");
             row("back", self.restored_bytes, back)?;
@@ -170,15 +170,15 @@ impl fmt::Display for DryRun {
             }
         }
         if self.refusals > 0 {
-            writeln!(f, "  {} found no room", counted(self.refusals, "request"))?;
+            writeln!(f, "  {} found no room", Counted(self.refusals, "request"))?;
         }
         writeln!(f, "held at the peak")?;
         for holder in self.holders.iter().take(HOLDER_LINES) {
             writeln!(
                 f,
                 "  {:>10}  {} by {}",
-                Bytes(holder.bytes).to_string(),
-                counted(holder.storages, "tensor"),
+                Bytes(holder.bytes),
+                Counted(holder.storages, "tensor"),
                 printable_end(&holder.tag, TAG_COLUMNS),
             )?;
         }
@@ -186,7 +186,7 @@ impl fmt::Display for DryRun {
         let rest_bytes: u64 = rest.map(|holder| holder.bytes).sum();
         match rest_bytes {
             0 => Ok(()),
-            _ => writeln!(f, "  {:>10}  by others", Bytes(rest_bytes).to_string()),
+            _ => writeln!(f, "  {:>10}  by others", Bytes(rest_bytes)),
         }
     }
 }

@@ -27,4 +27,4 @@ pub use measure::{Measure, Measured};
 pub use rows::EVENT_KINDS;
 pub use sampler::Sampler;
 pub use snapshot::Snapshot;
-pub use stats::{MemoryStats, counted};
+pub use stats::{Counted, MemoryStats};

@@ -223,27 +223,31 @@ impl MemoryStats {
     }
 }
 
-/// `1 slab`, `2 slabs`.
-pub fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+/// Prints `1 slab`, `2 slabs`.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted(pub u64, pub &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted(count, what) = self;
+        let plural = if *count == 1 { "" } else { "s" };
+        write!(f, "{count} {what}{plural}")
+    }
 }
 
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (adapter, backend) = (printable(&self.adapter, 70), printable(&self.backend, 10));
         writeln!(f, "memory on {adapter} ({backend})")?;
-        for (name, bytes, rest) in self.rows() {
-            writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())?;
-        }
+        self.print_rows(f)?;
         writeln!(
             f,
             "  {} in {}, {} queued, {} donated, {}",
-            counted(self.commands, "command"),
-            counted(self.submissions, "submission"),
+            Counted(self.commands, "command"),
+            Counted(self.submissions, "submission"),
             self.queued,
-            counted(self.donated, "storage"),
-            counted(self.refusals, "refusal"),
+            Counted(self.donated, "storage"),
+            Counted(self.refusals, "refusal"),
         )?;
         self.print_reclaim(f)?;
         self.print_shares(f)?;
@@ -252,84 +256,97 @@ impl fmt::Display for MemoryStats {
     }
 }
 
-/// A count of any size in few columns.
-fn short(count: u64) -> String {
-    match count {
-        0..1_000_000 => count.to_string(),
-        more => format!("{:.1e}", more as f64),
+/// Prints a count of any size in few columns, rounded down.
+struct Short(u64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            count @ 0..1_000_000 => write!(f, "{count}"),
+            more => {
+                let exponent = more.ilog10();
+                let tenths = more / 10_u64.pow(exponent - 1);
+                write!(f, "{}.{}e{exponent}", tenths / 10, tenths % 10)
+            }
+        }
     }
 }
 
+/// Prints a row of the report: name, bytes, remark.
+fn row(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    bytes: u64,
+    remark: fmt::Arguments<'_>,
+) -> fmt::Result {
+    writeln!(f, "  {name:<9}{:>10}  {remark}", Bytes(bytes))
+}
+
 impl MemoryStats {
-    /// The sums of the report: name, bytes, remark.
-    fn rows(&self) -> Vec<(&'static str, u64, String)> {
-        let rounding_bytes = self.live_bytes.now.saturating_sub(self.requested_bytes.now);
-        let upload_bytes = self
-            .upload_bytes
-            .now
-            .saturating_add(self.restore_staging_bytes.now);
-        let (up, down) = (Bytes(upload_bytes), Bytes(self.readback_bytes.now));
-        let live = format!(
+    /// The sums of the report.
+    fn print_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let live_bytes = self.live_bytes;
+        let remark = format_args!(
             "peak {}, {}, {} of it rounding",
-            Bytes(self.live_bytes.peak),
-            counted(self.live_storages.now, "storage"),
-            Bytes(rounding_bytes),
+            Bytes(live_bytes.peak),
+            Counted(self.live_storages.now, "storage"),
+            Bytes(live_bytes.now.saturating_sub(self.requested_bytes.now)),
         );
-        let cached = format!(
+        row(f, "live", live_bytes.now, remark)?;
+        if self.saved_bytes > 0 {
+            let remark = "of the live bytes: recorded operations need them for their backward";
+            row(f, "saved", self.saved_bytes, format_args!("{remark}"))?;
+        }
+        let remark = format_args!(
             "free in slabs, largest hole {}, fragmentation {:.0} %",
             Bytes(self.largest_hole_bytes),
             100.0 * self.fragmentation,
         );
-        let reserved = format!(
+        row(f, "cached", self.cached_bytes.now, remark)?;
+        let remark = format_args!(
             "peak {}, {} ({} created, {} released)",
             Bytes(self.reserved_bytes.peak),
-            counted(self.slabs.len() as u64, "slab"),
+            Counted(self.slabs.len() as u64, "slab"),
             self.slabs_created,
             self.slabs_released,
         );
-        let saved = "of the live bytes: recorded operations need them for their backward";
-        let staging_bytes = upload_bytes.saturating_add(self.readback_bytes.now);
-        let retiring = "given back, still in use by the device";
-        let mut rows = vec![
-            ("live", self.live_bytes.now, live),
-            ("cached", self.cached_bytes.now, cached),
-            ("reserved", self.reserved_bytes.now, reserved),
-            ("retiring", self.retiring_bytes.now, retiring.into()),
-            ("staging", staging_bytes, format!("{up} up, {down} down")),
-        ];
-        if self.saved_bytes > 0 {
-            rows.insert(1, ("saved", self.saved_bytes, saved.into()));
-        }
+        row(f, "reserved", self.reserved_bytes.now, remark)?;
+        let remark = format_args!("given back, still in use by the device");
+        row(f, "retiring", self.retiring_bytes.now, remark)?;
+        let (up_bytes, down_bytes) = (self.upload_bytes.now, self.readback_bytes.now);
+        let up_bytes = up_bytes.saturating_add(self.restore_staging_bytes.now);
+        let remark = format_args!("{} up, {} down", Bytes(up_bytes), Bytes(down_bytes));
+        row(f, "staging", up_bytes.saturating_add(down_bytes), remark)?;
         if self.pending_bytes.now > 0 {
-            let pending = format!(
-                "asked for by queued work, peak {}",
-                Bytes(self.pending_bytes.peak)
-            );
-            rows.push(("pending", self.pending_bytes.now, pending));
+            let peak = Bytes(self.pending_bytes.peak);
+            let remark = format_args!("asked for by queued work, peak {peak}");
+            row(f, "pending", self.pending_bytes.now, remark)?;
         }
         if self.imported_bytes.now > 0 {
-            let imported = "in buffers of the app".into();
-            rows.push(("imported", self.imported_bytes.now, imported));
+            let remark = format_args!("in buffers of the app");
+            row(f, "imported", self.imported_bytes.now, remark)?;
         }
         if let Some(budget_bytes) = self.budget_bytes {
-            let budget = format!(
-                "of a budget of {}, peak {}",
-                Bytes(budget_bytes),
-                Bytes(self.device_bytes.peak)
-            );
-            rows.push(("device", self.device_bytes.now, budget));
+            let (budget, peak) = (Bytes(budget_bytes), Bytes(self.device_bytes.peak));
+            let remark = format_args!("of a budget of {budget}, peak {peak}");
+            row(f, "device", self.device_bytes.now, remark)?;
         }
-        self.push_evicted(&mut rows);
+        self.print_evicted(f)?;
         if self.moved_bytes > 0 {
-            let times = counted(self.compactions, "time");
-            rows.push(("moved", self.moved_bytes, format!("{times}, to make room")));
+            let times = Counted(self.compactions, "time");
+            row(
+                f,
+                "moved",
+                self.moved_bytes,
+                format_args!("{times}, to make room"),
+            )?;
         }
         if let Some(bytes) = self.driver_bytes {
             let peak = Bytes(bytes.peak);
-            let driver = format!("peak {peak}, what the driver holds for this device");
-            rows.push(("driver", bytes.now, driver));
+            let remark = format_args!("peak {peak}, what the driver holds for this device");
+            row(f, "driver", bytes.now, remark)?;
         }
-        rows
+        Ok(())
     }
 
     /// Bytes of tensors in all stores of the app.
@@ -338,33 +355,36 @@ impl MemoryStats {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Adds the rows about tensors that left the device.
-    fn push_evicted(&self, rows: &mut Vec<(&'static str, u64, String)>) {
+    /// The rows about tensors that left the device.
+    fn print_evicted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if [self.evicted_bytes, self.dropped_bytes, self.restored_bytes] != [0; 3] {
             let (host, disk) = (Bytes(self.host_bytes.now), Bytes(self.disk_bytes.now));
             let (peak, used) = (Bytes(self.host_bytes.peak), Bytes(self.spilled_bytes.now));
-            let out = format!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
             let out_bytes = self.host_bytes.now.saturating_add(self.spilled_bytes.now);
             let out_bytes = out_bytes.saturating_add(self.store_bytes());
-            rows.push(("evicted", out_bytes, out));
+            let remark =
+                format_args!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
+            row(f, "evicted", out_bytes, remark)?;
             for store in self.stores.iter().filter(|store| store.was_used()) {
-                rows.push(("in store", store.bytes.now, store.remark()));
+                let remark = store.remark();
+                row(f, "in store", store.bytes.now, format_args!("{remark}"))?;
             }
             let (written, dropped) = (Bytes(self.evicted_bytes), Bytes(self.dropped_bytes));
-            let back = format!("so far; {written} written out, {dropped} given up");
-            rows.push(("back", self.restored_bytes, back));
+            let remark = format_args!("so far; {written} written out, {dropped} given up");
+            row(f, "back", self.restored_bytes, remark)?;
         }
         if self.recomputed_bytes > 0 {
-            let why = "so far, because that costs less than to keep them".into();
-            rows.push(("recomputed", self.recomputed_bytes, why));
+            let remark = format_args!("so far, because that costs less than to keep them");
+            row(f, "recomputed", self.recomputed_bytes, remark)?;
         }
+        Ok(())
     }
 
     /// The reclaim steps that ran: how many tries freed something, of all tries.
     fn print_reclaim(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tried = self.reclaim_steps.iter().filter(|one| one.tries > 0);
         let words = tried.map(|one| {
-            let (gains, tries) = (short(one.gains), short(one.tries));
+            let (gains, tries) = (Short(one.gains), Short(one.tries));
             format!("{} {gains}/{tries}", one.step.name())
         });
         let words: Vec<String> = words.collect();
@@ -395,17 +415,17 @@ impl MemoryStats {
         for share in self.shares.iter().take(SHARE_LINES) {
             let (path, bytes) = (printable_end(&share.path, 30), Bytes(share.bytes.now));
             let (guaranteed, back) = (Bytes(share.guaranteed_bytes), share.restores);
-            let ceiling = match share.ceiling_bytes {
-                Some(bytes) => format!("ceiling {}", Bytes(bytes)),
-                None => "no ceiling".into(),
-            };
-            let evictions = short(share.evictions);
+            write!(f, "  {bytes:>10}  {path}: guarantee {guaranteed}, ")?;
+            match share.ceiling_bytes {
+                Some(bytes) => write!(f, "ceiling {}", Bytes(bytes))?,
+                None => f.write_str("no ceiling")?,
+            }
             let state = if share.is_closed { ", closed" } else { "" };
             writeln!(
                 f,
-                "  {:>10}  {path}: guarantee {guaranteed}, {ceiling}, {evictions} out, {} back{state}",
-                bytes.to_string(),
-                short(back),
+                ", {} out, {} back{state}",
+                Short(share.evictions),
+                Short(back)
             )?;
         }
         match self.shares.len().saturating_sub(SHARE_LINES) {
@@ -431,9 +451,9 @@ impl MemoryStats {
             writeln!(
                 f,
                 "  {:>10} [{bar}] {:>3} %  {}, largest hole {}",
-                Bytes(slab.size_bytes).to_string(),
-                live_bytes * 100 / size_bytes,
-                counted(u64::from(slab.blocks), "block"),
+                Bytes(slab.size_bytes),
+                (live_bytes * 100 / size_bytes) as u64,
+                Counted(u64::from(slab.blocks), "block"),
                 Bytes(slab.largest_hole_bytes),
             )?;
         }
@@ -459,17 +479,16 @@ impl MemoryStats {
         // The sum of saved bytes has a line, too.
         let most = HOLDER_LINES - usize::from(self.saved_bytes > 0);
         for holder in self.holders.iter().take(most) {
-            let count = match holder.storages {
-                1 => String::new(),
-                count => format!("  x{count}"),
-            };
-            let bytes = Bytes(holder.bytes).to_string();
-            let (saved, columns) = match holder.saved_bytes {
-                0 => (String::new(), 72),
-                bytes => (format!("  {} saved", Bytes(bytes)), 54),
-            };
+            let columns = if holder.saved_bytes > 0 { 54 } else { 72 };
             let tag = printable_end(&holder.tag, columns);
-            writeln!(f, "  {bytes:>10}  {tag}{count}{saved}")?;
+            write!(f, "  {:>10}  {tag}", Bytes(holder.bytes))?;
+            if holder.storages != 1 {
+                write!(f, "  x{}", holder.storages)?;
+            }
+            if holder.saved_bytes > 0 {
+                write!(f, "  {} saved", Bytes(holder.saved_bytes))?;
+            }
+            writeln!(f)?;
         }
         if self.holders.len() > most {
             writeln!(f, "  and {} more", self.holders.len() - most)?;

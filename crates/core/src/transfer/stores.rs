@@ -15,6 +15,7 @@
 //! no longer than the time-out. After that it goes on with the next tier, and the store rests.
 
 mod block;
+mod blocks;
 mod ledger;
 mod open;
 #[cfg(feature = "redis")]
@@ -31,9 +32,9 @@ use crate::error::{Error, Result, StoreFailure};
 use crate::printable::printable;
 use crate::units::MIB;
 
-pub(crate) use block::{StoreBlock, StoreReader, StoreWriter};
+use blocks::Blocks;
+pub(crate) use blocks::{OpenStore, StoreBlock, StoreReader, StoreWriter};
 pub use ledger::StoreUse;
-pub(crate) use open::OpenStore;
 #[cfg(feature = "redis")]
 pub use redis::RedisStore;
 
@@ -162,6 +163,8 @@ pub struct StoreTier {
     store: Arc<dyn Store>,
     most_bytes: u64,
     timeout: Duration,
+    /// Opens the tier, or with `true` its twin for a dry run.
+    open: fn(StoreTier, bool) -> Arc<dyn Blocks>,
 }
 
 impl StoreTier {
@@ -173,6 +176,7 @@ impl StoreTier {
             store: Arc::new(store),
             most_bytes,
             timeout: TIMEOUT,
+            open: open::open,
         }
     }
 

@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 
 use super::draw::{DIM, panel};
-use lapidary_core::internal::counted;
+use lapidary_core::internal::Counted;
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::stats::{ReclaimStep, ReclaimStepUse};
 use lapidary_core::units::Bytes;
@@ -38,7 +38,7 @@ impl RecentEvents {
         if created > 0 {
             self.enter(
                 at,
-                format!("{} created", counted(created, "slab")),
+                format!("{} created", Counted(created, "slab")),
                 Color::Blue,
             );
         }
@@ -46,7 +46,7 @@ impl RecentEvents {
         if released > 0 {
             self.enter(
                 at,
-                format!("{} released", counted(released, "slab")),
+                format!("{} released", Counted(released, "slab")),
                 Color::Blue,
             );
         }
@@ -73,7 +73,7 @@ impl RecentEvents {
         let left_bytes = more(|stats| stats.evicted_bytes.saturating_add(stats.dropped_bytes));
         let left = more(|stats| stats.evictions);
         if left > 0 {
-            let what = format!("{} evicted, {}", counted(left, "tensor"), Bytes(left_bytes));
+            let what = format!("{} evicted, {}", Counted(left, "tensor"), Bytes(left_bytes));
             self.enter(at, what, Color::Magenta);
         }
         let back = more(|stats| stats.restores);
@@ -81,7 +81,7 @@ impl RecentEvents {
             let bytes = Bytes(more(|stats| stats.restored_bytes));
             self.enter(
                 at,
-                format!("{} restored, {bytes}", counted(back, "tensor")),
+                format!("{} restored, {bytes}", Counted(back, "tensor")),
                 Color::Cyan,
             );
         }
@@ -89,7 +89,7 @@ impl RecentEvents {
         if refusals > 0 {
             self.enter(
                 at,
-                format!("{} REFUSED", counted(refusals, "request")),
+                format!("{} REFUSED", Counted(refusals, "request")),
                 Color::Red,
             );
         }
@@ -110,7 +110,7 @@ impl RecentEvents {
             refusals => Line::from_iter([
                 Span::raw(" reclaim: "),
                 Span::styled(
-                    format!("{} ", counted(refusals, "refusal")),
+                    format!("{} ", Counted(refusals, "refusal")),
                     Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
                 ),
             ]),

@@ -118,6 +118,11 @@ impl WgpuDriver {
         call(&opened).or_else(|error| opened.check().and(Err(error)))
     }
 
+    /// Starts or stops timing kernels by the device's clock. Refused if the device has none.
+    pub(crate) fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        self.call(|opened| opened.time_kernels(on))
+    }
+
     /// Submits the app's commands after ours, with their own serial.
     pub(crate) fn submit_app(
         &self,
@@ -290,10 +295,6 @@ impl Driver for WgpuDriver {
         self.opened().progress.lose(reason);
     }
 
-    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
-        Box::pin(self.reopen_own())
-    }
-
     fn os_budget(&self) -> Option<OsBudget> {
         let opened = self.opened();
         os_budget::read(&opened.device, opened.adapter.as_ref())
@@ -302,10 +303,6 @@ impl Driver for WgpuDriver {
     fn driver_reserved_bytes(&self) -> Option<u64> {
         let report = self.opened().device.generate_allocator_report()?;
         Some(report.total_reserved_bytes)
-    }
-
-    fn time_kernels(&self, on: bool) -> DriverResult<()> {
-        self.call(|opened| opened.time_kernels(on))
     }
 
     fn take_kernel_runs(&self) -> Vec<KernelRun> {

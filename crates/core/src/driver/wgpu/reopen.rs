@@ -10,7 +10,7 @@ use super::{WgpuDriver, caps, invalid, needed};
 
 impl WgpuDriver {
     /// Opens an adapter as first requested, and the same adapter if it still exists.
-    pub(super) async fn reopen_own(&self) -> DriverResult<()> {
+    pub(crate) async fn reopen(&self) -> DriverResult<()> {
         let old = self.opened();
         let Some(request) = &self.request else {
             return invalid("the device belongs to the app, which has to pass another one");

@@ -32,7 +32,7 @@ impl Opened {
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));
         if let Some(timing) = timing.as_mut() {
-            self.end_of_timed(timing, submission.is_ok());
+            timing.end(self, submission.is_ok());
         }
         submission
     }

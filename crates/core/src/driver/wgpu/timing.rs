@@ -23,6 +23,8 @@ pub(super) struct Timing {
     running: u32,
     /// Whether the timestamps are mapped, or will soon be.
     is_mapped: bool,
+    /// [`Opened::end_of_timed`]. Only a program that times kernels contains it.
+    end: fn(&Opened, &mut Timing, bool),
 }
 
 impl Timing {
@@ -48,6 +50,7 @@ impl Timing {
             runs: Vec::new(),
             running: 0,
             is_mapped: false,
+            end: Opened::end_of_timed,
         }
     }
 
@@ -63,6 +66,11 @@ impl Timing {
             beginning_of_pass_write_index: Some(index),
             end_of_pass_write_index: Some(index + 1),
         })
+    }
+
+    /// Reads the timestamps of the last submission, if it `happened`.
+    pub(super) fn end(&mut self, driver: &Opened, happened: bool) {
+        (self.end)(driver, self, happened);
     }
 
     /// Encodes the last commands of a submission, which copy its timestamps to where they can be
@@ -129,7 +137,7 @@ impl Opened {
 
     /// Reads the timestamps of the last submission, if it `happened`. Work whose times cannot be
     /// read is done all the same, so this returns no error.
-    pub(super) fn end_of_timed(&self, timing: &mut Timing, happened: bool) {
+    fn end_of_timed(&self, timing: &mut Timing, happened: bool) {
         if happened && self.read_stamps(timing).is_ok() {
             return;
         }

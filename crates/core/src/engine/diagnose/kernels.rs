@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::engine::kernel::reference;
 use crate::engine::sections::push_sections;
 use crate::engine::{Kernel, Look, Operand, Variant};
 
@@ -12,7 +13,7 @@ pub static PROBE: Kernel = Kernel {
     name: "probe",
     operands: &[Operand::read("x"), Operand::update("y")],
     text,
-    reference: Some(super::reference::run),
+    reference: reference!(super::reference::run),
 };
 
 /// The same, and also writes to `x`.
@@ -20,7 +21,7 @@ pub static MEND: Kernel = Kernel {
     name: "mend",
     operands: &[Operand::update("x"), Operand::update("y")],
     text,
-    reference: Some(super::reference::run),
+    reference: reference!(super::reference::run),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{About, Diagnose, Look};
@@ -10,6 +10,7 @@ use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program, Role, UNWRITTEN};
 use crate::engine::state::State;
 use crate::memory::{FENCE_BYTES, Storage, Tag, Zone};
+use crate::number_map::NumberMap;
 
 /// Whether a value has NaN or infinities.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,8 +62,8 @@ pub(super) struct Output {
 /// The history of values, by the numbers of the writes that made them.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    pub(super) makers: FxHashMap<u64, Maker>,
-    pub(super) outputs: FxHashMap<u64, Output>,
+    pub(super) makers: NumberMap<Maker>,
+    pub(super) outputs: NumberMap<Output>,
     /// Results with padding, as (elements of a row, elements that are no padding).
     padded: Vec<(Weak<Storage>, (u32, u32))>,
     /// For the launch that is being encoded: its operation, its inputs, and a bit for each operand
@@ -91,12 +92,12 @@ impl Watch {
         let mut open: SmallVec<[u64; 4]> = SmallVec::new();
         open.push(version);
         while let Some(version) = open.pop() {
-            let Some(maker) = self.makers.get(&version) else {
+            let Some(maker) = self.makers.get(version) else {
                 continue;
             };
             all = all | maker.inherited;
             for &input in &maker.inputs {
-                match self.makers.get(&input).and_then(|maker| maker.taint) {
+                match self.makers.get(input).and_then(|maker| maker.taint) {
                     Some(taint) => all = all | taint,
                     None if seen.insert(input) => open.push(input),
                     None => {}
@@ -109,7 +110,7 @@ impl Watch {
     /// Notes that a look at a value was not answered. The next command that reads the value takes
     /// another look.
     pub(super) fn forget_look(&mut self, version: u64) {
-        if let Some(maker) = self.makers.get_mut(&version) {
+        if let Some(maker) = self.makers.get_mut(version) {
             maker.is_asked = false;
         }
     }
@@ -118,15 +119,15 @@ impl Watch {
     pub(super) fn forget_all_but(&mut self, live: &FxHashSet<u64>) {
         let versions = self
             .makers
-            .keys()
-            .copied()
+            .iter()
+            .map(|(version, _)| version)
             .filter(|version| live.contains(version));
         let inherited: Vec<_> = versions
             .map(|version| (version, self.taint_of_inputs(version)))
             .collect();
-        self.makers.retain(|version, _| live.contains(version));
+        self.makers.retain(|version, _| live.contains(&version));
         for (version, taint) in inherited {
-            if let Some(maker) = self.makers.get_mut(&version) {
+            if let Some(maker) = self.makers.get_mut(version) {
                 maker.inherited = taint;
                 maker.inputs.clear();
             }
@@ -134,12 +135,12 @@ impl Watch {
         self.padded.retain(|one| one.0.strong_count() > 0);
         self.outputs.retain(|version, output| {
             let is_settled = output.unwritten.is_some_and(|(words, _)| words == 0);
-            live.contains(version) && !is_settled
+            live.contains(&version) && !is_settled
         });
     }
 
     fn is_read(&mut self, version: u64, by: &str) {
-        if let Some(output) = self.outputs.get_mut(&version) {
+        if let Some(output) = self.outputs.get_mut(version) {
             output.read_by.get_or_insert_with(|| by.to_owned());
         }
     }
@@ -150,9 +151,7 @@ impl Diagnose {
     fn look_at_value(&mut self, state: &mut State, storage: &Storage, dtype: DType) {
         let version = state.memory.writes_to(storage);
         let makers = &mut self.watch.makers;
-        let maker = makers
-            .entry(version)
-            .or_insert_with(|| maker(storage, dtype));
+        let maker = makers.get_or_insert_with(version, || maker(storage, dtype));
         let (Some(place), Some(look)) = (state.memory.find(storage), Look::of_dtype(dtype)) else {
             return;
         };
@@ -210,7 +209,7 @@ pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
         let was_whole = match role {
             Role::Write => launch.ranges.get(index).is_none(),
             _ => {
-                let maker = diagnose.watch.makers.get(&version);
+                let maker = diagnose.watch.makers.get(version);
                 !is_fresh && maker.is_none_or(|maker| maker.is_asked)
             }
         };
@@ -295,7 +294,7 @@ pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
     };
     let version = state.memory.writes_to(storage);
     diagnose.watch.is_read(version, "the host");
-    let maker = diagnose.watch.makers.get(&version);
+    let maker = diagnose.watch.makers.get(version);
     if let Some(dtype) = maker.map(|maker| maker.dtype) {
         diagnose.look_at_value(state, storage, dtype);
     }

@@ -1,6 +1,6 @@
 //! The accessors of an operand: they read and write elements in words of any width.
 
-use super::{Unit, line};
+use super::{Unit, calls, line};
 use crate::dtype::DType;
 use crate::engine::kernel::{Operand, Role};
 
@@ -14,14 +14,14 @@ pub(super) fn declare_operand(
     unit: Unit,
 ) {
     let (name, kind) = (operand.name, dtype.wgsl());
-    if text.contains(&format!("{name}_get(")) {
+    if calls(text, name, "get") {
         let body = get(part, dtype, unit);
         line(
             out,
             format_args!("fn {name}_get(i: u32) -> {kind} {{ {body} }}"),
         );
     }
-    let reads_vec8s = text.contains(&format!("{name}_get8("));
+    let reads_vec8s = calls(text, name, "get8");
     if reads_vec8s {
         debug_assert!(dtype == DType::F32, "{name}_get8");
         let body = match unit {
@@ -36,14 +36,14 @@ pub(super) fn declare_operand(
             format_args!("fn {name}_get8(i: u32) -> mat2x4<f32> {{ {body} }}"),
         );
     }
-    if reads_vec8s || text.contains(&format!("{name}_get4(")) {
+    if reads_vec8s || calls(text, name, "get4") {
         let body = get4(part, dtype, unit);
         line(
             out,
             format_args!("fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}"),
         );
     }
-    let writes_vec8s = operand.role != Role::Read && text.contains(&format!("{name}_put8("));
+    let writes_vec8s = operand.role != Role::Read && calls(text, name, "put8");
     if writes_vec8s {
         debug_assert!(dtype == DType::F32, "{name}_put8");
         let body = match unit {
@@ -57,7 +57,7 @@ pub(super) fn declare_operand(
             format_args!("fn {name}_put8(i: u32, v: mat2x4<f32>) {{ {body} }}"),
         );
     }
-    let writes_vec4s = operand.role != Role::Read && text.contains(&format!("{name}_put4("));
+    let writes_vec4s = operand.role != Role::Read && calls(text, name, "put4");
     if writes_vec4s || writes_vec8s && unit != Unit::Vec8 {
         let body = put4(part, dtype, unit);
         line(
@@ -65,7 +65,7 @@ pub(super) fn declare_operand(
             format_args!("fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}"),
         );
     }
-    if operand.role != Role::Read && text.contains(&format!("{name}_put(")) {
+    if operand.role != Role::Read && calls(text, name, "put") {
         debug_assert!(dtype.size_bytes() == 4 && unit == Unit::Word, "{name}_put");
         line(
             out,

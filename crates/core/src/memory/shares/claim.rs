@@ -1,9 +1,8 @@
 //! Claims: from whom a share that needs room may take memory.
 
-use rustc_hash::FxHashMap;
-
 use super::super::share::ShareId;
 use super::super::victims::Clock;
+use super::by_share::ByShare;
 use super::{Entry, IDLE_COMMANDS, Shares};
 
 /// Who may have to give memory. Only what lies within one share is concerned; within
@@ -78,7 +77,7 @@ pub(crate) struct Claim {
     whom: Whom,
     /// What is in no share.
     main_bytes: u64,
-    nodes: FxHashMap<u32, Node>,
+    nodes: ByShare<Node>,
 }
 
 impl Claim {
@@ -110,7 +109,7 @@ impl Claim {
         }
         let chain: Vec<ShareId> = self.chain(from).collect();
         for id in chain {
-            if let Some(node) = self.nodes.get_mut(&id.0) {
+            if let Some(node) = self.nodes.get_mut(id) {
                 node.tree_bytes = node.tree_bytes.saturating_sub(bytes);
                 if id == from {
                     node.own_bytes = node.own_bytes.saturating_sub(bytes);
@@ -122,8 +121,8 @@ impl Claim {
 
     /// A share and those around it, from the inside out, without the device.
     fn chain(&self, share: ShareId) -> impl Iterator<Item = ShareId> {
-        let known = |id: ShareId| self.nodes.contains_key(&id.0).then_some(id);
-        let around = move |id: &ShareId| self.nodes.get(&id.0).and_then(|node| known(node.around));
+        let known = |id: ShareId| self.nodes.get(id).is_some().then_some(id);
+        let around = move |id: &ShareId| self.nodes.get(*id).and_then(|node| known(node.around));
         std::iter::successors(known(share), around)
     }
 
@@ -134,11 +133,8 @@ impl Claim {
 
     /// Is a share best effort, or one around it that is not also around `other`?
     fn is_best_effort(&self, share: ShareId, other: ShareId) -> bool {
-        let is_best_effort = |id: ShareId| {
-            self.nodes
-                .get(&id.0)
-                .is_some_and(|node| node.is_best_effort)
-        };
+        let is_best_effort =
+            |id: ShareId| self.nodes.get(id).is_some_and(|node| node.is_best_effort);
         self.chain(share)
             .any(|id| is_best_effort(id) && self.chain(other).all(|around| around != id))
     }
@@ -169,7 +165,7 @@ impl Claim {
             None if share != ShareId::MAIN => 0,
             rival => over(rival) + i128::from(wanted_bytes),
         };
-        let is_idle = |id: &ShareId| self.nodes.get(&id.0).is_some_and(|node| node.is_idle);
+        let is_idle = |id: &ShareId| self.nodes.get(*id).is_some_and(|node| node.is_idle);
         let is_idle = their_rival.is_some_and(is_idle);
         let is_due = wanted_bytes.is_none_or(|bytes| is_idle || over_theirs > over_ours(bytes));
         // Nor does anybody within the tree that gives fall below a guarantee.
@@ -179,7 +175,7 @@ impl Claim {
 
     /// The bytes of a tree beyond its guarantee; negative if it holds less.
     fn over_bytes(&self, share: ShareId) -> i128 {
-        let node = self.nodes.get(&share.0);
+        let node = self.nodes.get(share);
         node.map_or(0, |node| {
             i128::from(node.tree_bytes) - i128::from(node.guaranteed_bytes)
         })
@@ -187,7 +183,7 @@ impl Claim {
 
     /// The bytes of a share that are in no share within it.
     fn own_bytes(&self, share: ShareId) -> i128 {
-        match self.nodes.get(&share.0) {
+        match self.nodes.get(share) {
             Some(node) => i128::from(node.own_bytes),
             None => i128::from(self.main_bytes),
         }
@@ -208,12 +204,12 @@ impl Shares {
 
     /// A decision about who gives memory. `live_bytes` are those of all blocks.
     pub(crate) fn claim(&self, whom: Whom, live_bytes: u64, now: Clock) -> Claim {
-        let in_shares = |(_, entry): (&u32, &Entry)| match entry.around {
+        let in_shares = |(_, entry): (ShareId, &Entry)| match entry.around {
             ShareId::MAIN => entry.tree_bytes.now,
             _ => 0,
         };
         let in_shares_bytes: u64 = self.entries.iter().map(in_shares).sum();
-        let nodes = self.entries.iter().map(|(&id, entry)| {
+        let nodes = self.entries.iter().map(|(id, entry)| {
             let node = Node {
                 around: entry.around,
                 own_bytes: entry.own_bytes,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::blocks::{StoreBlock, StoreReader, StoreWriter};
 use super::open::Shared;
 use super::worker::{Call, Removal};
 use super::{Key, MOST_VALUE_BYTES};
@@ -24,7 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A block in a store. Dropping it removes its values.
 #[derive(Debug)]
-pub(crate) struct StoreBlock {
+pub(super) struct Block {
     shared: Arc<Shared>,
     /// The key of the first part. The others follow.
     first: Key,
@@ -33,9 +34,9 @@ pub(crate) struct StoreBlock {
     checksums: Vec<u32>,
 }
 
-impl StoreBlock {
-    pub(super) fn new(shared: Arc<Shared>, first: Key, len_bytes: u64) -> StoreBlock {
-        StoreBlock {
+impl Block {
+    pub(super) fn new(shared: Arc<Shared>, first: Key, len_bytes: u64) -> Block {
+        Block {
             shared,
             first,
             len_bytes,
@@ -56,7 +57,13 @@ impl StoreBlock {
     }
 }
 
-impl Drop for StoreBlock {
+impl StoreBlock for Block {
+    fn reader(&self) -> Box<dyn StoreReader + '_> {
+        Box::new(Reader::new(self))
+    }
+}
+
+impl Drop for Block {
     fn drop(&mut self) {
         self.shared.remove(Removal {
             first: self.first,
@@ -68,8 +75,8 @@ impl Drop for StoreBlock {
 }
 
 /// A block that is being filled. If it is dropped before `finish`, its values are removed.
-pub(crate) struct StoreWriter {
-    block: StoreBlock,
+pub(super) struct Writer {
+    block: Block,
     /// The bytes of the next part.
     part: Vec<u8>,
     written_bytes: u64,
@@ -79,54 +86,21 @@ pub(crate) struct StoreWriter {
     failed: Option<StoreFailure>,
 }
 
-impl std::fmt::Debug for StoreWriter {
+impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("StoreWriter").field(&self.block).finish()
+        f.debug_tuple("Writer").field(&self.block).finish()
     }
 }
 
-impl StoreWriter {
-    pub(super) fn new(block: StoreBlock) -> StoreWriter {
-        StoreWriter {
+impl Writer {
+    pub(super) fn new(block: Block) -> Writer {
+        Writer {
             block,
             part: Vec::new(),
             written_bytes: 0,
             out: VecDeque::new(),
             failed: None,
         }
-    }
-
-    /// Appends bytes. May wait for writes of earlier ones.
-    ///
-    /// # Errors
-    /// [`Error::Store`] when the store did not take the bytes, or when more come than were
-    /// announced. Then the block cannot be finished.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let result = match self.failed.take() {
-            Some(failure) => Err(failure),
-            None => self.append(bytes),
-        };
-        result.map_err(|failure| {
-            self.failed = Some(failure.clone());
-            self.block.error("write", failure)
-        })
-    }
-
-    /// The block, once the store has all of its bytes.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write), and when fewer bytes came than were announced.
-    pub(crate) fn finish(mut self) -> Result<StoreBlock> {
-        let result = match self.failed.take() {
-            Some(failure) => Err(failure),
-            None => self.finish_parts(),
-        };
-        if let Err(failure) = result {
-            return Err(self.block.error("write", failure));
-        }
-        // Nothing is reserved for the one that is left behind.
-        let nothing = StoreBlock::new(self.block.shared.clone(), self.block.first, 0);
-        Ok(std::mem::replace(&mut self.block, nothing))
     }
 
     fn append(&mut self, mut bytes: &[u8]) -> Result<(), StoreFailure> {
@@ -208,70 +182,54 @@ impl StoreWriter {
     }
 }
 
-impl Drop for StoreWriter {
+impl StoreWriter for Writer {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let result = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => self.append(bytes),
+        };
+        result.map_err(|failure| {
+            self.failed = Some(failure.clone());
+            self.block.error("write", failure)
+        })
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Arc<dyn StoreBlock>> {
+        let result = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => self.finish_parts(),
+        };
+        if let Err(failure) = result {
+            return Err(self.block.error("write", failure));
+        }
+        // Nothing is reserved for the one that is left behind.
+        let nothing = Block::new(self.block.shared.clone(), self.block.first, 0);
+        Ok(Arc::new(std::mem::replace(&mut self.block, nothing)))
+    }
+}
+
+impl Drop for Writer {
     fn drop(&mut self) {
         self.out.iter().for_each(|(call, _)| call.give_up());
     }
 }
 
 /// Reads a block, in order or not.
-pub(crate) struct StoreReader<'a> {
-    block: &'a StoreBlock,
+pub(super) struct Reader<'a> {
+    block: &'a Block,
     /// The part that was read last.
     part: Option<(u32, Vec<u8>)>,
     /// Reads under way of the next parts.
     ahead: VecDeque<(u32, Arc<Call>)>,
 }
 
-impl<'a> StoreReader<'a> {
-    pub(crate) fn new(block: &'a StoreBlock) -> StoreReader<'a> {
-        StoreReader {
+impl<'a> Reader<'a> {
+    fn new(block: &'a Block) -> Reader<'a> {
+        Reader {
             block,
             part: None,
             ahead: VecDeque::new(),
         }
-    }
-
-    /// Reads the part with the byte at an offset, which is in the block. `most_bytes` says how many
-    /// bytes the caller will want from there on.
-    ///
-    /// # Errors
-    /// [`Error::Store`] when the store does not give the bytes in time, or gives wrong ones.
-    pub(crate) fn fetch(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<()> {
-        let part = (offset_bytes / MOST_VALUE_BYTES) as u32;
-        if self.part.as_ref().is_some_and(|(known, _)| *known == part) {
-            return Ok(());
-        }
-        let end_bytes = offset_bytes
-            .saturating_add(most_bytes)
-            .min(self.block.len_bytes);
-        let parts = end_bytes.div_ceil(MOST_VALUE_BYTES) as u32;
-        let shared = &self.block.shared;
-        let read = self.read(part, parts);
-        let read = read.inspect_err(|failure| {
-            // A store that rests was not asked.
-            if shared.takes_reads() {
-                shared.failed(failure);
-            }
-        });
-        match read {
-            Ok(bytes) => {
-                shared.read(bytes.len() as u64);
-                self.part = Some((part, bytes));
-                Ok(())
-            }
-            Err(failure) => {
-                self.give_up_ahead();
-                Err(self.block.error("read", failure))
-            }
-        }
-    }
-
-    /// The bytes from an offset on, in the part that was fetched for it.
-    pub(crate) fn fetched(&self, offset_bytes: u64) -> &[u8] {
-        let from = (offset_bytes % MOST_VALUE_BYTES) as usize;
-        let part = self.part.as_ref();
-        part.map_or(&[], |(_, bytes)| bytes.get(from..).unwrap_or_default())
     }
 
     /// Reads a part, again if need be, and begins to read those after it, up to `parts`.
@@ -339,7 +297,45 @@ impl<'a> StoreReader<'a> {
     }
 }
 
-impl Drop for StoreReader<'_> {
+impl StoreReader for Reader<'_> {
+    fn fetch(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<()> {
+        let part = (offset_bytes / MOST_VALUE_BYTES) as u32;
+        if self.part.as_ref().is_some_and(|(known, _)| *known == part) {
+            return Ok(());
+        }
+        let end_bytes = offset_bytes
+            .saturating_add(most_bytes)
+            .min(self.block.len_bytes);
+        let parts = end_bytes.div_ceil(MOST_VALUE_BYTES) as u32;
+        let shared = &self.block.shared;
+        let read = self.read(part, parts);
+        let read = read.inspect_err(|failure| {
+            // A store that rests was not asked.
+            if shared.takes_reads() {
+                shared.failed(failure);
+            }
+        });
+        match read {
+            Ok(bytes) => {
+                shared.read(bytes.len() as u64);
+                self.part = Some((part, bytes));
+                Ok(())
+            }
+            Err(failure) => {
+                self.give_up_ahead();
+                Err(self.block.error("read", failure))
+            }
+        }
+    }
+
+    fn fetched(&self, offset_bytes: u64) -> &[u8] {
+        let from = (offset_bytes % MOST_VALUE_BYTES) as usize;
+        let part = self.part.as_ref();
+        part.map_or(&[], |(_, bytes)| bytes.get(from..).unwrap_or_default())
+    }
+}
+
+impl Drop for Reader<'_> {
     fn drop(&mut self) {
         self.give_up_ahead();
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::block::{StoreBlock, StoreWriter};
+use super::block::{Block, Writer};
+use super::blocks::{Blocks, StoreWriter};
 use super::ledger::{Ledger, StoreUse};
 use super::worker::{Call, Removal, Worker};
 use super::{Key, MOST_VALUE_BYTES, StoreTier};
@@ -13,10 +14,6 @@ use crate::transfer::random;
 
 /// No call of a store is waited for longer.
 const MOST_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// A store in use by an engine. Clones share it. It lives as long as a clone or a block lives.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenStore(Arc<Shared>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -29,78 +26,61 @@ pub(super) struct Shared {
     tier: StoreTier,
 }
 
-impl OpenStore {
-    /// Opens a tier of the app. Calls nothing yet.
-    pub(crate) fn new(tier: StoreTier) -> OpenStore {
-        OpenStore::open(tier, false)
+/// Opens a tier of the app. Calls nothing yet.
+pub(super) fn open(tier: StoreTier, sizes_only: bool) -> Arc<dyn Blocks> {
+    let timeout = tier.timeout.min(MOST_TIMEOUT);
+    let ledger = Ledger::new(tier.most_bytes, timeout);
+    Arc::new(Shared {
+        worker: Worker::new(tier.name.clone(), tier.store.clone(), ledger),
+        timeout,
+        sizes_only,
+        run: random(),
+        next_number: AtomicU64::new(0),
+        tier,
+    })
+}
+
+impl Blocks for Shared {
+    fn dry(&self) -> Arc<dyn Blocks> {
+        open(self.tier.clone(), true)
     }
 
-    /// A store with the same limit for a dry run.
-    pub(crate) fn dry(&self) -> OpenStore {
-        OpenStore::open(self.0.tier.clone(), true)
-    }
-
-    fn open(tier: StoreTier, sizes_only: bool) -> OpenStore {
-        let timeout = tier.timeout.min(MOST_TIMEOUT);
-        let ledger = Ledger::new(tier.most_bytes, timeout);
-        OpenStore(Arc::new(Shared {
-            worker: Worker::new(tier.name.clone(), tier.store.clone(), ledger),
-            timeout,
-            sizes_only,
-            run: random(),
-            next_number: AtomicU64::new(0),
-            tier,
-        }))
-    }
-
-    /// Reserves room for a block of `len_bytes`. The writer fills the block.
-    ///
-    /// # Errors
-    /// [`Error::Store`] if the store has no room, or rests after failures.
-    pub(crate) fn begin(&self, len_bytes: u64) -> Result<StoreWriter> {
-        let shared = &self.0;
-        let refused = |failure| Err(shared.error("write", len_bytes, failure));
-        if len_bytes > shared.tier.most_bytes {
+    fn begin(self: Arc<Self>, len_bytes: u64) -> Result<Box<dyn StoreWriter>> {
+        let refused = |failure| Err(self.error("write", len_bytes, failure));
+        if len_bytes > self.tier.most_bytes {
             return refused(StoreFailure::Full);
         }
-        let until = shared.until();
-        if let Err(failure) = shared.worker.reserve(len_bytes, until) {
+        if let Err(failure) = self.worker.reserve(len_bytes, self.until()) {
             return refused(failure);
         }
         let parts = len_bytes.div_ceil(MOST_VALUE_BYTES);
-        let number = shared.next_number.fetch_add(parts, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(parts, Ordering::Relaxed);
         let first = Key {
-            run: shared.run,
+            run: self.run,
             number,
         };
-        let block = StoreBlock::new(shared.clone(), first, len_bytes);
-        Ok(StoreWriter::new(block))
+        let block = Block::new(self.clone(), first, len_bytes);
+        Ok(Box::new(Writer::new(block)))
     }
 
-    /// Whether the store takes bytes now.
-    pub(crate) fn takes_bytes(&self) -> bool {
-        self.0.sizes_only || (self.0.worker).ledger(|ledger| ledger.refusal().is_none())
+    fn takes_bytes(&self) -> bool {
+        self.sizes_only || (self.worker).ledger(|ledger| ledger.refusal().is_none())
     }
 
-    /// The bytes that further blocks may take; 0 while the store rests.
-    pub(crate) fn left_bytes(&self) -> u64 {
+    fn left_bytes(&self) -> u64 {
         match self.takes_bytes() {
-            true => self.0.worker.ledger(|ledger| ledger.left_bytes()),
+            true => self.worker.ledger(|ledger| ledger.left_bytes()),
             false => 0,
         }
     }
 
-    /// What the store did so far.
-    pub(crate) fn usage(&self) -> StoreUse {
-        let worker = &self.0.worker;
+    fn usage(&self) -> StoreUse {
+        let worker = &self.worker;
         worker.ledger(|ledger| ledger.usage(worker.name()))
     }
 
-    /// Sets the peak to the present level.
-    pub(crate) fn reset_peak(&self) {
-        self.0
-            .worker
-            .ledger(|ledger| ledger.used_bytes.reset_peak());
+    fn reset_peak(&self) {
+        self.worker.ledger(|ledger| ledger.used_bytes.reset_peak());
     }
 }
 

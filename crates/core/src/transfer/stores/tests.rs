@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Key, MOST_VALUE_BYTES, OpenStore, Store, StoreBlock, StoreReader, StoreTier};
+use super::{Key, MOST_VALUE_BYTES, OpenStore, Store, StoreBlock, StoreTier};
 use crate::error::{Error, Result, StoreFailure};
 
 const MIB: u64 = MOST_VALUE_BYTES;
@@ -130,7 +130,7 @@ fn noise(len_bytes: u64, seed: u64) -> Vec<u8> {
     (0..len_bytes).map(|_| next()).collect()
 }
 
-fn keep(store: &OpenStore, bytes: &[u8]) -> Result<StoreBlock> {
+fn keep(store: &OpenStore, bytes: &[u8]) -> Result<Arc<dyn StoreBlock>> {
     let mut writer = store.begin(bytes.len() as u64)?;
     // Pieces that fit no part.
     for piece in bytes.chunks(700_001) {
@@ -140,8 +140,8 @@ fn keep(store: &OpenStore, bytes: &[u8]) -> Result<StoreBlock> {
 }
 
 /// Reads a block from an offset on, as a restore does.
-fn read(block: &StoreBlock, from_bytes: u64, len_bytes: u64) -> Result<Vec<u8>> {
-    let mut reader = StoreReader::new(block);
+fn read(block: &Arc<dyn StoreBlock>, from_bytes: u64, len_bytes: u64) -> Result<Vec<u8>> {
+    let mut reader = block.reader();
     let mut bytes = Vec::new();
     let mut left_bytes = len_bytes;
     while left_bytes > 0 {

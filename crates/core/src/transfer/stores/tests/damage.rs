@@ -1,13 +1,15 @@
 //! The store has other values than were written. The engine finds every change, and other blocks
 //! are not affected.
 
+use std::sync::Arc;
+
 use super::super::StoreBlock;
 use super::{Memory, failure, keep, noise, patient, read};
 use crate::error::StoreFailure;
 
 /// Changes the only value in the store, and checks that a read of the block finds it.
 #[track_caller]
-fn assert_found(memory: &Memory, block: &StoreBlock, change: impl FnOnce(&mut Vec<u8>)) {
+fn assert_found(memory: &Memory, block: &Arc<dyn StoreBlock>, change: impl FnOnce(&mut Vec<u8>)) {
     let mut before = Vec::new();
     memory.change(|values| {
         let value = values.values_mut().next().unwrap();
