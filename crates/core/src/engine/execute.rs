@@ -42,12 +42,17 @@ impl Pass {
 
     /// As [`execute`](Self::execute), and runs commands of lower priorities too, if one of them
     /// uses one of the storages: another share has lent it, or borrows it.
-    pub(super) async fn execute_for(&self, storages: &[Arc<Storage>]) -> Result<()> {
-        self.execute().await?;
-        match priority::leaves(self, storages) {
-            true => self.execute_all().await,
-            false => Ok(()),
-        }
+    pub(super) fn execute_for<'a>(
+        &'a self,
+        storages: &'a [Arc<Storage>],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            self.execute().await?;
+            match priority::leaves(self, storages) {
+                true => self.execute_all().await,
+                false => Ok(()),
+            }
+        })
     }
 
     /// As [`execute`](Self::execute), when no caller waits for a result. Leaves commands at the end

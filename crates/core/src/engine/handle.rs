@@ -315,7 +315,7 @@ impl Engine {
             return Err(Error::Poisoned { made_at, cause });
         }
         if let Some(cause) = state.rematerializers.failure(storage) {
-            return Err((*cause).clone());
+            return Err(cause.again());
         }
         state.left_behind.reason(storage).map_or(Ok(()), Err)
     }
