@@ -3,8 +3,6 @@
 //! A read asks the engine for the bytes between the lowest and the highest element of the view, and
 //! picks the elements on the host. So reading a view needs no operation.
 
-use std::mem;
-
 use super::Tensor;
 use super::layout::Layout;
 #[cfg(not(target_arch = "wasm32"))]
@@ -89,7 +87,7 @@ impl Tensor {
     #[track_caller]
     pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
         const OPERATION: &str = "read_into";
-        *elements = self.read_now(OPERATION, mem::take(elements))?;
+        *elements = self.read_now(OPERATION, std::mem::take(elements))?;
         Ok(())
     }
 

@@ -1,6 +1,5 @@
 //! Reads, writes in place, and waiting for a value.
 
-use std::mem;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -61,7 +60,7 @@ impl Buffer {
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
-        let spare = mem::take(elements);
+        let spare = std::mem::take(elements);
         self.check_elements::<T>("read_into")?;
         *elements = self.read_now("Buffer::read_into", spare)?;
         Ok(())
@@ -104,7 +103,7 @@ impl Buffer {
         if let Some(seen) = seen {
             return Ok(seen);
         }
-        let landed = mem::replace(&mut *into.lock(), Landing::new(Vec::new()));
+        let landed = std::mem::replace(&mut *into.lock(), Landing::new(Vec::new()));
         let elements = landed.elements()?;
         match look {
             Some(look) => Ok(self.engine.call_theirs(|| look(&elements))),

@@ -57,6 +57,7 @@ impl<T: Element> Landing<T> {
     }
 
     /// Returns the vector for another read, because no byte of this one arrived.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn into_spare(self) -> Vec<T> {
         self.elements
     }
