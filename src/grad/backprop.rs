@@ -98,6 +98,7 @@ impl<'a> Backprop<'a> {
                 reason: without_history(self.from, Location::caller()),
             });
         };
+        gradients.check_changeable(OPERATION)?;
         gradients.check_engine(OPERATION, self.from)?;
         if gradients.is_unscaled() {
             return Err(Error::Gradient {

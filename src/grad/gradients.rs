@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::ops::clip;
 use crate::tensor::Tensor;
-use crate::tensor::history::Node;
+use crate::tensor::history::{self, Node};
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::Storage;
 use lapidary_core::{Error, Result};
@@ -13,12 +13,24 @@ use lapidary_core::{Error, Result};
 /// The gradients of one backward, or the sums of those of several, by parameter.
 ///
 /// `Gradients::default()` has none yet: [`Backprop::add_to`](super::Backprop::add_to) adds to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gradients {
     /// In the order in which the parameters were marked, so that sums have one order.
     by_leaf: BTreeMap<u64, (Layout, Tensor)>,
     /// Have they been divided by the scale of the loss?
     is_unscaled: bool,
+    /// The number of the dry run that made it, if one did.
+    made_in: Option<u64>,
+}
+
+impl Default for Gradients {
+    fn default() -> Self {
+        Gradients {
+            by_leaf: BTreeMap::new(),
+            is_unscaled: false,
+            made_in: history::run(),
+        }
+    }
 }
 
 /// The storages with which no new gradient may share memory, by their addresses: gradients, and
@@ -113,9 +125,23 @@ impl Gradients {
         Ok(norm)
     }
 
+    /// Refuses to change, in a dry run, gradients from outside. Nothing could undo that.
+    pub(super) fn check_changeable(&self, operation: &'static str) -> Result<()> {
+        match history::run() {
+            Some(run) if self.made_in != Some(run) => Err(Error::Gradient {
+                operation,
+                reason: "these gradients were made outside of the dry run, which leaves all as it \
+                         was: make them inside"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Handles of all gradients, each a whole storage that nobody needs as it is.
     #[track_caller]
     pub(crate) fn for_writing(&mut self, operation: &'static str) -> Result<Vec<Tensor>> {
+        self.check_changeable(operation)?;
         if self.by_leaf.values().any(|(_, grad)| grad.has_grad()) {
             return Err(Error::Gradient {
                 operation,

@@ -62,6 +62,9 @@ impl<O> Optimizer<O> {
     /// [`Error::Foreign`] for one of another `Gpu`. The state has not changed then.
     #[track_caller]
     pub fn load_state(&mut self, get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
+        if is_from_outside(&self.counts) {
+            return load(&self.state(), get);
+        }
         // Parameters share tensors, and one without a value would get none part by part.
         let parameters: Vec<&Tensor> = self.parameters.iter().collect();
         let loaded = Optimizer::with(&parameters, self.algorithm)?;
@@ -89,11 +92,20 @@ impl LossScaler {
     /// Those of [`Optimizer::load_state`].
     #[track_caller]
     pub fn load_state(&mut self, get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
+        if is_from_outside(self.scale_tensor()) {
+            return load(&self.state(), get);
+        }
         let loaded = LossScaler::on(self.engine(), self.options())?;
         load(&loaded.state(), get)?;
         *self = loaded;
         Ok(())
     }
+}
+
+/// Is there a dry run of the tensor's device? Then the state keeps its tensors, whose twins are
+/// written to: the app goes on with them after the run.
+fn is_from_outside(tensor: &Tensor) -> bool {
+    !tensor.engine.is_same_device(&tensor.engine.here())
 }
 
 /// Copies tensors of the same names into `state`, if all of them fit.

@@ -161,6 +161,55 @@ fn a_scaler_from_before_changes_in_a_dry_run_and_not_after_it() {
 }
 
 #[test]
+fn gradients_and_states_from_before_are_the_apps_after_a_dry_run() {
+    let gpu = gpu();
+    let w = gpu.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
+    let w = w.requires_grad().unwrap();
+    let loss = || w.square()?.sum_all();
+    let mut adam = AdamW::new(&[&w], AdamWOptions::default()).unwrap();
+    let mut scaler = LossScaler::new(&gpu, LossScalerOptions::default()).unwrap();
+    let (of_adam, of_scaler) = (adam.state(), scaler.state());
+    let load = |adam: &mut AdamW, scaler: &mut LossScaler| {
+        let get = |state: &[(String, Tensor)], name: &str| {
+            let one = state.iter().find(|one| one.0 == name);
+            Ok(one.expect("a name of the state").1.clone())
+        };
+        adam.load_state(|name| get(&of_adam, name))?;
+        scaler.load_state(|name| get(&of_scaler, name))
+    };
+    gpu.dry_run(|_| load(&mut adam, &mut scaler)).unwrap();
+    let mut gradients = loss().unwrap().backward().unwrap();
+    let mut none = Gradients::default();
+    let refused = |result: Result<()>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Gradient { .. }), "{error}");
+        assert!(
+            error.to_string().contains("outside of the dry run"),
+            "{error}"
+        );
+    };
+    let change = |_: &Gpu| {
+        refused(loss()?.backprop().add_to(&mut gradients));
+        refused(loss()?.backprop().add_to(&mut none));
+        refused(gradients.clip_global_norm(1.0).map(drop));
+        refused(scaler.unscale(&mut gradients));
+        adam.step(&gradients)
+    };
+    gpu.dry_run(change).unwrap();
+    let of_w = gradients.get(&w).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(of_w, [2.0, 4.0]);
+    loss().unwrap().backprop().add_to(&mut gradients).unwrap();
+    loss().unwrap().backprop().add_to(&mut none).unwrap();
+    scaler.unscale(&mut none).unwrap();
+    adam.step_scaled(&none, &mut scaler).unwrap();
+    scaler.update().unwrap();
+    // The tensors that are loaded are those of the state after one step.
+    load(&mut adam, &mut scaler).unwrap();
+    adam.step(&gradients).unwrap();
+    assert_eq!(adam.state()[0].1.to_vec::<u32>().unwrap(), [2]);
+}
+
+#[test]
 fn all_that_is_alive_on_the_device_counts() {
     let gpu = gpu();
     let held = gpu.zeros(&[1 << 20], DType::F32).unwrap();

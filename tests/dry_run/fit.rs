@@ -57,6 +57,33 @@ fn a_range_that_fits_or_that_never_does_ends_at_once() {
         other => panic!("{other:?}"),
     }
     assert!(runs < 12, "{runs}");
+    // Any end of the range is fine: sizes beyond all numbers do not fit either.
+    for square in [false, true] {
+        let fit = gpu.fit_batch(1..=usize::MAX, |gpu, batch| {
+            let x = gpu.zeros(&[1, 1024], DType::F32)?;
+            match square {
+                true => x.broadcast_to(&[batch, 1024])?.exp(),
+                false => gpu.zeros(&[batch, 1024], DType::F32),
+            }
+        });
+        let batch = fit.unwrap().batch;
+        assert!((8000..16_384).contains(&batch), "{batch}");
+    }
+}
+
+#[test]
+fn what_is_too_slow_is_told_from_what_does_not_fit() {
+    let gpu = gpu();
+    gpu.memory().set_budget(Budget::device(32 << 20)).unwrap();
+    let around = |gpu: &Gpu, _| {
+        let all = (0..10).map(|_| gpu.ones(&[1 << 20], DType::F32));
+        let all = all.collect::<Result<Vec<_>>>()?;
+        gpu.flush()?;
+        all.iter().try_for_each(|one| one.exp().map(drop))
+    };
+    let error = gpu.fit_batch_within(1..=2, 1.0, around).unwrap_err();
+    assert!(matches!(error, Error::NeverFits { .. }), "{error}");
+    assert!(error.to_string().contains("slowdown"), "{error}");
 }
 
 #[test]

@@ -142,3 +142,19 @@ fn the_largest_shift_is_shifted_back() {
         assert_eq!(elements(&back), elements(&product), "{shift}");
     }
 }
+
+#[test]
+fn more_extremes_than_the_largest_f16_share_a_gradient() {
+    let gpu = gpu();
+    let x = gpu.zeros(&[70_000], DType::F16).unwrap();
+    let x = x.requires_grad().unwrap();
+    for extreme in [Tensor::max_all, Tensor::min_all] {
+        // An f16 has no number near 1 / 70000 but subnormal ones.
+        let loss = (extreme(&x).unwrap() * 1000.0).unwrap();
+        let gradients = loss.backward().unwrap();
+        let found = elements(&gradients.get(&x).unwrap());
+        let expected = 1000.0 / 70_000.0;
+        let is_near = |one: &f32| (one - expected).abs() < 1e-3 * expected;
+        assert!(found.iter().all(is_near), "{:?}", &found[..4]);
+    }
+}

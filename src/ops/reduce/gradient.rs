@@ -86,8 +86,10 @@ fn share(g: &Tensor, is_extreme: &Tensor, folded: Axes) -> Result<Tensor> {
         .filter(|&axis| folded.contains(axis))
         .map(|axis| axis as isize)
         .collect();
-    let count = is_extreme.cast(g.dtype)?.sum_keepdim(&axes)?;
-    g.masked_fill(&is_extreme.logical_not()?, 0.0)? / count
+    // The largest f16 is less than the extremes that a row may have.
+    let count = is_extreme.cast(DType::F32)?.sum_keepdim(&axes)?;
+    let of_extremes = g.masked_fill(&is_extreme.logical_not()?, 0.0)?;
+    (of_extremes.cast(DType::F32)? / count)?.cast(g.dtype)
 }
 
 /// For each element the product of all others of its row, also where some are 0.

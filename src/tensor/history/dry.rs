@@ -10,8 +10,8 @@ use super::number;
 
 /// A dry run of this thread.
 struct DryHistories {
-    /// Nodes with a lower number are from before it.
-    first_node: u64,
+    /// No node and no other run has this number. Nodes with a lower one are from before the run.
+    number: u64,
     undo: Vec<Box<dyn FnOnce()>>,
 }
 
@@ -27,7 +27,7 @@ impl DryGuard {
     /// A dry run begins.
     pub(crate) fn begin() -> Self {
         let histories = DryHistories {
-            first_node: number::next(),
+            number: number::take(),
             undo: Vec::new(),
         };
         DRY.with_borrow_mut(|dry| dry.push(histories));
@@ -43,11 +43,17 @@ impl Drop for DryGuard {
     }
 }
 
+/// The number of this thread's dry run; the innermost, if there are several.
+pub(crate) fn run() -> Option<u64> {
+    let number = |dry: &RefCell<Vec<DryHistories>>| dry.borrow().last().map(|last| last.number);
+    DRY.try_with(number).ok().flatten()
+}
+
 /// Is this node from before the dry run of this thread?
 pub(super) fn is_from_before(node: u64) -> bool {
     let is_before = |dry: &RefCell<Vec<DryHistories>>| {
         let dry = dry.borrow();
-        dry.last().is_some_and(|last| node < last.first_node)
+        dry.last().is_some_and(|last| node < last.number)
     };
     DRY.try_with(is_before).unwrap_or(false)
 }

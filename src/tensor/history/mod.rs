@@ -28,7 +28,7 @@ mod saved;
 
 use std::panic::Location;
 
-pub(crate) use dry::{DryGuard, undo_later};
+pub(crate) use dry::{DryGuard, run, undo_later};
 pub(crate) use formula::LEAST_BYTES;
 pub(crate) use lesser::Reduce;
 pub(crate) use link::Link;

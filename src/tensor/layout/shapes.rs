@@ -51,13 +51,15 @@ fn extent(shape: &[usize]) -> Option<u64> {
 /// Refuses a view's shape that no tensor can have.
 pub(super) fn check_view(operation: &'static str, shape: &[usize]) -> Result<()> {
     check_rank(operation, shape)?;
-    if extent(shape).is_none_or(|extent| extent > MAX_ELEMENTS) {
-        return Err(Error::Shape {
-            operation,
-            reason: format!("shape {shape:?} has more than {MAX_ELEMENTS} elements"),
-        });
+    match extent(shape) {
+        Some(elements) if elements <= MAX_ELEMENTS => Ok(()),
+        elements => Err(Error::NeverFits {
+            what: "a view with elements of a byte",
+            requested_bytes: elements.unwrap_or(u64::MAX),
+            limit_bytes: MAX_ELEMENTS,
+            hint: "Kernels count elements in 32 bits: work on slices",
+        }),
     }
-    Ok(())
 }
 
 fn check_rank(operation: &'static str, shape: &[usize]) -> Result<()> {

@@ -142,19 +142,26 @@ impl Gpu {
             None => report.fits(),
             Some(most) => report.refusals == 0 && report.slowdown() <= most,
         };
-        let report = run(least)?;
-        if !allows(&report) {
-            let unlimited = self.dry_run_below(layer, |gpu| {
-                block_on("a dry run", gpu.engine.set_budget(Budget::default()))?;
-                program(gpu, least)
-            })?;
-            return Err(Error::NeverFits {
-                what: "the smallest batch",
-                requested_bytes: unlimited.peak_device_bytes,
-                limit_bytes: report.budget_bytes.unwrap_or(u64::MAX),
-                hint: "Recompute activations, or raise the budget",
-            });
-        }
+        let report = match run(least) {
+            Ok(report) if allows(&report) => report,
+            Err(error) if !is_too_large(&error) => return Err(error),
+            refused => {
+                let unlimited = self.dry_run_below(layer, |gpu| {
+                    block_on("a dry run", gpu.engine.set_budget(Budget::default()))?;
+                    program(gpu, least)
+                })?;
+                let is_slow = refused.is_ok_and(|report| report.refusals == 0);
+                return Err(Error::NeverFits {
+                    what: "the smallest batch",
+                    requested_bytes: unlimited.peak_device_bytes,
+                    limit_bytes: self.engine.slab_limit_bytes(),
+                    hint: match slowdown {
+                        Some(_) if is_slow => "Allow a larger slowdown, or raise the budget",
+                        _ => "Recompute activations, or raise the budget",
+                    },
+                });
+            }
+        };
         let mut best = Fit {
             batch: least,
             report,
@@ -167,12 +174,20 @@ impl Gpu {
                     best = Fit { batch, report };
                     least = batch;
                 }
-                Ok(_) | Err(Error::OutOfMemory(_) | Error::NeverFits { .. }) => most = batch - 1,
-                Err(error) => return Err(error),
+                Err(error) if !is_too_large(&error) => return Err(error),
+                _ => most = batch - 1,
             }
         }
         Ok(best)
     }
+}
+
+/// Whether a program failed because its batch is too large.
+fn is_too_large(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::OutOfMemory(_) | Error::NeverFits { .. } | Error::Overflow { .. }
+    )
 }
 
 fn check_search(least: usize, most: usize, slowdown: Option<f64>) -> Result<()> {
