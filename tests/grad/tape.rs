@@ -198,6 +198,27 @@ fn a_long_chain_goes_backward_and_is_dropped_without_recursion() {
 }
 
 #[test]
+fn chains_through_saved_values_and_functions_are_dropped_without_recursion() {
+    let gpu = gpu();
+    let w = parameter(&gpu, &[1.0], &[1]);
+    // What a product saves is a storage whose history has the product before.
+    let mut held = gpu.zeros(&[1], DType::F32).unwrap();
+    for _ in 0..50_000 {
+        let next = gpu.zeros(&[1], DType::F32).unwrap();
+        next.copy_(&(held.detach() * &w).unwrap()).unwrap();
+        held = next;
+    }
+    drop(held);
+    // A function holds the result of the function before.
+    let mut y = w.clone();
+    for _ in 0..50_000 {
+        let before = y.clone();
+        y = gpu.checkpoint(&[&w], move |_| before.neg()).unwrap();
+    }
+    drop(y);
+}
+
+#[test]
 fn a_buffer_is_written_and_goes_backward_in_every_round() {
     let gpu = gpu();
     let w = parameter(&gpu, &[1.0, 2.0], &[2]);

@@ -1,5 +1,6 @@
 //! A recorded operation.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -140,7 +141,9 @@ impl Node {
             return;
         }
         let body = self.lock_body().and_then(|mut body| body.take());
-        drop(body);
+        if let Some(body) = body {
+            discard(body);
+        }
     }
 
     fn lock_body(&self) -> Option<MutexGuard<'_, Option<Arc<Body>>>> {
@@ -167,22 +170,61 @@ impl Node {
     }
 }
 
-/// Drops the nodes behind it in a loop: a chain of them may be longer than the stack is deep.
-impl Drop for Body {
+impl Drop for Node {
     fn drop(&mut self) {
-        let mut left: Vec<Edge> = take_edges(self).collect();
-        while let Some(edge) = left.pop() {
-            let node = Arc::into_inner(edge.node);
-            let body = node.and_then(|node| node.lock_body()?.take());
-            if let Some(mut body) = body.and_then(Arc::into_inner) {
-                left.extend(take_edges(&mut body));
+        if let Kind::Operation(body) = &mut self.kind {
+            let body = body.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if let Some(body) = body.take() {
+                discard(body);
             }
         }
     }
 }
 
-fn take_edges(body: &mut Body) -> impl Iterator<Item = Edge> + use<> {
-    std::mem::take(&mut body.edges).into_iter().flatten()
+/// The bodies that a thread has yet to drop.
+struct Discarded {
+    is_under_way: bool,
+    bodies: Vec<Arc<Body>>,
+}
+
+thread_local! {
+    static DISCARDED: RefCell<Discarded> = const {
+        RefCell::new(Discarded {
+            is_under_way: false,
+            bodies: Vec::new(),
+        })
+    };
+}
+
+/// Drops a body, and the nodes behind it in a loop. A chain of them may be longer than the stack is
+/// deep, whether it goes by operands, by what was saved, or by what functions of the app hold.
+fn discard(body: Arc<Body>) {
+    let mut next = Some(body);
+    let is_outermost = DISCARDED.try_with(|discarded| {
+        let mut discarded = discarded.borrow_mut();
+        if discarded.is_under_way {
+            discarded.bodies.extend(next.take());
+        }
+        !std::mem::replace(&mut discarded.is_under_way, true)
+    });
+    // A thread that ends has no list any more.
+    if is_outermost != Ok(true) {
+        return;
+    }
+    let _end = Discarding;
+    while let Some(body) = next {
+        drop(body);
+        next = DISCARDED.with_borrow_mut(|discarded| discarded.bodies.pop());
+    }
+}
+
+/// Ends it, also if a function of the app panics as it is dropped.
+struct Discarding;
+
+impl Drop for Discarding {
+    fn drop(&mut self) {
+        DISCARDED.with_borrow_mut(|discarded| discarded.is_under_way = false);
+    }
 }
 
 impl fmt::Debug for Node {
