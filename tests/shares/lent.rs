@@ -120,6 +120,11 @@ fn read_urgently(gpu: &Gpu) {
     frame.flush().unwrap();
     let is_made = |one: &Tensor| one.residency() == Residency::Device;
     assert!(is_made(&fast) && !slow.iter().any(is_made));
+    // So do calls that only read.
+    lent[0].force().unwrap();
+    drop(lent[0].pin().unwrap());
+    assert_eq!(lent[0].to_vec::<f32>().unwrap(), [2.0; 1024]);
+    assert!(!slow.iter().any(is_made));
     // It waits for what the owner wrote before, though nothing is lower than the owner.
     weight.fill_(5.0).unwrap();
     let fast = (&lent[0] + 1.0).unwrap();

@@ -92,7 +92,7 @@ impl Buffer {
             self.engine.force(&storage).await?;
             storage.pin();
         } else {
-            let pinned = self.engine.pin(&[&storage]).await?;
+            let pinned = self.engine.pin(&[&storage], &[]).await?;
             storage.pin();
             drop(pinned);
         }

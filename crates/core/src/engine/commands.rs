@@ -106,14 +106,15 @@ impl Engine {
         let wanted = storage.clone();
         engine.check_lost()?;
         let work = move |pass: Pass| async move {
-            pass.execute_for(std::slice::from_ref(&storage)).await?;
+            pass.execute_for(std::slice::from_ref(&storage), &[])
+                .await?;
             // The next pass, which may be another thread's, forgets which commands this one left
             // behind.
             pass.error_of(&storage)
         };
         let is_done = || {
             priority::is_none_left(engine)
-                && !priority::leaves(engine, std::slice::from_ref(&wanted))
+                && !priority::leaves(engine, std::slice::from_ref(&wanted), &[])
                 && engine.error_of(&wanted).is_ok()
         };
         Pass::run_unless(engine, is_done, work).await

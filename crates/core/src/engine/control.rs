@@ -278,7 +278,8 @@ impl Engine {
         let (engine, storage) = (&*self.here(), self.twin(storage).clone());
         engine.check_lost()?;
         let work = move |pass: Pass| async move {
-            pass.execute_for(std::slice::from_ref(&storage)).await?;
+            pass.execute_for(std::slice::from_ref(&storage), &[])
+                .await?;
             evict_one::evict_one(&pass, &storage).await
         };
         Pass::run(engine, work).await
@@ -352,14 +353,21 @@ impl Engine {
         Pass::run(engine, work).await
     }
 
-    /// Runs the queue and pins the storages to their places.
-    pub(crate) async fn pin(self: &Arc<Self>, storages: &[&Arc<Storage>]) -> Result<Pinned> {
+    /// Runs the queue and pins the storages to their places. The app is going to write to those in
+    /// `written`.
+    pub(crate) async fn pin(
+        self: &Arc<Self>,
+        storages: &[&Arc<Storage>],
+        written: &[&Arc<Storage>],
+    ) -> Result<Pinned> {
         let engine = &*self.here();
         engine.check_lost()?;
-        let storages = storages.iter().map(|storage| self.twin(storage).clone());
-        let storages: Vec<_> = storages.collect();
+        let [storages, written] = [storages, written].map(|storages| {
+            let storages = storages.iter().map(|storage| self.twin(storage).clone());
+            storages.collect::<Vec<_>>()
+        });
         let work = move |pass: Pass| async move {
-            pass.execute_for(&storages).await?;
+            pass.execute_for(&storages, &written).await?;
             pins::pin_all(&pass, &storages).await
         };
         Pass::run(engine, work).await

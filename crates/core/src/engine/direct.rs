@@ -94,7 +94,7 @@ pub(super) fn show_in_place(
     };
     let is_settled = engine.lock().has_nothing_to_do();
     if !is_settled {
-        block_on("a read", pass.execute_for(std::slice::from_ref(src)))?;
+        block_on("a read", pass.execute_for(std::slice::from_ref(src), &[]))?;
         engine.error_of(src)?;
     }
     let (place, is_idle) = {

@@ -40,15 +40,17 @@ impl Pass {
         })
     }
 
-    /// As [`execute`](Self::execute), and runs commands of lower priorities too, if one of them
-    /// uses one of the storages: another share has lent it, or borrows it.
+    /// As [`execute`](Self::execute), for a caller that will read some storages, and write others.
+    /// Commands of lower priorities run too, if that depends on them: other shares may have lent
+    /// the storages, or borrow them.
     pub(super) fn execute_for<'a>(
         &'a self,
-        storages: &'a [Arc<Storage>],
+        read: &'a [Arc<Storage>],
+        written: &'a [Arc<Storage>],
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             self.execute().await?;
-            match priority::leaves(self, storages) {
+            match priority::leaves(self, read, written) {
                 true => self.execute_all().await,
                 false => Ok(()),
             }

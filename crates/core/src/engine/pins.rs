@@ -76,7 +76,7 @@ async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
             return place_pinned(pass, storage).await;
         }
         // The commands that rematerialize it are in the queue now.
-        pass.execute_for(std::slice::from_ref(storage)).await?;
+        pass.execute_for(std::slice::from_ref(storage), &[]).await?;
         pass.error_of(storage)?;
     }
     match pass.lock().memory.is_evicted(storage) {
@@ -108,7 +108,8 @@ async fn place_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
         return Ok(());
     }
     pass.lock().queue.push_head(Cmd::Prefetch(storage.clone()));
-    pass.execute_for(std::slice::from_ref(storage)).await?;
+    // Whoever lends the storage may have a lower priority, and so has the command.
+    pass.execute_for(&[], std::slice::from_ref(storage)).await?;
     pass.error_of(storage)?;
     match has_place() {
         true => Ok(()),

@@ -52,20 +52,19 @@ pub(super) fn is_none_left(engine: &Engine) -> bool {
         && left.all(|cmd| is_lower(cmd, least))
 }
 
-/// Whether commands are left, after a pass of this engine, that use one of the storages: their
-/// priority is lower, and a share has lent the storage to another one.
-pub(super) fn leaves(engine: &Engine, storages: &[Arc<Storage>]) -> bool {
+/// Whether a pass of this engine has left commands that write what the caller will read, or use
+/// what it will write. They are of other shares, which have lent the storages or borrow them.
+pub(super) fn leaves(engine: &Engine, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool {
     let state = engine.lock();
-    let mut left = state.queue.commands();
-    state.queue.has_priorities()
-        && storages.iter().any(|storage| storage.is_lent())
-        && left.any(|cmd| {
-            let mut uses = false;
-            cmd.each_operand(&mut |one, _| {
-                uses |= storages.iter().any(|storage| Arc::ptr_eq(one, storage))
-            });
-            uses
-        })
+    let is_before = |cmd: &Cmd| {
+        let mut is_before = false;
+        cmd.each_operand(&mut |storage, role| {
+            let is_in = |all: &[Arc<Storage>]| all.iter().any(|one| Arc::ptr_eq(one, storage));
+            is_before |= role != Role::Read && is_in(read) || is_in(written);
+        });
+        is_before
+    };
+    state.queue.has_priorities() && state.queue.commands().any(is_before)
 }
 
 /// Whether passes for this priority leave the command to others. They run what uses an import of

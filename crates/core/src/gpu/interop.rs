@@ -111,13 +111,13 @@ impl Gpu {
             self.check_bindable(buffer, *access)?;
         }
         let storages: Vec<_> = buffers.iter().map(|(buffer, _)| buffer.storage()).collect();
-        let pinned = self.engine.pin(&storages).await?;
-        let bound = self.bound(buffers, &pinned)?;
-        let commands = encode(&bound);
         let written = buffers
             .iter()
             .filter(|(_, access)| *access == Access::Write);
         let written: Vec<_> = written.map(|(buffer, _)| buffer.storage()).collect();
+        let pinned = self.engine.pin(&storages, &written).await?;
+        let bound = self.bound(buffers, &pinned)?;
+        let commands = encode(&bound);
         let submit = || {
             let submitted = driver.submit_app(commands);
             submitted.map_err(|error| crate::transfer::refusal("the app's commands", error))
