@@ -98,10 +98,11 @@ pub struct JobUse {
 /// [`Gpu::jobs`](crate::Gpu::jobs); all clones and all handles of the same share have one list.
 ///
 /// - Jobs whose peaks fit together run together. The order is that of priority, then deadline, then
-///   arrival. A small job may pass a large one that does not fit yet, but not for ever: a job that
-///   was passed 32 times lets nobody pass.
-/// - A job does not wait for running ones of a lower priority. They go on, and their buffers are
-///   evicted for it.
+///   arrival. A job may pass an earlier one that does not fit yet, or has no deadline, but not for
+///   ever: a job that was passed 32 times lets none of its priority or a lower one pass.
+/// - Work of a higher priority goes first, always: under a steady stream of it, jobs of lower
+///   priorities wait. A job does not wait for running ones of a lower priority. They go on, and
+///   their buffers are evicted for it.
 /// - The memory of all jobs is what the device's budget leaves beside the guarantees of other
 ///   shares or, on the handle of a share, that share's guarantee.
 ///
