@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench --bench shares
+//! LAPIDARY_CONTENDED_S=5 cargo bench --bench shares   # instead of the 60 s in which shares compete
 //! ```
 //!
 //! Rows that are compared run in turns, so that noise hits all of them.
@@ -22,6 +23,8 @@ const BUFFERS: usize = 2000;
 const CLAIMED: usize = 64;
 /// The buffers of each share that competes, of 1 MiB each.
 const COMPETING: usize = 48;
+/// How long they compete, unless `LAPIDARY_CONTENDED_S` says otherwise.
+const CONTENDED_S: u64 = 60;
 /// Frames whose time counts, and the pause after each.
 const FRAMES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(4);
@@ -150,7 +153,8 @@ fn on_device(buffers: &[Buffer]) -> usize {
     here.count()
 }
 
-/// What two shares hold on average while both go round over more than fits.
+/// What two shares of equal demand hold on average, while both go round over more than fits
+/// together: whether each has half of it. It is counted after every buffer of both.
 fn fairness() -> Result<()> {
     let gpu = open(Some(64 * MIB))?;
     let shares = [
@@ -162,8 +166,11 @@ fn fairness() -> Result<()> {
         filled(&shares[1], COMPETING)?,
     ];
     let (mut held, mut looks) = ([0, 0], 0);
+    let said = std::env::var("LAPIDARY_CONTENDED_S");
+    let seconds = said.ok().and_then(|said| said.parse().ok());
+    let seconds = seconds.unwrap_or(CONTENDED_S);
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(10) {
+    while begun.elapsed() < Duration::from_secs(seconds) {
         for at in 0..COMPETING {
             for (share, buffers) in shares.iter().zip(&buffers) {
                 buffers[at].prefetch()?;
@@ -176,7 +183,7 @@ fn fairness() -> Result<()> {
         }
     }
     let mean = held.map(|held| held as f64 / f64::from(looks));
-    println!("\ntwo shares that each want {COMPETING} MiB, within 64 MiB, for 10 s");
+    println!("\ntwo shares that each want {COMPETING} MiB, within 64 MiB, for {seconds} s");
     println!(
         "  {:.1} MiB and {:.1} MiB, ratio {:.3}",
         mean[0],

@@ -9,6 +9,8 @@ mod transformer;
 
 #[cfg(feature = "sim")]
 mod budget;
+#[cfg(feature = "sim")]
+mod shares;
 
 use lapidary::stats::DryRun;
 use lapidary::{Gpu, Options, Result};

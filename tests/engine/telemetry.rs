@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lapidary::DType;
+use lapidary::shares::Share;
 use lapidary::sim::{Fault, FaultKind, Site};
 
 use super::open_scarce;
@@ -13,6 +14,13 @@ use super::open_scarce;
 /// A program that runs short of memory and finally loses its device.
 fn program() {
     let (gpu, sim) = open_scarce();
+    let share = Share::guaranteed(0).with_ceiling(1 << 20);
+    let app = gpu.share("app", share).unwrap();
+    let _marks = [(&app, 50), (&app, 50), (&gpu, 50)]
+        .map(|(gpu, percent)| gpu.memory().on_watermark(percent, |_| ()));
+    for _ in 0..3 {
+        app.zeros(&[200_000], DType::F32).unwrap().force().unwrap();
+    }
     let make = |len| gpu.zeros(&[len], DType::F32).unwrap();
     let held: Vec<_> = (0..5).map(|_| make(300_000)).collect();
     held.iter().for_each(|one| one.force().unwrap());
@@ -88,6 +96,11 @@ fn a_subscriber_hears_of_passes_reclaim_steps_refusals_and_the_loss() {
     let refused =
         "WARN message=a tensor found no room bytes=2000000 made_at=\"tests/engine/telemetry.rs:";
     assert_eq!(count(refused), 1, "{told:?}");
+    // Twice for each of three rises: two callbacks have this mark.
+    let of_app = "WARN message=memory rose to a watermark share=\"app\" percent=50 bytes=800";
+    assert_eq!(count(of_app), 6, "{told:?}");
+    let of_device = "WARN message=memory rose to a watermark share=\"the device\" percent=50";
+    assert!(count(of_device) > 0, "{told:?}");
     assert_eq!(
         count("ERROR message=the device is lost reason="),
         1,
@@ -166,9 +179,9 @@ impl metrics::Recorder for Recorded {
 fn named(key: &metrics::Key) -> String {
     let mut labels = key.labels();
     assert!(labels.any(|label| label.key() == "adapter" && label.value() == "simulated device"));
-    let step = key.labels().find(|label| label.key() == "step");
-    let step = step.map(|step| format!(" {}", step.value()));
-    format!("{}{}", key.name(), step.unwrap_or_default())
+    let others = key.labels().filter(|label| label.key() != "adapter");
+    let others = others.map(|label| format!(" {}", label.value()));
+    format!("{}{}", key.name(), others.collect::<String>())
 }
 
 #[test]
@@ -184,7 +197,7 @@ fn a_recorder_is_told_the_numbers_when_the_app_asks() {
     assert_eq!(number("lapidary_live_bytes"), 0.0);
     assert!(number("lapidary_live_bytes_peak") >= 2.0 * 1_200_000.0);
     assert_eq!(number("lapidary_budget_bytes"), f64::from(4 << 20));
-    assert_eq!(number("lapidary_allocations_total"), 5.0);
+    assert_eq!(number("lapidary_allocations_total"), 8.0);
     assert_eq!(number("lapidary_refusals_total"), 1.0);
     assert!(number("lapidary_evictions_total") >= 2.0);
     assert!(number("lapidary_freed_bytes_total host") > 0.0);
@@ -194,5 +207,7 @@ fn a_recorder_is_told_the_numbers_when_the_app_asks() {
     );
     assert!(number("lapidary_reclaim_step_gains_total host") > 0.0);
     assert!(number("lapidary_pending_bytes_peak") >= 1_200_000.0);
+    assert_eq!(number("lapidary_watermarks_total app 50"), 6.0);
+    assert!(number("lapidary_watermarks_total the device 50") > 0.0);
     assert!(told.keys().all(|name| name.starts_with("lapidary_")));
 }

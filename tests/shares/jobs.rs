@@ -84,6 +84,9 @@ fn jobs_are_cancelled_late_or_too_large() {
     assert!(matches!(too_large, Error::NeverFits { .. }), "{too_large}");
     assert!(jobs.admit(Job::new("a/b", MIB)).is_err());
     let running = jobs.admit(Job::new("running", 60 * MIB)).unwrap();
+    // A name that no share can have is refused before a wait.
+    let misnamed = jobs.admit(Job::new("a/b", 60 * MIB)).unwrap_err();
+    assert!(misnamed.to_string().contains("`/`"), "{misnamed}");
     let waiting = begin(&jobs, Job::new("waiting", 60 * MIB));
     let late = Job::new("late", 60 * MIB).with_deadline(Duration::from_millis(5));
     let error = jobs.admit(late).unwrap_err();

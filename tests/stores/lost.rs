@@ -55,9 +55,13 @@ fn what_a_restarted_store_has_lost_has_no_value_and_the_cause() {
 fn a_changed_byte_is_never_read() {
     let (store, first) = tier("neighbour", 1 << 20, PATIENT);
     let (gpu, _sim) = open(vec![first], budget());
-    for at in [0, 1, 2047, 4094, 4095] {
+    let small = gpu.tensor(&[5_u32; 64], &[64]).unwrap();
+    let large = tensor(&gpu, 5);
+    let every_byte = (0..256).map(|at| (&small, at));
+    let some_bytes = [0, 1, 2047, 4094, 4095].map(|at| (&large, at));
+    for (of, at) in every_byte.chain(some_bytes) {
         for bit in [0, 7] {
-            let (x, other) = (tensor(&gpu, 5), tensor(&gpu, 6));
+            let (x, other) = (of.copy().unwrap(), tensor(&gpu, 6));
             x.evict().unwrap();
             for value in store.lock().values.values_mut() {
                 value[at] ^= 1 << bit;

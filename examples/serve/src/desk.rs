@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use embed::Tokens;
 use tokio::sync::oneshot;
@@ -38,6 +38,8 @@ pub(crate) struct Desk {
     news: Condvar,
     /// No device: nothing is accepted.
     is_down: AtomicBool,
+    /// The worker has panicked: nothing is accepted any more.
+    has_failed: AtomicBool,
     /// Texts a second of the last batches, times 1000.
     rate: AtomicU64,
     most_waiting: usize,
@@ -63,31 +65,49 @@ impl Desk {
             }),
             news: Condvar::new(),
             is_down: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             rate: AtomicU64::new(0),
             most_waiting,
             width,
         }
     }
 
-    /// Refuses early what [`submit`](Self::submit) would refuse, before a body is read.
+    /// Refuses early what [`reserve`](Self::reserve) would refuse, before a body is read.
     pub(crate) fn look(&self, tenant: usize) -> Result<(), Refusal> {
-        let waiting = {
-            let state = self.lock();
-            self.check(&state)?;
-            state.queue.waiting(tenant)
-        };
-        match waiting < self.most_waiting {
-            true => Ok(()),
-            false => Err(self.full(waiting)),
-        }
+        let state = self.lock();
+        self.check(&state)?;
+        let looked = state.queue.check_places(tenant, 1);
+        looked.map_err(|Full { waiting }| self.full(waiting))
+    }
+
+    /// Reserves places for the texts of a request, before they are divided into tokens. So a flood
+    /// keeps no more cores busy with that than its queue has places.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        tenant: usize,
+        texts: usize,
+    ) -> Result<Places, Refusal> {
+        let mut state = self.lock();
+        self.check(&state)?;
+        let reserved = state.queue.reserve(tenant, texts);
+        reserved.map_err(|Full { waiting }| self.full(waiting))?;
+        drop(state);
+        let desk = self.clone();
+        Ok(Places {
+            desk,
+            tenant,
+            texts,
+        })
     }
 
     /// Queues the texts of a request.
     pub(crate) fn submit(
         self: &Arc<Self>,
-        tenant: usize,
+        mut places: Places,
         texts: Vec<Tokens>,
     ) -> Result<Ticket, Refusal> {
+        debug_assert!(texts.len() <= places.texts, "each text has a place");
+        let tenant = places.tenant;
         let (answer, receiver) = Answer::new(texts.len(), self.width);
         let answer = Arc::new(answer);
         let mut state = self.lock();
@@ -108,9 +128,11 @@ impl Desk {
                     shortages: 0,
                 },
             });
-        let pushed = state.queue.push(tenant, waiting.collect());
+        state.queue.push(tenant, waiting.collect());
+        state
+            .queue
+            .release(tenant, std::mem::take(&mut places.texts));
         drop(state);
-        pushed.map_err(|Full { waiting }| self.full(waiting))?;
         self.news.notify_one();
         Ok(Ticket {
             receiver,
@@ -120,18 +142,30 @@ impl Desk {
         })
     }
 
-    /// The next batch; waits for one. `None` once the desk is closed and empty.
-    pub(crate) fn next(&self, most: impl Fn(usize) -> usize) -> Option<Taken<Text>> {
+    /// The next batch; waits for one, or until then. Otherwise it waits until the desk is closed.
+    pub(crate) fn next(
+        &self,
+        until: Option<Instant>,
+        most: impl Fn(usize) -> usize,
+    ) -> Option<Taken<Text>> {
         let mut state = self.lock();
         loop {
             if let Some(taken) = state.queue.take(&most) {
                 return Some(taken);
             }
-            if state.is_closed {
-                return None;
-            }
-            let waited = self.news.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return None,
+                Some(left) => {
+                    let waited = self.news.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None if state.is_closed => return None,
+                None => {
+                    let waited = self.news.wait(state);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
         }
     }
 
@@ -152,6 +186,19 @@ impl Desk {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().is_closed
+    }
+
+    /// The worker is gone, so nothing is accepted, and what waits is refused. `has_failed` if that
+    /// was no proper end.
+    pub(crate) fn end(&self, has_failed: bool) {
+        self.has_failed.store(has_failed, Ordering::Relaxed);
+        self.close();
+        self.refuse_all(&Refusal::Failed);
+    }
+
+    /// Whether the process can still answer, now or later.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Whether requests are accepted.
@@ -237,6 +284,20 @@ pub(crate) const NO_DEVICE: Refusal = Refusal::Unavailable {
     why: "the device was lost and is not back yet",
     retry_after_s: 5,
 };
+
+/// Places in the queue of a tenant, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Places {
+    desk: Arc<Desk>,
+    tenant: usize,
+    texts: usize,
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.desk.lock().queue.release(self.tenant, self.texts);
+    }
+}
 
 /// A request that waits. Its texts leave the queue if it is dropped, as it is when the client goes.
 #[derive(Debug)]

@@ -68,6 +68,8 @@ struct Lane<T> {
     weight: u64,
     served: u64,
     waiting: VecDeque<Waiting<T>>,
+    /// Texts that will wait here soon.
+    reserved: usize,
 }
 
 /// The queues of all tenants.
@@ -86,6 +88,7 @@ impl<T> FairQueue<T> {
             weight: u64::from(weight.max(1)),
             served: 0,
             waiting: VecDeque::new(),
+            reserved: 0,
         };
         FairQueue {
             lanes: weights.iter().map(lane).collect(),
@@ -99,18 +102,35 @@ impl<T> FairQueue<T> {
         self.lanes[tenant].waiting.len()
     }
 
-    /// Adds all texts of a request, or none.
-    pub(crate) fn push(&mut self, tenant: usize, texts: Vec<Waiting<T>>) -> Result<(), Full> {
-        let lane = &mut self.lanes[tenant];
-        let waiting = lane.waiting.len();
-        if waiting + texts.len() > self.most_waiting {
-            return Err(Full { waiting });
+    /// Are there places for so many texts of a tenant?
+    pub(crate) fn check_places(&self, tenant: usize, texts: usize) -> Result<(), Full> {
+        let lane = &self.lanes[tenant];
+        let waiting = lane.waiting.len() + lane.reserved;
+        match waiting + texts <= self.most_waiting {
+            true => Ok(()),
+            false => Err(Full { waiting }),
         }
-        if waiting == 0 {
+    }
+
+    /// Reserves places for all texts of a request, or none.
+    pub(crate) fn reserve(&mut self, tenant: usize, texts: usize) -> Result<(), Full> {
+        self.check_places(tenant, texts)?;
+        self.lanes[tenant].reserved += texts;
+        Ok(())
+    }
+
+    /// Gives reserved places back.
+    pub(crate) fn release(&mut self, tenant: usize, texts: usize) {
+        self.lanes[tenant].reserved -= texts;
+    }
+
+    /// Adds texts, whose places the caller has reserved and releases now.
+    pub(crate) fn push(&mut self, tenant: usize, texts: Vec<Waiting<T>>) {
+        let lane = &mut self.lanes[tenant];
+        if lane.waiting.is_empty() {
             lane.served = lane.served.max(self.now);
         }
         lane.waiting.extend(texts);
-        Ok(())
     }
 
     /// Removes the texts of a request whose client is gone.
@@ -222,7 +242,9 @@ mod tests {
             tokens,
             item: tenant,
         };
-        queue.push(tenant, (0..count).map(text).collect()).unwrap();
+        queue.reserve(tenant, count).unwrap();
+        queue.push(tenant, (0..count).map(text).collect());
+        queue.release(tenant, count);
     }
 
     fn count(batch: &Taken<usize>, tenant: usize) -> usize {
@@ -245,13 +267,12 @@ mod tests {
     #[test]
     fn a_flood_fills_only_its_own_queue() {
         let mut queue = FairQueue::new(&[1, 1], 8);
-        add(&mut queue, 0, 8, 4);
-        let more = vec![Waiting {
-            request: 1,
-            tokens: 4,
-            item: 0,
-        }];
-        assert_eq!(queue.push(0, more), Err(Full { waiting: 8 }));
+        add(&mut queue, 0, 4, 4);
+        queue.reserve(0, 4).unwrap();
+        assert_eq!(queue.reserve(0, 1), Err(Full { waiting: 8 }));
+        queue.release(0, 4);
+        add(&mut queue, 0, 4, 4);
+        assert_eq!(queue.reserve(0, 1), Err(Full { waiting: 8 }));
         add(&mut queue, 1, 8, 4);
         queue.cancel(0, 4);
         assert_eq!((queue.waiting(0), queue.waiting(1)), (0, 8));

@@ -3,7 +3,7 @@
 //! ```text
 //! POST /embed          {"texts": ["…"]} with `Authorization: Bearer KEY`
 //!                      {"width": 384, "vectors": [[…]], "cut": [numbers of texts that were too long]}
-//! GET  /health/live    200 as long as the process answers
+//! GET  /health/live    200, or 503 if only a new process can help
 //! GET  /health/ready   200 if requests are accepted, otherwise 503
 //! GET  /metrics        for Prometheus
 //! ```
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Places};
 use crate::error::Refusal;
 use crate::numbers;
 use crate::server::Limits;
@@ -60,7 +60,7 @@ struct Refused {
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/embed", post(embed))
-        .route("/health/live", get(|| async { "live\n" }))
+        .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/metrics", get(metrics))
         .layer(DefaultBodyLimit::max(app.limits.body_bytes))
@@ -86,6 +86,13 @@ async fn embed(State(app): State<Arc<App>>, request: Request) -> Response {
     let name = tenant.map_or("-", |tenant| app.desk.tenants.name(tenant));
     numbers::request(name, response.status().as_u16(), start.elapsed());
     response
+}
+
+async fn live(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
+    match app.desk.is_alive() {
+        true => (StatusCode::OK, "live\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "the worker panicked\n"),
+    }
 }
 
 async fn ready(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
@@ -127,13 +134,13 @@ impl App {
     async fn embed(self: &Arc<Self>, tenant: usize, request: Request) -> Result<Vec<u8>, Refusal> {
         self.desk.look(tenant)?;
         let body = self.body(request).await?;
-        let texts = self.tokens(body).await?;
+        let (places, texts) = self.tokens(tenant, body).await?;
         let cut = texts
             .iter()
             .enumerate()
             .filter(|(_, text)| text.cut_from.is_some());
         let cut = cut.map(|(index, _)| index).collect();
-        let vectors = self.desk.submit(tenant, texts)?.answered().await?;
+        let vectors = self.desk.submit(places, texts)?.answered().await?;
         let width = self.model.config.hidden_size;
         let given = Given {
             width,
@@ -164,8 +171,13 @@ impl App {
         }
     }
 
-    /// Divides the texts of a body into tokens, beside the thread of the connections.
-    async fn tokens(self: &Arc<Self>, body: Bytes) -> Result<Vec<Tokens>, Refusal> {
+    /// Divides the texts of a body into tokens, beside the thread of the connections. They have
+    /// places in the queue before.
+    async fn tokens(
+        self: &Arc<Self>,
+        tenant: usize,
+        body: Bytes,
+    ) -> Result<(Places, Vec<Tokens>), Refusal> {
         let app = self.clone();
         let divide = move || {
             let asked: Asked = serde_json::from_slice(&body).map_err(|error| {
@@ -178,9 +190,11 @@ impl App {
                     "{count} texts are given, and 1 to {most} can be"
                 )));
             }
+            let places = app.desk.reserve(tenant, count)?;
             let texts = asked.texts.iter().map(|text| app.model.words.tokens(text));
             let texts: embed::Result<_> = texts.collect();
-            texts.map_err(|error| Refusal::Invalid(error.to_string()))
+            let texts = texts.map_err(|error| Refusal::Invalid(error.to_string()))?;
+            Ok((places, texts))
         };
         spawn_blocking(divide).await.unwrap_or(Err(Refusal::Failed))
     }

@@ -1,8 +1,8 @@
 //! The thread that drives the device.
 //!
 //! It takes batches from the desk and runs them in steps. Between two steps it looks for urgent
-//! texts, which then go first. A batch that finds no room is cut in half. After a device loss the
-//! texts are computed once more on a new device.
+//! texts, which then go first. A batch that finds no room is cut in half, and a lone text comes
+//! back later. After a device loss the texts are computed once more on a new device.
 
 use std::sync::Arc;
 use std::thread;
@@ -23,13 +23,16 @@ use crate::server::Limits;
 const SHORT: usize = 4;
 /// A text is computed again after so many losses.
 const MOST_LOSSES: u32 = 1;
-/// A text that finds no room alone is tried again so often, after pauses of these lengths in all.
+/// A text that finds no room alone is tried again so often, after pauses of these lengths. Others
+/// go on meanwhile.
 const SHORTAGE_PAUSES: [Duration; 4] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
     Duration::from_millis(200),
     Duration::from_millis(800),
 ];
+/// Most texts that wait for room at a time. Further ones are refused.
+const MOST_SHORT: usize = 64;
 /// Pauses after the first attempts to get a new device. After them, what waits is refused.
 const REOPEN_PAUSES: [Duration; 5] = [
     Duration::from_millis(50),
@@ -57,6 +60,8 @@ pub(crate) struct Worker {
     desk: Arc<Desk>,
     room: Room,
     pace: Pace,
+    /// Texts that found no room alone, and when each is tried again.
+    short: Vec<(Instant, Taken<Text>)>,
     /// Declares the device lost after so many batches, to try the recovery.
     lose_every: Option<u64>,
     done: Done,
@@ -75,6 +80,7 @@ impl Worker {
             gpu: model.gpu().clone(),
             room: Room::new(model.config.longest, limits.batch_texts),
             pace: Pace::new(),
+            short: Vec::new(),
             model,
             desk,
             lose_every: limits.lose_every,
@@ -109,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// Works until the desk is closed and empty.
+    /// Works until the desk is closed and nothing waits.
     pub(crate) fn run(&mut self) -> Done {
         loop {
             self.wait_for_device();
@@ -119,15 +125,27 @@ impl Worker {
             {
                 eprintln!("serve: how much fits is unknown: {error}");
             }
-            let Some(batch) = self.desk.next(|length| self.most(length)) else {
+            if let Some(batch) = self.next() {
+                self.work(batch, true);
+            } else if self.desk.is_closed() && self.short.is_empty() {
                 return self.done;
-            };
-            self.work(batch, true);
+            }
             if let Some(every) = self.lose_every
                 && self.done.batches >= (self.done.losses + 1) * every
             {
                 self.gpu.notify_lost("the option --lose-every says so");
             }
+        }
+    }
+
+    /// A text that found no room before, if it is its time, or the next batch. `None` if there is
+    /// none until the next such time, or no more at all.
+    fn next(&mut self) -> Option<Taken<Text>> {
+        let due = (0..self.short.len()).min_by_key(|at| self.short[*at].0);
+        let until = due.map(|at| self.short[at].0);
+        match due.filter(|at| self.short[*at].0 <= Instant::now()) {
+            Some(at) => Some(self.short.swap_remove(at).1),
+            None => self.desk.next(until, |length| self.most(length)),
         }
     }
 
@@ -159,19 +177,24 @@ impl Worker {
                     numbers::split();
                     parts.extend(part.halves());
                 }
-                Fault::NoRoom => {
-                    let pause = part.texts.first().map_or(0, |text| text.shortages as usize);
-                    if let Some(pause) = SHORTAGE_PAUSES.get(pause) {
-                        thread::sleep(*pause);
-                    }
-                    part.texts.retain_mut(waits);
-                    parts.push(part);
-                }
+                Fault::NoRoom => self.put_back(part),
                 Fault::Other => {
                     eprintln!("serve: a batch failed: {error}");
                     refuse(part, &Refusal::Failed);
                 }
             }
+        }
+    }
+
+    /// A text that found no room alone is tried again later, or refused if it was tried too often.
+    fn put_back(&mut self, mut part: Taken<Text>) {
+        let tries = part.texts.first().map_or(0, |text| text.shortages as usize);
+        match SHORTAGE_PAUSES.get(tries) {
+            Some(pause) if self.short.len() < MOST_SHORT => {
+                part.texts.iter_mut().for_each(|text| text.shortages += 1);
+                self.short.push((Instant::now() + *pause, part));
+            }
+            _ => refuse(part, &BUSY),
         }
     }
 
@@ -246,6 +269,8 @@ impl Worker {
         }
         eprintln!("serve: the device is lost, and there is no other");
         self.desk.set_down(true);
+        let short = self.short.drain(..);
+        short.for_each(|(_, part)| refuse(part, &NO_DEVICE));
         false
     }
 
@@ -277,8 +302,7 @@ impl Worker {
 impl Drop for Worker {
     /// Nobody waits for a worker that is gone, whatever ended it.
     fn drop(&mut self) {
-        self.desk.close();
-        self.desk.refuse_all(&Refusal::Failed);
+        self.desk.end(thread::panicking());
     }
 }
 
@@ -300,18 +324,11 @@ fn survives(text: &mut Text) -> bool {
     text.losses <= MOST_LOSSES
 }
 
-/// Counts a shortage. `false` if the text had too many, and is refused.
-fn waits(text: &mut Text) -> bool {
-    text.shortages += 1;
-    let may_wait = text.shortages as usize <= SHORTAGE_PAUSES.len();
-    if !may_wait {
-        text.answer.refuse(&Refusal::Unavailable {
-            why: "the server is busy",
-            retry_after_s: 2,
-        });
-    }
-    may_wait
-}
+/// The refusal of a text for which there was no room.
+const BUSY: Refusal = Refusal::Unavailable {
+    why: "the server is busy",
+    retry_after_s: 2,
+};
 
 fn fault(error: &Error) -> Fault {
     match error {
@@ -328,5 +345,37 @@ fn fault_of_gpu(error: &lapidary::Error) -> Fault {
         | lapidary::Error::Spill(_) => Fault::NoRoom,
         lapidary::Error::Poisoned { cause, .. } => fault_of_gpu(cause),
         _ => Fault::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use embed::small;
+    use lapidary::sim::SimOptions;
+
+    use super::*;
+    use crate::tenants::{Tenant, Tenants};
+
+    #[test]
+    fn a_worker_that_panics_leaves_a_desk_that_is_not_alive() {
+        let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
+        let model = Arc::new(small::model(&gpu).unwrap());
+        for panics in [false, true] {
+            let tenant = Tenant {
+                name: "alice".into(),
+                key: "a-long-secret-key".into(),
+                weight: 1,
+            };
+            let tenants = Tenants::new(vec![tenant]).unwrap();
+            let desk = Arc::new(Desk::new(tenants, 8, 4));
+            let worker = Worker::new(model.clone(), desk.clone(), Limits::default());
+            assert!(desk.is_alive() && desk.is_ready());
+            let ended = thread::spawn(move || {
+                let _worker = worker;
+                assert!(!panics, "a test panics");
+            });
+            assert_eq!(ended.join().is_err(), panics);
+            assert_eq!((desk.is_alive(), desk.is_ready()), (!panics, false));
+        }
     }
 }

@@ -28,6 +28,8 @@ impl Program {
         serve.args(["--address", "127.0.0.1:0", "--tenants"]);
         serve.arg(super::folder().join("tenants.json"));
         serve.args(args).env("EMBED_MODEL", model::folder());
+        // As its README tells operators: otherwise glibc keeps memory for each thread.
+        serve.env("MALLOC_ARENA_MAX", "2");
         let child = serve.stdout(Stdio::piped()).spawn();
         let child = child.map_err(|error| format!("`serve` cannot be run: {error}."))?;
         let mut program = Program {

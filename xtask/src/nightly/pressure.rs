@@ -8,8 +8,8 @@ use crate::suite::{selected, selected_except};
 /// Steps of each kind of random program. With four and a half kinds this is ten million in all.
 const STEPS: &str = "2250000";
 
-/// Steps of each search for bytes of other shares. Four searches have 100,000 hand-overs together.
-const SHARE_STEPS: &str = "110000";
+/// How often memory passes from one share to another in the searches for bytes of other shares.
+const HAND_OVERS: &str = "100000";
 
 /// Modules of a test program, a budget for them, and the tests that need more memory.
 struct Tight {
@@ -85,8 +85,8 @@ pub(crate) fn programs() -> Result<String> {
     let tests = selected(&["--test", "memory"], &["pressure::"])?;
     long(tests, &[("LAPIDARY_STEPS", STEPS)])?;
     let tests = selected(&["--test", "memory"], &["shares::isolation"])?;
-    long(tests, &[("LAPIDARY_STEPS", SHARE_STEPS)])?;
-    Ok(format!("{STEPS} steps a kind"))
+    long(tests, &[("LAPIDARY_HAND_OVERS", HAND_OVERS)])?;
+    Ok(format!("{STEPS} steps a kind, {HAND_OVERS} hand-overs"))
 }
 
 /// The suite under small budgets, and with constant moves.

@@ -1,5 +1,7 @@
 //! The controls of the app: budgets, the residency of storages, and the device.
 
+#[cfg(feature = "metrics")]
+use std::collections::BTreeMap;
 use std::mem::swap;
 use std::panic::Location;
 use std::sync::Arc;
@@ -241,6 +243,12 @@ impl Engine {
         state.memory.set_watermark_limit(limit_bytes);
         state.memory.add_watermark(id, share, percent);
         guard
+    }
+
+    /// How often watermarks of shares, or of the device, were reached, by their percentages.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn watermark_calls(&self) -> BTreeMap<(Option<Arc<str>>, u8), u64> {
+        self.watermarks.calls()
     }
 
     /// Notices finished work, updates the limit by what the operating system leaves, and releases

@@ -15,22 +15,22 @@ use crate::units::Bytes;
 /// The most bytes of a share's name.
 const MOST_NAME_BYTES: usize = 200;
 
-/// The engine of a new share, within the share of this engine.
+/// The engine of a new share, within the share of this engine. In a dry run the caller gives the
+/// engine of the dry run, as for [`end`] and [`set_guarantees`].
 pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<Engine>> {
     check_name(name)?;
-    let here = engine.here();
-    here.check_lost()?;
+    engine.check_lost()?;
     if let Some(around) = engine.share() {
         around.check_open()?;
     }
-    let whole = whole(&here);
+    let whole = whole(engine);
     let added = {
-        let mut state = here.lock();
+        let mut state = engine.lock();
         // A share that just ended is guaranteed nothing.
         state.free_dead();
         state.memory.add_share(name, said, engine.share(), whole)
     };
-    let engine = here.of_share(Some(added?));
+    let engine = engine.of_share(Some(added?));
     // If pins leave too little, the share ends with this engine.
     check_pins(&engine)?;
     note_promises(&engine);
@@ -66,18 +66,39 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
 
 /// Closes this engine's share.
 pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
-    let share = own_share(engine, "close_share")?;
-    share.close();
-    engine.here().lock().memory.shares_mut().close(&share);
-    note_promises(&engine.here());
+    let engine = engine.here();
+    own_share(&engine, "close_share")?;
+    end(&engine, End::Closed);
     Ok(())
 }
 
 /// Closes this engine's share. Its commands that have not run never will.
 pub(crate) fn cancel(engine: &Arc<Engine>) -> Result<()> {
-    let share = own_share(engine, "cancel_share")?;
-    share.cancel();
-    close(engine)
+    let engine = engine.here();
+    own_share(&engine, "cancel_share")?;
+    end(&engine, End::Cancelled);
+    Ok(())
+}
+
+/// How a share ends that still has handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Closed,
+    /// Its commands that have not run never will.
+    Cancelled,
+}
+
+/// Ends the share of this very engine, also while the thread is in a dry run.
+pub(crate) fn end(engine: &Engine, end: End) {
+    let Some(share) = engine.share() else {
+        return;
+    };
+    match end {
+        End::Closed => share.close(),
+        End::Cancelled => share.cancel(),
+    }
+    engine.lock().memory.shares_mut().close(share);
+    note_promises(engine);
 }
 
 /// What this engine's share holds; `None` if it is for no share.
@@ -127,11 +148,30 @@ pub(crate) fn set_guarantees<'a>(
     note_promises(engine);
 }
 
+/// The share of an engine, to change it. The handles of the device's shares are the same in a dry
+/// run, so a change of theirs there would be one of the device.
 fn own_share(engine: &Engine, call: &'static str) -> Result<Arc<ShareHandle>> {
-    engine.share().cloned().ok_or_else(|| Error::Share {
+    let share = engine.share().cloned().ok_or_else(|| Error::Share {
         share: String::new(),
         reason: format!("{call} is for the handle of a share, and this one is for the device"),
-    })
+    })?;
+    match engine.is_dry() && !share.is_of(engine.dead_list()) {
+        false => Ok(share),
+        true => Err(share.error(format!(
+            "{call} would change it outside of this dry run, where it was made: make a share \
+             within the dry run"
+        ))),
+    }
+}
+
+/// Refuses a job on the device while this thread is in a dry run of it. The reason is the error.
+pub(crate) fn check_same_run(engine: &Arc<Engine>) -> std::result::Result<(), &'static str> {
+    match engine.here().is_same_device(engine) {
+        true => Ok(()),
+        false => Err(
+            "a dry run admits no jobs of the device: use the list of jobs of the dry run's handle",
+        ),
+    }
 }
 
 /// Refuses what only the device's own handle may do.
@@ -163,7 +203,8 @@ pub(super) fn check_promises(engine: &Engine, limit_bytes: u64) -> Result<()> {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Refuses names that paths or reports could not show.
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let wrong = match name {
         "" => "it has no name",
         name if name.contains('/') => "its name has a `/`, which stands between nested shares",

@@ -1,5 +1,7 @@
 //! The app's callbacks for watermarks: levels of memory whose rise it wants to know.
 
+#[cfg(feature = "metrics")]
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -31,6 +33,8 @@ struct Listener {
     id: u64,
     share: Option<Arc<str>>,
     percent: u8,
+    /// How often it was called.
+    calls: u64,
     callback: Arc<WatermarkCallback>,
 }
 
@@ -95,6 +99,7 @@ impl Watermarks {
             id,
             share,
             percent,
+            calls: 0,
             callback,
         });
         let guard = WatermarkGuard {
@@ -105,15 +110,27 @@ impl Watermarks {
         (id, guard)
     }
 
-    /// What a callback is told, and the callback. `None` if its guard is gone.
+    /// How often the callbacks with a guard were called, by share and percent.
+    #[cfg(feature = "metrics")]
+    pub(super) fn calls(&self) -> BTreeMap<(Option<Arc<str>>, u8), u64> {
+        let mut calls = BTreeMap::new();
+        for one in &self.0.lock().all {
+            *calls.entry((one.share.clone(), one.percent)).or_default() += one.calls;
+        }
+        calls
+    }
+
+    /// What a callback is told, and the callback, which the caller calls. `None` if its guard is
+    /// gone.
     pub(super) fn of(
         &self,
         id: u64,
         bytes: u64,
         limit_bytes: u64,
     ) -> Option<(Watermark, Arc<WatermarkCallback>)> {
-        let listeners = self.0.lock();
-        let one = listeners.all.iter().find(|one| one.id == id)?;
+        let mut listeners = self.0.lock();
+        let one = listeners.all.iter_mut().find(|one| one.id == id)?;
+        one.calls += 1;
         let mark = Watermark {
             share: one.share.as_deref().map(str::to_owned),
             percent: one.percent,

@@ -44,6 +44,8 @@ impl Gpu {
     ///   Futures must end within the program.
     /// - Trials of kernels ([`Tune`](crate::adapter::Tune)) are left out, but their results count.
     ///   So are the checks of the diagnostics.
+    /// - Shares that exist already keep their limits. A program that closes, cancels or resizes
+    ///   shares, or admits jobs, makes them by the handle that it gets.
     /// - Sources and files of state or models are opened as usual. A tensor's own source is not
     ///   read.
     ///
@@ -51,8 +53,8 @@ impl Gpu {
     /// [`Error::DryRunRead`], with the line, if the program reads a value. [`Error::OutOfMemory`]
     /// or [`Error::NeverFits`] for work that finds no room, with the numbers. All errors of
     /// `program`. [`Error::Buffer`] for calls that need the device's own buffers, such as
-    /// [`with_bound`](Gpu::with_bound). A panic of the program reaches the caller. After any of
-    /// them the device is as before.
+    /// [`with_bound`](Gpu::with_bound). [`Error::Share`] for changes of the device's shares and
+    /// jobs. A panic of the program reaches the caller. After any of them the device is as before.
     pub fn dry_run<T>(&self, program: impl FnOnce(&Gpu) -> Result<T>) -> Result<DryRun> {
         self.dry_run_below(&NONE, program)
     }

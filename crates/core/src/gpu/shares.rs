@@ -65,14 +65,23 @@ impl Gpu {
     /// beyond the guarantee of the share around, for a ceiling below the guarantee, for parts of an
     /// unknown amount, and within a closed share. [`Error::DeviceLost`].
     pub fn share(&self, name: &str, share: Share) -> Result<Gpu> {
+        let here = Gpu {
+            engine: self.engine.here().clone(),
+            _handles: self._handles.clone(),
+        };
+        here.own_share(name, share)
+    }
+}
+
+impl Gpu {
+    /// As [`share`](Gpu::share) on this very device, also while the thread is in a dry run of it.
+    pub(crate) fn own_share(&self, name: &str, share: Share) -> Result<Gpu> {
         Ok(Gpu {
             engine: shares::add(&self.engine, name, share)?,
             _handles: self._handles.clone(),
         })
     }
-}
 
-impl Gpu {
     /// Admits jobs to this handle's memory, so that those run together whose peaks fit together.
     pub fn jobs(&self) -> Jobs {
         Jobs::over(self.clone(), self._handles.board(&self.engine))

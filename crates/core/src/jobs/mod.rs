@@ -19,6 +19,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
+use crate::engine::shares::End;
 use crate::engine::{Engine, shares};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -97,10 +98,11 @@ pub struct JobUse {
 /// [`Gpu::jobs`](crate::Gpu::jobs); all clones and all handles of the same share have one list.
 ///
 /// - Jobs whose peaks fit together run together. The order is that of priority, then deadline, then
-///   arrival. A small job may pass a large one that does not fit yet, but not for ever: a job that
-///   was passed 32 times lets nobody pass.
-/// - A job does not wait for running ones of a lower priority. They go on, and their buffers are
-///   evicted for it.
+///   arrival. A job may pass an earlier one that does not fit yet, or has no deadline, but not for
+///   ever: a job that was passed 32 times lets none of its priority or a lower one pass.
+/// - Work of a higher priority goes first, always: under a steady stream of it, jobs of lower
+///   priorities wait. A job does not wait for running ones of a lower priority. They go on, and
+///   their buffers are evicted for it.
 /// - The memory of all jobs is what the device's budget leaves beside the guarantees of other
 ///   shares or, on the handle of a share, that share's guarantee.
 ///
@@ -244,8 +246,9 @@ impl Jobs {
     ///
     /// # Errors
     /// [`Error::NeverFits`] for a peak beyond the memory of all jobs. [`Error::Share`] if its
-    /// deadline passes or it is cancelled while it waits, and for its name as [`Gpu::share`].
-    /// [`Error::Option`] on a device without a budget.
+    /// deadline passes or it is cancelled while it waits, for its name as [`Gpu::share`], and in a
+    /// [dry run](Gpu::dry_run) unless this list is that of its handle. [`Error::Option`] on a
+    /// device without a budget.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn admit(&self, job: Job) -> Result<Running> {
         let deadline = job
@@ -317,8 +320,7 @@ impl Jobs {
             return false;
         };
         match &entry.gpu {
-            // It cannot fail: this is the handle of a share.
-            Some(gpu) => drop(gpu.memory().cancel_share()),
+            Some(gpu) => shares::end(gpu.engine(), End::Cancelled),
             None => entry.fail(entry.job.error("it was cancelled while it waited".into())),
         }
         let woken = self.advance(&mut state);
@@ -328,6 +330,8 @@ impl Jobs {
     }
 
     fn enter(&self, job: Job) -> Result<Ticket<'_>> {
+        shares::check_name(&job.name)?;
+        shares::check_same_run(self.gpu.engine()).map_err(|reason| job.error(reason.into()))?;
         let mut state = self.board.lock();
         let capacity_bytes = self.capacity_bytes(&state)?;
         state.plan.set_capacity(capacity_bytes);
@@ -399,9 +403,9 @@ impl Jobs {
         let mut state = self.board.lock();
         let gone = state.jobs.remove(&id);
         if let Some(gpu) = gone.as_ref().and_then(|entry| entry.gpu.as_ref()) {
-            // It cannot fail: this is the handle of a share. Its guarantee goes in the same moment
-            // as the job, so that the sum of both is right for all.
-            let _ = gpu.memory().close_share();
+            // The guarantee goes in the same moment as the job, so that the sum of both is right
+            // for all.
+            shares::end(gpu.engine(), End::Closed);
         }
         state.plan.leave(id);
         let woken = self.advance(&mut state);
@@ -444,7 +448,7 @@ impl Jobs {
             let Some(entry) = entry.filter(|entry| entry.gpu.is_none()) else {
                 continue;
             };
-            match self.gpu.share(&entry.job.name, entry.job.share(bytes)) {
+            match self.gpu.own_share(&entry.job.name, entry.job.share(bytes)) {
                 Ok(gpu) => entry.gpu = Some(gpu),
                 Err(error) => entry.fail(error),
             }

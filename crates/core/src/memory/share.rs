@@ -170,6 +170,11 @@ impl ShareHandle {
         self.id
     }
 
+    /// Was it made on the engine with this list? An engine of a dry run has its own.
+    pub(crate) fn is_of(&self, dead: &Arc<DeadList>) -> bool {
+        Arc::ptr_eq(&self.dead, dead)
+    }
+
     /// The number of its path, by which reports group what was made in it.
     pub(crate) fn path_number(&self) -> u32 {
         self.path_number

@@ -1,13 +1,17 @@
 //! The statistics as gauges and counters of the crate `metrics`, recorded when the app asks.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use ::metrics::{SharedString, counter, gauge};
 
 use super::MemoryStats;
 use crate::units::Level;
 
 impl MemoryStats {
-    /// Passes the numbers to the recorder that the app installed.
-    pub(crate) fn record(&self) {
+    /// Passes the numbers to the recorder that the app installed, with how often watermarks of
+    /// shares, or of the device, were reached.
+    pub(crate) fn record(&self, watermarks: BTreeMap<(Option<Arc<str>>, u8), u64>) {
         let adapter: SharedString = self.adapter.clone().into();
         let now = |name: &'static str, value: u64| {
             gauge!(name, "adapter" => adapter.clone()).set(value as f64);
@@ -49,6 +53,28 @@ impl MemoryStats {
                 counter!(name, &labels).absolute(total);
             }
         }
+        self.record_shares(&adapter);
+        for ((share, percent), calls) in watermarks {
+            let labels = [
+                ("adapter", adapter.clone()),
+                ("share", share.map_or("the device".into(), Into::into)),
+                ("percent", percent.to_string().into()),
+            ];
+            counter!("lapidary_watermarks_total", &labels).absolute(calls);
+        }
+        for one in &self.reclaim_steps {
+            for (name, total) in [
+                ("lapidary_freed_bytes_total", one.freed_bytes),
+                ("lapidary_reclaim_step_tries_total", one.tries),
+                ("lapidary_reclaim_step_gains_total", one.gains),
+            ] {
+                counter!(name, "adapter" => adapter.clone(), "step" => one.step.name())
+                    .absolute(total);
+            }
+        }
+    }
+
+    fn record_shares(&self, adapter: &SharedString) {
         for share in &self.shares {
             let path: SharedString = share.path.clone().into();
             let now = |name: &'static str, value: u64| {
@@ -68,16 +94,6 @@ impl MemoryStats {
             ] {
                 let labels = [("adapter", adapter.clone()), ("share", path.clone())];
                 counter!(name, &labels).absolute(total);
-            }
-        }
-        for one in &self.reclaim_steps {
-            for (name, total) in [
-                ("lapidary_freed_bytes_total", one.freed_bytes),
-                ("lapidary_reclaim_step_tries_total", one.tries),
-                ("lapidary_reclaim_step_gains_total", one.gains),
-            ] {
-                counter!(name, "adapter" => adapter.clone(), "step" => one.step.name())
-                    .absolute(total);
             }
         }
     }

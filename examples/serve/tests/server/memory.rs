@@ -55,6 +55,24 @@ async fn a_device_without_any_memory_answers_503_and_recovers() {
 }
 
 #[tokio::test]
+async fn others_go_on_while_a_text_waits_for_room() {
+    let setup = start(limits()).await;
+    let address = setup.address;
+    let share = |bytes| Share::guaranteed(bytes).with_ceiling(bytes);
+    // Room for a short text, and not for a long one.
+    setup.share.memory().resize_share(share(2 << 10)).unwrap();
+    let long = "stone cutter ".repeat(5);
+    let waiting = under_way(move || embed(address, LOUD, &[&long]));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let status = aside(move || embed(address, QUIET, &["stone"]).status).await;
+    assert_eq!(status, 200);
+    assert!(!waiting.is_finished(), "the other one waited for it");
+    setup.share.memory().resize_share(share(16 << 20)).unwrap();
+    assert_eq!(waiting.await.unwrap().status, 200);
+    setup.server.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn batches_follow_a_share_that_shrinks() {
     let setup = start(limits()).await;
     let address = setup.address;

@@ -1,0 +1,127 @@
+//! Shares and jobs in a dry run: those of the device stay as they are.
+
+use lapidary::jobs::Job;
+use lapidary::shares::{Amount, Share};
+use lapidary::{Budget, DType, Error, Gpu, Options};
+
+const MIB: u64 = 1 << 20;
+
+fn device() -> Gpu {
+    let budget = Budget {
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device(72 * MIB)
+    };
+    let options = Options {
+        budget: Some(budget),
+        ..Options::default()
+    };
+    Gpu::simulated_with(Default::default(), options).unwrap().0
+}
+
+/// Is it a refusal that speaks of dry runs?
+#[track_caller]
+fn assert_refused<T>(result: lapidary::Result<T>) {
+    match result.err() {
+        Some(Error::Share { reason, .. }) => assert!(reason.contains("dry run"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn shares_of_the_device_do_not_change() {
+    let gpu = device();
+    let share = Share::guaranteed(16 * MIB).with_priority(2);
+    let app = gpu.share("app", share).unwrap();
+    let x = app.ones(&[16], DType::F32).unwrap();
+    let late = (&x + 1.0).unwrap();
+    let before = app.memory().share();
+    let change = |of: &Gpu| {
+        assert_refused(of.memory().close_share());
+        assert_refused(of.memory().cancel_share());
+        assert_refused(
+            of.memory()
+                .resize_share(Share::guaranteed(0).with_priority(-3)),
+        );
+    };
+    app.dry_run(|dry| {
+        change(dry);
+        change(&app);
+        // Nor does a dry run within it change those of the outer one.
+        let made = dry.share("made", Share::guaranteed(MIB))?;
+        dry.dry_run(|_| {
+            change(&app);
+            change(&made);
+            Ok(())
+        })?;
+        made.memory().close_share()
+    })
+    .unwrap();
+    assert_eq!(app.memory().share(), before);
+    assert_eq!(late.to_vec::<f32>().unwrap(), [2.0; 16]);
+    assert_eq!(gpu.memory().shares().len(), 1);
+}
+
+#[test]
+fn shares_made_in_a_dry_run_change_and_end() {
+    let gpu = device();
+    let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
+    gpu.dry_run(|dry| {
+        // By each handle of the device, the dry run's and the one outside.
+        for around in [dry, &gpu, &app] {
+            let made = around.share("made", Share::guaranteed(MIB))?;
+            let wider = Share::guaranteed(2 * MIB).with_ceiling(Amount::Bytes(4 * MIB));
+            made.memory().resize_share(wider)?;
+            let used = made.memory().share().unwrap();
+            assert_eq!(used.guaranteed_bytes, 2 * MIB);
+            let x = made.ones(&[16], DType::F32)?;
+            made.memory().close_share()?;
+            assert!(made.ones(&[16], DType::F32).is_err());
+            made.memory().cancel_share()?;
+            drop(x);
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(gpu.memory().shares().len(), 1);
+}
+
+#[test]
+fn jobs_of_the_device_do_not_change() {
+    let gpu = device();
+    let jobs = gpu.jobs();
+    let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
+    let running = jobs.admit(Job::new("running", 20 * MIB)).unwrap();
+    let ends = jobs.admit(Job::new("ends", 20 * MIB)).unwrap();
+    let cancelled = jobs.admit(Job::new("cancelled", 4 * MIB)).unwrap();
+    let rest = jobs.list()[0].clone();
+    let mut waiting = Box::pin(jobs.admit_async(Job::new("waiting", 24 * MIB)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    gpu.dry_run(|dry| {
+        assert_refused(jobs.admit(Job::new("job", MIB)));
+        assert_refused(gpu.jobs().admit(Job::new("job", MIB)));
+        assert_refused(app.jobs().admit(Job::new("job", MIB)));
+        assert_refused(running.memory().close_share());
+        // The dry run has its own, which take what those outside leave.
+        let own = dry.jobs().admit(Job::new("own", 4 * MIB))?;
+        own.ones(&[16], DType::F32)?;
+        assert_eq!(dry.jobs().list().len(), 1);
+        // A job of the device that ends here ends there, and another one begins there.
+        drop(ends);
+        assert!(jobs.cancel(cancelled.id()));
+        gpu.poll()?;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(jobs.list()[0], rest);
+    let std::task::Poll::Ready(admitted) = waiting.as_mut().poll(&mut context) else {
+        panic!("it fits now");
+    };
+    let admitted = admitted.unwrap();
+    let used = admitted.memory().share().unwrap();
+    assert_eq!(used.guaranteed_bytes, 24 * MIB);
+    let x = admitted.ones(&[16], DType::F32).unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), [1.0; 16]);
+    assert!(cancelled.ones(&[16], DType::F32).is_err());
+    assert!(!running.memory().share().unwrap().is_closed);
+}
