@@ -89,19 +89,18 @@ impl Ranks {
             (call, *len as u64)
         };
         let ((tensor, _), lens) = self.agree_if(OPERATION, checked, call)?;
-        let parts = self.unbroken(self.gathered(&tensor, axis, &lens))?;
+        // Only now a rank knows how much room it needs, and whether it has that.
+        let arriving = parts(&tensor, axis, &lens);
+        let call = |_: &Vec<Part>| ("the parts of an all_gather".into(), 0);
+        let (arriving, _) = self.agree_if(OPERATION, arriving, call)?;
+        let parts = self.unbroken(self.gathered(&tensor, arriving))?;
         let parts: Vec<&Tensor> = parts.iter().collect();
         Ok(Tensor::concat(&parts, axis)?)
     }
 
-    /// The tensor of each rank, whose lengths along the axis are known.
-    #[track_caller]
-    fn gathered(&self, tensor: &Tensor, axis: isize, lens: &[u64]) -> Result<Vec<Tensor>> {
+    /// The tensor of each rank.
+    fn gathered(&self, tensor: &Tensor, arriving: Vec<Part>) -> Result<Vec<Tensor>> {
         let cut_bytes = self.cut_bytes();
-        let mut arriving = Vec::with_capacity(lens.len());
-        for len in lens {
-            arriving.push(Part::new(tensor, index_of(tensor, axis), *len)?);
-        }
         let mut pieces = Pieces::new(cut(tensor, cut_bytes)?)?;
         pieces.start()?;
         let sizes_bytes: Vec<u64> = arriving.iter().map(|part| part.size_bytes).collect();
@@ -149,6 +148,16 @@ impl Ranks {
             reason: format!("{rank} is none of the {} ranks", self.count()),
         })
     }
+}
+
+/// Memory for the tensor of each rank, by their lengths along the axis.
+#[track_caller]
+fn parts(like: &Tensor, axis: isize, lens: &[u64]) -> Result<Vec<Part>> {
+    let mut parts = Vec::with_capacity(lens.len());
+    for len in lens {
+        parts.push(Part::new(like, index_of(like, axis), *len)?);
+    }
+    Ok(parts)
 }
 
 /// The tensor of one rank, on its way to this one.

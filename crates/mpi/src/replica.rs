@@ -173,15 +173,11 @@ impl<'a> Replica<'a> {
         if self.ranks.count() == 1 {
             return Ok(own_backward(parameters, loss_of, || ())?);
         }
-        // In a dry run the thread would compute.
-        let checked = internal::check_reads(&parameters[0]).map_err(Error::from);
-        if let Err(error) = checked {
-            return self.together(Ok(None), Err(error));
-        }
-        let mut columns = Vec::with_capacity(parameters.len());
-        for parameter in parameters {
-            columns.push(Some(room(parameter, parameter.size_bytes())?));
-        }
+        let columns = match columns(parameters) {
+            Ok(columns) => columns,
+            // The others hear of it.
+            Err(error) => return self.together(Ok(None), Err(error)),
+        };
         let (sender, letters) = channel();
         let (reduced, own) = scope(|scope| {
             let work = move || {
@@ -314,6 +310,18 @@ impl<'a> Replica<'a> {
         };
         Ok((0..has.len()).map(of_parameter).collect())
     }
+}
+
+/// Memory for the reduced gradients of all parameters.
+#[track_caller]
+fn columns(parameters: &[Tensor]) -> Result<Vec<Option<Filling>>> {
+    // In a dry run the thread would compute.
+    internal::check_reads(&parameters[0])?;
+    let mut columns = Vec::with_capacity(parameters.len());
+    for parameter in parameters {
+        columns.push(Some(room(parameter, parameter.size_bytes())?));
+    }
+    Ok(columns)
 }
 
 /// The parameters, marked and with hooks, and their buckets.

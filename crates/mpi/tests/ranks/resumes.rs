@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::job::Job;
 
-const RANKS: usize = 2;
+const RANKS: usize = 4;
 const STEPS: usize = 5;
 /// Steps between two state files.
 const EVERY: usize = 2;

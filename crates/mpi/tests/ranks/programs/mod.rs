@@ -21,6 +21,7 @@ const PROGRAMS: &[(&str, u64, Program)] = &[
     ("trains_on_adapter", 120, trains::on_adapter),
     ("differs", 60, bad::differs),
     ("backward_fails", 60, bad::backward_fails),
+    ("no_room", 60, bad::no_room),
     ("lost_device", 60, bad::lost_device),
     ("returns_error", 60, bad::returns_error),
     ("panics", 60, bad::panics),
