@@ -11,7 +11,7 @@ use super::pass::Pass;
 use super::step::Need;
 use super::{
     answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, priority,
-    reclaim, refuse, restore, share_limits, shrink,
+    reclaim, refuse, restore, shrink,
 };
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
@@ -67,15 +67,15 @@ impl Pass {
 
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
-        let has_shares = lending::note_lending(self);
+        let sharing = lending::note_lending(self);
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
             shrink::shrink(self).await?;
         }
-        if has_shares {
-            share_limits::drain_to_ceilings(self).await?;
+        if let Some(sharing) = sharing {
+            sharing.drain_to_ceilings(self).await?;
             self.wait_for_turn().await?;
         }
         let mut left_before = usize::MAX;

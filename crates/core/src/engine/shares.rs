@@ -6,6 +6,7 @@ use super::handle::Engine;
 use super::lending::{limit_bytes, note_promises, whole};
 use super::pass::Pass;
 use super::share_limits::{check_pins, drain_to_ceilings};
+use super::sharing::SHARING;
 use crate::error::{Error, Result};
 use crate::memory::{Share, ShareHandle, Whole};
 use crate::printable::{is_hidden, printable};
@@ -28,12 +29,13 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
         let mut state = here.lock();
         // A share that just ended is guaranteed nothing.
         state.free_dead();
+        state.sharing = Some(SHARING);
         state.memory.add_share(name, said, engine.share(), whole)
     };
     let engine = here.of_share(Some(added?));
     // If pins leave too little, the share ends with this engine.
     check_pins(&engine)?;
-    note_promises(&engine);
+    note_promises(&mut engine.lock());
     Ok(engine)
 }
 
@@ -49,7 +51,7 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     share.check_open()?;
     let whole = whole(engine);
     (engine.lock().memory.shares_mut()).resize(&share, said, whole)?;
-    note_promises(engine);
+    note_promises(&mut engine.lock());
     if engine.lock().memory.shares().above_ceiling().is_empty() {
         return Ok(0);
     }
@@ -69,7 +71,7 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
     let share = own_share(engine, "close_share")?;
     share.close();
     engine.here().lock().memory.shares_mut().close(&share);
-    note_promises(&engine.here());
+    note_promises(&mut engine.here().lock());
     Ok(())
 }
 
@@ -124,7 +126,7 @@ pub(crate) fn set_guarantees<'a>(
             }
         }
     }
-    note_promises(engine);
+    note_promises(&mut engine.lock());
 }
 
 fn own_share(engine: &Engine, call: &'static str) -> Result<Arc<ShareHandle>> {

@@ -20,6 +20,7 @@ use super::lineage::Lineages;
 use super::pace::Pace;
 use super::queue::Queue;
 use super::rematerializers::Rematerializers;
+use super::sharing::Sharing;
 use super::staging_loss::StagingLoss;
 use super::times::Entry;
 use super::timing::Timing;
@@ -58,6 +59,8 @@ pub(super) struct State {
     /// The diagnostics, if the app asked for any.
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
+    /// What there is to do for shares, from the first one on.
+    pub(super) sharing: Option<&'static dyn Sharing>,
     /// What a dry run counts.
     pub(super) dry: Option<Box<Account>>,
     pub(super) counters: Counters,
@@ -95,9 +98,16 @@ impl State {
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),
             diagnose,
+            sharing: None,
             dry: None,
             counters: Counters::default(),
         }
+    }
+
+    /// What there is to do for shares; `None` while there are none.
+    #[inline]
+    pub(super) fn sharing(&self) -> Option<&'static dyn Sharing> {
+        self.sharing.filter(|_| !self.memory.shares().is_empty())
     }
 
     /// Adds an op of a command to the batch, after what earlier changes of blocks require.

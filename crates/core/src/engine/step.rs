@@ -155,8 +155,10 @@ impl State {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Restore { storage }));
         }
-        if !self.memory.shares().is_empty() && self.note_share(&cmd) {
-            return ControlFlow::Continue(());
+        if let Some(sharing) = self.sharing() {
+            if sharing.note_share(self, &cmd) {
+                return ControlFlow::Continue(());
+            }
         }
         let inputs = match self.memory.has_saved() {
             true => self.lineages.inputs(&cmd, &self.memory),
@@ -195,7 +197,7 @@ impl State {
     /// The shares of a command compete for memory from now on. Returns whether the command was
     /// dropped, because the share whose value it makes, or that reads, was cancelled.
     #[cold]
-    fn note_share(&mut self, cmd: &Cmd) -> bool {
+    pub(super) fn note_share(&mut self, cmd: &Cmd) -> bool {
         let (mut share, mut cause) = (None, None);
         if let Cmd::Read { by: Some(by), .. } = cmd {
             cause = by.is_cancelled().then(|| by.cancelled());
@@ -275,9 +277,8 @@ impl State {
         for id in rematerializers {
             self.rematerializers.forget(id);
         }
-        if has_lost_share {
-            let promised_bytes = self.memory.shares().promised_bytes();
-            self.driver.ledger().set_promised(promised_bytes);
+        if let Some(sharing) = self.sharing.filter(|_| has_lost_share) {
+            sharing.note_promises(self);
         }
         for kernel in kernels {
             self.pipelines.discard(kernel, &mut self.groups);

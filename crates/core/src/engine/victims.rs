@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::destination::Tier;
 use super::outlook::{self, Lack};
 use super::queue::NextUses;
+use super::sharing::Choose;
 use super::state::State;
 use crate::memory::{Candidate, Storage, Weight, Whom, choose};
 
@@ -85,9 +86,19 @@ pub(super) fn victims(
         is_dropped || has_room(&candidate.storage)
     });
     let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &outlook);
-    if state.memory.shares().is_empty() {
-        return choose(candidates);
+    match state.sharing() {
+        Some(sharing) => sharing.choose(state, candidates, whom, &choose),
+        None => choose(candidates),
     }
+}
+
+/// The best of the candidates that have to give memory.
+pub(super) fn choose_owed(
+    state: &State,
+    mut candidates: Vec<Candidate>,
+    whom: Whom,
+    choose: &Choose<'_>,
+) -> Vec<Candidate> {
     for whom in whom.in_turn(state.memory.shares().has_best_effort()) {
         let Some(mut claim) = state.memory.claim(whom) else {
             break;
@@ -205,8 +216,8 @@ pub(super) fn victims_ahead(
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !outlook.uses.by_slot.contains_key(&slot))
     });
-    if let Some(claim) = state.memory.claim(whom) {
-        candidates.retain(|candidate| claim.may_take(candidate.storage.share()));
+    if let Some(sharing) = state.sharing() {
+        sharing.retain_owed(state, &mut candidates, whom);
     }
     for candidate in &mut candidates {
         candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier), &outlook);
