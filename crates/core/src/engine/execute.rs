@@ -10,8 +10,8 @@ use super::kernel::Program;
 use super::pass::Pass;
 use super::step::Need;
 use super::{
-    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, priority,
-    reclaim, refuse, restore, shrink,
+    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, reclaim,
+    refuse, restore, shrink,
 };
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
@@ -48,7 +48,8 @@ impl Pass {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             self.execute().await?;
-            match priority::leaves(self, storages) {
+            let priorities = self.lock().queue.priorities();
+            match priorities.is_some_and(|priorities| priorities.leaves(self, storages)) {
                 true => self.execute_all().await,
                 false => Ok(()),
             }
@@ -219,8 +220,8 @@ impl Pass {
     async fn wait_for_turn(&self) -> Result<()> {
         let yields = {
             let state = self.lock();
-            state.queue.has_priorities()
-                && state.queue.head_priority() < state.memory.shares().highest_priority()
+            let priorities = state.queue.priorities();
+            priorities.is_some_and(|priorities| priorities.lets_others_go_first(&state))
         };
         if yields {
             self.wait_idle().await?;

@@ -1,6 +1,7 @@
 //! What shares are parts of, what they were promised, and what may be lent now.
 
 use super::handle::Engine;
+use super::priority::PRIORITIES;
 use super::sharing::Sharing;
 use super::state::State;
 use crate::driver::AdapterKind;
@@ -72,7 +73,7 @@ pub(super) fn note_lending_of_shares(engine: &Engine) {
 /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
 pub(super) fn note_promises(state: &mut State) {
     if state.memory.shares().has_priorities() {
-        state.queue.use_priorities();
+        state.queue.use_priorities(PRIORITIES);
     }
     let promised_bytes = state.memory.shares().promised_bytes();
     state.driver.ledger().set_promised(promised_bytes);

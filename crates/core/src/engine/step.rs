@@ -13,7 +13,6 @@ use super::caches::{PipelineKey, ProgramId};
 use super::cmd::Cmd;
 use super::kernel::{Launch, Program, Role};
 use super::picking::{Rows, Words};
-use super::priority;
 use super::state::State;
 use crate::alloc::AllocError;
 use crate::driver::DriverError;
@@ -103,17 +102,19 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
-            if self.batch.is_full(self.pace.most_ops()) || priority::is_long(self) {
+            let priorities = self.queue.priorities();
+            let is_long = priorities.is_some_and(|priorities| priorities.has_long_batch(self));
+            if is_long || self.batch.is_full(self.pace.most_ops()) {
                 return Some(Need::Submit);
             }
             if self.diagnose.as_ref().is_some_and(|one| one.is_half_full()) {
                 return Some(Need::Answers);
             }
-            if self.queue.may_promote() {
-                priority::promote(self);
-            }
-            if self.queue.is_left_to_others() {
-                return None;
+            if let Some(priorities) = priorities {
+                priorities.promote(self);
+                if priorities.has_only_lower(&self.queue) {
+                    return None;
+                }
             }
             let driver = &self.driver;
             let limit_bytes = || driver.ledger().slab_limit_now_bytes();
@@ -146,7 +147,7 @@ impl State {
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-        let priority = (self.queue.has_priorities()).then(|| priority::priority(&cmd));
+        let priority = (self.queue.priorities()).map(|priorities| priorities.of(&cmd));
         if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Submit));
