@@ -19,6 +19,7 @@ use super::left_behind::LeftBehind;
 use super::lineage::Lineages;
 use super::pace::Pace;
 use super::queue::Queue;
+use super::recompute::Recompute;
 use super::rematerializers::Rematerializers;
 use super::sharing::Sharing;
 use super::staging_loss::StagingLoss;
@@ -45,6 +46,8 @@ pub(super) struct State {
     pub(super) rematerializers: Rematerializers,
     /// How values were made, while some are saved for a backward.
     pub(super) lineages: Lineages,
+    /// What there is to do with lineages, if values may be saved.
+    pub(super) recompute: Option<&'static dyn Recompute>,
     /// Copies in progress of storages that will soon be evicted.
     pub(super) cleanings: Cleanings,
     /// The costs of restoring evicted bytes.
@@ -91,6 +94,7 @@ impl State {
             memory,
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
+            recompute: None,
             cleanings: Cleanings::default(),
             costs,
             pipelines: Pipelines::default(),

@@ -161,14 +161,12 @@ impl State {
                 return ControlFlow::Continue(());
             }
         }
-        let inputs = match self.memory.has_saved() {
-            true => self.lineages.inputs(&cmd, &self.memory),
-            false => None,
-        };
+        let recompute = self.recompute.filter(|_| self.memory.has_saved());
+        let inputs = recompute.and_then(|recompute| recompute.inputs(self, &cmd));
         match self.encode(&cmd) {
             Ok(()) => {
-                if let Some(inputs) = inputs {
-                    self.lineages.note(&cmd, inputs, &self.memory, &self.costs);
+                if let (Some(recompute), Some(inputs)) = (recompute, inputs) {
+                    recompute.note(self, &cmd, inputs);
                 }
                 self.batch.close(alone || cmd.submits_at_once());
                 self.batch.note_priority(priority);
