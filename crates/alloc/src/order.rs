@@ -6,13 +6,25 @@ use alloc::vec::Vec;
 /// What items are sorted by: the first number counts, then the second, then the third.
 pub type Key = (u64, u64, u64);
 
+/// The memory that sorting takes, for reuse.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sorter(Vec<(Key, usize)>);
+
+impl Sorter {
+    /// Sorts the smallest key first. Items with equal keys keep their order.
+    pub(crate) fn smallest_first<T>(&mut self, items: &mut [T], key: impl FnMut(&T) -> Key) {
+        self.0.clear();
+        self.0.extend(items.iter().map(key).zip(0..));
+        sort(&mut self.0);
+        for (to, (_, from)) in self.0.iter().enumerate() {
+            items.swap(to, *from);
+        }
+    }
+}
+
 /// Sorts the smallest key first. Items with equal keys keep their order.
 pub fn smallest_first<T>(items: &mut [T], key: impl FnMut(&T) -> Key) {
-    let mut places: Vec<(Key, usize)> = items.iter().map(key).zip(0..).collect();
-    sort(&mut places);
-    for (to, (_, from)) in places.into_iter().enumerate() {
-        items.swap(to, from);
-    }
+    Sorter::default().smallest_first(items, key);
 }
 
 /// Sorts the places of items by their keys: with which place each is to be swapped, one after the

@@ -47,6 +47,8 @@ pub use tuning::{Tune, Tuned};
 pub struct Layer {
     /// Makes the pass that fuses commands, for a device whose options ask for it.
     pub fuse: Option<fn(&Engine) -> Fuse>,
+    /// [`Engine::recompute_saved`], if operations save values for a backward.
+    pub recompute_saved: Option<fn(&Engine)>,
     /// Describes what a launch computes, in the words of the operation's caller.
     pub operation: fn(&Launch) -> String,
 }
@@ -54,6 +56,7 @@ pub struct Layer {
 /// No layer above: kernels are reported by their own names.
 const NONE: Layer = Layer {
     fuse: None,
+    recompute_saved: None,
     operation: |launch| launch.program.name().to_owned(),
 };
 
@@ -420,6 +423,9 @@ impl Gpu {
         let is_watched = engine.diagnostics().is_some_and(|wanted| wanted.non_finite);
         if let Some(fuse) = layer.fuse.filter(|_| fuses && !is_watched) {
             engine.fuse_with(fuse(&engine));
+        }
+        if let Some(recompute_saved) = layer.recompute_saved {
+            recompute_saved(&engine);
         }
         let handles = Handles::new(engine.clone());
         Ok(Gpu {

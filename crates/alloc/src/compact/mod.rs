@@ -40,7 +40,7 @@ mod windows;
 
 use super::config::{Growth, SlabClass, ZONES};
 use super::nodes::Node;
-use super::order::Key;
+use super::order::{Key, Sorter};
 use super::{AllocError, BlockId, Pools, SlabId, Spot};
 use room::Room;
 use windows::Window;
@@ -96,6 +96,7 @@ pub struct Planner {
     /// The steps of the other plan while the planner compares two.
     other: Vec<Step>,
     room: Room,
+    sorter: Sorter,
     slabs: Vec<Candidate>,
     windows: Vec<Window>,
     pieces: Vec<windows::Piece>,

@@ -4,7 +4,7 @@
 use super::room::Hole;
 use super::{Candidate, Fate, MOST_NODES, Planner, Query, Step, Tenant};
 use crate::config::ZONES;
-use crate::order::{self, Key};
+use crate::order::Key;
 use crate::slabs::Slab;
 use crate::units::Granules;
 use crate::{Pools, SlabId, Spot};
@@ -63,13 +63,13 @@ impl Planner {
 
     /// Sorts the slabs by a key.
     pub(super) fn sort_slabs(&mut self, key: fn(&Candidate) -> Key) {
-        order::smallest_first(&mut self.slabs, key);
+        self.sorter.smallest_first(&mut self.slabs, key);
     }
 
     /// Sorts the largest block first, since the fewest holes fit it. Blocks of one size keep the
     /// order of their addresses: neighbours can then stay neighbours, and one copy moves both.
     pub(super) fn sort_blocks(&mut self) {
-        order::smallest_first(&mut self.blocks, |block| {
+        self.sorter.smallest_first(&mut self.blocks, |block| {
             (u64::MAX - block.size, block.offset, 0)
         });
     }

@@ -15,7 +15,6 @@ use super::fusion::Fuse;
 use super::handle::Engine;
 use super::kernel::{Launch, Role};
 use super::pass::Pass;
-use super::priority;
 use super::state::State;
 use super::{direct, read, upload};
 use crate::driver::BoxFuture;
@@ -96,7 +95,10 @@ impl Engine {
         let engine = &*self.here();
         engine.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
-        let is_done = || priority::is_none_left(engine);
+        let is_done = || {
+            let priorities = engine.lock().queue.priorities();
+            priorities.is_some_and(|priorities| priorities.is_none_left(engine))
+        };
         in_span!("flush", {}, Pass::run_unless(engine, is_done, work)).await
     }
 
@@ -113,9 +115,12 @@ impl Engine {
             pass.error_of(&storage)
         };
         let is_done = || {
-            priority::is_none_left(engine)
-                && !priority::leaves(engine, std::slice::from_ref(&wanted), &[])
-                && engine.error_of(&wanted).is_ok()
+            let priorities = engine.lock().queue.priorities();
+            let is_none_left = priorities.is_some_and(|priorities| {
+                priorities.is_none_left(engine)
+                    && !priorities.leaves(engine, std::slice::from_ref(&wanted), &[])
+            });
+            is_none_left && engine.error_of(&wanted).is_ok()
         };
         Pass::run_unless(engine, is_done, work).await
     }

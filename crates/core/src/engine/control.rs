@@ -17,7 +17,7 @@ use super::rematerializers::Rematerializer;
 use super::watermarks::{WatermarkCallback, WatermarkGuard};
 use super::{
     answers, block_on, compact, diagnose, dry, evict_one, follow, lending, pins, recovery,
-    rematerialize, reserve, retire, share_limits, shares, shrink,
+    rematerialize, reserve, retire, shares, shrink,
 };
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
@@ -143,11 +143,10 @@ impl Engine {
         if engine.is_inside() {
             return Err(Error::Reentered);
         }
-        if let Some(device_bytes) = budget.device_bytes {
-            shares::check_promises(
-                engine,
-                Ledger::slab_part_bytes(device_bytes, budget.staging_bytes),
-            )?;
+        let sharing = engine.lock().sharing();
+        if let (Some(sharing), Some(device_bytes)) = (sharing, budget.device_bytes) {
+            let limit_bytes = Ledger::slab_part_bytes(device_bytes, budget.staging_bytes);
+            sharing.check_promises(engine, limit_bytes)?;
         }
         engine.driver.ledger().forget_learned();
         follow::follow_os(engine);
@@ -161,7 +160,9 @@ impl Engine {
             engine.spill.set_quota(disk_bytes);
         }
         engine.check_lost()?;
-        lending::follow_limits(engine);
+        if let Some(sharing) = sharing {
+            sharing.follow_limits(engine);
+        }
         if follow::excess_bytes(engine) == 0
             && !follow::must_drain(engine)
             && engine.host.excess_bytes() == 0
@@ -170,7 +171,9 @@ impl Engine {
             return Ok(0);
         }
         let work = move |pass: Pass| async move {
-            share_limits::drain_to_ceilings(&pass).await?;
+            if let Some(sharing) = sharing {
+                sharing.drain_to_ceilings(&pass).await?;
+            }
             shrink::shrink(&pass).await
         };
         Pass::run(engine, work).await

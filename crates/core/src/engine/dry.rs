@@ -109,7 +109,11 @@ impl Run {
                 memory.set_copies(&twin, self.copies(&twin, kept));
             }
         }
-        dry.lock().memory = memory;
+        let sharing = real.lock().sharing;
+        {
+            let mut state = dry.lock();
+            (state.memory, state.sharing) = (memory, sharing);
+        }
         for storage in held {
             let twin = self.twin(&storage);
             if twin.residency() == Residency::Pending {

@@ -10,8 +10,8 @@ use super::kernel::Program;
 use super::pass::Pass;
 use super::step::Need;
 use super::{
-    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, priority,
-    reclaim, refuse, restore, share_limits, shrink,
+    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, reclaim,
+    refuse, restore, shrink,
 };
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
@@ -50,7 +50,8 @@ impl Pass {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             self.execute().await?;
-            match priority::leaves(self, read, written) {
+            let priorities = self.lock().queue.priorities();
+            match priorities.is_some_and(|priorities| priorities.leaves(self, read, written)) {
                 true => self.execute_all().await,
                 false => Ok(()),
             }
@@ -69,15 +70,15 @@ impl Pass {
 
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
-        let has_shares = lending::note_lending(self);
+        let sharing = lending::note_lending(self);
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
             shrink::shrink(self).await?;
         }
-        if has_shares {
-            share_limits::drain_to_ceilings(self).await?;
+        if let Some(sharing) = sharing {
+            sharing.drain_to_ceilings(self).await?;
             self.wait_for_turn().await?;
         }
         let mut left_before = usize::MAX;
@@ -221,8 +222,8 @@ impl Pass {
     async fn wait_for_turn(&self) -> Result<()> {
         let yields = {
             let state = self.lock();
-            state.queue.has_priorities()
-                && state.queue.head_priority() < state.memory.shares().highest_priority()
+            let priorities = state.queue.priorities();
+            priorities.is_some_and(|priorities| priorities.lets_others_go_first(&state))
         };
         if yields {
             self.wait_idle().await?;

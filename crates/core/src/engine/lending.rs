@@ -1,6 +1,9 @@
 //! What shares are parts of, what they were promised, and what may be lent now.
 
 use super::handle::Engine;
+use super::priority::PRIORITIES;
+use super::sharing::Sharing;
+use super::state::State;
 use crate::driver::AdapterKind;
 use crate::memory::{Lending, Whole};
 use crate::transfer::OpenStore;
@@ -28,23 +31,26 @@ pub(super) fn whole(engine: &Engine) -> Whole {
 }
 
 /// Notes what may be lent now, and the limit of watermarks. Lets amounts follow the operating
-/// system's limit. An execution pass calls this when it begins. Returns whether there are shares.
-pub(super) fn note_lending(engine: &Engine) -> bool {
-    let has_parts = {
+/// system's limit. An execution pass calls this when it begins. Returns what there is to do for
+/// shares.
+pub(super) fn note_lending(engine: &Engine) -> Option<&'static dyn Sharing> {
+    let sharing = {
         let mut state = engine.lock();
         if state.memory.has_watermarks() {
             state.memory.set_watermark_limit(limit_bytes(engine));
         }
-        if state.memory.shares().is_empty() {
-            return false;
-        }
-        state.memory.shares().has_parts()
+        state.sharing()
     };
-    if has_parts {
+    sharing.inspect(|sharing| sharing.note_lending(engine))
+}
+
+/// Notes what shares may lend now.
+pub(super) fn note_lending_of_shares(engine: &Engine) {
+    if engine.lock().memory.shares().has_parts() {
         follow_limits(engine);
     }
     // A share also ends with its last holder.
-    note_promises(engine);
+    note_promises(&mut engine.lock());
     let host_bytes = match engine.caps().maps_slabs {
         true => 0,
         false => (engine.host.limit_bytes()).saturating_sub(engine.host.used_bytes()),
@@ -62,14 +68,12 @@ pub(super) fn note_lending(engine: &Engine) -> bool {
     };
     let is_bounded = lending.limit_bytes < u64::MAX && lending.room_bytes < lending.limit_bytes;
     (engine.lock().memory.shares_mut()).set_lending(is_bounded.then_some(lending));
-    true
 }
 
 /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
-pub(super) fn note_promises(engine: &Engine) {
-    let mut state = engine.lock();
+pub(super) fn note_promises(state: &mut State) {
     if state.memory.shares().has_priorities() {
-        state.queue.use_priorities();
+        state.queue.use_priorities(PRIORITIES);
     }
     let promised_bytes = state.memory.shares().promised_bytes();
     state.driver.ledger().set_promised(promised_bytes);

@@ -93,6 +93,7 @@ mod retire;
 pub mod sections;
 mod share_limits;
 pub(crate) mod shares;
+mod sharing;
 mod shrink;
 mod staging_loss;
 mod state;

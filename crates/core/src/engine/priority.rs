@@ -24,7 +24,7 @@ const MOST_LOWER_NS: f64 = 4e6;
 
 /// The priority of a command: that of the share whose value it makes. A read has that of its
 /// reader.
-pub(super) fn priority(cmd: &Cmd) -> i8 {
+fn priority(cmd: &Cmd) -> i8 {
     if let Cmd::Read { by, .. } = cmd {
         return by.as_deref().map_or(0, ShareHandle::priority);
     }
@@ -36,35 +36,93 @@ pub(super) fn priority(cmd: &Cmd) -> i8 {
     made.unwrap_or(read)
 }
 
-/// Do shares have different priorities?
-pub(super) fn is_in_use(engine: &Engine) -> bool {
-    engine.lock().queue.has_priorities()
+/// The order of commands by their priorities. One type knows it; through the trait only a program
+/// that makes shares contains the code.
+pub(super) trait Priorities: Sync {
+    /// The priority of a command.
+    fn of(&self, cmd: &Cmd) -> i8;
+
+    /// Whether all commands that a pass of this engine would run are submitted.
+    fn is_none_left(&self, engine: &Engine) -> bool;
+
+    /// Whether a pass of this engine has left commands that write what the caller will read, or use
+    /// what it will write. They are of other shares, which have lent the storages or borrow them.
+    fn leaves(&self, engine: &Engine, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool;
+
+    /// Whether the batch is of lower work, and takes so long that it should be submitted.
+    fn has_long_batch(&self, state: &State) -> bool;
+
+    /// Whether the command at the head has a lower priority than some share.
+    fn lets_others_go_first(&self, state: &State) -> bool;
+
+    /// Brings the commands of the highest priority to the head of the queue.
+    fn promote(&self, state: &mut State);
+
+    /// Whether the command at the head, and all others, have a lower priority than the pass runs.
+    fn has_only_lower(&self, queue: &Queue) -> bool;
 }
 
-/// Whether all commands that a pass of this engine would run are submitted. Without priorities
-/// nobody asks.
-pub(super) fn is_none_left(engine: &Engine) -> bool {
-    let least = engine.least_priority();
-    let state = engine.lock();
-    let mut left = state.queue.commands().chain(state.left_behind.iter());
-    state.queue.has_priorities()
-        && (state.batch.is_empty() || state.batch.highest_priority() < least)
-        && left.all(|cmd| is_lower(cmd, least))
-}
+/// For an engine whose shares have different priorities.
+pub(super) static PRIORITIES: &dyn Priorities = &OfShares;
 
-/// Whether a pass of this engine has left commands that write what the caller will read, or use
-/// what it will write. They are of other shares, which have lent the storages or borrow them.
-pub(super) fn leaves(engine: &Engine, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool {
-    let state = engine.lock();
-    let is_before = |cmd: &Cmd| {
-        let mut is_before = false;
-        cmd.each_operand(&mut |storage, role| {
-            let is_in = |all: &[Arc<Storage>]| all.iter().any(|one| Arc::ptr_eq(one, storage));
-            is_before |= role != Role::Read && is_in(read) || is_in(written);
-        });
-        is_before
-    };
-    state.queue.has_priorities() && state.queue.commands().any(is_before)
+struct OfShares;
+
+impl Priorities for OfShares {
+    fn of(&self, cmd: &Cmd) -> i8 {
+        priority(cmd)
+    }
+
+    fn is_none_left(&self, engine: &Engine) -> bool {
+        let least = engine.least_priority();
+        let state = engine.lock();
+        let mut left = state.queue.commands().chain(state.left_behind.iter());
+        (state.batch.is_empty() || state.batch.highest_priority() < least)
+            && left.all(|cmd| is_lower(cmd, least))
+    }
+
+    fn leaves(&self, engine: &Engine, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool {
+        let state = engine.lock();
+        let is_before = |cmd: &Cmd| {
+            let mut is_before = false;
+            cmd.each_operand(&mut |storage, role| {
+                let is_in = |all: &[Arc<Storage>]| all.iter().any(|one| Arc::ptr_eq(one, storage));
+                is_before |= role != Role::Read && is_in(read) || is_in(written);
+            });
+            is_before
+        };
+        state.queue.commands().any(is_before)
+    }
+
+    fn has_long_batch(&self, state: &State) -> bool {
+        let batch = &state.batch;
+        batch.predicted_ns() * state.driver.time_scale() >= MOST_LOWER_NS
+            && batch.highest_priority() < state.memory.shares().highest_priority()
+    }
+
+    fn lets_others_go_first(&self, state: &State) -> bool {
+        let head = state.queue.head().map_or(i8::MAX, priority);
+        head < state.memory.shares().highest_priority()
+    }
+
+    fn promote(&self, state: &mut State) {
+        if !state.queue.may_promote() {
+            return;
+        }
+        // Commands that the one at the head needs stay in front of it, and so do its places.
+        if state.rematerializers.is_any_under_way() || state.head.is_prepared() {
+            state.queue.keep_news();
+            return;
+        }
+        if let Some(urgent) = state.queue.take_urgent(&state.memory) {
+            let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
+            state.queue.put_in_front(urgent, limit_bytes);
+        }
+    }
+
+    fn has_only_lower(&self, queue: &Queue) -> bool {
+        let is_lower = |cmd: &Cmd| is_lower(cmd, queue.least_priority());
+        queue.head().is_some_and(is_lower) && queue.commands().all(is_lower)
+    }
 }
 
 /// Whether passes for this priority leave the command to others. They run what uses an import of
@@ -80,19 +138,6 @@ fn is_lower(cmd: &Cmd, least: i8) -> bool {
         cmd.each_operand(&mut note);
         !uses_import
     }
-}
-
-/// Whether the batch is of lower work, and takes so long that it should be submitted.
-#[inline]
-pub(super) fn is_long(state: &State) -> bool {
-    state.queue.has_priorities() && has_long_batch(state)
-}
-
-#[cold]
-fn has_long_batch(state: &State) -> bool {
-    let batch = &state.batch;
-    batch.predicted_ns() * state.driver.time_scale() >= MOST_LOWER_NS
-        && batch.highest_priority() < state.memory.shares().highest_priority()
 }
 
 /// What commands that stay in the queue touch, as far as urgent commands may touch it too.
@@ -135,36 +180,10 @@ impl Kept {
     }
 }
 
-/// Brings the commands of the highest priority to the head of the queue.
-#[cold]
-pub(super) fn promote(state: &mut State) {
-    // Commands that the one at the head needs stay in front of it, and so do its places.
-    if state.rematerializers.is_any_under_way() || state.head.is_prepared() {
-        state.queue.keep_news();
-        return;
-    }
-    if let Some(urgent) = state.queue.take_urgent(&state.memory) {
-        let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
-        state.queue.put_in_front(urgent, limit_bytes);
-    }
-}
-
 impl Queue {
-    /// Whether the command at the head, and all others, have a lower priority than the pass runs.
-    pub(super) fn has_only_lower(&self, least: i8) -> bool {
-        let is_lower = |cmd: &Cmd| is_lower(cmd, least);
-        self.head().is_some_and(is_lower) && self.commands().all(is_lower)
-    }
-
     /// Whether commands of a higher priority may be behind others now: some were appended, or the
     /// last urgent one has run, or a command for which some waited.
-    #[inline]
-    pub(super) fn may_promote(&mut self) -> bool {
-        self.has_priorities() && self.looks_again()
-    }
-
-    #[cold]
-    fn looks_again(&mut self) -> bool {
+    fn may_promote(&mut self) -> bool {
         let Some(head) = self.head() else {
             return false;
         };
@@ -176,11 +195,6 @@ impl Queue {
             self.keep_news();
         }
         has_news
-    }
-
-    /// The priority of the command at the head; the highest if there is none.
-    pub(super) fn head_priority(&self) -> i8 {
-        self.head().map_or(i8::MAX, priority)
     }
 
     /// Takes the commands of the highest priority out of the queue, unless they are at its head.

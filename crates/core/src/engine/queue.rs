@@ -9,6 +9,7 @@ use super::cmd::Cmd;
 use super::fused::Fused;
 use super::fusion::{Fuse, Pending};
 use super::kernel::Program;
+use super::priority::Priorities;
 use super::staging_loss::StagingLoss;
 
 /// At this length of the queue the appending thread starts an execution pass, if none is running.
@@ -36,8 +37,8 @@ pub(super) struct Queue {
     fused_kernels: Vec<Weak<Fused>>,
     /// Whether the current pass may leave commands at the end for fusion with later ones.
     may_defer: bool,
-    /// Whether shares have different priorities.
-    has_priorities: bool,
+    /// The order of commands, if shares have different priorities.
+    priorities: Option<&'static dyn Priorities>,
     /// Whether commands were appended since priorities were last looked at.
     has_news: bool,
     /// The addresses of storages for whose other uses urgent commands wait.
@@ -60,7 +61,7 @@ impl Default for Queue {
             fuse: None,
             fused_kernels: Vec::new(),
             may_defer: false,
-            has_priorities: false,
+            priorities: None,
             has_news: false,
             awaited: FxHashSet::default(),
             head_priority: i8::MIN,
@@ -106,12 +107,14 @@ impl Queue {
     }
 
     /// Shares have different priorities from now on.
-    pub(super) fn use_priorities(&mut self) {
-        self.has_priorities = true;
+    pub(super) fn use_priorities(&mut self, priorities: &'static dyn Priorities) {
+        self.priorities = Some(priorities);
     }
 
-    pub(super) fn has_priorities(&self) -> bool {
-        self.has_priorities
+    /// The order of commands, if shares have different priorities.
+    #[inline]
+    pub(super) fn priorities(&self) -> Option<&'static dyn Priorities> {
+        self.priorities
     }
 
     /// Whether commands were appended since the last call.
@@ -145,10 +148,9 @@ impl Queue {
         std::mem::replace(&mut self.head_priority, priority)
     }
 
-    /// Whether the pass leaves the rest of the queue to others.
-    #[inline]
-    pub(super) fn is_left_to_others(&self) -> bool {
-        self.has_priorities && self.has_only_lower(self.least_priority)
+    /// The current pass runs commands of this priority and higher ones.
+    pub(super) fn least_priority(&self) -> i8 {
+        self.least_priority
     }
 
     /// The commands, without those that a rematerializer recorded.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::cmd::Cmd;
 use super::handle::Engine;
 use super::pass::Pass;
-use super::priority;
 use super::reading_guard::ReadingGuard;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
@@ -67,7 +66,7 @@ pub(super) async fn submit_read(
         }
         Ok(())
     };
-    let is_done = || priority::is_in_use(engine) && wanted.is_submitted();
+    let is_done = || engine.lock().queue.priorities().is_some() && wanted.is_submitted();
     Pass::run_unless(engine, is_done, work).await
 }
 

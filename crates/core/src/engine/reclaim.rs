@@ -106,9 +106,10 @@ pub(super) fn make_room<'a>(
     storage: &'a Arc<Storage>,
 ) -> BoxFuture<'a, Result<Result<()>>> {
     Box::pin(async move {
-        note_lending(pass);
-        if let Some(error) = lower_share(pass, storage).await? {
-            return Ok(Err(error));
+        if let Some(sharing) = note_lending(pass) {
+            if let Some(error) = sharing.lower_share(pass, storage).await? {
+                return Ok(Err(error));
+            }
         }
         if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
             return Ok(made);
@@ -198,7 +199,7 @@ async fn try_steps(
 
 /// Makes the storage's share hold less, if its limits, and not the device's, leave no room for the
 /// storage. Returns the error of the storage if that fails.
-async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
+pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
     let mut attempt = Attempt::default();
     loop {
         let hindrance = {

@@ -5,14 +5,117 @@ use std::sync::{Arc, Weak};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::cmd::Cmd;
+use super::handle::Engine;
 use super::kernel::{Arg, Launch, Role};
-use super::lineage::{Kind, Made};
+use super::lineage::{Inputs, Kind, Made};
+use super::outlook;
+use super::queue::NextUses;
 use super::state::State;
-use crate::memory::{Memory, Storage, Whereabouts};
+use super::victims::{self, Outlook};
+use crate::memory::{Candidate, Memory, Storage, Tier, Whereabouts};
 use crate::number_map::NumberMap;
 
 /// The most inputs that the engine follows to find the cost of a value.
 const MOST_INPUTS: u32 = 48;
+
+/// What an engine does with lineages. One type does it; through the trait only a program whose
+/// operations save values for a backward contains the code.
+pub(super) trait Recompute: Sync {
+    /// The values that a command reads, if it can run again with the same result.
+    fn inputs(&self, state: &State, cmd: &Cmd) -> Option<Inputs>;
+
+    /// Notes that a command with these inputs was encoded.
+    fn note(&self, state: &mut State, cmd: &Cmd, inputs: Inputs);
+
+    /// The next uses of storages, as far as the queue shows them. What a dropped storage is
+    /// computed from is used together with it.
+    fn next_uses(&self, state: &State) -> NextUses;
+
+    /// For the slots of storages that only the queue holds, the number of the last command that
+    /// uses each. The caller holds none of them.
+    fn last_uses(&self, state: &State) -> FxHashMap<u32, u32>;
+
+    /// The cost of computing a storage again, in nanoseconds, if it is cheaper than to write its
+    /// bytes to the tier and to restore them. Without a tier, if it is possible.
+    fn cheaper_ns(
+        &self,
+        state: &State,
+        candidate: &Candidate,
+        tier: Option<Tier>,
+        outlook: &Outlook,
+    ) -> Option<u64>;
+
+    /// Prepares a storage for being dropped: its lineage gives its bytes again. `false` if it has
+    /// none, or if one of the inputs would be computed from it.
+    fn prepare(&self, state: &mut State, storage: &Arc<Storage>) -> bool;
+
+    /// The launches that compute a value again, and the storage of the result. `None` if an input
+    /// is gone.
+    fn launches_of(
+        &self,
+        state: &State,
+        made: &Made,
+        like: &Storage,
+    ) -> Option<(Vec<Launch>, Arc<Storage>)>;
+}
+
+struct ByLineage;
+
+impl Recompute for ByLineage {
+    fn inputs(&self, state: &State, cmd: &Cmd) -> Option<Inputs> {
+        state.lineages.inputs(cmd, &state.memory)
+    }
+
+    fn note(&self, state: &mut State, cmd: &Cmd, inputs: Inputs) {
+        (state.lineages).note(cmd, inputs, &state.memory, &state.costs);
+    }
+
+    fn next_uses(&self, state: &State) -> NextUses {
+        outlook::next_uses(state)
+    }
+
+    fn last_uses(&self, state: &State) -> FxHashMap<u32, u32> {
+        outlook::last_uses(state)
+    }
+
+    fn cheaper_ns(
+        &self,
+        state: &State,
+        candidate: &Candidate,
+        tier: Option<Tier>,
+        outlook: &Outlook,
+    ) -> Option<u64> {
+        victims::cheaper_ns(state, candidate, tier, outlook)
+    }
+
+    fn prepare(&self, state: &mut State, storage: &Arc<Storage>) -> bool {
+        state.will_recompute(storage)
+    }
+
+    fn launches_of(
+        &self,
+        state: &State,
+        made: &Made,
+        like: &Storage,
+    ) -> Option<(Vec<Launch>, Arc<Storage>)> {
+        let mut again = Again {
+            memory: &state.memory,
+            like,
+            launches: Vec::new(),
+            outputs: NumberMap::default(),
+        };
+        let result = again.value(made)?;
+        Some((again.launches, result))
+    }
+}
+
+impl Engine {
+    /// From now on, values that are saved for a backward may be dropped and computed again.
+    pub fn recompute_saved(&self) {
+        self.lock().recompute = Some(&ByLineage);
+    }
+}
 
 /// The way to a value.
 #[derive(Debug, Default)]
@@ -112,9 +215,8 @@ impl State {
         })
     }
 
-    /// Prepares a storage for being dropped: its lineage gives its bytes again. `false` if it has
-    /// none, or if one of the inputs would be computed from it.
-    pub(super) fn will_recompute(&mut self, storage: &Arc<Storage>) -> bool {
+    /// Whether the lineage of a storage that is about to be dropped gives its bytes again.
+    fn will_recompute(&mut self, storage: &Arc<Storage>) -> bool {
         let Some(plan) = self.plan_of(storage) else {
             return false;
         };
@@ -132,23 +234,6 @@ impl State {
             copies.rematerializer = Some(Arc::new(token));
         });
         true
-    }
-
-    /// The launches that compute a value again, and the storage of the result. `None` if an input
-    /// is gone.
-    pub(super) fn launches_of(
-        &self,
-        made: &Made,
-        like: &Storage,
-    ) -> Option<(Vec<Launch>, Arc<Storage>)> {
-        let mut again = Again {
-            memory: &self.memory,
-            like,
-            launches: Vec::new(),
-            outputs: NumberMap::default(),
-        };
-        let result = again.value(made)?;
-        Some((again.launches, result))
     }
 }
 

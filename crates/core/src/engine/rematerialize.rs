@@ -88,7 +88,9 @@ pub(super) fn rematerialize(
         Some(Way::Function(rematerializer)) => rematerializer,
         Some(Way::Lineage(made)) => {
             let mut state = pass.lock();
-            let Some((launches, from)) = state.launches_of(&made, storage) else {
+            let again = (state.recompute)
+                .and_then(|recompute| recompute.launches_of(&state, &made, storage));
+            let Some((launches, from)) = again else {
                 return Ok(Err(refused("one of its inputs is gone".into())));
             };
             begin(&mut state, storage, from);

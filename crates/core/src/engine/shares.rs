@@ -6,6 +6,7 @@ use super::handle::Engine;
 use super::lending::{limit_bytes, note_promises, whole};
 use super::pass::Pass;
 use super::share_limits::{check_pins, drain_to_ceilings};
+use super::sharing::SHARING;
 use crate::error::{Error, Result};
 use crate::memory::{Share, ShareHandle, Whole};
 use crate::printable::{is_hidden, printable};
@@ -28,12 +29,13 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
         let mut state = engine.lock();
         // A share that just ended is guaranteed nothing.
         state.free_dead();
+        state.sharing = Some(SHARING);
         state.memory.add_share(name, said, engine.share(), whole)
     };
     let engine = engine.of_share(Some(added?));
     // If pins leave too little, the share ends with this engine.
     check_pins(&engine)?;
-    note_promises(&engine);
+    note_promises(&mut engine.lock());
     Ok(engine)
 }
 
@@ -49,7 +51,7 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     share.check_open()?;
     let whole = whole(engine);
     (engine.lock().memory.shares_mut()).resize(&share, said, whole)?;
-    note_promises(engine);
+    note_promises(&mut engine.lock());
     if engine.lock().memory.shares().above_ceiling().is_empty() {
         return Ok(0);
     }
@@ -98,7 +100,7 @@ pub(crate) fn end(engine: &Engine, end: End) {
         End::Cancelled => share.cancel(),
     }
     engine.lock().memory.shares_mut().close(share);
-    note_promises(engine);
+    note_promises(&mut engine.lock());
 }
 
 /// What this engine's share holds; `None` if it is for no share.
@@ -145,7 +147,7 @@ pub(crate) fn set_guarantees<'a>(
             }
         }
     }
-    note_promises(engine);
+    note_promises(&mut engine.lock());
 }
 
 /// The share of an engine, to change it. The handles of the device's shares are the same in a dry

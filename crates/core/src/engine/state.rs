@@ -19,7 +19,9 @@ use super::left_behind::LeftBehind;
 use super::lineage::Lineages;
 use super::pace::Pace;
 use super::queue::Queue;
+use super::recompute::Recompute;
 use super::rematerializers::Rematerializers;
+use super::sharing::Sharing;
 use super::staging_loss::StagingLoss;
 use super::times::Entry;
 use super::timing::Timing;
@@ -44,6 +46,8 @@ pub(super) struct State {
     pub(super) rematerializers: Rematerializers,
     /// How values were made, while some are saved for a backward.
     pub(super) lineages: Lineages,
+    /// What there is to do with lineages, if values may be saved.
+    pub(super) recompute: Option<&'static dyn Recompute>,
     /// Copies in progress of storages that will soon be evicted.
     pub(super) cleanings: Cleanings,
     /// The costs of restoring evicted bytes.
@@ -58,6 +62,8 @@ pub(super) struct State {
     /// The diagnostics, if the app asked for any.
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
+    /// What there is to do for shares, from the first one on.
+    pub(super) sharing: Option<&'static dyn Sharing>,
     /// What a dry run counts.
     pub(super) dry: Option<Box<Account>>,
     pub(super) counters: Counters,
@@ -88,6 +94,7 @@ impl State {
             memory,
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
+            recompute: None,
             cleanings: Cleanings::default(),
             costs,
             pipelines: Pipelines::default(),
@@ -95,9 +102,16 @@ impl State {
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),
             diagnose,
+            sharing: None,
             dry: None,
             counters: Counters::default(),
         }
+    }
+
+    /// What there is to do for shares; `None` while there are none.
+    #[inline]
+    pub(super) fn sharing(&self) -> Option<&'static dyn Sharing> {
+        self.sharing.filter(|_| !self.memory.shares().is_empty())
     }
 
     /// Adds an op of a command to the batch, after what earlier changes of blocks require.

@@ -13,7 +13,6 @@ use super::caches::{PipelineKey, ProgramId};
 use super::cmd::Cmd;
 use super::kernel::{Launch, Program, Role};
 use super::picking::{Rows, Words};
-use super::priority;
 use super::state::State;
 use crate::alloc::AllocError;
 use crate::driver::DriverError;
@@ -103,17 +102,19 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
-            if self.batch.is_full(self.pace.most_ops()) || priority::is_long(self) {
+            let priorities = self.queue.priorities();
+            let is_long = priorities.is_some_and(|priorities| priorities.has_long_batch(self));
+            if is_long || self.batch.is_full(self.pace.most_ops()) {
                 return Some(Need::Submit);
             }
             if self.diagnose.as_ref().is_some_and(|one| one.is_half_full()) {
                 return Some(Need::Answers);
             }
-            if self.queue.may_promote() {
-                priority::promote(self);
-            }
-            if self.queue.is_left_to_others() {
-                return None;
+            if let Some(priorities) = priorities {
+                priorities.promote(self);
+                if priorities.has_only_lower(&self.queue) {
+                    return None;
+                }
             }
             let driver = &self.driver;
             let limit_bytes = || driver.ledger().slab_limit_now_bytes();
@@ -146,7 +147,7 @@ impl State {
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-        let priority = (self.queue.has_priorities()).then(|| priority::priority(&cmd));
+        let priority = (self.queue.priorities()).map(|priorities| priorities.of(&cmd));
         if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Submit));
@@ -155,17 +156,17 @@ impl State {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Restore { storage }));
         }
-        if !self.memory.shares().is_empty() && self.note_share(&cmd) {
-            return ControlFlow::Continue(());
+        if let Some(sharing) = self.sharing() {
+            if sharing.note_share(self, &cmd) {
+                return ControlFlow::Continue(());
+            }
         }
-        let inputs = match self.memory.has_saved() {
-            true => self.lineages.inputs(&cmd, &self.memory),
-            false => None,
-        };
+        let recompute = self.recompute.filter(|_| self.memory.has_saved());
+        let inputs = recompute.and_then(|recompute| recompute.inputs(self, &cmd));
         match self.encode(&cmd) {
             Ok(()) => {
-                if let Some(inputs) = inputs {
-                    self.lineages.note(&cmd, inputs, &self.memory, &self.costs);
+                if let (Some(recompute), Some(inputs)) = (recompute, inputs) {
+                    recompute.note(self, &cmd, inputs);
                 }
                 self.batch.close(alone || cmd.submits_at_once());
                 self.batch.note_priority(priority);
@@ -195,7 +196,7 @@ impl State {
     /// The shares of a command compete for memory from now on. Returns whether the command was
     /// dropped, because the share whose value it makes, or that reads, was cancelled.
     #[cold]
-    fn note_share(&mut self, cmd: &Cmd) -> bool {
+    pub(super) fn note_share(&mut self, cmd: &Cmd) -> bool {
         let (mut share, mut cause) = (None, None);
         if let Cmd::Read { by: Some(by), .. } = cmd {
             cause = by.is_cancelled().then(|| by.cancelled());
@@ -275,9 +276,8 @@ impl State {
         for id in rematerializers {
             self.rematerializers.forget(id);
         }
-        if has_lost_share {
-            let promised_bytes = self.memory.shares().promised_bytes();
-            self.driver.ledger().set_promised(promised_bytes);
+        if let Some(sharing) = self.sharing.filter(|_| has_lost_share) {
+            sharing.note_promises(self);
         }
         for kernel in kernels {
             self.pipelines.discard(kernel, &mut self.groups);

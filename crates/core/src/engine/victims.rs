@@ -9,11 +9,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::destination::Tier;
 use super::outlook::{self, Lack};
 use super::queue::NextUses;
+use super::sharing::Choose;
 use super::state::State;
 use crate::memory::{Candidate, Storage, Weight, Whom, choose};
 
 /// What the choice knows of the commands to come.
-struct Outlook {
+pub(super) struct Outlook {
     uses: NextUses,
     /// The last uses of storages that only the queue holds.
     last_uses: FxHashMap<u32, u32>,
@@ -23,16 +24,19 @@ struct Outlook {
 impl Outlook {
     /// Only the choice between evicting and computing again needs more than the next uses.
     fn new(state: &State, lack: impl FnOnce() -> Lack) -> Self {
-        let is_training = !state.lineages.is_empty();
+        let training = state.recompute.filter(|_| !state.lineages.is_empty());
         Outlook {
-            uses: outlook::next_uses(state),
-            last_uses: match is_training {
-                true => outlook::last_uses(state),
-                false => FxHashMap::default(),
+            uses: match state.recompute {
+                Some(recompute) => recompute.next_uses(state),
+                None => state.queue.next_uses(),
             },
-            lack: match is_training {
-                true => lack(),
-                false => Lack::UNKNOWN,
+            last_uses: match training {
+                Some(recompute) => recompute.last_uses(state),
+                None => FxHashMap::default(),
+            },
+            lack: match training {
+                Some(_) => lack(),
+                None => Lack::UNKNOWN,
             },
         }
     }
@@ -41,7 +45,8 @@ impl Outlook {
 /// Drops a storage that has another copy or can be computed again. Returns the bytes that became
 /// free.
 pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
-    if victim.recompute_ns.is_some() && !state.will_recompute(&victim.storage) {
+    let recompute = state.recompute.filter(|_| victim.recompute_ns.is_some());
+    if recompute.is_some_and(|recompute| !recompute.prepare(state, &victim.storage)) {
         return 0;
     }
     let freed_bytes = match state.memory.evict_clean(&victim.storage) {
@@ -78,16 +83,27 @@ pub(super) fn victims(
     let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
     for candidate in &mut candidates {
         let tier = tier.filter(|_| has_room(&candidate.storage));
-        candidate.recompute_ns = cheaper_ns(state, candidate, tier, &outlook);
+        candidate.recompute_ns = (state.recompute)
+            .and_then(|recompute| recompute.cheaper_ns(state, candidate, tier, &outlook));
     }
     candidates.retain(|candidate| {
         let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
         is_dropped || has_room(&candidate.storage)
     });
     let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &outlook);
-    if state.memory.shares().is_empty() {
-        return choose(candidates);
+    match state.sharing() {
+        Some(sharing) => sharing.choose(state, candidates, whom, &choose),
+        None => choose(candidates),
     }
+}
+
+/// The best of the candidates that have to give memory.
+pub(super) fn choose_owed(
+    state: &State,
+    mut candidates: Vec<Candidate>,
+    whom: Whom,
+    choose: &Choose<'_>,
+) -> Vec<Candidate> {
     for whom in whom.in_turn(state.memory.shares().has_best_effort()) {
         let Some(mut claim) = state.memory.claim(whom) else {
             break;
@@ -112,7 +128,7 @@ pub(super) fn victims(
 ///
 /// Inputs that would be freed before the next use must stay until then. So part of the room is not
 /// free for part of the time, and the rest costs as much more.
-fn cheaper_ns(
+pub(super) fn cheaper_ns(
     state: &State,
     candidate: &Candidate,
     tier: Option<Tier>,
@@ -205,11 +221,12 @@ pub(super) fn victims_ahead(
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !outlook.uses.by_slot.contains_key(&slot))
     });
-    if let Some(claim) = state.memory.claim(whom) {
-        candidates.retain(|candidate| claim.may_take(candidate.storage.share()));
+    if let Some(sharing) = state.sharing() {
+        sharing.retain_owed(state, &mut candidates, whom);
     }
     for candidate in &mut candidates {
-        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier), &outlook);
+        candidate.recompute_ns = (state.recompute)
+            .and_then(|recompute| recompute.cheaper_ns(state, candidate, Some(tier), &outlook));
     }
     let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &outlook);
     chosen.retain(|candidate| {
