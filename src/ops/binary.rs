@@ -346,7 +346,7 @@ methods! {
     /// NaN.
     xlog1py xlog1py_scalar Xlog1py;
     /// 0 if `a` is below 0, 1 if it is above, and `b` if it is 0, for all numbers. NaN stays NaN,
-    /// as in NumPy; PyTorch gives 0.
+    /// as in NumPy; PyTorch gives 0. Gradients take the result as a constant.
     heaviside heaviside_scalar Heaviside;
     /// The greatest common divisor, at least 0, for `i32`, `u32`, `u8` and `i8`. With 0 it is the
     /// absolute value of the other one, which wraps for the least number.
