@@ -36,7 +36,7 @@ pub use upload_with::Upload;
 /// What this crate adds to the core's engine: operations and their fusion.
 const LAYER: Layer = Layer {
     fuse: Some(fuse::fuse),
-    recompute_saved: Some(Engine::recompute_saved),
+    recompute_saved: Engine::recompute_saved,
     operation: ops::name_of,
 };
 

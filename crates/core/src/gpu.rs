@@ -48,7 +48,7 @@ pub struct Layer {
     /// Makes the pass that fuses commands, for a device whose options ask for it.
     pub fuse: Option<fn(&Engine) -> Fuse>,
     /// [`Engine::recompute_saved`], if operations save values for a backward.
-    pub recompute_saved: Option<fn(&Engine)>,
+    pub recompute_saved: fn(&Engine),
     /// Describes what a launch computes, in the words of the operation's caller.
     pub operation: fn(&Launch) -> String,
 }
@@ -56,7 +56,7 @@ pub struct Layer {
 /// No layer above: kernels are reported by their own names.
 const NONE: Layer = Layer {
     fuse: None,
-    recompute_saved: None,
+    recompute_saved: |_| {},
     operation: |launch| launch.program.name().to_owned(),
 };
 
@@ -424,13 +424,10 @@ impl Gpu {
         if let Some(fuse) = layer.fuse.filter(|_| fuses && !is_watched) {
             engine.fuse_with(fuse(&engine));
         }
-        if let Some(recompute_saved) = layer.recompute_saved {
-            recompute_saved(&engine);
-        }
-        let handles = Handles::new(engine.clone());
+        (layer.recompute_saved)(&engine);
         Ok(Gpu {
+            _handles: Handles::new(engine.clone()),
             engine,
-            _handles: handles,
         })
     }
 

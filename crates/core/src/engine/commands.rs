@@ -96,8 +96,8 @@ impl Engine {
         engine.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
         let is_done = || {
-            let priorities = engine.lock().queue.priorities();
-            priorities.is_some_and(|priorities| priorities.is_none_left(engine))
+            let (state, least) = (engine.lock(), engine.least_priority());
+            (state.priorities).is_some_and(|priorities| priorities.is_none_left(&state, least))
         };
         in_span!("flush", {}, Pass::run_unless(engine, is_done, work)).await
     }
@@ -115,11 +115,12 @@ impl Engine {
             pass.error_of(&storage)
         };
         let is_done = || {
-            let priorities = engine.lock().queue.priorities();
-            let is_none_left = priorities.is_some_and(|priorities| {
-                priorities.is_none_left(engine)
-                    && !priorities.leaves(engine, std::slice::from_ref(&wanted), &[])
+            let (state, least) = (engine.lock(), engine.least_priority());
+            let is_none_left = state.priorities.is_some_and(|priorities| {
+                priorities.is_none_left(&state, least)
+                    && !priorities.leaves(&state, std::slice::from_ref(&wanted), &[])
             });
+            drop(state);
             is_none_left && engine.error_of(&wanted).is_ok()
         };
         Pass::run_unless(engine, is_done, work).await

@@ -12,6 +12,7 @@ use super::handle::{Engine, Setup};
 use super::outside::{Callback, Polled, PressureGuard};
 use super::pass::Pass;
 use super::pins::Pinned;
+use super::recompute::RECOMPUTE;
 use super::refuse::HOLDERS_NAMED;
 use super::rematerializers::Rematerializer;
 use super::watermarks::{WatermarkCallback, WatermarkGuard};
@@ -134,6 +135,11 @@ impl Engine {
         self.limits().budget
     }
 
+    /// From now on, values that are saved for a backward may be dropped and computed again.
+    pub fn recompute_saved(&self) {
+        self.lock().recompute = Some(RECOMPUTE);
+    }
+
     /// Sets the limits and shrinks to them as far as possible. Returns the bytes by which the bytes
     /// in use still exceed the device's limit.
     pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
@@ -143,7 +149,7 @@ impl Engine {
         if engine.is_inside() {
             return Err(Error::Reentered);
         }
-        let sharing = engine.lock().sharing();
+        let sharing = engine.sharing();
         if let (Some(sharing), Some(device_bytes)) = (sharing, budget.device_bytes) {
             let limit_bytes = Ledger::slab_part_bytes(device_bytes, budget.staging_bytes);
             sharing.check_promises(engine, limit_bytes)?;

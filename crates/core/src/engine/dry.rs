@@ -109,11 +109,8 @@ impl Run {
                 memory.set_copies(&twin, self.copies(&twin, kept));
             }
         }
-        let sharing = real.lock().sharing;
-        {
-            let mut state = dry.lock();
-            (state.memory, state.sharing) = (memory, sharing);
-        }
+        dry.share_as(real);
+        dry.lock().memory = memory;
         for storage in held {
             let twin = self.twin(&storage);
             if twin.residency() == Residency::Pending {

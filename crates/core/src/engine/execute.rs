@@ -50,8 +50,12 @@ impl Pass {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             self.execute().await?;
-            let priorities = self.lock().queue.priorities();
-            match priorities.is_some_and(|priorities| priorities.leaves(self, read, written)) {
+            let leaves = {
+                let state = self.lock();
+                (state.priorities)
+                    .is_some_and(|priorities| priorities.leaves(&state, read, written))
+            };
+            match leaves {
                 true => self.execute_all().await,
                 false => Ok(()),
             }
@@ -222,8 +226,7 @@ impl Pass {
     async fn wait_for_turn(&self) -> Result<()> {
         let yields = {
             let state = self.lock();
-            let priorities = state.queue.priorities();
-            priorities.is_some_and(|priorities| priorities.lets_others_go_first(&state))
+            (state.priorities).is_some_and(|priorities| priorities.lets_others_go_first(&state))
         };
         if yields {
             self.wait_idle().await?;

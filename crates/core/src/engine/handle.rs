@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -16,7 +16,9 @@ use super::diagnose::{Diagnose, Diagnostics, Findings, Wanted};
 use super::execution_lock::ExecutionLock;
 use super::inside::{Inside, Recording};
 use super::limits::Limits;
+use super::linked::Shared;
 use super::outside::Outside;
+use super::sharing::Sharing;
 use super::state::State;
 use super::watermarks::Watermarks;
 use crate::driver::{Account, Caps, Device, Driver};
@@ -61,6 +63,8 @@ pub struct EngineCore {
     pub(super) execution_lock: Arc<ExecutionLock>,
     /// A buffer for bytes from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
+    /// What passes do for shares, from the first one on.
+    sharing: OnceLock<&'static dyn Sharing>,
     state: Mutex<State>,
     #[cfg(feature = "tracing")]
     is_loss_logged: AtomicBool,
@@ -150,6 +154,7 @@ impl Engine {
             dead,
             execution_lock: Arc::default(),
             scratch: Mutex::default(),
+            sharing: OnceLock::new(),
             state: Mutex::new(state),
             #[cfg(feature = "tracing")]
             is_loss_logged: AtomicBool::new(false),
@@ -179,6 +184,26 @@ impl Engine {
         WeakEngine {
             core: Arc::downgrade(&self.core),
             share: None,
+        }
+    }
+
+    /// What passes do for shares; `None` while there are none.
+    pub(super) fn sharing(&self) -> Option<&'static dyn Sharing> {
+        let sharing = self.sharing.get().copied();
+        sharing.filter(|_| !self.lock().memory.shares().is_empty())
+    }
+
+    /// There are shares from now on.
+    pub(super) fn share_with(&self, sharing: &'static dyn Sharing, shared: &'static dyn Shared) {
+        self.sharing.get_or_init(|| sharing);
+        self.lock().shared = Some(shared);
+    }
+
+    /// Does for shares what the other engine does.
+    pub(super) fn share_as(&self, other: &Engine) {
+        let shared = other.lock().shared;
+        if let (Some(&sharing), Some(shared)) = (other.sharing.get(), shared) {
+            self.share_with(sharing, shared);
         }
     }
 

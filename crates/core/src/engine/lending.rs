@@ -34,14 +34,13 @@ pub(super) fn whole(engine: &Engine) -> Whole {
 /// system's limit. An execution pass calls this when it begins. Returns what there is to do for
 /// shares.
 pub(super) fn note_lending(engine: &Engine) -> Option<&'static dyn Sharing> {
-    let sharing = {
+    {
         let mut state = engine.lock();
         if state.memory.has_watermarks() {
             state.memory.set_watermark_limit(limit_bytes(engine));
         }
-        state.sharing()
-    };
-    sharing.inspect(|sharing| sharing.note_lending(engine))
+    }
+    (engine.sharing()).inspect(|sharing| sharing.note_lending(engine))
 }
 
 /// Notes what shares may lend now.
@@ -73,7 +72,7 @@ pub(super) fn note_lending_of_shares(engine: &Engine) {
 /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
 pub(super) fn note_promises(state: &mut State) {
     if state.memory.shares().has_priorities() {
-        state.queue.use_priorities(PRIORITIES);
+        state.priorities = Some(PRIORITIES);
     }
     let promised_bytes = state.memory.shares().promised_bytes();
     state.driver.ledger().set_promised(promised_bytes);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::cmd::Cmd;
-use super::handle::Engine;
 use super::kernel::Role;
+use super::linked::Priorities;
 use super::queue::Queue;
 use super::state::State;
 use crate::memory::{Memory, Residency, ShareHandle, Storage};
@@ -36,32 +36,6 @@ fn priority(cmd: &Cmd) -> i8 {
     made.unwrap_or(read)
 }
 
-/// The order of commands by their priorities. One type knows it; through the trait only a program
-/// that makes shares contains the code.
-pub(super) trait Priorities: Sync {
-    /// The priority of a command.
-    fn of(&self, cmd: &Cmd) -> i8;
-
-    /// Whether all commands that a pass of this engine would run are submitted.
-    fn is_none_left(&self, engine: &Engine) -> bool;
-
-    /// Whether a pass of this engine has left commands that write what the caller will read, or use
-    /// what it will write. They are of other shares, which have lent the storages or borrow them.
-    fn leaves(&self, engine: &Engine, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool;
-
-    /// Whether the batch is of lower work, and takes so long that it should be submitted.
-    fn has_long_batch(&self, state: &State) -> bool;
-
-    /// Whether the command at the head has a lower priority than some share.
-    fn lets_others_go_first(&self, state: &State) -> bool;
-
-    /// Brings the commands of the highest priority to the head of the queue.
-    fn promote(&self, state: &mut State);
-
-    /// Whether the command at the head, and all others, have a lower priority than the pass runs.
-    fn has_only_lower(&self, queue: &Queue) -> bool;
-}
-
 /// For an engine whose shares have different priorities.
 pub(super) static PRIORITIES: &dyn Priorities = &OfShares;
 
@@ -72,16 +46,13 @@ impl Priorities for OfShares {
         priority(cmd)
     }
 
-    fn is_none_left(&self, engine: &Engine) -> bool {
-        let least = engine.least_priority();
-        let state = engine.lock();
+    fn is_none_left(&self, state: &State, least: i8) -> bool {
         let mut left = state.queue.commands().chain(state.left_behind.iter());
         (state.batch.is_empty() || state.batch.highest_priority() < least)
             && left.all(|cmd| is_lower(cmd, least))
     }
 
-    fn leaves(&self, engine: &Engine, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool {
-        let state = engine.lock();
+    fn leaves(&self, state: &State, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool {
         let is_before = |cmd: &Cmd| {
             let mut is_before = false;
             cmd.each_operand(&mut |storage, role| {
@@ -119,7 +90,8 @@ impl Priorities for OfShares {
         }
     }
 
-    fn has_only_lower(&self, queue: &Queue) -> bool {
+    fn has_only_lower(&self, state: &State) -> bool {
+        let queue = &state.queue;
         let is_lower = |cmd: &Cmd| is_lower(cmd, queue.least_priority());
         queue.head().is_some_and(is_lower) && queue.commands().all(is_lower)
     }

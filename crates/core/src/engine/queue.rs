@@ -9,7 +9,6 @@ use super::cmd::Cmd;
 use super::fused::Fused;
 use super::fusion::{Fuse, Pending};
 use super::kernel::Program;
-use super::priority::Priorities;
 use super::staging_loss::StagingLoss;
 
 /// At this length of the queue the appending thread starts an execution pass, if none is running.
@@ -37,8 +36,6 @@ pub(super) struct Queue {
     fused_kernels: Vec<Weak<Fused>>,
     /// Whether the current pass may leave commands at the end for fusion with later ones.
     may_defer: bool,
-    /// The order of commands, if shares have different priorities.
-    priorities: Option<&'static dyn Priorities>,
     /// Whether commands were appended since priorities were last looked at.
     has_news: bool,
     /// The addresses of storages for whose other uses urgent commands wait.
@@ -61,7 +58,6 @@ impl Default for Queue {
             fuse: None,
             fused_kernels: Vec::new(),
             may_defer: false,
-            priorities: None,
             has_news: false,
             awaited: FxHashSet::default(),
             head_priority: i8::MIN,
@@ -104,17 +100,6 @@ impl Queue {
                 &mut self.commands
             }
         }
-    }
-
-    /// Shares have different priorities from now on.
-    pub(super) fn use_priorities(&mut self, priorities: &'static dyn Priorities) {
-        self.priorities = Some(priorities);
-    }
-
-    /// The order of commands, if shares have different priorities.
-    #[inline]
-    pub(super) fn priorities(&self) -> Option<&'static dyn Priorities> {
-        self.priorities
     }
 
     /// Whether commands were appended since the last call.

@@ -66,7 +66,7 @@ pub(super) async fn submit_read(
         }
         Ok(())
     };
-    let is_done = || engine.lock().queue.priorities().is_some() && wanted.is_submitted();
+    let is_done = || engine.lock().priorities.is_some() && wanted.is_submitted();
     Pass::run_unless(engine, is_done, work).await
 }
 

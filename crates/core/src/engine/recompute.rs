@@ -6,59 +6,20 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::cmd::Cmd;
-use super::handle::Engine;
 use super::kernel::{Arg, Launch, Role};
 use super::lineage::{Inputs, Kind, Made};
-use super::outlook;
+use super::linked::Recompute;
 use super::queue::NextUses;
 use super::state::State;
-use super::victims::{self, Outlook};
+use super::{outlook, victims};
 use crate::memory::{Candidate, Memory, Storage, Tier, Whereabouts};
 use crate::number_map::NumberMap;
 
 /// The most inputs that the engine follows to find the cost of a value.
 const MOST_INPUTS: u32 = 48;
 
-/// What an engine does with lineages. One type does it; through the trait only a program whose
-/// operations save values for a backward contains the code.
-pub(super) trait Recompute: Sync {
-    /// The values that a command reads, if it can run again with the same result.
-    fn inputs(&self, state: &State, cmd: &Cmd) -> Option<Inputs>;
-
-    /// Notes that a command with these inputs was encoded.
-    fn note(&self, state: &mut State, cmd: &Cmd, inputs: Inputs);
-
-    /// The next uses of storages, as far as the queue shows them. What a dropped storage is
-    /// computed from is used together with it.
-    fn next_uses(&self, state: &State) -> NextUses;
-
-    /// For the slots of storages that only the queue holds, the number of the last command that
-    /// uses each. The caller holds none of them.
-    fn last_uses(&self, state: &State) -> FxHashMap<u32, u32>;
-
-    /// The cost of computing a storage again, in nanoseconds, if it is cheaper than to write its
-    /// bytes to the tier and to restore them. Without a tier, if it is possible.
-    fn cheaper_ns(
-        &self,
-        state: &State,
-        candidate: &Candidate,
-        tier: Option<Tier>,
-        outlook: &Outlook,
-    ) -> Option<u64>;
-
-    /// Prepares a storage for being dropped: its lineage gives its bytes again. `false` if it has
-    /// none, or if one of the inputs would be computed from it.
-    fn prepare(&self, state: &mut State, storage: &Arc<Storage>) -> bool;
-
-    /// The launches that compute a value again, and the storage of the result. `None` if an input
-    /// is gone.
-    fn launches_of(
-        &self,
-        state: &State,
-        made: &Made,
-        like: &Storage,
-    ) -> Option<(Vec<Launch>, Arc<Storage>)>;
-}
+/// For an engine whose operations save values for a backward.
+pub(super) static RECOMPUTE: &dyn Recompute = &ByLineage;
 
 struct ByLineage;
 
@@ -84,9 +45,10 @@ impl Recompute for ByLineage {
         state: &State,
         candidate: &Candidate,
         tier: Option<Tier>,
-        outlook: &Outlook,
+        uses: &NextUses,
+        last_uses: &FxHashMap<u32, u32>,
     ) -> Option<u64> {
-        victims::cheaper_ns(state, candidate, tier, outlook)
+        victims::cheaper_ns(state, candidate, tier, uses, last_uses)
     }
 
     fn prepare(&self, state: &mut State, storage: &Arc<Storage>) -> bool {
@@ -107,13 +69,6 @@ impl Recompute for ByLineage {
         };
         let result = again.value(made)?;
         Some((again.launches, result))
-    }
-}
-
-impl Engine {
-    /// From now on, values that are saved for a backward may be dropped and computed again.
-    pub fn recompute_saved(&self) {
-        self.lock().recompute = Some(&ByLineage);
     }
 }
 

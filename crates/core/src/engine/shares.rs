@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::handle::Engine;
 use super::lending::{limit_bytes, note_promises, whole};
+use super::of_shares::OfShares;
 use super::pass::Pass;
 use super::share_limits::{check_pins, drain_to_ceilings};
-use super::sharing::SHARING;
 use crate::error::{Error, Result};
 use crate::memory::{Share, ShareHandle, Whole};
 use crate::printable::{is_hidden, printable};
@@ -24,12 +24,12 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
     if let Some(around) = engine.share() {
         around.check_open()?;
     }
+    engine.share_with(&OfShares, &OfShares);
     let whole = whole(engine);
     let added = {
         let mut state = engine.lock();
         // A share that just ended is guaranteed nothing.
         state.free_dead();
-        state.sharing = Some(SHARING);
         state.memory.add_share(name, said, engine.share(), whole)
     };
     let engine = engine.of_share(Some(added?));

@@ -17,11 +17,10 @@ use super::head::Head;
 use super::kernel::Role;
 use super::left_behind::LeftBehind;
 use super::lineage::Lineages;
+use super::linked::{Priorities, Recompute, Shared};
 use super::pace::Pace;
 use super::queue::Queue;
-use super::recompute::Recompute;
 use super::rematerializers::Rematerializers;
-use super::sharing::Sharing;
 use super::staging_loss::StagingLoss;
 use super::times::Entry;
 use super::timing::Timing;
@@ -63,7 +62,9 @@ pub(super) struct State {
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
     /// What there is to do for shares, from the first one on.
-    pub(super) sharing: Option<&'static dyn Sharing>,
+    pub(super) shared: Option<&'static dyn Shared>,
+    /// The order of commands, once shares have different priorities.
+    pub(super) priorities: Option<&'static dyn Priorities>,
     /// What a dry run counts.
     pub(super) dry: Option<Box<Account>>,
     pub(super) counters: Counters,
@@ -102,7 +103,8 @@ impl State {
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),
             diagnose,
-            sharing: None,
+            shared: None,
+            priorities: None,
             dry: None,
             counters: Counters::default(),
         }
@@ -110,8 +112,8 @@ impl State {
 
     /// What there is to do for shares; `None` while there are none.
     #[inline]
-    pub(super) fn sharing(&self) -> Option<&'static dyn Sharing> {
-        self.sharing.filter(|_| !self.memory.shares().is_empty())
+    pub(super) fn shared(&self) -> Option<&'static dyn Shared> {
+        self.shared.filter(|_| !self.memory.shares().is_empty())
     }
 
     /// Adds an op of a command to the batch, after what earlier changes of blocks require.

@@ -102,7 +102,7 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
-            let priorities = self.queue.priorities();
+            let priorities = self.priorities;
             let is_long = priorities.is_some_and(|priorities| priorities.has_long_batch(self));
             if is_long || self.batch.is_full(self.pace.most_ops()) {
                 return Some(Need::Submit);
@@ -112,7 +112,7 @@ impl State {
             }
             if let Some(priorities) = priorities {
                 priorities.promote(self);
-                if priorities.has_only_lower(&self.queue) {
+                if priorities.has_only_lower(self) {
                     return None;
                 }
             }
@@ -147,7 +147,7 @@ impl State {
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-        let priority = (self.queue.priorities()).map(|priorities| priorities.of(&cmd));
+        let priority = self.priorities.map(|priorities| priorities.of(&cmd));
         if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Submit));
@@ -156,8 +156,8 @@ impl State {
             self.queue.push_head(cmd);
             return ControlFlow::Break(Some(Need::Restore { storage }));
         }
-        if let Some(sharing) = self.sharing() {
-            if sharing.note_share(self, &cmd) {
+        if let Some(shared) = self.shared() {
+            if shared.note_share(self, &cmd) {
                 return ControlFlow::Continue(());
             }
         }
@@ -276,8 +276,8 @@ impl State {
         for id in rematerializers {
             self.rematerializers.forget(id);
         }
-        if let Some(sharing) = self.sharing.filter(|_| has_lost_share) {
-            sharing.note_promises(self);
+        if let Some(shared) = self.shared.filter(|_| has_lost_share) {
+            shared.note_promises(self);
         }
         for kernel in kernels {
             self.pipelines.discard(kernel, &mut self.groups);

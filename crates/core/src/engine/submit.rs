@@ -38,7 +38,7 @@ impl Pass {
         }
         state.groups.sweep();
         state.pipelines.sweep(&self.driver);
-        let has_priorities = state.queue.priorities().is_some();
+        let has_priorities = state.priorities.is_some();
         drop(state);
         if has_priorities {
             self.execution_lock.notify();

@@ -7,14 +7,14 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::destination::Tier;
+use super::linked::Choose;
 use super::outlook::{self, Lack};
 use super::queue::NextUses;
-use super::sharing::Choose;
 use super::state::State;
 use crate::memory::{Candidate, Storage, Weight, Whom, choose};
 
 /// What the choice knows of the commands to come.
-pub(super) struct Outlook {
+struct Outlook {
     uses: NextUses,
     /// The last uses of storages that only the queue holds.
     last_uses: FxHashMap<u32, u32>,
@@ -39,6 +39,13 @@ impl Outlook {
                 None => Lack::UNKNOWN,
             },
         }
+    }
+
+    /// See [`Recompute::cheaper_ns`](super::linked::Recompute::cheaper_ns).
+    fn cheaper_ns(&self, state: &State, candidate: &Candidate, tier: Option<Tier>) -> Option<u64> {
+        let (uses, last_uses) = (&self.uses, &self.last_uses);
+        let recompute = state.recompute?;
+        recompute.cheaper_ns(state, candidate, tier, uses, last_uses)
     }
 }
 
@@ -83,16 +90,15 @@ pub(super) fn victims(
     let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
     for candidate in &mut candidates {
         let tier = tier.filter(|_| has_room(&candidate.storage));
-        candidate.recompute_ns = (state.recompute)
-            .and_then(|recompute| recompute.cheaper_ns(state, candidate, tier, &outlook));
+        candidate.recompute_ns = outlook.cheaper_ns(state, candidate, tier);
     }
     candidates.retain(|candidate| {
         let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
         is_dropped || has_room(&candidate.storage)
     });
     let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &outlook);
-    match state.sharing() {
-        Some(sharing) => sharing.choose(state, candidates, whom, &choose),
+    match state.shared() {
+        Some(shared) => shared.choose(state, candidates, whom, &choose),
         None => choose(candidates),
     }
 }
@@ -132,7 +138,8 @@ pub(super) fn cheaper_ns(
     state: &State,
     candidate: &Candidate,
     tier: Option<Tier>,
-    outlook: &Outlook,
+    uses: &NextUses,
+    last_uses: &FxHashMap<u32, u32>,
 ) -> Option<u64> {
     let storage = &candidate.storage;
     if candidate.is_clean || state.lineages.is_empty() {
@@ -141,10 +148,9 @@ pub(super) fn cheaper_ns(
     if state.rematerializers.is_repeated(storage) {
         return None;
     }
-    let uses = &outlook.uses;
     let next = candidate.distance(state.memory.now(), &uses.by_slot, uses.known);
     let plan = state.recompute_plan(storage)?;
-    let kept_bytes = plan.kept_bytes(next, &outlook.last_uses);
+    let kept_bytes = plan.kept_bytes(next, last_uses);
     let size_bytes = storage.size_bytes() as f64;
     if kept_bytes >= size_bytes && tier.is_some() {
         return None;
@@ -221,12 +227,11 @@ pub(super) fn victims_ahead(
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !outlook.uses.by_slot.contains_key(&slot))
     });
-    if let Some(sharing) = state.sharing() {
-        sharing.retain_owed(state, &mut candidates, whom);
+    if let Some(shared) = state.shared() {
+        shared.retain_owed(state, &mut candidates, whom);
     }
     for candidate in &mut candidates {
-        candidate.recompute_ns = (state.recompute)
-            .and_then(|recompute| recompute.cheaper_ns(state, candidate, Some(tier), &outlook));
+        candidate.recompute_ns = outlook.cheaper_ns(state, candidate, Some(tier));
     }
     let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &outlook);
     chosen.retain(|candidate| {

@@ -1,0 +1,69 @@
+//! What an engine with shares does, and others do not contain.
+
+use std::sync::Arc;
+
+use super::cmd::Cmd;
+use super::handle::Engine;
+use super::linked::{Choose, Shared};
+use super::pass::Pass;
+use super::sharing::Sharing;
+use super::state::State;
+use super::{lending, reclaim, share_limits, shares, victims};
+use crate::driver::BoxFuture;
+use crate::error::{Error, Result};
+use crate::memory::{Candidate, Storage, Whom};
+
+#[derive(Debug)]
+pub(super) struct OfShares;
+
+impl Sharing for OfShares {
+    fn note_lending(&self, engine: &Engine) {
+        lending::note_lending_of_shares(engine);
+    }
+
+    fn check_promises(&self, engine: &Engine, limit_bytes: u64) -> Result<()> {
+        shares::check_promises(engine, limit_bytes)
+    }
+
+    fn follow_limits(&self, engine: &Engine) {
+        lending::follow_limits(engine);
+    }
+
+    fn drain_to_ceilings<'a>(&self, pass: &'a Pass) -> BoxFuture<'a, Result<()>> {
+        Box::pin(share_limits::drain_to_ceilings(pass))
+    }
+
+    fn lower_share<'a>(
+        &self,
+        pass: &'a Pass,
+        storage: &'a Arc<Storage>,
+    ) -> BoxFuture<'a, Result<Option<Error>>> {
+        Box::pin(reclaim::lower_share(pass, storage))
+    }
+}
+
+impl Shared for OfShares {
+    fn note_promises(&self, state: &mut State) {
+        lending::note_promises(state);
+    }
+
+    fn note_share(&self, state: &mut State, cmd: &Cmd) -> bool {
+        state.note_share(cmd)
+    }
+
+    fn choose(
+        &self,
+        state: &State,
+        candidates: Vec<Candidate>,
+        whom: Whom,
+        choose: &Choose<'_>,
+    ) -> Vec<Candidate> {
+        victims::choose_owed(state, candidates, whom, choose)
+    }
+
+    fn retain_owed(&self, state: &State, candidates: &mut Vec<Candidate>, whom: Whom) {
+        if let Some(claim) = state.memory.claim(whom) {
+            candidates.retain(|candidate| claim.may_take(candidate.storage.share()));
+        }
+    }
+}
