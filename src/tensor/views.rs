@@ -256,7 +256,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Shape`](Error::Shape) if a dimension is neither 1 nor the requested size.
+    /// [`Shape`](Error::Shape) if a dimension is neither 1 nor the requested size,
+    /// [`NeverFits`](Error::NeverFits) for more than 2³² − 4 elements.
     ///
     /// ```no_run
     /// # use lapidary::{DType, Gpu};

@@ -290,8 +290,16 @@ impl Sum {
 
     /// Adds a part at its place.
     fn add(&mut self, part: Tensor, place: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
-        if self.whole.is_none() && part.shape() == &self.shape[..] {
-            self.whole = Some(part);
+        if part.shape() == &self.shape[..] {
+            self.whole = Some(match self.whole.take() {
+                None => part,
+                // A recorded operation may have saved the first part.
+                Some(whole) if whole.is_tracked() || part.is_tracked() => (whole + part)?,
+                Some(whole) => {
+                    whole.add_(&part)?;
+                    whole
+                }
+            });
             return Ok(());
         }
         let whole = match self.whole.take() {

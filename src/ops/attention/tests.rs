@@ -232,3 +232,45 @@ fn blocks_of_queries_have_the_gradients_of_the_whole() {
         }
     }
 }
+
+#[test]
+fn recorded_blocks_of_queries_go_backward() {
+    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let noise = |seed, shape: &[usize]| {
+        let made = gpu.rand_normal(shape, 0.0, 1.0, seed, DType::F32);
+        made.and_then(Tensor::requires_grad).expect("room")
+    };
+    let [q, k, v] = [1, 2, 3].map(|seed| noise(seed, &[2, 4, 3]));
+    // The gradient by a block of one query is that of the mask, without a sum.
+    let mask = noise(4, &[2, 1, 4]);
+    let call = Call {
+        q: &q,
+        k: &k,
+        v: &v,
+        mask: Some(&mask),
+        is_causal: false,
+        first: 0,
+        scale: None,
+    };
+    let [whole, blocks] = [1 << 20, 1].map(|block_bytes| {
+        let y = call.recorded(Causal::No, block_bytes).unwrap();
+        let loss = y.square().unwrap().sum_all().unwrap();
+        let gradients = loss.backprop().record().run().unwrap();
+        let squares = [&q, &k, &v, &mask].map(|operand| {
+            let gradient = gradients.get(operand).expect("it depends on it");
+            gradient.square().unwrap().sum_all().unwrap()
+        });
+        let [first, rest @ ..] = &squares;
+        let sum = (rest.iter()).try_fold(first.clone(), |sum, square| sum + square);
+        let again = sum.unwrap().backward().unwrap();
+        let read = [&q, &k, &v, &mask].map(|operand| {
+            let gradient = again.get(operand).expect("it depends on it");
+            gradient.to_vec::<f32>().unwrap()
+        });
+        read.concat()
+    });
+    for (got, expected) in blocks.iter().zip(&whole) {
+        let tolerance = 1e-4 * (1.0 + expected.abs());
+        assert!((got - expected).abs() < tolerance, "{got} for {expected}");
+    }
+}
