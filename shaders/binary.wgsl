@@ -14,6 +14,9 @@ fn op(a: A, b: A) -> Y { return a * b; }
 // WGSL defines the results for integers: a / 0 is a, and the least number divided by −1 is itself.
 fn op(a: A, b: A) -> Y { return a / b; }
 
+//# div.f32
+fn op(a: A, b: A) -> Y { return quotient_of(a, b); }
+
 //# rem
 // WGSL defines a % 0 as 0 for integers.
 fn op(a: A, b: A) -> Y { return a % b; }
@@ -54,10 +57,10 @@ fn op(a: A, b: A) -> Y { return a / b; }
 // Divides what is left after the remainder is subtracted, so that both operations agree.
 fn op(a: A, b: A) -> Y {
   let r = rest_of(a, b);
-  let q = (a - r) / b;
+  let q = quotient_of(a - r, b);
   let below = select(q, q - 1.0, (r != A(0.0)) & ((r < A(0.0)) != (b < A(0.0))));
   let v = select(round(below), below, is_infinite(below));
-  return select(v, a / b, (b == A(0.0)) | is_nan(a) | is_nan(b) | is_infinite(a));
+  return select(v, quotient_of(a, b), (b == A(0.0)) | is_nan(a) | is_nan(b) | is_infinite(a));
 }
 
 //# atan2
@@ -68,7 +71,7 @@ fn op(a: A, b: A) -> Y { return atan2_of(a, b); }
 fn op(a: A, b: A) -> Y {
   let low = min(abs(a), abs(b));
   let high = max(abs(a), abs(b));
-  let q = low / select(high, A(1.0), high == A(0.0));
+  let q = quotient_of(low, select(high, A(1.0), high == A(0.0)));
   let v = select(high * sqrt(fma(q, q, A(1.0))), nan_of(a), is_nan(a) | is_nan(b));
   return select(v, infinity_of(a), is_infinite(a) | is_infinite(b));
 }

@@ -37,13 +37,13 @@ fn at(c: C) -> vec4<u32> {
 }
 fn step() -> vec4<u32> { return vec4<u32>($join(operand in 0..4, $step(${operand}))); }
 //# main
-@compute @workgroup_size(64)
+@compute @workgroup_size(${group})
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let thread = (group.y * groups.x + group.x) * 64u + lane;
+  let thread = (group.y * groups.x + group.x) * ${group}u + lane;
   // The last vec4 may pass the end, into the storage's padding.
   let vec4s = (p.w0.x + 3u) >> 2u;
   //% if is_together

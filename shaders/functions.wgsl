@@ -24,6 +24,20 @@ fn is_finite(x: vec4<f32>) -> vec4<bool> {
   return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) < vec4<u32>(0x7f800000u);
 }
 
+//# is_negative
+// Below 0, and neither −0 nor NaN. By bits as well: compilers turn the choice of 0 for x < 0 into a
+// maximum, which may drop NaN and the sign of −0.
+fn is_negative(x: vec4<f32>) -> vec4<bool> {
+  return bitcast<vec4<u32>>(x) - vec4<u32>(0x80000001u) < vec4<u32>(0x7f800000u);
+}
+
+//# quotient_of
+// a / b for every b. Some adapters multiply by 1 / b, which is 0 to them beyond 2^126.
+fn quotient_of(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+  let scale = select(vec4<f32>(1.0), vec4<f32>(0.25), abs(b) > vec4<f32>(8.507059e37));
+  return (a * scale) / (b * scale);
+}
+
 //# nan_of
 // NaN. WGSL rejects NaN and infinity as constants, so both are computed from bits that are known
 // only at run time.
@@ -260,7 +274,7 @@ fn atan2_of(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
   let low = min(abs(x), abs(y));
   let high = max(abs(x), abs(y));
   // Equal magnitudes include two zeros and two infinities, whose quotient is NaN.
-  var r = arctangent(select(low / high, vec4<f32>(1.0), low == high));
+  var r = arctangent(select(quotient_of(low, high), vec4<f32>(1.0), low == high));
   r = select(r, vec4<f32>(0.0), (high == vec4<f32>(0.0)) | (is_infinite(high) & (low < high)));
   r = select(r, 1.57079633 - r, abs(y) > abs(x));
   r = select(r, 3.14159265 - r, bitcast<vec4<i32>>(x) < vec4<i32>(0));

@@ -8,4 +8,4 @@ fn op(a: A, b: A, c: A) -> Y { return lerp_of(a, b, c); }
 fn op(a: A, b: A, c: A) -> Y { return a + A(bitcast<T>(p.w0.z)) * b * c; }
 
 //# addcdiv
-fn op(a: A, b: A, c: A) -> Y { return a + bitcast<f32>(p.w0.z) * b / c; }
+fn op(a: A, b: A, c: A) -> Y { return a + quotient_of(bitcast<f32>(p.w0.z) * b, c); }

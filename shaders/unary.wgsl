@@ -26,7 +26,7 @@ fn op(x: A) -> Y { return x * x; }
 fn op(x: A) -> Y { return max(x, A(0)); }
 
 //# relu.f32
-fn op(x: A) -> Y { return select(x, A(0.0), x < A(0.0)); }
+fn op(x: A) -> Y { return select(x, A(0.0), is_negative(x)); }
 
 //# exp
 fn op(x: A) -> Y { return exp_of(x); }
@@ -202,7 +202,7 @@ fn op(x: A) -> Y { return log1p_exp(x); }
 fn op(x: A) -> Y { return -log1p_exp(-x); }
 
 //# softsign
-fn op(x: A) -> Y { return x / (1.0 + abs(x)); }
+fn op(x: A) -> Y { return quotient_of(x, 1.0 + abs(x)); }
 
 //# mish
 fn op(x: A) -> Y { return x * tanh_of(log1p_exp(x)); }

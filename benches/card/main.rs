@@ -2,8 +2,10 @@
 //! that the maker prints.
 //!
 //! ```text
-//! cargo bench --bench card [-- --small]
+//! cargo bench --bench card [-- [--small] [PART OF A NAME]…]
 //! ```
+//!
+//! With parts of names only such cases run, and no tiny operations.
 //!
 //! `--small` uses sizes that are fast on a software adapter, to test that everything works; its
 //! figures mean nothing. Rounds of limits and cases alternate, and the best round counts. Each
@@ -49,6 +51,10 @@ fn main() -> Result {
     let mut cases = products(&gpu, if is_small { 256 } else { 4096 })?;
     cases.extend(elementwise(&gpu, if is_small { 1 << 18 } else { 1 << 26 })?);
     cases.extend(rows(&gpu, if is_small { 64 } else { 16_384 }, 4096)?);
+    let parts: Vec<String> = (std::env::args().skip(1))
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    cases.retain(|case| parts.is_empty() || parts.iter().any(|part| case.name.contains(part)));
     let (mut flops, mut bytes) = (0.0_f64, 0.0_f64);
     // The first round compiles the kernels.
     for round in 0..=ROUNDS {
@@ -76,7 +82,10 @@ fn main() -> Result {
         }
     }
     print(&caps.name, &cases, [flops, bytes]);
-    small_operations(&gpu, if is_small { 100 } else { SMALL_OPS })
+    match parts.is_empty() {
+        true => small_operations(&gpu, if is_small { 100 } else { SMALL_OPS }),
+        false => Ok(()),
+    }
 }
 
 fn case<'a>(

@@ -1,9 +1,10 @@
-"""training.py LAYERS WIDTH HEADS LENGTH BATCH WORDS: a step of benches/training in PyTorch.
+"""training.py LAYERS WIDTH HEADS LENGTH BATCH WORDS [cpu|cuda]: a step of benches/training in PyTorch.
 
 Prints the peak of a step in bytes, and the seconds of the best step. The peak is that of all bytes
-that PyTorch's CPU allocator has given out: parameters, AdamW's state, gradients, activations, and
-temporaries within operations. Its profiler records each allocation and release of a step; to them
-are added the tensors that were there before. A warm-up has made the state of AdamW.
+that PyTorch's allocator has given out: parameters, AdamW's state, gradients, activations, and
+temporaries within operations. On the CPU its profiler records each allocation and release of a
+step; to them are added the tensors that were there before. The allocator of CUDA counts by itself,
+also what it has reserved. A warm-up has made the state of AdamW.
 """
 
 import json
@@ -18,6 +19,7 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 LAYERS, WIDTH, HEADS, LENGTH, BATCH, WORDS = map(int, sys.argv[1:7])
+DEVICE = sys.argv[7] if len(sys.argv) > 7 else "cpu"
 STEPS = 8
 
 
@@ -71,9 +73,15 @@ def peak_of(step, before):
     return most
 
 
+def finish():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
 def main():
     torch.manual_seed(1)
     torch.set_num_threads(2)
+    torch.set_default_device(DEVICE)
     model = Model()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-3)
     text = [(at * at // 3 + at) % WORDS for at in range(BATCH * LENGTH + 1)]
@@ -87,14 +95,23 @@ def main():
 
     best = float("inf")
     for _ in range(STEPS):
+        finish()
         start = time.perf_counter()
         step()
+        finish()
         best = min(best, time.perf_counter() - start)
     state = [value for values in adam.state.values() for value in values.values()]
     there = [*model.parameters(), *state, words, following]
     before = sum(tensor.untyped_storage().nbytes() for tensor in there)
-    print(f"PyTorch {torch.__version__}: base_bytes {before}", end=" ")
-    print(f"peak_bytes {peak_of(step, before)} seconds_per_step {best:.4f}")
+    print(f"PyTorch {torch.__version__} ({DEVICE}): base_bytes {before}", end=" ")
+    if DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        peak = torch.cuda.max_memory_allocated()
+        print(f"reserved_bytes {torch.cuda.max_memory_reserved()}", end=" ")
+    else:
+        peak = peak_of(step, before)
+    print(f"peak_bytes {peak} seconds_per_step {best:.5f}")
 
 
 main()

@@ -113,11 +113,17 @@ impl Run {
         let a_step = |count: fn(&MemoryStats) -> u64| {
             (count(&stats) - count(before)) as f64 / 1e6 / ROUNDS as f64
         };
+        let times = |count: fn(&MemoryStats) -> u64| {
+            (count(&stats) - count(before)) / ROUNDS as u64
+        };
         println!(
-            "  {name:<10} {:.3} s a step, {:.2} x; MB a step: evicted {:.1}, restored {:.1}, \
-             recomputed {:.1}, moved {:.1}; at most {:.1} MB on the device",
+            "  {name:<10} {:.4} s a step, {:.2} x; {} commands in {} submissions; MB a step: \
+             evicted {:.1}, restored {:.1}, recomputed {:.1}, moved {:.1}; at most {:.1} MB on the \
+             device",
             self.best.as_secs_f64(),
             self.best.as_secs_f64() / free.as_secs_f64(),
+            times(|stats| stats.commands),
+            times(|stats| stats.submissions),
             a_step(|stats| stats.evicted_bytes),
             a_step(|stats| stats.restored_bytes),
             a_step(|stats| stats.recomputed_bytes),

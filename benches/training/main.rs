@@ -1,8 +1,8 @@
 //! Training of a transformer with recorded gradients: its speed beside a backward by hand, its
-//! memory beside PyTorch's, its time within less memory, and how much of it are matrix products.
+//! memory beside PyTorch's, its time within less memory, and where the time goes.
 //!
 //! ```text
-//! cargo bench --bench training
+//! cargo bench --bench training [-- kernels]    # only where the time goes
 //! PATH=/folder/of/a/venv/bin:$PATH cargo bench --bench training     # with PyTorch 2.5.1 in it
 //! ```
 //!
@@ -12,9 +12,11 @@
 mod budgets;
 mod by_hand;
 mod hand;
+mod kernels;
 mod model;
 mod products;
 
+use lapidary::adapter::AdapterKind;
 use lapidary::{Gpu, Options, Result};
 
 use model::Sizes;
@@ -31,16 +33,21 @@ const SIZES: Sizes = Sizes {
 fn main() -> Result<()> {
     let gpu = Gpu::open(Options::default())?;
     println!("{} ({}), {SIZES:?}", gpu.caps().name, gpu.caps().backend);
+    if std::env::args().any(|arg| arg == "kernels") {
+        return kernels::tell(&gpu);
+    }
     by_hand::compare(&gpu)?;
     products::compare(&gpu)?;
+    kernels::tell(&gpu)?;
+    let is_software = gpu.caps().kind == AdapterKind::Cpu;
     drop(gpu);
     let peak_bytes = budgets::compare()?;
-    beside_pytorch(peak_bytes);
+    beside_pytorch(peak_bytes, if is_software { "cpu" } else { "cuda" });
     Ok(())
 }
 
-/// The same step in PyTorch, if there is one.
-fn beside_pytorch(peak_bytes: u64) {
+/// The same step in PyTorch on the CPU or a card, if there is one.
+fn beside_pytorch(peak_bytes: u64, device: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/training.py");
     let Sizes {
         layers,
@@ -54,6 +61,7 @@ fn beside_pytorch(peak_bytes: u64) {
     let output = std::process::Command::new("python3")
         .arg(script)
         .args(sizes)
+        .arg(device)
         .output();
     let told = output.ok().filter(|output| output.status.success());
     let told = told.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

@@ -33,7 +33,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::ops::elementwise::element::{Element, Seen};
-use crate::ops::elementwise::groups;
+use crate::ops::elementwise::groups_of;
 use crate::ops::families::seen;
 use crate::ops::readers::reader_of;
 use codegen::{OUTS, leaf_names};
@@ -356,7 +356,7 @@ impl Fuser {
             return None;
         }
         let vec4s = u64::from(whole.words[0]).div_ceil(4);
-        let groups = groups(&self.caps, vec4s.div_ceil(structure.each));
+        let groups = groups_of(&self.caps, vec4s.div_ceil(structure.each), structure.group);
         let params = structure.params(&[], &whole.words);
         Some(Launch {
             program: Program::Fused(self.kernel(structure)),

@@ -12,6 +12,7 @@
 
 use smallvec::SmallVec;
 
+use crate::ops::elementwise::GROUP;
 use crate::ops::elementwise::element::Element;
 use crate::ops::families::number_of;
 use crate::ops::readers::{READER_WORDS, Reader, unseen_words};
@@ -143,6 +144,8 @@ pub(super) struct Structure {
     pub(super) together: bool,
     /// Vec4s of an invocation.
     pub(super) each: u64,
+    /// Invocations of a workgroup.
+    pub(super) group: u64,
     /// The vec4s come in pairs: f32 in order, a whole number of pairs, and otherwise only single
     /// elements.
     pub(super) vec8s: bool,
@@ -276,6 +279,7 @@ impl Structure {
         let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
+        out.push((self.group / GROUP) as u8);
         for node in &self.nodes {
             out.extend_from_slice(&node.signature().to_ne_bytes());
         }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::expr::{At, Expr, Leaf, is_cheap, is_one, storage_of};
 use super::structure::{Fetch, Input, LeafShape, OutShape, Structure, TailShape, WORDS};
 use super::{Limits, Member};
-use crate::ops::elementwise::{GROUP, VEC4S_ON_CPU};
+use crate::ops::elementwise::{GROUP, VEC4S_ON_CPU, group_of};
 use crate::ops::readers::Reader;
 use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS};
 use lapidary_core::{DType, adapter::AdapterKind};
@@ -277,7 +277,10 @@ impl Expr {
             }
             _ => 1,
         };
-        let each = if tail.is_some() { 1 } else { each };
+        let (each, group) = match tail {
+            Some(_) => (1, GROUP),
+            None => (each, group_of(limits.kind, vec4s)),
+        };
         let together = self.dims.len() == 1 || u64::from(inner).is_multiple_of(4 * each);
         let vec8s = each > 1
             && limits.wide_words
@@ -299,6 +302,7 @@ impl Expr {
             whole,
             together,
             each,
+            group,
             vec8s,
             tail,
             head: None,

@@ -56,14 +56,16 @@ impl Writer<'_> {
     /// for every two.
     pub(super) fn push_main(&mut self) {
         let each = self.structure.each;
-        self.out.push_str(
-            "\n@compute @workgroup_size(64)\nfn main(\n  @builtin(workgroup_id) group: vec3<u32>,\n  \
+        let group = self.structure.group;
+        self.push(format_args!(
+            "\n@compute @workgroup_size({group})\nfn main(\n  \
+             @builtin(workgroup_id) group: vec3<u32>,\n  \
              @builtin(num_workgroups) groups: vec3<u32>,\n  \
-             @builtin(local_invocation_index) lane: u32,\n) {\n  \
-             let thread = (group.y * groups.x + group.x) * 64u + lane;\n  \
+             @builtin(local_invocation_index) lane: u32,\n) {{\n  \
+             let thread = (group.y * groups.x + group.x) * {group}u + lane;\n  \
              // The last vec4 may pass the end: the padding of a storage belongs to it.\n  \
              let vec4s = (p.w0.x + 3u) >> 2u;\n",
-        );
+        ));
         if self.structure.vec8s {
             for vec8 in 0..each / 2 {
                 let first = format!("thread * {}u + {}u", 4 * each, 8 * vec8);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::element::Element;
-use super::{Code, Fetch, LEAST_WORDS, MAP, VEC4S_ON_CPU};
+use super::{BROAD_GROUP, Code, Fetch, GROUP, LEAST_WORDS, MAP, VEC4S_ON_CPU};
 use crate::ops::functions::push_functions;
 use crate::ops::skeleton::Skeleton;
 use crate::ops::text::word;
@@ -97,10 +97,14 @@ fn main(code: Code) -> String {
     } else {
         1
     };
+    let group = match code.has(Code::BROAD) {
+        true => BROAD_GROUP,
+        false => GROUP,
+    };
     let is_whole = code.bound() > 0 && code.has(Code::WHOLE);
     let is_together = is_whole && code.has(Code::TOGETHER);
     Skeleton::new(section_for(WGSL, "main", ""))
-        .numbers([("each", each as u32)])
+        .numbers([("each", each as u32), ("group", group as u32)])
         .with("is_whole", is_whole)
         .with("is_together", is_together)
         .with("vec8s", is_together && code.has(Code::VEC8S))

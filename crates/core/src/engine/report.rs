@@ -91,9 +91,10 @@ impl Engine {
 
     fn report_of(&self, state: &State, holders: usize) -> EngineReport {
         let (spilled_bytes, disk_bytes) = self.spill.levels();
+        let levels = self.driver.ledger().levels();
         EngineReport {
             memory: state.memory.report(holders),
-            levels: self.driver.ledger().levels(),
+            levels,
             pending_bytes: pending_bytes(state),
             queued: (state.queue.len() + state.left_behind.len()) as u64,
             commands: state.counters.commands,
@@ -104,7 +105,7 @@ impl Engine {
             refusals: state.counters.refusals,
             staging_waits: state.counters.staging_waits,
             staging_limit_bytes: self.uploads.limit_bytes(),
-            budget_bytes: self.limits().budget.device_bytes,
+            budget_bytes: (levels.said_bytes < u64::MAX).then_some(levels.said_bytes),
             host_bytes: self.host.level_bytes(),
             stores: self.stores.iter().map(OpenStore::usage).collect(),
             disk_bytes,

@@ -94,7 +94,8 @@ pub struct MemoryStats {
     pub staging_waits: u64,
     /// Limit of the staging for uploads: the library's own limit, or what the budget leaves.
     pub staging_limit_bytes: u64,
-    /// Limit of the bytes on the device, if there is one.
+    /// Limit of the bytes on the device, if there is one: the app's, or a smaller one of the
+    /// operating system.
     pub budget_bytes: Option<u64>,
     /// All bytes on the device: slabs, staging and retiring memory.
     pub device_bytes: Level,

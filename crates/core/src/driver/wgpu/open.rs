@@ -192,6 +192,8 @@ async fn enumerate(
 ) -> Vec<wgpu::Adapter> {
     let backends = desc.backends;
     let instance = wgpu::Instance::new(desc);
+    #[cfg(unix)]
+    keep_loaded(&instance);
     match cfg!(target_arch = "wasm32") {
         // A browser returns one adapter for each preference.
         true => {
@@ -204,6 +206,15 @@ async fn enumerate(
         }
         false => instance.enumerate_adapters(backends).await,
     }
+}
+
+/// Keeps the drivers loaded until the process ends. With the last instance the Vulkan loader unloads
+/// them, also in the middle of a thread that drops a device. When such a thread ends, the driver's
+/// destructors of thread-local data are gone: with NVIDIA's driver the process crashed.
+#[cfg(unix)]
+fn keep_loaded(instance: &wgpu::Instance) {
+    static FIRST: std::sync::OnceLock<wgpu::Instance> = std::sync::OnceLock::new();
+    FIRST.get_or_init(|| instance.clone());
 }
 
 fn computes(adapter: &wgpu::Adapter) -> bool {
