@@ -2,6 +2,7 @@
 //!
 //! `LAPIDARY_SEED` runs one random program; `LAPIDARY_CALLS` makes all programs longer.
 
+mod broad;
 mod counts;
 mod graphs;
 mod vec8s;

@@ -113,9 +113,8 @@ impl Run {
         let a_step = |count: fn(&MemoryStats) -> u64| {
             (count(&stats) - count(before)) as f64 / 1e6 / ROUNDS as f64
         };
-        let times = |count: fn(&MemoryStats) -> u64| {
-            (count(&stats) - count(before)) / ROUNDS as u64
-        };
+        let times =
+            |count: fn(&MemoryStats) -> u64| (count(&stats) - count(before)) / ROUNDS as u64;
         println!(
             "  {name:<10} {:.4} s a step, {:.2} x; {} commands in {} submissions; MB a step: \
              evicted {:.1}, restored {:.1}, recomputed {:.1}, moved {:.1}; at most {:.1} MB on the \

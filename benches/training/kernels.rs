@@ -1,4 +1,4 @@
-//! Where the time of a step goes: the host's part, the device's part, and the kernels by their time.
+//! Where the time of a step goes: all of it, the device's part, and the kernels by their time.
 
 use std::time::{Duration, Instant};
 

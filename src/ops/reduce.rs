@@ -34,6 +34,13 @@ pub(super) use op::{Fold, Lift, Lower, Op, name_of};
 
 const WGSL: &str = include_str!("../../shaders/reduce.wgsl");
 
+/// Least elements of a row for which a GPU folds it by many invocations, and the same where rows
+/// are too few to give every core one invocation each.
+const LEAST_TREE_LENGTH: [u32; 2] = [256, 32];
+
+/// Most rows for the second number.
+const FEW_ROWS: u32 = 1 << 16;
+
 /// `y[r]` = the fold of row `r` of `x`.
 pub(super) static REDUCE: Kernel = Kernel {
     name: "reduce",
@@ -112,8 +119,9 @@ impl Plan {
     pub(super) fn choose(caps: &Caps, rows: &Rows) -> Plan {
         let gpu = rows::is_gpu(caps);
         let contiguous = Form::Along.fits(rows) && (rows.inner.dims[0] >= 8 || rows.are_vec4s());
+        let is_few = rows.rows <= FEW_ROWS;
         let form = match contiguous {
-            true if gpu && rows.length >= 256 => Form::Tree,
+            true if gpu && rows.length >= LEAST_TREE_LENGTH[usize::from(is_few)] => Form::Tree,
             true => Form::Along,
             false if Form::AcrossVec4s.fits(rows) => Form::AcrossVec4s,
             false => Form::Across,
@@ -126,7 +134,7 @@ impl Plan {
         let gpu = rows::is_gpu(caps);
         // Enough vec4s of results to keep the adapter busy, but parts that are worth a launch.
         let (busy_vec4s, least_chunk) = match (gpu, form.is_across()) {
-            (true, true) => (16 << 10, 128),
+            (true, true) => (16 << 10, 32),
             (true, false) => (1 << 10, 4 << 10),
             (false, true) => (16 << 10, 128),
             (false, false) => (512, 4 << 10),

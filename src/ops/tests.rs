@@ -12,6 +12,7 @@ use lapidary_core::{Caps, DType, Gpu, adapter::AdapterKind};
 const INTO: u64 = 1 << 13;
 const WHOLE: u64 = 1 << 12;
 const UNROLL: u64 = 1 << 14;
+const BROAD: u64 = 1 << 27;
 const TOGETHER: u64 = 1 << 15;
 const VEC8S: u64 = 1 << 26;
 
@@ -69,7 +70,7 @@ fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec
         let (vec4s, code) = (vec4s(code, is_scalar), code | flags);
         if which > 0 {
             let together = if code & WHOLE == 0 { 0 } else { TOGETHER };
-            for code in [code, code | UNROLL | together] {
+            for code in [code, code | BROAD, code | UNROLL | together] {
                 check::valid(kernel, code, &dtypes[0], vec4s);
             }
             continue;

@@ -85,6 +85,21 @@ fn clones_share_one_device_and_two_devices_share_nothing() -> Result<()> {
     Ok(())
 }
 
+/// With the last instance of Vulkan the driver was unloaded, and the thread then ran into its
+/// destructors of thread-local data.
+#[test]
+fn threads_that_drop_the_only_device_end() {
+    for _ in 0..3 {
+        let thread = std::thread::spawn(|| -> Result<f32> {
+            let gpu = Gpu::open(Options::default())?;
+            (gpu.ones(&[4], lapidary::DType::F32)? + 1.0)?
+                .sum_all()?
+                .item()
+        });
+        assert_eq!(thread.join().expect("it does not panic").unwrap(), 8.0);
+    }
+}
+
 #[test]
 fn the_report_names_the_adapter_and_adds_up() -> Result<()> {
     let gpu = gpu();

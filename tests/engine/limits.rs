@@ -96,12 +96,15 @@ fn polls_alone_give_back_what_the_system_wants() {
     let (gpu, sim) = Gpu::simulated(sim).unwrap();
     let tensors = fill(&gpu, 32, MIB);
     gpu.finish().unwrap();
+    // A sixteenth stays free for what the driver hides.
+    assert_eq!(gpu.memory().stats().budget_bytes, Some(120 * MIB));
     sim.set_os_budget(Some(16 * MIB), 0);
     for _ in 0..64 {
         gpu.poll().unwrap();
     }
     let memory = gpu.memory().stats();
     assert!(memory.device_bytes.now <= 16 * MIB, "{memory}");
+    assert_eq!(memory.budget_bytes, Some(15 * MIB));
     check(&tensors);
 
     // Another program's use may end, so requests are not refused for good.

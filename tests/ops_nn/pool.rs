@@ -275,11 +275,17 @@ fn lines_are_pooled_as_planes_of_one_row() {
         assert_eq!(places.to_vec::<u32>().unwrap(), [1, 4]);
         let mean = x.adaptive_avg_pool1d([2]).unwrap();
         assert_eq!(mean.shape(), [1, 1, 2]);
-        assert_eq!(mean.to_vec::<f32>().unwrap(), [11.0 / 3.0, 4.0]);
+        // WGSL grants quotients 2.5 units in the last place.
+        let is_near = |got: f32, expected: f32| (got - expected).abs() <= 1e-6 * expected;
+        let means = mean.to_vec::<f32>().unwrap();
+        assert!(
+            is_near(means[0], 11.0 / 3.0) && means[1] == 4.0,
+            "{means:?}"
+        );
         let by_x = mean.adaptive_avg_pool1d_backward(&x).unwrap();
         let by_x = by_x.to_vec::<f32>().unwrap();
-        assert_eq!(by_x[0], 11.0 / 9.0);
-        assert!((by_x[2] - (11.0 / 9.0 + 4.0 / 3.0)).abs() < 1e-6);
+        assert!(is_near(by_x[0], 11.0 / 9.0), "{by_x:?}");
+        assert!(is_near(by_x[2], 11.0 / 9.0 + 4.0 / 3.0), "{by_x:?}");
         let by_x = values.adaptive_max_pool1d_backward(&x).unwrap();
         assert_eq!(by_x.to_vec::<f32>().unwrap(), [0.0, 7.0, 0.0, 0.0, 5.0]);
     }

@@ -95,11 +95,13 @@ const NAGA_FILES: &[&str] = &[
 
 /// Unsafe code is needed for a driver's budget, read through raw handles; for compiled pipelines as
 /// bytes; and for a feature that wgpu calls experimental. Also for wgpu-hal, which alone says why
-/// DX12 does not start. And for calls of MPI that own their memory.
+/// DX12 does not start, and for kernels without counters of loops. And for calls of MPI that own
+/// their memory.
 const UNSAFE_FILES: &[&str] = &[
     "crates/core/src/driver/os_budget.rs",
     "crates/core/src/driver/wgpu/cooperative.rs",
     "crates/core/src/driver/wgpu/dx12.rs",
+    "crates/core/src/driver/wgpu/ending.rs",
     "crates/core/src/driver/wgpu/pipeline_cache.rs",
     "crates/mpi/src/flight.rs",
 ];

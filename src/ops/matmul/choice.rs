@@ -45,11 +45,13 @@ const SPLIT_STEPS: [u32; 2] = [64, 256];
 /// different pages, so each access should read more of one.
 const FAR_COLUMNS: u32 = 2048;
 
-/// Least steps of k of a part, so that its work hides the extra cost.
+/// Least steps of k of a part, so that its work hides the extra cost. In the tiles of a GPU each
+/// step waits for workgroup memory, so fewer are enough.
 const LEAST_PART: u32 = 1024;
+const LEAST_PART_OF_TILES: u32 = 256;
 
 /// The shortest sums that are cut.
-pub(super) const LEAST_SPLIT_K: usize = 2 * LEAST_PART as usize;
+pub(super) const LEAST_SPLIT_K: usize = 2 * LEAST_PART_OF_TILES as usize;
 
 /// Least multiplications for which a cut saves a software adapter of two cores more than the extra
 /// launches cost. At half as many nothing is gained; at twice as many a product takes half the
@@ -60,7 +62,7 @@ const SPLIT_K_WORK_ON_CPU: u64 = 1 << 23;
 const SPLIT_K_WORK: u64 = 1 << 22;
 
 /// Workgroups that keep a GPU busy, and a software adapter on a laptop's cores.
-const BUSY_GROUPS: u64 = 64;
+const BUSY_GROUPS: u64 = 128;
 const BUSY_GROUPS_ON_CPU: u64 = 8;
 
 /// Most elements of a result whose sums are cut. Larger results have enough tiles to keep a GPU
@@ -275,7 +277,11 @@ pub(super) fn parts_of_k(
     if groups * 4 > enough {
         return None;
     }
-    let parts = (enough / groups).min(u64::from(problem.k / LEAST_PART));
+    let least_part = match tile {
+        Tile::Workgroup { .. } | Tile::Cooperative { .. } => LEAST_PART_OF_TILES,
+        _ => LEAST_PART,
+    };
+    let parts = (enough / groups).min(u64::from(problem.k / least_part));
     (parts >= 2 && has_room_for_parts(problem, parts, room_bytes())).then_some(parts as u32)
 }
 

@@ -198,6 +198,9 @@ pub(crate) struct PipelineDesc {
     /// Whether workgroup memory starts as zeros, as WGSL requires. A kernel that writes before it
     /// reads turns this off: zeros take time on every GPU, and FXC needs minutes to compile them.
     pub(crate) zeroes_workgroup: bool,
+    /// Whether every loop counts its rounds and ends after 2^64 of them, whatever the kernel says.
+    /// A kernel whose loops end turns this off: the counters take up to a fifth of its time.
+    pub(crate) bounds_loops: bool,
     /// Bit `i`: the kernel writes all of binding `i` and does not read its earlier contents.
     #[cfg_attr(
         not(any(test, feature = "sim")),

@@ -28,6 +28,7 @@ pub(super) fn describe(
                 bindings,
                 params_bytes,
                 zeroes_workgroup: false,
+                bounds_loops: false,
                 written_whole: key.layout.written_whole(kernel.operands),
                 reference: super::reference::builtin_reference(
                     kernel,
@@ -48,6 +49,7 @@ pub(super) fn describe(
                 bindings,
                 params_bytes,
                 zeroes_workgroup: false,
+                bounds_loops: false,
                 written_whole: key.layout.written_whole(&fused.operands),
                 reference: super::reference::fused_reference(fused, key.variant, key.layout, caps),
             }
@@ -59,6 +61,7 @@ pub(super) fn describe(
             bindings,
             params_bytes,
             zeroes_workgroup: true,
+            bounds_loops: true,
             written_whole: 0,
             reference: super::reference::custom_reference(custom, key.variant.code, caps),
         },

@@ -14,11 +14,16 @@ fn long_sums_are_cut_where_there_is_little_side_by_side() {
         assert_eq!(parts, expected, "{m} x {n} x {k}");
     };
     let discrete = caps(AdapterKind::Discrete, Some((32, 32)));
-    check(&discrete, DType::F32, [64, 64, 65_536], Some(64));
-    check(&discrete, DType::F16, [128, 128, 8192], Some(8));
-    check(&discrete, DType::F32, [256, 256, 8192], Some(4));
-    check(&discrete, DType::F32, [512, 256, 8192], None);
-    check(&discrete, DType::F32, [64, 64, 2047], None);
+    check(&discrete, DType::F32, [64, 64, 65_536], Some(128));
+    check(&discrete, DType::F16, [128, 128, 8192], Some(32));
+    check(&discrete, DType::F32, [256, 256, 8192], Some(8));
+    check(&discrete, DType::F32, [512, 256, 8192], Some(4));
+    // The gradients of a small layer's weight, and the same with too many tiles.
+    check(&discrete, DType::F32, [128, 384, 1024], Some(4));
+    check(&discrete, DType::F32, [512, 512, 8192], None);
+    check(&discrete, DType::F32, [128, 384, 511], None);
+    // Few rows have a variant of their own, whose lanes share k.
+    check(&discrete, DType::F32, [4, 256, 2047], None);
     check(&discrete, DType::F32, [1, 1, 1 << 20], None);
     check(&discrete, DType::I32, [64, 64, 65_536], None);
     check(&discrete, DType::F32, [4096, 4096, 4096], None);

@@ -30,6 +30,7 @@
 mod caps;
 mod cooperative;
 mod dx12;
+mod ending;
 mod guard;
 mod mapping;
 mod needed;

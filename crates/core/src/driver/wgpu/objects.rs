@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::params::{Page, uniform_bytes};
 use super::pipeline_cache::PipelineCache;
-use super::{Opened, Tables, invalid};
+use super::{Opened, Tables, ending, invalid};
 
 pub(super) struct BufferEntry {
     pub(super) raw: wgpu::Buffer,
@@ -211,12 +211,14 @@ impl Opened {
 
     fn compile(&self, desc: &PipelineDesc) -> PipelineEntry {
         let label = Some(desc.label.as_str());
-        let module = self
-            .device
-            .create_shader_module(wgpu::ShaderModuleDescriptor {
-                label,
-                source: wgpu::ShaderSource::Wgsl(desc.wgsl.as_str().into()),
-            });
+        let source = wgpu::ShaderModuleDescriptor {
+            label,
+            source: wgpu::ShaderSource::Wgsl(desc.wgsl.as_str().into()),
+        };
+        let module = match desc.bounds_loops {
+            true => self.device.create_shader_module(source),
+            false => ending::module(&self.device, source),
+        };
         let storage = desc.bindings.iter().map(|access| {
             let read_only = *access == Access::Read;
             (wgpu::BufferBindingType::Storage { read_only }, None)

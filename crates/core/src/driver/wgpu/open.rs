@@ -208,9 +208,9 @@ async fn enumerate(
     }
 }
 
-/// Keeps the drivers loaded until the process ends. With the last instance the Vulkan loader unloads
-/// them, also in the middle of a thread that drops a device. When such a thread ends, the driver's
-/// destructors of thread-local data are gone: with NVIDIA's driver the process crashed.
+/// Keeps the drivers loaded until the process ends. With the last instance the Vulkan loader
+/// unloads them, also in the middle of a thread that drops a device. When such a thread ends, the
+/// driver's destructors of thread-local data are gone: with NVIDIA's driver the process crashed.
 #[cfg(unix)]
 fn keep_loaded(instance: &wgpu::Instance) {
     static FIRST: std::sync::OnceLock<wgpu::Instance> = std::sync::OnceLock::new();

@@ -32,6 +32,7 @@ pub(super) fn add() -> PipelineDesc {
         bindings: vec![Access::Read, Access::ReadWrite],
         params_bytes: 4,
         zeroes_workgroup: true,
+        bounds_loops: true,
         written_whole: 0,
         reference: Some(Arc::new(|seen, params| {
             let more = u32::from_le_bytes(params.try_into().unwrap());

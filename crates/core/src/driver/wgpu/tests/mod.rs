@@ -126,6 +126,7 @@ fn kernel(wgsl: &str, bindings: &[Access]) -> PipelineDesc {
         bindings: bindings.to_vec(),
         params_bytes: 16,
         zeroes_workgroup: true,
+        bounds_loops: true,
         written_whole: 0,
         reference: None,
     }
