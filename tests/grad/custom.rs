@@ -1,8 +1,10 @@
 //! Kernels of users, and functions that are called again.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use lapidary::grad::Gradients;
 use lapidary::{DType, Error, Gpu, Kernel, Tensor};
 
 use super::check::{check, gpu, parameter, spread};
@@ -114,6 +116,60 @@ fn nothing_writes_to_what_a_function_of_the_app_returned() {
         }
         gradients.clip_global_norm(1.0).unwrap();
         assert_eq!(kept.to_vec::<f32>().unwrap(), [30.0, 30.0], "{way}");
+    }
+}
+
+/// The function fails or panics in the middle of a backward that adds to earlier gradients: none
+/// are left, as some would lack a part, their memory is free, and the next backward succeeds.
+#[test]
+fn a_function_that_fails_or_panics_leaves_no_partial_gradients() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let w = parameter(&gpu, &[3.0, 4.0], &[2]);
+    let way = Arc::new(AtomicU32::new(0));
+    let asked = way.clone();
+    let kernel = curve(&gpu).with_backward(&["x"], move |call| {
+        let Some(by_z) = call.gradient("z") else {
+            return Ok(vec![]);
+        };
+        let by_x = ((by_z * call.saved("x")?)? * 2.0)?;
+        match asked.load(Ordering::Relaxed) {
+            1 => Err(by_x.reshape(&[3]).unwrap_err()),
+            2 => panic!("the app's function"),
+            _ => Ok(vec![("x", by_x)]),
+        }
+    });
+    // Before the kernel's turn comes, `w` already has its gradient.
+    let loss = || {
+        let z = call(&kernel, &x.exp().unwrap(), &x.detach()).unwrap();
+        (z * &w).unwrap().sum_all().unwrap()
+    };
+    let live = || {
+        gpu.finish().unwrap();
+        gpu.memory().stats().live_bytes.now
+    };
+    let numbers = |gradients: &Gradients| {
+        [&x, &w].map(|of| gradients.get(of).map(|grad| grad.to_vec::<f32>().unwrap()))
+    };
+    let without = live();
+    let expected = numbers(&loss().backward().unwrap());
+    assert!(expected.iter().all(Option::is_some));
+    for number in [1, 2] {
+        way.store(0, Ordering::Relaxed);
+        let mut gradients = loss().backward().unwrap();
+        way.store(number, Ordering::Relaxed);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            loss().backprop().add_to(&mut gradients)
+        }));
+        match number {
+            1 => assert!(matches!(ended, Ok(Err(Error::Shape { .. }))), "{ended:?}"),
+            _ => assert!(ended.is_err()),
+        }
+        assert_eq!(numbers(&gradients), [None, None]);
+        assert_eq!(live(), without, "way {number}");
+        way.store(0, Ordering::Relaxed);
+        loss().backprop().add_to(&mut gradients).unwrap();
+        assert_eq!(numbers(&gradients), expected, "after way {number}");
     }
 }
 
