@@ -41,6 +41,10 @@ const LEAST_TREE_LENGTH: [u32; 2] = [256, 32];
 /// Most rows for the second number.
 const FEW_ROWS: u32 = 1 << 16;
 
+/// Least elements of a column that a GPU cuts into many short parts. Of shorter ones the second
+/// launch would take more time than it saves.
+const LONG_COLUMN: u32 = 512;
+
 /// `y[r]` = the fold of row `r` of `x`.
 pub(super) static REDUCE: Kernel = Kernel {
     name: "reduce",
@@ -134,7 +138,8 @@ impl Plan {
         let gpu = rows::is_gpu(caps);
         // Enough vec4s of results to keep the adapter busy, but parts that are worth a launch.
         let (busy_vec4s, least_chunk) = match (gpu, form.is_across()) {
-            (true, true) => (16 << 10, 32),
+            (true, true) if rows.length >= LONG_COLUMN => (16 << 10, 32),
+            (true, true) => (16 << 10, 128),
             (true, false) => (1 << 10, 4 << 10),
             (false, true) => (16 << 10, 128),
             (false, false) => (512, 4 << 10),

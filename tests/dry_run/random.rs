@@ -1,9 +1,10 @@
 //! Random programs: what a dry run finds is what then happens.
 
 use fastrand::Rng;
+use lapidary::stats::DryRun;
 use lapidary::{Budget, DType, Gpu, Result, Tensor};
 
-use super::{check, gpu};
+use super::{Timing, check_timed, gpu};
 
 /// Calls of a program, and tensors that it holds.
 const CALLS: usize = 200;
@@ -121,11 +122,16 @@ fn run(gpu: &Gpu, seed: u64, found: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(program.held)
 }
 
+#[track_caller]
+fn check_random<T>(gpu: &Gpu, seed: u64, program: impl Fn(&Gpu) -> Result<T>) -> DryRun {
+    check_timed(gpu, &format!("seed {seed}"), Timing::Matters, program)
+}
+
 #[test]
 fn random_programs_take_what_their_dry_runs_found() {
     for seed in 0..6 {
         let gpu = gpu();
-        check(&gpu, &format!("seed {seed}"), |gpu| run(gpu, seed, &[]));
+        check_random(&gpu, seed, |gpu| run(gpu, seed, &[]));
     }
 }
 
@@ -134,9 +140,7 @@ fn random_programs_on_tensors_of_the_device_take_what_their_dry_runs_found() {
     for seed in 100..103 {
         let gpu = gpu();
         let found = run(&gpu, seed, &[]).unwrap();
-        check(&gpu, &format!("seed {seed}"), |gpu| {
-            run(gpu, seed + 1000, &found)
-        });
+        check_random(&gpu, seed, |gpu| run(gpu, seed + 1000, &found));
     }
 }
 
@@ -146,7 +150,7 @@ fn random_programs_within_a_budget_evict_what_their_dry_runs_found() {
     for seed in 200..204 {
         let gpu = gpu();
         gpu.memory().set_budget(Budget::device(24 << 20)).unwrap();
-        let dry = check(&gpu, &format!("seed {seed}"), |gpu| run(gpu, seed, &[]));
+        let dry = check_random(&gpu, seed, |gpu| run(gpu, seed, &[]));
         evicted_bytes += dry.evicted_bytes;
     }
     assert!(evicted_bytes > 0);

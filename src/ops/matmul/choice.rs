@@ -58,8 +58,8 @@ pub(super) const LEAST_SPLIT_K: usize = 2 * LEAST_PART_OF_TILES as usize;
 /// time.
 const SPLIT_K_WORK_ON_CPU: u64 = 1 << 23;
 
-/// The same for a GPU, which has more cores and cheaper launches.
-const SPLIT_K_WORK: u64 = 1 << 22;
+/// The same for a GPU: what the gradient of a small layer's weight takes.
+const SPLIT_K_WORK: u64 = 1 << 24;
 
 /// Workgroups that keep a GPU busy, and a software adapter on a laptop's cores.
 const BUSY_GROUPS: u64 = 128;
