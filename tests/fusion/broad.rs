@@ -19,7 +19,7 @@ fn long_tensors_have_broad_workgroups_and_the_same_values() -> Result<()> {
         let x = gpu.arange(0.0, LEN as f32, 1.0, DType::F32)?;
         let y = ((&x * 2.0)? + 1.0)?.to_vec::<f32>()?;
         let differs = |(at, value): (usize, &f32)| *value != 2.0 * at as f32 + 1.0;
-        assert_eq!(y.iter().enumerate().position(|one| differs(one)), None);
+        assert_eq!(y.iter().enumerate().position(differs), None);
         let short = ((x.narrow(0, 0, 100)? * 2.0)? + 1.0)?.to_vec::<f32>()?;
         assert_eq!(short[99], 199.0);
         if fuse {

@@ -3,7 +3,7 @@
 use lapidary::shares::{Amount, Share};
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency};
 
-use super::{MIB, assert_filled, device, filled, on_device};
+use super::{MIB, assert_filled, device, filled, on_device, with_budget};
 
 #[test]
 fn a_guarantee_comes_back_from_whoever_borrowed_it() {
@@ -24,6 +24,19 @@ fn a_guarantee_comes_back_from_whoever_borrowed_it() {
     let [frame, job] = [frame, job].map(|gpu| gpu.memory().share().unwrap());
     assert_eq!((frame.evictions, frame.refusals, job.refusals), (0, 0, 0));
     assert!(job.evictions >= 28, "{job:?}");
+}
+
+#[test]
+fn uploads_have_their_staging_beside_guarantees_of_nearly_everything() {
+    for mib in [1, 2, 16, 256] {
+        let gpu = with_budget(Budget::device(mib * MIB));
+        // All that slabs may have: staging keeps 1/32 of the budget.
+        let share = Share::guaranteed(mib * MIB / 32 * 31);
+        let frame = gpu.share("frame", share).unwrap();
+        // Nothing is on the device yet, so staging could take far more than is left to it.
+        let buffers = [&gpu, &frame].map(|gpu| filled(gpu, mib * MIB / 4, 5));
+        assert_filled(&buffers, 5);
+    }
 }
 
 #[test]

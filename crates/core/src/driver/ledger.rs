@@ -243,14 +243,18 @@ impl Ledger {
     }
 
     /// The most that one kind of staging may take: its share of the part for staging, which no
-    /// other account can take, or more while slabs leave room.
+    /// other account can take, or more while slabs and what is promised to them leave room.
     #[inline(never)]
     pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
         let books = self.lock();
         match books.limit_bytes {
             u64::MAX => u64::MAX,
             _ => {
+                // A larger share would only be refused.
+                let promised_bytes =
+                    (books.promised_bytes).saturating_sub(books.taken(Account::Slabs));
                 let room_bytes = books.room_bytes(Account::Slabs);
+                let room_bytes = room_bytes.saturating_sub(promised_bytes);
                 // The share ignores a learned limit that is very small. A caller that asks for no
                 // more would never learn that the limit has risen.
                 let least_bytes = STAGING_LEAST_BYTES.min(books.said_bytes / STAGING_MOST_SHARE);
@@ -506,6 +510,24 @@ mod tests {
         // Uploads above their share leave less to slabs, and no less to the other accounts.
         check([30, 40, 0, 0], false, [0, 0, 10, 20]);
         check([30, 40, 5, 0], false, [0, 0, 5, 20]);
+    }
+
+    #[test]
+    fn a_share_is_never_more_than_is_left_beside_a_promise() {
+        let ledger = Ledger::new();
+        ledger.set_limit(3200, 3200, None);
+        let share_bytes = |promised_bytes| {
+            ledger.set_promised(promised_bytes);
+            ledger.staging_share_bytes(Uploads)
+        };
+        // Staging keeps 800 bytes, of which uploads have 200. Beyond that they get 1/8 of the rest.
+        assert_eq!(share_bytes(0), 300);
+        assert_eq!(share_bytes(800), 200);
+        assert_eq!(share_bytes(2400), 200);
+        assert!(ledger.reserve(Slabs, 1600).is_some());
+        assert_eq!(share_bytes(1600), share_bytes(0));
+        ledger.set_promised(2400);
+        assert!(ledger.reserve(Uploads, 200).is_some());
     }
 
     #[test]

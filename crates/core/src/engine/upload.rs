@@ -212,7 +212,7 @@ async fn find_staging(
         Err(error) => return Err(refused(error)),
     }
     let left_behind = pass.lock().left_behind.uploads();
-    if pass.uploads.has_idle() || pass.uploads.pending_regions() > left_behind {
+    if pass.uploads.will_return(left_behind) {
         // Another thread holds a chunk, or has staged uploads that run with the next execution
         // pass.
         std::thread::yield_now();

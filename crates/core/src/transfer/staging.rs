@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::driver::{
     Account, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
@@ -76,6 +76,39 @@ struct Chunk {
     pending: Arc<AtomicU32>,
 }
 
+/// The turn of the one thread that creates a chunk.
+///
+/// Until the chunk is in the table, only the ledger knows of its bytes. Another thread would find
+/// neither room nor a chunk to wait for, and would report a lack of memory.
+#[derive(Debug, Default)]
+struct Growth {
+    is_taken: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// Ends the turn when it is dropped.
+struct Turn<'a>(&'a Growth);
+
+impl Growth {
+    /// Takes the turn. `None` if another thread had it, after that thread has ended it.
+    fn take(&self) -> Option<Turn<'_>> {
+        let mut is_taken = self.is_taken.lock();
+        if *is_taken {
+            self.ended.wait_while(&mut is_taken, |is_taken| *is_taken);
+            return None;
+        }
+        *is_taken = true;
+        Some(Turn(self))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.is_taken.lock() = false;
+        self.0.ended.notify_all();
+    }
+}
+
 /// The staging chunks.
 #[derive(Debug)]
 pub(crate) struct Uploads {
@@ -84,6 +117,7 @@ pub(crate) struct Uploads {
     /// Whether bytes were staged since the last trim.
     used: AtomicBool,
     chunks: Mutex<Vec<Chunk>>,
+    growth: Growth,
     /// The number of times that all chunks were forgotten. It changes under the lock of the chunks.
     epoch: AtomicU64,
 }
@@ -95,6 +129,7 @@ impl Uploads {
             account,
             used: AtomicBool::new(false),
             chunks: Mutex::new(Vec::new()),
+            growth: Growth::default(),
             epoch: AtomicU64::new(0),
         }
     }
@@ -182,9 +217,19 @@ impl Uploads {
     }
 
     /// Adds a chunk for an upload of `wanted_bytes`. `false` when it would exceed the limit. `true`
-    /// without a chunk when the device was replaced meanwhile; then the caller asks again.
+    /// without a chunk when another thread added one meanwhile, or the device was replaced; then
+    /// the caller asks again.
     pub(crate) fn grow(&self, wanted_bytes: u64) -> BoxFuture<'_, DriverResult<bool>> {
         Box::pin(async move {
+            // On a device where a creation may wait, the app may stop polling the one that has the
+            // turn. No other thread waits for that.
+            let turn = match self.driver.may_wait() {
+                true => None,
+                false => match self.growth.take() {
+                    None => return Ok(true),
+                    turn => turn,
+                },
+            };
             let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
                 return Ok(false);
             };
@@ -217,6 +262,7 @@ impl Uploads {
                 }
                 (fits && is_here, is_here)
             };
+            drop(turn);
             if !kept {
                 self.driver.unmap(buffer);
                 self.driver.destroy_buffer(buffer, 0);
@@ -267,13 +313,18 @@ impl Uploads {
         UPLOAD_LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
     }
 
-    /// The number of regions that are not submitted yet.
-    pub(crate) fn pending_regions(&self) -> u64 {
+    /// Whether some chunk returns without more memory: its regions are all submitted, or some are
+    /// not among the `left_behind` regions, whose commands wait for memory.
+    pub(crate) fn will_return(&self, left_behind: u64) -> bool {
         let chunks = self.lock();
-        let pending = chunks
-            .iter()
-            .map(|chunk| chunk.pending.load(Ordering::Acquire));
-        pending.map(u64::from).sum()
+        let mut pending_regions = 0;
+        for chunk in chunks.iter() {
+            match chunk.pending.load(Ordering::Acquire) {
+                0 => return true,
+                pending => pending_regions += u64::from(pending),
+            }
+        }
+        pending_regions > left_behind
     }
 
     /// Unmaps the chunks that the next submission uses.
@@ -360,15 +411,6 @@ impl Uploads {
         mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
     }
 
-    /// Whether the regions of some chunk are all submitted. The CPU can soon write to that chunk.
-    pub(crate) fn has_idle(&self) -> bool {
-        let chunks = self.lock();
-        let mut pending = chunks
-            .iter()
-            .map(|chunk| chunk.pending.load(Ordering::Acquire));
-        pending.any(|pending| pending == 0)
-    }
-
     /// Releases the empty chunks to the driver.
     pub(crate) fn trim(&self) {
         self.lock().retain(|chunk| {
@@ -405,3 +447,6 @@ impl Uploads {
         self.chunks.lock()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! Chunks that several threads add and wait for.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+use crate::driver::sim::{SimDriver, SimOptions};
+
+fn uploads(options: SimOptions) -> Uploads {
+    let (driver, _sim) = SimDriver::new(options).unwrap();
+    Uploads::new(Device::new(Arc::new(driver)), Account::Uploads)
+}
+
+#[test]
+fn a_thread_without_memory_waits_for_the_chunk_of_another() {
+    let uploads = uploads(SimOptions::default());
+    let (ended, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // This thread has the turn and would now create its chunk.
+        let turn = uploads.growth.take();
+        assert!(turn.is_some());
+        scope.spawn(|| {
+            let grown = pollster::block_on(uploads.grow(100));
+            ended.send(grown).unwrap();
+        });
+        let soon = Duration::from_millis(20);
+        assert_eq!(
+            ends.recv_timeout(soon),
+            Err(mpsc::RecvTimeoutError::Timeout)
+        );
+        drop(turn);
+        // The other thread asks again, and adds no chunk of its own.
+        assert_eq!(ends.recv(), Ok(Ok(true)));
+        assert!(uploads.lock().is_empty());
+    });
+    assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
+    assert_eq!(uploads.lock().len(), 1);
+}
+
+#[test]
+fn a_growth_that_fails_ends_its_turn() {
+    let uploads = uploads(SimOptions::default());
+    uploads.driver.ledger().set_limit(0, 0, None);
+    for _ in 0..2 {
+        assert_eq!(pollster::block_on(uploads.grow(100)), Ok(false));
+    }
+    uploads.driver.ledger().set_limit(MIB, MIB, None);
+    assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
+}
+
+#[test]
+fn a_chunk_returns_once_its_regions_are_submitted() {
+    let uploads = uploads(SimOptions::default());
+    assert!(!uploads.will_return(0));
+    assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
+    assert!(uploads.will_return(0));
+    let (first, _) = uploads.stage(&[1; 100]).unwrap().unwrap();
+    let (second, _) = uploads.stage(&[2; 100]).unwrap().unwrap();
+    // One of the two waits for memory. The other is in the hands of a thread.
+    assert!(uploads.will_return(1));
+    assert!(!uploads.will_return(2));
+    drop(first);
+    assert!(!uploads.will_return(1));
+    drop(second);
+    assert!(uploads.will_return(0));
+}
