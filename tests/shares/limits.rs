@@ -199,7 +199,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 /// A device of 32 MiB with so much room on the host and none on disk, and two shares: one is
 /// guaranteed half of the device.
 fn handles(host_bytes: u64) -> (Gpu, Gpu, Gpu) {
-    let gpu = super::with_budget(Budget {
+    let gpu = with_budget(Budget {
         host_bytes: Some(host_bytes),
         disk_bytes: Some(0),
         staging_bytes: Some(8 * MIB),
