@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lapidary::optim::{AdamW, AdamWOptions};
 use lapidary::stats::MemoryStats;
-use lapidary::{Budget, Gpu, Options, Result};
+use lapidary::{Budget, Gpu, Result};
 
 use crate::SIZES;
 use crate::model::{Batch, Model};
@@ -27,8 +27,10 @@ struct Run {
 }
 
 /// Compares the budgets, and returns the peak of a step without one.
-pub(crate) fn compare() -> Result<u64> {
-    let mut free = Run::new(None)?;
+///
+/// `open` opens a device for each run.
+pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
+    let mut free = Run::new(open()?, None)?;
     let base_bytes = free.gpu.memory().stats().live_bytes.now;
     free.step()?;
     free.gpu.memory().reset_peaks();
@@ -42,7 +44,7 @@ pub(crate) fn compare() -> Result<u64> {
     );
     let mut runs = vec![free];
     for percentage in PERCENTAGES {
-        let mut run = Run::new(Some(percentage))?;
+        let mut run = Run::new(open()?, Some(percentage))?;
         let budget_bytes = base_bytes + (peak_bytes - base_bytes) * percentage / 100;
         run.gpu.memory().set_budget(Budget {
             staging_bytes: Some(STAGING_BYTES),
@@ -71,8 +73,7 @@ pub(crate) fn compare() -> Result<u64> {
 }
 
 impl Run {
-    fn new(percentage: Option<u64>) -> Result<Self> {
-        let gpu = Gpu::open(Options::default())?;
+    fn new(gpu: Gpu, percentage: Option<u64>) -> Result<Self> {
         let model = Model::new(&gpu, SIZES)?.recorded()?;
         let options = AdamWOptions {
             lr: 1e-3,

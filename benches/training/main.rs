@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench --bench training [-- kernels]    # only where the time goes
+//! cargo bench --bench training --features sim -- card    # the budgets on a simulated card
 //! PATH=/folder/of/a/venv/bin:$PATH cargo bench --bench training     # with PyTorch 2.5.1 in it
 //! ```
 //!
@@ -31,9 +32,13 @@ const SIZES: Sizes = Sizes {
 };
 
 fn main() -> Result<()> {
+    let has_word = |word: &str| std::env::args().any(|arg| arg == word);
+    if has_word("card") {
+        return tell_of_card();
+    }
     let gpu = Gpu::open(Options::default())?;
     println!("{} ({}), {SIZES:?}", gpu.caps().name, gpu.caps().backend);
-    if std::env::args().any(|arg| arg == "kernels") {
+    if has_word("kernels") {
         return kernels::tell(&gpu);
     }
     by_hand::compare(&gpu)?;
@@ -41,8 +46,34 @@ fn main() -> Result<()> {
     kernels::tell(&gpu)?;
     let is_software = gpu.caps().kind == AdapterKind::Cpu;
     drop(gpu);
-    let peak_bytes = budgets::compare()?;
+    let peak_bytes = budgets::compare(|| Gpu::open(Options::default()))?;
     beside_pytorch(peak_bytes, if is_software { "cpu" } else { "cuda" });
+    Ok(())
+}
+
+/// The budgets on a graphics card behind PCIe, simulated: it has no values, and its work takes the
+/// time that its bytes take. The kernels of a step are busy for 8 ms.
+#[cfg(feature = "sim")]
+fn tell_of_card() -> Result<()> {
+    use lapidary::sim::{SimMode, SimOptions, Speed};
+    let device = SimOptions {
+        mode: SimMode::SizesOnly,
+        speed: Some(Speed {
+            link_bytes_per_s: 13_000_000_000,
+            memory_bytes_per_s: 200_000_000_000,
+            multiply_adds_per_s: 5_000_000_000_000,
+        }),
+        keeps_time: true,
+        lag_submissions: u32::MAX,
+        ..SimOptions::default()
+    };
+    let open = || Gpu::simulated_with(device.clone(), Options::default());
+    budgets::compare(|| Ok(open()?.0)).map(|_| ())
+}
+
+#[cfg(not(feature = "sim"))]
+fn tell_of_card() -> Result<()> {
+    println!("The simulated card needs `--features sim`.");
     Ok(())
 }
 
