@@ -25,7 +25,7 @@ use super::destination::Tier;
 use super::lending::note_lending;
 use super::pass::Pass;
 use super::state::State;
-use super::{callbacks, evict, needed, refuse, repack, retire};
+use super::{callbacks, evict, needed, outlook, refuse, repack, retire};
 use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
@@ -45,6 +45,13 @@ const LEAST_ROUND_BYTES: u64 = 256 << 10;
 
 /// But this least size is at most 1/64 of the limit.
 const LEAST_ROUND_PART: u64 = 64;
+
+/// Where each round submits and waits, a step frees at once what the commands of the queue will
+/// lack, but at most 1/16 of the limit: the choice of victims is worse if more leaves at once.
+const MOST_AHEAD_PART: u64 = 16;
+
+/// And at most this many bytes. Their way over PCIe takes longer than a submission and a wait.
+const MOST_AHEAD_BYTES: u64 = 8 << 20;
 
 /// The reclaim steps that make a share hold less. The others find room for what it may have.
 pub(super) const SHARE_STEPS: [ReclaimStep; 4] = [
@@ -180,7 +187,10 @@ async fn try_steps(
         // step, its work is undone. Then another run would only repeat that.
         let refused_before = refused_submissions(pass);
         while refused_submissions(pass) == refused_before {
-            let wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
+            let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
+            if step.has_traffic() {
+                wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
+            }
             let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await? else {
                 break;
             };
@@ -388,6 +398,25 @@ fn missing_bytes(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> u64 {
     let round_bytes = LEAST_ROUND_BYTES.min(limit_bytes / LEAST_ROUND_PART);
     let least_bytes = size_bytes.div_ceil(LEAST_PART).max(round_bytes);
     missing_bytes.clamp(least_bytes, size_bytes.max(least_bytes))
+}
+
+/// The bytes that the commands of the queue will lack, as far as one round frees them.
+///
+/// Only in training: while values are saved for a backward, and recorded with how they were made. A
+/// decoder whose cache grows would then release slabs and create them again, for each token. 0 as
+/// well where host and device share memory, since a round does not wait for copies there, and
+/// beside shares, since the queue does not say how to be fair to them.
+fn missing_ahead_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
+    if pass.caps().maps_slabs {
+        return 0;
+    }
+    let limit_bytes = slabs_limit_bytes(pass, ceiling);
+    let state = pass.lock();
+    if state.lineages.is_empty() || !state.memory.shares().is_empty() {
+        return 0;
+    }
+    let most_bytes = MOST_AHEAD_BYTES.min(limit_bytes / MOST_AHEAD_PART);
+    outlook::lack(&state, state.memory.live_bytes(), limit_bytes, most_bytes).bytes
 }
 
 /// The limit of all slabs together, without those that are being released.
