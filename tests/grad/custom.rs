@@ -139,7 +139,7 @@ fn a_function_that_fails_or_panics_leaves_no_partial_gradients() {
             _ => Ok(vec![("x", by_x)]),
         }
     });
-    // Before the kernel's turn comes, `w` already has its gradient.
+    // When the backward reaches the kernel, `w` already has its gradient.
     let loss = || {
         let z = call(&kernel, &x.exp().unwrap(), &x.detach()).unwrap();
         (z * &w).unwrap().sum_all().unwrap()

@@ -250,11 +250,9 @@ impl Ledger {
         match books.limit_bytes {
             u64::MAX => u64::MAX,
             _ => {
-                // A larger share would only be refused.
-                let promised_bytes =
-                    (books.promised_bytes).saturating_sub(books.taken(Account::Slabs));
-                let room_bytes = books.room_bytes(Account::Slabs);
-                let room_bytes = room_bytes.saturating_sub(promised_bytes);
+                // A share that ignores what is promised to slabs would only be refused.
+                let kept_bytes = books.slab_or_promised_bytes() + books.kept_bytes(None);
+                let room_bytes = books.limit_bytes.saturating_sub(kept_bytes);
                 // The share ignores a learned limit that is very small. A caller that asks for no
                 // more would never learn that the limit has risen.
                 let least_bytes = STAGING_LEAST_BYTES.min(books.said_bytes / STAGING_MOST_SHARE);
@@ -423,6 +421,11 @@ impl Books {
         self.all_bytes.now
     }
 
+    /// The bytes of slabs, or those that are promised to shares if they are more.
+    fn slab_or_promised_bytes(&self) -> u64 {
+        self.taken(Account::Slabs).max(self.promised_bytes)
+    }
+
     fn slab_excess_bytes(&self) -> u64 {
         let most_bytes = self.limit_bytes.saturating_sub(self.kept_bytes(None));
         self.taken(Account::Slabs).saturating_sub(most_bytes)
@@ -449,15 +452,14 @@ impl Books {
     }
 
     fn room_bytes(&self, account: Account) -> u64 {
-        let slab_bytes = self.taken(Account::Slabs);
         if account == Account::Slabs {
-            let taken_bytes = slab_bytes + self.kept_bytes(None);
+            let taken_bytes = self.taken(Account::Slabs) + self.kept_bytes(None);
             return self.limit_bytes.saturating_sub(taken_bytes);
         }
         // A learned limit applies to slabs only. For staging the driver itself is asked.
         let limit_bytes = self.said_bytes;
         let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
-        let room_bytes = |slab_bytes: u64| limit_bytes.saturating_sub(slab_bytes + staging_bytes);
+        let room_bytes = limit_bytes.saturating_sub(self.slab_or_promised_bytes() + staging_bytes);
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
         if let (Some(most_bytes), Account::Readbacks) = (self.draining_to_bytes, account) {
             return part_bytes.min(most_bytes.saturating_sub(self.reserved_bytes()));
@@ -465,8 +467,7 @@ impl Books {
         // After the limit was lowered, slabs may take bytes of the part for staging. The accounts
         // then compete for the rest.
         let left_bytes = limit_bytes.saturating_sub(self.reserved_bytes());
-        let promised_bytes = slab_bytes.max(self.promised_bytes);
-        room_bytes(promised_bytes).max(left_bytes.min(part_bytes))
+        room_bytes.max(left_bytes.min(part_bytes))
     }
 }
 

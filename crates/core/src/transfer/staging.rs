@@ -76,35 +76,36 @@ struct Chunk {
     pending: Arc<AtomicU32>,
 }
 
-/// The turn of the one thread that creates a chunk.
+/// Lets one thread at a time create a chunk.
 ///
 /// Until the chunk is in the table, only the ledger knows of its bytes. Another thread would find
 /// neither room nor a chunk to wait for, and would report a lack of memory.
 #[derive(Debug, Default)]
 struct Growth {
-    is_taken: Mutex<bool>,
+    is_locked: Mutex<bool>,
     ended: Condvar,
 }
 
-/// Ends the turn when it is dropped.
-struct Turn<'a>(&'a Growth);
+/// Keeps other threads from creating a chunk until it is dropped.
+struct GrowthGuard<'a>(&'a Growth);
 
 impl Growth {
-    /// Takes the turn. `None` if another thread had it, after that thread has ended it.
-    fn take(&self) -> Option<Turn<'_>> {
-        let mut is_taken = self.is_taken.lock();
-        if *is_taken {
-            self.ended.wait_while(&mut is_taken, |is_taken| *is_taken);
+    /// `None` if another thread was creating a chunk, once that thread has ended.
+    fn begin(&self) -> Option<GrowthGuard<'_>> {
+        let mut is_locked = self.is_locked.lock();
+        if *is_locked {
+            self.ended
+                .wait_while(&mut is_locked, |is_locked| *is_locked);
             return None;
         }
-        *is_taken = true;
-        Some(Turn(self))
+        *is_locked = true;
+        Some(GrowthGuard(self))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for GrowthGuard<'_> {
     fn drop(&mut self) {
-        *self.0.is_taken.lock() = false;
+        *self.0.is_locked.lock() = false;
         self.0.ended.notify_all();
     }
 }
@@ -221,15 +222,15 @@ impl Uploads {
     /// the caller asks again.
     pub(crate) fn grow(&self, wanted_bytes: u64) -> BoxFuture<'_, DriverResult<bool>> {
         Box::pin(async move {
-            // On a device where a creation may wait, the app may stop polling the one that has the
-            // turn. No other thread waits for that.
-            let turn = match self.driver.may_wait() {
-                true => None,
-                false => match self.growth.take() {
-                    None => return Ok(true),
-                    turn => turn,
-                },
-            };
+            // Where a creation may wait, the app may stop polling the future that creates a chunk.
+            // No other thread waits for that.
+            let mut guard = None;
+            if !self.driver.may_wait() {
+                guard = self.growth.begin();
+                if guard.is_none() {
+                    return Ok(true);
+                }
+            }
             let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
                 return Ok(false);
             };
@@ -262,7 +263,7 @@ impl Uploads {
                 }
                 (fits && is_here, is_here)
             };
-            drop(turn);
+            drop(guard);
             if !kept {
                 self.driver.unmap(buffer);
                 self.driver.destroy_buffer(buffer, 0);

@@ -16,9 +16,9 @@ fn a_thread_without_memory_waits_for_the_chunk_of_another() {
     let uploads = uploads(SimOptions::default());
     let (ended, ends) = mpsc::channel();
     std::thread::scope(|scope| {
-        // This thread has the turn and would now create its chunk.
-        let turn = uploads.growth.take();
-        assert!(turn.is_some());
+        // This thread would now create its chunk.
+        let guard = uploads.growth.begin();
+        assert!(guard.is_some());
         scope.spawn(|| {
             let grown = pollster::block_on(uploads.grow(100));
             ended.send(grown).unwrap();
@@ -28,7 +28,7 @@ fn a_thread_without_memory_waits_for_the_chunk_of_another() {
             ends.recv_timeout(soon),
             Err(mpsc::RecvTimeoutError::Timeout)
         );
-        drop(turn);
+        drop(guard);
         // The other thread asks again, and adds no chunk of its own.
         assert_eq!(ends.recv(), Ok(Ok(true)));
         assert!(uploads.lock().is_empty());
@@ -38,7 +38,7 @@ fn a_thread_without_memory_waits_for_the_chunk_of_another() {
 }
 
 #[test]
-fn a_growth_that_fails_ends_its_turn() {
+fn a_growth_that_fails_lets_others_begin() {
     let uploads = uploads(SimOptions::default());
     uploads.driver.ledger().set_limit(0, 0, None);
     for _ in 0..2 {
