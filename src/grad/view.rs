@@ -11,6 +11,9 @@ use crate::tensor::layout::Layout;
 use lapidary_core::Result;
 use lapidary_core::internal::Engine;
 
+/// The most parts that a new one is compared with.
+const MOST_COMPARED: usize = 32;
+
 /// The sum of the gradients that arrive at one node, each through a view of its result.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
@@ -18,6 +21,8 @@ pub(super) struct Sum {
     whole: Option<Tensor>,
     /// The elements of its storage, with the gradients of parts.
     parts: Option<Tensor>,
+    /// The layouts of the first of those parts.
+    layouts: Vec<Layout>,
 }
 
 impl Sum {
@@ -40,12 +45,25 @@ impl Sum {
             let zeros = zeros(node, &grad.engine)?;
             spread(&zeros, layout, grad, Tensor::copy_)?;
             self.parts = Some(zeros);
+            self.layouts.push(layout.clone());
             return Ok(());
         }
-        match &self.parts {
-            Some(parts) => spread(parts, layout, grad, Tensor::add_),
-            None => Ok(()),
+        let Some(parts) = &self.parts else {
+            return Ok(());
+        };
+        if self.layouts.len() == MOST_COMPARED {
+            return spread(parts, layout, grad, Tensor::add_);
         }
+        // Slices of one tensor, such as queries, keys and values, overwrite nothing but zeros.
+        let is_apart = self.layouts.iter().all(|part| part.is_apart_from(layout));
+        let write = if is_apart {
+            Tensor::copy_
+        } else {
+            Tensor::add_
+        };
+        spread(parts, layout, grad, write)?;
+        self.layouts.push(layout.clone());
+        Ok(())
     }
 
     fn add_whole(&mut self, grad: Tensor) -> Result<()> {

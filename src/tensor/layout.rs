@@ -8,6 +8,7 @@
 //! dimensions other than 0 is at most [`MAX_ELEMENTS`], and an element's number fits a `u32`. Two
 //! indices name one element only where a stride is 0 or windows overlap.
 
+mod apart;
 mod axes;
 mod collapse;
 mod shapes;
@@ -38,11 +39,23 @@ pub(crate) const MAX_ELEMENTS: u64 = if usize::BITS < 64 {
 };
 
 /// Maps an index to an element of a storage: `offset + Σ index[d] · strides[d]`, in elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) shape: Dims,
     pub(crate) strides: Strides,
     pub(crate) offset: usize,
+}
+
+impl Clone for Layout {
+    // A small vector's own `clone` pushes one element after the other.
+    #[inline]
+    fn clone(&self) -> Layout {
+        Layout {
+            shape: Dims::from_slice(&self.shape),
+            strides: Strides::from_slice(&self.strides),
+            offset: self.offset,
+        }
+    }
 }
 
 impl Layout {
