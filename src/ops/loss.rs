@@ -3,6 +3,7 @@
 mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
+mod slopes;
 
 use std::borrow::Cow;
 

@@ -529,3 +529,71 @@ fn equal_elements_give_their_gradient_to_the_named_one() {
         assert_eq!(got.to_vec::<f32>().unwrap(), expected, "{name}");
     }
 }
+
+/// Cases of cross-entropies: the shape of the logits, and the axis of their classes.
+const OF_CLASSES: [(&[usize], usize); 6] = [
+    (&[5, 3], 1),
+    (&[6, 8], 1),
+    (&[7], 0),
+    (&[2, 5, 7], 1),
+    (&[3, 4, 2, 4], 1),
+    (&[2, 300], 1),
+];
+
+#[test]
+fn a_cross_entropy_has_the_gradient_that_a_recorded_backward_computes_by_operations() {
+    let gpu = gpu();
+    for (shape, axis) in OF_CLASSES {
+        let count: usize = shape.iter().product();
+        let mut of_targets = shape.to_vec();
+        let classes = of_targets.remove(axis);
+        let rows: usize = of_targets.iter().product();
+        let targets: Vec<i32> = (0..rows).map(|row| (row * 7 % classes) as i32).collect();
+        // The targets start in the middle of their storage.
+        let longer = gpu
+            .tensor(&[&[1], &targets[..]].concat(), &[rows + 1])
+            .unwrap();
+        let targets = longer
+            .slice(0, 1, None, 1)
+            .unwrap()
+            .reshape(&of_targets)
+            .unwrap();
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            for (ignore, reduction) in [
+                (None, Reduction::Mean),
+                (Some(1), Reduction::Mean),
+                (Some(1), Reduction::Sum),
+                (None, Reduction::None),
+            ] {
+                for kind in [DType::I32, DType::U32] {
+                    let x = parameter(&gpu, &spread(2 * count, -3.0, 3.0), &[2 * count]);
+                    let x = x.detach().cast(dtype).unwrap().requires_grad().unwrap();
+                    // They start beside a vec4.
+                    let logits = x.narrow(0, count - 1, count).unwrap();
+                    let logits = logits.reshape(shape).unwrap();
+                    let targets = targets.cast(kind).unwrap();
+                    let loss = logits.cross_entropy(&targets, ignore, reduction).unwrap();
+                    let weights = spread(loss.len(), 0.5, 1.5);
+                    let seed = gpu
+                        .tensor(&weights, loss.shape())
+                        .unwrap()
+                        .cast(dtype)
+                        .unwrap();
+                    let one = loss.backprop().seed(&seed).keep_history().run().unwrap();
+                    let by_operations = loss.backprop().seed(&seed).record().run().unwrap();
+                    let [found, expected] = [one, by_operations].map(|gradients| {
+                        let gradient = gradients.get(&x).unwrap().detach();
+                        gradient.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()
+                    });
+                    let most = if dtype == DType::F32 { 1e-5 } else { 4e-3 };
+                    for (found, expected) in found.iter().zip(&expected) {
+                        assert!(
+                            (found - expected).abs() <= most,
+                            "{shape:?} {dtype} {ignore:?} {reduction:?}: {found} for {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

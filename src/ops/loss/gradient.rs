@@ -1,6 +1,7 @@
 //! The gradients of losses. All are computed in f32.
 
-use super::{LOGITS, Reduction, class_axis, counted, each_with_totals};
+use super::slopes::Loss;
+use super::{LOGITS, Reduction, class_axis, counted, each_with_totals, word};
 use crate::ops::fill;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Grads, Save, grads};
@@ -134,6 +135,19 @@ pub(super) fn each_recorded(
     let mut line = vec![1; x.rank()];
     line[axis] = classes;
     let rule = move |b: &Backward| {
+        if let [targets, x, totals] = &b.saved[..] {
+            // Gradients of gradients depend on what one launch hides.
+            if !x.is_tracked() && !b.grad.is_tracked() {
+                let loss = Loss {
+                    x,
+                    axis,
+                    targets,
+                    ignore: word(targets, ignore),
+                    totals,
+                };
+                return grads![b; loss.slopes(&b.grad)?];
+            }
+        }
         let targets = b.saved[0].unsqueeze(along)?;
         // As the loss of such a target is NaN.
         let is_no_class = is_no_class(&targets, classes)?;
@@ -149,11 +163,7 @@ pub(super) fn each_recorded(
             return grads![b; is_target.where_(&g.neg()?, 0.0)?.cast(dtype)?];
         };
         let wide = x.cast(DType::F32)?;
-        let total = match b.saved.get(2) {
-            Some(totals) if !x.is_tracked() => totals.reshape(targets.shape())?,
-            // Gradients of gradients depend on it.
-            _ => wide.logsumexp_keepdim(&[along])?,
-        };
+        let total = wide.logsumexp_keepdim(&[along])?;
         let probability = (wide - total)?.exp()?;
         grads![b; ((probability - is_target.cast(DType::F32)?)? * g)?.cast(dtype)?]
     };
