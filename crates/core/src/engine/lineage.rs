@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::cmd::Cmd;
 use super::cost::Costs;
-use super::kernel::{Launch, Program, Role};
+use super::kernel::{Launch, Program, Ranges, Role};
 use crate::dtype::DType;
 use crate::memory::{Memory, Storage};
 
@@ -133,8 +133,8 @@ impl Lineages {
             launch: Launch {
                 program: launch.program.clone(),
                 args: SmallVec::new(),
-                params: launch.params.clone(),
-                ranges: launch.ranges.clone(),
+                params: SmallVec::from_slice(&launch.params),
+                ranges: Ranges::from_slice(&launch.ranges),
                 ..*launch
             },
             predicted_ns: costs.compute_ns(launch),
