@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! cargo bench --bench gradients
+//! cargo bench --bench gradients --features sim -- host    # the host's part, on a simulated device
 //! ```
 //!
 //! Steps a second of a perceptron with two layers, and the share of the speed by hand. Both run in
-//! turns, so that noise hits both. The losses of both are compared.
+//! turns, so that noise hits both. The losses of both are compared. The host's part is also told
+//! for single operations: what recording one costs more than not recording it.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,10 @@ const SIZES: [(usize, usize, usize, usize); 2] = [(64, 784, 128, 10), (256, 784,
 const STEPS: u32 = 20;
 const ROUNDS: u32 = 8;
 const RATE: f64 = 0.05;
+#[cfg(feature = "sim")]
+const CHAIN: u32 = 1000;
+#[cfg(feature = "sim")]
+const CHAINS: u32 = 60;
 
 struct Network {
     x: Tensor,
@@ -110,14 +116,78 @@ fn round(mut step: impl FnMut() -> Result<Tensor>) -> Result<(Duration, f32)> {
 }
 
 fn main() -> Result<()> {
+    if std::env::args().any(|arg| arg == "host") {
+        return tell_of_host();
+    }
     let gpu = Gpu::open(Options::default())?;
     println!("{} ({})", gpu.caps().name, gpu.caps().backend);
+    compare(&gpu)
+}
+
+/// A device whose work takes no time.
+#[cfg(feature = "sim")]
+fn tell_of_host() -> Result<()> {
+    use lapidary::sim::{SimMode, SimOptions};
+    let device = SimOptions {
+        mode: SimMode::SizesOnly,
+        ..SimOptions::default()
+    };
+    let (gpu, _sim) = Gpu::simulated_with(device, Options::default())?;
+    compare(&gpu)?;
+    let x = gpu.zeros(&[64], DType::F32)?;
+    let w = gpu.zeros(&[64], DType::F32)?.requires_grad()?;
+    tell_of_operation(&gpu, "y + w", |y| y + &w)?;
+    tell_of_operation(&gpu, "y * x", |y| y * &x)?;
+    tell_of_operation(&gpu, "y.sin()", |y| y.sin())?;
+    Ok(())
+}
+
+#[cfg(not(feature = "sim"))]
+fn tell_of_host() -> Result<()> {
+    println!("The host's part needs `--features sim`.");
+    Ok(())
+}
+
+/// The time of an operation in a chain whose values are all kept, recorded and under `no_grad`.
+/// That includes the drop of what was recorded.
+#[cfg(feature = "sim")]
+fn tell_of_operation(
+    gpu: &Gpu,
+    name: &str,
+    operation: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<()> {
+    let start = gpu.zeros(&[64], DType::F32)?.requires_grad()?;
+    let chain = || -> Result<Duration> {
+        let begun = Instant::now();
+        let mut all = vec![start.clone()];
+        for _ in 0..CHAIN {
+            all.push(operation(&all[all.len() - 1])?);
+        }
+        drop(all);
+        gpu.finish()?;
+        Ok(begun.elapsed())
+    };
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..CHAINS {
+        best[0] = best[0].min(chain()?);
+        let _no_grad = gpu.no_grad();
+        best[1] = best[1].min(chain()?);
+    }
+    let [recorded, plain] = best.map(|time| time.as_secs_f64() * 1e9 / f64::from(CHAIN));
+    println!(
+        "  {name:<8} {plain:.0} ns, recorded {recorded:.0} ns: {:.0} ns more",
+        recorded - plain
+    );
+    Ok(())
+}
+
+fn compare(gpu: &Gpu) -> Result<()> {
     for sizes in SIZES {
-        let by_tape = Network::new(&gpu, sizes)?.parameters()?;
-        let by_hand = Network::new(&gpu, sizes)?;
+        let by_tape = Network::new(gpu, sizes)?.parameters()?;
+        let by_hand = Network::new(gpu, sizes)?;
         let mut best = [Duration::MAX; 2];
         for _ in 0..ROUNDS {
-            let (time, loss) = round(|| by_tape.step_by_tape(&gpu))?;
+            let (time, loss) = round(|| by_tape.step_by_tape(gpu))?;
             best[0] = best[0].min(time);
             let (time, expected) = round(|| by_hand.step_by_hand())?;
             best[1] = best[1].min(time);

@@ -4,6 +4,7 @@
 //! ```text
 //! cargo bench --bench training [-- kernels]    # only where the time goes
 //! cargo bench --bench training --features sim -- card    # the budgets on a simulated card
+//! cargo bench --bench training --features sim -- host    # the host's part of a step
 //! PATH=/folder/of/a/venv/bin:$PATH cargo bench --bench training     # with PyTorch 2.5.1 in it
 //! ```
 //!
@@ -36,12 +37,15 @@ fn main() -> Result<()> {
     if has_word("card") {
         return tell_of_card();
     }
+    if has_word("host") {
+        return tell_of_host();
+    }
     let gpu = Gpu::open(Options::default())?;
     println!("{} ({}), {SIZES:?}", gpu.caps().name, gpu.caps().backend);
     if has_word("kernels") {
         return kernels::tell(&gpu);
     }
-    by_hand::compare(&gpu)?;
+    by_hand::compare(&gpu, true)?;
     products::compare(&gpu)?;
     kernels::tell(&gpu)?;
     let is_software = gpu.caps().kind == AdapterKind::Cpu;
@@ -71,11 +75,26 @@ fn tell_of_card() -> Result<()> {
     budgets::compare(|| Ok(open()?.0)).map(|_| ())
 }
 
+/// The host's part of a step: on a simulated device whose work takes no time.
+#[cfg(feature = "sim")]
+fn tell_of_host() -> Result<()> {
+    use lapidary::sim::{SimMode, SimOptions};
+    let device = SimOptions {
+        mode: SimMode::SizesOnly,
+        ..SimOptions::default()
+    };
+    let (gpu, _sim) = Gpu::simulated_with(device, Options::default())?;
+    by_hand::compare(&gpu, false)
+}
+
 #[cfg(not(feature = "sim"))]
 fn tell_of_card() -> Result<()> {
     println!("The simulated card needs `--features sim`.");
     Ok(())
 }
+
+#[cfg(not(feature = "sim"))]
+use tell_of_card as tell_of_host;
 
 /// The same step in PyTorch on the CPU or a card, if there is one.
 fn beside_pytorch(peak_bytes: u64, device: &str) {
