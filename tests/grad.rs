@@ -15,6 +15,7 @@ mod matmul;
 mod networks;
 #[cfg(feature = "sim")]
 mod optimum;
+mod programs;
 mod reduce;
 mod rows;
 mod saved;
