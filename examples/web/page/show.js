@@ -15,7 +15,7 @@ export function complain(text, place = at('#state')) {
 // A program's memory report and its bar, in a section.
 export function report(program, section) {
   const [live, reserved, all] = program.bytes();
-  at('pre', section).textContent = program.memory().stats();
+  at('pre', section).textContent = program.memory();
   at('.live', section).style.width = `${100 * live / all}%`;
   at('.reserved', section).style.width = `${100 * reserved / all}%`;
 }
