@@ -130,7 +130,7 @@ impl Tensor {
             repeated: (0..first).collect(),
             eps,
         };
-        let normalized = by.of(&x)?;
+        let normalized = by.for_input(&x, &g, weight.as_ref())?;
         Ok([
             normalized.by_input(&g, weight.as_ref())?.cast(self.dtype)?,
             normalized.by_weight(&g)?.cast(self.dtype)?,

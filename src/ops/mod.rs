@@ -36,6 +36,7 @@ mod index;
 mod index_select;
 mod launch;
 mod layer_norm;
+mod layer_norm_backward;
 mod like;
 mod long;
 mod loss;

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::RMS;
+use crate::ops::layer_norm_backward::{Problem, Slopes};
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
 use lapidary_core::internal::Shared;
@@ -13,19 +14,27 @@ use lapidary_core::{DType, Result};
 pub(in crate::ops) struct Normalization {
     /// Is the mean subtracted?
     pub(in crate::ops) is_centred: bool,
-    /// The axes of elements that are normalized together.
+    /// The axes of elements that are normalized together: the last ones.
     pub(in crate::ops) own: Vec<isize>,
     /// The axes along which the weight stays the same.
     pub(in crate::ops) repeated: Vec<isize>,
     pub(in crate::ops) eps: f32,
 }
 
-/// A normalized tensor in f32, before weight and bias.
+/// A tensor in f32 that was normalized again, before weight and bias.
 #[derive(Debug)]
 pub(in crate::ops) struct Normalized<'a> {
     by: &'a Normalization,
-    normal: Tensor,
-    scale: Tensor,
+    how: How,
+}
+
+/// How it was normalized.
+#[derive(Debug)]
+enum How {
+    /// By operations, which are recorded.
+    Operations { normal: Tensor, scale: Tensor },
+    /// By the launch that also computes the gradient of the input.
+    Launch { x: Tensor, slopes: Box<Slopes> },
 }
 
 impl Normalization {
@@ -38,11 +47,46 @@ impl Normalization {
         };
         let variance = away.square()?.mean_keepdim(&self.own)?;
         let scale = (variance + self.eps)?.rsqrt()?;
-        Ok(Normalized {
-            by: self,
-            normal: (away * &scale)?,
-            scale,
-        })
+        let normal = (away * &scale)?;
+        let how = How::Operations { normal, scale };
+        Ok(Normalized { by: self, how })
+    }
+
+    /// As [`of`](Self::of), for a gradient of the input by `g`. Where that takes one launch, it
+    /// hides what gradients of gradients depend on.
+    #[track_caller]
+    pub(in crate::ops) fn for_input(
+        &self,
+        x: &Tensor,
+        g: &Tensor,
+        weight: Option<&Tensor>,
+    ) -> Result<Normalized<'_>> {
+        let operands = [Some(x), Some(g), weight];
+        if operands.into_iter().flatten().any(Tensor::is_tracked) {
+            return self.of(x);
+        }
+        let problem = Problem {
+            x,
+            weight,
+            length: self
+                .own
+                .iter()
+                .map(|&axis| x.shape()[axis as usize])
+                .product(),
+            is_centred: self.is_centred,
+            eps: self.eps,
+        };
+        let x = x.clone();
+        match problem.slopes(g)? {
+            Some(slopes) => Ok(Normalized {
+                by: self,
+                how: How::Launch {
+                    x,
+                    slopes: Box::new(slopes),
+                },
+            }),
+            None => self.of(&x),
+        }
     }
 }
 
@@ -51,23 +95,41 @@ impl Normalized<'_> {
     /// The gradient of the input.
     #[track_caller]
     pub(in crate::ops) fn by_input(&self, g: &Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
+        let (normal, scale) = match &self.how {
+            How::Operations { normal, scale } => (normal, scale),
+            How::Launch { slopes, .. } => return Ok(slopes.by_input.clone()),
+        };
         let own = &self.by.own;
         let by_normal = match weight {
             None => g.clone(),
             Some(weight) => (g * weight)?,
         };
-        let along = (&by_normal * &self.normal)?.mean_keepdim(own)?;
+        let along = (&by_normal * normal)?.mean_keepdim(own)?;
         let centred = match self.by.is_centred {
             true => (&by_normal - by_normal.mean_keepdim(own)?)?,
             false => by_normal,
         };
-        (centred - (&self.normal * along)?)? * &self.scale
+        (centred - (normal * along)?)? * scale
     }
 
     /// The gradient of the weight, without the axes along which that is repeated.
     #[track_caller]
     pub(in crate::ops) fn by_weight(&self, g: &Tensor) -> Result<Tensor> {
-        (g * &self.normal)?.sum(&self.by.repeated)
+        let normal = match &self.how {
+            How::Operations { normal, .. } => normal.clone(),
+            How::Launch { x, slopes } => {
+                let mut of_rows = x.shape().to_vec();
+                for &axis in &self.by.own {
+                    of_rows[axis as usize] = 1;
+                }
+                let away = match self.by.is_centred {
+                    true => (x - slopes.mean.reshape(&of_rows)?)?,
+                    false => x.clone(),
+                };
+                (away * slopes.scale.reshape(&of_rows)?)?
+            }
+        };
+        (g * normal)?.sum(&self.by.repeated)
     }
 
     /// The gradient of the bias, likewise.
@@ -179,7 +241,10 @@ impl Tensor {
                 Some(weight) => Some(weight.reshape(&shapes.of_weight)?.cast(DType::F32)?),
                 None => None,
             };
-            let normalized = by.of(&x)?;
+            let normalized = match b.needs(0) {
+                true => by.for_input(&x, &g, weight.as_ref())?,
+                false => by.of(&x)?,
+            };
             grads![b;
                 as_operand(normalized.by_input(&g, weight.as_ref())?, 0)?,
                 as_operand(normalized.by_weight(&g)?, 1)?,

@@ -3,7 +3,7 @@
 use super::super::*;
 use crate::Gpu;
 use crate::ops::argreduce::search_as;
-use crate::ops::{layer_norm, normalize, softmax};
+use crate::ops::{layer_norm, layer_norm_backward, normalize, softmax};
 
 /// An adapter, and simulations with large and small bindings.
 fn gpus() -> Vec<(&'static str, Gpu)> {
@@ -205,6 +205,57 @@ fn every_form_that_fits_normalizes_right() {
                             "{name} {form:?} layer_norm {at}: {} {b}",
                             norm[at]
                         );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_form_finds_the_gradient_of_a_normalization() {
+    for (name, gpu) in gpus() {
+        for (lines, length) in [(7, 36), (2, 1040), (70, 4), (33, 64)] {
+            let tensor = |by: f32| {
+                let data: Vec<f32> = numbers(lines * length).iter().map(|v| v / by).collect();
+                gpu.tensor(&data, &[lines, length]).unwrap()
+            };
+            let (x, g) = (
+                tensor(8.0),
+                tensor(16.0).flip(&[0]).unwrap().copy().unwrap(),
+            );
+            let weight = gpu.tensor(&numbers(length), &[length]).unwrap();
+            for (weight, is_centred) in
+                [(None, true), (Some(&weight), true), (Some(&weight), false)]
+            {
+                let by = layer_norm::gradient::Normalization {
+                    is_centred,
+                    own: vec![1],
+                    repeated: vec![0],
+                    eps: 0.5,
+                };
+                let expected = by.of(&x).unwrap().by_input(&g, weight).unwrap();
+                let problem = layer_norm_backward::Problem {
+                    x: &x,
+                    weight,
+                    length,
+                    is_centred,
+                    eps: 0.5,
+                };
+                let rows = x.var(0, &[1]).unwrap();
+                for form in layer_norm_backward::Form::ALL {
+                    let found = problem.slopes_as(&g, form).unwrap();
+                    let apart = (&found.by_input - &expected).unwrap().abs().unwrap();
+                    let apart = apart.max_all().unwrap().item::<f32>().unwrap();
+                    assert!(apart < 1e-4, "{name} {form:?} {lines} {length}: {apart}");
+                    if is_centred {
+                        let means = (&found.mean - x.mean(&[1]).unwrap()).unwrap();
+                        let scales = (&rows + 0.5).unwrap().rsqrt().unwrap();
+                        let scales = (&found.scale - scales).unwrap();
+                        for apart in [means, scales] {
+                            let apart = apart.abs().unwrap().max_all().unwrap();
+                            assert!(apart.item::<f32>().unwrap() < 1e-5, "{name} {form:?}");
+                        }
                     }
                 }
             }
