@@ -76,23 +76,6 @@ impl Cmd {
         }
     }
 
-    /// Drops the command and hands its operands to `receive` one by one.
-    pub(super) fn into_operands(self, mut receive: impl FnMut(Arc<Storage>)) {
-        match self {
-            Cmd::Launch(launch) => launch.args.into_iter().for_each(|arg| receive(arg.storage)),
-            Cmd::Clear(storage) => receive(storage),
-            // These are rarely the last holders. Their storages go through the dead list like all
-            // others.
-            _ => {}
-        }
-    }
-
-    /// Whether the submission needs data of the command. If not, the pass drops the command as soon
-    /// as it is encoded, and frees the operands that have no other holder.
-    pub(super) fn outlasts_encoding(&self) -> bool {
-        matches!(self, Cmd::Upload { .. }) || self.is_custom()
-    }
-
     /// Whether the command should be submitted at once. The reading thread copies one large piece
     /// out while the device copies the next.
     pub(super) fn submits_at_once(&self) -> bool {

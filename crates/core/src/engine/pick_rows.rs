@@ -78,9 +78,13 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     state.memory.used(table);
     state.memory.was_read(table, picked.len() as u64);
     state.counters.restored_bytes += picked.len() as u64;
-    if let Some(cmd) = state.queue.pop_head() {
-        state.finish_command(cmd);
+    let cmd = state.queue.pop_head();
+    if let Some(cmd) = &cmd {
+        state.note_encoded(cmd);
     }
+    // Its operands are dropped outside the lock.
+    drop(state);
+    drop(cmd);
     Ok(Ok(()))
 }
 

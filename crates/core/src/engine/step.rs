@@ -170,7 +170,18 @@ impl State {
                 }
                 self.batch.close(alone || cmd.submits_at_once());
                 self.batch.note_priority(priority);
-                self.finish_command(cmd);
+                self.note_encoded(&cmd);
+                // Commands are large: no function takes one only to drop it. The operands without
+                // another holder are freed at once.
+                match cmd {
+                    Cmd::Clear(storage) => self.memory.release_operand(storage),
+                    Cmd::Launch(launch) if !matches!(launch.program, Program::Custom(_)) => {
+                        for arg in launch.args {
+                            self.memory.release_operand(arg.storage);
+                        }
+                    }
+                    cmd => self.keep(cmd),
+                }
             }
             Err(Stop::Need(need)) => {
                 self.queue.push_head(cmd);
@@ -239,8 +250,8 @@ impl State {
         lost
     }
 
-    /// Finishes a command that was encoded.
-    pub(super) fn finish_command(&mut self, cmd: Cmd) {
+    /// Notes that a command was encoded.
+    pub(super) fn note_encoded(&mut self, cmd: &Cmd) {
         self.head.reset();
         self.counters.commands += 1;
         let is_of_app = !matches!(cmd, Cmd::TakeOver { .. });
@@ -248,10 +259,6 @@ impl State {
             self.counters.commands_of_app += 1;
         }
         self.memory.tick();
-        match cmd.outlasts_encoding() {
-            true => self.keep(cmd),
-            false => cmd.into_operands(|storage| self.memory.release_operand(storage)),
-        }
     }
 
     /// Frees the storages and kernels that have no holder.
@@ -284,7 +291,8 @@ impl State {
         }
     }
 
-    /// Keeps the data of an encoded command that the submission still needs.
+    /// Keeps the data of an encoded command that the submission still needs. Other commands are
+    /// rarely the last holders: their storages go through the dead list like all others.
     fn keep(&mut self, cmd: Cmd) {
         match cmd {
             Cmd::Upload { region, .. } => self.batch.add_region(region),

@@ -268,17 +268,19 @@ impl Memory {
         self.census.lost(class, bytes, granted_bytes);
         self.census.tags.lost(tag, bytes);
         self.census.sums.evictions += u64::from(to.is_some());
-        self.census.ring.push(match to {
-            Some(to) => Event::Evict {
-                storage: number,
-                bytes,
-                to,
-            },
-            None => Event::Free {
-                storage: number,
-                bytes,
-            },
-        });
+        if self.census.ring.is_on() {
+            self.census.ring.push(match to {
+                Some(to) => Event::Evict {
+                    storage: number,
+                    bytes,
+                    to,
+                },
+                None => Event::Free {
+                    storage: number,
+                    bytes,
+                },
+            });
+        }
     }
 
     /// The slot now belongs to another storage.

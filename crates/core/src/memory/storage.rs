@@ -368,6 +368,16 @@ impl Storage {
         (site, self.scope, share, self.name())
     }
 
+    /// Is it without a name, and does this maker group it?
+    #[inline]
+    pub(crate) fn is_nameless_of(&self, (site, scope, share, name): &Maker) -> bool {
+        !self.is_named.load(Ordering::Acquire)
+            && name.is_none()
+            && std::ptr::from_ref(self.site) as usize == *site
+            && self.scope == *scope
+            && self.share.as_deref().map_or(0, ShareHandle::path_number) == *share
+    }
+
     pub(crate) fn name(&self) -> Option<Arc<str>> {
         if !self.is_named.load(Ordering::Acquire) {
             return None;

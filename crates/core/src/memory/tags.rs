@@ -29,6 +29,8 @@ pub struct TagUse {
 #[derive(Clone, Debug)]
 pub(super) struct Tags {
     numbers: FxHashMap<Maker, u32>,
+    /// The maker that was looked up last: loops make storage after storage at one call site.
+    last: Option<(Maker, u32)>,
     /// The first entry is that of all makers without their own.
     entries: Vec<TagUse>,
 }
@@ -43,15 +45,27 @@ impl Tags {
         };
         Tags {
             numbers: FxHashMap::default(),
+            last: None,
             entries: vec![others],
         }
     }
 
     /// The index of the entry of a storage's maker.
+    #[inline]
     pub(super) fn number(&mut self, storage: &Storage) -> u32 {
+        match &self.last {
+            Some((last, number)) if storage.is_nameless_of(last) => *number,
+            _ => self.look_up(storage),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, storage: &Storage) -> u32 {
         let maker = storage.maker();
         let known = self.numbers.get(&maker).copied();
-        known.unwrap_or_else(|| self.enter(storage, maker))
+        let number = known.unwrap_or_else(|| self.enter(storage, maker.clone()));
+        self.last = Some((maker, number));
+        number
     }
 
     #[cold]
