@@ -152,7 +152,7 @@ fn nonsense(browser: &mut Browser) -> Result {
     )?;
     // A matrix of one layer is larger.
     for (budget_mib, says) in [
-        (1, "the operands and results of one operation"),
+        (1, "a command with operands and results"),
         (-1, "a budget is 1 to"),
     ] {
         browser.evaluate(&format!("searching.part('budget').value = {budget_mib}"))?;
