@@ -1,8 +1,6 @@
 //! The store never holds more than its limit, also while it removes values late or not at all.
 
-use std::time::Duration;
-
-use super::{MIB, eventually, failure, keep, noise, open, patient, read};
+use super::{MIB, SHORT, eventually, failure, keep, noise, open, patient, read};
 use crate::error::StoreFailure;
 
 #[test]
@@ -30,7 +28,7 @@ fn a_block_that_does_not_fit_is_refused_and_smaller_ones_are_not() {
 
 #[test]
 fn what_cannot_be_removed_counts_until_it_is() {
-    let (memory, store) = open(4 * MIB, Duration::from_millis(40));
+    let (memory, store) = open(4 * MIB, SHORT);
     let block = keep(&store, &noise(3 * MIB, 1)).unwrap();
     memory.fail(Some(|call| {
         (call == "remove").then(|| StoreFailure::Gone("away".into()))
@@ -47,7 +45,7 @@ fn what_cannot_be_removed_counts_until_it_is() {
 
 #[test]
 fn a_store_that_says_it_is_full_gets_nothing_for_a_while_and_is_still_read() {
-    let (memory, store) = open(64 * MIB, Duration::from_millis(100));
+    let (memory, store) = open(64 * MIB, SHORT);
     let block = keep(&store, &noise(1000, 1)).unwrap();
     memory.fail(Some(|call| (call == "write").then_some(StoreFailure::Full)));
     assert_eq!(failure(keep(&store, &noise(1000, 2))), StoreFailure::Full);
