@@ -34,11 +34,13 @@ pub(super) use op::{Fold, Lift, Lower, Op, name_of};
 
 const WGSL: &str = include_str!("../../shaders/reduce.wgsl");
 
-/// Least elements of a row for which a GPU folds it by many invocations, and the same where rows
-/// are too few to give every core one invocation each.
-const LEAST_TREE_LENGTH: [u32; 2] = [256, 32];
+/// Least elements of a row for which a GPU folds it by many invocations.
+const LEAST_TREE_LENGTH: u32 = 256;
 
-/// Most rows for the second number.
+/// The same where rows are too few to give every core one invocation each.
+const LEAST_TREE_LENGTH_OF_FEW: u32 = 32;
+
+/// Most rows that are few.
 const FEW_ROWS: u32 = 1 << 16;
 
 /// Least elements of a column that a GPU cuts into many short parts. Of shorter ones the second
@@ -123,9 +125,12 @@ impl Plan {
     pub(super) fn choose(caps: &Caps, rows: &Rows) -> Plan {
         let gpu = rows::is_gpu(caps);
         let contiguous = Form::Along.fits(rows) && (rows.inner.dims[0] >= 8 || rows.are_vec4s());
-        let is_few = rows.rows <= FEW_ROWS;
+        let least_tree_length = match rows.rows <= FEW_ROWS {
+            true => LEAST_TREE_LENGTH_OF_FEW,
+            false => LEAST_TREE_LENGTH,
+        };
         let form = match contiguous {
-            true if gpu && rows.length >= LEAST_TREE_LENGTH[usize::from(is_few)] => Form::Tree,
+            true if gpu && rows.length >= least_tree_length => Form::Tree,
             true => Form::Along,
             false if Form::AcrossVec4s.fits(rows) => Form::AcrossVec4s,
             false => Form::Across,
