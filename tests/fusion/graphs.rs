@@ -568,6 +568,25 @@ fn on_an_adapter_everything_is_the_same_to_the_bit() {
 }
 
 #[test]
+fn what_compilers_know_beforehand_is_rounded_like_the_rest() {
+    let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
+    let results = gpus.map(|gpu| {
+        let x = gpu.tensor(&[1_u32, 2, 3, 4, 5], &[5]).unwrap();
+        let made = [DType::F16, DType::Bf16, DType::U8, DType::I8].map(|dtype| {
+            let ones = x.le(&x).unwrap().cast(dtype).unwrap();
+            let halves = ones.cast(DType::F32).unwrap().tanh().unwrap();
+            let again = halves.cast(dtype).unwrap().exp().unwrap();
+            again.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()
+        });
+        made.map(Elements::Floats)
+    });
+    let [apart, fused] = &results;
+    for (apart, fused) in apart.iter().zip(fused) {
+        apart.check(fused);
+    }
+}
+
+#[test]
 fn what_compilers_would_simplify_is_computed_as_it_is_written() {
     let [apart, fused] = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
     let values = [1e8, 1.0 + 1.0 / 4096.0, -3.7, f32::INFINITY, 1e-30];
