@@ -41,28 +41,22 @@ impl Sum {
         if is_recorded {
             return self.add_whole(recorded(node, layout, grad)?);
         }
-        if self.parts.is_none() {
-            let zeros = zeros(node, &grad.engine)?;
-            spread(&zeros, layout, grad, Tensor::copy_)?;
-            self.parts = Some(zeros);
-            self.layouts.push(layout.clone());
-            return Ok(());
-        }
-        let Some(parts) = &self.parts else {
-            return Ok(());
+        let parts = match &self.parts {
+            Some(parts) => parts,
+            None => self.parts.insert(zeros(node, &grad.engine)?),
         };
-        if self.layouts.len() == MOST_COMPARED {
-            return spread(parts, layout, grad, Tensor::add_);
-        }
         // Slices of one tensor, such as queries, keys and values, overwrite nothing but zeros.
-        let is_apart = self.layouts.iter().all(|part| part.is_apart_from(layout));
+        let is_compared = self.layouts.len() < MOST_COMPARED;
+        let is_apart = is_compared && self.layouts.iter().all(|part| part.is_apart_from(layout));
         let write = if is_apart {
             Tensor::copy_
         } else {
             Tensor::add_
         };
         spread(parts, layout, grad, write)?;
-        self.layouts.push(layout.clone());
+        if is_compared {
+            self.layouts.push(layout.clone());
+        }
         Ok(())
     }
 

@@ -3,12 +3,11 @@
 use fastrand::Rng;
 use lapidary::{Error, Gpu, Result, Tensor};
 
-use super::check::{gpu, parameter, spread};
+use super::check::{check as check_within, gpu, parameter, spread};
 
 const PROGRAMS: usize = 80;
 const OPERATIONS: usize = 9;
 const SHAPES: [&[usize]; 3] = [&[3, 4], &[4], &[2, 3, 2]];
-const STEP: f32 = 4e-3;
 
 /// An operation of a program. The operands are chosen among the values that exist.
 #[derive(Clone, Copy, Debug)]
@@ -95,12 +94,6 @@ fn run(program: &[Operation], parameters: &[Tensor]) -> Result<Tensor> {
     Ok(total)
 }
 
-fn parameters(gpu: &Gpu, elements: &[Vec<f32>]) -> Vec<Tensor> {
-    let all = elements.iter().zip(SHAPES);
-    all.map(|(elements, shape)| parameter(gpu, elements, shape))
-        .collect()
-}
-
 /// Is the error that of a write to a parameter, or to what the backward needs?
 fn is_of_write(reason: &str) -> bool {
     reason.contains("wrote to it since") || reason.contains("cannot be written at")
@@ -112,44 +105,19 @@ fn check(gpu: &Gpu, seed: u64) -> bool {
     let program: Vec<_> = (0..OPERATIONS)
         .map(|_| Operation::random(&mut rng))
         .collect();
-    let count = |shape: &&[usize]| shape.iter().product();
-    let elements: Vec<Vec<f32>> = SHAPES
-        .iter()
-        .map(|shape| spread(count(shape), -0.9, 1.1))
-        .collect();
+    let elements = SHAPES.map(|shape| spread(shape.iter().product(), -0.9, 1.1));
+    let operands: Vec<_> = elements.iter().map(Vec::as_slice).zip(SHAPES).collect();
     let case = format!("seed {seed}: {program:?}");
-    let operands = parameters(gpu, &elements);
-    let gradients = match run(&program, &operands).and_then(|y| y.backward()) {
-        Ok(gradients) => gradients,
+    let marked: Vec<_> = (operands.iter())
+        .map(|(elements, shape)| parameter(gpu, elements, shape))
+        .collect();
+    match run(&program, &marked).and_then(|y| y.backward()) {
+        Ok(_) => {}
         Err(Error::Gradient { reason, .. }) if is_of_write(&reason) => return false,
         Err(error) => panic!("{case}: {error}"),
-    };
-    let value = |elements: &[Vec<f32>]| -> f64 {
-        let all = elements.iter().zip(SHAPES);
-        let all: Vec<_> = all
-            .map(|(elements, shape)| gpu.tensor(elements, shape).unwrap())
-            .collect();
-        f64::from(run(&program, &all).unwrap().item::<f32>().unwrap())
-    };
-    for (index, operand) in operands.iter().enumerate() {
-        let found = match gradients.get(operand) {
-            Some(gradient) => gradient.to_vec::<f32>().unwrap(),
-            None => vec![0.0; operand.len()],
-        };
-        for (at, found) in found.into_iter().enumerate() {
-            let moved = |by: f32| {
-                let mut elements = elements.clone();
-                elements[index][at] += by;
-                value(&elements)
-            };
-            let expected = (moved(STEP) - moved(-STEP)) / f64::from(2.0 * STEP);
-            let is_near = (f64::from(found) - expected).abs() <= 2e-2 * (1.0 + expected.abs());
-            assert!(
-                is_near,
-                "{case}, operand {index}, element {at}: {found} instead of {expected}"
-            );
-        }
     }
+    // A single result counts about half there.
+    check_within(gpu, &case, &operands, |x| run(&program, x)? * 2.0);
     true
 }
 

@@ -9,7 +9,6 @@ use crate::ops::elementwise::{arg, groups};
 use crate::ops::rows;
 use crate::ops::text::Text;
 use crate::tensor::Tensor;
-use crate::tensor::layout::Layout;
 use lapidary_core::Result;
 #[cfg(any(test, feature = "sim"))]
 use lapidary_core::internal::ReferenceCall;
@@ -64,7 +63,7 @@ pub(super) struct Loss<'a> {
     pub(super) targets: &'a Tensor,
     /// The ignored target as a word.
     pub(super) ignore: Option<u32>,
-    /// The logarithms of the sums of exponentials, one for each target.
+    /// The logarithms of the sums of exponentials, one for each target, as the loss made them.
     pub(super) totals: &'a Tensor,
 }
 
@@ -73,7 +72,6 @@ impl Loss<'_> {
     #[track_caller]
     pub(super) fn slopes(&self, grad: &Tensor) -> Result<Tensor> {
         let (x, targets) = (self.x.contiguous()?, self.targets.contiguous()?);
-        let totals = self.totals.contiguous()?;
         // The gradient of a mean is one number for all rows.
         let is_one = grad.layout.strides.iter().all(|&stride| stride == 0);
         let grad = if is_one {
@@ -103,10 +101,7 @@ impl Loss<'_> {
         let args = [
             arg(&x, is_aligned),
             arg(&targets, false),
-            arg(
-                &totals.view(Layout::contiguous(&[totals.layout.len()])),
-                false,
-            ),
+            arg(self.totals, false),
             arg(&grad, false),
             arg(&y, true),
         ];

@@ -172,15 +172,21 @@ impl State {
                 self.batch.note_priority(priority);
                 self.note_encoded(&cmd);
                 // Commands are large: no function takes one only to drop it. The operands without
-                // another holder are freed at once.
+                // another holder are freed at once, and what the submission still needs is kept.
+                // Other commands are rarely the last holders: the dead list is enough for them.
                 match cmd {
-                    Cmd::Clear(storage) => self.memory.release_operand(storage),
-                    Cmd::Launch(launch) if !matches!(launch.program, Program::Custom(_)) => {
+                    Cmd::Launch(Launch {
+                        program: Program::Custom(custom),
+                        ..
+                    }) => self.batch.keep_custom(custom),
+                    Cmd::Launch(launch) => {
                         for arg in launch.args {
                             self.memory.release_operand(arg.storage);
                         }
                     }
-                    cmd => self.keep(cmd),
+                    Cmd::Clear(storage) => self.memory.release_operand(storage),
+                    Cmd::Upload { region, .. } => self.batch.add_region(region),
+                    _ => {}
                 }
             }
             Err(Stop::Need(need)) => {
@@ -288,19 +294,6 @@ impl State {
         }
         for kernel in kernels {
             self.pipelines.discard(kernel, &mut self.groups);
-        }
-    }
-
-    /// Keeps the data of an encoded command that the submission still needs. Other commands are
-    /// rarely the last holders: their storages go through the dead list like all others.
-    fn keep(&mut self, cmd: Cmd) {
-        match cmd {
-            Cmd::Upload { region, .. } => self.batch.add_region(region),
-            Cmd::Launch(Launch {
-                program: Program::Custom(custom),
-                ..
-            }) => self.batch.keep_custom(custom),
-            _ => {}
         }
     }
 }
