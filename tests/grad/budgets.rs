@@ -159,6 +159,7 @@ fn the_losses_are_the_same_in_any_budget() {
 
 #[cfg(feature = "sim")]
 mod simulated {
+    use lapidary::shares::Share;
     use lapidary::sim::{SimOptions, Speed};
     use lapidary::{Error, Residency};
 
@@ -182,48 +183,108 @@ mod simulated {
         compare(open, SMALL, &[60, 40, 25])
     }
 
+    fn budget(kib: u64) -> Budget {
+        Budget {
+            staging_bytes: Some(256 << 10),
+            ..Budget::device((kib + 256) << 10)
+        }
+    }
+
+    fn matrix(gpu: &Gpu, seed: u64) -> Tensor {
+        let drawn = gpu.rand_normal(&[256, 256], 0.0, 0.1, seed, DType::F32);
+        drawn.unwrap()
+    }
+
+    /// A product that was dropped, the weight in it, and a loss. Its three matrices take 768 KiB,
+    /// which is the budget.
+    fn dropped_product(gpu: &Gpu) -> (Tensor, Tensor, Tensor, Vec<f32>) {
+        assert_eq!(gpu.memory().set_budget(budget(768)).unwrap(), 0);
+        let w = matrix(gpu, 2).requires_grad().unwrap();
+        let h = matrix(gpu, 1).matmul(&w).unwrap();
+        let loss = h.sin().unwrap().sum_all().unwrap();
+        let expected = h.to_vec::<f32>().unwrap();
+        // Another product takes the place of all of them.
+        drop(matrix(gpu, 3).matmul(&matrix(gpu, 4)).unwrap());
+        gpu.finish().unwrap();
+        assert_eq!(h.residency(), Residency::Backed);
+        (h, w, loss, expected)
+    }
+
     #[test]
-    fn a_dropped_value_comes_back_once_the_budget_has_room_for_its_launch() {
+    fn a_dropped_value_is_computed_before_the_budget_falls_below_its_launch() {
         let options = SimOptions {
             speed: Some(FAST_KERNELS),
             ..SimOptions::default()
         };
         let (gpu, _) = Gpu::simulated(options).unwrap();
-        let set_budget = |kib: u64| {
-            let budget = Budget {
-                staging_bytes: Some(256 << 10),
-                ..Budget::device((kib + 256) << 10)
-            };
-            assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
+        let (h, w, loss, expected) = dropped_product(&gpu);
+        let before = gpu.memory().stats();
+        assert_eq!(gpu.memory().set_budget(budget(512)).unwrap(), 0);
+        assert_eq!(h.to_vec::<f32>().unwrap(), expected);
+        let after = gpu.memory().stats();
+        assert!(
+            after.recomputed_bytes >= before.recomputed_bytes + (256 << 10),
+            "{after}"
+        );
+        // The value leaves the device, and is not dropped again.
+        drop((matrix(&gpu, 5).exp().unwrap()).to_vec::<f32>().unwrap());
+        assert_eq!(h.residency(), Residency::Host);
+        assert_eq!(h.to_vec::<f32>().unwrap(), expected);
+        let last = gpu.memory().stats();
+        assert_eq!(last.recomputed_bytes, after.recomputed_bytes, "{last}");
+        // The gradient of the product takes 768 KiB, and waits for them.
+        let gradients = loss.backprop().keep_history().run().unwrap();
+        let by_w = gradients.get(&w).unwrap();
+        let error = by_w.to_vec::<f32>().unwrap_err();
+        assert!(matches!(error, Error::NeverFits { .. }), "{error}");
+        assert_eq!(gpu.memory().set_budget(budget(768)).unwrap(), 0);
+        let found = by_w.to_vec::<f32>().unwrap();
+        let again = loss.backward().unwrap().get(&w).unwrap();
+        assert_eq!(again.to_vec::<f32>().unwrap(), found);
+    }
+
+    #[test]
+    fn a_dropped_value_is_computed_before_the_ceiling_of_its_share_falls_below_its_launch() {
+        let options = SimOptions {
+            speed: Some(FAST_KERNELS),
+            ..SimOptions::default()
         };
-        // The three matrices of the product take 768 KiB.
-        set_budget(768);
-        let matrix = |seed| gpu.rand_normal(&[256, 256], 0.0, 0.1, seed, DType::F32);
-        let x = matrix(1).unwrap();
-        let w = matrix(2).unwrap().requires_grad().unwrap();
-        let h = x.matmul(&w).unwrap();
-        let loss = h.sin().unwrap().sum_all().unwrap();
+        let (whole, _) = Gpu::simulated(options).unwrap();
+        let ceiling = |kib: u64| Share::guaranteed(0).with_ceiling(kib << 10);
+        let gpu = whole.share("training", ceiling(768)).unwrap();
+        let w = matrix(&gpu, 2).requires_grad().unwrap();
+        let h = matrix(&gpu, 1).matmul(&w).unwrap();
+        let _loss = h.sin().unwrap().sum_all().unwrap();
         let expected = h.to_vec::<f32>().unwrap();
-        // Another product takes the place of all of them.
-        drop(matrix(3).unwrap().matmul(&matrix(4).unwrap()).unwrap());
+        drop(matrix(&gpu, 3).matmul(&matrix(&gpu, 4)).unwrap());
         gpu.finish().unwrap();
         assert_eq!(h.residency(), Residency::Backed);
-        set_budget(512);
+        assert_eq!(gpu.memory().resize_share(ceiling(512)).unwrap(), 0);
+        assert_eq!(h.to_vec::<f32>().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_dropped_value_that_finds_no_room_before_comes_back_once_the_budget_rises() {
+        let options = SimOptions {
+            speed: Some(FAST_KERNELS),
+            ..SimOptions::default()
+        };
+        let (gpu, _) = Gpu::simulated(options).unwrap();
+        let (h, w, loss, expected) = dropped_product(&gpu);
+        let other = matrix(&gpu, 6);
+        let pinned = other.pin().unwrap();
+        assert_eq!(gpu.memory().set_budget(budget(512)).unwrap(), 0);
+        drop(pinned);
         let error = h.to_vec::<f32>().unwrap_err().to_string();
-        let parts = [
-            "a dropped tensor again",
-            "768 KiB",
-            "512 KiB",
-            "Raise the budget",
-        ];
+        let parts = ["768 KiB", "512 KiB", "Raise the budget"];
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         let gradients = loss.backprop().keep_history().run().unwrap();
         let by_w = gradients.get(&w).unwrap();
         let error = by_w.to_vec::<f32>().unwrap_err();
         assert!(matches!(error, Error::NeverFits { .. }), "{error}");
-        assert_eq!(x.to_vec::<f32>().unwrap().len(), 1 << 16);
+        assert_eq!(w.to_vec::<f32>().unwrap().len(), 1 << 16);
         // The commands of the backward have waited.
-        set_budget(768);
+        assert_eq!(gpu.memory().set_budget(budget(768)).unwrap(), 0);
         let found = by_w.to_vec::<f32>().unwrap();
         assert_eq!(h.to_vec::<f32>().unwrap(), expected);
         let again = loss.backward().unwrap().get(&w).unwrap();

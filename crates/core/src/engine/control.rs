@@ -17,8 +17,8 @@ use super::refuse::HOLDERS_NAMED;
 use super::rematerializers::Rematerializer;
 use super::watermarks::{WatermarkCallback, WatermarkGuard};
 use super::{
-    answers, block_on, compact, diagnose, dry, evict_one, follow, lending, pins, recovery,
-    rematerialize, reserve, retire, shares, shrink,
+    answers, block_on, compact, diagnose, dry, evict_one, follow, lending, limit_ahead, pins,
+    recovery, rematerialize, reserve, retire, shares, shrink,
 };
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
@@ -154,6 +154,13 @@ impl Engine {
             let limit_bytes = Ledger::slab_part_bytes(device_bytes, budget.staging_bytes);
             sharing.check_promises(engine, limit_bytes)?;
         }
+        let _ahead = match budget.device_bytes {
+            Some(device_bytes) => {
+                let limit_bytes = Ledger::slab_part_bytes(device_bytes, budget.staging_bytes);
+                Some(limit_ahead::prepare(engine, limit_bytes, None).await)
+            }
+            None => None,
+        };
         engine.driver.ledger().forget_learned();
         follow::follow_os(engine);
         {

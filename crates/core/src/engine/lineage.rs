@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::cmd::Cmd;
 use super::cost::Costs;
-use super::kernel::{Launch, Program, Ranges, Role};
+use super::kernel::{Arg, Launch, Program, Ranges, Role};
 use crate::dtype::DType;
 use crate::memory::{Memory, Storage};
 
@@ -26,6 +26,8 @@ const MOST_DEPTH: u8 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Lineages {
     by_slot: Vec<Option<Made>>,
+    /// The limit that the budget, or a share's ceiling, will have soon.
+    limit_ahead_bytes: Option<u64>,
 }
 
 /// How a value was made.
@@ -45,6 +47,8 @@ pub(super) struct Lineage {
     pub(super) operands: SmallVec<[Operand; 4]>,
     /// The predicted time in nanoseconds, before the meter scales it.
     pub(super) predicted_ns: f64,
+    /// The memory that the launch needs, with its operands and results.
+    pub(super) needed_bytes: u64,
     /// The launches in a row behind it whose results nobody keeps.
     depth: u8,
 }
@@ -138,6 +142,7 @@ impl Lineages {
                 ..*launch
             },
             predicted_ns: costs.compute_ns(launch),
+            needed_bytes: needed_bytes(launch, memory),
             depth,
         });
         for (operand, arg) in launch.args.iter().enumerate() {
@@ -165,6 +170,16 @@ impl Lineages {
         made.filter(|made| made.write == write)
     }
 
+    /// The limit that the budget, or a share's ceiling, will have soon.
+    pub(super) fn limit_ahead_bytes(&self) -> u64 {
+        self.limit_ahead_bytes.unwrap_or(u64::MAX)
+    }
+
+    /// Says that a lower limit comes, or that it is there.
+    pub(super) fn set_limit_ahead(&mut self, limit_bytes: Option<u64>) {
+        self.limit_ahead_bytes = limit_bytes;
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.by_slot.is_empty()
     }
@@ -173,4 +188,16 @@ impl Lineages {
     pub(super) fn clear(&mut self) {
         self.by_slot = Vec::new();
     }
+}
+
+/// The memory that a launch needs, with its operands and results.
+fn needed_bytes(launch: &Launch, memory: &Memory) -> u64 {
+    let is_new = |index: usize| {
+        let same = |other: &Arg| Arc::ptr_eq(&other.storage, &launch.args[index].storage);
+        !launch.args[..index].iter().any(same)
+    };
+    let own = launch.args.iter().enumerate();
+    own.filter(|(index, arg)| is_new(*index) && !memory.is_imported(&arg.storage))
+        .map(|(_, arg)| memory.granted_bytes(arg.storage.size_bytes()))
+        .sum()
 }

@@ -12,7 +12,7 @@ use super::kernel::Launch;
 use super::lineage::{Inputs, Made};
 use super::queue::NextUses;
 use super::state::State;
-use crate::memory::{Candidate, Storage, Tier, Whom};
+use crate::memory::{Candidate, ShareId, Storage, Tier, Whom};
 
 /// Chooses the best of some candidates.
 pub(super) type Choose<'a> = dyn Fn(Vec<Candidate>) -> Vec<Candidate> + 'a;
@@ -97,6 +97,10 @@ pub(super) trait Recompute: Sync {
     /// Prepares a storage for being dropped: its lineage gives its bytes again. `false` if it has
     /// none, or if one of the inputs would be computed from it.
     fn prepare(&self, state: &mut State, storage: &Arc<Storage>) -> bool;
+
+    /// The dropped storages of a share, or of all, with a launch that needs more than
+    /// `limit_bytes`.
+    fn beyond(&self, state: &State, limit_bytes: u64, share: Option<ShareId>) -> Vec<Arc<Storage>>;
 
     /// The launches that compute a value again, and the storage of the result. `None` if an input
     /// is gone.

@@ -61,6 +61,7 @@ mod inside;
 pub(crate) mod kernel;
 mod left_behind;
 mod lending;
+mod limit_ahead;
 mod limits;
 mod lineage;
 mod linked;

@@ -438,10 +438,6 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
         return Ok(());
     }
     let what = match needed_bytes > storage.size_bytes() {
-        // The budget was larger when the tensor was dropped. The app's own command may be small.
-        _ if state.rematerializers.is_any_under_way() => {
-            "a command that computes a dropped tensor again, with operands and results"
-        }
         true => "a command with operands and results",
         false => "a tensor",
     };

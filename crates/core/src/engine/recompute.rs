@@ -12,7 +12,7 @@ use super::linked::Recompute;
 use super::queue::NextUses;
 use super::state::State;
 use super::{outlook, victims};
-use crate::memory::{Candidate, Memory, Storage, Tier, Whereabouts};
+use crate::memory::{Candidate, Memory, ShareId, Storage, Tier, Whereabouts};
 use crate::number_map::NumberMap;
 
 /// The most inputs that the engine follows to find the cost of a value.
@@ -55,6 +55,17 @@ impl Recompute for ByLineage {
         state.will_recompute(storage)
     }
 
+    fn beyond(&self, state: &State, limit_bytes: u64, share: Option<ShareId>) -> Vec<Arc<Storage>> {
+        let mut dropped = state.memory.dropped();
+        dropped.retain(|storage| {
+            let shares = state.memory.shares();
+            let is_meant = share.is_none_or(|share| shares.is_within(storage.share(), share));
+            let plan = is_meant.then(|| state.plan_of(storage)).flatten();
+            plan.is_some_and(|plan| plan.needed_bytes > limit_bytes)
+        });
+        dropped
+    }
+
     fn launches_of(
         &self,
         state: &State,
@@ -79,6 +90,8 @@ pub(super) struct Plan {
     leaves: Vec<Arc<Storage>>,
     /// The predicted cost, with that of inputs that are not on the device.
     ns: f64,
+    /// The memory that its largest launch needs.
+    needed_bytes: u64,
 }
 
 impl Plan {
@@ -101,10 +114,16 @@ impl Plan {
 }
 
 impl State {
-    /// The way to compute a storage again. `None` if there is none, or if it needs a value that the
-    /// command at the head of the queue overwrites.
+    /// The way to compute a storage again. `None` if there is none, if a launch would exceed the
+    /// budget, or if it needs a value that the command at the head of the queue overwrites.
     pub(super) fn recompute_plan(&self, storage: &Storage) -> Option<Plan> {
         let plan = self.plan_of(storage)?;
+        // The value may be from a time when the budget was larger.
+        let budget_bytes = self.driver.ledger().slab_limit_bytes();
+        let limit_bytes = (self.memory.shares()).ceiling_of(storage.share(), budget_bytes);
+        if plan.needed_bytes > limit_bytes.min(self.lineages.limit_ahead_bytes()) {
+            return None;
+        }
         let mut is_overwritten = false;
         if let Some(cmd) = self.queue.head() {
             cmd.each_operand(&mut |operand, role| {
@@ -128,6 +147,7 @@ impl State {
     /// they are followed for their cost only. `most` bounds the inputs.
     fn follow(&self, made: &Made, plan: &mut Plan, are_leaves: bool, most: &mut u32) -> bool {
         plan.ns += made.by.predicted_ns * self.driver.time_scale();
+        plan.needed_bytes = plan.needed_bytes.max(made.by.needed_bytes);
         made.by.operands.iter().all(|operand| {
             let Kind::Input {
                 storage,

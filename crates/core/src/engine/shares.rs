@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::handle::Engine;
 use super::lending::{limit_bytes, note_promises, whole};
+use super::limit_ahead;
 use super::of_shares::OfShares;
 use super::pass::Pass;
 use super::share_limits::{check_pins, drain_to_ceilings};
@@ -50,6 +51,8 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     let share = own_share(engine, "resize_share")?;
     share.check_open()?;
     let whole = whole(engine);
+    let ceiling_bytes = (engine.lock().memory.shares()).ceiling_after(&share, said, whole)?;
+    let _ahead = limit_ahead::prepare(engine, ceiling_bytes, Some(share.id())).await;
     (engine.lock().memory.shares_mut()).resize(&share, said, whole)?;
     note_promises(&mut engine.lock());
     if engine.lock().memory.shares().above_ceiling().is_empty() {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Copies, Memory, Residency, Storage, Tier};
+use super::{Copies, Memory, Residency, Slot, Storage, Tier};
 
 /// Where a value is that a launch needs to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,19 @@ impl Memory {
             let has_value = slot.place.is_some() || slot.copies.is_some();
             slot.writes == write && slot.poison.is_none() && has_value
         })
+    }
+
+    /// The storages that the engine dropped, and that are nowhere now.
+    pub(crate) fn dropped(&self) -> Vec<Arc<Storage>> {
+        let is_dropped = |slot: &&Slot| {
+            let copies = slot.copies.as_deref().filter(|_| slot.place.is_none());
+            copies.is_some_and(|copies| {
+                let token = copies.rematerializer.as_ref();
+                !copies.has_bytes() && token.is_some_and(|token| token.is_automatic)
+            })
+        };
+        let dropped = self.slots.iter().filter(is_dropped);
+        dropped.filter_map(|slot| slot.storage.upgrade()).collect()
     }
 
     /// A storage that would be lost by a write to `input`: it is computed from it, and has no

@@ -191,6 +191,21 @@ impl Shares {
         Ok(())
     }
 
+    /// The ceiling that a share would have with these amounts.
+    pub(crate) fn ceiling_after(
+        &self,
+        share: &ShareHandle,
+        said: Share,
+        whole: Whole,
+    ) -> Result<u64> {
+        let around = match self.entries.get(share.id()) {
+            Some(entry) => entry.around,
+            None => return Ok(u64::MAX),
+        };
+        let amounts = self.amounts(share, said, around, Some(share.id()), whole);
+        amounts.map(|(_, ceiling_bytes)| ceiling_bytes)
+    }
+
     /// The guarantee and the ceiling in bytes. `but`: this share counts with its new amounts.
     fn amounts(
         &self,
