@@ -3,7 +3,7 @@
 use lapidary_core::{Error, Result};
 
 use super::accumulator::Accumulator;
-use super::exchange::{Column, Leaving, exchange};
+use super::exchange::{Column, Outgoing, exchange};
 use super::group::{Group, Reduce};
 use super::split::even_sizes;
 use crate::tensor::Tensor;
@@ -88,7 +88,7 @@ impl Group {
         reduce.check(OPERATION, &tensors)?;
         let all: Vec<usize> = (0..self.len()).collect();
         let from = tensors.iter().enumerate();
-        let from = from.map(|(device, tensor)| Leaving::new(device, tensor));
+        let from = from.map(|(device, tensor)| Outgoing::new(device, tensor));
         let from = from.collect::<Result<Vec<_>>>()?;
         let column = Column::new(self, from, &all)?;
         let results = exchange(self, vec![column], reduce.divisor(self.len()))?;
@@ -115,7 +115,7 @@ impl Group {
             Ok(tensor) => tensor,
             Err(error) => return Err(self.named(home, error)),
         };
-        let from = vec![Leaving::new(home, &tensor)?];
+        let from = vec![Outgoing::new(home, &tensor)?];
         let column = Column::new(self, from, &self.all_but(home))?;
         let mut all: Vec<Tensor> = exchange(self, vec![column], 1.0)?
             .into_iter()
@@ -135,7 +135,7 @@ impl Group {
         let tensors = self.checked("all_gather", tensors)?;
         let mut columns = Vec::with_capacity(tensors.len());
         for (home, tensor) in tensors.iter().enumerate() {
-            let from = vec![Leaving::new(home, tensor)?];
+            let from = vec![Outgoing::new(home, tensor)?];
             columns.push(Column::new(self, from, &self.all_but(home))?);
         }
         let mut arrived = exchange(self, columns, 1.0)?;
@@ -177,7 +177,7 @@ impl Group {
             let mut from = Vec::with_capacity(self.len());
             for (device, tensor) in tensors.iter().enumerate() {
                 match tensor.narrow(axis, start, size)?.contiguous() {
-                    Ok(tensor) => from.push(Leaving::new(device, &tensor)?),
+                    Ok(tensor) => from.push(Outgoing::new(device, &tensor)?),
                     Err(error) => return Err(self.named(device, error)),
                 }
             }

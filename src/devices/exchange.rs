@@ -1,6 +1,6 @@
 //! Values that are computed on the host from tensors of several devices, and go to several.
 
-use lapidary_core::internal::{Filling, Next, PIECE_BYTES, Pieces, block_on};
+use lapidary_core::internal::{Filling, Next, PIECE_BYTES, Pieces, Seen, block_on};
 use lapidary_core::{DType, Result};
 
 use super::accumulator::Accumulator;
@@ -10,7 +10,7 @@ use crate::tensor::layout::Layout;
 
 /// A tensor of a device on its way to the host.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) struct Outgoing {
     device: usize,
     dtype: DType,
     layout: Layout,
@@ -18,10 +18,10 @@ pub(super) struct Leaving {
     pieces: Pieces,
 }
 
-impl Leaving {
+impl Outgoing {
     /// The tensor is contiguous.
     pub(super) fn new(device: usize, tensor: &Tensor) -> Result<Self> {
-        Ok(Leaving {
+        Ok(Outgoing {
             device,
             dtype: tensor.dtype(),
             layout: Layout::contiguous(tensor.shape()),
@@ -43,7 +43,7 @@ impl Leaving {
 #[derive(Debug)]
 pub(super) struct Column {
     /// In the order of the sum.
-    from: Vec<Leaving>,
+    from: Vec<Outgoing>,
     /// The devices that get the result, and where they get it.
     to: Vec<(usize, Filling)>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Column {
 impl Column {
     /// The results get memory of their devices later. Their tags name the caller.
     #[track_caller]
-    pub(super) fn new(group: &Group, from: Vec<Leaving>, to: &[usize]) -> Result<Self> {
+    pub(super) fn new(group: &Group, from: Vec<Outgoing>, to: &[usize]) -> Result<Self> {
         let mut fillings = Vec::with_capacity(to.len());
         if let Some(first) = from.first() {
             for &device in to {
@@ -62,7 +62,7 @@ impl Column {
     }
 
     /// As [`new`](Self::new), with results for which there is room already.
-    pub(super) fn with(from: Vec<Leaving>, to: Vec<(usize, Filling)>) -> Self {
+    pub(super) fn with(from: Vec<Outgoing>, to: Vec<(usize, Filling)>) -> Self {
         Column { from, to }
     }
 }
@@ -118,12 +118,12 @@ impl Work<'_> {
     fn add(
         &mut self,
         dtype: DType,
-        from: &mut [Leaving],
+        from: &mut [Outgoing],
         to: &mut [(usize, Filling)],
     ) -> Result<()> {
         let (group, sum) = (self.group, &mut self.sum);
         for (number, one) in from.iter_mut().enumerate() {
-            let mut look = |piece: &[u8]| {
+            let mut look = |piece: &[u8], _: Seen| {
                 sum.add(dtype, piece, number == 0);
                 true
             };
@@ -134,13 +134,17 @@ impl Work<'_> {
     }
 
     /// Copies the next piece of one device to all that get it.
-    fn copy(&mut self, from: &mut Leaving, to: &mut [(usize, Filling)]) -> Result<()> {
+    fn copy(&mut self, from: &mut Outgoing, to: &mut [(usize, Filling)]) -> Result<()> {
         let group = self.group;
         // Those who got the piece in place stand before the others.
         let (mut written, mut failed) = (0, None);
-        let mut look = |piece: &[u8]| {
+        let mut look = |piece: &[u8], seen| {
             for (device, filling) in &mut *to {
-                match filling.try_write(piece) {
+                let taken = match seen {
+                    Seen::Arrived => filling.write_now(piece).map(|()| true),
+                    Seen::InPlace => filling.try_write(piece),
+                };
+                match taken {
                     Ok(true) => written += 1,
                     Ok(false) => return false,
                     Err(error) => {

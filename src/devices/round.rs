@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use lapidary_core::{Error, Result};
 
 use super::buckets::Buckets;
-use super::exchange::Leaving;
+use super::exchange::Outgoing;
 use crate::tensor::Tensor;
 
 /// The round that the hooks of the parameters hand their gradients to, if there is one.
@@ -32,8 +32,8 @@ impl Current {
             Some(round) if round.takes_from(device) => {
                 let placeholder = grad.empty_like()?;
                 // Read now, before the rest of the backward: a device works in order.
-                let leaving = Leaving::new(device, &grad.untracked().contiguous()?)?.queued()?;
-                round.deliver(device, parameter, leaving)?;
+                let outgoing = Outgoing::new(device, &grad.untracked().contiguous()?)?.queued()?;
+                round.deliver(device, parameter, outgoing)?;
                 Ok(placeholder)
             }
             _ => Ok(grad.clone()),
@@ -69,7 +69,7 @@ pub(super) struct Round {
 struct State {
     phases: Vec<Phase>,
     /// The gradients of each device, by parameter.
-    gradients: Vec<Vec<Option<Leaving>>>,
+    gradients: Vec<Vec<Option<Outgoing>>>,
     /// The gradients that each device lacks, by bucket.
     missing: Vec<Vec<usize>>,
     is_cancelled: bool,
@@ -113,7 +113,7 @@ impl Round {
         lock(&self.state).phases[device] == Phase::Backward
     }
 
-    fn deliver(&self, device: usize, parameter: usize, grad: Leaving) -> Result<()> {
+    fn deliver(&self, device: usize, parameter: usize, grad: Outgoing) -> Result<()> {
         let mut state = lock(&self.state);
         let slot = &mut state.gradients[device][parameter];
         if slot.replace(grad).is_some() {
@@ -136,7 +136,7 @@ impl Round {
     /// Waits until all devices have handed a bucket over. Returns the gradients of each of its
     /// parameters, in the order of the devices; a device may have none. `None` if the round was
     /// cancelled.
-    pub(super) fn wait_for(&self, bucket: usize) -> Option<Vec<Vec<Leaving>>> {
+    pub(super) fn wait_for(&self, bucket: usize) -> Option<Vec<Vec<Outgoing>>> {
         let mut state = lock(&self.state);
         while !state.is_cancelled && !state.has(bucket) {
             let waited = self.changed.wait(state);

@@ -104,7 +104,7 @@ fn threads_that_share_a_small_device_never_fail_for_each_other() {
                     for _ in 0..steps / 3 {
                         step(&mut world);
                     }
-                    world.let_go();
+                    world.drop_all();
                 });
             }
         });

@@ -307,7 +307,7 @@ impl World {
     }
 
     /// Checks all tensors and drops them.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn drop_all(&mut self) {
         self.check_all();
         self.held.clear();
         self.cache.lock().expect("callbacks let go of it").clear();
@@ -316,7 +316,7 @@ impl World {
 
     /// Checks all tensors and that nothing stays alive.
     pub(crate) fn end(mut self) {
-        self.let_go();
+        self.drop_all();
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
         let memory = self.gpu.memory().stats();
         assert_eq!(

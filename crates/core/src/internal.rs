@@ -1,7 +1,7 @@
 //! What lapidary's other crates use of this one beside its public interface. It may change in any
 //! release: nobody else should name it.
 
-pub use crate::buffer::pieces::{Filling, Next, PIECE_BYTES, Pieces};
+pub use crate::buffer::pieces::{Filling, Next, PIECE_BYTES, Pieces, Seen};
 pub use crate::driver::{BoxFuture, MaybeSend, Shared};
 pub use crate::engine::diagnose::kernels::{MEND, PROBE};
 pub use crate::engine::fused::{Fused, FusedReference};

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use lapidary::DType;
 use lapidary::devices::internal::{Accumulator, even_sizes};
-use lapidary_core::internal::{Filling, Next, PIECE_BYTES, Pieces, block_on};
+use lapidary_core::internal::{Filling, Next, PIECE_BYTES, Pieces, Seen, block_on};
 
 use crate::error::Result;
 use crate::flight::{Flight, in_a_row};
@@ -225,7 +225,7 @@ impl Ranks {
 
 /// Appends the next piece of a tensor.
 pub(crate) fn read(pieces: &mut Pieces, bytes: &mut Vec<u8>) -> Result<()> {
-    let mut look = |piece: &[u8]| {
+    let mut look = |piece: &[u8], _: Seen| {
         bytes.extend_from_slice(piece);
         true
     };

@@ -8,7 +8,7 @@ use super::Buffer;
 use super::landing::{Arrival, Landing};
 use crate::dtype::Element;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::engine::block_on;
+use crate::engine::{SeenRead, block_on};
 use crate::error::{Error, Result};
 use crate::transfer::Piece;
 
@@ -99,7 +99,12 @@ impl Buffer {
                 into.lock().take_in(bytes, len);
             }
         };
-        self.engine.show(&self.storage, piece, sink, &mut show)?;
+        // The function is the app's.
+        let mut show = |bytes: &[u8]| self.engine.call_theirs(|| show(bytes));
+        if !(self.engine).show_in_place(&self.storage, piece, &mut show)? {
+            let read = SeenRead::begin(&self.engine, &self.storage, piece, sink)?;
+            block_on("a read", read.see(&mut show))?;
+        }
         if let Some(seen) = seen {
             return Ok(seen);
         }

@@ -1,16 +1,18 @@
 //! Bytes of buffers on their way through the host, piece by piece, from devices and to them.
 //!
 //! Where host and device share memory, a piece is seen in its slab and written to its slab. On
-//! other devices the next pieces are read while the host works on one.
+//! other devices it is seen in the read-back buffer, and the next pieces are read while the host
+//! works on it.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::Buffer;
-use super::landing::Arrival;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::engine::block_on;
-use crate::engine::{Engine, UploadPart};
+use super::landing::Landing;
+use crate::engine::{Engine, SeenRead, UploadPart, block_on};
 use crate::error::Result;
 use crate::memory::Storage;
 use crate::units::MIB;
@@ -32,10 +34,26 @@ pub enum Next {
     Kept(Vec<u8>),
 }
 
+/// How a piece is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Where it arrived. The function may wait for another device.
+    Arrived,
+    /// In its slab. The execution lock of the device is held, so the function may not wait for a
+    /// lock of another one.
+    InPlace,
+}
+
+/// A piece on its way.
+struct Ahead {
+    read: SeenRead,
+    landing: Arc<Mutex<Landing<u8>>>,
+}
+
 /// The bytes of buffers of one device, in pieces of [`PIECE_BYTES`]. Each buffer ends a piece.
 pub struct Pieces {
     to_read: VecDeque<Buffer>,
-    ahead: VecDeque<Arrival<u8>>,
+    ahead: VecDeque<Ahead>,
     spares: Vec<Vec<u8>>,
 }
 
@@ -90,30 +108,35 @@ impl Pieces {
     }
 
     /// Waits for the next piece and shows it. `look` says whether it is done with the bytes.
-    /// Otherwise the caller gets them.
-    ///
-    /// While `look` runs, this thread cannot wait for the device of the buffers, and may not wait
-    /// for a lock of another device: the execution lock of this one may be held.
+    /// Otherwise the caller gets them. While `look` runs, this thread cannot wait for the device of
+    /// the buffers.
     ///
     /// # Errors
     /// Those of [`Buffer::read`].
-    pub async fn next(&mut self, look: &mut impl FnMut(&[u8]) -> bool) -> Result<Next> {
+    pub async fn next(&mut self, look: &mut impl FnMut(&[u8], Seen) -> bool) -> Result<Next> {
         self.read_ahead(AHEAD)?;
-        let bytes = match self.ahead.pop_front() {
-            Some(arrival) => arrival.elements().await?,
-            None => {
-                let Some(piece) = self.to_read.pop_front() else {
-                    return Ok(Next::End);
-                };
-                #[cfg(not(target_arch = "wasm32"))]
-                if let Some(next) = self.show_in_place(&piece, look)? {
-                    return Ok(next);
-                }
-                let spare = self.spares.pop().unwrap_or_default();
-                piece.start_read(spare)?.elements().await?
+        if self.ahead.is_empty() {
+            let Some(piece) = self.to_read.pop_front() else {
+                return Ok(Next::End);
+            };
+            #[cfg(not(target_arch = "wasm32"))]
+            if let Some(next) = self.show_in_place(&piece, look)? {
+                return Ok(next);
             }
+            let ahead = self.begin(&piece)?;
+            self.ahead.push_back(ahead);
+        }
+        let Some(Ahead { read, landing }) = self.ahead.pop_front() else {
+            return Ok(Next::End);
         };
-        match look(&bytes) {
+        let (mut next, spares) = (Next::Done, &mut self.spares);
+        let mut seen = |bytes: &[u8]| next = keep(bytes, Seen::Arrived, spares, look);
+        if read.see(&mut seen).await? {
+            return Ok(next);
+        }
+        let landed = mem::replace(&mut *landing.lock(), Landing::new(Vec::new()));
+        let bytes = landed.elements()?;
+        match look(&bytes, Seen::Arrived) {
             false => Ok(Next::Kept(bytes)),
             true => {
                 self.take_back(bytes);
@@ -138,10 +161,21 @@ impl Pieces {
             let Some(piece) = self.to_read.pop_front() else {
                 break;
             };
-            let spare = self.spares.pop().unwrap_or_default();
-            self.ahead.push_back(piece.start_read(spare)?);
+            let ahead = self.begin(&piece)?;
+            self.ahead.push_back(ahead);
         }
         Ok(())
+    }
+
+    /// Queues the read of a piece.
+    #[track_caller]
+    fn begin(&mut self, piece: &Buffer) -> Result<Ahead> {
+        let spare = self.spares.pop().unwrap_or_default();
+        let landing = Arc::new(Mutex::new(Landing::new(spare)));
+        let (into, len) = (landing.clone(), piece.size_bytes as usize);
+        let sink = Box::new(move |bytes: &[u8]| into.lock().take_in(bytes, len));
+        let read = SeenRead::begin(&piece.engine, &piece.storage, piece.piece(), sink)?;
+        Ok(Ahead { read, landing })
     }
 
     /// Shows a piece in its slab. `None` if that is impossible.
@@ -149,21 +183,32 @@ impl Pieces {
     fn show_in_place(
         &mut self,
         piece: &Buffer,
-        look: &mut impl FnMut(&[u8]) -> bool,
+        look: &mut impl FnMut(&[u8], Seen) -> bool,
     ) -> Result<Option<Next>> {
         let (engine, mut next) = (&piece.engine, Next::Done);
         let spares = &mut self.spares;
-        let mut look = |bytes: &[u8]| {
-            if !engine.call_theirs(|| look(bytes)) {
-                let mut kept = spares.pop().unwrap_or_default();
-                kept.clear();
-                kept.extend_from_slice(bytes);
-                next = Next::Kept(kept);
-            }
+        let mut seen = |bytes: &[u8]| {
+            next = engine.call_theirs(|| keep(bytes, Seen::InPlace, spares, look));
         };
-        let is_shown = engine.show_in_place(&piece.storage, piece.piece(), &mut look)?;
+        let is_shown = engine.show_in_place(&piece.storage, piece.piece(), &mut seen)?;
         Ok(is_shown.then_some(next))
     }
+}
+
+/// Shows a piece, and copies it if the function is not done with it.
+fn keep(
+    bytes: &[u8],
+    seen: Seen,
+    spares: &mut Vec<Vec<u8>>,
+    look: &mut impl FnMut(&[u8], Seen) -> bool,
+) -> Next {
+    if look(bytes, seen) {
+        return Next::Done;
+    }
+    let mut kept = spares.pop().unwrap_or_default();
+    kept.clear();
+    kept.extend_from_slice(bytes);
+    Next::Kept(kept)
 }
 
 /// A new buffer that gets its bytes piece by piece, in order. Nothing else may use its memory
@@ -211,11 +256,10 @@ impl Filling {
         Ok(())
     }
 
-    /// As [`write`](Self::write), and waits.
+    /// As [`write`](Self::write), and waits. A browser does not wait, but refuses.
     ///
     /// # Errors
     /// Those of [`write`](Self::write).
-    #[cfg(not(target_arch = "wasm32"))]
     pub fn write_now(&mut self, bytes: &[u8]) -> Result<()> {
         block_on("an upload", self.write(bytes))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pieces::{Filling, Next, Pieces};
+use super::pieces::{Filling, Next, Pieces, Seen};
 use super::{Buffer, words};
 use crate::engine::Engine;
 #[cfg(not(target_arch = "wasm32"))]
@@ -77,7 +77,7 @@ impl Buffer {
             None => {
                 let engine = gpu.engine().here();
                 let copy = engine.storage(self.size_bytes)?;
-                block_on("Buffer::to", self.to_far(&engine, copy))
+                block_on("Buffer::to", self.to_far(&engine, copy, true))
             }
         }
     }
@@ -94,7 +94,7 @@ impl Buffer {
         async move {
             match near? {
                 Some(buffer) => Ok(buffer),
-                None => from.to_far(&engine, copy?).await,
+                None => from.to_far(&engine, copy?, false).await,
             }
         }
     }
@@ -120,8 +120,14 @@ impl Buffer {
         Ok(Some(Self::whole(&there, copy)))
     }
 
-    /// Copies to a new storage through the host.
-    async fn to_far(&self, engine: &Arc<Engine>, copy: Arc<Storage>) -> Result<Buffer> {
+    /// Copies to a new storage through the host. If it `blocks`, a piece waits for staging memory
+    /// where it arrived, and not in a copy.
+    async fn to_far(
+        &self,
+        engine: &Arc<Engine>,
+        copy: Arc<Storage>,
+        blocks: bool,
+    ) -> Result<Buffer> {
         if self.engine.is_dry() || engine.is_dry() {
             // Nothing has a value. Only the sizes count.
             engine.clear(&copy)?;
@@ -131,8 +137,12 @@ impl Buffer {
         let mut pieces = Pieces::new([self.clone()])?;
         loop {
             let mut failed = None;
-            let mut look = |bytes: &[u8]| {
-                filling.try_write(bytes).unwrap_or_else(|error| {
+            let mut look = |bytes: &[u8], seen| {
+                let written = match seen {
+                    Seen::Arrived if blocks => filling.write_now(bytes).map(|()| true),
+                    _ => filling.try_write(bytes),
+                };
+                written.unwrap_or_else(|error| {
                     failed = Some(error);
                     true
                 })

@@ -443,47 +443,6 @@ impl Engine {
         self.check_has_values()?;
         direct::show_in_place(self, src, piece, look)
     }
-
-    /// Shows bytes (any offset and length) to `look` after all earlier commands, in the slab or in
-    /// the read-back buffer. If that is impossible, hands them to `sink` as
-    /// [`read_to`](Self::read_to) does and returns `false`. Inside `look`, calls of this thread
-    /// that would wait for the device are refused.
-    #[cfg(not(target_arch = "wasm32"))]
-    #[track_caller]
-    pub(crate) fn show(
-        self: &Arc<Self>,
-        src: &Arc<Storage>,
-        whole: Piece,
-        sink: Sink,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool> {
-        let mut look = |bytes: &[u8]| self.call_theirs(|| look(bytes));
-        if self.show_in_place(src, whole, &mut look)? {
-            return Ok(true);
-        }
-        let (_, size_bytes) = whole.words();
-        let shows = !self.caps().maps_slabs && self.readbacks.shows(size_bytes);
-        let piece_bytes = match shows {
-            true => size_bytes,
-            false => self.readbacks.piece_bytes(),
-        };
-        let wanted = read::begin_read(self, src, whole, piece_bytes, sink)?;
-        block_on("a read", async {
-            if !shows {
-                read::finish_read(self, src, &wanted).await?;
-                return Ok(false);
-            }
-            // The bytes stay in the read-back buffer in which they arrive.
-            read::submit_read(self, src, &wanted, false).await?;
-            let shown = self.readbacks.show(&wanted, &mut look).await;
-            self.check_lost()?;
-            let is_shown = shown.map_err(|error| refusal("a read", error))?;
-            if !is_shown {
-                read::take_in(self, &wanted).await?;
-            }
-            Ok(is_shown)
-        })
-    }
 }
 
 /// The next bytes of a storage that is filled in order, from offset 0 on. Nothing else may use the

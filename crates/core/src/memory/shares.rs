@@ -13,6 +13,7 @@
 //!
 //! The device itself is no entry: what the shares do not hold is what is in no share.
 
+mod around;
 mod by_share;
 mod claim;
 #[cfg(test)]
@@ -350,32 +351,6 @@ impl Shares {
     /// The sum of what is guaranteed to shares that are in no other.
     pub(crate) fn promised_bytes(&self) -> u64 {
         self.guaranteed_within(ShareId::MAIN, None)
-    }
-
-    /// The lowest ceiling of a share and those around it.
-    pub(crate) fn ceiling_of(&self, share: ShareId, limit_bytes: u64) -> u64 {
-        let ceilings = self.chain(share).map(|(_, entry)| entry.ceiling_bytes);
-        ceilings.fold(limit_bytes, u64::min)
-    }
-
-    /// A share and those around it, from the inside out.
-    fn chain(&self, share: ShareId) -> impl Iterator<Item = (ShareId, &Entry)> {
-        let entry = |id: ShareId| self.entries.get(id).map(|entry| (id, entry));
-        std::iter::successors(entry(share), move |(_, inner)| entry(inner.around))
-    }
-
-    /// Is a share another one, or within it?
-    pub(crate) fn is_within(&self, share: ShareId, around: ShareId) -> bool {
-        self.chain(share).any(|(id, _)| id == around)
-    }
-
-    /// Visits a share and those around it, from the inside out.
-    fn each_around(&mut self, share: ShareId, mut visit: impl FnMut(&mut Entry)) {
-        let mut at = share;
-        while let Some(entry) = self.entries.get_mut(at) {
-            visit(entry);
-            at = entry.around;
-        }
     }
 
     /// All shares, each after the share around it.

@@ -47,7 +47,7 @@ impl Readbacks {
     pub(crate) async fn show(
         &self,
         reading: &Arc<Reading>,
-        look: &mut dyn FnMut(&[u8]),
+        look: &mut impl FnMut(&[u8]),
     ) -> DriverResult<bool> {
         let Some(signal) = reading.next_signal() else {
             return Ok(false);

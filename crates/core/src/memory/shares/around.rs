@@ -1,0 +1,32 @@
+//! A share and those around it: its limits, and to whom it belongs.
+
+use super::super::share::ShareId;
+use super::{Entry, Shares};
+
+impl Shares {
+    /// The lowest ceiling of a share and those around it.
+    pub(crate) fn ceiling_of(&self, share: ShareId, limit_bytes: u64) -> u64 {
+        let ceilings = self.chain(share).map(|(_, entry)| entry.ceiling_bytes);
+        ceilings.fold(limit_bytes, u64::min)
+    }
+
+    /// A share and those around it, from the inside out.
+    pub(super) fn chain(&self, share: ShareId) -> impl Iterator<Item = (ShareId, &Entry)> {
+        let entry = |id: ShareId| self.entries.get(id).map(|entry| (id, entry));
+        std::iter::successors(entry(share), move |(_, inner)| entry(inner.around))
+    }
+
+    /// Whether a share is another one, or within it.
+    pub(crate) fn is_within(&self, share: ShareId, around: ShareId) -> bool {
+        self.chain(share).any(|(id, _)| id == around)
+    }
+
+    /// Visits a share and those around it, from the inside out.
+    pub(super) fn each_around(&mut self, share: ShareId, mut visit: impl FnMut(&mut Entry)) {
+        let mut at = share;
+        while let Some(entry) = self.entries.get_mut(at) {
+            visit(entry);
+            at = entry.around;
+        }
+    }
+}
