@@ -3,7 +3,8 @@
 use super::Tensor;
 use super::history::Paused;
 use lapidary_core::internal::{Shared, block_on};
-use lapidary_core::{Advice, Buffer, Error, Pin, Residency, Result, Source};
+use lapidary_core::interop::Pin;
+use lapidary_core::{Advice, Buffer, Error, Residency, Result, Source};
 
 /// The operation's name in errors.
 const OPERATION: &str = "recompute_with";

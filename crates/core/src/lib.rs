@@ -31,7 +31,7 @@ pub mod units;
 pub use lapidary_alloc as alloc;
 
 pub use self::{
-    buffer::{Buffer, Pin},
+    buffer::Buffer,
     driver::Caps,
     dtype::{DType, Element},
     error::{Error, Result},
@@ -74,7 +74,8 @@ pub mod shares {
     pub use crate::shortage::ShareUse;
 }
 
-/// Buffers in the app's own passes: see [`Gpu::with_bound`].
+/// Buffers in the app's own passes: see [`Gpu::with_bound`]. And [`Pin`](interop::Pin), which keeps
+/// a buffer at its place.
 pub mod interop {
     pub use crate::buffer::Pin;
     pub use crate::gpu::{Access, Bound, BoundRange};
@@ -94,10 +95,10 @@ pub mod adapter {
     pub use crate::gpu::{Tune, Tuned};
 }
 
-/// Details of an [`Error`].
+/// Details of an [`Error`]. Those of a store's calls are [`StoreFailure`](stores::StoreFailure).
 pub mod failure {
     pub use crate::error::{
-        KernelError, ModelFailure, SpillError, SpillFailure, StateFailure, StoreError, StoreFailure,
+        KernelError, ModelFailure, SpillError, SpillFailure, StateFailure, StoreError,
     };
 }
 
