@@ -152,13 +152,14 @@ fn no_text_names_a_folder_of_somebodys_machine() {
 }
 
 #[test]
-fn the_readme_is_short_and_lines_of_markdown_fit() {
+fn the_readme_and_the_architecture_are_short_and_lines_of_markdown_fit() {
     let folders = [
         "docs", "src", "crates", "examples", "tests", "benches", "xtask",
     ];
     let mut files = source::read_folders(&folders, &["md"]);
     files.extend(source::read_top(&["md"]));
     assert_tidy(markdown::check_readme(&files));
+    assert_tidy(markdown::check_architecture(&files));
     assert_tidy(markdown::check_columns(&files));
 }
 
