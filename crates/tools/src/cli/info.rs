@@ -174,14 +174,14 @@ fn budget(budget_bytes: Option<u64>) -> Row {
     let (figure, meaning) = match budget_bytes {
         Some(bytes) => (
             size(bytes),
-            "what a program may take here. Set less by LAPIDARY_BUDGET=512MiB or \
-             GpuMemory::set_budget: what finds no room then leaves for the host's memory or the \
-             disk, and comes back when it is used",
+            "the most memory that a program may take here. Set less by LAPIDARY_BUDGET=512MiB or \
+             GpuMemory::set_budget. lapidary then evicts tensors without room to the host's \
+             memory or the disk, and restores them when they are used",
         ),
         None => (
             "unknown".into(),
-            "the system does not say how much there is, so the driver's refusals teach it. Set a budget \
-             by LAPIDARY_BUDGET=512MiB or GpuMemory::set_budget",
+            "the system does not say how much there is. lapidary learns the limit when the driver \
+             refuses memory. Set a budget by LAPIDARY_BUDGET=512MiB or GpuMemory::set_budget",
         ),
     };
     ("budget", figure, meaning.into())
@@ -291,13 +291,16 @@ fn kind(kind: AdapterKind) -> &'static str {
 
 /// The variables of the environment that are set.
 fn print_environment(out: &mut dyn Write, style: Style) -> io::Result<()> {
-    const NAMES: [&str; 6] = [
+    const NAMES: [&str; 9] = [
         "LAPIDARY_ADAPTER",
         "LAPIDARY_BUDGET",
         "LAPIDARY_SPILL_FOLDER",
         "LAPIDARY_CACHE_FOLDER",
         "LAPIDARY_FUSE",
         "LAPIDARY_TUNE",
+        "LAPIDARY_DIAGNOSTICS",
+        "WGPU_BACKEND",
+        "WGPU_DX12_COMPILER",
     ];
     let set = NAMES
         .iter()
