@@ -27,7 +27,6 @@
 //!
 //! A hard limit may forbid the last. Then the planner takes any hole in slabs of any kind, a slab
 //! no larger than the request, and moves at any cost.
-//! whatever they cost.
 
 use alloc::vec::Vec;
 
