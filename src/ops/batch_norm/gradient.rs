@@ -5,7 +5,7 @@ use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
 use lapidary_core::{DType, Result};
 
-/// Is a batch normalization with these further operands recorded?
+/// Whether a batch normalization with these further operands is recorded.
 pub(super) fn is_recorded(x: &Tensor, further: &[Option<&Tensor>]) -> bool {
     x.is_tracked() || further.iter().flatten().any(|given| given.is_tracked())
 }
@@ -15,13 +15,13 @@ pub(super) struct OfBatch {
     normal: Tensor,
     scale: Tensor,
     g: Tensor,
-    /// With all axes, of which only that of the channels has more than one element.
+    /// It has all axes of the input. Only that of the channels has more than one element.
     pub(super) by_weight: Tensor,
     pub(super) by_bias: Tensor,
 }
 
 impl OfBatch {
-    /// Of the gradient `g` of the result. The mean and the variance broadcast.
+    /// Takes the gradient `g` of the result. The mean and the variance broadcast.
     #[track_caller]
     pub(super) fn new(
         g: &Tensor,

@@ -88,7 +88,7 @@ impl Lineages {
         if matches!(launch.program, Program::Custom(_)) {
             return None;
         }
-        // What another share lends is written when that share likes.
+        // Another share may write to the storages that it lends at any time.
         let mut args = launch.args.iter();
         let share = args.next_back().map(|arg| arg.storage.share());
         if args.any(|arg| Some(arg.storage.share()) != share) {

@@ -19,8 +19,9 @@ impl Gpu {
     ///
     /// - The **guarantee** is room that the share gets whenever it wants it. While it does not, the
     ///   room is lent. Lent room comes back by evicting the coldest buffers of those who borrowed
-    ///   it. They do not fail; their buffers come back when they are used. What no
-    ///   other tier has room for is not lent, as nobody could give it back.
+    ///   it. They do not fail; their buffers come back when they are used. A share lends no more
+    ///   than the host's memory, the stores and the disk have room for: the rest could not come
+    ///   back.
     /// - The **ceiling** is never exceeded, not even for a moment: a share that needs more evicts
     ///   buffers of its own. An operation that does not fit below it is an error.
     /// - Beyond the guarantees all borrowers are equal: one that wants more takes from those who

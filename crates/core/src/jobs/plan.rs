@@ -132,8 +132,8 @@ impl Plan {
         });
     }
 
-    /// A waiting job runs. Returns whether the order is another one, because a job was passed often
-    /// enough.
+    /// Runs a waiting job. Returns whether the order of the others has changed, because one reached
+    /// [`MOST_PASSES`].
     fn run(&mut self, at: usize) -> bool {
         let one = self.waiting.remove(at);
         let mut has_other_order = false;

@@ -121,8 +121,8 @@ pub struct MemoryStats {
     /// decides whether to compute a tensor again. The measured times of submissions scale it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub kernels_ns: u64,
-    /// The longest time of a submission, in nanoseconds, of those that somebody waited for: as
-    /// long may work of a high priority wait for that of a lower one. 0 in a browser.
+    /// The longest time of a submission, in nanoseconds, among those that somebody waited for. Work
+    /// of a high priority may wait this long for work of a lower one. 0 in a browser.
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_submission_ns: u64,
     /// Blocks that passed from one share to another.
