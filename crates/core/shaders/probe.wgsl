@@ -1,5 +1,5 @@
-// Looks for bugs. Of each range of x it says in four words of y: how many elements are of the first
-// kind and of the second, the number of the first of either, and that after the last.
+// Looks for bugs. It writes four words of y for each range of x. They say how many elements are of
+// the first kind and of the second, the number of the first of either, and that after the last.
 
 //# head
 struct Params { w0: vec4<u32>, w1: vec4<u32> }

@@ -502,9 +502,8 @@ impl Error {
     }
 
     /// Whether the error stays, however long the caller waits and whatever it frees. These errors
-    /// may pass: out of memory, a failed source, a full or unwritable disk, a store that does not
-    /// answer, and a call that would block. The last does not occur in the asynchronous form of
-    /// the call.
+    /// may pass: out of memory, a failed source, a full or unwritable disk, a silent store, and a
+    /// call that would block. The last does not occur in the asynchronous form of the call.
     pub fn is_final(&self) -> bool {
         match self {
             Error::OutOfMemory(_) | Error::Source { .. } | Error::WouldBlock { .. } => false,

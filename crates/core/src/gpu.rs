@@ -81,8 +81,8 @@ pub struct Options {
     /// `device=512MiB,host=2GiB`), else the operating system's budget for this process, where the
     /// system reports one.
     pub budget: Option<Budget>,
-    /// Tiers between the host's memory and the disk, the first to be used first: at most 4
-    /// [stores](crate::stores) of the app, such as the memory of another node. Buffers are evicted
+    /// Tiers between the host's memory and the disk, such as the memory of another node. The engine
+    /// uses the first one first. There are at most 4 [stores](crate::stores). Buffers are evicted
     /// to them when neither the device nor the host's share has room. A browser has none.
     pub stores: Vec<StoreTier>,
     /// The folder of the spill file. Buffers are evicted to it when neither the device, the host's
@@ -303,8 +303,8 @@ impl Gpu {
 
     /// Computes on a device that the app has opened, beside the app's own work.
     ///
-    /// The app's callbacks stay the app's: no error of lapidary reaches its handler for uncaptured
-    /// errors, and lapidary does not take the callback for a lost device. Call
+    /// The app's callbacks stay the app's. No error of lapidary reaches its handler for uncaptured
+    /// errors. lapidary does not take the callback for a lost device. Call
     /// [`notify_lost`](Gpu::notify_lost) from that callback. Otherwise the engine notices the loss
     /// at the next call that touches the device.
     ///
@@ -323,11 +323,11 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when
-    /// that limit is too low. The engine needs 8 storage buffers of 16 KiB, buffers of 256 KiB,
-    /// workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and offsets
-    /// aligned to at most 256 bytes. Without immediates it also needs a dynamic uniform buffer of
-    /// 128 bytes. `wgpu::Limits::default()` meets all this; `downlevel_defaults()` has too few
-    /// storage buffers.
+    /// that limit is too low. The engine needs 8 storage buffers of 16 KiB, and buffers of 256 KiB.
+    /// It needs workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and
+    /// offsets aligned to at most 256 bytes. Without immediates it also needs a dynamic uniform
+    /// buffer of 128 bytes. `wgpu::Limits::default()` meets all this; `downlevel_defaults()` has
+    /// too few storage buffers.
     pub fn adopt(
         adapter: &wgpu::Adapter,
         device: &wgpu::Device,
@@ -479,10 +479,10 @@ impl Gpu {
     }
 
     /// For apps with a frame loop: call it once a frame. It notices finished work, lets the budget
-    /// follow the operating system's, admits [jobs](Gpu::jobs) that fit now, and releases slabs and
-    /// staging that were unused for [a while](GpuMemory::release_idle_after). It waits in one case
-    /// only: to evict what exceeds a budget that fell below the memory in use. An app that only
-    /// polls might make no other call that does so.
+    /// follow the operating system's, and admits [jobs](Gpu::jobs) that fit now. It releases slabs
+    /// and staging that were unused for [a while](GpuMemory::release_idle_after). It waits in one
+    /// case only: to evict what exceeds a budget that fell below the memory in use. An app that
+    /// only polls might make no other call that does so.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].

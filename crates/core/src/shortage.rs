@@ -1,5 +1,5 @@
 //! Reports of a shortage: who holds memory, what shares may hold, how often each reclaim step ran
-//! and helped, and the error of a request that found no room. `engine/reclaim.rs` executes the
+//! and helped. And the error of a request that found no room. `engine/reclaim.rs` executes the
 //! steps.
 
 use std::fmt;

@@ -50,8 +50,8 @@ const MOST_WINDOWS: usize = 40;
 const MOST_SLABS: usize = 200;
 /// The most blocks and holes to look at for one plan.
 const MOST_NODES: usize = 1 << 14;
-/// An empty slab of another class may replace a new one if it is at most this many times as large
-/// as the new slab, or as [`PoolConfig::middle_slab_bytes`](super::PoolConfig) if that is larger.
+/// An empty slab of another class may replace a new one if it is at most this many times as large.
+/// [`PoolConfig::middle_slab_bytes`](super::PoolConfig) counts if that is larger than the new slab.
 const MOST_EXCESS: u64 = 4;
 /// A hard limit counts as close if it is below this percentage of the mark.
 const NEAR_PERCENT: u64 = 125;

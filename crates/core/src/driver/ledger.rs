@@ -242,8 +242,9 @@ impl Ledger {
         is_beyond || is_learned || books.limit_bytes == u64::MAX
     }
 
-    /// The most that one kind of staging may take: its share of the part for staging, which no
-    /// other account can take, or more while slabs and what is promised to them leave room.
+    /// The most that one kind of staging may take. It has its own piece of the part for staging,
+    /// which no other account can take. It may take more while slabs and what is promised to them
+    /// leave room.
     #[inline(never)]
     pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
         let books = self.lock();

@@ -63,8 +63,8 @@ impl OsLimit {
     }
 }
 
-/// The most that the engine could hold now, including what it holds: the budget, minus the use of
-/// other code in the process, minus the headroom.
+/// The most that the engine could hold now, including what it holds. It is the budget, minus the
+/// use of other code in the process, minus the headroom.
 fn room(os: OsBudget, ours_bytes: u64) -> u64 {
     let others_bytes = os.used_bytes.saturating_sub(ours_bytes);
     let left_bytes = os.budget_bytes.saturating_sub(others_bytes);

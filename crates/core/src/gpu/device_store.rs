@@ -13,8 +13,8 @@ use crate::transfer::{Key, Store};
 /// The memory of another device: what one device evicts are buffers of the other.
 ///
 /// They are in a [best-effort](Share::best_effort) share of that device. So it lends what its own
-/// work does not need, and takes it back as soon as that work needs it: it evicts these buffers to
-/// its own tiers, and they are read from there.
+/// work does not need, and takes it back as soon as that work needs it. Then it evicts these
+/// buffers to its own tiers, and they are read from there.
 ///
 /// ```no_run
 /// use lapidary_core::stores::{DeviceStore, StoreTier};

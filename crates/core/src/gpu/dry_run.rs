@@ -12,8 +12,8 @@ use crate::observe::{DryRun, Fit};
 
 impl Gpu {
     /// Finds out how much memory a program takes, and what the budget would evict, without running
-    /// it: the calls of `program` are recorded, fused, placed and counted as on this device, and
-    /// nothing is computed. It takes milliseconds, and touches neither the device nor the disk.
+    /// it. The calls of `program` are recorded, fused, placed and counted as on this device.
+    /// Nothing is computed. It takes milliseconds, and touches neither the device nor the disk.
     ///
     /// `program` gets a device like this one: same limits, same choice of kernels, and a budget of
     /// the bytes that are allowed now. To ask about another budget, set it there; a budget without
@@ -37,8 +37,9 @@ impl Gpu {
     ///
     /// # What it counts
     ///
-    /// - The peaks of tensors and slabs are within 2 % of what then happens, mostly equal, if the
-    ///   program waits for the device at the same places. A dry run takes the device to be busy.
+    /// - The peaks of tensors and slabs are within 2 % of those of a run, and mostly equal. For
+    ///   that the program must wait for the device at the same places. A dry run takes the device
+    ///   to be busy.
     /// - Staging is counted for a device that is two submissions behind the program.
     /// - Only the calling thread's calls are redirected. Other threads work on the device itself.
     ///   Futures must end within the program.

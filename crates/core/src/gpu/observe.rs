@@ -16,11 +16,10 @@ impl GpuMemory<'_> {
     /// Passes the numbers of [`stats`](GpuMemory::stats) to the app's recorder of the crate
     /// `metrics`. `lapidary_live_bytes` and similar names are gauges; `lapidary_submissions_total`
     /// and similar names are counters. All have the label `adapter` with the adapter's name. The
-    /// bytes that a reclaim step freed have the step's name as the label `step`, and those of a
-    /// share have its path as the label `share`. `lapidary_watermarks_total` counts the calls of
+    /// bytes that a reclaim step freed have the step's name as the label `step`. Those of a share
+    /// have its path as the label `share`. `lapidary_watermarks_total` counts the calls of
     /// [`on_watermark`](GpuMemory::on_watermark) callbacks whose guards live, by `share` and
-    /// `percent`. Call it before an export or once a frame; nothing
-    /// is recorded at other times.
+    /// `percent`. Call it before an export or once a frame; nothing is recorded at other times.
     #[cfg(feature = "metrics")]
     pub fn record_metrics(self) {
         let calls = self.engine.watermark_calls();

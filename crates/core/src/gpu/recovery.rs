@@ -63,8 +63,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`DeviceLost`](crate::Error::DeviceLost) when the new device accepts no calls,
-    /// [`Option`](crate::Error::Option) when the old one is not lost,
+    /// [`DeviceLost`](crate::Error::DeviceLost) when the new device accepts no calls.
+    /// [`Option`](crate::Error::Option) when the old one is not lost.
     /// [`Driver`](crate::Error::Driver) when the new one can do less than the old one.
     pub fn readopt(
         &self,

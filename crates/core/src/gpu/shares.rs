@@ -24,7 +24,7 @@ impl Gpu {
     ///   back.
     /// - The **ceiling** is never exceeded, not even for a moment: a share that needs more evicts
     ///   buffers of its own. An operation that does not fit below it is an error.
-    /// - Beyond the guarantees all borrowers are equal: one that wants more takes from those who
+    /// - Beyond the guarantees all borrowers are equal. One that wants more takes from those who
     ///   have borrowed more than itself, and from those who run nothing.
     ///
     /// Memory that passes from one share to another is cleared first, so a kernel with a wrong
@@ -36,8 +36,8 @@ impl Gpu {
     /// lower one, in their own order. [`flush`](Gpu::flush) and reads on the handle of a share
     /// leave what has a lower priority; on a handle of the device they run everything. While there
     /// are higher priorities, a pass encodes work of a lower one only when the device has finished
-    /// the submission before, and submits it after some milliseconds of work. So commands of a high
-    /// priority wait for the submission on the device, and at most for the next one
+    /// the submission before. It submits such work after some milliseconds of it. So commands of a
+    /// high priority wait for the submission on the device, and at most for the next one
     /// ([`MemoryStats::longest_submission_ns`]). While another thread runs a pass, that pass runs
     /// them first. Then a read or a `flush` ends, and the pass goes on. Other calls, such as a pin
     /// or a new budget, wait for its end.
@@ -62,9 +62,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Share`] for a name that is empty or has a `/`, for guarantees beyond the budget or
-    /// beyond the guarantee of the share around, for a ceiling below the guarantee, for parts of an
-    /// unknown amount, and within a closed share. [`Error::DeviceLost`].
+    /// [`Error::Share`] for a name that is empty or has a `/`, and within a closed share. Also for
+    /// guarantees beyond the budget or beyond the guarantee of the share around. Also for a ceiling
+    /// below the guarantee, and for parts of an unknown amount. [`Error::DeviceLost`].
     pub fn share(&self, name: &str, share: Share) -> Result<Gpu> {
         let here = Gpu {
             engine: self.engine.here().clone(),
@@ -157,10 +157,11 @@ impl GpuMemory<'_> {
         shares::cancel(self.engine)
     }
 
-    /// Registers a callback that is called each time the bytes on the device rise to `percent` of
-    /// what they may be, until the guard is dropped. On the handle of a share these are the bytes
-    /// of the share, and its lowest ceiling, or its guarantee if nothing around it has a limit. On
-    /// a handle of the device they are the bytes of all blocks, and the budget without staging.
+    /// Registers a callback for a watermark, until the guard is dropped. It is called each time the
+    /// bytes on the device rise to `percent` of their limit. On the handle of a share, the bytes
+    /// are those of the share. The limit is its lowest ceiling, or its guarantee if nothing around
+    /// it has a limit. On a handle of the device they are the bytes of all blocks, and the budget
+    /// without staging.
     ///
     /// The level must fall by an eighth of what it may be before a rise counts again.
     ///
@@ -184,8 +185,8 @@ impl GpuMemory<'_> {
         self.engine.on_watermark(percent, Arc::new(callback))
     }
 
-    /// Registers a callback that is called each time the bytes on the device rise to `percent` of
-    /// what they may be, until the guard is dropped. Calls that would wait return
+    /// Registers a callback for a watermark, until the guard is dropped. It is called each time the
+    /// bytes on the device rise to `percent` of their limit. Calls that would wait return
     /// [`Error::Reentered`] in it. A panic in it is caught.
     #[cfg(target_arch = "wasm32")]
     pub fn on_watermark(

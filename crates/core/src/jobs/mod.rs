@@ -56,8 +56,8 @@ impl Job {
         }
     }
 
-    /// The same with this priority. A job with a higher one is admitted before, takes memory from
-    /// running jobs with a lower one, whose buffers are evicted, and its commands run first.
+    /// The same with this priority. A job with a higher one is admitted before, and its commands
+    /// run first. It takes memory from running jobs with a lower one, whose buffers are evicted.
     pub fn with_priority(self, priority: i8) -> Job {
         Job { priority, ..self }
     }
@@ -98,13 +98,13 @@ pub struct JobUse {
 /// [`Gpu::jobs`](crate::Gpu::jobs); all clones and all handles of the same share have one list.
 ///
 /// - Jobs whose peaks fit together run together. The order is that of priority, then deadline, then
-///   arrival. A job may pass an earlier one that does not fit yet, or has no deadline, but not for
-///   ever: a job that was passed 32 times lets none of its priority or a lower one pass.
+///   arrival. A job may pass an earlier one that does not fit yet, or has no deadline. But a job
+///   that was passed 32 times lets none of its priority or a lower one pass.
 /// - Work of a higher priority goes first, always: under a steady stream of it, jobs of lower
 ///   priorities wait. A job does not wait for running ones of a lower priority. They go on, and
 ///   their buffers are evicted for it.
 /// - The memory of all jobs is what the device's budget leaves beside the guarantees of other
-///   shares or, on the handle of a share, that share's guarantee.
+///   shares. On the handle of a share, it is that share's guarantee.
 ///
 /// ```
 /// use lapidary_core::jobs::Job;
@@ -246,9 +246,9 @@ impl Jobs {
     ///
     /// # Errors
     /// [`Error::NeverFits`] for a peak beyond the memory of all jobs. [`Error::Share`] if its
-    /// deadline passes or it is cancelled while it waits, for its name as [`Gpu::share`], and in a
-    /// [dry run](Gpu::dry_run) unless this list is that of its handle. [`Error::Option`] on a
-    /// device without a budget.
+    /// deadline passes or it is cancelled while it waits, and for its name as [`Gpu::share`]. The
+    /// same in a [dry run](Gpu::dry_run), unless this list is that of its handle. [`Error::Option`]
+    /// on a device without a budget.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn admit(&self, job: Job) -> Result<Running> {
         let deadline = job

@@ -118,9 +118,9 @@ impl<T: Bind + Clone> KernelCall<T> {
     }
 
     /// Binds a buffer by the name of a binding. A `read` binding takes any buffer. It reads a copy
-    /// in three cases: the elements are not consecutive; they do not start at a multiple of
-    /// [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes); another binding reads
-    /// them already. A slice that starts inside a word of 4 bytes cannot be copied: then
+    /// in three cases. The elements are not consecutive, or do not start at a multiple of
+    /// [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes), or another binding
+    /// reads them already. A slice that starts inside a word of 4 bytes cannot be copied: then
     /// [`run`](Self::run) returns [`Error::Buffer`]. A `read_write` binding changes the operand in
     /// place, so it takes none of these.
     pub fn bind(mut self, name: &str, operand: &T) -> Self {

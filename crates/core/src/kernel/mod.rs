@@ -47,12 +47,12 @@ pub use reference::CustomReferenceCall;
 ///   buffer changed in place. There are at most 8 of them, all in group 0. Choose any binding
 ///   numbers: a call binds buffers by *name*.
 /// - One `var<uniform>`, of at most 128 bytes, takes the parameters of a call.
-/// - An array of `f32`, `i32` or `u32` (or of vectors, matrices, atomics or structs of them) takes
-///   buffers, and tensors of that element type of the crate `lapidary`. An array made only of `u32`
-///   also takes tensors of narrower types, packed into words, little end first. `unpack2x16float`,
-///   `unpack4xU8` and `unpack4xI8` unpack [`F16`](crate::DType::F16), [`U8`](crate::DType::U8) (and
-///   [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8). A [`Bf16`](crate::DType::Bf16) is
-///   `bitcast<f32>` of its bits as the upper half of a word.
+/// - An array of `f32`, `i32` or `u32` takes buffers, and tensors of that element type of the crate
+///   `lapidary`. So does an array of vectors, matrices, atomics or structs of them. An array made
+///   only of `u32` also takes tensors of narrower types, packed into words, little end first.
+///   `unpack2x16float`, `unpack4xU8` and `unpack4xI8` unpack [`F16`](crate::DType::F16),
+///   [`U8`](crate::DType::U8) (and [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8). A
+///   [`Bf16`](crate::DType::Bf16) is `bitcast<f32>` of its bits as the upper half of a word.
 /// - `arrayLength(&x)` is the length of the bound operand (in words, if it is packed), without
 ///   padding. Indices beyond it reach no other memory.
 ///
@@ -142,9 +142,9 @@ impl Kernel {
     /// A kernel whose text has one entry point.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text: syntax or validation
-    /// errors, declarations that cannot be bound, limits of the device, a text of more than 1 MiB,
-    /// or more than about 160 nested operators and brackets.
+    /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text. It stands for errors of
+    /// syntax or validation, declarations that cannot be bound, and limits of the device. Also for
+    /// a text of more than 1 MiB, or with more than about 160 nested operators and brackets.
     pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
         Self::made(gpu, wgsl, None)
     }

@@ -40,8 +40,8 @@ pub struct MemoryStats {
     pub live_bytes: Level,
     /// Storages that have a block. Views share one.
     pub live_storages: Level,
-    /// The part of the requested bytes that is saved for backward now: bytes that recorded
-    /// operations need, until their backward has run or the last tensor that depends on them is
+    /// The part of the requested bytes that is saved for backward now. Recorded operations need
+    /// these bytes until their backward has run, or until the last tensor that depends on them is
     /// dropped. Inputs and parameters that an operation saved are among them. The report counts
     /// them when it is made.
     pub saved_bytes: u64,

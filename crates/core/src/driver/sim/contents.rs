@@ -1,7 +1,7 @@
 //! The memory of the simulated device: its buffers, their sizes and their contents.
 //!
-//! A destroyed buffer leaves the table at once, so that no new op can name it, and *retires*: its
-//! bytes, and its share of the memory, stay until the submissions that use it are executed.
+//! A destroyed buffer leaves the table at once, so that no new op can name it. It *retires*: its
+//! bytes and its memory stay until the submissions that use it are executed.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -86,8 +86,8 @@ pub(super) fn limits(adapter: wgpu::Limits, features: Features) -> wgpu::Limits 
     }
 }
 
-/// At most a quarter of a second, if a small GPU has a hundredth of the speed of the largest: 32
-/// billion multiply-adds, or 32 billion bytes, a second.
+/// At most a quarter of a second on a small GPU. Such a GPU has a hundredth of the speed of the
+/// largest: 32 billion multiply-adds, or 32 billion bytes, a second.
 const MOST_WORK: u64 = 1 << 33;
 
 /// The same for cards with their own memory. Even the smallest of them are several times faster.

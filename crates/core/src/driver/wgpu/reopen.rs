@@ -35,7 +35,7 @@ impl WgpuDriver {
     ///
     /// # Errors
     /// [`DriverError::Invalid`] when the engine opened the device itself, or when the new device
-    /// can do less than the old one; [`DriverError::Lost`] when it takes no calls.
+    /// can do less than the old one. [`DriverError::Lost`] when it takes no calls.
     pub(crate) fn readopt(
         &self,
         adapter: Option<&wgpu::Adapter>,

@@ -2,7 +2,7 @@
 //!
 //! WGSL has no recursion, so the registers of each function have a fixed place. A register is an
 //! index into one list of words. The words of a value's scalars follow each other, without the
-//! padding of memory: a `vec3<f32>` is three words, a `u64` is two, an `f16` is one. Variables of
+//! padding of memory. A `vec3<f32>` is three words, a `u64` is two, an `f16` is one. Variables of
 //! functions and of the invocation are registers too.
 
 use std::ops::Range;

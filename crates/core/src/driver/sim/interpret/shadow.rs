@@ -15,7 +15,7 @@
 //!
 //! Two reads are enough. A writer of neither subgroup races with both reads. A writer of one of the
 //! subgroups races with the other's read. A read that is ordered before a later read needs no
-//! place: an access that races with the earlier read races with the later one too.
+//! place. An access that races with the earlier read races with the later one too.
 //!
 //! Atomic operations are not recorded. They are ordered among themselves, and WGSL's types forbid
 //! all other accesses to atomics.
