@@ -1,6 +1,5 @@
-//! Tensors on any GPU within a memory budget, over [wgpu](https://wgpu.rs): a memory manager that
-//! places tensors in a few large buffers, and kernels to compute with them, on Vulkan, Metal, DX12
-//! and WebGPU.
+//! Tensors on any GPU within a memory budget, over [wgpu](https://wgpu.rs): Vulkan, Metal, DX12 and
+//! WebGPU. A memory manager places tensors in a few large buffers, and kernels compute with them.
 //!
 //! # Overview
 //!
@@ -24,8 +23,8 @@
 //! A call checks its shapes and types, and records a command; nothing runs yet. Commands run when a
 //! call reads a value, at [`Gpu::flush`](lapidary_core::Gpu::flush), or when 256 commands wait. So
 //! errors appear at two times. A wrong argument is an error of the call. A problem of memory or the
-//! device is an error of a later call that needs the value ([`Tensor::force`], [`Tensor::to_vec`],
-//! …), and only for the tensors concerned. See [`Error`].
+//! device is an error of a later call that needs the value, such as [`Tensor::force`] or
+//! [`Tensor::to_vec`]. Only the tensors concerned have it. See [`Error`].
 //!
 //! Dropping a tensor costs nothing, on any thread: the next command that needs memory reuses its
 //! memory.
@@ -92,9 +91,9 @@
 //!   [`guides::memory_of_other_nodes`].
 //! * `serde`, `snapshot`: statistics and snapshots can be serialized; snapshots are written to
 //!   files and read.
-//! * `tracing`: spans `flush`, `execution_pass`, `submission`, `compaction`, `eviction` (debug),
-//!   and events for reclaim steps that made room (info), refusals (warn) and a lost device (error),
-//!   with the target `lapidary`. The app's subscriber must not call this crate.
+//! * `tracing`: spans `flush`, `execution_pass`, `submission`, `compaction`, `eviction` (debug).
+//!   Events for reclaim steps that made room (info), refusals (warn) and a lost device (error). The
+//!   target is `lapidary`. The app's subscriber must not call this crate.
 //! * `metrics`: `GpuMemory::record_metrics` passes the numbers to the app's recorder.
 //! * `safetensors`: loads a model's weights from a file, at once or when they are used, and saves
 //!   them: see `ModelFile`.

@@ -8,7 +8,7 @@ use lapidary_core::{Error, Result};
 /// speed will do. A device of speed 0 gets no rows.
 ///
 /// What is left after rounding down goes to the largest remainders, and to the first of equal ones
-/// (Hamilton's method), so the same numbers always give the same shares.
+/// (Hamilton's method). So the same numbers always give the same shares.
 ///
 /// ```
 /// use lapidary::devices::shares_of;
@@ -82,8 +82,8 @@ const LEAST_GAIN: f64 = 0.05;
 /// # }
 /// ```
 ///
-/// The speeds are means over the last measurements. New shares replace the old ones only if the
-/// step gets 5 % shorter by them, so a steady loop keeps its shapes, and with them its kernels.
+/// The speeds are means over the last measurements. New shares replace the old ones only if they
+/// make the step 5 % shorter. So a steady loop keeps its shapes, and with them its kernels.
 #[derive(Clone, Debug)]
 pub struct Balance {
     /// The time of a row on each device, in seconds. `None` until one was measured.

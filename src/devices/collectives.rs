@@ -77,8 +77,8 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Shape`] and [`Error::DType`] for tensors that do not fit each other or the group.
-    /// [`Error::Device`] names the device where something failed: a tensor of another device
-    /// ([`Error::Foreign`]), one that is tracked for gradients ([`Error::Gradient`]), a lost
+    /// [`Error::Device`] names the device where something failed. Causes are a tensor of another
+    /// device ([`Error::Foreign`]), one that is tracked for gradients ([`Error::Gradient`]), a lost
     /// device, a closed share, no memory. There is no result then, and all tensors are as they
     /// were.
     #[track_caller]

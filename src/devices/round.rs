@@ -19,8 +19,8 @@ impl Current {
         CurrentGuard(self)
     }
 
-    /// The hook of a parameter. A gradient that the round takes is replaced by a tensor that takes
-    /// no memory, so that the gradient is freed when it has been reduced.
+    /// The hook of a parameter. The round replaces a gradient that it takes by a tensor without
+    /// memory. So the gradient is freed when it has been reduced.
     pub(super) fn hand_over(
         &self,
         device: usize,

@@ -1,9 +1,9 @@
 //! Decides which commands may run together, and where.
 //!
 //! Commands are visited in program order. A *group* holds elementwise launches that run together.
-//! No command between the first of them and the end of the group may conflict with it: it must not
-//! read what the group writes, or write what the group reads or writes. It must also not write what
-//! a rematerializer would compute the group's operands from.
+//! No command between the first of them and the end of the group may conflict with it. It must not
+//! read what the group writes, nor write what the group reads or writes. It must also not write
+//! what a rematerializer would compute the group's operands from.
 //!
 //! So the group may run at the position of its last launch, or of the command that closes it. It
 //! takes the earlier one if waiting would keep more memory alive than its results take.
@@ -315,8 +315,9 @@ impl Grouping {
     }
 }
 
-/// A group that reads this many times the bytes of its results runs early, whoever else holds what
-/// it reads: other holders may be done with it sooner. The sum of a product in four parts does so.
+/// A group that reads this many times the bytes of its results runs early, whoever else holds its
+/// operands. Other holders may be done with them sooner. The sum of a product in four parts does
+/// so.
 const SHRINKS: u64 = 4;
 
 impl Group {

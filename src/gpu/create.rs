@@ -15,7 +15,7 @@ impl Gpu {
     /// [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
     ///
     /// In a browser also [`Error::WouldBlock`], for more bytes than the staging memory has room for
-    /// until the page's next wait: 64 MiB, or a share of a small budget. There, use
+    /// until the page's next wait. It has 64 MiB, or a part of a small budget. There, use
     /// [`tensor_async`](Gpu::tensor_async) for large slices.
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {

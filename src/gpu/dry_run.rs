@@ -13,8 +13,8 @@ impl Gpu {
     /// it. It takes milliseconds, and touches neither the device nor the disk.
     /// [`lapidary_core::Gpu::dry_run`] says what is counted and how.
     ///
-    /// The program may use tensors of this device, and parameters among them: their sizes count,
-    /// [`backward`](crate::Tensor::backward) gives their gradients, and writes to them do not show
+    /// The program may use tensors of this device, and parameters among them. Their sizes count,
+    /// and [`backward`](crate::Tensor::backward) gives their gradients. Writes to them do not show
     /// outside.
     ///
     /// ```

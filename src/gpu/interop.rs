@@ -96,10 +96,10 @@ impl Gpu {
     /// submission (see [`flush`](lapidary_core::Gpu::flush)).
     ///
     /// # Errors
-    /// [`Error::Buffer`] in these cases: the buffer lacks one of the usages `STORAGE`, `COPY_SRC`
-    /// and `COPY_DST`; the range exceeds it or overlaps another import; the offset is not a
-    /// multiple of the device's storage offset alignment; the size is not that of `shape`, rounded
-    /// up to a multiple of 16 bytes (kernels write whole vec4s).
+    /// [`Error::Buffer`] if the buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
+    /// `COPY_DST`, or if the range exceeds it or overlaps another import. The same if the offset is
+    /// not a multiple of the device's storage offset alignment. The same if the size is not that of
+    /// `shape`, rounded up to a multiple of 16 bytes (kernels write whole vec4s).
     #[track_caller]
     pub fn import(
         &self,

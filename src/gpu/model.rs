@@ -91,7 +91,7 @@ impl ModelFile {
     ///
     /// # Errors
     /// [`Error::Model`] for a file that does not exist, is cut off, contradicts itself, or is not a
-    /// safetensors file; also in a browser, which has no files.
+    /// safetensors file. Also in a browser, which has no files.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile> {
         ModelReader::open(path.as_ref()).map(Self::over)
     }

@@ -99,10 +99,10 @@ impl Gpu {
     /// owner may read it.
     ///
     /// The call saves the values that the tensors have after all queued work, a few MiB at a time.
-    /// Evicted tensors are not restored. A view is saved with its own elements only. A view whose
-    /// elements are tens of MiB apart, such as the transpose of a large matrix, is copied on the
-    /// device, a few MiB at a time. If another thread writes to a tensor before the call returns,
-    /// the call fails.
+    /// Evicted tensors are not restored. A view is saved with its own elements only. The elements
+    /// of a view may be tens of MiB apart, as in the transpose of a large matrix. Such a view is
+    /// copied on the device, a few MiB at a time. If another thread writes to a tensor before the
+    /// call returns, the call fails.
     ///
     /// There is no asynchronous form: natively it would block just the same, and a browser has no
     /// files.
@@ -132,8 +132,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::State`] when two tensors have one name, when a name exceeds 64 KiB, when the file
-    /// cannot be written, or when a tensor was written to meanwhile. [`Error::Foreign`] for a
+    /// [`Error::State`] when two tensors have one name, or a name exceeds 64 KiB. Also when the
+    /// file cannot be written, or a tensor was written to meanwhile. [`Error::Foreign`] for a
     /// tensor of another `Gpu`. The errors of [`read`](Tensor::read).
     #[track_caller]
     pub fn save_state(&self, path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<()> {

@@ -88,8 +88,9 @@ impl<'a> Backprop<'a> {
     ///
     /// Those of [`run`](Self::run). [`Error::Foreign`] for gradients of another `Gpu`.
     /// [`Error::Gradient`] for gradients that [were unscaled](crate::optim::LossScaler::unscale).
-    /// After an error of an operation in the middle, and after a panic in a function of the app,
-    /// `gradients` has none, since some would lack a part. After any other error it is unchanged.
+    /// After an error of an operation in the middle, or a panic in a function of the app,
+    /// `gradients` is empty. Some gradients would lack a part. After any other error it is
+    /// unchanged.
     #[track_caller]
     pub fn add_to(self, gradients: &mut Gradients) -> Result<()> {
         let Some(history) = self.from.history() else {

@@ -51,8 +51,8 @@ impl Gradients {
     /// The gradient of a parameter, in its shape and type. `None` if it is no parameter, or if the
     /// value that went backward does not depend on it.
     ///
-    /// A value that depends on it only through operations that are constant piece by piece, such as
-    /// `floor`, `sign`, `norm(0.0, …)` or a `fill_` of the whole, gives `None` too. PyTorch gives
+    /// `None` too if a value depends on it only through operations that are constant piece by
+    /// piece. Such are `floor`, `sign`, `norm(0.0, …)` and a `fill_` of the whole. PyTorch gives
     /// zeros there. An optimizer then leaves the parameter alone, without weight decay.
     ///
     /// A parameter is a tensor that [`requires_grad`](Tensor::requires_grad). For a view of one it

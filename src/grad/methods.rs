@@ -145,11 +145,11 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Gradient`] if it depends on no parameter, if its history was freed by a backward
-    /// before, if an operation has no gradient, or if a saved value was overwritten; it names the
-    /// lines. [`Error::Shape`] unless it has one element. Errors of the operations, and those of
-    /// hooks. After an error there are no gradients, and what the backward did not reach is still
-    /// there.
+    /// [`Error::Gradient`] if it depends on no parameter, or if a backward before has freed its
+    /// history. Also if an operation has no gradient, or if a saved value was overwritten. It names
+    /// the lines. [`Error::Shape`] unless it has one element. Errors of the operations, and those
+    /// of hooks. After an error there are no gradients, and what the backward did not reach is
+    /// still there.
     #[track_caller]
     pub fn backward(&self) -> Result<Gradients> {
         self.backprop().run()

@@ -25,7 +25,7 @@
 //! depends on it frees it. Values that the backward needs are ordinary tensors: they count against
 //! the budget and may be evicted. Each is freed as soon as its backward is recorded.
 //!
-//! The gradient of a broadcast is the sum over what was broadcast, and that of any view has the
+//! The gradient of a broadcast is the sum over what was broadcast. That of any view has the
 //! gradient at the viewed elements and 0 elsewhere.
 
 mod backprop;

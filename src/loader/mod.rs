@@ -53,8 +53,8 @@ pub struct LoaderOptions {
     /// Most bytes that the batches ahead may have uploaded. An upload beyond it waits. The batch
     /// that is delivered next never waits, and may exceed the bound. `None`, the default: as many
     /// bytes as the staging of uploads may take
-    /// ([`staging_limit_bytes`](crate::stats::MemoryStats::staging_limit_bytes)), which is at most
-    /// 64 MiB and less in a small budget.
+    /// ([`staging_limit_bytes`](crate::stats::MemoryStats::staging_limit_bytes)). That is at most
+    /// 64 MiB, and less in a small budget.
     pub bytes_ahead: Option<u64>,
 }
 

@@ -16,9 +16,9 @@ impl<F: Fn(u64) -> Result<()> + Shared> Reserves for F {}
 /// The [`Gpu`] of a batch that a loader prepares: see [`Gpu::loader`].
 ///
 /// Its own methods upload, and keep within
-/// [`LoaderOptions::bytes_ahead`](super::LoaderOptions::bytes_ahead): if the batches ahead have
-/// no room for the bytes, they wait until the loop takes a batch. All methods of the `Gpu` are
-/// there too. They count nothing and wait for nothing.
+/// [`LoaderOptions::bytes_ahead`](super::LoaderOptions::bytes_ahead). If the batches ahead have no
+/// room for the bytes, they wait until the loop takes a batch. All methods of the `Gpu` are there
+/// too. They count nothing and wait for nothing.
 pub struct Uploader<'a> {
     gpu: &'a Gpu,
     reserve: &'a dyn Reserves,

@@ -100,8 +100,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes do not match; [`Error::DType`] for integers and bools, for
-    /// keys and values of another type than the queries, and for a mask of integers;
+    /// [`Error::Shape`] if the shapes do not match. [`Error::DType`] for integers and bools, for
+    /// keys and values of another type than the queries, and for a mask of integers.
     /// [`Error::Foreign`] for tensors of another `Gpu`.
     #[track_caller]
     pub fn scaled_dot_product_attention(

@@ -30,7 +30,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Shape`] for fewer than two dimensions, or for a mean, variance, weight or bias that
-    /// is not one number a channel; [`Error::DType`] for integers and bools; [`Error::Foreign`] for
+    /// is not one number a channel. [`Error::DType`] for integers and bools. [`Error::Foreign`] for
     /// tensors of another `Gpu`.
     #[track_caller]
     pub fn batch_norm(

@@ -84,8 +84,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for no tensors or if other dimensions differ, [`Error::Axis`] for an axis
-    /// that does not exist, [`Error::DType`] for types that differ, [`Error::Foreign`] for tensors
+    /// [`Error::Shape`] for no tensors or if other dimensions differ. [`Error::Axis`] for an axis
+    /// that does not exist. [`Error::DType`] for types that differ. [`Error::Foreign`] for tensors
     /// of several `Gpu`s.
     #[track_caller]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {

@@ -133,9 +133,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes do not match, if a stride, a dilation or the number of groups
-    /// is 0, or if the kernel is larger than the padded input; [`Error::DType`] for integers, bools
-    /// and types that differ; [`Error::Foreign`] for tensors of another `Gpu`.
+    /// [`Error::Shape`] if the shapes do not match, or if a stride, a dilation or the number of
+    /// groups is 0. Also if the kernel is larger than the padded input. [`Error::DType`] for
+    /// integers, bools and types that differ. [`Error::Foreign`] for tensors of another `Gpu`.
     #[track_caller]
     pub fn conv2d(
         &self,

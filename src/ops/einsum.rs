@@ -45,8 +45,8 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Shape`] for an equation that is invalid or does not match the operands, with a
-    /// caret below the position; [`Error::DType`] for operands of several types, or of a type that
-    /// cannot be multiplied; [`Error::Foreign`] for operands of several `Gpu`s.
+    /// caret below the position. [`Error::DType`] for operands of several types, or of a type that
+    /// cannot be multiplied. [`Error::Foreign`] for operands of several `Gpu`s.
     #[track_caller]
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         let equation = Equation::parse(equation, operands.len())?;

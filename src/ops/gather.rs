@@ -43,9 +43,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions match,
-    /// [`Error::DType`] unless the indices are `u32` or `i32`, [`Error::Foreign`] if they belong to
-    /// another `Gpu`, and [`Error::NeverFits`] if the operands are too large.
+    /// [`Error::Axis`] if there is no such axis. [`Error::Shape`] unless the dimensions match.
+    /// [`Error::DType`] unless the indices are `u32` or `i32`. [`Error::Foreign`] if they belong to
+    /// another `Gpu`. [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn gather(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "gather";

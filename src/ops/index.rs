@@ -31,9 +31,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for more entries than axes, without any index tensor, if their shapes do
-    /// not broadcast, or if the result has more than eight dimensions; [`Error::DType`] unless they
-    /// hold `u32` or `i32`; [`Error::Foreign`] if one belongs to another `Gpu`;
+    /// [`Error::Shape`] for more entries than axes, without any index tensor, or if their shapes do
+    /// not broadcast. Also if the result has more than eight dimensions. [`Error::DType`] unless
+    /// they hold `u32` or `i32`. [`Error::Foreign`] if one belongs to another `Gpu`.
     /// [`Error::NeverFits`] if the result is too large.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
@@ -101,8 +101,8 @@ impl Tensor {
     ///
     /// - `self` is contiguous, and none of the other operands is a view of the same memory.
     /// - The index tensors index adjacent axes.
-    /// - For elements of fewer than 4 bytes: the number of elements after these axes is a multiple
-    ///   of 4, and so is the offset of `self`.
+    /// - For elements of fewer than 4 bytes: the number of elements after these axes and the offset
+    ///   of `self` are multiples of 4.
     ///
     /// # Errors
     ///
@@ -143,8 +143,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] if the mask holds no bools, [`Error::Shape`] if the shapes do not
-    /// broadcast, [`Error::Foreign`], [`Error::NeverFits`] if the operands are too large; and
+    /// [`Error::DType`] if the mask holds no bools. [`Error::Shape`] if the shapes do not
+    /// broadcast. [`Error::Foreign`]. [`Error::NeverFits`] if the operands are too large. And
     /// errors of the work that computes the mask.
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]

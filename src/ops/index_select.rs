@@ -78,7 +78,7 @@ impl Tensor {
     /// tensor. The slice of such an index is zeros. So is that of every negative index, which does
     /// not count from the end.
     ///
-    /// If a contiguous table is evicted or still in its file, whole rows (axis 0) are read in
+    /// A contiguous table may be evicted or still in its file. Then whole rows (axis 0) are read in
     /// place, up to 4 MiB and a quarter of the table. The table stays there until as many bytes
     /// have been read as it has. The indices are read first, so the call waits for the device.
     ///
@@ -91,9 +91,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless `indices` has one
-    /// dimension, [`Error::DType`] unless it holds `u32` or `i32`, [`Error::Foreign`] if it belongs
-    /// to another `Gpu`, [`Error::NeverFits`] or [`Error::Overflow`] if the result is too large.
+    /// [`Error::Axis`] if there is no such axis. [`Error::Shape`] unless `indices` has one
+    /// dimension. [`Error::DType`] unless it holds `u32` or `i32`. [`Error::Foreign`] if it belongs
+    /// to another `Gpu`. [`Error::NeverFits`] or [`Error::Overflow`] if the result is too large.
     #[track_caller]
     pub fn index_select(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         if let Some(x) = self.as_axis().filter(|_| indices.len() == 1) {

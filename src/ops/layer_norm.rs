@@ -78,7 +78,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Shape`] if the shape does not end with `normalized_shape`, if that is empty, or if
-    /// a weight or bias has another shape; [`Error::DType`] for integers and bools;
+    /// a weight or bias has another shape. [`Error::DType`] for integers and bools.
     /// [`Error::Foreign`] for tensors of another `Gpu`.
     #[track_caller]
     pub fn layer_norm(
@@ -142,7 +142,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Shape`] for fewer than two dimensions, channels that `groups` does not divide, or a
-    /// weight or bias of another shape; [`Error::DType`] for integers and bools; [`Error::Foreign`]
+    /// weight or bias of another shape. [`Error::DType`] for integers and bools. [`Error::Foreign`]
     /// for tensors of another `Gpu`.
     #[track_caller]
     pub fn group_norm(

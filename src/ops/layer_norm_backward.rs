@@ -16,7 +16,7 @@ use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/layer_norm_backward.wgsl");
 
-/// `y` is the gradient of `x` by the gradient `g` of the result; `s` gets the mean of each row, and
+/// `y` is the gradient of `x` by the gradient `g` of the result. `s` gets the mean of each row, and
 /// `t` the reciprocal of its deviation. A missing weight `w` is replaced by `x`.
 static BACKWARD: Kernel = Kernel {
     name: "layer_norm_backward",

@@ -63,9 +63,9 @@ impl Tensor {
     ///
     /// `self` has shape `[batch, classes, ..]`, or `[classes]`. `targets` are `u32` or `i32`, in
     /// that shape without the classes. Targets equal to `ignore` do not count. The device cannot
-    /// report a target that is not a class: its loss is NaN, and so are the mean or the sum and the
-    /// gradient of its logits. The mean over no targets is NaN too. Targets may also be floats in
-    /// the shape of `self`: the probability of each class. For weights, see
+    /// report a target that is not a class. Its loss is NaN, and so are the mean or the sum, and
+    /// the gradient of its logits. The mean over no targets is NaN too. Targets may also be floats
+    /// in the shape of `self`: the probability of each class. For weights, see
     /// [`cross_entropy_with`](Tensor::cross_entropy_with).
     ///
     /// ```
@@ -77,9 +77,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] unless `self` holds floats and `targets` `u32`, `i32` or floats,
-    /// [`Error::Shape`] unless their shapes match, [`Error::Option`] for ignored targets among
-    /// probabilities, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if the
+    /// [`Error::DType`] unless `self` holds floats and `targets` `u32`, `i32` or floats.
+    /// [`Error::Shape`] unless their shapes match. [`Error::Option`] for ignored targets among
+    /// probabilities. [`Error::Foreign`] for tensors of several `Gpu`s. [`Error::NeverFits`] if the
     /// operands are too large.
     #[track_caller]
     pub fn cross_entropy(

@@ -115,9 +115,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes do not match, [`Error::DType`] for other types or pairs of
-    /// types, [`Error::Foreign`] if `other` belongs to another `Gpu`, [`Error::Overflow`] and
-    /// [`Error::NeverFits`] if the device cannot hold the result, [`Error::DeviceLost`].
+    /// [`Error::Shape`] if the shapes do not match. [`Error::DType`] for other types or pairs of
+    /// types. [`Error::Foreign`] if `other` belongs to another `Gpu`. [`Error::Overflow`] and
+    /// [`Error::NeverFits`] if the device cannot hold the result. [`Error::DeviceLost`].
     ///
     /// ```no_run
     /// use lapidary::{Gpu, Options};

@@ -30,8 +30,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] unless the weights are floats; [`Error::Shape`] unless there are one or two
-    /// dimensions, or if fewer weights than indices are given without replacement;
+    /// [`Error::DType`] unless the weights are floats. [`Error::Shape`] unless there are one or two
+    /// dimensions, or if fewer weights than indices are given without replacement.
     /// [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn multinomial(&self, count: usize, replacement: bool, seed: u64) -> Result<Tensor> {

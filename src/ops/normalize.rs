@@ -3,8 +3,8 @@
 //!
 //! Rows without gaps take one launch, with one invocation or one workgroup for each row. They must
 //! consist of whole vec4s, or have results that are words. All others (inner axes, ragged rows of
-//! 16-bit floats, few and very long rows) take two reductions and a last launch that applies the
-//! two numbers.
+//! 16-bit floats, few and very long rows) take two reductions. A last launch applies the two
+//! numbers.
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;

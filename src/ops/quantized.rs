@@ -69,8 +69,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] unless it is a matrix; [`Error::DType`] for integers and bools;
-    /// [`Error::Option`] for a group that is not a power of two from 8 to 4096; those of any
+    /// [`Error::Shape`] unless it is a matrix. [`Error::DType`] for integers and bools.
+    /// [`Error::Option`] for a group that is not a power of two from 8 to 4096. Those of any
     /// operation.
     #[track_caller]
     pub fn quantize(&self, group: Option<u64>) -> Result<Quantized> {
@@ -145,9 +145,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for weights whose tensors do not match each other or `self`;
+    /// [`Error::Shape`] for weights whose tensors do not match each other or `self`.
     /// [`Error::DType`] for values that are not i8, scales that are not f32, and a `self` that is
-    /// not a float; [`Error::Foreign`]; those of [`matmul`](Tensor::matmul).
+    /// not a float. [`Error::Foreign`]. Those of [`matmul`](Tensor::matmul).
     #[track_caller]
     pub fn matmul_quantized(&self, weights: &Quantized) -> Result<Tensor> {
         self.matmul_quantized_with(weights, &Epilogue::new())

@@ -41,9 +41,9 @@ pub(super) struct Params {
 const RIGHT: u64 = 1;
 
 impl Tensor {
-    /// The position of each of `values` in the last axis of `self`, which must ascend: the number
-    /// of elements below the value or, with `right`, not above it. The result is `u32`, in the
-    /// shape of `values`.
+    /// The position of each of `values` in the last axis of `self`, which must ascend. It is the
+    /// number of elements below the value or, with `right`, not above it. The result is `u32`, in
+    /// the shape of `values`.
     ///
     /// `self` has one dimension, or the dimensions of `values` except for the last. If elements do
     /// not ascend, or a value is NaN, the result is any position of the axis, or its length.
@@ -57,8 +57,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for bools or for two different types, [`Error::Shape`] unless the
-    /// dimensions match, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if
+    /// [`Error::DType`] for bools or for two different types. [`Error::Shape`] unless the
+    /// dimensions match. [`Error::Foreign`] for tensors of several `Gpu`s. [`Error::NeverFits`] if
     /// the operands are too large.
     #[doc(alias = "searchsorted")]
     #[doc(alias = "bucketize")]

@@ -98,8 +98,8 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::DType`](crate::Error::DType) if `self` holds no bools, if `a` and `b` differ in
-    /// type, or if the other's type cannot hold a number; [`Error::Shape`](crate::Error::Shape) if
-    /// the shapes do not broadcast; [`Error::Foreign`](crate::Error::Foreign).
+    /// type, or if the other's type cannot hold a number. [`Error::Shape`](crate::Error::Shape) if
+    /// the shapes do not broadcast. [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn where_<'a>(&self, a: impl Into<Choice<'a>>, b: impl Into<Choice<'a>>) -> Result<Tensor> {
         Takes::Bools.check(OPERATION, self.dtype)?;

@@ -76,8 +76,8 @@ impl LossScaler {
     ///
     /// # Errors
     ///
-    /// [`Error::Option`] for a scale that is not above 0 or not finite, a growth of 1 or less, a
-    /// backoff outside of 0 to 1, or an interval of 0.
+    /// [`Error::Option`] for a scale that is not above 0 or not finite, or for a growth of 1 or
+    /// less. Also for a backoff outside of 0 to 1, or an interval of 0.
     #[track_caller]
     pub fn new(gpu: &Gpu, options: LossScalerOptions) -> Result<LossScaler> {
         options.check()?;

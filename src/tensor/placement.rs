@@ -83,8 +83,8 @@ impl Tensor {
         self.engine.twin(&self.storage).advise(advice);
     }
 
-    /// Restores the tensor to the device, and keeps it at its place, with all its views, until the
-    /// [`Pin`] is dropped: it is neither evicted nor moved. Keep a pin short, because it obstructs
+    /// Restores the tensor to the device, and keeps it at its place, with all its views. Until the
+    /// [`Pin`] is dropped it is neither evicted nor moved. Keep a pin short, because it obstructs
     /// compaction and eviction.
     ///
     /// ```no_run
@@ -256,9 +256,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] for a view that does not cover all of its memory in order,
-    /// [`Error::Length`] for a source that is too short, [`Error::Pinned`] for an imported tensor;
-    /// the errors of [`force`](Self::force).
+    /// [`Error::Shape`] for a view that does not cover all of its memory in order.
+    /// [`Error::Length`] for a source that is too short. [`Error::Pinned`] for an imported tensor.
+    /// The errors of [`force`](Self::force).
     pub fn backed_by(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;

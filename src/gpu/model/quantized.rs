@@ -28,8 +28,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`load_tensor_backed`](Self::load_tensor_backed); [`Error::Shape`] for a tensor that is
-    /// not a matrix, [`Error::DType`] for integers, [`Error::Option`] for a group that is not a
+    /// As [`load_tensor_backed`](Self::load_tensor_backed). [`Error::Shape`] for a tensor that is
+    /// not a matrix. [`Error::DType`] for integers. [`Error::Option`] for a group that is not a
     /// power of two from 8 to 4096.
     #[track_caller]
     pub fn load_quantized_backed(

@@ -27,9 +27,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions match,
-    /// [`Error::DType`] unless the indices are `u32` or `i32` and `src` has the type of `self`,
-    /// [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if the operands are
+    /// [`Error::Axis`] if there is no such axis. [`Error::Shape`] unless the dimensions match.
+    /// [`Error::DType`] unless the indices are `u32` or `i32` and `src` has the type of `self`.
+    /// [`Error::Foreign`] for tensors of several `Gpu`s. [`Error::NeverFits`] if the operands are
     /// too large.
     #[track_caller]
     pub fn scatter(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
@@ -102,8 +102,8 @@ impl Tensor {
     ///
     /// - `self` is contiguous, and neither `indices` nor `src` is a view of the same memory.
     /// - `indices` is as large as `self`, except along `axis`.
-    /// - For elements of fewer than 4 bytes: `indices` has one element along `axis`, the number of
-    ///   elements after `axis` is a multiple of 4, and so is the offset of `self`.
+    /// - For elements of fewer than 4 bytes: `indices` has one element along `axis`. The number of
+    ///   elements after `axis` and the offset of `self` are multiples of 4.
     ///
     /// # Errors
     ///

@@ -197,7 +197,7 @@ thread_local! {
 }
 
 /// Drops a body, and the nodes behind it in a loop. A chain of them may be longer than the stack is
-/// deep, whether it goes by operands, by what was saved, or by what functions of the app hold.
+/// deep. It may go by operands, by saved values, or by values that functions of the app hold.
 fn discard(body: Arc<Body>) {
     let mut next = Some(body);
     let is_outermost = DISCARDED.try_with(|discarded| {

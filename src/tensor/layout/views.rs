@@ -115,8 +115,8 @@ impl Layout {
         Ok(view)
     }
 
-    /// The elements `start, start + step, …` before `end` along an axis, as in Python's slices:
-    /// negative bounds count from the end, bounds out of range are clamped, and a negative step
+    /// The elements `start, start + step, …` before `end` along an axis, as in Python's slices.
+    /// Negative bounds count from the end, and bounds out of range are clamped. A negative step
     /// goes backwards. `None` means the first or last element in the step's direction.
     pub(crate) fn slice(
         &self,
