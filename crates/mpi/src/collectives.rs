@@ -20,7 +20,7 @@ impl Ranks {
     /// on its way to the device.
     ///
     /// The tensors have one shape and type. All ranks get the same bits, in every run with so many
-    /// ranks: floats are added in f32, in the order of the ranks, and rounded once. They are the
+    /// ranks. Floats are added in f32, in the order of the ranks, and rounded once. They are the
     /// bits of [`Group::all_reduce`](lapidary::devices::Group::all_reduce) over as many devices.
     ///
     /// ```no_run

@@ -345,8 +345,8 @@ impl Ranks {
         self.broken.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// Passes a result on. After an error in the middle of a call the ranks no longer agree, so
-    /// all later calls have that error, and so have the other ranks.
+    /// Passes a result on. After an error in the middle of a call the ranks no longer agree. So all
+    /// later calls have that error, and so have the other ranks.
     pub(crate) fn unbroken<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             let mut broken = self.broken.borrow_mut();

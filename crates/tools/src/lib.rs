@@ -1,7 +1,7 @@
 //! Shows the memory of GPU programs that use lapidary. This is the program `lapidary` and the
 //! library behind it, which your app may use too.
 //!
-//! To look at snapshots later, an app does not need this library: the feature `snapshot` of
+//! To look at snapshots later, an app does not need this library. The feature `snapshot` of
 //! `lapidary` writes snapshots to files, and the program opens them. Depend on this library if the
 //! app itself shows its memory:
 //!

@@ -40,8 +40,8 @@ pub enum Control {
     Quit,
 }
 
-/// The memory live, similar to `nvtop`: the budget as a bar, the slabs with their use, live and
-/// reserved bytes over time, the holders, and reclaim.
+/// The memory live, similar to `nvtop`. It shows the budget as a bar, the slabs with their use,
+/// live and reserved bytes over time, the holders, and reclaim.
 ///
 /// The app passes samples and draws the monitor as a widget of [ratatui]. The monitor has no
 /// thread, timer or terminal.

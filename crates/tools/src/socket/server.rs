@@ -65,8 +65,8 @@ pub struct MonitorServer {
 /// ```
 ///
 /// # Errors
-/// [`Error::Socket`](crate::Error::Socket): the folder belongs to another user or is open to
-/// others, the path is too long for a socket (about 100 bytes), or another file is there.
+/// [`Error::Socket`](crate::Error::Socket) if the folder belongs to another user or is open to
+/// others. Also if the path is too long for a socket (about 100 bytes), or another file is there.
 pub fn serve(gpu: &Gpu, path: Option<&Path>) -> Result<MonitorServer> {
     MonitorServer::start(gpu.memory().sampler(), path)
 }

@@ -27,7 +27,7 @@ fn check_works(ranks: &Ranks, gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
-/// The call is an error on each rank, the work goes on, and the error has these words on the ranks
+/// The call is an error on each rank, and the work goes on. The error has these words on the ranks
 /// other than `bad`, and on that one.
 fn check_refused<T>(
     ranks: &Ranks,

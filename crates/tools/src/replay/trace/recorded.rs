@@ -1,5 +1,5 @@
-//! The format of our recordings: `a ID BYTES MAKER` and `f ID`, `r` and `w` for the reads and
-//! changes of operators, `m` for marks, `#` for remarks on the whole.
+//! The format of our recordings: `a ID BYTES MAKER` and `f ID` for storages, `r` and `w` for the
+//! reads and changes of operators. `m` is for marks, `#` for remarks on the whole.
 
 use super::{Book, Event, Operand, Role, Trace, number, shown};
 
