@@ -11,9 +11,9 @@
 //! least the work of two copies.
 //!
 //! Training runs on simulated devices that keep time: kernels and transfers take as long as their
-//! bytes take at a fixed rate. The ratio of computing to gradients, and of the rates, are those of
-//! ResNet-50 on a V100 behind PCIe 3, at a tenth of the size and the speed. Each device has a batch
-//! of its own. The efficiency is the time of a step on one device, divided by that on several.
+//! bytes take at a fixed rate. The ratios of computing to gradients, and of the rates, are those of
+//! ResNet-50 on a V100 behind PCIe 3. Size and speed are a tenth. Each device has a batch of its
+//! own. The efficiency is the time of a step on one device, divided by that on several.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Shares of a device's memory: what they cost, how fast a guarantee comes back, how fair they are,
-//! and how long work of a high priority waits.
+//! Shares of a device's memory: their cost, the time until a guarantee comes back, their fairness,
+//! and the time that work of a high priority waits.
 //!
 //! ```text
 //! cargo bench --bench shares

@@ -1,7 +1,7 @@
 // The step of an optimizer. `k` has two words for the whole step in its first vec4, then a vec4 for
-// each parameter: the number of its updates, and 1 / (1 - beta1^number), 1 / √(1 - beta2^number).
-// `members` parameters x0, x1, … with gradients g0, g1, … share a launch. All tensors are row-major
-// and begin at 0.
+// each parameter. That has the number of its updates, and 1 / (1 - beta1^number), 1 / √(1 -
+// beta2^number). `members` parameters x0, x1, … with gradients g0, g1, … share a launch. All
+// tensors are row-major and begin at 0.
 
 //# count
 // Decides whether the step is done, and counts it for each parameter that has a gradient.

@@ -1,6 +1,6 @@
-//! Stores of the app as tiers of evicted tensors, on a simulated device: their order, their
-//! failures, what they lose, and random programs over stores that fail at random. With the feature
-//! `redis` also a Redis server of this machine's own.
+//! Stores of the app as tiers of evicted tensors, on a simulated device: their order, failures and
+//! losses. And random programs over stores that fail at random. With the feature `redis` also a
+//! Redis server of this machine's own.
 
 mod device;
 mod lost;

@@ -1,5 +1,6 @@
-//! Training of a transformer with recorded gradients: its speed beside a backward by hand, its
-//! memory beside PyTorch's, its time within less memory, and where the time goes.
+//! Training of a transformer with recorded gradients. The bench compares its speed with a backward
+//! by hand, and its memory with PyTorch's. It measures its time within less memory, and where the
+//! time goes.
 //!
 //! ```text
 //! cargo bench --bench training [-- kernels]    # only where the time goes

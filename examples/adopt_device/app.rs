@@ -136,8 +136,8 @@ impl App {
     }
 }
 
-/// Opens a device that an app shares with lapidary: with all of the adapter's limits, and with the
-/// two features that make kernels faster, if it has them.
+/// Opens a device that an app shares with lapidary. It has all of the adapter's limits, and the two
+/// features that make kernels faster, if the adapter has them.
 async fn open() -> Result<(wgpu::Adapter, wgpu::Device, wgpu::Queue), Box<dyn Error>> {
     let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     let instance = wgpu::Instance::new(desc);

@@ -1,5 +1,5 @@
 //! Work several times larger than its memory: a chain of matmuls whose weights are 1, 2 and 4 times
-//! the budget, once with the weights in a file and once without.
+//! the budget. It runs once with the weights in a file and once without.
 //!
 //! ```text
 //! cargo run --release --example oversubscribe -- [FACTOR]

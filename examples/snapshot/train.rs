@@ -1,5 +1,5 @@
-//! A network of residual blocks that learns with momentum, with hand-written gradients, in too
-//! little memory for all its tensors: velocities are evicted between two updates.
+//! A network of residual blocks that learns with momentum, with hand-written gradients. The memory
+//! is too little for all its tensors: velocities are evicted between two updates.
 
 use lapidary::units::MIB;
 use lapidary::{Budget, DType, Gpu, Options, Result, Tensor, stats::Snapshot};

@@ -119,8 +119,8 @@ fn nothing_writes_to_what_a_function_of_the_app_returned() {
     }
 }
 
-/// The function fails or panics in the middle of a backward that adds to earlier gradients: none
-/// are left, as some would lack a part, their memory is free, and the next backward succeeds.
+/// The function fails or panics in the middle of a backward that adds to earlier gradients. None
+/// are left, as some would lack a part. Their memory is free, and the next backward succeeds.
 #[test]
 fn a_function_that_fails_or_panics_leaves_no_partial_gradients() {
     let gpu = gpu();

@@ -64,7 +64,7 @@ fn launches_of_a_hundred(max_storage_bindings: u32) -> [u64; 3] {
 fn a_hundred_parameters_take_far_fewer_launches() {
     // One launch counts the step. Of the others each updates three parameters, or two where AdamW
     // has only seven bindings. Seven or six gradients share a launch for their norm, and another
-    // one for the product; the sum and the root of the norm are one launch.
+    // one for the product. The sum and the root of the norm are one launch.
     assert_eq!(launches_of_a_hundred(16), [1 + 34, 1 + 34, 15 + 1 + 15]);
     assert_eq!(launches_of_a_hundred(8), [1 + 50, 1 + 34, 17 + 1 + 17]);
 }

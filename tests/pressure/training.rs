@@ -1,6 +1,6 @@
-//! A training within little memory, in which every call of the driver fails in every way, and in
-//! which functions of the app fail and panic. There are no partial gradients, what existed keeps
-//! its elements, nothing stays saved, and the next backward gives the same to the bit.
+//! A training within little memory. Every call of the driver fails in every way, and functions of
+//! the app fail and panic. There are no partial gradients, what existed keeps its elements, nothing
+//! stays saved, and the next backward gives the same to the bit.
 
 mod backward;
 mod hooks;

@@ -1,5 +1,6 @@
-//! A search for bytes of one share in what another one can read: blocks that nobody wrote, parts of
-//! blocks, padding, what moved, what was evicted to the host's memory or the disk and came back.
+//! A search for bytes of one share in what another one can read. It looks at blocks that nobody
+//! wrote, parts of blocks, and padding. It also looks at blocks that moved, and at those that came
+//! back from the host's memory or the disk.
 //!
 //! `LAPIDARY_HAND_OVERS` sets how often memory passes from one share to another meanwhile,
 //! `LAPIDARY_SEED` the seed.

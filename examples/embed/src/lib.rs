@@ -1,5 +1,5 @@
-//! Semantic search with a sentence encoder of the BERT family, such as all-MiniLM-L6-v2: a text
-//! becomes a vector of unit length, and texts that mean the same have vectors close to each other.
+//! Semantic search with a sentence encoder of the BERT family, such as all-MiniLM-L6-v2. A text
+//! becomes a vector of unit length. Texts that mean the same have vectors close to each other.
 //!
 //! | file | what it holds |
 //! | --- | --- |

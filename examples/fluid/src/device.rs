@@ -16,8 +16,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens a device that can draw on the surface, with all of the adapter's limits, and with the
-    /// features that make lapidary faster, if it has them.
+    /// Opens a device that can draw on the surface. It has all of the adapter's limits, and the
+    /// features that make lapidary faster, if the adapter has them.
     pub(crate) fn open(
         instance: &wgpu::Instance,
         surface: Option<&wgpu::Surface<'_>>,

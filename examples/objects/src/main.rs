@@ -6,7 +6,7 @@
 //! cargo run --release -p objects                      # memory
 //! ```
 //!
-//! The program adds up 64 tensors of 1 MiB within 16 MiB on the device, and none in the host's own
+//! The program adds up 64 tensors of 1 MiB within 16 MiB on the device. None are in the host's own
 //! part or on its disk. So most of them go to the store and come back.
 
 mod objects;

@@ -223,8 +223,8 @@ async fn kernel(gpu: &Gpu) -> Result<Vec<f32>> {
     floats(&steps.run_one()?).await
 }
 
-/// 32 tensors of 1 MiB on a device with a budget of 8 MiB: the others are evicted to the host's
-/// memory, or to disk where host and device share memory.
+/// 32 tensors of 1 MiB on a device with a budget of 8 MiB. The engine evicts the others to the
+/// host's memory, or to disk where host and device share memory.
 async fn over_budget(gpu: &Gpu) -> Result<Vec<f32>> {
     gpu.finish_async().await?;
     gpu.memory().trim_async(0).await?;

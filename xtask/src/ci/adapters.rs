@@ -16,8 +16,8 @@ use crate::suite::{LIBRARIES, has_nextest, selected, selected_except};
 const CORE: &[&str] = &["--test", "device", "--test", "operations"];
 const NOT_CORE: &[&str] = &["races::", "tuning::", "views::"];
 
-/// Tests that a second adapter adds nothing to: those on the simulation, of the lines that hold
-/// memory, of budgets, and of limits that are not the adapter's own.
+/// Tests that a second adapter adds nothing to. They are those on the simulation, of the lines that
+/// hold memory, of budgets, and of limits that are not the adapter's own.
 #[rustfmt::skip]
 const NOT_AGAIN: &[&str] = &[
     "fusion::graphs::expressions_before",
