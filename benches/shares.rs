@@ -1,5 +1,5 @@
-//! Shares of a device's memory: their cost, the time until a guarantee comes back, their fairness,
-//! and the time that work of a high priority waits.
+//! Shares of a device's memory: their cost, their fairness, the time until a guarantee comes back,
+//! and the wait of work with a high priority.
 //!
 //! ```text
 //! cargo bench --bench shares

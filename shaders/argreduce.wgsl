@@ -1,6 +1,6 @@
 // The position of the extreme of every row of a view; the first one if several are equal. `T` is
-// the type of x. One invocation (in `tree`: one workgroup) computes one vec4 of y: the positions of
-// four rows, or of four parts of rows, among which `pick` chooses.
+// the type of x. One invocation (in `tree`: one workgroup) computes one vec4 of y. That has the
+// positions of four rows, or of four parts of rows, among which `pick` chooses.
 //
 // Elements are compared by keys: integers in the order of the elements, reversed for the minimum.
 // Every NaN has the highest key. Both zeros have the same key.

@@ -162,8 +162,8 @@ fn erfc_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# erfinv_of
-// The inverse of erf, with a relative error of 3e-7 (Giles, 2010): a polynomial in the logarithm of
-// 1 − x², or in the root of that near ±1.
+// The inverse of erf, with a relative error of 3e-7 (Giles, 2010). It is a polynomial in the
+// logarithm of 1 − x², or in its root near ±1.
 fn erfinv_of(x: vec4<f32>) -> vec4<f32> {
   let w = -log_of((1.0 - x) * (1.0 + x));
   let t = w - 2.5;

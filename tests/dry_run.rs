@@ -63,8 +63,8 @@ fn check_timed<T>(
     drop(made);
     let (live, after) = (stats.live_bytes.peak, stats.live_bytes.now);
     assert_eq!(dry.live_after_bytes, after, "{what}\n{dry}{stats}");
-    // Where host and device share memory, an upload gets its place at the call if the slab happens
-    // to be idle, and else with its command.
+    // Where host and device share memory, an upload gets its place at the call if the slab is idle.
+    // Otherwise it gets it with its command.
     let share = if dry.uploaded_bytes > 0 { 0.02 } else { 0.0 };
     // A GPU that is idle gets work early: before the app drops what a busy one never computes.
     let is_timed = timing == Timing::Matters && gpu.caps().kind != AdapterKind::Cpu;

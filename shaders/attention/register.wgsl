@@ -1,7 +1,7 @@
 // Attention in registers, without barriers, by the online softmax (Milakov and Gimelshein, 2018) in
-// the order of FlashAttention (Dao et al., 2022). Keys come in tiles of ${keys}. For each row of
-// queries the kernel keeps the maximum so far, the sum of exponentials relative to it, and the
-// weighted sum of the values. It rescales both sums when a tile has a larger maximum.
+// the order of FlashAttention (Dao et al., 2022). Keys come in tiles of ${keys}. The kernel keeps
+// three things for each row of queries: the maximum so far, the sum of exponentials relative to it,
+// and the weighted sum of values. It rescales both sums when a tile has a larger maximum.
 //
 // An invocation owns ${width} rows of queries, side by side in the components of a vector. So it
 // needs no reduction across lanes. Where lanes can broadcast, they form the workgroup, and each

@@ -108,8 +108,8 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Axis`] for an axis that does not exist. [`Error::Shape`] for a second −1 or another
-    /// negative size, if no size fits, or any size because another is 0, and for more than 8
-    /// dimensions.
+    /// negative size, and for more than 8 dimensions. Also if no size fits, or any size because
+    /// another is 0.
     pub fn unflatten_infer(&self, along: isize, sizes: &[isize]) -> Result<Tensor> {
         const OPERATION: &str = "unflatten_infer";
         let dim = self.shape()[axis(OPERATION, along, self.rank())?];

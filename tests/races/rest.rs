@@ -1,5 +1,5 @@
-//! Calls for kernels and variants that neither the operations at small sizes nor `variants` reach:
-//! long rows in several parts, many operands, four axes, several windows.
+//! Calls for kernels and variants that neither the operations at small sizes nor `variants` reach.
+//! They have long rows in several parts, many operands, four axes, several windows.
 
 use lapidary::{
     DType, Gpu, Kernel, Result, Tensor,

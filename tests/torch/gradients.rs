@@ -5,8 +5,8 @@
 //! all cases. The default adapter runs a tenth and the larger ones, since its driver takes long to
 //! compile kernels.
 //!
-//! To add a case, add it to a group there, add the operation's call to a table here if it is new,
-//! and run the script.
+//! To add a case, add it to a group there and run the script. If the operation is new, add its call
+//! to a table here.
 
 mod axes;
 mod elementwise;

@@ -52,7 +52,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "check",
         usage: "check",
-        about: "Run the checks before a commit, in three minutes: format, the tidy tests, clippy, and the tests that need no adapter: those of the allocator, of the engine on the simulated device, and of the readers of bytes.",
+        about: "Run the checks before a commit, in three minutes: format, the tidy tests, clippy, and the tests that need no adapter. Those are the tests of the allocator, of the engine on the simulated device, and of the readers of bytes.",
         run: suite::check,
     },
     Verb {
@@ -64,7 +64,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "nightly",
         usage: "nightly [--list] [--only STEP]… [--skip STEP]…",
-        about: "Run the checks that take too long for every change, in the same way: the suite again under small budgets, on other drivers and under the validation layer; long random runs; fuzzing; whole programs in a browser. It takes a night on two cores; run all of it before a release.",
+        about: "Run the checks that take too long for every change, in the same way. They are the suite under small budgets, on other drivers and under the validation layer, long random runs, fuzzing, and whole programs in a browser. It takes a night on two cores; run all of it before a release.",
         run: nightly::nightly,
     },
     Verb {

@@ -1,5 +1,6 @@
-// Looks for bugs. It writes four words of y for each range of x. They say how many elements are of
-// the first kind and of the second, the number of the first of either, and that after the last.
+// Looks for bugs. It writes four words of y for each range of x. Two are the numbers of elements of
+// the first kind and of the second. The others are the least index of either kind, and one more
+// than the greatest.
 
 //# head
 struct Params { w0: vec4<u32>, w1: vec4<u32> }

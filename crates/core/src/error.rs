@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// A tensor of another device, or of another share of the same device.
     #[error(
-        "{operation}: an operand belongs to another Gpu, or to another share of this one; copy it \
+        "{operation}: an operand belongs to another Gpu, or to another share of this one. Copy it \
          here with `to`, or lend it to this share with `lend_to`"
     )]
     Foreign {

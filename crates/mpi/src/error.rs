@@ -12,7 +12,7 @@ pub enum Error {
     /// Another rank makes another call, or the same call with other shapes or types. No tensor has
     /// changed, and the next call may be right.
     #[error(
-        "call {number} of rank {rank} is {here}, and that of rank {other} is {there}: make the \
+        "call {number} of rank {rank} is {here}, and that of rank {other} is {there}. Make the \
          same calls with the same shapes and types on all ranks, in the same order"
     )]
     Differs {

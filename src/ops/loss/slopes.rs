@@ -14,8 +14,8 @@ use lapidary_core::Result;
 use lapidary_core::internal::ReferenceCall;
 use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
 
-/// `y` is the gradient of logits `x`: the softmax of a row minus 1 at its target `i`, times the
-/// gradient `g` of the row's loss. `m` holds the logarithm of the sum of a row's exponentials.
+/// `y` is the gradient of logits `x`. It is the softmax of a row minus 1 at its target `i`, times
+/// the gradient `g` of the row's loss. `m` holds the logarithm of the sum of a row's exponentials.
 static SLOPES: Kernel = Kernel {
     name: "loss_of_logits_backward",
     operands: &[

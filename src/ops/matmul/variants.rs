@@ -1,7 +1,7 @@
 //! The text of each variant of matmul, from the skeletons in `shaders/matmul/`.
 //!
 //! The skeletons hold tiles, loops and barriers. The code here writes what depends on the operands'
-//! order, and what must be unrolled: an accumulator that is an indexed array would live in memory.
+//! order, and what must be unrolled. An accumulator that is an indexed array would live in memory.
 //!
 //! An operand's *edge* is its dimension along C (rows of A, columns of B). Its *line* is the stride
 //! of the dimension that is not contiguous. Names in the text: `x` are values of A, `y` values of

@@ -262,7 +262,7 @@ impl Folding {
             operation: self.operation,
             reason: format!(
                 "an element of {what} takes {rounds} steps with windows of {:?}, and a software \
-                 adapter runs at most {MOST_ROUNDS}: use smaller windows, or several poolings in \
+                 adapter runs at most {MOST_ROUNDS}. Use smaller windows, or several poolings in \
                  sequence",
                 self.windows.kernel
             ),

@@ -305,7 +305,7 @@ pub struct Caps {
     /// The least and the most lanes of a subgroup. `None` if kernels cannot use subgroups.
     pub subgroup_lanes: Option<(u32, u32)>,
     /// The rows, and columns, of the square matrices of f16 that a subgroup multiplies at once with
-    /// sums in f32: 8 or 16 (cooperative matrices, `VK_KHR_cooperative_matrix`). `None` if kernels
+    /// sums in f32. 8 or 16 (cooperative matrices, `VK_KHR_cooperative_matrix`). `None` if kernels
     /// cannot use them, or subgroups vary in size.
     pub cooperative_size: Option<u32>,
     /// Whether kernels load and store two words at once, as one 64-bit word. A software rasterizer

@@ -171,8 +171,8 @@ impl Gpu {
     /// # Errors
     /// [`Error::Buffer`] if the app's buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
     /// `COPY_DST`. The same if the range exceeds it, is empty, or overlaps another import. The same
-    /// if the offset is not a multiple of the device's storage offset alignment, or the size not
-    /// one of 16 bytes (kernels write four words at once).
+    /// if the offset is not a multiple of the device's storage offset alignment. The same if the
+    /// size is not a multiple of 16 bytes (kernels write four words at once).
     #[track_caller]
     pub fn import(&self, buffer: &wgpu::Buffer, bytes: Range<u64>) -> Result<Buffer> {
         let size_bytes = bytes.end.saturating_sub(bytes.start);

@@ -331,7 +331,7 @@ impl Snapshot {
             return None;
         }
         let text = format!(
-            "{commands} commands ran in {submissions} submissions, fewer than 4 in each: reading, forcing or \
+            "{commands} commands ran in {submissions} submissions, fewer than 4 in each. Reading, forcing or \
              flushing in a loop makes the host and the device wait for each other. Read less often, or keep \
              several reads under way (`Tensor::read`)."
         );
