@@ -17,7 +17,7 @@ pub struct Accumulator {
 const PART: usize = PART_BYTES / size_of::<f32>();
 
 impl Accumulator {
-    /// Can elements of this type be summed?
+    /// Whether elements of this type can be summed.
     pub fn sums(dtype: DType) -> bool {
         dtype.is_float() || matches!(dtype, DType::I32 | DType::U32)
     }

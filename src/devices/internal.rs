@@ -23,7 +23,7 @@ pub fn engine(tensor: &Tensor) -> &Arc<Engine> {
     &tensor.engine
 }
 
-/// Can the tensor's elements be read, as far as one knows without waiting?
+/// Checks whether the tensor's elements can be read, as far as one knows without waiting.
 ///
 /// # Errors
 /// [`Error::DryRunRead`] with the caller's line, and [`Error::DeviceLost`].

@@ -172,7 +172,7 @@ impl ModelFile {
         self.directory().entries().len()
     }
 
-    /// Is the file without tensors?
+    /// Whether the file has no tensors.
     pub fn is_empty(&self) -> bool {
         self.directory().entries().is_empty()
     }
@@ -270,7 +270,7 @@ impl Model {
         self.tensors.len()
     }
 
-    /// Is the model without tensors?
+    /// Whether the model has no tensors.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }

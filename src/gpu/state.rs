@@ -74,7 +74,7 @@ impl State {
         self.tensors.len()
     }
 
-    /// Is the state without tensors?
+    /// Whether the state has no tensors.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }

@@ -77,7 +77,7 @@ impl Gradients {
         self.by_leaf.len()
     }
 
-    /// Has no parameter a gradient?
+    /// Whether no parameter has a gradient.
     pub fn is_empty(&self) -> bool {
         self.by_leaf.is_empty()
     }

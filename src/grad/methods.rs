@@ -126,7 +126,7 @@ impl Tensor {
         })
     }
 
-    /// Is it a parameter, or does it depend on one?
+    /// Whether it is a parameter, or depends on one.
     pub fn has_grad(&self) -> bool {
         self.history().is_some()
     }

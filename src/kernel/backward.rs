@@ -57,7 +57,7 @@ impl KernelBackward<'_> {
             })
     }
 
-    /// Does this binding need a gradient? A gradient that is given for another one is ignored.
+    /// Whether this binding needs a gradient. A gradient that is given for another one is ignored.
     pub fn needs(&self, name: &str) -> bool {
         self.wanted.contains(&name)
     }

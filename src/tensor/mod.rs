@@ -90,7 +90,7 @@ impl Tensor {
         self.layout.len()
     }
 
-    /// Is a dimension 0?
+    /// Whether a dimension is 0.
     pub fn is_empty(&self) -> bool {
         self.layout.shape.contains(&0)
     }
@@ -129,12 +129,12 @@ impl Tensor {
         self.engine.twin(&self.storage).version()
     }
 
-    /// Are its elements consecutive in memory, in row-major order?
+    /// Whether its elements are consecutive in memory, in row-major order.
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }
 
-    /// Do both tensors share one memory? Their elements need not overlap.
+    /// Whether both tensors share one memory. Their elements need not overlap.
     pub fn shares_storage_with(&self, other: &Tensor) -> bool {
         let [one, other] = [self, other].map(|tensor| tensor.engine.twin(&tensor.storage));
         Arc::ptr_eq(&one, &other)

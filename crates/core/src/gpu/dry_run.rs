@@ -80,8 +80,8 @@ impl Gpu {
         guard.end().map(DryRun::new)
     }
 
-    /// Is this the device of a [dry run](Gpu::dry_run)? A program asks it to leave out what needs
-    /// values, such as a line of a log.
+    /// Whether this is the device of a [dry run](Gpu::dry_run). A program asks it to leave out what
+    /// needs values, such as a line of a log.
     pub fn is_dry(&self) -> bool {
         self.engine.here().is_dry()
     }

@@ -231,7 +231,7 @@ impl Kernel {
         KernelCall::new(self)
     }
 
-    /// Is this binding declared `read_write`?
+    /// Whether this binding is declared `read_write`.
     #[doc(hidden)]
     pub fn writes(&self, name: &str) -> bool {
         let mut operands = self.text.operands.iter();

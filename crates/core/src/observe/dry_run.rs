@@ -114,7 +114,7 @@ impl DryRun {
         }
     }
 
-    /// Does the program run within the budget, without a tensor that has to leave the device?
+    /// Whether the program runs within the budget, without a tensor that has to leave the device.
     /// Evictions that the program asks for do not count.
     pub fn fits(&self) -> bool {
         let mut steps = self.reclaim_steps.iter();

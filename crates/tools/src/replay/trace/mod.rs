@@ -79,7 +79,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Does the trace record reads and writes?
+    /// Whether the trace records reads and writes.
     pub fn has_operators(&self) -> bool {
         !self.operands.is_empty()
     }
