@@ -30,14 +30,14 @@ impl Level {
     #[inline]
     pub(crate) fn raise(&mut self, by: u64) {
         self.up = self.up.wrapping_add(by);
-        self.now = self.now.saturating_add(by);
+        self.now = self.now.wrapping_add(by);
         self.peak = self.peak.max(self.now);
     }
 
     #[inline]
     pub(crate) fn lower(&mut self, by: u64) {
-        let by = by.min(self.now);
-        self.now -= by;
+        debug_assert!(by <= self.now, "{by} of {} are gone", self.now);
+        self.now = self.now.saturating_sub(by);
         self.down = self.down.wrapping_add(by);
     }
 

@@ -204,6 +204,10 @@ impl Driver for DryDriver {
 
     fn unmap(&self, _: BufferId) {}
 
+    fn may_be_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
     fn lost(&self) -> Option<String> {
         self.lost.get().cloned()
     }

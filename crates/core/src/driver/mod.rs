@@ -484,6 +484,9 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// Ends a mapping.
     fn unmap(&self, buffer: BufferId);
 
+    /// Whether the device may be lost: `false` is certain, and costs no lock.
+    fn may_be_lost(&self) -> bool;
+
     /// The reason why the device is lost, once it is.
     fn lost(&self) -> Option<String>;
 

@@ -119,9 +119,7 @@ impl Engine {
     pub fn check_may_write(&self, storage: &Storage) -> Result<()> {
         match storage.share() == self.share_id() {
             true => Ok(()),
-            false => Err(Error::Lent {
-                made_at: storage.tag().to_string(),
-            }),
+            false => Err(lent(storage)),
         }
     }
 
@@ -486,5 +484,12 @@ impl Engine {
         let pass = Pass::with(self, Pass::lock(self).await?);
         let cause = recovery::forget_lost_device(&pass)?;
         recovery::recover(&pass, cause, readopt())
+    }
+}
+
+#[cold]
+fn lent(storage: &Storage) -> Error {
+    Error::Lent {
+        made_at: storage.tag().to_string(),
     }
 }

@@ -304,8 +304,17 @@ impl Engine {
     }
 
     /// Returns an error if the device is lost.
-    #[inline(never)]
+    #[inline]
     pub fn check_lost(&self) -> Result<()> {
+        match self.driver.may_be_lost() {
+            false => Ok(()),
+            true => self.check_lost_now(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_lost_now(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),
             Some(reason) => {

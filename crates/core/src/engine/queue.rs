@@ -309,6 +309,13 @@ impl Queue {
         }
     }
 
+    /// Puts the command back that [`next`](Self::next) gave.
+    pub(super) fn put_back(&mut self, next: Option<Cmd>) {
+        if let Some(cmd) = next {
+            self.push_head(cmd);
+        }
+    }
+
     pub(super) fn push_head(&mut self, cmd: Cmd) {
         self.commands.push_front(cmd);
         self.fused_commands += 1;

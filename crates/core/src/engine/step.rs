@@ -116,94 +116,97 @@ impl State {
                     return None;
                 }
             }
-            let driver = &self.driver;
-            let limit_bytes = || driver.ledger().slab_limit_now_bytes();
-            let done = match self.queue.next(limit_bytes) {
-                Some(cmd) => self.run(cmd),
-                None => ControlFlow::Break(None),
-            };
-            if let ControlFlow::Break(need) = done {
+            if let ControlFlow::Break(need) = self.run_next() {
                 return need;
             }
         }
     }
 
-    /// Encodes the command that was at the head of the queue, or moves it to the right list. Breaks
-    /// if the pass needs something or the device is lost.
+    /// Encodes the command at the head of the queue, or moves it to the right list. Breaks if there
+    /// is none, if the pass needs something, or if the device is lost.
     #[inline(never)]
-    fn run(&mut self, cmd: Cmd) -> ControlFlow<Option<Need>> {
-        if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
+    fn run_next(&mut self) -> ControlFlow<Option<Need>> {
+        let driver = &self.driver;
+        let limit_bytes = || driver.ledger().slab_limit_now_bytes();
+        // Commands are large: this one is moved no further before its end.
+        let next = self.queue.next(limit_bytes);
+        let Some(cmd) = &next else {
+            return ControlFlow::Break(None);
+        };
+        if matches!(cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
             return ControlFlow::Continue(());
         }
-        if let Some(error) = self.left_behind.conflict(&cmd) {
+        if let Some(error) = self.left_behind.conflict(cmd) {
             // Some of the results may not have to wait.
-            if cmd.has_several_results() && self.queue.take_apart(&cmd) {
+            if cmd.has_several_results() && self.queue.take_apart(cmd) {
                 return ControlFlow::Continue(());
             }
-            if let Cmd::TakeOver { to, .. } = &cmd {
+            if let Cmd::TakeOver { to, .. } = cmd {
                 self.rematerializers.finish(to, None);
             }
-            self.left_behind.push(cmd, error, &self.memory);
+            if let Some(cmd) = next {
+                self.left_behind.push(cmd, error, &self.memory);
+            }
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-        let priority = self.priorities.map(|priorities| priorities.of(&cmd));
+        let priority = self.priorities.map(|priorities| priorities.of(cmd));
         if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
-            self.queue.push_head(cmd);
+            self.queue.put_back(next);
             return ControlFlow::Break(Some(Need::Submit));
         }
-        if let Some(storage) = self.first_lost(&cmd) {
-            self.queue.push_head(cmd);
+        if let Some(storage) = self.first_lost(cmd) {
+            self.queue.put_back(next);
             return ControlFlow::Break(Some(Need::Restore { storage }));
         }
         if let Some(shared) = self.shared() {
-            if shared.note_share(self, &cmd) {
+            if shared.note_share(self, cmd) {
                 return ControlFlow::Continue(());
             }
         }
         let recompute = self.recompute.filter(|_| self.memory.has_saved());
-        let inputs = recompute.and_then(|recompute| recompute.inputs(self, &cmd));
-        match self.encode(&cmd) {
+        let inputs = recompute.and_then(|recompute| recompute.inputs(self, cmd));
+        match self.encode(cmd) {
             Ok(()) => {
                 if let (Some(recompute), Some(inputs)) = (recompute, inputs) {
-                    recompute.note(self, &cmd, inputs);
+                    recompute.note(self, cmd, inputs);
                 }
                 self.batch.close(alone || cmd.submits_at_once());
                 self.batch.note_priority(priority);
-                self.note_encoded(&cmd);
-                // Commands are large: no function takes one only to drop it. The operands without
-                // another holder are freed at once, and what the submission still needs is kept.
-                // Other commands are rarely the last holders: the dead list is enough for them.
-                match cmd {
-                    Cmd::Launch(Launch {
+                self.note_encoded(cmd);
+                // The operands without another holder are freed at once, and what the submission
+                // still needs is kept. Other commands are rarely the last holders: the dead list is
+                // enough for them.
+                match next {
+                    Some(Cmd::Launch(Launch {
                         program: Program::Custom(custom),
                         ..
-                    }) => self.batch.keep_custom(custom),
-                    Cmd::Launch(launch) => {
+                    })) => self.batch.keep_custom(custom),
+                    Some(Cmd::Launch(launch)) => {
                         for arg in launch.args {
                             self.memory.release_operand(arg.storage);
                         }
                     }
-                    Cmd::Clear(storage) => self.memory.release_operand(storage),
-                    Cmd::Upload { region, .. } => self.batch.add_region(region),
+                    Some(Cmd::Clear(storage)) => self.memory.release_operand(storage),
+                    Some(Cmd::Upload { region, .. }) => self.batch.add_region(region),
                     _ => {}
                 }
             }
             Err(Stop::Need(need)) => {
-                self.queue.push_head(cmd);
+                self.queue.put_back(next);
                 return ControlFlow::Break(Some(need));
             }
             Err(Stop::Poison(cause)) => {
-                self.unplace_cmd(&cmd);
-                if !self.queue.take_apart(&cmd) {
+                self.unplace_cmd(cmd);
+                if !self.queue.take_apart(cmd) {
                     self.rematerializers.end_command();
-                    self.poison(&cmd, &cause);
+                    self.poison(cmd, &cause);
                 }
             }
             // The caller learns of the loss when it asks the driver. The command stays for the next
             // device.
             Err(Stop::Lost) => {
-                self.queue.push_head(cmd);
+                self.queue.put_back(next);
                 return ControlFlow::Break(None);
             }
         }

@@ -35,6 +35,7 @@ mod tests;
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use parking_lot::Mutex;
@@ -58,6 +59,8 @@ struct Device {
     caps: Caps,
     pauses: u32,
     files: FileFaults,
+    /// Whether it was ever lost.
+    was_lost: Arc<AtomicBool>,
     state: Mutex<State>,
 }
 
@@ -102,11 +105,15 @@ pub(crate) struct SimDriver {
 impl SimDriver {
     /// A new device, and the handle for a test.
     pub(crate) fn new(options: SimOptions) -> Result<(Self, SimHandle)> {
+        let (caps, pauses) = (options.caps()?, options.pauses);
+        let files = FileFaults::new(options.seed);
+        let state = State::new(options);
         let device = Arc::new(Device {
-            caps: options.caps()?,
-            pauses: options.pauses,
-            files: FileFaults::new(options.seed),
-            state: Mutex::new(State::new(options)),
+            caps,
+            pauses,
+            files,
+            was_lost: state.was_lost.clone(),
+            state: Mutex::new(state),
         });
         let handle = SimHandle {
             device: device.clone(),
@@ -378,6 +385,10 @@ impl Driver for SimDriver {
             state.digest.note((Site::Unmap, buffer));
             state.cancel(mapping);
         });
+    }
+
+    fn may_be_lost(&self) -> bool {
+        self.device.was_lost.load(Ordering::Acquire)
     }
 
     fn lost(&self) -> Option<String> {

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clock::Clock;
@@ -113,6 +114,8 @@ pub(super) struct State {
     /// The first requests that were refused or misused.
     pub(super) complaints: Vec<String>,
     pub(super) lost: Option<String>,
+    /// Whether it was ever lost.
+    pub(super) was_lost: Arc<AtomicBool>,
     /// Signals to set once the lock is released.
     pub(super) settled: Vec<(Signal, Fate)>,
     /// The options of the device that a reopening finds. `None` for the same options.
@@ -147,6 +150,7 @@ impl State {
             digest: Digest::default(),
             complaints: Vec::new(),
             lost: None,
+            was_lost: Arc::default(),
             settled: Vec::new(),
             next: None,
             others_bytes: 0,
@@ -194,6 +198,7 @@ impl State {
     /// Loses the device. Submissions that are not executed never will be.
     pub(super) fn lose(&mut self, reason: &str) -> DriverError {
         let reason = self.lost.get_or_insert_with(|| reason.to_string()).clone();
+        self.was_lost.store(true, Ordering::Release);
         let given_up = self
             .pending
             .drain(..)

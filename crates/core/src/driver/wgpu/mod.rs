@@ -51,7 +51,7 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
@@ -73,6 +73,8 @@ pub(crate) struct WgpuDriver {
     /// The lock is held only to clone the `Arc` or to replace it. Each call uses the device that it
     /// found.
     current: RwLock<Arc<Opened>>,
+    /// Whether any of the devices was lost.
+    was_lost: Arc<AtomicBool>,
     /// The request with which the device was opened. `None` for a device of the app.
     request: Option<OpenRequest>,
     /// The folder for compiled pipelines.
@@ -83,6 +85,7 @@ impl WgpuDriver {
     fn over(opened: Opened, request: Option<OpenRequest>) -> Self {
         WgpuDriver {
             caps: Arc::clone(&opened.caps),
+            was_lost: Arc::clone(opened.progress.was_lost()),
             current: RwLock::new(Arc::new(opened)),
             request,
             cache_folder: None,
@@ -285,6 +288,10 @@ impl Driver for WgpuDriver {
 
     fn unmap(&self, buffer: BufferId) {
         self.opened().end_mapping(buffer);
+    }
+
+    fn may_be_lost(&self) -> bool {
+        self.was_lost.load(Ordering::Acquire)
     }
 
     fn lost(&self) -> Option<String> {

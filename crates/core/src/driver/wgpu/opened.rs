@@ -117,7 +117,7 @@ impl Opened {
             _buffers: tables.buffers.clear(),
         };
         self.tables = RwLock::new(tables);
-        self.progress = Arc::new(Progress::after(old.progress.last_serial()));
+        self.progress = Arc::new(Progress::after(&old.progress));
         *self.buffers_created.get_mut() += old.buffers_created.load(Ordering::Relaxed);
         leftovers
     }

@@ -2,7 +2,7 @@
 //! callback of wgpu may call it, whatever locks wgpu holds.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -13,6 +13,8 @@ use super::super::{Signal, Submission};
 #[derive(Default)]
 pub(super) struct Progress {
     lost: OnceLock<String>,
+    /// Whether this device was lost, or one before it.
+    was_lost: Arc<AtomicBool>,
     completed: AtomicU64,
     pending: Mutex<Pending>,
 }
@@ -72,9 +74,11 @@ impl Drop for MapNotice {
 }
 
 impl Progress {
-    /// The progress of a device that replaces one whose last serial was `last`.
-    pub(super) fn after(last: u64) -> Self {
+    /// The progress of a device that replaces a lost one, which gives no further serials.
+    pub(super) fn after(old: &Progress) -> Self {
+        let last = old.pending().submitted;
         let progress = Progress {
+            was_lost: Arc::clone(&old.was_lost),
             completed: AtomicU64::new(last),
             ..Progress::default()
         };
@@ -82,9 +86,9 @@ impl Progress {
         progress
     }
 
-    /// The last serial of a lost device. The device gives no further serials.
-    pub(super) fn last_serial(&self) -> u64 {
-        self.pending().submitted
+    /// Whether this device was lost, or one before it. The flag is shared by all of them.
+    pub(super) fn was_lost(&self) -> &Arc<AtomicBool> {
+        &self.was_lost
     }
 
     /// The reason why the device is lost, once it is.
@@ -95,6 +99,7 @@ impl Progress {
     /// Records the loss of the device, and ends all waits. The first reason stays.
     pub(super) fn lose(&self, reason: &str) {
         let _ = self.lost.set(reason.to_owned());
+        self.was_lost.store(true, Ordering::Release);
         self.end_all();
     }
 
