@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Tensor, stats::Snapshot};
+use lapidary_core::internal::SNAPSHOT_VERSION;
 use lapidary_tools::{formats, page};
 use serde_json::Value;
 
@@ -92,9 +93,10 @@ fn a_file_that_is_no_snapshot_or_only_a_part_of_one_is_refused_with_the_place() 
         &["view", &file("nested.json", "[".repeat(1 << 20).as_bytes())],
         &["nested.json"],
     );
+    let version = format!("\"version\":{SNAPSHOT_VERSION}");
     let newer = String::from_utf8(whole)
         .unwrap()
-        .replacen("\"version\":5", "\"version\":99", 1);
+        .replacen(&version, "\"version\":99", 1);
     check_fails(
         &["view", &file("newer.json", newer.as_bytes())],
         &["version", "99"],
