@@ -12,6 +12,9 @@ use super::adding_up::{add_up, rmm, trace};
 /// If set, the golden files are written again.
 const WRITE_GOLDEN: &str = "LAPIDARY_WRITE_GOLDEN";
 
+/// The same snapshot among the inputs with which fuzzing begins.
+const IN_CORPUS: &str = "../../../../../fuzz/corpus/snapshot/golden.json";
+
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -23,29 +26,36 @@ fn golden(name: &str) -> PathBuf {
 fn is_golden(name: &str, found: &[u8]) {
     let path = golden(name);
     if std::env::var_os(WRITE_GOLDEN).is_some() {
-        std::fs::write(&path, found).unwrap();
+        return std::fs::write(&path, found).unwrap();
     }
     let expected = std::fs::read(&path).unwrap();
+    let equal = expected.iter().zip(found).take_while(|(a, b)| a == b);
+    let at = equal.count();
+    let around = |bytes: &[u8]| {
+        let part = &bytes[at.saturating_sub(60)..bytes.len().min(at + 60)];
+        String::from_utf8_lossy(part).into_owned()
+    };
     assert!(
         expected == found,
-        "{name} should be\n{}\nand is\n{}",
-        String::from_utf8_lossy(&expected),
-        String::from_utf8_lossy(found)
+        "{name} differs from byte {at} on. The file has\n{}\nand the program gives\n{}\nIf that \
+         is right, set {WRITE_GOLDEN}=1 to write the golden files again, and read the diff.",
+        around(&expected),
+        around(found)
     );
 }
 
-/// The snapshot of the golden files.
+/// The snapshot of the golden files, which is [`program`]'s.
 fn sample() -> Snapshot {
-    let path = golden("snapshot.json");
-    if std::env::var_os(WRITE_GOLDEN).is_some() {
-        let mut json = Vec::new();
-        program().write_json(&mut json).unwrap();
-        let mut value: Value = serde_json::from_slice(&json).unwrap();
-        settle(&mut value);
-        let json = serde_json::to_string(&value).unwrap();
-        std::fs::write(&path, json.replace("],[", "],\n[") + "\n").unwrap();
+    let mut json = Vec::new();
+    program().write_json(&mut json).unwrap();
+    let mut value: Value = serde_json::from_slice(&json).unwrap();
+    settle(&mut value);
+    let json = serde_json::to_string(&value).unwrap();
+    let json = json.replace("],[", "],\n[") + "\n";
+    for name in ["snapshot.json", IN_CORPUS] {
+        is_golden(name, json.as_bytes());
     }
-    Snapshot::from_json(&std::fs::read(path).unwrap()).unwrap()
+    Snapshot::from_json(json.as_bytes()).unwrap()
 }
 
 /// Some steps in too little memory. Tensors are created, evicted, restored, donated and moved,
