@@ -143,8 +143,11 @@ fn counted_tries(tries: u64) -> String {
     }
 }
 
-/// A new step needs a colour.
-const _: () = assert!(ReclaimStep::ALL.len() == 11);
+// The last arm of `colour` takes every step that it does not name.
+const _: () = assert!(
+    ReclaimStep::ALL.len() == 11,
+    "there is a new reclaim step: give it a colour in `colour`, then correct this number"
+);
 
 /// Steps without transfers are dim; steps with transfers stand out.
 fn colour(step: ReclaimStep) -> Color {
