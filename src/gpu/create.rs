@@ -17,6 +17,7 @@ impl Gpu {
     /// In a browser also [`Error::WouldBlock`], for more bytes than the staging memory has room for
     /// until the page's next wait. It has 64 MiB, or a part of a small budget. There, use
     /// [`tensor_async`](Gpu::tensor_async) for large slices.
+    #[doc(alias = "from_slice")]
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let tensor = self.without_value(data, shape)?;
