@@ -19,13 +19,11 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     gpus.push(("adapter", open.expect("the tests need an adapter")));
     if runs_on_all() {
         gpus.push(("adapter, small bindings", adopt(SMALL_BINDING_BYTES)));
-        #[cfg(feature = "sim")]
         gpus.extend(simulated());
     }
     gpus
 }
 
-#[cfg(feature = "sim")]
 fn simulated() -> [(&'static str, Gpu); 2] {
     let simulated = |max_binding_bytes| {
         let options = lapidary::sim::SimOptions {

@@ -1,5 +1,5 @@
 //! Elementwise operations against plain Rust, over types, shapes, views and special numbers. On the
-//! default adapter, on one with small bindings, and on the simulation if that feature is on.
+//! default adapter, on one with small bindings, and on the simulation.
 
 mod binary;
 mod composed;

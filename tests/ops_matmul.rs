@@ -437,7 +437,6 @@ fn what_does_not_go_together_is_refused_at_the_call() {
     assert!(matches!(a.matmul(&elsewhere), Err(Error::Foreign { .. })));
 }
 
-#[cfg(feature = "sim")]
 #[test]
 fn the_simulated_device_computes_the_same() {
     let (gpu, _handle) = Gpu::simulated(lapidary::sim::SimOptions::default()).unwrap();

@@ -1,5 +1,5 @@
 //! Attention, convolution, pooling, the backward forms and einsum against plain Rust in f64. On the
-//! default adapter, and on the simulation if that feature is on.
+//! default adapter and on the simulation.
 
 mod attention;
 mod backward;

@@ -1,5 +1,5 @@
 //! Reductions, running sums, sorting, normalization and indexing against plain Rust in f64, over
-//! types, shapes and views. On the default adapter, and on the simulation if that feature is on.
+//! types, shapes and views. On the default adapter and on the simulation.
 
 mod arrange;
 mod axes;

@@ -2,10 +2,9 @@
 //! what is refused.
 
 mod accumulates;
-#[cfg(feature = "sim")]
 mod launches;
 mod refuses;
-#[cfg(all(feature = "sim", feature = "safetensors"))]
+#[cfg(feature = "safetensors")]
 mod resumes;
 mod scaler;
 mod types;

@@ -1,5 +1,5 @@
-//! One call of each kind of operation against PyTorch's values. On the default adapter, and on the
-//! simulation if that feature is on.
+//! One call of each kind of operation against PyTorch's values. On the default adapter and on the
+//! simulation.
 //!
 //! `tests/data/torch/values.py` computes the values with PyTorch and writes a file for each group
 //! of cases. To add a case, add a line there and a call in the group's table here, and run the

@@ -2,7 +2,5 @@
 //! operations.
 
 pub(crate) mod operands;
-#[cfg(feature = "sim")]
 pub(crate) mod operations;
-#[cfg(feature = "sim")]
 pub(crate) mod scattered;

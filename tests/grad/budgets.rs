@@ -157,7 +157,6 @@ fn the_losses_are_the_same_in_any_budget() {
     }
 }
 
-#[cfg(feature = "sim")]
 mod simulated {
     use lapidary::shares::Share;
     use lapidary::sim::{SimOptions, Speed};

@@ -129,7 +129,6 @@ fn gradients_by_masks_are_those_by_operands_to_the_bit() {
     compare(&gpu(), |_| true);
 }
 
-#[cfg(feature = "sim")]
 #[test]
 fn so_they_are_by_the_reference_kernels() {
     let names = ["clamp", "dilated windows", "rows of pairs after relu6"];

@@ -100,7 +100,6 @@ fn values_scales_and_products_are_those_of_the_host() {
     check_against_the_host(&gpu(), seed);
 }
 
-#[cfg(feature = "sim")]
 #[test]
 fn the_simulated_device_quantizes_and_multiplies_the_same() {
     let (gpu, _handle) = Gpu::simulated(lapidary::sim::SimOptions::default()).unwrap();

@@ -339,7 +339,6 @@ fn one_query_reads_a_cache_of_halves_as_it_is() {
 fn attention_needs_no_memory_for_scores() {
     let gpus = [
         (Gpu::open(Options::default()).unwrap(), 6000),
-        #[cfg(feature = "sim")]
         (
             Gpu::simulated(lapidary::sim::SimOptions::default())
                 .unwrap()

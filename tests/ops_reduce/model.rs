@@ -12,11 +12,8 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     if !crate::devices::runs_on_all() {
         return gpus;
     }
-    #[cfg(feature = "sim")]
-    {
-        let (gpu, _) = Gpu::simulated(lapidary::sim::SimOptions::default()).expect("a simulation");
-        gpus.push(("simulation", gpu));
-    }
+    let (gpu, _) = Gpu::simulated(lapidary::sim::SimOptions::default()).expect("a simulation");
+    gpus.push(("simulation", gpu));
     // Larger operands take several windows.
     let windows = crate::devices::adopt(64 << 10);
     // A device with few bindings, as DX12 with FXC, needs larger windows.

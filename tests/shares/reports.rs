@@ -110,7 +110,6 @@ fn a_dry_run_of_a_share_stays_within_its_ceiling() {
     assert_eq!(gpu.dry_run(elsewhere).unwrap().evicted_bytes, 0);
 }
 
-#[cfg(feature = "snapshot")]
 #[test]
 fn snapshots_have_the_shares() {
     use lapidary::stats::{Snapshot, Topic};

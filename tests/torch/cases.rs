@@ -45,26 +45,13 @@ pub(crate) fn check(group: &str, calls: &[(&str, Call)]) {
 
 fn gpus() -> Vec<(&'static str, Gpu)> {
     let open = Gpu::open(Options::default());
-    let adapter = ("adapter", open.expect("the tests need an adapter"));
-    [Some(adapter), simulation()]
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
-#[cfg(feature = "sim")]
-fn simulation() -> Option<(&'static str, Gpu)> {
+    let adapter = open.expect("the tests need an adapter");
     let options = lapidary::sim::SimOptions {
         dirty: true,
         ..Default::default()
     };
-    let (gpu, _) = Gpu::simulated(options).expect("these options can be");
-    Some(("simulation", gpu))
-}
-
-#[cfg(not(feature = "sim"))]
-fn simulation() -> Option<(&'static str, Gpu)> {
-    None
+    let (simulation, _) = Gpu::simulated(options).expect("these options can be");
+    vec![("adapter", adapter), ("simulation", simulation)]
 }
 
 /// A line of a group's file.

@@ -105,7 +105,6 @@ fn the_file_has_cases_of_all_operations_here_and_of_no_others() {
     assert_eq!(entries, known.len(), "a name occurs twice");
 }
 
-#[cfg(feature = "sim")]
 #[test]
 fn gradients_are_those_of_pytorch() {
     let options = lapidary::sim::SimOptions {
