@@ -4,8 +4,9 @@ Each function below is a group. It yields cases: a name, the operands, and PyTor
 group's cases go to GROUP.jsonl in this folder, one a line. The table of calls in
 tests/torch/GROUP.rs has an entry of the same name for each.
 
-The files are committed, so only this script needs PyTorch: pip install torch numpy. A group whose
-function did not change gives the same file again.
+The files are committed, so only this script needs PyTorch: pip install torch==2.5.1 numpy. A group
+whose function did not change gives the same file again, but for the last digits on another
+processor.
 """
 
 import json
