@@ -137,16 +137,7 @@ impl State {
             return ControlFlow::Continue(());
         }
         if let Some(error) = self.left_behind.conflict(cmd) {
-            // Some of the results may not have to wait.
-            if cmd.has_several_results() && self.queue.take_apart(cmd) {
-                return ControlFlow::Continue(());
-            }
-            if let Cmd::TakeOver { to, .. } = cmd {
-                self.rematerializers.finish(to, None);
-            }
-            if let Some(cmd) = next {
-                self.left_behind.push(cmd, error, &self.memory);
-            }
+            self.leave_behind(next, error);
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
@@ -211,6 +202,20 @@ impl State {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The command has to wait for commands that found no room, and for their error.
+    #[cold]
+    fn leave_behind(&mut self, next: Option<Cmd>, error: Error) {
+        let Some(cmd) = next else { return };
+        // Some of the results may not have to wait.
+        if cmd.has_several_results() && self.queue.take_apart(&cmd) {
+            return;
+        }
+        if let Cmd::TakeOver { to, .. } = &cmd {
+            self.rematerializers.finish(to, None);
+        }
+        self.left_behind.push(cmd, error, &self.memory);
     }
 
     /// The shares of a command compete for memory from now on. Returns whether the command was
