@@ -13,6 +13,7 @@
 
 use std::time::Instant;
 
+use lapidary::shares::Share;
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{DType, Gpu, Options, Result};
 
@@ -92,18 +93,14 @@ fn measure(gpu: &Gpu) -> Result<()> {
         },
     )?;
     gpu.memory().keep_history(1 << 16);
-    report(
-        gpu,
-        "with a history: tensor created, placed, dropped",
-        || {
-            for _ in 0..CALLS {
-                kept.push(gpu.zeros(&[64], DType::F32)?);
-            }
-            gpu.flush()?;
-            kept.clear();
-            Ok(())
-        },
-    )?;
+    report(gpu, "with a history: created, placed, dropped", || {
+        for _ in 0..CALLS {
+            kept.push(gpu.zeros(&[64], DType::F32)?);
+        }
+        gpu.flush()?;
+        kept.clear();
+        Ok(())
+    })?;
     report(gpu, "with a history: a + b encoded and submitted", || {
         for _ in 0..CALLS {
             (&a + &b)?;
@@ -111,7 +108,15 @@ fn measure(gpu: &Gpu) -> Result<()> {
         gpu.flush()
     })?;
     gpu.memory().keep_history(0);
-    Ok(())
+    let only = gpu.share("only", Share::guaranteed(0))?;
+    report(gpu, "in the only share: created, placed, dropped", || {
+        for _ in 0..CALLS {
+            kept.push(only.zeros(&[64], DType::F32)?);
+        }
+        only.flush()?;
+        kept.clear();
+        Ok(())
+    })
 }
 
 fn main() -> Result<()> {

@@ -362,6 +362,11 @@ impl Pools {
         self.carver.counters.reserved.now
     }
 
+    /// Bytes of all blocks in use. O(1).
+    pub fn granted_bytes(&self) -> u64 {
+        self.carver.granted_bytes()
+    }
+
     /// All statistics at once. O(slabs + holes in the highest bins in use).
     pub fn stats(&self) -> AllocStats {
         self.carver.stats()

@@ -17,7 +17,7 @@ use super::state::State;
 use crate::alloc::AllocError;
 use crate::driver::DriverError;
 use crate::error::Error;
-use crate::memory::{Dead, Place, Storage};
+use crate::memory::{Dead, Place, ShareHandle, Storage};
 use crate::transfer::{Piece, Reading};
 
 /// What the execution pass needs before it can go on.
@@ -222,16 +222,30 @@ impl State {
     /// dropped, because the share whose value it makes, or that reads, was cancelled.
     #[cold]
     pub(super) fn note_share(&mut self, cmd: &Cmd) -> bool {
-        let (mut share, mut cause) = (None, None);
-        if let Cmd::Read { by: Some(by), .. } = cmd {
-            cause = by.is_cancelled().then(|| by.cancelled());
-        }
+        let (mut share, mut is_cancelled) = (None, false);
+        let read_by = match cmd {
+            Cmd::Read { by, .. } => by.as_deref().filter(|by| by.is_cancelled()),
+            _ => None,
+        };
         cmd.each_operand(&mut |storage, role| {
             let one = storage.share();
             // Nearly always all are of one share.
             if share.replace(one) != Some(one) {
                 self.memory.share_ran(one);
             }
+            is_cancelled |= role != Role::Read && storage.is_cancelled();
+        });
+        if is_cancelled || read_by.is_some() {
+            return self.drop_cancelled(cmd, read_by);
+        }
+        false
+    }
+
+    /// Drops a command of a cancelled share. Returns whether it was dropped.
+    #[cold]
+    fn drop_cancelled(&mut self, cmd: &Cmd, read_by: Option<&ShareHandle>) -> bool {
+        let mut cause = read_by.map(ShareHandle::cancelled);
+        cmd.each_operand(&mut |storage, role| {
             if role != Role::Read {
                 cause = cause.take().or_else(|| storage.cancelled());
             }

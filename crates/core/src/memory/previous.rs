@@ -31,8 +31,25 @@ impl Previous {
             self.slabs.resize_with(slab + 1, Vec::new);
         }
         let ranges = &mut self.slabs[slab];
-        let first = ranges.partition_point(|range| range.end <= start);
-        let last = ranges.partition_point(|range| range.start < end);
+        let is_own = |range: &Range| range.owner == to;
+        let mut first = ranges.partition_point(|range| range.end <= start);
+        let after_first = &ranges[first..];
+        if (after_first.first())
+            .is_some_and(|one| is_own(one) && one.start <= start && end <= one.end)
+        {
+            // A block comes back to its share.
+            return false;
+        }
+        let overlapping = after_first.iter().take_while(|range| range.start < end);
+        let mut last = first + overlapping.count();
+        // Neighbours of one owner become one range, so there are few.
+        let touches = |range: &&Range| is_own(range) && (range.end == start || range.start == end);
+        if ranges[..first].last().filter(touches).is_some() {
+            first -= 1;
+        }
+        if ranges.get(last).filter(touches).is_some() {
+            last += 1;
+        }
         let mut new = Range {
             start,
             end,
@@ -60,7 +77,6 @@ impl Previous {
             }
         }
         match (is_foreign, last - first) {
-            // Nothing moves when a block comes back to its share.
             (false, 1) => ranges[first] = new,
             _ => {
                 ranges.drain(first..last);

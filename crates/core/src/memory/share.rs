@@ -200,6 +200,7 @@ impl ShareHandle {
     }
 
     /// Was it cancelled, or one around it?
+    #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
         let around = self.around.as_ref();
         self.is_cancelled.load(Ordering::Acquire)

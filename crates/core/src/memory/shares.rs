@@ -360,20 +360,24 @@ impl Shares {
 
     /// A share's tensor has got a block of this many bytes.
     pub(crate) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
-        self.each_around(share, |entry| entry.tree_bytes.raise(granted_bytes));
-        if let Some(entry) = self.entries.get_mut(share) {
-            entry.own_bytes += granted_bytes;
-            entry.restores += u64::from(is_back);
-        }
+        self.each_around(share, |entry, is_own| {
+            entry.tree_bytes.raise(granted_bytes);
+            if is_own {
+                entry.own_bytes += granted_bytes;
+                entry.restores += u64::from(is_back);
+            }
+        });
     }
 
     /// A share's tensor has lost its block.
     pub(crate) fn lost(&mut self, share: ShareId, granted_bytes: u64, is_evicted: bool) {
-        self.each_around(share, |entry| entry.tree_bytes.lower(granted_bytes));
-        if let Some(entry) = self.entries.get_mut(share) {
-            entry.own_bytes = entry.own_bytes.saturating_sub(granted_bytes);
-            entry.evictions += u64::from(is_evicted);
-        }
+        self.each_around(share, |entry, is_own| {
+            entry.tree_bytes.lower(granted_bytes);
+            if is_own {
+                entry.own_bytes = entry.own_bytes.saturating_sub(granted_bytes);
+                entry.evictions += u64::from(is_evicted);
+            }
+        });
     }
 
     /// The device was lost, with everything on it.
@@ -392,7 +396,7 @@ impl Shares {
 
     /// A command of the share is being encoded.
     pub(crate) fn ran(&mut self, share: ShareId, now: Clock) {
-        self.each_around(share, |entry| entry.used_at = now);
+        self.each_around(share, |entry, _| entry.used_at = now);
     }
 
     /// Counts a request of the share that found no room.

@@ -60,7 +60,7 @@ impl Memory {
 
     /// Bytes of all blocks in use.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.pools.stats().granted_bytes
+        self.pools.granted_bytes()
     }
 
     /// Would `more_bytes` exceed the high-water mark?

@@ -346,6 +346,12 @@ impl Storage {
         self.is_lent.load(Ordering::Acquire)
     }
 
+    /// Whether its share was cancelled.
+    #[inline]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.share.as_deref().is_some_and(ShareHandle::is_cancelled)
+    }
+
     /// The error of its commands, if its share was cancelled.
     pub(crate) fn cancelled(&self) -> Option<Error> {
         let share = self.share.as_deref().filter(|share| share.is_cancelled());

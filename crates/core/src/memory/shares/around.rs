@@ -21,11 +21,16 @@ impl Shares {
         self.chain(share).any(|(id, _)| id == around)
     }
 
-    /// Visits a share and those around it, from the inside out.
-    pub(super) fn each_around(&mut self, share: ShareId, mut visit: impl FnMut(&mut Entry)) {
+    /// Visits a share and those around it, from the inside out. `visit` also learns whether the
+    /// entry is that of the share itself.
+    #[inline]
+    pub(super) fn each_around(&mut self, share: ShareId, mut visit: impl FnMut(&mut Entry, bool)) {
         let mut at = share;
-        while let Some(entry) = self.entries.get_mut(at) {
-            visit(entry);
+        while at != ShareId::MAIN {
+            let Some(entry) = self.entries.get_mut(at) else {
+                return;
+            };
+            visit(entry, at == share);
             at = entry.around;
         }
     }
