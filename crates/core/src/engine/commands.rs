@@ -1,7 +1,6 @@
 //! Appending commands and starting passes: the calls of the other layers, in the order of the
 //! program.
 
-use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -71,8 +70,9 @@ impl Engine {
         let mut state = self.lock_to_append()?;
         // Under the lock: a thread that sees the new version appends its reads after this command.
         launch.bump_versions();
-        self.append_list(&mut state).push_back(Cmd::Launch(launch));
-        self.after_append(state);
+        let is_recording = self.is_recording();
+        (state.queue.append_list(is_recording)).push_back(Cmd::Launch(launch));
+        self.after_append(state, is_recording);
         Ok(())
     }
 
@@ -82,10 +82,9 @@ impl Engine {
         engine.check_may_write(storage)?;
         // Not by `push_one`: a short command would be moved at the size of a launch.
         let mut state = engine.lock_to_append()?;
-        engine
-            .append_list(&mut state)
-            .push_back(Cmd::Clear(storage.clone()));
-        engine.after_append(state);
+        let is_recording = engine.is_recording();
+        (state.queue.append_list(is_recording)).push_back(Cmd::Clear(storage.clone()));
+        engine.after_append(state, is_recording);
         Ok(())
     }
 
@@ -159,15 +158,17 @@ impl Engine {
     ) -> Result<()> {
         let mut state = self.lock_to_append()?;
         let cmds = make(&state);
-        self.append_list(&mut state).extend(cmds);
-        self.after_append(state);
+        let is_recording = self.is_recording();
+        state.queue.append_list(is_recording).extend(cmds);
+        self.after_append(state, is_recording);
         Ok(())
     }
 
     pub(super) fn push_one(self: &Arc<Self>, cmd: Cmd) -> Result<()> {
         let mut state = self.lock_to_append()?;
-        self.append_list(&mut state).push_back(cmd);
-        self.after_append(state);
+        let is_recording = self.is_recording();
+        state.queue.append_list(is_recording).push_back(cmd);
+        self.after_append(state, is_recording);
         Ok(())
     }
 
@@ -177,15 +178,11 @@ impl Engine {
         Ok(self.lock())
     }
 
-    /// The list for the commands of this thread.
-    fn append_list<'a>(&self, state: &'a mut State) -> &'a mut VecDeque<Cmd> {
-        state.queue.append_list(self.is_recording())
-    }
-
-    /// Starts a pass if enough commands were appended.
-    fn after_append(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    /// Starts a pass if enough commands were appended. `is_recording`: this thread runs a
+    /// rematerializer, which starts none.
+    fn after_append(self: &Arc<Self>, mut state: MutexGuard<'_, State>, is_recording: bool) {
         state.notice_pending();
-        if self.is_recording() {
+        if is_recording {
             return;
         }
         let State {

@@ -112,7 +112,6 @@ impl Memory {
         }
     }
 
-    #[cold]
     fn hand_over_now(&mut self, place: Place, size_bytes: u64, to: ShareId) {
         let granted_bytes = self.granted_bytes(size_bytes);
         let (Some(previous), Some(slab)) = (&mut self.previous, place.slab) else {

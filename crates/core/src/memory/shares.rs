@@ -550,8 +550,12 @@ impl Memory {
 
     /// What hinders a storage from taking a block that is free.
     #[cold]
+    #[inline]
     pub(crate) fn hindrance(&self, storage: &Storage) -> Option<Hindrance> {
         let granted_bytes = self.granted_bytes(storage.size_bytes());
+        if self.shares.is_free(storage.share(), granted_bytes) {
+            return None;
+        }
         (self.shares).hindrance(storage.share(), granted_bytes, self.live_bytes())
     }
 

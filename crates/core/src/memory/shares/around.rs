@@ -34,4 +34,14 @@ impl Shares {
             at = entry.around;
         }
     }
+
+    /// Whether nothing can hinder a share from taking more bytes: no ceiling is near, and nobody
+    /// is guaranteed anything that would have to be lent.
+    #[inline]
+    pub(in super::super) fn is_free(&self, share: ShareId, more_bytes: u64) -> bool {
+        let has_room = |(_, entry): (ShareId, &Entry)| {
+            entry.tree_bytes.now.saturating_add(more_bytes) <= entry.ceiling_bytes
+        };
+        self.lending.is_none() && self.chain(share).all(has_room)
+    }
 }
