@@ -7,9 +7,7 @@ use super::read;
 use super::reading_guard::ReadingGuard;
 use crate::error::Result;
 use crate::memory::Storage;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::refusal;
-use crate::transfer::{Piece, Sink};
+use crate::transfer::{Piece, Sink, refusal};
 
 /// A read that was appended to the queue.
 #[derive(Debug)]
@@ -33,8 +31,7 @@ impl SeenRead {
     ) -> Result<Self> {
         engine.check_has_values()?;
         let (_, size_bytes) = whole.words();
-        let can_show = cfg!(not(target_arch = "wasm32")) && !engine.caps().maps_slabs;
-        let is_shown = can_show && engine.readbacks.shows(size_bytes);
+        let is_shown = !engine.caps().maps_slabs && engine.readbacks.shows(size_bytes);
         let piece_bytes = match is_shown {
             true => size_bytes,
             false => engine.readbacks.piece_bytes(),
@@ -56,17 +53,14 @@ impl SeenRead {
             read::finish_read(engine, src, reading).await?;
             return Ok(false);
         }
-        #[cfg(not(target_arch = "wasm32"))]
-        {
-            // The bytes stay in the read-back buffer in which they arrive.
-            read::submit_read(engine, src, reading, false).await?;
-            let shown = engine.readbacks.show(reading, look).await;
-            engine.check_lost()?;
-            if shown.map_err(|error| refusal("a read", error))? {
-                return Ok(true);
-            }
+        // The bytes stay in the read-back buffer in which they arrive.
+        read::submit_read(engine, src, reading, false).await?;
+        let shown = engine.readbacks.show(reading, look).await;
+        engine.check_lost()?;
+        let is_shown = shown.map_err(|error| refusal("a read", error))?;
+        if !is_shown {
+            read::take_in(engine, reading).await?;
         }
-        read::take_in(engine, reading).await?;
-        Ok(false)
+        Ok(is_shown)
     }
 }

@@ -6,7 +6,6 @@
 //! is bounded. When it is used up, the thread that executes the queue takes in the oldest pieces,
 //! also those of readings that no thread waits for. So any number of reads may be in flight.
 
-#[cfg(not(target_arch = "wasm32"))]
 mod shown;
 
 use std::collections::VecDeque;
@@ -204,7 +203,6 @@ struct Pool {
     /// The number of times that all buffers were forgotten.
     epoch: u64,
     /// The bytes of buffers whose contents a caller is looking at.
-    #[cfg(not(target_arch = "wasm32"))]
     shown_bytes: u64,
 }
 
