@@ -20,7 +20,7 @@ impl Gpu {
     /// let x = job.zeros(&[1024, 1024], DType::F32)?;
     /// let y = x.matmul(&x)?; // counts for `job`, too
     /// let shown = y.to(&preview)?;
-    /// println!("{:?}", job.memory().share());
+    /// println!("{:?}", job.memory().share_use());
     /// # Ok(())
     /// # }
     /// ```

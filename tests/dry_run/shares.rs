@@ -34,7 +34,7 @@ fn shares_of_the_device_do_not_change() {
     let app = gpu.share("app", share).unwrap();
     let x = app.ones(&[16], DType::F32).unwrap();
     let late = (&x + 1.0).unwrap();
-    let before = app.memory().share();
+    let before = app.memory().share_use();
     let change = |of: &Gpu| {
         assert_refused(of.memory().close_share());
         assert_refused(of.memory().cancel_share());
@@ -56,9 +56,9 @@ fn shares_of_the_device_do_not_change() {
         made.memory().close_share()
     })
     .unwrap();
-    assert_eq!(app.memory().share(), before);
+    assert_eq!(app.memory().share_use(), before);
     assert_eq!(late.to_vec::<f32>().unwrap(), [2.0; 16]);
-    assert_eq!(gpu.memory().shares().len(), 1);
+    assert_eq!(gpu.memory().stats().shares.len(), 1);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn shares_made_in_a_dry_run_change_and_end() {
             let made = around.share("made", Share::guaranteed(MIB))?;
             let wider = Share::guaranteed(2 * MIB).with_ceiling(Amount::Bytes(4 * MIB));
             made.memory().resize_share(wider)?;
-            let used = made.memory().share().unwrap();
+            let used = made.memory().share_use().unwrap();
             assert_eq!(used.guaranteed_bytes, 2 * MIB);
             let x = made.ones(&[16], DType::F32)?;
             made.memory().close_share()?;
@@ -82,7 +82,7 @@ fn shares_made_in_a_dry_run_change_and_end() {
         Ok(())
     })
     .unwrap();
-    assert_eq!(gpu.memory().shares().len(), 1);
+    assert_eq!(gpu.memory().stats().shares.len(), 1);
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn jobs_of_the_device_do_not_change() {
         panic!("it fits now");
     };
     let admitted = admitted.unwrap();
-    let used = admitted.memory().share().unwrap();
+    let used = admitted.memory().share_use().unwrap();
     assert_eq!(used.guaranteed_bytes, 24 * MIB);
     let x = admitted.ones(&[16], DType::F32).unwrap();
     assert_eq!(x.to_vec::<f32>().unwrap(), [1.0; 16]);
     assert!(cancelled.ones(&[16], DType::F32).is_err());
-    assert!(!running.memory().share().unwrap().is_closed);
+    assert!(!running.memory().share_use().unwrap().is_closed);
 }

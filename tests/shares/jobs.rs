@@ -125,7 +125,7 @@ fn jobs_of_a_share_have_its_guarantee() {
     let gpu = device(64 * MIB);
     let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
     let of_app = app.jobs().admit(Job::new("job", 16 * MIB)).unwrap();
-    assert_eq!(of_app.memory().share().unwrap().path, "app/job");
+    assert_eq!(of_app.memory().share_use().unwrap().path, "app/job");
     assert!(app.jobs().admit(Job::new("job", 17 * MIB)).is_err());
     // The device's jobs have the rest.
     let other = gpu.jobs().admit(Job::new("job", 48 * MIB)).unwrap();

@@ -31,16 +31,17 @@ fn what_is_made_of_a_loan_is_the_borrowers() {
         (Some("user"), &[6 << 10, 256][..])
     );
     assert!(lent.shares_storage_with(&weight));
-    let [of_owner, of_user] = [&owner, &user].map(|gpu| gpu.memory().share().unwrap().own_bytes);
+    let [of_owner, of_user] =
+        [&owner, &user].map(|gpu| gpu.memory().share_use().unwrap().own_bytes);
     assert_eq!(of_owner, 6 * MIB);
     assert!((6 * MIB..7 * MIB).contains(&of_user), "{of_user}");
     // The loan keeps the memory and its share.
     drop((weight, owner));
-    assert_eq!(gpu.memory().shares().len(), 2);
+    assert_eq!(gpu.memory().stats().shares.len(), 2);
     assert_eq!(lent.min_all().unwrap().item::<f32>().unwrap(), 2.0);
     drop(lent);
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().shares().len(), 1);
+    assert_eq!(gpu.memory().stats().shares.len(), 1);
     // In the share that it is from, a loan is the tensor itself.
     let own = sum.lend_to(&user).unwrap();
     own.add_scalar_(1.0).unwrap();
@@ -211,7 +212,7 @@ fn weights_that_only_others_use_stay_on_the_device() {
         // Two shares in turn want more than there is.
         let wanted = [&user, &other].map(|gpu| filled(gpu, MIB, round));
         std::mem::forget(wanted);
-        evictions = owner.memory().share().unwrap().evictions;
+        evictions = owner.memory().share_use().unwrap().evictions;
     }
     assert_eq!((evictions, weight.residency()), (0, Residency::Device));
     // Where it was evicted, the next command of the borrower brings it back.

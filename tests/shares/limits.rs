@@ -21,7 +21,7 @@ fn a_guarantee_comes_back_from_whoever_borrowed_it() {
     assert_filled(&lent, 7);
     assert_eq!(on_device(&wanted), 32);
     assert_filled(&wanted, 8);
-    let [frame, job] = [frame, job].map(|gpu| gpu.memory().share().unwrap());
+    let [frame, job] = [frame, job].map(|gpu| gpu.memory().share_use().unwrap());
     assert_eq!((frame.evictions, frame.refusals, job.refusals), (0, 0, 0));
     assert!(job.evictions >= 28, "{job:?}");
 }
@@ -46,7 +46,7 @@ fn a_ceiling_is_never_exceeded() {
     let job = gpu.share("job", share).unwrap();
     let buffers: Vec<_> = (0..40).map(|_| filled(&job, MIB, 3)).collect();
     assert_filled(&buffers, 3);
-    let held = job.memory().share().unwrap();
+    let held = job.memory().share_use().unwrap();
     assert_eq!(held.bytes.peak, 10 * MIB);
     assert_eq!(
         (held.own_bytes, held.ceiling_bytes),
@@ -61,7 +61,7 @@ fn a_ceiling_is_never_exceeded() {
     assert_eq!(limit_bytes, 10 * MIB);
     assert!(error.to_string().contains("ceiling"), "{error}");
     assert_filled(&[large], 1);
-    assert_eq!(job.memory().share().unwrap().bytes.peak, 10 * MIB);
+    assert_eq!(job.memory().share_use().unwrap().bytes.peak, 10 * MIB);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn nested_shares_keep_the_ceilings_around_them() {
     assert_eq!(on_device(&of_user), 12);
     let of_app = filled(&app, MIB, 3);
     assert_eq!(on_device(&of_user), 12);
-    let uses = gpu.memory().shares();
+    let uses = gpu.memory().stats().shares;
     let paths: Vec<&str> = uses.iter().map(|one| &*one.path).collect();
     assert_eq!(paths, ["app", "app/guest", "app/user"]);
     assert_eq!(
@@ -89,9 +89,19 @@ fn nested_shares_keep_the_ceilings_around_them() {
     assert_eq!(of_app.residency(), Residency::Device);
     // A percentage is one of what is around: of the ceiling here, of the budget at the device.
     let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
-    let inner = app.share("inner", half).unwrap().memory().share().unwrap();
+    let inner = app
+        .share("inner", half)
+        .unwrap()
+        .memory()
+        .share_use()
+        .unwrap();
     assert_eq!(inner.ceiling_bytes, Some(10 * MIB));
-    let outer = gpu.share("outer", half).unwrap().memory().share().unwrap();
+    let outer = gpu
+        .share("outer", half)
+        .unwrap()
+        .memory()
+        .share_use()
+        .unwrap();
     assert_eq!(outer.ceiling_bytes, Some(32 * MIB));
 }
 
@@ -110,7 +120,7 @@ fn limits_change_while_work_runs() {
     assert_eq!(job.memory().resize_share(lowest).unwrap(), 2 * MIB);
     drop(pins);
     assert_filled(&buffers, 5);
-    assert_eq!(job.memory().share().unwrap().bytes.now, 4 * MIB);
+    assert_eq!(job.memory().share_use().unwrap().bytes.now, 4 * MIB);
     // A part of the budget follows the budget.
     let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
     job.memory().resize_share(half).unwrap();
@@ -120,7 +130,10 @@ fn limits_change_while_work_runs() {
         ..Budget::device(24 * MIB)
     };
     gpu.memory().set_budget(budget).unwrap();
-    assert_eq!(job.memory().share().unwrap().ceiling_bytes, Some(8 * MIB));
+    assert_eq!(
+        job.memory().share_use().unwrap().ceiling_bytes,
+        Some(8 * MIB)
+    );
     assert!(on_device(&buffers) <= 8);
     assert_filled(&buffers, 5);
 }
@@ -149,10 +162,10 @@ fn shares_end_when_closed_or_with_their_last_holder() {
     drop(gpu.share("other", Share::guaranteed(60 * MIB)).unwrap());
     drop((first, inner));
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().shares().len(), 2, "its buffer holds it");
+    assert_eq!(gpu.memory().stats().shares.len(), 2, "its buffer holds it");
     drop(held);
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().shares(), []);
+    assert_eq!(gpu.memory().stats().shares, []);
     let third = gpu.share("third", Share::guaranteed(60 * MIB)).unwrap();
     drop(gpu);
     assert_filled(&[filled(&third, MIB, 2)], 2);
@@ -181,7 +194,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let error = gpu.memory().set_budget(Budget::device(32 * MIB));
     assert!(error.unwrap_err().to_string().contains("guaranteed"));
     assert_eq!(gpu.memory().budget().device_bytes, Some(72 * MIB));
-    assert_eq!(gpu.memory().shares().len(), 1);
+    assert_eq!(gpu.memory().stats().shares.len(), 1);
     // Two shares do not meet in an operation, and the error names the way out.
     let [a, b] = [&app, &gpu].map(|gpu| gpu.zeros(&[4], DType::F32).unwrap());
     let error = (&a + &b).unwrap_err();
@@ -246,7 +259,7 @@ fn percentages_follow_a_smaller_budget() {
         ..Budget::device(40 * MIB)
     };
     gpu.memory().set_budget(budget).unwrap();
-    assert_eq!(job.memory().share().unwrap().guaranteed_bytes, 24 * MIB);
+    assert_eq!(job.memory().share_use().unwrap().guaranteed_bytes, 24 * MIB);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn work_of_a_higher_priority_runs_first_and_leaves_the_rest() {
         counted.write(&[number]).unwrap();
     }
     assert_eq!(counted.to_vec::<u32>().unwrap(), [20]);
-    let [of_frame, of_job] = [frame, job].map(|gpu| gpu.memory().share().unwrap().priority);
+    let [of_frame, of_job] = [frame, job].map(|gpu| gpu.memory().share_use().unwrap().priority);
     assert_eq!((of_frame, of_job), (1, -1));
 }
 
@@ -141,7 +141,7 @@ fn what_is_cancelled_does_not_run_and_others_do() {
     assert_eq!(other.to_vec::<u32>().unwrap(), [0; 1024]);
     drop((done, queued, inner, job));
     gpu.flush().unwrap();
-    assert_eq!(gpu.memory().shares().len(), 1);
+    assert_eq!(gpu.memory().stats().shares.len(), 1);
 }
 
 /// A source that says when it is read, and then waits.

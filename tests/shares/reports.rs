@@ -101,9 +101,13 @@ fn a_dry_run_of_a_share_stays_within_its_ceiling() {
         dry.peak_live_bytes <= 10 * MIB && dry.evicted_bytes > 0,
         "{dry}"
     );
-    assert_eq!(job.memory().share().unwrap().bytes.now, 2 * MIB);
+    let held_by_job = job.memory().share_use().unwrap();
+    assert_eq!(held_by_job.bytes.now, 2 * MIB);
+    // It is guaranteed nothing, so all of it is borrowed.
+    assert_eq!(held_by_job.borrowed_bytes(), 2 * MIB);
+    assert_eq!(held_by_job.unused_bytes(), 0);
     run(&job).unwrap();
-    assert!(job.memory().share().unwrap().bytes.peak <= 10 * MIB);
+    assert!(job.memory().share_use().unwrap().bytes.peak <= 10 * MIB);
     // The same program on the device needs no eviction.
     let elsewhere =
         |gpu: &lapidary::Gpu| (0..12).try_for_each(|_| gpu.buffer_zeroed(MIB).map(drop));

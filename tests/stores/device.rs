@@ -45,7 +45,7 @@ fn count(held: &[Tensor], place: Residency) -> usize {
 fn another_device_lends_its_memory_and_takes_it_back() {
     let second = second(1 << 20);
     let first = first(&second, PATIENT);
-    let lent = || second.memory().shares()[0].bytes.now;
+    let lent = || second.memory().stats().shares[0].bytes.now;
     let borrowed: Vec<_> = (0..40).map(|start| tensor(&first, start)).collect();
     borrowed.iter().for_each(|x| x.evict().unwrap());
     assert_eq!(count(&borrowed, Residency::Store), 40);
@@ -62,7 +62,7 @@ fn another_device_lends_its_memory_and_takes_it_back() {
     assert_eq!(count(&own, Residency::Device), 58);
     // What the first device drops is free.
     drop((borrowed, first));
-    eventually("given back", || second.memory().shares().is_empty());
+    eventually("given back", || second.memory().stats().shares.is_empty());
     for (start, x) in own.iter().enumerate() {
         assert_holds(x, 100 + start as u32);
     }

@@ -116,7 +116,7 @@ pub struct Holder {
     pub saved_bytes: u64,
 }
 
-/// What a share holds and may hold, as [`GpuMemory::shares`](crate::GpuMemory::shares) reports it.
+/// What a share holds and may hold: see [`GpuMemory::share_use`](crate::GpuMemory::share_use).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -87,7 +87,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         println!("serve: stopping");
         server.stop().await
     })?;
-    let memory = share.memory().share();
+    let memory = share.memory().share_use();
     let peak = memory.map_or(0, |share| share.bytes.peak);
     println!("serve: at most {} on the device", Bytes(peak));
     println!(

@@ -45,7 +45,7 @@ impl Room {
     /// Asks again if the memory's limits have changed.
     pub(crate) fn refresh(&mut self, gpu: &Gpu, encoder: &Encoder) -> Result<()> {
         let memory = gpu.memory();
-        let ceiling_bytes = memory.share().and_then(|share| share.ceiling_bytes);
+        let ceiling_bytes = memory.share_use().and_then(|share| share.ceiling_bytes);
         let limits = (memory.budget(), ceiling_bytes);
         if self.limits == Some(limits) {
             return Ok(());

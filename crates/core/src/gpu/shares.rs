@@ -55,7 +55,7 @@ impl Gpu {
     /// let job = gpu.share("job", Share::guaranteed(0).with_ceiling(Amount::OfBudget(75)))?;
     /// let particles = frame.buffer_zeroed(64 << 20)?;
     /// let samples = job.buffer_zeroed(512 << 20)?;
-    /// for share in gpu.memory().shares() {
+    /// for share in gpu.memory().stats().shares {
     ///     println!("{}: {} bytes", share.path, share.bytes.now);
     /// }
     /// # Ok(()) }
@@ -102,13 +102,9 @@ impl Gpu {
 
 impl GpuMemory<'_> {
     /// What the share of this handle holds. `None` on a handle of the whole device.
-    pub fn share(self) -> Option<ShareUse> {
+    /// [`MemoryStats::shares`] has all shares of the device.
+    pub fn share_use(self) -> Option<ShareUse> {
         shares::use_of(self.engine)
-    }
-
-    /// What each share of the device holds, sorted by path.
-    pub fn shares(self) -> Vec<ShareUse> {
-        self.stats().shares
     }
 
     /// Changes the limits of this handle's share, while work may be running. If it holds more than

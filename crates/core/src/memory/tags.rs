@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::storage::{Maker, Storage, Tag};
+use super::storage::{Maker, Storage};
+use super::tag::Tag;
 use crate::units::Level;
 
 /// Most entries. Further makers share one entry, because a million named tensors should not cost a

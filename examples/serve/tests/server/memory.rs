@@ -87,7 +87,7 @@ async fn batches_follow_a_share_that_shrinks() {
         for request in requests {
             assert_eq!(request.await.unwrap(), expected);
         }
-        let peak = setup.share.memory().share().unwrap().bytes.peak;
+        let peak = setup.share.memory().share_use().unwrap().bytes.peak;
         assert!(peak <= bytes, "{peak} bytes of {bytes}");
     }
     setup.server.stop().await.unwrap();
