@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use lapidary::shares::Share;
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{DType, Gpu, Options, Result};
+use lapidary::{DType, Gpu, Options, Result, Tensor};
 
 const ROUNDS: u32 = 20;
 /// One less than the number of commands that makes the engine flush.
@@ -38,19 +38,23 @@ fn report(gpu: &Gpu, what: &str, mut round: impl FnMut() -> Result<()>) -> Resul
     Ok(())
 }
 
+/// Creates tensors, and keeps them until all are placed, so each has its own block.
+fn create(gpu: &Gpu, kept: &mut Vec<Tensor>) -> Result<()> {
+    for _ in 0..CALLS {
+        kept.push(gpu.zeros(&[64], DType::F32)?);
+    }
+    gpu.flush()?;
+    kept.clear();
+    Ok(())
+}
+
 fn measure(gpu: &Gpu) -> Result<()> {
     println!("{} ({})", gpu.caps().name, gpu.caps().backend);
     let (a, b) = (gpu.ones(&[64], DType::F32)?, gpu.ones(&[64], DType::F32)?);
     (&a + &b)?.force()?;
-    // Keeps the tensors until all are placed, so each has its own block.
     let mut kept = Vec::with_capacity(CALLS as usize);
     report(gpu, "tensor created, placed, dropped", || {
-        for _ in 0..CALLS {
-            kept.push(gpu.zeros(&[64], DType::F32)?);
-        }
-        gpu.flush()?;
-        kept.clear();
-        Ok(())
+        create(gpu, &mut kept)
     })?;
     report(gpu, "a + b recorded, result dropped", || {
         for _ in 0..CALLS {
@@ -94,12 +98,7 @@ fn measure(gpu: &Gpu) -> Result<()> {
     )?;
     gpu.memory().keep_history(1 << 16);
     report(gpu, "with a history: created, placed, dropped", || {
-        for _ in 0..CALLS {
-            kept.push(gpu.zeros(&[64], DType::F32)?);
-        }
-        gpu.flush()?;
-        kept.clear();
-        Ok(())
+        create(gpu, &mut kept)
     })?;
     report(gpu, "with a history: a + b encoded and submitted", || {
         for _ in 0..CALLS {
@@ -110,12 +109,7 @@ fn measure(gpu: &Gpu) -> Result<()> {
     gpu.memory().keep_history(0);
     let only = gpu.share("only", Share::guaranteed(0))?;
     report(gpu, "in the only share: created, placed, dropped", || {
-        for _ in 0..CALLS {
-            kept.push(only.zeros(&[64], DType::F32)?);
-        }
-        only.flush()?;
-        kept.clear();
-        Ok(())
+        create(&only, &mut kept)
     })
 }
 

@@ -140,11 +140,7 @@ impl Work<'_> {
         let (mut written, mut failed) = (0, None);
         let mut look = |piece: &[u8], seen| {
             for (device, filling) in &mut *to {
-                let taken = match seen {
-                    Seen::Arrived => filling.write_now(piece).map(|()| true),
-                    Seen::InPlace => filling.try_write(piece),
-                };
-                match taken {
+                match filling.write_seen(piece, seen) {
                     Ok(true) => written += 1,
                     Ok(false) => return false,
                     Err(error) => {

@@ -171,15 +171,16 @@ mod simulated {
         multiply_adds_per_s: 1 << 44,
     };
 
-    fn within(speed: Speed) -> Vec<Stats> {
-        let open = || {
-            let options = SimOptions {
-                speed: Some(speed),
-                ..SimOptions::default()
-            };
-            Gpu::simulated(options).unwrap().0
+    fn simulated(speed: Speed) -> Gpu {
+        let options = SimOptions {
+            speed: Some(speed),
+            ..SimOptions::default()
         };
-        compare(open, SMALL, &[60, 40, 25])
+        Gpu::simulated(options).unwrap().0
+    }
+
+    fn within(speed: Speed) -> Vec<Stats> {
+        compare(|| simulated(speed), SMALL, &[60, 40, 25])
     }
 
     fn budget(kib: u64) -> Budget {
@@ -211,11 +212,7 @@ mod simulated {
 
     #[test]
     fn a_dropped_value_is_computed_before_the_budget_falls_below_its_launch() {
-        let options = SimOptions {
-            speed: Some(FAST_KERNELS),
-            ..SimOptions::default()
-        };
-        let (gpu, _) = Gpu::simulated(options).unwrap();
+        let gpu = simulated(FAST_KERNELS);
         let (h, w, loss, expected) = dropped_product(&gpu);
         let before = gpu.memory().stats();
         assert_eq!(gpu.memory().set_budget(budget(512)).unwrap(), 0);
@@ -244,11 +241,7 @@ mod simulated {
 
     #[test]
     fn a_dropped_value_is_computed_before_the_ceiling_of_its_share_falls_below_its_launch() {
-        let options = SimOptions {
-            speed: Some(FAST_KERNELS),
-            ..SimOptions::default()
-        };
-        let (whole, _) = Gpu::simulated(options).unwrap();
+        let whole = simulated(FAST_KERNELS);
         let ceiling = |kib: u64| Share::guaranteed(0).with_ceiling(kib << 10);
         let gpu = whole.share("training", ceiling(768)).unwrap();
         let w = matrix(&gpu, 2).requires_grad().unwrap();
@@ -264,11 +257,7 @@ mod simulated {
 
     #[test]
     fn a_dropped_value_that_finds_no_room_before_comes_back_once_the_budget_rises() {
-        let options = SimOptions {
-            speed: Some(FAST_KERNELS),
-            ..SimOptions::default()
-        };
-        let (gpu, _) = Gpu::simulated(options).unwrap();
+        let gpu = simulated(FAST_KERNELS);
         let (h, w, loss, expected) = dropped_product(&gpu);
         let other = matrix(&gpu, 6);
         let pinned = other.pin().unwrap();

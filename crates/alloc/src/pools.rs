@@ -364,7 +364,12 @@ impl Pools {
 
     /// Bytes of all blocks in use. O(1).
     pub fn granted_bytes(&self) -> u64 {
-        self.carver.granted_bytes()
+        self.carver.counters.granted.now()
+    }
+
+    /// Bytes of blocks moved so far. O(1).
+    pub fn moved_bytes(&self) -> u64 {
+        self.carver.counters.moved_bytes
     }
 
     /// All statistics at once. O(slabs + holes in the highest bins in use).

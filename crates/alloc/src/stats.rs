@@ -106,11 +106,6 @@ impl Carver {
         self.slabs.iter().filter_map(|(id, _)| self.slab(id).ok())
     }
 
-    /// Bytes granted to all live blocks. O(1).
-    pub fn granted_bytes(&self) -> u64 {
-        self.counters.granted.now()
-    }
-
     /// All statistics at once. O(slabs + holes in the highest bin in use).
     pub fn stats(&self) -> AllocStats {
         let Counters {

@@ -108,8 +108,7 @@ impl Buffer {
         if let Some(seen) = seen {
             return Ok(seen);
         }
-        let landed = std::mem::replace(&mut *into.lock(), Landing::new(Vec::new()));
-        let elements = landed.elements()?;
+        let elements = into.lock().take()?;
         match look {
             Some(look) => Ok(self.engine.call_theirs(|| look(&elements))),
             None => Err(Error::Reentered),

@@ -33,8 +33,7 @@ impl<T: Element> Arrival<T> {
         if let Some(landed) = self.landed {
             landed.await?;
         }
-        let landed = mem::replace(&mut *self.landing.lock(), Landing::new(Vec::new()));
-        landed.elements()
+        self.landing.lock().take()
     }
 }
 
@@ -60,6 +59,11 @@ impl<T: Element> Landing<T> {
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn into_spare(self) -> Vec<T> {
         self.elements
+    }
+
+    /// Takes all elements, after all bytes have arrived.
+    pub(super) fn take(&mut self) -> Result<Vec<T>> {
+        mem::replace(self, Landing::new(Vec::new())).elements()
     }
 
     /// All elements, after all bytes have arrived.

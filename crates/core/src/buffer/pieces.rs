@@ -5,7 +5,6 @@
 //! works on it.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -115,27 +114,25 @@ impl Pieces {
     /// Those of [`Buffer::read`].
     pub async fn next(&mut self, look: &mut impl FnMut(&[u8], Seen) -> bool) -> Result<Next> {
         self.read_ahead(AHEAD)?;
-        if self.ahead.is_empty() {
-            let Some(piece) = self.to_read.pop_front() else {
-                return Ok(Next::End);
-            };
-            #[cfg(not(target_arch = "wasm32"))]
-            if let Some(next) = self.show_in_place(&piece, look)? {
-                return Ok(next);
+        let Ahead { read, landing } = match self.ahead.pop_front() {
+            Some(ahead) => ahead,
+            None => {
+                let Some(piece) = self.to_read.pop_front() else {
+                    return Ok(Next::End);
+                };
+                #[cfg(not(target_arch = "wasm32"))]
+                if let Some(next) = self.show_in_place(&piece, look)? {
+                    return Ok(next);
+                }
+                self.begin(&piece)?
             }
-            let ahead = self.begin(&piece)?;
-            self.ahead.push_back(ahead);
-        }
-        let Some(Ahead { read, landing }) = self.ahead.pop_front() else {
-            return Ok(Next::End);
         };
         let (mut next, spares) = (Next::Done, &mut self.spares);
         let mut seen = |bytes: &[u8]| next = keep(bytes, Seen::Arrived, spares, look);
         if read.see(&mut seen).await? {
             return Ok(next);
         }
-        let landed = mem::replace(&mut *landing.lock(), Landing::new(Vec::new()));
-        let bytes = landed.elements()?;
+        let bytes = landing.lock().take()?;
         match look(&bytes, Seen::Arrived) {
             false => Ok(Next::Kept(bytes)),
             true => {
@@ -242,6 +239,18 @@ impl Filling {
             self.filled_bytes += bytes.len() as u64;
         }
         Ok(is_written)
+    }
+
+    /// Writes the next piece where it is seen, and waits for this device if that is allowed there.
+    /// Otherwise as [`try_write`](Self::try_write).
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write).
+    pub fn write_seen(&mut self, bytes: &[u8], seen: Seen) -> Result<bool> {
+        match seen {
+            Seen::Arrived => self.write_now(bytes).map(|()| true),
+            Seen::InPlace => self.try_write(bytes),
+        }
     }
 
     /// Writes the next piece: a multiple of 4 bytes, except for the last.

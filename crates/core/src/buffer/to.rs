@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pieces::{Filling, Next, Pieces, Seen};
+use super::pieces::{Filling, Next, Pieces};
 use super::{Buffer, words};
 use crate::engine::Engine;
 #[cfg(not(target_arch = "wasm32"))]
@@ -138,9 +138,9 @@ impl Buffer {
         loop {
             let mut failed = None;
             let mut look = |bytes: &[u8], seen| {
-                let written = match seen {
-                    Seen::Arrived if blocks => filling.write_now(bytes).map(|()| true),
-                    _ => filling.try_write(bytes),
+                let written = match blocks {
+                    true => filling.write_seen(bytes, seen),
+                    false => filling.try_write(bytes),
                 };
                 written.unwrap_or_else(|error| {
                     failed = Some(error);

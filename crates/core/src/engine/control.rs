@@ -148,15 +148,13 @@ impl Engine {
             return Err(Error::Reentered);
         }
         let sharing = engine.sharing();
-        if let (Some(sharing), Some(device_bytes)) = (sharing, budget.device_bytes) {
-            let limit_bytes = Ledger::slab_part_bytes(device_bytes, budget.staging_bytes);
+        let limit_bytes = (budget.device_bytes)
+            .map(|device_bytes| Ledger::slab_part_bytes(device_bytes, budget.staging_bytes));
+        if let (Some(sharing), Some(limit_bytes)) = (sharing, limit_bytes) {
             sharing.check_promises(engine, limit_bytes)?;
         }
-        let _ahead = match budget.device_bytes {
-            Some(device_bytes) => {
-                let limit_bytes = Ledger::slab_part_bytes(device_bytes, budget.staging_bytes);
-                Some(limit_ahead::prepare(engine, limit_bytes, None).await)
-            }
+        let _ahead = match limit_bytes {
+            Some(limit_bytes) => Some(limit_ahead::prepare(engine, limit_bytes, None).await),
             None => None,
         };
         engine.driver.ledger().forget_learned();

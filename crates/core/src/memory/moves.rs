@@ -121,7 +121,7 @@ impl Memory {
 
     /// Bytes moved so far.
     pub(crate) fn moved_bytes(&self) -> u64 {
-        self.pools.stats().moved_bytes
+        self.pools.moved_bytes()
     }
 
     pub(super) fn set_owner(&mut self, block: BlockId, slot: u32) {

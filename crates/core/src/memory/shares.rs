@@ -421,8 +421,7 @@ impl Shares {
         live_bytes: u64,
     ) -> Option<Hindrance> {
         let ceilings = self.chain(share).find_map(|(share, entry)| {
-            let after_bytes = entry.tree_bytes.now.saturating_add(more_bytes);
-            let excess_bytes = after_bytes.saturating_sub(entry.ceiling_bytes);
+            let excess_bytes = entry.excess_bytes(more_bytes);
             (excess_bytes > 0).then_some(Hindrance {
                 share,
                 excess_bytes,
@@ -484,7 +483,7 @@ impl Shares {
     pub(crate) fn above_ceiling(&self) -> Vec<(ShareId, u64)> {
         let entries = self.entries.iter();
         let above = entries.filter_map(|(id, entry)| {
-            let excess_bytes = entry.tree_bytes.now.saturating_sub(entry.ceiling_bytes);
+            let excess_bytes = entry.excess_bytes(0);
             (excess_bytes > 0).then_some((id, excess_bytes))
         });
         above.collect()

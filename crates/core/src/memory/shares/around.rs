@@ -3,6 +3,15 @@
 use super::super::share::ShareId;
 use super::{Entry, Shares};
 
+impl Entry {
+    /// The bytes by which the tree would exceed its ceiling with so many more.
+    #[inline]
+    pub(super) fn excess_bytes(&self, more_bytes: u64) -> u64 {
+        let after_bytes = self.tree_bytes.now.saturating_add(more_bytes);
+        after_bytes.saturating_sub(self.ceiling_bytes)
+    }
+}
+
 impl Shares {
     /// The lowest ceiling of a share and those around it.
     pub(crate) fn ceiling_of(&self, share: ShareId, limit_bytes: u64) -> u64 {
@@ -39,9 +48,7 @@ impl Shares {
     /// is guaranteed anything that would have to be lent.
     #[inline]
     pub(in super::super) fn is_free(&self, share: ShareId, more_bytes: u64) -> bool {
-        let has_room = |(_, entry): (ShareId, &Entry)| {
-            entry.tree_bytes.now.saturating_add(more_bytes) <= entry.ceiling_bytes
-        };
+        let has_room = |(_, entry): (ShareId, &Entry)| entry.excess_bytes(more_bytes) == 0;
         self.lending.is_none() && self.chain(share).all(has_room)
     }
 }
