@@ -3,9 +3,11 @@
 //! A slice must cost little more than its copies, however many slabs there are. So the planner
 //! looks only at the blocks and holes that the slice may concern.
 
-use super::{Candidate, Fate, MOST_NODES, Planner, Query, Step, Tenant};
+use super::draft::{Candidate, Draft, Fate, Tenant};
+use super::query::{MOST_NODES, Query};
+use super::step::Step;
+use crate::Pools;
 use crate::config::ZONES;
-use crate::{BlockId, Growth, Pools};
 
 /// The most slabs to try in one pass, so that a pass ends soon.
 const MOST_VICTIMS: usize = 16;
@@ -24,34 +26,9 @@ struct Reach {
     walked: usize,
 }
 
-impl Pools {
-    /// Plans moves of at most `limit_bytes` bytes that empty slabs. Slabs that free the most for
-    /// each byte moved come first. A slab loses blocks only if this call or further calls can empty
-    /// it. The blocks go to fuller slabs, so a sequence of calls ends. No steps if no move is worth
-    /// its copies.
-    ///
-    /// The emptied slabs stay; [`Pools::empty_slabs`] lists them.
-    pub fn plan_pass<'a>(
-        &self,
-        planner: &'a mut Planner,
-        limit_bytes: u64,
-        movable: &dyn Fn(BlockId) -> bool,
-    ) -> &'a [Step] {
-        let query = Query {
-            pools: self,
-            growth: Growth::NOTHING,
-            limit_bytes,
-            anywhere: false,
-            is_tight: false,
-            movable,
-        };
-        planner.pass(&query);
-        &planner.steps
-    }
-}
-
-impl Planner {
-    fn pass(&mut self, query: &Query<'_>) {
+impl Draft {
+    /// Adds the moves of a slice to an empty list of steps.
+    pub(super) fn pass(&mut self, query: &Query<'_>) {
         self.list_slabs(query.pools);
         self.steps.clear();
         // A move into an empty slab would gain nothing.

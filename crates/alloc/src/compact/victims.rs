@@ -1,7 +1,9 @@
 //! The plan that releases slabs: it moves the blocks of whole slabs into holes of other slabs.
 //! Blocks that fit in no hole move into new slabs.
 
-use super::{Candidate, Fate, MOST_NODES, MOST_SLABS, Planner, Query, Step, Tenant};
+use super::draft::{Candidate, Draft, Fate, Tenant};
+use super::query::{MOST_NODES, MOST_SLABS, Query};
+use super::step::Step;
 use crate::config::Growth;
 use crate::units::Granules;
 
@@ -12,7 +14,7 @@ struct Tally {
     moved_bytes: u64,
 }
 
-impl Planner {
+impl Draft {
     /// Releases empty slabs and then empties further slabs, until at most `target_bytes` are
     /// reserved. Slabs that free the most for each byte copied come first. `false` if that takes
     /// more than `most_bytes` of copies or cannot be done; the steps then get as near as the search

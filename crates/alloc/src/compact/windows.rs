@@ -2,12 +2,17 @@
 
 use alloc::vec::Vec;
 
-use super::{MOST_NODES, MOST_SLABS, MOST_WINDOWS, Planner, Query, Tenant};
+use super::draft::{Draft, Tenant};
+use super::query::{MOST_NODES, MOST_SLABS, Query};
 use crate::nodes::Node;
+use crate::units::Granules;
+
+/// The most windows to try. A window is a range of the request's size that moves could empty.
+pub(super) const MOST_WINDOWS: usize = 40;
 
 /// Neighbours in a slab that together are at least as long as the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Window {
+struct Window {
     /// The live granules in the window, which have to be copied.
     cost: u64,
     slab: u32,
@@ -18,26 +23,40 @@ pub(super) struct Window {
 
 /// A block or a hole of the slab that the planner looks at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+struct Piece {
     node: u32,
     size: u64,
     cost: u64,
     is_pinned: bool,
 }
 
-impl Planner {
+/// The tables of the search.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Windows {
+    /// The cheapest windows, in order.
+    cheapest: Vec<Window>,
+    /// The blocks and holes of one slab.
+    pieces: Vec<Piece>,
+}
+
+impl Windows {
     /// Finds the window that takes the fewest copies and whose blocks all fit elsewhere.
     ///
     /// Returns the bytes to copy, `most_bytes` at most.
-    pub(super) fn plan_window(&mut self, query: &Query<'_>, most_bytes: u64) -> Option<u64> {
-        self.windows.clear();
+    pub(super) fn plan(
+        &mut self,
+        draft: &mut Draft,
+        query: &Query<'_>,
+        most_bytes: u64,
+    ) -> Option<u64> {
+        self.cheapest.clear();
         let most = query.pools.carver.unit.granules_floor(most_bytes).0;
         let size = query.size();
         let zone = query.growth.class.zone();
         let mut walked = 0;
         let mut looked = 0;
-        for candidate in 0..self.slabs.len() {
-            let slab = self.slabs[candidate];
+        for candidate in 0..draft.slabs.len() {
+            let slab = draft.slabs[candidate];
             let serves = query.anywhere || slab.zone == zone;
             if !serves || slab.size < size || slab.live == 0 || slab.live == slab.size {
                 continue;
@@ -50,7 +69,9 @@ impl Planner {
             walked += self.pieces.len();
             self.find_windows(slab.index, size, most);
         }
-        (0..self.windows.len()).find_map(|window| self.try_window(query, self.windows[window]))
+        self.cheapest
+            .iter()
+            .find_map(|window| try_window(draft, query, window))
     }
 
     fn read_pieces(&mut self, query: &Query<'_>, slab: u32) {
@@ -88,7 +109,7 @@ impl Planner {
                     pieces: (end - start) as u32,
                 };
                 if cost <= most {
-                    keep_cheapest(&mut self.windows, window);
+                    keep_cheapest(&mut self.cheapest, window);
                 }
             } else if end < self.pieces.len() {
                 // No window that begins before a pinned block can extend past it.
@@ -102,26 +123,27 @@ impl Planner {
             start += 1;
         }
     }
+}
 
-    fn try_window(&mut self, query: &Query<'_>, window: Window) -> Option<u64> {
-        let carver = &query.pools.carver;
-        self.steps.clear();
-        self.blocks.clear();
-        let pieces = carver.indexed_nodes_of(window.first);
-        let live = pieces
-            .take(window.pieces as usize)
-            .filter(|(_, node)| node.is_live());
-        self.blocks.extend(live.map(Tenant::new));
-        self.sort_blocks();
-        for block in 0..self.blocks.len() {
-            let tenant = self.blocks[block];
-            if self.rehouse(query, &tenant, window.slab).is_none() {
-                self.room.undo_to(0);
-                return None;
-            }
+/// Moves the blocks of a window elsewhere, or none of them.
+fn try_window(draft: &mut Draft, query: &Query<'_>, window: &Window) -> Option<u64> {
+    let carver = &query.pools.carver;
+    draft.steps.clear();
+    draft.blocks.clear();
+    let pieces = carver.indexed_nodes_of(window.first);
+    let live = pieces
+        .take(window.pieces as usize)
+        .filter(|(_, node)| node.is_live());
+    draft.blocks.extend(live.map(Tenant::new));
+    draft.sort_blocks();
+    for block in 0..draft.blocks.len() {
+        let tenant = draft.blocks[block];
+        if draft.rehouse(query, &tenant, window.slab).is_none() {
+            draft.room.undo_to(0);
+            return None;
         }
-        Some(carver.unit.bytes(crate::units::Granules(window.cost)))
     }
+    Some(carver.unit.bytes(Granules(window.cost)))
 }
 
 fn keep_cheapest(windows: &mut Vec<Window>, window: Window) {
