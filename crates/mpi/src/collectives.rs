@@ -9,9 +9,9 @@ use lapidary::devices::internal::{self, Accumulator, even_sizes};
 use lapidary_core::internal::{Filling, Pieces};
 
 use crate::checked::{axis_len, check, check_sum, kind, room};
-use crate::cut::{cut, piece_bytes, rounds};
+use crate::cut::{cut, cut_bytes, piece_bytes, rounds};
 use crate::error::Result;
-use crate::exchange::{Column, read, sum};
+use crate::exchange::{Column, in_rounds, read, sum};
 use crate::flight::{Flight, in_a_row};
 use crate::ranks::Ranks;
 
@@ -100,7 +100,7 @@ impl Ranks {
     fn scattered(&self, parts: &[Tensor], to: Filling, reduce: Reduce) -> Result<Tensor> {
         let own = &parts[self.rank()];
         let (dtype, divisor) = (own.dtype(), self.divisor(reduce));
-        let cut_bytes = self.cut_bytes();
+        let cut_bytes = cut_bytes(self.count());
         let mut leaving = Vec::with_capacity(parts.len());
         for part in parts {
             let mut pieces = Pieces::new(cut(part, cut_bytes)?)?;
@@ -108,7 +108,8 @@ impl Ranks {
             leaving.push(pieces);
         }
         let mut state = (leaving, Accumulator::default(), to);
-        self.in_rounds(
+        in_rounds(
+            self,
             "reduce_scatter",
             rounds(parts.iter().map(Tensor::size_bytes), cut_bytes),
             &mut state,

@@ -4,17 +4,14 @@ use lapidary::{Buffer, Tensor};
 use lapidary_core::internal::PIECE_BYTES;
 
 use crate::error::Result;
-use crate::ranks::Ranks;
 
 /// Pieces are multiples of this, except for the last of a tensor.
 const CUT_BYTES: u64 = 4096;
 
-impl Ranks {
-    /// The size of a rank's piece: those of all ranks together are about as large as one alone.
-    pub(crate) fn cut_bytes(&self) -> u64 {
-        let share_bytes = PIECE_BYTES / self.count() as u64;
-        (share_bytes / CUT_BYTES).max(1) * CUT_BYTES
-    }
+/// The size of a rank's piece: those of all `count` ranks together are about as large as one alone.
+pub(crate) fn cut_bytes(count: usize) -> u64 {
+    let share_bytes = PIECE_BYTES / count as u64;
+    (share_bytes / CUT_BYTES).max(1) * CUT_BYTES
 }
 
 /// The bytes of a contiguous tensor in slices of this size.

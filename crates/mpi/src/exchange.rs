@@ -195,32 +195,30 @@ impl Work<'_> {
     }
 }
 
-impl Ranks {
-    /// Makes one of MPI's calls a round: each begins before the one before it ends. `end` gets what
-    /// arrived.
-    pub(crate) fn in_rounds<S>(
-        &self,
-        call: &str,
-        rounds: u64,
-        state: &mut S,
-        begin: impl Fn(&mut S, u64) -> Result<Flight>,
-        end: impl Fn(&mut S, u64, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let mut before: Option<Flight> = None;
-        for round in 0..=rounds {
-            let next = match round < rounds {
-                true => Some(begin(state, round)?),
-                false => None,
-            };
-            if let Some(mut flight) = std::mem::replace(&mut before, next) {
-                self.wait(call, &mut flight)?;
-                let (sent, received) = flight.end();
-                end(state, round - 1, &received)?;
-                self.take_back([sent, received]);
-            }
+/// Makes one of MPI's calls a round: each begins before the one before it ends. `end` gets what
+/// arrived.
+pub(crate) fn in_rounds<S>(
+    ranks: &Ranks,
+    call: &str,
+    rounds: u64,
+    state: &mut S,
+    begin: impl Fn(&mut S, u64) -> Result<Flight>,
+    end: impl Fn(&mut S, u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut before: Option<Flight> = None;
+    for round in 0..=rounds {
+        let next = match round < rounds {
+            true => Some(begin(state, round)?),
+            false => None,
+        };
+        if let Some(mut flight) = std::mem::replace(&mut before, next) {
+            ranks.wait(call, &mut flight)?;
+            let (sent, received) = flight.end();
+            end(state, round - 1, &received)?;
+            ranks.take_back([sent, received]);
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Appends the next piece of a tensor.

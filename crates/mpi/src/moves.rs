@@ -5,9 +5,9 @@ use lapidary::devices::internal;
 use lapidary_core::internal::{Filling, PIECE_BYTES, Pieces};
 
 use crate::checked::{axis_len, check, kind, room};
-use crate::cut::{cut, piece_bytes, rounds};
+use crate::cut::{cut, cut_bytes, piece_bytes, rounds};
 use crate::error::{Error, Result};
-use crate::exchange::read;
+use crate::exchange::{in_rounds, read};
 use crate::flight::Flight;
 use crate::ranks::Ranks;
 
@@ -38,7 +38,8 @@ impl Ranks {
     fn send_from_root(&self, tensor: &Tensor) -> Result<()> {
         let mut pieces = Pieces::new(tensor.buffer())?;
         pieces.start()?;
-        self.in_rounds(
+        in_rounds(
+            self,
             "broadcast",
             tensor.size_bytes().div_ceil(PIECE_BYTES),
             &mut pieces,
@@ -53,7 +54,8 @@ impl Ranks {
     }
 
     fn receive_from(&self, root: usize, like: &Tensor, mut to: Filling) -> Result<Tensor> {
-        self.in_rounds(
+        in_rounds(
+            self,
             "broadcast",
             like.size_bytes().div_ceil(PIECE_BYTES),
             &mut to,
@@ -100,7 +102,7 @@ impl Ranks {
 
     /// The tensor of each rank.
     fn gathered(&self, tensor: &Tensor, arriving: Vec<Part>) -> Result<Vec<Tensor>> {
-        let cut_bytes = self.cut_bytes();
+        let cut_bytes = cut_bytes(self.count());
         let mut pieces = Pieces::new(cut(tensor, cut_bytes)?)?;
         pieces.start()?;
         let sizes_bytes: Vec<u64> = arriving.iter().map(|part| part.size_bytes).collect();
@@ -111,7 +113,8 @@ impl Ranks {
                 .collect()
         };
         let mut state = (pieces, arriving);
-        self.in_rounds(
+        in_rounds(
+            self,
             "all_gather",
             rounds(sizes_bytes.iter().copied(), cut_bytes),
             &mut state,

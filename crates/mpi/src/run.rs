@@ -63,28 +63,26 @@ pub fn run<T, E: Display>(
         Ok(Err(error)) => error.to_string(),
         Err(panic) => format!("the program panicked: {}", message(&*panic)),
     };
-    ranks.give_up(&reason)
+    give_up(&ranks, &reason)
 }
 
-impl Ranks {
-    /// Ends all processes because this one has failed.
-    fn give_up(&self, reason: &str) -> ! {
-        let line = format!("{}: {reason}\n", self.named(self.rank()));
-        // At once, since `mpirun` mixes what the ranks write.
-        let _ = std::io::stderr().write_all(line.as_bytes());
-        let grace = match self.check_notes() {
-            Err(Error::Failed { .. }) => LONG_GRACE,
-            _ => GRACE,
-        };
-        // They may not hear it any more, and MPI ends them all the same.
-        let _ = self.notes().send_failed(reason);
-        let start = Instant::now();
-        while start.elapsed() < grace && !self.notes().have_all_ended() {
-            let _ = self.notes().read();
-            thread::sleep(PAUSE);
-        }
-        self.comm().abort(1)
+/// Ends all processes because this one has failed.
+fn give_up(ranks: &Ranks, reason: &str) -> ! {
+    let line = format!("{}: {reason}\n", ranks.named(ranks.rank()));
+    // At once, since `mpirun` mixes what the ranks write.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    let grace = match ranks.check_notes() {
+        Err(Error::Failed { .. }) => LONG_GRACE,
+        _ => GRACE,
+    };
+    // They may not hear it any more, and MPI ends them all the same.
+    let _ = ranks.notes().send_failed(reason);
+    let start = Instant::now();
+    while start.elapsed() < grace && !ranks.notes().have_all_ended() {
+        let _ = ranks.notes().read();
+        thread::sleep(PAUSE);
     }
+    ranks.comm().abort(1)
 }
 
 /// What a panic said.
