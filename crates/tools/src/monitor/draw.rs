@@ -6,18 +6,15 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Widget};
+use ratatui::widgets::{Clear, Paragraph, Widget};
 
+use super::style::{DIM, LIVE, OUT, RESERVED, panel};
 use super::{Monitor, WINDOWS};
 use lapidary_core::internal::{printable, printable_end};
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::stats::SlabUse;
 use lapidary_core::units::Bytes;
 
-pub(super) const DIM: Style = Style::new().fg(Color::DarkGray);
-pub(super) const LIVE: Style = Style::new().fg(Color::Green);
-pub(super) const RESERVED: Style = Style::new().fg(Color::Blue);
-pub(super) const OUT: Style = Style::new().fg(Color::Magenta);
 const STAGING: Style = Style::new().fg(Color::Yellow);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -29,15 +26,13 @@ const SLAB_CELLS: usize = 18;
 const MOST_SHARES: usize = 6;
 const SHARE_COLUMNS: usize = 17;
 
-/// A frame with a title.
-pub(super) fn panel<'a>(title: impl Into<Line<'a>>) -> Block<'a> {
-    Block::bordered()
-        .border_type(BorderType::Rounded)
-        .border_style(DIM)
-        .title_top(title)
+impl Widget for &Monitor {
+    fn render(self, area: Rect, buffer: &mut Buffer) {
+        draw(self, area.intersection(buffer.area), buffer);
+    }
 }
 
-pub(super) fn draw(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
+fn draw(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     let view = monitor.shown();
     let [head, body, foot] = Layout::vertical([
         Constraint::Length(1),

@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 
-use super::draw::{DIM, panel};
+use super::style::{DIM, panel};
 use lapidary_core::internal::Counted;
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::stats::{ReclaimStep, ReclaimStepUse};

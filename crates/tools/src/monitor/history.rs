@@ -11,7 +11,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
 
-use super::draw::{DIM, LIVE, OUT, RESERVED, panel};
+use super::style::{DIM, LIVE, OUT, RESERVED, panel};
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::units::Bytes;
 

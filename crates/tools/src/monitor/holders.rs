@@ -9,7 +9,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table, Widget};
 
-use super::draw::{DIM, LIVE, panel};
+use super::style::{DIM, LIVE, panel};
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::stats::TagUse;
 use lapidary_core::units::Bytes;

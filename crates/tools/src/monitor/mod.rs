@@ -1,22 +1,20 @@
 //! The memory live on a terminal. The monitor takes samples, keeps a history for curves and lists,
 //! and answers keys.
 //!
-//! `draw` has the layout. `holders` is the table. `events` has the changes between two samples.
-//! `terminal` is a loop for programs that give the monitor the whole terminal. Nothing here knows
-//! the origin of the samples: this process, a socket, or a test.
+//! `draw` has the layout, `style` the colours. `holders` is the table. `events` has the changes
+//! between two samples. `terminal` is a loop for programs that give the monitor the whole terminal.
+//! Nothing here knows the origin of the samples: this process, a socket, or a test.
 
 mod draw;
 mod events;
 mod history;
 mod holders;
+mod style;
 mod terminal;
 
 use std::time::{Duration, Instant};
 
-use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::Rect;
-use ratatui::widgets::Widget;
 
 use events::RecentEvents;
 use history::Curve;
@@ -171,11 +169,5 @@ impl Monitor {
 
     fn shown(&self) -> &View {
         self.frozen.as_deref().unwrap_or(&self.live)
-    }
-}
-
-impl Widget for &Monitor {
-    fn render(self, area: Rect, buffer: &mut Buffer) {
-        draw::draw(self, area.intersection(buffer.area), buffer);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Policy;
+use super::interface::Policy;
 
 #[derive(Default)]
 pub(super) struct Apart {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Policy;
+use super::interface::Policy;
 
 const LEAST_BYTES: u64 = 256;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::Policy;
+use super::interface::Policy;
 
 const UNIT_BYTES: u64 = 256;
 

@@ -4,12 +4,14 @@
 mod apart;
 mod buckets;
 mod heap;
+mod interface;
 mod torch;
 
 use std::time::{Duration, Instant};
 
 use super::outcome::{LAST_THIRD, Outcome, Point, stretches};
 use super::trace::{Event, Trace};
+use interface::Policy;
 
 /// An allocator that can be named in arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +62,6 @@ impl Reference {
             Reference::Apart => Box::new(apart::Apart::default()),
         }
     }
-}
-
-/// Places storages. Each is allocated once, and freed at most once after that.
-trait Policy {
-    fn alloc(&mut self, id: usize, size_bytes: u64);
-    fn free(&mut self, id: usize);
-    /// Bytes that the driver holds for it.
-    fn reserved_bytes(&self) -> u64;
-    /// Buffers that it requested from the driver.
-    fn buffers_created(&self) -> u64;
 }
 
 /// Runs a trace. Reads of operators have no effect here.

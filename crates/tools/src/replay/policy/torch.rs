@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::Policy;
+use super::interface::Policy;
 
 const MIB: u64 = 1 << 20;
 
