@@ -153,7 +153,7 @@ impl Device {
         if let Ok(buffer) = created {
             if !reserved.becomes(buffer) {
                 self.driver.destroy_buffer(buffer);
-                return Some(Err(DriverError::Lost(super::REPLACED.to_owned())));
+                return Some(Err(DriverError::Lost(super::failure::REPLACED.to_owned())));
             }
         }
         Some(created)

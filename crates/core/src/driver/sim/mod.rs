@@ -45,9 +45,10 @@ pub use files::{FileFault, FileFaultKind, FileFaults, FileSite};
 pub use handle::{SimCounters, SimHandle};
 pub use options::{SimKernels, SimMode, SimOptions};
 
+use super::failure::REPLACED;
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, OsBudget, PipelineDesc, PipelineId, REPLACED, Signal, Submission,
+    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
 };
 use crate::error::Result;
 use contents::Mapping;

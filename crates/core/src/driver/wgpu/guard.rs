@@ -6,13 +6,17 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(not(target_arch = "wasm32"))]
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 #[cfg(target_arch = "wasm32")]
 use parking_lot::MutexGuard;
 
 use super::super::{BoxFuture, DriverError, DriverResult, panic_message};
-use super::Opened;
+use super::progress::Progress;
 
 /// The error that a scope caught, once it is known: at once natively, later in a browser.
 pub(super) type Late = BoxFuture<'static, Option<wgpu::Error>>;
@@ -33,7 +37,57 @@ pub(super) struct Guarded<T> {
     caught: [Late; 3],
 }
 
-impl Opened {
+/// A device of wgpu with what the guard needs: whether it is lost, and the errors that it reports.
+pub(super) struct Guard {
+    pub(super) device: wgpu::Device,
+    pub(super) progress: Arc<Progress>,
+    pub(super) buffers_created: AtomicU64,
+    /// The longest single wait inside wgpu. `None` if waits inside wgpu are not allowed.
+    #[cfg_attr(
+        target_arch = "wasm32",
+        allow(dead_code, reason = "a browser cannot block")
+    )]
+    pub(super) longest_wait: Option<Duration>,
+    /// A destroyed buffer, with which the guard asks whether the device still takes calls.
+    #[cfg_attr(
+        target_arch = "wasm32",
+        allow(dead_code, reason = "a browser tells by itself")
+    )]
+    probe: Mutex<wgpu::Buffer>,
+    /// The scopes whose errors a browser has not reported yet.
+    late: Mutex<Vec<Late>>,
+}
+
+impl Guard {
+    /// `None` if the device takes no calls.
+    pub(super) fn new(device: wgpu::Device, longest_wait: Option<Duration>) -> Option<Self> {
+        let probe = probe(&device)?;
+        Some(Guard {
+            device,
+            progress: Arc::default(),
+            // The probe is the first buffer.
+            buffers_created: AtomicU64::new(1),
+            longest_wait,
+            probe: Mutex::new(probe),
+            late: Mutex::default(),
+        })
+    }
+
+    /// Takes the device's callback for its loss. On an adopted device the callback belongs to the
+    /// app, which may leave it to the engine.
+    pub(super) fn watch_lost(&self) {
+        let progress = Arc::clone(&self.progress);
+        self.device
+            .set_device_lost_callback(move |reason, message| {
+                let reason = match (reason, message.trim().trim_end_matches('.')) {
+                    (wgpu::DeviceLostReason::Destroyed, "") => "it was destroyed".to_owned(),
+                    (_, "") => "its driver does not say why".to_owned(),
+                    (_, message) => message.to_owned(),
+                };
+                progress.lose(&reason);
+            });
+    }
+
     /// Refuses if the device is known to be lost.
     pub(super) fn check(&self) -> DriverResult<()> {
         match self.progress.lost() {
@@ -241,7 +295,7 @@ fn lost(reason: &str) -> DriverError {
 }
 
 /// A buffer for the question, already destroyed. `None` if the device takes no calls.
-pub(super) fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
+fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
     use wgpu::ErrorFilter::{OutOfMemory, Validation};
     let [outer, inner] = [OutOfMemory, Validation].map(|filter| device.push_error_scope(filter));
     let probe = device.create_buffer(&wgpu::BufferDescriptor {

@@ -4,10 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::super::failure::invalid;
 use super::super::{AdapterKind, BufferId, DriverError, DriverResult, MapMode, Signal};
+use super::guard::Guard;
 #[cfg(not(target_arch = "wasm32"))]
 use super::guard::unscoped;
-use super::{Opened, invalid};
+use super::opened::Opened;
 use crate::parallel::{PART_BYTES, share_out};
 
 /// wgpu gives views of ranges that start at a multiple of this.
@@ -21,8 +23,8 @@ impl Opened {
         offset_bytes: u64,
         size_bytes: u64,
     ) -> DriverResult<Signal> {
-        self.check()?;
-        let (signal, notice) = self.progress.mapping();
+        self.guard.check()?;
+        let (signal, notice) = self.guard.progress.mapping();
         let raw = self.claim(buffer, offset_bytes, size_bytes, &signal)?;
         let mode = match mode {
             MapMode::Read => wgpu::MapMode::Read,
@@ -30,7 +32,7 @@ impl Opened {
         };
         let refused = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&refused);
-        let asked = self.in_passing(|| {
+        let asked = self.guard.in_passing(|| {
             let range = offset_bytes..offset_bytes + size_bytes;
             raw.map_async(mode, range, move |result| {
                 seen.store(result.is_err(), Ordering::Release);
@@ -111,13 +113,13 @@ impl Opened {
 
     /// Gets a view of a mapped buffer within its range.
     fn in_view<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
-        let shown = self.in_passing(call);
+        let shown = self.guard.in_passing(call);
         // A browser refuses a view if the page has destroyed the device; the promise of the device
         // reports that later. A RangeError has another cause: the page has no room for the bytes.
         #[cfg(target_arch = "wasm32")]
         let shown = shown.map_err(|error| match &error {
             DriverError::Invalid(reason) if reason.contains("RangeError") => error,
-            _ => self.gone(),
+            _ => self.guard.gone(),
         });
         shown
     }
@@ -142,7 +144,7 @@ impl Opened {
             Err(error) => return Some(Err(error)),
         };
         let ended = Ended(self, buffer);
-        let looked = self.look(wgpu::PollType::Poll);
+        let looked = self.guard.look(wgpu::PollType::Poll);
         let raw = match (looked, signal.outcome()) {
             (Err(error), _) => return Some(Err(error)),
             (Ok(()), Some(true)) => self.mapped(buffer),
@@ -150,7 +152,7 @@ impl Opened {
         };
         let shown = raw.and_then(|raw| look(&raw));
         drop(ended);
-        Some(shown.and_then(|()| self.check()))
+        Some(shown.and_then(|()| self.guard.check()))
     }
 
     /// Writes to a buffer that no submission uses, in one step.
@@ -186,7 +188,7 @@ impl Opened {
     }
 
     fn mapped(&self, buffer: BufferId) -> DriverResult<wgpu::Buffer> {
-        self.check()?;
+        self.guard.check()?;
         let tables = self.tables();
         match tables.buffers.get(buffer.0) {
             Some(entry) if entry.mapping.is_some() => Ok(entry.raw.clone()),
@@ -204,25 +206,7 @@ impl Opened {
         };
         let raw = entry.raw.clone();
         drop(tables);
-        self.unmap_raw(&raw, &signal);
-    }
-
-    /// Ends a mapping, or takes back a request for one.
-    pub(super) fn unmap_raw(&self, raw: &wgpu::Buffer, signal: &Signal) {
-        loop {
-            let pending = signal.outcome().is_none();
-            let unmapped = self.in_passing(|| {
-                raw.unmap();
-                Ok(())
-            });
-            let done = unmapped.is_ok() || signal.outcome() == Some(false);
-            // If another thread's poll is mapping the buffer at this moment, wgpu calls the buffer
-            // unmapped, and maps it a moment later.
-            if done || !pending {
-                return;
-            }
-            std::thread::yield_now();
-        }
+        unmap(&self.guard, &raw, &signal);
     }
 }
 
@@ -234,6 +218,24 @@ struct Ended<'a>(&'a Opened, BufferId);
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.0.end_mapping(self.1);
+    }
+}
+
+/// Ends a mapping, or takes back a request for one.
+pub(super) fn unmap(guard: &Guard, raw: &wgpu::Buffer, signal: &Signal) {
+    loop {
+        let pending = signal.outcome().is_none();
+        let unmapped = guard.in_passing(|| {
+            raw.unmap();
+            Ok(())
+        });
+        let done = unmapped.is_ok() || signal.outcome() == Some(false);
+        // If another thread's poll is mapping the buffer at this moment, wgpu calls the buffer
+        // unmapped, and maps it a moment later.
+        if done || !pending {
+            return;
+        }
+        std::thread::yield_now();
     }
 }
 

@@ -7,23 +7,17 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use wgpu::BufferUsages as Usages;
 
+use super::super::failure::invalid;
 use super::super::{
     Access, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, DriverResult, PipelineDesc,
-    PipelineId, Signal, with_deep_stack,
+    PipelineId, with_deep_stack,
 };
+use super::ending;
+use super::mapping::unmap;
+use super::opened::Opened;
 use super::params::{Page, uniform_bytes};
 use super::pipeline_cache::PipelineCache;
-use super::{Opened, Tables, ending, invalid};
-
-pub(super) struct BufferEntry {
-    pub(super) raw: wgpu::Buffer,
-    /// Set from the request for a mapping until its end.
-    pub(super) mapping: Option<Signal>,
-    /// Whether the buffer belongs to the app. Then the driver never destroys it.
-    imported: bool,
-    /// The number of bindings in bind groups that name it.
-    named: usize,
-}
+use super::tables::{BindGroupEntry, BufferEntry, PipelineEntry, Tables};
 
 /// A buffer that has no id yet. In a browser, the future that creates it may be dropped during its
 /// wait. Then this type destroys the buffer at once, instead of at the next garbage collection.
@@ -37,20 +31,6 @@ impl Drop for Begun {
     }
 }
 
-pub(super) struct PipelineEntry {
-    pub(super) raw: wgpu::ComputePipeline,
-    pub(super) params_bytes: u32,
-    layout: wgpu::BindGroupLayout,
-    bindings: usize,
-}
-
-pub(super) struct BindGroupEntry {
-    pipeline: PipelineId,
-    bindings: Vec<Binding>,
-    /// With immediates exactly one group; otherwise one per page of parameters.
-    by_page: Mutex<Vec<(usize, wgpu::BindGroup)>>,
-}
-
 impl Opened {
     pub(super) fn start_buffer(
         self: Arc<Self>,
@@ -58,11 +38,14 @@ impl Opened {
         size_bytes: u64,
         label: &str,
     ) -> BoxFuture<'static, DriverResult<BufferId>> {
-        let started = self.check().and_then(|()| self.check_size(size_bytes));
+        let started = self
+            .guard
+            .check()
+            .and_then(|()| self.check_size(size_bytes));
         let started = started.map(|()| {
             let mut begun = Begun(None);
-            let guarded = self.guarded(|| {
-                let raw = self.device.create_buffer(&wgpu::BufferDescriptor {
+            let guarded = self.guard.guarded(|| {
+                let raw = self.guard.device.create_buffer(&wgpu::BufferDescriptor {
                     label: Some(label),
                     size: size_bytes,
                     usage: self.usages(kind),
@@ -75,8 +58,8 @@ impl Opened {
         });
         Box::pin(async move {
             let (guarded, mut begun) = started?;
-            let raw = self.settled(guarded).await?;
-            self.buffers_created.fetch_add(1, Ordering::Relaxed);
+            let raw = self.guard.settled(guarded).await?;
+            self.guard.buffers_created.fetch_add(1, Ordering::Relaxed);
             let id = self.add_buffer(raw)?;
             begun.0 = None;
             Ok(id)
@@ -87,18 +70,20 @@ impl Opened {
     /// wait reports an error of it, and the browser refuses a submission that uses it.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn mapped_buffer(&self, size_bytes: u64, label: &str) -> DriverResult<BufferId> {
-        self.check().and_then(|()| self.check_size(size_bytes))?;
-        let guarded = self.guarded(|| {
-            self.device.create_buffer(&wgpu::BufferDescriptor {
+        self.guard
+            .check()
+            .and_then(|()| self.check_size(size_bytes))?;
+        let guarded = self.guard.guarded(|| {
+            self.guard.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),
                 size: size_bytes,
                 usage: self.usages(BufferKind::Upload),
                 mapped_at_creation: true,
             })
         });
-        let raw = self.now(guarded)?;
-        self.buffers_created.fetch_add(1, Ordering::Relaxed);
-        let (signal, notice) = self.progress.mapping();
+        let raw = self.guard.now(guarded)?;
+        self.guard.buffers_created.fetch_add(1, Ordering::Relaxed);
+        let (signal, notice) = self.guard.progress.mapping();
         notice.tell(true);
         let id = self.add_buffer(raw)?;
         if let Some(entry) = self.tables_mut().buffers.get_mut(id.0) {
@@ -188,7 +173,7 @@ impl Opened {
         drop(tables);
         drop(groups);
         if let Some(signal) = &entry.mapping {
-            self.unmap_raw(&entry.raw, signal);
+            unmap(&self.guard, &entry.raw, signal);
         }
         // In a browser a dropped buffer would wait for the garbage collector.
         if cfg!(target_arch = "wasm32") && !entry.imported {
@@ -200,10 +185,10 @@ impl Opened {
         self: Arc<Self>,
         desc: &PipelineDesc,
     ) -> BoxFuture<'static, DriverResult<PipelineId>> {
-        let compiled = || self.guarded(|| self.compile(desc));
-        let started = self.check().map(|()| with_deep_stack(compiled));
+        let compiled = || self.guard.guarded(|| self.compile(desc));
+        let started = self.guard.check().map(|()| with_deep_stack(compiled));
         Box::pin(async move {
-            let entry = self.settled(started?).await?;
+            let entry = self.guard.settled(started?).await?;
             let mut tables = self.tables_to_fill()?;
             Ok(PipelineId(tables.pipelines.insert(entry)))
         })
@@ -216,8 +201,8 @@ impl Opened {
             source: wgpu::ShaderSource::Wgsl(desc.wgsl.as_str().into()),
         };
         let module = match desc.bounds_loops {
-            true => self.device.create_shader_module(source),
-            false => ending::module(&self.device, source),
+            true => self.guard.device.create_shader_module(source),
+            false => ending::module(&self.guard.device, source),
         };
         let storage = desc.bindings.iter().map(|access| {
             let read_only = *access == Access::Read;
@@ -238,22 +223,25 @@ impl Opened {
                 count: None,
             });
         let layout = self
+            .guard
             .device
             .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
                 label,
                 entries: &entries.collect::<Vec<_>>(),
             });
-        let pipeline_layout = self
-            .device
-            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label,
-                bind_group_layouts: &[Some(&layout)],
-                immediate_size: match self.caps.max_immediate_bytes {
-                    0 => 0,
-                    _ => desc.params_bytes,
-                },
-            });
+        let pipeline_layout =
+            self.guard
+                .device
+                .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                    label,
+                    bind_group_layouts: &[Some(&layout)],
+                    immediate_size: match self.caps.max_immediate_bytes {
+                        0 => 0,
+                        _ => desc.params_bytes,
+                    },
+                });
         let raw = self
+            .guard
             .device
             .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label,
@@ -279,14 +267,14 @@ impl Opened {
         pipeline: PipelineId,
         bindings: &[Binding],
     ) -> DriverResult<BindGroupId> {
-        self.check()?;
+        self.guard.check()?;
         let params_bytes = match self.tables().pipelines.get(pipeline.0) {
             Some(entry) => entry.params_bytes,
             None => return invalid("a bind group for an unknown pipeline"),
         };
         // Any page will do here: the first group only shows whether the bindings are valid.
         let page = match uniform_bytes(&self.caps, params_bytes) {
-            Some(_) => Some(self.pages.take(self)?),
+            Some(_) => Some(self.pages.take(&self.guard)?),
             None => None,
         };
         let entry = BindGroupEntry {
@@ -294,12 +282,13 @@ impl Opened {
             bindings: bindings.to_vec(),
             by_page: Mutex::default(),
         };
-        let guarded =
-            self.guarded_quietly(|| self.group_for(&self.tables(), &entry, page.as_ref()));
+        let guarded = self
+            .guard
+            .guarded_quietly(|| self.group_for(&self.tables(), &entry, page.as_ref()));
         if let Some(page) = page {
             self.pages.put_back(page);
         }
-        self.now(guarded)??;
+        self.guard.now(guarded)??;
         Ok(self.tables_to_fill()?.insert_group(entry))
     }
 
@@ -338,40 +327,16 @@ impl Opened {
         if let (Some(page), Some(size)) = (page, uniform) {
             entries.push(entry_for(entries.len() as u32, page.buffer(), 0, size));
         }
-        let raw = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.layout,
-            entries: &entries,
-        });
+        let raw = self
+            .guard
+            .device
+            .create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &pipeline.layout,
+                entries: &entries,
+            });
         by_page.push((number, raw.clone()));
         Ok(raw)
-    }
-}
-
-impl Tables {
-    fn insert_group(&mut self, group: BindGroupEntry) -> BindGroupId {
-        for binding in &group.bindings {
-            if let Some(entry) = self.buffers.get_mut(binding.buffer.0) {
-                entry.named += 1;
-            }
-        }
-        BindGroupId(self.groups.insert(group))
-    }
-
-    pub(super) fn remove_group(&mut self, group: BindGroupId) -> Option<BindGroupEntry> {
-        let removed = self.groups.remove(group.0)?;
-        for binding in &removed.bindings {
-            if let Some(entry) = self.buffers.get_mut(binding.buffer.0) {
-                entry.named -= 1;
-            }
-        }
-        Some(removed)
-    }
-}
-
-impl BindGroupEntry {
-    fn names(&self, buffer: BufferId) -> bool {
-        self.bindings.iter().any(|binding| binding.buffer == buffer)
     }
 }
 

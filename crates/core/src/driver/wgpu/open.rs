@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{AdapterKind, BoxFuture, Caps};
+use super::driver::WgpuDriver;
+use super::dx12::{self, Dx12Compiler};
 use super::opened::{Objects, Opened};
-use super::{Dx12Compiler, WgpuDriver, caps, cooperative, dx12, needed};
+use super::{caps, cooperative, needed};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::super::{Caps, DriverResult};
-use super::Opened;
+use super::guard::Guard;
 use crate::units::KIB;
 
 /// 1024 slots with an alignment of 256, which most devices have.
@@ -59,7 +59,7 @@ impl ParamPages {
 
     /// The free page with the lowest number, so that few bind groups are needed. A new page if none
     /// is free.
-    pub(super) fn take(&self, driver: &Opened) -> DriverResult<Page> {
+    pub(super) fn take(&self, guard: &Guard) -> DriverResult<Page> {
         let mut pool = self.pool.lock();
         let lowest = (0..pool.free.len()).min_by_key(|index| pool.free[*index].number);
         if let Some(index) = lowest {
@@ -68,16 +68,16 @@ impl ParamPages {
         let number = pool.made;
         pool.made += 1;
         drop(pool);
-        let guarded = driver.guarded_quietly(|| {
-            driver.device.create_buffer(&wgpu::BufferDescriptor {
+        let guarded = guard.guarded_quietly(|| {
+            guard.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("lapidary parameters"),
                 size: PAGE_BYTES,
                 usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
         });
-        let raw = driver.now(guarded)?;
-        driver.buffers_created.fetch_add(1, Ordering::Relaxed);
+        let raw = guard.now(guarded)?;
+        guard.buffers_created.fetch_add(1, Ordering::Relaxed);
         let bytes = Vec::new();
         Ok(Page { number, raw, bytes })
     }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use super::super::failure::invalid;
 use super::super::replacement::refusal;
 use super::super::{Caps, DriverError, DriverResult};
+use super::driver::WgpuDriver;
+use super::guard::Guard;
 use super::open::{Found, LONGEST_WAIT, find};
 use super::opened::Opened;
-use super::{WgpuDriver, caps, invalid, needed};
+use super::{caps, needed};
 
 impl WgpuDriver {
     /// Opens an adapter as first requested, and the same adapter if it still exists.
@@ -15,7 +18,7 @@ impl WgpuDriver {
         let Some(request) = &self.request else {
             return invalid("the device belongs to the app, which has to pass another one");
         };
-        old.check_gone()?;
+        check_gone(&old.guard)?;
         let found = find(request, Some(&self.caps)).await;
         let Found { objects, caps } =
             found.map_err(|error| DriverError::Lost(error.to_string()))?;
@@ -25,7 +28,7 @@ impl WgpuDriver {
         opened.use_cache(self.cache_folder.as_deref());
         // If another thread was faster, its device serves as well.
         if let Some(new) = self.replace(&old, opened) {
-            new.watch_lost();
+            new.guard.watch_lost();
         }
         Ok(())
     }
@@ -53,7 +56,7 @@ impl WgpuDriver {
         let mut opened = opened.ok_or_else(lost_again)?;
         opened.use_cache(self.cache_folder.as_deref());
         // The app knows of the loss first; the driver may not have been told.
-        old.progress.lose("the app replaced it");
+        old.guard.progress.lose("the app replaced it");
         match self.replace(&old, opened) {
             Some(_) => Ok(()),
             None => invalid("another thread has replaced the device meanwhile"),
@@ -82,13 +85,11 @@ impl WgpuDriver {
     }
 }
 
-impl Opened {
-    /// Refuses if the device still works: then the caller is wrong to replace it.
-    fn check_gone(&self) -> DriverResult<()> {
-        match self.poll_device(wgpu::PollType::Poll) {
-            Err(DriverError::Lost(_)) => Ok(()),
-            _ => invalid("the device is not lost"),
-        }
+/// Refuses if a device still works: then the caller is wrong to replace it.
+fn check_gone(guard: &Guard) -> DriverResult<()> {
+    match guard.poll_device(wgpu::PollType::Poll) {
+        Err(DriverError::Lost(_)) => Ok(()),
+        _ => invalid("the device is not lost"),
     }
 }
 

@@ -1,9 +1,11 @@
 //! Encodes ops as commands and submits them.
 
-use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId};
+use super::super::failure::invalid;
+use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId, Submission};
+use super::opened::Opened;
 use super::params::{Page, uniform_bytes};
+use super::tables::Tables;
 use super::timing::Timing;
-use super::{Opened, Submission, Tables, invalid};
 
 /// The commands of one submission during encoding.
 struct Encoding<'a> {
@@ -25,14 +27,16 @@ struct Pass {
 
 impl Opened {
     pub(super) fn submit_ops(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
-        self.check()?;
+        self.guard.check()?;
         let mut pages = Vec::new();
-        let mut timing = self.timing.lock();
-        let encoded = self.in_passing(|| self.encode(ops, params, &mut pages, timing.as_mut()));
+        let mut timing = self.times.lock();
+        let encoded = self
+            .guard
+            .in_passing(|| self.encode(ops, params, &mut pages, timing.as_mut()));
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));
         if let Some(timing) = timing.as_mut() {
-            timing.end(self, submission.is_ok());
+            timing.end(&self.guard, submission.is_ok());
         }
         submission
     }
@@ -42,7 +46,7 @@ impl Opened {
         &self,
         commands: Vec<wgpu::CommandBuffer>,
     ) -> DriverResult<Submission> {
-        self.check()?;
+        self.guard.check()?;
         self.enqueue(commands, &[])
     }
 
@@ -54,18 +58,18 @@ impl Opened {
         if !pages.is_empty() {
             // The parameters are written separately, so that no command runs with parameters of
             // others.
-            let written = self.guarded(|| {
+            let written = self.guard.guarded(|| {
                 for page in pages {
                     self.queue.write_buffer(page.buffer(), 0, page.bytes());
                 }
             });
-            self.now(written)?;
+            self.guard.now(written)?;
         }
-        let guarded = self.guarded(|| self.queue.submit(commands));
-        let index = self.now(guarded)?;
-        let (submission, notice) = match self.progress.record(index) {
+        let guarded = self.guard.guarded(|| self.queue.submit(commands));
+        let index = self.guard.now(guarded)?;
+        let (submission, notice) = match self.guard.progress.record(index) {
             Some(recorded) => recorded,
-            None => return Err(self.gone()),
+            None => return Err(self.guard.gone()),
         };
         self.queue.on_submitted_work_done(move || drop(notice));
         Ok(submission)
@@ -83,7 +87,10 @@ impl Opened {
             driver: self,
             tables: &tables,
             params,
-            encoder: self.device.create_command_encoder(&Default::default()),
+            encoder: self
+                .guard
+                .device
+                .create_command_encoder(&Default::default()),
             pass: None,
             pages: Vec::new(),
             timing,
@@ -213,7 +220,7 @@ impl<'a> Encoding<'a> {
         if let Some(offset) = page.and_then(|page| pages.write(page, bytes)) {
             return Ok(offset);
         }
-        let mut page = pages.take(self.driver)?;
+        let mut page = pages.take(&self.driver.guard)?;
         let offset = pages.write(&mut page, bytes);
         self.pages.push(page);
         offset.ok_or_else(|| DriverError::Invalid("parameters larger than a page".to_owned()))

@@ -2,8 +2,11 @@
 //! pass with a timestamp before and after it. The driver waits for each submission and reads its
 //! timestamps. The times are right, but the device idles between submissions.
 
+use parking_lot::{Mutex, MutexGuard};
+
+use super::super::failure::invalid;
 use super::super::{DriverError, DriverResult, KernelRun};
-use super::{Opened, invalid};
+use super::guard::Guard;
 
 /// The most dispatches of one submission that are timed; later ones run untimed. Submissions
 /// usually have 256.
@@ -23,8 +26,8 @@ pub(super) struct Timing {
     running: u32,
     /// Whether the timestamps are mapped, or will soon be.
     is_mapped: bool,
-    /// [`Opened::end_of_timed`]. Only a program that times kernels contains it.
-    end: fn(&Opened, &mut Timing, bool),
+    /// [`end_of_timed`]. Only a program that times kernels contains it.
+    end: fn(&Guard, &mut Timing, bool),
 }
 
 impl Timing {
@@ -50,7 +53,7 @@ impl Timing {
             runs: Vec::new(),
             running: 0,
             is_mapped: false,
-            end: Opened::end_of_timed,
+            end: end_of_timed,
         }
     }
 
@@ -69,8 +72,8 @@ impl Timing {
     }
 
     /// Reads the timestamps of the last submission, if it `happened`.
-    pub(super) fn end(&mut self, driver: &Opened, happened: bool) {
-        (self.end)(driver, self, happened);
+    pub(super) fn end(&mut self, guard: &Guard, happened: bool) {
+        (self.end)(guard, self, happened);
     }
 
     /// Encodes the last commands of a submission, which copy its timestamps to where they can be
@@ -99,14 +102,21 @@ impl Timing {
     }
 }
 
-impl Opened {
+/// The timing of a device's kernels, if it is on. It is locked from the encoding of a submission
+/// until its end.
+#[derive(Default)]
+pub(super) struct KernelTimes {
+    timing: Mutex<Option<Timing>>,
+}
+
+impl KernelTimes {
     /// Starts or stops timing kernels.
-    pub(super) fn time_kernels(&self, on: bool) -> DriverResult<()> {
-        self.check()?;
+    pub(super) fn set(&self, guard: &Guard, queue: &wgpu::Queue, on: bool) -> DriverResult<()> {
+        guard.check()?;
         if cfg!(target_arch = "wasm32") {
             return invalid("a browser cannot wait for every submission");
         }
-        let mut timing = self.timing.lock();
+        let mut timing = self.lock();
         if !on {
             *timing = None;
             return Ok(());
@@ -114,64 +124,66 @@ impl Opened {
         if timing.is_some() {
             return Ok(());
         }
-        if !self
-            .device
-            .features()
-            .contains(wgpu::Features::TIMESTAMP_QUERY)
-        {
+        let features = guard.device.features();
+        if !features.contains(wgpu::Features::TIMESTAMP_QUERY) {
             return invalid("the device was opened without timestamps, or has none");
         }
-        let created = self.guarded(|| Timing::new(&self.device, &self.queue));
-        *timing = Some(self.now(created)?);
+        let created = guard.guarded(|| Timing::new(&guard.device, queue));
+        *timing = Some(guard.now(created)?);
         Ok(())
     }
 
+    /// The timestamps of the submission that is encoded next, while kernels are timed.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Timing>> {
+        self.timing.lock()
+    }
+
     /// Takes the dispatches of the last submission.
-    pub(super) fn take_kernel_runs(&self) -> Vec<KernelRun> {
-        let mut timing = self.timing.lock();
+    pub(super) fn take_runs(&self) -> Vec<KernelRun> {
+        let mut timing = self.lock();
         let runs = timing
             .as_mut()
             .map(|timing| std::mem::take(&mut timing.runs));
         runs.unwrap_or_default()
     }
+}
 
-    /// Reads the timestamps of the last submission, if it `happened`. Work whose times cannot be
-    /// read is done all the same, so this returns no error.
-    fn end_of_timed(&self, timing: &mut Timing, happened: bool) {
-        if happened && self.read_stamps(timing).is_ok() {
-            return;
-        }
-        timing.running = 0;
-        if std::mem::take(&mut timing.is_mapped) {
-            // Only a mapped buffer may be unmapped, and unmapping may fail with the device.
-            let _ = self.now(self.guarded(|| timing.readable.unmap()));
-        }
+/// Reads the timestamps of the last submission, if it `happened`. Work whose times cannot be read
+/// is done all the same, so this returns no error.
+fn end_of_timed(guard: &Guard, timing: &mut Timing, happened: bool) {
+    if happened && read_stamps(guard, timing).is_ok() {
+        return;
     }
+    timing.running = 0;
+    if std::mem::take(&mut timing.is_mapped) {
+        // Only a mapped buffer may be unmapped, and unmapping may fail with the device.
+        let _ = guard.now(guard.guarded(|| timing.readable.unmap()));
+    }
+}
 
-    /// Waits for the last submission, and reads its timestamps.
-    fn read_stamps(&self, timing: &mut Timing) -> DriverResult<()> {
-        let bytes = u64::from(timing.running) * 2 * STAMP_BYTES;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let (signal, notice) = self.progress.mapping();
-        let asked = self.guarded(|| {
-            let tell = move |result: Result<(), _>| notice.tell(result.is_ok());
-            (timing.readable).map_async(wgpu::MapMode::Read, 0..bytes, tell);
-        });
-        self.now(asked)?;
-        timing.is_mapped = true;
-        pollster::block_on(self.wait_for(&signal))?;
-        let shown = self.guarded(|| timing.readable.get_mapped_range(0..bytes));
-        let view = self.now(shown)?;
-        let view = view.map_err(|error| DriverError::Invalid(error.to_string()))?;
-        let stamps: Vec<u64> = (view.chunks_exact(8))
-            .map(|stamp| (stamp.iter().rev()).fold(0, |all, byte| all << 8 | u64::from(*byte)))
-            .collect();
-        drop(view);
-        self.now(self.guarded(|| timing.readable.unmap()))?;
-        timing.is_mapped = false;
-        timing.add(&stamps);
-        Ok(())
+/// Waits for the last submission, and reads its timestamps.
+fn read_stamps(guard: &Guard, timing: &mut Timing) -> DriverResult<()> {
+    let bytes = u64::from(timing.running) * 2 * STAMP_BYTES;
+    if bytes == 0 {
+        return Ok(());
     }
+    let (signal, notice) = guard.progress.mapping();
+    let asked = guard.guarded(|| {
+        let tell = move |result: Result<(), _>| notice.tell(result.is_ok());
+        (timing.readable).map_async(wgpu::MapMode::Read, 0..bytes, tell);
+    });
+    guard.now(asked)?;
+    timing.is_mapped = true;
+    pollster::block_on(guard.wait_for(&signal))?;
+    let shown = guard.guarded(|| timing.readable.get_mapped_range(0..bytes));
+    let view = guard.now(shown)?;
+    let view = view.map_err(|error| DriverError::Invalid(error.to_string()))?;
+    let stamps: Vec<u64> = (view.chunks_exact(8))
+        .map(|stamp| (stamp.iter().rev()).fold(0, |all, byte| all << 8 | u64::from(*byte)))
+        .collect();
+    drop(view);
+    guard.now(guard.guarded(|| timing.readable.unmap()))?;
+    timing.is_mapped = false;
+    timing.add(&stamps);
+    Ok(())
 }

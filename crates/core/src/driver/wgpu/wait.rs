@@ -7,10 +7,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::super::{DriverError, DriverResult, REPLACED, Signal};
-use super::{Opened, invalid};
+use super::super::failure::{REPLACED, invalid};
+use super::super::{DriverError, DriverResult, Signal};
+use super::guard::Guard;
 
-impl Opened {
+impl Guard {
     /// Polls the device. wgpu panics here if it finds that the device is lost.
     pub(super) fn poll_device(&self, kind: wgpu::PollType) -> DriverResult<()> {
         self.look(kind)?;
@@ -68,7 +69,7 @@ mod native {
     const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
     const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-    impl Opened {
+    impl Guard {
         /// Blocks until the signal is set or the device is lost.
         #[allow(clippy::unused_async, reason = "in a browser the same function awaits")]
         pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
@@ -134,7 +135,7 @@ mod web {
     use super::super::guard::{Late, driver_error, told};
     use super::*;
 
-    impl Opened {
+    impl Guard {
         /// Waits until the browser calls back, and returns errors that it reported late.
         pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
             self.check()?;
@@ -169,7 +170,7 @@ mod web {
     /// that earlier errors are reported first. If the wait is dropped, the scope itself returns to
     /// the list.
     struct Awaited<'a> {
-        of: &'a Opened,
+        of: &'a Guard,
         scope: Option<Late>,
     }
 

@@ -66,7 +66,7 @@ fn a_destroyed_device_is_lost_at_the_next_call_whichever_it_is() {
             let slab = driver.new_buffer(BufferKind::Slab, 256);
             let pipeline = driver.add_kernel();
             let group = driver.whole(pipeline, slab, 256);
-            driver.opened().device.destroy();
+            driver.opened().guard.device.destroy();
             assert!(
                 call(&driver, slab, pipeline),
                 "call {number}, adopted {adopted}"
@@ -94,7 +94,7 @@ fn who_waits_for_a_lost_device_is_told() {
             .map(readback, MapMode::Read, 0, 64)
             .expect("a mapping");
         if destroy {
-            driver.opened().device.destroy();
+            driver.opened().guard.device.destroy();
         } else {
             driver.declare_lost("the app's callback was called");
         }
@@ -111,7 +111,7 @@ fn who_waits_for_a_lost_device_is_told() {
 fn a_declared_loss_reaches_who_waits_in_another_thread() {
     let driver = driver();
     // No callback will ever set this signal.
-    let (never, notice) = driver.opened().progress.mapping();
+    let (never, notice) = driver.opened().guard.progress.mapping();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| block_on(driver.wait(&never)));
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -9,7 +9,7 @@ fn reopen(driver: &WgpuDriver) -> DriverResult<()> {
 /// Loses the device: destroyed, or declared lost.
 fn lose(driver: &WgpuDriver, destroy: bool) {
     if destroy {
-        driver.opened().device.destroy();
+        driver.opened().guard.device.destroy();
     } else {
         driver.declare_lost("for this test");
     }

@@ -109,6 +109,7 @@ fn commands_of_the_app_that_are_wrong_are_refused() {
     let [from, to] = [upload, slab].map(|id| driver.buffer(id).expect("a buffer"));
     let mut encoder = driver
         .opened()
+        .guard
         .device
         .create_command_encoder(&Default::default());
     encoder.copy_buffer_to_buffer(&from, 0, &to, 0, 64);

@@ -235,7 +235,7 @@ fn the_operating_system_tells_what_we_may_use() {
         driver.finish(&work.expect("a submission"));
         // A lost device answers by its former adapter.
         if destroyed {
-            driver.opened().device.destroy();
+            driver.opened().guard.device.destroy();
             assert!(is_lost(&driver.poll()));
         }
         let during = driver.os_budget().expect("it told before");
