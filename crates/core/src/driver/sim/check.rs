@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use super::contents::{Buffer, Mapping};
-use super::queue::{State, Step};
+use super::queue::State;
+use super::work::Step;
 use crate::driver::{
     Access, BindGroupId, Binding, BufferId, BufferKind, MapMode, Op, PipelineDesc, PipelineId,
 };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::contents::Memory;
-use super::queue::Step;
+use super::work::Step;
 use crate::driver::{BufferId, BufferKind, Speed};
 
 /// One queue, which works on one submission at a time.

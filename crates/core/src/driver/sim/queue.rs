@@ -10,7 +10,6 @@
 //! Signals that are due are collected under the lock and set without it: see `Device::with`.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,69 +17,14 @@ use std::time::{Duration, Instant};
 
 use super::clock::Clock;
 use super::contents::{Mapping, Memory};
+use super::counters::{Digest, SimCounters};
 use super::faults::{Chance, FaultKind, FaultPlan, SITES, Site};
-use super::handle::{Digest, SimCounters};
-use super::interpreted::Interpreted;
 use super::options::{SimMode, SimOptions};
+use super::work::{Group, Pipeline, Step, Work};
 use crate::driver::table::Table;
 use crate::driver::{
-    Access, Binding, BufferId, DriverError, DriverResult, PipelineId, ReferenceKernel, Signal,
-    Submission,
+    Access, Binding, BufferId, DriverError, DriverResult, ReferenceKernel, Signal, Submission,
 };
-
-/// A compiled kernel.
-#[derive(Clone)]
-pub(super) struct Pipeline {
-    pub(super) label: String,
-    pub(super) bindings: Vec<Access>,
-    pub(super) params_bytes: u32,
-    pub(super) work: Work,
-}
-
-/// The way in which a dispatch computes.
-#[derive(Clone)]
-pub(super) enum Work {
-    /// No computation: buffers have only sizes.
-    Nothing,
-    Reference(ReferenceKernel),
-    Wgsl(Arc<Interpreted>),
-}
-
-/// Ranges bound to a kernel.
-pub(super) struct Group {
-    pub(super) pipeline: PipelineId,
-    pub(super) bindings: Arc<[Binding]>,
-}
-
-/// An op that owns all that it needs, so that it can run after its kernel and bind group were
-/// destroyed.
-#[derive(Clone)]
-pub(super) enum Step {
-    Copy {
-        src: (BufferId, u64),
-        dst: (BufferId, u64),
-        size_bytes: u64,
-    },
-    Clear {
-        buffer: BufferId,
-        offset_bytes: u64,
-        size_bytes: u64,
-    },
-    Dispatch {
-        kernel: Arc<Pipeline>,
-        bindings: Arc<[Binding]>,
-        params: Range<usize>,
-        groups: [u32; 3],
-    },
-}
-
-impl Step {
-    /// Whether its WGSL is interpreted. Then it is executed during its submission, so that the
-    /// submission returns its faults.
-    pub(super) fn is_interpreted(&self) -> bool {
-        matches!(self, Step::Dispatch { kernel, .. } if matches!(kernel.work, Work::Wgsl(_)))
-    }
-}
 
 /// A submission that is not executed yet.
 struct Pending {

@@ -8,7 +8,10 @@ mod reopens;
 use std::sync::Arc;
 
 use super::*;
-use crate::driver::Access;
+use crate::driver::{
+    Access, BindGroupId, Binding, BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode,
+    Op, OsBudget, PipelineDesc, PipelineId, Signal,
+};
 
 /// A device with a small kernel: `y[i] += x[i] + p`, in words.
 pub(super) struct Bench {

@@ -1,8 +1,10 @@
-//! Values that are known before the kernel runs.
+//! Values that are known before the kernel runs, and the variables that begin with them.
 
 use naga::{Arena, Expression, Handle, Literal, TypeInner};
 
-use super::{Compiler, Result};
+use super::compiler::{Compiler, Result};
+use super::place::Place;
+use crate::driver::sim::interpret::code::{Instr, Memory, Move};
 
 impl Compiler<'_> {
     /// The words of a constant expression.
@@ -52,21 +54,27 @@ impl Compiler<'_> {
         })
     }
 
-    /// The start of a member or an element in a value, in words.
-    pub(super) fn element_words(&self, inner: &TypeInner, index: u32) -> Result<u32> {
-        Ok(match inner {
-            TypeInner::Struct { members, .. } => self.member_words(members, index as usize)?,
-            _ => self.stride_words(inner)? * index,
-        })
-    }
-
-    /// The number of words of an element of a vector, a matrix or an array.
-    pub(super) fn stride_words(&self, inner: &TypeInner) -> Result<u32> {
-        Ok(match inner {
-            TypeInner::Vector { scalar, .. } => self.num(*scalar)?.words(),
-            TypeInner::Matrix { rows, scalar, .. } => self.num(*scalar)?.words() * *rows as u32,
-            TypeInner::Array { base, .. } => self.words(self.inner(*base))?,
-            _ => return self.refuse("an index into a type that has no elements"),
-        })
+    /// Begins the life of a variable.
+    pub(super) fn begin(
+        &mut self,
+        place: &Place,
+        inner: &TypeInner,
+        init: Option<Handle<Expression>>,
+        expressions: Option<&Arena<Expression>>,
+    ) -> Result<()> {
+        let words = self.words(inner)?;
+        if let Some(init) = init {
+            let expressions = expressions.unwrap_or(&self.module.global_expressions);
+            let init = self.words_of(expressions, init)?;
+            let from = self.constant(init)?;
+            let to = place.at;
+            self.emit(Instr::Move(Move::Copy { to, from, words }))?;
+        }
+        self.emit(Instr::Memory(Memory::Begin {
+            at: place.at,
+            words,
+            is_written: !place.is_tracked,
+        }))?;
+        Ok(())
     }
 }

@@ -3,12 +3,14 @@
 use naga::{BinaryOperator, Expression, Handle, RelationalFunction, ScalarKind, TypeInner};
 use naga::{UnaryOperator, VectorSize};
 
-use super::{Body, Result};
+use super::compiler::Result;
+use super::cooperative;
+use super::values::Values;
 use crate::driver::sim::interpret::code::{
     Binary, Count, Geometry, Instr, Memory, Move, NONE, Num, Pack, Pair, Reg, Unary,
 };
 
-impl<'m> Body<'_, 'm> {
+impl Values<'_, '_> {
     /// Compiles an expression at the place where naga evaluates it.
     pub(super) fn compute(&mut self, expression: Handle<Expression>) -> Result<()> {
         self.all.at(self.function.expressions.get_span(expression));
@@ -24,7 +26,7 @@ impl<'m> Body<'_, 'm> {
             // A part of a value lies in the registers of the value.
             Expression::AccessIndex { base, index } => {
                 let offset = self.all.element_words(self.ty(*base), *index)?;
-                self.values[expression.index()] = Some(self.value(*base)? + offset);
+                self.known[expression.index()] = Some(self.value(*base)? + offset);
             }
             Expression::Access { base, index } => self.pick(expression, *base, *index)?,
             Expression::Compose { components, .. } => self.compose(expression, components)?,
@@ -68,7 +70,7 @@ impl<'m> Body<'_, 'm> {
             } => self.cast(expression, *expr, *kind, *convert)?,
             Expression::ArrayLength(array) => self.length(expression, *array)?,
             Expression::CooperativeLoad { .. } | Expression::CooperativeMultiplyAdd { .. } => {
-                self.cooperative(expression)?;
+                cooperative::compute(self, expression)?;
             }
             Expression::Literal(_)
             | Expression::Constant(_)
@@ -374,7 +376,7 @@ impl<'m> Body<'_, 'm> {
         };
         let into = self.all.num(naga::Scalar { kind, width })?;
         if into == from {
-            self.values[expression.index()] = Some(a);
+            self.known[expression.index()] = Some(a);
             return Ok(());
         }
         let to = self.result(expression)?;
@@ -400,7 +402,7 @@ impl<'m> Body<'_, 'm> {
         let (into, _) = self.lanes(expression)?;
         let is_half = |num| num == Num::F16;
         if is_half(from) == is_half(into) || kind == ScalarKind::Bool {
-            self.values[expression.index()] = Some(a);
+            self.known[expression.index()] = Some(a);
             return Ok(());
         }
         let words = self.words(expression)?;

@@ -2,12 +2,13 @@
 
 use naga::{Expression, Handle, MathFunction as Math, TypeInner};
 
-use super::{Body, Result};
+use super::compiler::Result;
+use super::values::Values;
 use crate::driver::sim::interpret::code::{
     Binary, Geometry, Instr, NONE, Num, Pack, Pair, Reg, Ternary, Unary,
 };
 
-impl Body<'_, '_> {
+impl Values<'_, '_> {
     /// Compiles a call of a builtin function.
     pub(super) fn math(
         &mut self,

@@ -3,7 +3,7 @@
 
 use naga::{ArraySize, StructMember, TypeInner};
 
-use super::{Compiler, MOST, Result};
+use super::compiler::{Compiler, MOST, Result};
 
 /// Elements that are adjacent both in a buffer and in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,24 @@ impl Compiler<'_> {
             words = words.saturating_add(self.words(self.inner(member.ty))?);
         }
         Ok(words)
+    }
+
+    /// The start of a member or an element in a value, in words.
+    pub(super) fn element_words(&self, inner: &TypeInner, index: u32) -> Result<u32> {
+        Ok(match inner {
+            TypeInner::Struct { members, .. } => self.member_words(members, index as usize)?,
+            _ => self.stride_words(inner)? * index,
+        })
+    }
+
+    /// The number of words of an element of a vector, a matrix or an array.
+    pub(super) fn stride_words(&self, inner: &TypeInner) -> Result<u32> {
+        Ok(match inner {
+            TypeInner::Vector { scalar, .. } => self.num(*scalar)?.words(),
+            TypeInner::Matrix { rows, scalar, .. } => self.num(*scalar)?.words() * *rows as u32,
+            TypeInner::Array { base, .. } => self.words(self.inner(*base))?,
+            _ => return self.refuse("an index into a type that has no elements"),
+        })
     }
 
     /// Whether any part of the type is an `f16`.

@@ -4,47 +4,48 @@ use naga::{
     AtomicFunction, Block, Expression, Function, Handle, Statement, SwitchValue, TypeInner,
 };
 
-use super::{Body, Result};
-use crate::driver::sim::interpret::code::{Atomic, Flow, Instr, Memory, NONE, Reg, Switch};
+use super::compiler::Result;
+use super::cooperative;
+use super::place::Place;
+use super::values::Values;
+use crate::driver::sim::interpret::code::{Atomic, Flow, Instr, Memory, NONE, Reg, Space, Switch};
 use crate::driver::sim::interpret::together::{Collective, Gather, Kind};
 
 /// A loop or a switch around a statement, and its jumps that need a target.
 #[derive(Debug, Default)]
-pub(super) struct Around {
+struct Around {
     breaks: Vec<usize>,
     /// `None` for a switch.
     continues: Option<Vec<usize>>,
 }
 
-/// Calls `found` for every function that a block calls.
-pub(super) fn each_call(block: &Block, found: &mut impl FnMut(Handle<Function>)) {
-    for statement in block {
-        match statement {
-            Statement::Block(block) => each_call(block, found),
-            Statement::If { accept, reject, .. } => {
-                each_call(accept, found);
-                each_call(reject, found);
-            }
-            Statement::Switch { cases, .. } => {
-                cases.iter().for_each(|case| each_call(&case.body, found));
-            }
-            Statement::Loop {
-                body, continuing, ..
-            } => {
-                each_call(body, found);
-                each_call(continuing, found);
-            }
-            Statement::Call { function, .. } => found(*function),
-            _ => {}
-        }
-    }
+/// The body of a function that is being compiled.
+pub(super) struct Body<'c, 'm> {
+    values: Values<'c, 'm>,
+    is_entry: bool,
+    /// The loops and switches around the statement.
+    around: Vec<Around>,
+    /// The counters of all its loops.
+    loops: Vec<u32>,
+    /// The jumps to the function's end.
+    returns: Vec<usize>,
 }
 
-impl<'m> Body<'_, 'm> {
+impl<'c, 'm> Body<'c, 'm> {
+    pub(super) fn new(values: Values<'c, 'm>, is_entry: bool) -> Self {
+        Body {
+            values,
+            is_entry,
+            around: Vec::new(),
+            loops: Vec::new(),
+            returns: Vec::new(),
+        }
+    }
+
     /// Compiles the whole function.
     pub(super) fn compile(mut self) -> Result<()> {
         self.variables()?;
-        self.block(&self.function.body)?;
+        self.block(&self.values.function.body)?;
         for jump in std::mem::take(&mut self.returns) {
             self.land(jump);
         }
@@ -54,20 +55,20 @@ impl<'m> Body<'_, 'm> {
         self.flow(match self.is_entry {
             true => Flow::End,
             false => Flow::Return {
-                control: self.frame.control,
+                control: self.values.frame.control,
             },
         })?;
         Ok(())
     }
 
     fn flow(&mut self, flow: Flow) -> Result<usize> {
-        self.all.emit(Instr::Flow(flow))
+        self.values.all.emit(Instr::Flow(flow))
     }
 
     /// Sets the target of a jump to the next instruction.
     fn land(&mut self, jump: usize) {
-        let here = self.all.position();
-        match &mut self.all.code.instrs[jump] {
+        let here = self.values.all.position();
+        match &mut self.values.all.code.instrs[jump] {
             Instr::Flow(
                 Flow::Jump(target) | Flow::JumpIf { target, .. } | Flow::JumpUnless { target, .. },
             ) => *target = here,
@@ -78,22 +79,26 @@ impl<'m> Body<'_, 'm> {
     /// Reserves registers for the function's variables. naga turns a declaration in a loop into a
     /// store at that place, so each round begins with a new value.
     fn variables(&mut self) -> Result<()> {
-        let mut declared = vec![false; self.function.local_variables.len()];
-        self.declarations(&self.function.body, &mut declared);
-        for (handle, variable) in self.function.local_variables.iter() {
-            self.all.at(self.function.local_variables.get_span(handle));
-            let inner = self.all.inner(variable.ty);
-            let words = self.all.words(inner)?;
-            let place = super::Place {
-                space: super::Space::Private,
-                at: self.all.registers(words)?,
+        let mut declared = vec![false; self.values.function.local_variables.len()];
+        self.declarations(&self.values.function.body, &mut declared);
+        for (handle, variable) in self.values.function.local_variables.iter() {
+            self.values
+                .all
+                .at(self.values.function.local_variables.get_span(handle));
+            let inner = self.values.all.inner(variable.ty);
+            let words = self.values.all.words(inner)?;
+            let place = Place {
+                space: Space::Private,
+                at: self.values.all.registers(words)?,
                 dynamic: NONE,
-                name: self.all.name(variable.name.as_deref()),
+                name: self.values.all.name(variable.name.as_deref()),
                 is_tracked: variable.init.is_none() && !declared[handle.index()],
             };
-            let expressions = Some(&self.function.expressions);
-            self.all.begin(&place, inner, variable.init, expressions)?;
-            self.locals.push(place);
+            let expressions = Some(&self.values.function.expressions);
+            self.values
+                .all
+                .begin(&place, inner, variable.init, expressions)?;
+            self.values.locals.push(place);
         }
         Ok(())
     }
@@ -102,9 +107,10 @@ impl<'m> Body<'_, 'm> {
         for (statement, span) in block.span_iter() {
             match statement {
                 Statement::Store { pointer, .. } => {
-                    if let Expression::LocalVariable(variable) = self.function.expressions[*pointer]
+                    if let Expression::LocalVariable(variable) =
+                        self.values.function.expressions[*pointer]
                     {
-                        let declaration = self.function.local_variables.get_span(variable);
+                        let declaration = self.values.function.local_variables.get_span(variable);
                         declared[variable.index()] |= *span == declaration;
                     }
                 }
@@ -130,7 +136,7 @@ impl<'m> Body<'_, 'm> {
 
     fn block(&mut self, block: &'m Block) -> Result<()> {
         for (statement, span) in block.span_iter() {
-            self.all.at(*span);
+            self.values.all.at(*span);
             self.statement(statement)?;
         }
         Ok(())
@@ -140,7 +146,7 @@ impl<'m> Body<'_, 'm> {
         match statement {
             Statement::Emit(range) => {
                 for expression in range.clone() {
-                    self.compute(expression)?;
+                    self.values.compute(expression)?;
                 }
             }
             Statement::Block(block) => self.block(block)?,
@@ -170,8 +176,8 @@ impl<'m> Body<'_, 'm> {
             }
             Statement::Return { value } => self.give_back(*value)?,
             Statement::Store { pointer, value } => {
-                let from = self.value(*value)?;
-                self.store(*pointer, from)?;
+                let from = self.values.value(*value)?;
+                self.values.store(*pointer, from)?;
             }
             Statement::ControlBarrier(barrier) => {
                 self.flow(Flow::Barrier(*barrier))?;
@@ -179,8 +185,8 @@ impl<'m> Body<'_, 'm> {
             Statement::WorkGroupUniformLoad { pointer, result } => {
                 let barrier = Flow::Barrier(naga::Barrier::WORK_GROUP);
                 self.flow(barrier)?;
-                let to = self.result(*result)?;
-                self.load(*pointer, to)?;
+                let to = self.values.result(*result)?;
+                self.values.load(*pointer, to)?;
                 self.flow(barrier)?;
             }
             Statement::Call {
@@ -195,7 +201,7 @@ impl<'m> Body<'_, 'm> {
                 result,
             } => self.atomic(*pointer, *fun, *value, *result)?,
             Statement::CooperativeStore { target, data } => {
-                self.cooperative_store(*target, data)?;
+                cooperative::store(&mut self.values, *target, data)?;
             }
             statement => self.subgroup(statement)?,
         }
@@ -208,7 +214,7 @@ impl<'m> Body<'_, 'm> {
         accept: &'m Block,
         reject: &'m Block,
     ) -> Result<()> {
-        let condition = self.value(condition)?;
+        let condition = self.values.value(condition)?;
         let target = 0;
         let otherwise = self.flow(Flow::JumpUnless { condition, target })?;
         self.block(accept)?;
@@ -228,17 +234,17 @@ impl<'m> Body<'_, 'm> {
         selector: Handle<Expression>,
         cases: &'m [naga::SwitchCase],
     ) -> Result<()> {
-        let value = self.value(selector)?;
-        let table = self.all.code.switches.len();
-        self.all.code.switches.push(Switch::default());
+        let value = self.values.value(selector)?;
+        let table = self.values.all.code.switches.len();
+        self.values.all.code.switches.push(Switch::default());
         self.flow(Flow::Switch {
             value,
             table: table as u32,
         })?;
         self.around.push(Around::default());
         for case in cases {
-            let here = self.all.position();
-            let switch = &mut self.all.code.switches[table];
+            let here = self.values.all.position();
+            let switch = &mut self.values.all.code.switches[table];
             match case.value {
                 SwitchValue::I32(value) => switch.cases.push((value as u32, here)),
                 SwitchValue::U32(value) => switch.cases.push((value, here)),
@@ -261,9 +267,9 @@ impl<'m> Body<'_, 'm> {
         continuing: &'m Block,
         break_if: Option<Handle<Expression>>,
     ) -> Result<()> {
-        let control = self.all.control();
+        let control = self.values.all.control();
         self.loops.push(control);
-        let top = self.all.position();
+        let top = self.values.all.position();
         self.around.push(Around {
             breaks: Vec::new(),
             continues: Some(Vec::new()),
@@ -278,7 +284,7 @@ impl<'m> Body<'_, 'm> {
         }
         self.block(continuing)?;
         if let Some(condition) = break_if {
-            let condition = self.value(condition)?;
+            let condition = self.values.value(condition)?;
             let target = 0;
             let jump = self.flow(Flow::JumpIf { condition, target })?;
             if let Some(around) = self.around.last_mut() {
@@ -296,8 +302,8 @@ impl<'m> Body<'_, 'm> {
 
     fn give_back(&mut self, value: Option<Handle<Expression>>) -> Result<()> {
         if let Some(value) = value {
-            let (from, words) = (self.value(value)?, self.words(value)?);
-            self.copy(self.frame.result, from, words)?;
+            let (from, words) = (self.values.value(value)?, self.values.words(value)?);
+            self.values.copy(self.values.frame.result, from, words)?;
         }
         let jump = self.flow(Flow::Jump(0))?;
         self.returns.push(jump);
@@ -310,27 +316,27 @@ impl<'m> Body<'_, 'm> {
         arguments: &[Handle<Expression>],
         result: Option<Handle<Expression>>,
     ) -> Result<()> {
-        let Some(callee) = self.all.frames[function.index()].clone() else {
-            return self.all.refuse("a function that was not found");
+        let Some(callee) = self.values.all.frames[function.index()].clone() else {
+            return self.values.all.refuse("a function that was not found");
         };
         for (argument, to) in arguments.iter().zip(&callee.arguments) {
-            let (from, words) = match self.is_pointer(*argument) {
+            let (from, words) = match self.values.is_pointer(*argument) {
                 true => {
-                    let place = self.place(*argument)?;
-                    (self.offset(&place)?, 1)
+                    let place = self.values.place(*argument)?;
+                    (self.values.offset(&place)?, 1)
                 }
-                false => (self.value(*argument)?, self.words(*argument)?),
+                false => (self.values.value(*argument)?, self.values.words(*argument)?),
             };
-            self.copy(*to, from, words)?;
+            self.values.copy(*to, from, words)?;
         }
         self.flow(Flow::Call {
             target: callee.target,
             control: callee.control,
         })?;
         if let Some(result) = result {
-            let words = self.words(result)?;
-            let to = self.result(result)?;
-            self.copy(to, callee.result, words)?;
+            let words = self.values.words(result)?;
+            let to = self.values.result(result)?;
+            self.values.copy(to, callee.result, words)?;
         }
         Ok(())
     }
@@ -342,19 +348,20 @@ impl<'m> Body<'_, 'm> {
         value: Handle<Expression>,
         result: Option<Handle<Expression>>,
     ) -> Result<()> {
-        let place = self.place(pointer)?;
-        let TypeInner::Atomic(scalar) = self.pointee(pointer)? else {
+        let place = self.values.place(pointer)?;
+        let TypeInner::Atomic(scalar) = self.values.pointee(pointer)? else {
             return self
+                .values
                 .all
                 .refuse("an atomic operation on a variable that is not atomic");
         };
-        let num = self.all.num(scalar)?;
-        let value = self.value(value)?;
+        let num = self.values.all.num(scalar)?;
+        let value = self.values.value(value)?;
         let old = match result {
-            Some(result) => self.result(result)?,
+            Some(result) => self.values.result(result)?,
             None => NONE,
         };
-        self.all.here.name = place.name;
+        self.values.all.here.name = place.name;
         let (space, place) = (place.space, place.address());
         let op = match fun {
             AtomicFunction::Add => Atomic::Add,
@@ -368,19 +375,21 @@ impl<'m> Body<'_, 'm> {
             AtomicFunction::Exchange {
                 compare: Some(compare),
             } => {
-                let compare = self.value(compare)?;
-                self.all.emit(Instr::Memory(Memory::CompareExchange {
-                    old,
-                    value,
-                    compare,
-                    words: num.words() as u8,
-                    space,
-                    place,
-                }))?;
+                let compare = self.values.value(compare)?;
+                self.values
+                    .all
+                    .emit(Instr::Memory(Memory::CompareExchange {
+                        old,
+                        value,
+                        compare,
+                        words: num.words() as u8,
+                        space,
+                        place,
+                    }))?;
                 return Ok(());
             }
         };
-        self.all.emit(Instr::Memory(Memory::Atomic {
+        self.values.all.emit(Instr::Memory(Memory::Atomic {
             num,
             op,
             old,
@@ -396,8 +405,8 @@ impl<'m> Body<'_, 'm> {
         let (result, from, kind) = match statement {
             Statement::SubgroupBallot { result, predicate } => {
                 let from = match predicate {
-                    Some(predicate) => self.value(*predicate)?,
-                    None => self.all.constant(vec![1])?,
+                    Some(predicate) => self.values.value(*predicate)?,
+                    None => self.values.all.constant(vec![1])?,
                 };
                 (*result, from, Kind::Ballot)
             }
@@ -407,9 +416,9 @@ impl<'m> Body<'_, 'm> {
                 argument,
                 result,
             } => {
-                let (num, _) = self.lanes(*argument)?;
+                let (num, _) = self.values.lanes(*argument)?;
                 let kind = Kind::Reduce(*op, *collective_op, num);
-                (*result, self.value(*argument)?, kind)
+                (*result, self.values.value(*argument)?, kind)
             }
             Statement::SubgroupGather {
                 mode,
@@ -417,15 +426,24 @@ impl<'m> Body<'_, 'm> {
                 result,
             } => {
                 let (gather, lane) = self.gather(*mode)?;
-                (*result, self.value(*argument)?, Kind::Gather(gather, lane))
+                (
+                    *result,
+                    self.values.value(*argument)?,
+                    Kind::Gather(gather, lane),
+                )
             }
-            _ => return self.all.refuse("a statement that is not interpreted"),
+            _ => {
+                return self
+                    .values
+                    .all
+                    .refuse("a statement that is not interpreted");
+            }
         };
         let words = match kind {
-            Kind::Reduce(_, _, num) => self.words(result)? / num.words(),
-            _ => self.words(result)?,
+            Kind::Reduce(_, _, num) => self.values.words(result)? / num.words(),
+            _ => self.values.words(result)?,
         };
-        let to = self.result(result)?;
+        let to = self.values.result(result)?;
         let count = words as u8;
         let collective = Collective {
             to,
@@ -433,8 +451,8 @@ impl<'m> Body<'_, 'm> {
             count,
             kind,
         };
-        self.all.code.collectives.push(collective);
-        let index = self.all.code.collectives.len() as u32 - 1;
+        self.values.all.code.collectives.push(collective);
+        let index = self.values.all.code.collectives.len() as u32 - 1;
         self.flow(Flow::Collective(index))?;
         Ok(())
     }
@@ -451,9 +469,9 @@ impl<'m> Body<'_, 'm> {
             Mode::QuadBroadcast(lane) => (Gather::Quad, lane),
             Mode::QuadSwap(direction) => {
                 let mask = direction as u32 + 1;
-                return Ok((Gather::Xor, self.all.constant(vec![mask])?));
+                return Ok((Gather::Xor, self.values.all.constant(vec![mask])?));
             }
         };
-        Ok((gather, self.value(lane)?))
+        Ok((gather, self.values.value(lane)?))
     }
 }

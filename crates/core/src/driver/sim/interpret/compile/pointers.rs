@@ -1,66 +1,16 @@
 //! Pointers. The compiler knows the memory of each pointer, so a register holds only an offset.
 
-use naga::{AddressSpace, Arena, ArraySize, Expression, Handle, TypeInner};
+use naga::{AddressSpace, ArraySize, Expression, Handle, TypeInner};
 
+use super::compiler::Result;
 use super::layout::column_bytes;
-use super::{Body, Compiler, Result};
+use super::place::Place;
+use super::values::Values;
 use crate::driver::sim::interpret::code::{
     Address, Binary, Bound, Count, Instr, Memory, Move, NONE, Num, Pair, Reg, Space,
 };
 
-/// The target of a pointer.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) space: Space,
-    /// In words, or in bytes of a buffer.
-    pub(super) at: u32,
-    pub(super) dynamic: Reg,
-    /// The variable, in [`Code::names`](super::Code::names).
-    pub(super) name: u32,
-    /// Whether a part of it may be read before it was written.
-    pub(super) is_tracked: bool,
-}
-
-impl Place {
-    pub(super) fn address(&self) -> Address {
-        Address {
-            at: self.at,
-            dynamic: self.dynamic,
-        }
-    }
-
-    fn is_buffer(&self) -> bool {
-        matches!(self.space, Space::Buffer(_))
-    }
-}
-
-impl<'m> Compiler<'m> {
-    /// Begins the life of a variable.
-    pub(super) fn begin(
-        &mut self,
-        place: &Place,
-        inner: &TypeInner,
-        init: Option<Handle<Expression>>,
-        expressions: Option<&Arena<Expression>>,
-    ) -> Result<()> {
-        let words = self.words(inner)?;
-        if let Some(init) = init {
-            let expressions = expressions.unwrap_or(&self.module.global_expressions);
-            let init = self.words_of(expressions, init)?;
-            let from = self.constant(init)?;
-            let to = place.at;
-            self.emit(Instr::Move(Move::Copy { to, from, words }))?;
-        }
-        self.emit(Instr::Memory(Memory::Begin {
-            at: place.at,
-            words,
-            is_written: !place.is_tracked,
-        }))?;
-        Ok(())
-    }
-}
-
-impl<'m> Body<'_, 'm> {
+impl Values<'_, '_> {
     /// The target of a computed pointer or of a variable.
     pub(super) fn place(&mut self, pointer: Handle<Expression>) -> Result<Place> {
         if let Some(place) = &self.places[pointer.index()] {
