@@ -31,8 +31,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, SpillError, SpillFailure};
 use crate::units::Level;
-use frame::{HEADER_BYTES, Header};
-use room::{Piece, Refusal, Room};
+use frame::{Frame, HEADER_BYTES};
+use room::{Refusal, Room};
 
 pub use file::{SpillFile, random};
 pub(crate) use writer::SpillWriter;
@@ -284,13 +284,6 @@ impl Shared {
             cause: cause.into(),
         }))
     }
-}
-
-/// A part of a block, and its place in the file.
-#[derive(Debug)]
-struct Frame {
-    piece: Piece,
-    header: Header,
 }
 
 /// A block in the file. Dropping it frees its room.

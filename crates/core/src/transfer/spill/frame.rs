@@ -14,7 +14,6 @@
 
 use std::borrow::Cow;
 
-use super::Frame;
 use super::room::Piece;
 use crate::units::MIB;
 
@@ -50,6 +49,13 @@ pub(super) struct Header {
     pub(super) codec: Codec,
     /// The checksum of the stored bytes.
     pub(super) checksum: u32,
+}
+
+/// A part of a block, and its place in the file.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) piece: Piece,
+    pub(super) header: Header,
 }
 
 impl Header {

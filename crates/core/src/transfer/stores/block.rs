@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::blocks::{StoreBlock, StoreReader, StoreWriter};
 use super::open::Shared;
+use super::store::{Key, MOST_VALUE_BYTES};
 use super::worker::{Call, Removal};
-use super::{Key, MOST_VALUE_BYTES};
 use crate::error::{Error, Result, StoreFailure};
 
 /// Parts of a block that are on their way to the store at the same time.

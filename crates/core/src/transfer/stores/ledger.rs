@@ -5,10 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::NAME_COLUMNS;
 use crate::error::StoreFailure;
 use crate::printable::printable;
 use crate::units::{Bytes, Level};
+
+/// Reports show this much of a name.
+pub(super) const NAME_COLUMNS: usize = 24;
 
 /// Failures in a row after which a store rests.
 const MOST_FAILURES: u32 = 3;

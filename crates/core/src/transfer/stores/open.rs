@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use super::block::{Block, Writer};
 use super::blocks::{Blocks, StoreWriter};
 use super::ledger::{Ledger, StoreUse};
+use super::store::{Key, MOST_VALUE_BYTES};
+use super::tier::StoreTier;
 use super::worker::{Call, Removal, Worker};
-use super::{Key, MOST_VALUE_BYTES, StoreTier};
 use crate::error::{Error, Result, StoreError, StoreFailure};
 use crate::transfer::random;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{Key, MOST_VALUE_BYTES, Store};
+use super::store::{Key, MOST_VALUE_BYTES, Store};
 use crate::error::StoreFailure;
 use crate::transfer::random;
 use resp::{Connection, Reply, is_broken};

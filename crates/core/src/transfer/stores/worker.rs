@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::ledger::Ledger;
-use super::{Key, MOST_VALUE_BYTES, Store};
+use super::store::{Key, MOST_VALUE_BYTES, Store};
 use crate::error::StoreFailure;
 
 type Outcome = Result<(), StoreFailure>;
