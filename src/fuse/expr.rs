@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::Member;
 use super::maps::{is_row_major, refine, spread};
+use super::member::Member;
 use super::structure::{Dims, Input, Node, WORDS};
 use crate::ops::elementwise::Fetch as LaunchFetch;
 use crate::ops::elementwise::element::Map;

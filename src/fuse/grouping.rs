@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::Member;
 use super::expr::MOST_LAUNCHES;
+use super::member::Member;
 use crate::ops::readers::Reader;
 use lapidary_core::internal::{Cmd, Launch, Role, Storage};
 

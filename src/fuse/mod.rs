@@ -16,6 +16,7 @@ mod codegen;
 mod expr;
 mod grouping;
 mod maps;
+mod member;
 mod name;
 mod parts;
 mod places;
@@ -32,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::ops::elementwise::element::{Element, Seen};
+use crate::ops::elementwise::element::Element;
 use crate::ops::elementwise::groups_of;
 use crate::ops::families::seen;
 use crate::ops::readers::reader_of;
@@ -42,7 +43,8 @@ use grouping::{Group, Grouping, Reading};
 use lapidary_core::internal::{
     Arg, Cmd, DeadList, Engine, Fuse, Fused, FusedReference, Launch, Operand, Pending, Program,
 };
-use lapidary_core::{Caps, Residency, adapter::AdapterKind};
+use lapidary_core::{Caps, Residency};
+use member::{Limits, Member};
 use places::Places;
 use structure::Structure;
 use whole::Whole;
@@ -57,43 +59,6 @@ const LIMIT_PART: u64 = 4;
 
 /// The id of the next fused kernel.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
-/// A launch that may be fused.
-#[derive(Debug)]
-struct Member {
-    /// Its position among the recorded commands.
-    order: usize,
-    launch: Launch,
-    seen: Seen,
-    section: &'static str,
-    uses_scalars: [bool; 2],
-}
-
-/// The limits of one kernel.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    kind: AdapterKind,
-    wide_words: bool,
-    window_bytes: u64,
-    windows: u64,
-    /// Most bytes of all operands together.
-    bytes: u64,
-}
-
-impl Limits {
-    fn allow(&self, args: &[Arg]) -> bool {
-        let (mut bytes, mut windows) = (0_u64, 0);
-        for (index, arg) in args.iter().enumerate() {
-            let mut before = args[..index].iter();
-            if !before.any(|other| Arc::ptr_eq(&other.storage, &arg.storage)) {
-                let size_bytes = arg.storage.size_bytes();
-                bytes = bytes.saturating_add(size_bytes);
-                windows += size_bytes.div_ceil(self.window_bytes);
-            }
-        }
-        windows <= self.windows && bytes <= self.bytes
-    }
-}
 
 /// An expression of as many of the launches as fit, and their number.
 fn put_together(members: &[Member]) -> (usize, Expr) {

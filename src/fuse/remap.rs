@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::Member;
 use super::expr::{Expr, is_cheap, is_one, storage_of};
 use super::maps::is_row_major;
+use super::member::Member;
 use super::structure::{Dims, Node};
 use crate::ops::elementwise::element::Map;
 

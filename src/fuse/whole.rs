@@ -6,8 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::expr::{At, Expr, Leaf, is_cheap, is_one, storage_of};
+use super::member::{Limits, Member};
 use super::structure::{Fetch, Input, LeafShape, OutShape, Structure, TailShape, WORDS};
-use super::{Limits, Member};
 use crate::ops::elementwise::{GROUP, VEC4S_ON_CPU, group_of};
 use crate::ops::readers::Reader;
 use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS};

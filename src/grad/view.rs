@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::ops::fill;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Node, grads};
-use crate::tensor::layout::Layout;
+use crate::tensor::layout::{Layout, are_apart};
 use lapidary_core::Result;
 use lapidary_core::internal::Engine;
 
@@ -47,7 +47,7 @@ impl Sum {
         };
         // Slices of one tensor, such as queries, keys and values, overwrite nothing but zeros.
         let is_compared = self.layouts.len() < MOST_COMPARED;
-        let is_apart = is_compared && self.layouts.iter().all(|part| part.is_apart_from(layout));
+        let is_apart = is_compared && self.layouts.iter().all(|part| are_apart(part, layout));
         let write = if is_apart {
             Tensor::copy_
         } else {

@@ -18,6 +18,7 @@ mod views;
 
 use smallvec::SmallVec;
 
+pub(crate) use apart::are_apart;
 pub(crate) use collapse::{Collapsed, collapse};
 pub(crate) use shapes::{axis, axis_or_number, broadcast_shapes, checked};
 

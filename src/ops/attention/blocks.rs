@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Call;
+use super::call::Call;
 use super::problem::Shapes;
 use crate::ops::fill::{arange, full};
 use crate::tensor::Tensor;

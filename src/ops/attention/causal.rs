@@ -1,6 +1,6 @@
 //! The keys that a query sees by its position.
 
-use super::Call;
+use super::call::Call;
 use super::problem::{Shapes, rows_of};
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
@@ -34,37 +34,35 @@ impl From<bool> for Causal {
     }
 }
 
-impl Call<'_> {
-    /// Runs the whole call with this rule for later keys.
-    #[track_caller]
-    pub(super) fn run_causal(self, causal: Causal) -> Result<Tensor> {
-        let (queries, keys) = (rows_of(self.q), rows_of(self.k));
-        let call = Call {
-            is_causal: causal != Causal::No,
-            ..self
-        };
-        match causal {
-            Causal::LastKey if queries > keys => call.after_blind(queries - keys),
-            Causal::LastKey => Call {
-                first: keys - queries,
-                ..call
-            }
-            .run(None),
-            Causal::No | Causal::FirstKey => call.run(None),
+/// Runs the whole call with this rule for later keys.
+#[track_caller]
+pub(super) fn run_causal(given: &Call<'_>, causal: Causal) -> Result<Tensor> {
+    let (queries, keys) = (rows_of(given.q), rows_of(given.k));
+    let call = Call {
+        is_causal: causal != Causal::No,
+        ..*given
+    };
+    match causal {
+        Causal::LastKey if queries > keys => after_blind(&call, queries - keys),
+        Causal::LastKey => Call {
+            first: keys - queries,
+            ..call
         }
+        .run(None),
+        Causal::No | Causal::FirstKey => call.run(None),
     }
+}
 
-    /// The same, if the first `blind` queries see no keys.
-    #[track_caller]
-    fn after_blind(&self, blind: usize) -> Result<Tensor> {
-        self.check_types()?;
-        let mask = self.mask.map(|mask| &mask.layout);
-        let shapes = Shapes::new(&self.q.layout, &self.k.layout, &self.v.layout, mask)?;
-        let seeing = self.queries(blind, shapes.queries - blind, |late| late.run(None))?;
-        let mut shape = shapes.result;
-        let axis = shape.len() - 2;
-        shape[axis] = blind;
-        let zeros = full(&self.q.engine, &shape, 0.into(), self.q.dtype)?;
-        Tensor::concat(&[&zeros, &seeing], axis as isize)
-    }
+/// The same, if the first `blind` queries see no keys.
+#[track_caller]
+fn after_blind(call: &Call<'_>, blind: usize) -> Result<Tensor> {
+    call.check_types()?;
+    let mask = call.mask.map(|mask| &mask.layout);
+    let shapes = Shapes::new(&call.q.layout, &call.k.layout, &call.v.layout, mask)?;
+    let seeing = call.queries(blind, shapes.queries - blind, |late| late.run(None))?;
+    let mut shape = shapes.result;
+    let axis = shape.len() - 2;
+    shape[axis] = blind;
+    let zeros = full(&call.q.engine, &shape, 0.into(), call.q.dtype)?;
+    Tensor::concat(&[&zeros, &seeing], axis as isize)
 }

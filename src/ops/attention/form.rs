@@ -1,6 +1,6 @@
 //! The variant of attention, packed into its code, and the choice of it for a call.
 
-use super::problem::Problem;
+use super::problem::{Mask, Problem};
 use crate::ops::rows::count_out;
 use lapidary_core::{
     Caps,
@@ -37,19 +37,6 @@ pub(super) enum Tile {
     Register { lanes: u8, width: u8 },
     /// 128 invocations, keys in workgroup memory.
     Workgroup,
-}
-
-/// How the scores are masked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mask {
-    /// There is a mask.
-    pub(super) is_given: bool,
-    /// The mask holds bools.
-    pub(super) is_bool: bool,
-    /// Four keys of a row are one vec4.
-    pub(super) vec4s: bool,
-    /// All rows of queries share one row.
-    pub(super) one_row: bool,
 }
 
 /// A variant of the kernel.

@@ -9,8 +9,9 @@
 
 use smallvec::SmallVec;
 
-use super::problem::Shapes;
-use super::{Call, Causal, OPERATION};
+use super::call::Call;
+use super::causal::{Causal, run_causal};
+use super::problem::{OPERATION, Shapes};
 use crate::ops::fill::{arange, full};
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Grads, Save};
@@ -20,47 +21,39 @@ use lapidary_core::{DType, Result};
 /// Most bytes of the scores of a block. A block always holds one query of each head.
 pub(super) const BLOCK_BYTES: usize = 64 << 20;
 
-impl Call<'_> {
-    /// Is the call recorded?
-    pub(super) fn is_tracked(&self) -> bool {
-        let operands = [Some(self.q), Some(self.k), Some(self.v), self.mask];
-        operands.into_iter().flatten().any(Tensor::is_tracked)
-    }
-
-    /// The whole call, with its gradients.
-    #[cold]
-    #[track_caller]
-    pub(super) fn recorded(&self, causal: Causal, block_bytes: usize) -> Result<Tensor> {
-        let [q, k, v] = [self.q, self.k, self.v].map(Tensor::untracked);
-        let mask = self.mask.map(Tensor::untracked);
-        let plain = Call {
-            q: &q,
-            k: &k,
-            v: &v,
-            mask: mask.as_ref(),
-            ..*self
-        };
-        let y = plain.run_causal(causal)?;
-        let mask = self.mask.map(|mask| &mask.layout);
-        let shapes = Shapes::new(&q.layout, &k.layout, &v.layout, mask)?;
-        let first = match causal {
-            Causal::No => None,
-            Causal::FirstKey => Some(0),
-            Causal::LastKey => Some(shapes.keys as i64 - shapes.queries as i64),
-        };
-        let past = Past {
-            scale: self.scale.unwrap_or(1.0 / (shapes.size as f32).sqrt()),
-            first,
-            block_bytes,
-            shapes,
-        };
-        let operands: SmallVec<[&Tensor; 4]> = [self.q, self.k, self.v]
-            .into_iter()
-            .chain(self.mask)
-            .collect();
-        let saves: SmallVec<[Save<'_>; 4]> = (0..operands.len()).map(Save::Operand).collect();
-        Ok(y.recorded_as(OPERATION, &operands, &saves, move |b| past.through(b)))
-    }
+/// The whole call, with its gradients.
+#[cold]
+#[track_caller]
+pub(super) fn recorded(call: &Call<'_>, causal: Causal, block_bytes: usize) -> Result<Tensor> {
+    let [q, k, v] = [call.q, call.k, call.v].map(Tensor::untracked);
+    let mask = call.mask.map(Tensor::untracked);
+    let plain = Call {
+        q: &q,
+        k: &k,
+        v: &v,
+        mask: mask.as_ref(),
+        ..*call
+    };
+    let y = run_causal(&plain, causal)?;
+    let mask = call.mask.map(|mask| &mask.layout);
+    let shapes = Shapes::new(&q.layout, &k.layout, &v.layout, mask)?;
+    let first = match causal {
+        Causal::No => None,
+        Causal::FirstKey => Some(0),
+        Causal::LastKey => Some(shapes.keys as i64 - shapes.queries as i64),
+    };
+    let past = Past {
+        scale: call.scale.unwrap_or(1.0 / (shapes.size as f32).sqrt()),
+        first,
+        block_bytes,
+        shapes,
+    };
+    let operands: SmallVec<[&Tensor; 4]> = [call.q, call.k, call.v]
+        .into_iter()
+        .chain(call.mask)
+        .collect();
+    let saves: SmallVec<[Save<'_>; 4]> = (0..operands.len()).map(Save::Operand).collect();
+    Ok(y.recorded_as(OPERATION, &operands, &saves, move |b| past.through(b)))
 }
 
 /// What a backward knows of the call, beside the operands.

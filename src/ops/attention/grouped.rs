@@ -1,6 +1,6 @@
 //! One query a head, as when a decoder generates one token. Heads that share keys become rows.
 
-use super::Call;
+use super::call::Call;
 use super::problem::Shapes;
 use crate::tensor::Tensor;
 use lapidary_core::Result;

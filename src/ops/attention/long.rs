@@ -1,6 +1,6 @@
 //! Calls too long for one submission: some queries at a time.
 
-use super::Call;
+use super::call::Call;
 use super::problem::{Shapes, rows_of};
 use crate::ops::long::{assemble, part};
 use crate::tensor::Tensor;

@@ -2,11 +2,11 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::OPERATION;
-use super::form::Mask;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides, broadcast_shapes, collapse};
 use lapidary_core::{DType, Error, Result};
+
+pub(super) const OPERATION: &str = "scaled_dot_product_attention";
 
 /// Batch dimensions of the kernel: outer ones, heads of keys, heads of a group.
 const MOST_BATCH_DIMS: usize = 3;
@@ -158,6 +158,19 @@ impl Shapes {
             offset: layout.offset,
         }
     }
+}
+
+/// How the scores are masked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mask {
+    /// There is a mask.
+    pub(super) is_given: bool,
+    /// The mask holds bools.
+    pub(super) is_bool: bool,
+    /// Four keys of a row are one vec4.
+    pub(super) vec4s: bool,
+    /// All rows of queries share one row.
+    pub(super) one_row: bool,
 }
 
 /// A call with at least one query, key and column.

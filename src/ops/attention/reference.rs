@@ -1,6 +1,7 @@
 //! The reference kernel of attention: softmax of all scores of a row, in f64.
 
-use crate::ops::attention::{Params, has_mask, is_causal};
+use super::form::{has_mask, is_causal};
+use super::problem::Params;
 use lapidary_core::DType;
 use lapidary_core::internal::ReferenceCall;
 

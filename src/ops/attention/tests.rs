@@ -1,8 +1,11 @@
 //! Every text is a valid shader, and all variants give the same result.
 
-use super::form::{Form, Mask, Tile, choose};
-use super::problem::{Problem, Shapes};
-use super::{ATTENTION, Call, Causal};
+use super::call::Call;
+use super::causal::Causal;
+use super::form::{Form, Tile, choose};
+use super::gradient::recorded;
+use super::kernel::ATTENTION;
+use super::problem::{Mask, Problem, Shapes};
 use crate::ops::check::{valid, valid_beyond_fxc};
 use crate::tensor::layout::Layout;
 use crate::{Gpu, Options, Tensor};
@@ -215,7 +218,7 @@ fn blocks_of_queries_have_the_gradients_of_the_whole() {
         };
         // A query of each head takes 2 · 4 · 5 · 4 bytes.
         let [whole, blocks] = [1 << 20, 2 * 160].map(|block_bytes| {
-            let y = call.recorded(causal, block_bytes).unwrap();
+            let y = recorded(&call, causal, block_bytes).unwrap();
             let gradients = y.square().unwrap().sum_all().unwrap().backward().unwrap();
             let of = [Some(&q), Some(&k), Some(&v), mask];
             let of = of.into_iter().flatten().map(|operand| {
@@ -253,7 +256,7 @@ fn recorded_blocks_of_queries_go_backward() {
         scale: None,
     };
     let [whole, blocks] = [1 << 20, 1].map(|block_bytes| {
-        let y = call.recorded(Causal::No, block_bytes).unwrap();
+        let y = recorded(&call, Causal::No, block_bytes).unwrap();
         let loss = y.square().unwrap().sum_all().unwrap();
         let gradients = loss.backprop().record().run().unwrap();
         let squares = [&q, &k, &v, &mask].map(|operand| {

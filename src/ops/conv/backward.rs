@@ -1,8 +1,8 @@
 //! The gradients of a convolution.
 
-use super::geometry::{Geometry, check_rank};
+use super::columns;
+use super::geometry::{Conv, Geometry, check_rank};
 use super::gradient::{by_input_recorded, by_weight_recorded};
-use super::{Conv, columns};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;

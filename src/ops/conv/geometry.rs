@@ -1,6 +1,7 @@
-//! The sizes of a convolution or a pooling, and views of its windows.
+//! The sizes of a convolution or a pooling, also as the kernel gets them, and views of its windows.
 
-use super::Params;
+use bytemuck::{Pod, Zeroable};
+
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides};
@@ -69,6 +70,24 @@ pub(super) struct Geometry {
     pub(super) kernel: [usize; 2],
     pub(super) output: [usize; 2],
     pub(super) options: Conv<2>,
+}
+
+/// `struct Params` of `shaders/conv.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Params {
+    /// Samples, input channels of a group, output channels of a group, groups.
+    pub(super) size: [u32; 4],
+    /// Height and width of x, of y.
+    pub(super) planes: [u32; 4],
+    /// Height, width, stride down, stride across.
+    pub(super) kernel: [u32; 4],
+    /// Padding above, to the left; dilation down, across.
+    pub(super) margin: [u32; 4],
+    /// Strides of x.
+    pub(super) x: [u32; 4],
+    /// The starts of x, the weights and the bias; elements of a channel of y.
+    pub(super) starts: [u32; 4],
 }
 
 /// Returns an error for another number of dimensions.

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::backward::{OPERATION, by_input, by_weight};
-use super::conv;
+use super::call::conv;
 use super::geometry::Geometry;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};

@@ -1,6 +1,7 @@
 //! The reference kernel of conv: seven loops.
 
-use crate::ops::conv::{Params, is_biased};
+use super::geometry::Params;
+use super::kernel::is_biased;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {

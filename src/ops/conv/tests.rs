@@ -1,7 +1,8 @@
 //! Every text is a valid shader, and all ways give the same result.
 
-use super::geometry::Geometry;
-use super::{CONV, Conv, HAS_BIAS, MOST_ALONE, MOST_ROWS, Tile, columns, direct};
+use super::columns;
+use super::geometry::{Conv, Geometry};
+use super::kernel::{CONV, HAS_BIAS, MOST_ALONE, MOST_ROWS, Tile, direct};
 use crate::ops::check::valid;
 use crate::{Gpu, Options};
 use lapidary_core::DType;

@@ -3,7 +3,8 @@
 
 use smallvec::SmallVec;
 
-use super::{Call, Code, Fetch, Input, MAP, Plan};
+use super::code::{Code, Fetch, MAP};
+use super::plan::Plan;
 use crate::tensor::layout::{Layout, MAX_RANK};
 use lapidary_core::Caps;
 use lapidary_core::internal::sections::{section, section_for};
@@ -28,21 +29,6 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// Operation `op` with these inputs and scalars, which [`Call`] describes.
-    pub(in crate::ops) fn call<'a>(
-        &'static self,
-        op: u8,
-        inputs: &'a [Input<'a>],
-        scalars: &'a [u32],
-    ) -> Call<'a> {
-        Call {
-            family: self,
-            op,
-            inputs,
-            scalars,
-        }
-    }
-
     /// The text of an operation: a function `op` for inputs that are computed as `kind`.
     pub(crate) fn text(&self, section: &str, kind: &str) -> &'static str {
         section_for(self.file, section, kind)

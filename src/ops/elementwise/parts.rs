@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Call, Input};
+use super::call::{Call, Input};
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 use lapidary_core::internal::{Engine, Ranges};

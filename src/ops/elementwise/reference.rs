@@ -1,6 +1,6 @@
 //! The shared frame of elementwise reference kernels: one element after the other.
 
-use crate::ops::elementwise::{Code, Fetch, MAP};
+use super::code::{Code, Fetch, MAP};
 use lapidary_core::DType;
 use lapidary_core::internal::ReferenceCall;
 

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::code::{BROAD_GROUP, Code, Fetch, GROUP, LEAST_WORDS, MAP, VEC4S_ON_CPU};
 use super::element::Element;
-use super::{BROAD_GROUP, Code, Fetch, GROUP, LEAST_WORDS, MAP, VEC4S_ON_CPU};
 use crate::ops::functions::push_functions;
 use crate::ops::skeleton::Skeleton;
 use crate::ops::text::word;

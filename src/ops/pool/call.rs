@@ -1,7 +1,7 @@
 //! A pooling of planes, forward and backward.
 
-use super::Pool;
 use super::kernel::{Fold, POOL, POOL_BACKWARD, POOL_CHOSEN, code};
+use super::options::Pool;
 use super::windows::Windows;
 use crate::ops::conv::{padded, windows};
 use crate::ops::launch::{by_vec4s, by_vec4s_with_work};

@@ -1,6 +1,7 @@
 //! The reference kernels of pool: every window folds its elements, or distributes its gradient.
 
-use crate::ops::pool::{Fold, Params, fold_of, is_adaptive};
+use super::kernel::{Fold, fold_of, is_adaptive};
+use super::windows::Params;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {

@@ -2,8 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Pool;
 use super::kernel::Fold;
+use super::options::Pool;
 use lapidary_core::{Error, Result};
 
 /// The windows of planes.

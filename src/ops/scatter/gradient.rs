@@ -3,7 +3,8 @@
 //! What was written or added gets the gradient of the place where it went. The old elements get
 //! that of their place, unless they took no part in it.
 
-use super::{How, Settle, place};
+use super::place;
+use super::settle::{How, Settle};
 use crate::ops::fill::{counting, full, zero_of};
 use crate::ops::scalar::Scalar;
 use crate::ops::scatter_into::InPlace;

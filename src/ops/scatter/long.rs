@@ -1,6 +1,7 @@
 //! Folds more sources into an element than a software adapter can in one launch: some at a time.
 
-use super::{How, LONGEST_RUN_ON_CPU, Settle, place_at_once};
+use super::kernel::{LONGEST_RUN_ON_CPU, place_at_once};
+use super::settle::{How, Settle};
 use crate::ops::fill::full;
 use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;

@@ -1,6 +1,7 @@
 //! The methods of [`Tensor`] that write or add at indices.
 
-use super::{Settle, first, place};
+use super::settle::Settle;
+use super::{first, place};
 use crate::ops::gather;
 use crate::ops::index_select::check_index_type;
 use crate::ops::operation::same_dtype;

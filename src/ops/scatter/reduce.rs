@@ -1,6 +1,6 @@
 //! Folds elements at indices.
 
-use super::{How, Settle};
+use super::settle::{How, Settle};
 use crate::ops::operation::Takes;
 use crate::tensor::Tensor;
 use lapidary_core::Result;

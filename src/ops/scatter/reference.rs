@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::ops::scatter::{How, Params, Settle};
+use super::kernel::Params;
+use super::settle::{How, Settle};
 use lapidary_core::DType;
 use lapidary_core::internal::ReferenceCall;
 
