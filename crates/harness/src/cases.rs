@@ -1,6 +1,7 @@
 //! The measured work: its inputs and its amount.
 
-use crate::host::LARGE;
+/// Transfers of this many elements or more are shown as a rate.
+pub(crate) const LARGE: usize = 1 << 20;
 
 /// The network, its batch, and its learning rate.
 pub const INPUTS: usize = 784;

@@ -1,11 +1,9 @@
 //! The limit of this machine's cores, to which shares refer.
 
+use crate::cases::LARGE;
 use crate::network::Network;
 use crate::openblas::{OpenBlas, Sizes};
 use crate::{About, Result, Subject, Timed, Work, loops};
-
-/// Transfers of this many elements or more are shown as a rate.
-pub(crate) const LARGE: usize = 1 << 20;
 
 pub(crate) struct Host {
     blas: Option<OpenBlas>,

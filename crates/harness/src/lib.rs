@@ -17,46 +17,15 @@ mod network;
 pub mod openblas;
 mod row;
 mod start;
+mod subject;
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
 pub use cases::{BATCH, CASES, CLASSES, Event, HIDDEN, INPUTS, PLACES, RATE, Way, Work, events};
 use host::Host;
 use row::{Outcome, Row};
-
-pub type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
-
-/// What computes, and on which device.
-#[derive(Clone, Debug)]
-pub struct About {
-    pub by: &'static str,
-    pub adapter: String,
-    pub driver: String,
-}
-
-/// A measured library, or what it is compared with.
-pub trait Subject {
-    fn about(&self) -> About;
-
-    /// Brings the inputs to the device and returns the timed work. `None` if the library or the
-    /// device lacks this case.
-    fn prepare<'a>(
-        &'a self,
-        work: &Work,
-        inputs: &'a [Vec<f32>],
-    ) -> Result<Option<Box<dyn Timed + 'a>>>;
-}
-
-/// Work that can be repeated.
-pub trait Timed {
-    /// Does the work once and waits until the device has finished.
-    fn run(&mut self) -> Result;
-
-    /// The result of the last call. Not timed.
-    fn result(&mut self) -> Result<Vec<f32>>;
-}
+pub use subject::{About, Result, Subject, Timed};
 
 const USAGE: &str = "\
 options: [--json] [--list] [--exact] [--bare] [--seconds N] [PART OF A NAME]…

@@ -3,21 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::cases::Work;
 use crate::check::check;
 use crate::host::Host;
 use crate::openblas::SETTLE;
-use crate::{Result, Subject, Timed, Work, start};
-
-/// The measurement of one case.
-pub(crate) struct Figures {
-    /// Seconds of one call in the best round.
-    pub(crate) seconds: f64,
-    /// Seconds of the very first call, with its compilations.
-    pub(crate) first_seconds: f64,
-    pub(crate) rounds: u32,
-    /// The host's figure from the same rounds, and how it was computed.
-    pub(crate) limit: Option<(f64, String)>,
-}
+use crate::start;
+use crate::subject::{Figures, Result, Subject, Timed};
 
 /// A round repeats calls that are shorter than this.
 const ROUND: Duration = Duration::from_millis(20);

@@ -1,7 +1,7 @@
 //! A line of the table, for people and for programs.
 
-use crate::measure::Figures;
-use crate::{About, Work};
+use crate::cases::Work;
+use crate::subject::{About, Figures};
 
 /// The result of a case.
 pub(crate) enum Outcome {

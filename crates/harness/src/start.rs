@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cases::Work;
 use crate::check::check;
-use crate::measure::Figures;
-use crate::{Result, Subject, Work};
+use crate::subject::{Figures, Result, Subject};
 
 /// Makes this program compute its first result and nothing else.
 pub(crate) const FIRST_RESULT: &str = "--first-result";
