@@ -2,16 +2,18 @@
 //!
 //! This file reads the command line; each verb has its own file. Some modules serve them all.
 //! [`process`] starts programs and prints their commands. [`steps`] runs lists of checks. [`apt`],
-//! [`pip`] and [`driver`] install what a verb needs. [`trixie`] provides a newer system,
-//! [`browser`] controls Chromium, and [`load`] sends requests to a server. Nothing here uses a GPU;
-//! the tests do.
+//! [`pip`] and [`driver`] install what a verb needs, and [`toolchain`] finds other compilers.
+//! [`trixie`] provides a newer system, [`browser`] controls Chromium, and [`load`] sends requests
+//! to a server. Nothing here uses a GPU; the tests do.
 
 mod apt;
 mod bench;
 mod browser;
 mod card;
+mod check;
 mod ci;
 mod driver;
+mod line;
 mod load;
 mod model;
 mod nightly;
@@ -21,6 +23,7 @@ mod programs;
 mod screen;
 mod steps;
 mod suite;
+mod toolchain;
 mod trixie;
 mod web;
 
@@ -53,7 +56,7 @@ const VERBS: &[Verb] = &[
         name: "check",
         usage: "check",
         about: "Run the checks before a commit, in three minutes: format, the tidy tests, clippy, and the tests that need no adapter. Those are the tests of the allocator, of the engine on the simulated device, and of the readers of bytes.",
-        run: suite::check,
+        run: check::check,
     },
     Verb {
         name: "ci",

@@ -6,13 +6,13 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::driver::{cargo_with_gpu, with_gpu};
-use crate::process::{Result, cargo, command, has_cargo_command, run, target_dir};
+use crate::process::{Result, command, has_cargo_command, run, target_dir};
 
 /// Arguments of cargo that select the unit tests of the libraries.
 pub(crate) const LIBRARIES: &[&str] = &["--lib"];
 
-/// The tests that run the bodies of the fuzz targets, on stable Rust.
-const FUZZED: &[&str] = &["mutated::"];
+/// The tests that need a Redis server. The suite leaves them out.
+pub(crate) const WITH_REDIS: &str = "stores::redis::";
 
 /// Arguments that select the program `lapidary`.
 pub(crate) const PROGRAM: &[&str] = &["--package", "lapidary-tools", "--bin", "lapidary"];
@@ -48,7 +48,7 @@ pub(crate) fn test(args: &[String]) -> Result {
         .collect();
     // They need a server, which a step of `ci` installs.
     let skipped: &[&str] = match filters.is_empty() {
-        true => &[crate::ci::redis::TESTS],
+        true => &[WITH_REDIS],
         false => &[],
     };
     let mut tests = selected_except(&[], &filters, skipped)?;
@@ -69,23 +69,6 @@ pub(crate) fn test(args: &[String]) -> Result {
         crate::model::test()?;
     }
     Ok(())
-}
-
-/// The tests of `check`: no adapter, and no long random runs.
-const OF_CHECK: &[&str] = &["--test", "memory", "--test", "models"];
-const NAMES_OF_CHECK: &[&str] = &["alloc_model::", "engine::", "state::"];
-
-/// Runs the checks to make before a commit.
-pub(crate) fn check(args: &[String]) -> Result {
-    if let Some(arg) = args.first() {
-        return Err(format!("`check` takes no arguments, such as `{arg}`."));
-    }
-    crate::ci::source::fmt()?;
-    crate::ci::source::tidy()?;
-    crate::ci::source::clippy()?;
-    run(cargo().args(["test", "--package", "lapidary-alloc", "--lib"]))?;
-    run(&mut selected(OF_CHECK, NAMES_OF_CHECK)?)?;
-    run(&mut selected(LIBRARIES, FUZZED)?)
 }
 
 /// A program of the workspace or an example of a published crate (`examples/NAME`), built like the

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::options::Options;
+use super::page::write;
+use super::programs::{TABLE, build_table, cases, one};
 use super::row::{Figure, Row, quoted};
 use super::table::{digits, escaped, none};
-use super::{Options, TABLE, build_table, cases, one, write};
 use crate::process::{Result, capture, command, root, run_quietly, target_dir};
 
 const BENCH: &str = "benches/table/main.rs";

@@ -3,7 +3,8 @@
 
 use std::fs::{self, File};
 
-use super::{built, into_docs, write};
+use super::page::{into_docs, write};
+use super::programs::built;
 use crate::driver::with_gpu;
 use crate::model;
 use crate::process::{Result, capture, cargo, command, root, target_dir};

@@ -2,24 +2,30 @@
 //! single benches.
 //!
 //! The programs that measure print lines of JSON, and everything else happens here. [`row`] parses
-//! them. [`table`] writes text and Markdown, and [`plot`] a picture. [`against`] and [`peers`] run
-//! several programs in turn. [`weight`] counts crates and times builds.
+//! them. [`table`] writes text and Markdown, [`plot`] a picture, and [`page`] the files.
+//! [`programs`] builds and runs the programs, [`against`] and [`peers`] several in turn. [`weight`]
+//! counts crates and times builds.
 
 mod against;
 mod encoder;
+mod options;
+mod page;
 mod peers;
 mod plot;
+mod programs;
 pub(crate) mod row;
 mod table;
 mod weight;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use crate::driver::{cargo_with_gpu, offer_openblas, with_gpu};
 use crate::process::{Result, command, each_line, root, run, target_dir};
 use crate::suite::SIMULATION;
+use options::{Options, parse};
+use page::{into_docs, write};
+use programs::{TABLE, build_table, cases};
 use row::Row;
 
 pub(crate) const ABOUT: &str = "\
@@ -34,24 +40,6 @@ Measure everything beside what this machine can do, and write target/bench/table
   --peer NAME    beside one of them: raw, candle, burn
   embed          a sentence encoder (examples/embed) beside candle, and under budgets; --docs as above
   NAME           one of the other benches; `table` before a FILTER that is such a name";
-
-/// The bench behind the table.
-const TABLE: &str = "table";
-
-/// The page that `--docs` writes to.
-const DOCS: &str = "docs/benchmarks.md";
-
-#[derive(Default)]
-struct Options {
-    is_json: bool,
-    is_list: bool,
-    into_docs: bool,
-    with_build: bool,
-    seconds: Option<String>,
-    against: Option<String>,
-    peers: Vec<String>,
-    words: Vec<String>,
-}
 
 /// Reads the command line and runs one of the four.
 pub(crate) fn bench(args: &[String]) -> Result {
@@ -72,38 +60,6 @@ pub(crate) fn bench(args: &[String]) -> Result {
     } else {
         whole(&options)
     }
-}
-
-fn parse(args: &[String]) -> Result<Options> {
-    let mut options = Options::default();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || {
-            let value = args.next().ok_or(format!("`{arg}` wants a value."));
-            value.cloned()
-        };
-        match arg.as_str() {
-            "--json" => options.is_json = true,
-            "--list" => options.is_list = true,
-            "--docs" => options.into_docs = true,
-            "--build" => options.with_build = true,
-            "--seconds" => options.seconds = Some(value()?),
-            "--against" => options.against = Some(value()?),
-            "--peers" => options.peers = peers::NAMES.map(str::to_owned).to_vec(),
-            "--peer" => options.peers.push(value()?),
-            "--" => {}
-            _ if arg.starts_with('-') => {
-                return Err(format!(
-                    "`bench` has no option `{arg}`; see `cargo xtask bench --help`."
-                ));
-            }
-            _ => options.words.push(arg.clone()),
-        }
-    }
-    if options.against.is_some() && !options.peers.is_empty() {
-        return Err("another commit or other libraries: one at a time.".into());
-    }
-    Ok(options)
 }
 
 /// Runs benches by their names.
@@ -197,120 +153,4 @@ fn take(line: &str, is_json: bool, rows: &mut Vec<Row>) {
         println!("{}", table::line(&row));
     }
     rows.push(row);
-}
-
-/// Builds the bench of the table in a copy of the repository and returns the program's path.
-fn build_table(folder: &Path, target: &Path) -> Result<String> {
-    let mut build = cargo_with_gpu()?;
-    build
-        .current_dir(folder)
-        .env("CARGO_TARGET_DIR", target)
-        .args(["bench", "--no-run", "--bench", TABLE])
-        .args(SIMULATION);
-    built(&mut build)
-}
-
-/// Runs a build of cargo that makes one program, and returns its path.
-fn built(build: &mut Command) -> Result<String> {
-    build.arg("--message-format=json-render-diagnostics");
-    let mut program = None;
-    let succeeded = each_line(build, |line| {
-        let path = line.split_once("\"executable\":\"");
-        if let Some((path, _)) = path.and_then(|(_, rest)| rest.split_once('"')) {
-            program = Some(path.replace("\\\\", "\\"));
-        }
-    })?;
-    program
-        .filter(|_| succeeded)
-        .ok_or("it could not be built; see above.".into())
-}
-
-/// Runs one case of a program. The row is the printed one, or one that says why there is none.
-fn one(program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
-    let mut measure = with_gpu(command(program))?;
-    measure.args(["--json", "--exact", case]).args(extra);
-    let mut row = None;
-    let succeeded = each_line(&mut measure, |line| row = row.take().or(Row::parse(line)))?;
-    Ok(row.unwrap_or_else(|| {
-        let how = if succeeded {
-            "said nothing"
-        } else {
-            "ended in a crash"
-        };
-        Row::failed(by, case, how)
-    }))
-}
-
-/// The names of a program's cases that the filters select.
-fn cases(program: &str, words: &[String]) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    let mut list = with_gpu(command(program))?;
-    // Without any cases the caller prints a better message.
-    list.arg("--list").args(words).stderr(Stdio::null());
-    each_line(&mut list, |line| {
-        names.push(line.to_owned());
-    })?;
-    match names.is_empty() {
-        true => Err("no case has such a name; `cargo xtask bench --list` names them.".into()),
-        false => Ok(names),
-    }
-}
-
-fn write(name: &str, text: &str) -> Result {
-    let folder = target_dir().join("bench");
-    let path = folder.join(name);
-    fs::create_dir_all(&folder)
-        .and_then(|()| fs::write(&path, text))
-        .map_err(|error| format!("{}: {error}.", path.display()))?;
-    eprintln!("{}", path.display());
-    Ok(())
-}
-
-/// Replaces the text between two marks in `docs/benchmarks.md`.
-fn into_docs(mark: &str, text: &str) -> Result {
-    let path = root().join(DOCS);
-    let explain = |error: std::io::Error| format!("{}: {error}.", path.display());
-    let page = fs::read_to_string(&path).map_err(explain)?;
-    let replaced = between(&page, mark, text)
-        .ok_or(format!("{DOCS} has no marks `<!-- bench {mark} -->`."))?;
-    fs::write(&path, replaced).map_err(explain)
-}
-
-fn between(page: &str, mark: &str, text: &str) -> Option<String> {
-    let (open, close) = (format!("<!-- bench {mark} -->\n"), "<!-- end -->");
-    let start = page.find(&open)? + open.len();
-    let end = start + page[start..].find(close)?;
-    Some(format!("{}\n{text}\n{}", &page[..start], &page[end..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_of_a_page_is_replaced_again_and_again() {
-        let page =
-            "a\n<!-- bench table -->\nold\n<!-- end -->\nb\n<!-- bench peers -->\n<!-- end -->\n";
-        let once = between(page, "table", "new").expect("the marks are there");
-        assert_eq!(
-            once,
-            "a\n<!-- bench table -->\n\nnew\n<!-- end -->\nb\n<!-- bench peers -->\n<!-- end -->\n"
-        );
-        assert_eq!(between(&once, "table", "new"), Some(once));
-        assert_eq!(between(page, "other", "new"), None);
-    }
-
-    #[test]
-    fn words_and_options_are_told_apart() {
-        let parsed = |text: &str| {
-            let args: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
-            parse(&args)
-        };
-        let options = parsed("table --json matmul --seconds 3").expect("good options");
-        assert!(options.is_json && options.words == ["table", "matmul"]);
-        assert_eq!(options.seconds.as_deref(), Some("3"));
-        for bad in ["--fast", "--seconds", "--against", "--peers --against HEAD"] {
-            assert!(parsed(bad).is_err(), "{bad}");
-        }
-    }
 }

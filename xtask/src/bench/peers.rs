@@ -3,9 +3,12 @@
 
 use std::fmt::Write as _;
 
+use super::options::Options;
+use super::page::{into_docs, write};
+use super::plot;
+use super::programs::{build_table, built, cases, one};
 use super::row::{Figure, Limit, Row};
 use super::table::{digits, escaped, none, percent};
-use super::{Options, build_table, built, cases, into_docs, one, plot, write};
 use crate::process::{Result, cargo, root, target_dir};
 
 pub(crate) const NAMES: [&str; 3] = ["raw", "candle", "burn"];

@@ -2,18 +2,15 @@
 
 use crate::apt;
 use crate::process::{Result, run};
-use crate::suite::selected;
+use crate::suite::{WITH_REDIS, selected};
 
 /// The server, and the client that changes values behind the engine's back.
 const PACKAGES: &[&str] = &["redis-server", "redis-tools"];
-
-/// The tests that need a server. The suite leaves them out.
-pub(crate) const TESTS: &str = "stores::redis::";
 
 pub(crate) fn check() -> Result<String> {
     if apt::is_here() {
         apt::install(PACKAGES)?;
     }
-    run(&mut selected(&["--test", "memory"], &[TESTS])?)?;
+    run(&mut selected(&["--test", "memory"], &[WITH_REDIS])?)?;
     Ok(String::new())
 }

@@ -1,7 +1,7 @@
 //! `examples/serve` under load on the loopback: what batching gains, what a flood costs others, and
 //! what clients see of a lost device.
 
-use crate::ci::examples::Line;
+use crate::line::Line;
 use crate::load::{self, LOUD, Load, Program, QUIET};
 use crate::process::Result;
 

@@ -1,14 +1,13 @@
 //! Checks the library for other systems. The standard library is the one that rustup installs.
 //! Without rustup, Debian's compiler builds it from Debian's package of std's source.
 
-use std::env;
-use std::ffi::OsString;
 use std::process::Command;
 
 use super::source::PUBLISHED;
 use crate::apt;
-use crate::process::{Result, capture, cargo, command, run, target_dir};
+use crate::process::{Result, cargo, run, target_dir};
 use crate::suite::{FEATURES, PROGRAM, SIMULATION};
+use crate::toolchain::{DEBIAN_TOOLCHAIN, debian_cargo, rustup_provides};
 
 const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", APPLE, WEB];
 const APPLE: &str = "aarch64-apple-darwin";
@@ -19,9 +18,6 @@ const OF_WEB: &[&str] = &[
     "--features",
     "lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray",
 ];
-
-/// Debian's own compiler, cargo, and the source of std, which is built here.
-pub(crate) const DEBIAN_TOOLCHAIN: &[&str] = &["rustc-web", "cargo-web", "rust-web-src"];
 
 /// Checks the library for every target; a failure does not stop the others.
 pub(crate) fn check() -> Result<String> {
@@ -90,29 +86,4 @@ fn checking_with_std() -> Command {
     check.args(["check", "-Z", "build-std=std,panic_abort"]);
     check.env("CARGO_TARGET_DIR", target_dir().join("targets"));
     check
-}
-
-/// Whether rustup has a target or could install it.
-pub(crate) fn rustup_provides(target: &str) -> bool {
-    rustup_has(target) || capture(command("rustup").args(["target", "add", target])).is_ok()
-}
-
-fn rustup_has(target: &str) -> bool {
-    capture(command("rustup").args(["target", "list", "--installed"]))
-        .is_ok_and(|list| list.lines().any(|installed| installed == target))
-}
-
-/// Debian's cargo, without the variables that rustup's has set.
-pub(crate) fn debian_cargo() -> Command {
-    let mut path = OsString::from("/usr/bin:");
-    path.push(env::var_os("PATH").unwrap_or_default());
-    let mut cargo = command("/usr/bin/cargo");
-    for name in ["CARGO", "RUSTUP_TOOLCHAIN", "LD_LIBRARY_PATH"] {
-        cargo.env_remove(name);
-    }
-    cargo.env("PATH", path).env("RUSTC", "/usr/bin/rustc");
-    // Debian's compiler is stable. Building std is an unstable feature, which this variable
-    // enables.
-    cargo.env("RUSTC_BOOTSTRAP", "1");
-    cargo
 }

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::apt;
-use crate::ci::examples::Line;
 use crate::driver::cargo_with_gpu;
+use crate::line::Line;
 use crate::model;
 use crate::process::{Result, capture, command, run, target_dir};
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::apt;
-use crate::ci::examples::Line;
 use crate::driver::{cargo_with_gpu, with_gpu};
+use crate::line::Line;
 use crate::process::{Result, command, run, target_dir, watch};
 use crate::screen::Screen;
 

@@ -10,10 +10,10 @@ use std::process::Command;
 use self::outcome::Outcome;
 use crate::apt;
 use crate::ci::hlsl;
-use crate::ci::targets::rustup_provides;
 use crate::process::{Result, cargo, run, target_dir, watch};
 use crate::screen::Screen;
 use crate::suite::SIMULATION;
+use crate::toolchain::rustup_provides;
 use crate::trixie::Trixie;
 
 const TARGET: &str = "x86_64-pc-windows-gnu";

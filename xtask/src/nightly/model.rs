@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::ci::examples::Line;
 use crate::driver::cargo_with_gpu;
+use crate::line::Line;
 use crate::model;
 use crate::process::{Result, capture, target_dir};
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::ci::examples::Line;
 use crate::driver::{cargo_with_gpu, with_gpu};
+use crate::line::Line;
 use crate::process::{Result, command, run, target_dir, watch};
 
 /// Least number of the 64 tensors that the store must hold at the end; usually 51.

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::ci::examples::Line;
+use crate::line::Line;
 use crate::load::{self, LONG, LOUD, Load, Program, QUIET};
 use crate::process::Result;
 

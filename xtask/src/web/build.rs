@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::apt;
-use crate::ci::targets;
 use crate::process::{Result, capture, cargo, command, root, run, target_dir};
+use crate::toolchain::{DEBIAN_TOOLCHAIN, debian_cargo, rustup_provides};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -52,12 +52,12 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 /// Compiles the program and returns its file. If rustup does not have the target, Debian's
 /// toolchain compiles it together with the standard library.
 fn compile() -> Result<PathBuf> {
-    let (mut build, folder) = if targets::rustup_provides(TARGET) {
+    let (mut build, folder) = if rustup_provides(TARGET) {
         (cargo(), target_dir())
     } else if apt::is_here() {
-        apt::install(targets::DEBIAN_TOOLCHAIN)?;
+        apt::install(DEBIAN_TOOLCHAIN)?;
         apt::install(&["lld-19"])?;
-        let mut cargo = targets::debian_cargo();
+        let mut cargo = debian_cargo();
         cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld-19");
         cargo.args(["-Z", "build-std=std,panic_abort"]);
         (cargo, target_dir().join("targets"))
