@@ -180,7 +180,7 @@ fn every_text_of_select_fill_mask_and_random_is_a_valid_shader() {
 fn every_text_that_looks_for_bugs_is_a_valid_shader() {
     for look in Look::ALL {
         let kernel = match look {
-            Look::Mend => &lapidary_core::internal::MEND,
+            Look::Clear => &lapidary_core::internal::CLEAR,
             _ => &lapidary_core::internal::PROBE,
         };
         check::valid(kernel, look as u64, &[DType::U32; 2], 0);

@@ -201,18 +201,18 @@ impl LossScaler {
             false => self.found.copy_(&found)?,
         };
         self.forget_check();
-        let here = Arc::downgrade(&self.engine().twin(&self.found.storage));
+        let here = Arc::downgrade(&self.engine().storage_here(&self.found.storage));
         self.checked.push(here);
         Ok(())
     }
 
     fn has_checked(&self) -> bool {
-        let here = Arc::as_ptr(&self.engine().twin(&self.found.storage));
+        let here = Arc::as_ptr(&self.engine().storage_here(&self.found.storage));
         self.checked.iter().any(|one| one.as_ptr() == here)
     }
 
     fn forget_check(&mut self) {
-        let here = Arc::as_ptr(&self.engine().twin(&self.found.storage));
+        let here = Arc::as_ptr(&self.engine().storage_here(&self.found.storage));
         (self.checked).retain(|one| one.as_ptr() != here && one.strong_count() > 0);
     }
 

@@ -102,7 +102,7 @@ impl LossScaler {
     }
 }
 
-/// Is there a dry run of the tensor's device? Then the state keeps its tensors, whose twins are
+/// Is there a dry run of the tensor's device? Then the state keeps its tensors, whose fakes are
 /// written to: the app goes on with them after the run.
 fn is_from_outside(tensor: &Tensor) -> bool {
     !tensor.engine.is_same_device(&tensor.engine.here())

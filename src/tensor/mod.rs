@@ -121,12 +121,12 @@ impl Tensor {
 
     /// Where its bytes are at the moment.
     pub fn residency(&self) -> Residency {
-        self.engine.twin(&self.storage).residency()
+        self.engine.storage_here(&self.storage).residency()
     }
 
     /// The number of writes to its memory so far, through any view.
     pub fn version(&self) -> u64 {
-        self.engine.twin(&self.storage).version()
+        self.engine.storage_here(&self.storage).version()
     }
 
     /// Whether its elements are consecutive in memory, in row-major order.
@@ -136,7 +136,7 @@ impl Tensor {
 
     /// Whether both tensors share one memory. Their elements need not overlap.
     pub fn shares_storage_with(&self, other: &Tensor) -> bool {
-        let [one, other] = [self, other].map(|tensor| tensor.engine.twin(&tensor.storage));
+        let [one, other] = [self, other].map(|tensor| tensor.engine.storage_here(&tensor.storage));
         Arc::ptr_eq(&one, &other)
     }
 
@@ -189,7 +189,7 @@ impl Tensor {
     fn here(self) -> Tensor {
         Tensor {
             engine: self.engine.here().clone(),
-            storage: self.engine.twin(&self.storage).clone(),
+            storage: self.engine.storage_here(&self.storage).clone(),
             ..self
         }
     }

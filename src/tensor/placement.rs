@@ -80,7 +80,7 @@ impl Tensor {
     /// # }
     /// ```
     pub fn advise(&self, advice: Advice) {
-        self.engine.twin(&self.storage).advise(advice);
+        self.engine.storage_here(&self.storage).advise(advice);
     }
 
     /// Restores the tensor to the device, and keeps it at its place, with all its views. Until the

@@ -60,7 +60,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 //# words
 fn kind(i: u32) -> u32 { return u32(x_get(p.w0.x + i) != PATTERN); }
 
-//# mend
+//# clear
 // What was never written reads as zero.
 fn kind(i: u32) -> u32 {
   if x_get(p.w0.x + i) != PATTERN { return 0u; }

@@ -3,7 +3,7 @@
 
 pub use crate::buffer::pieces::{Filling, Next, PIECE_BYTES, Pieces, Seen};
 pub use crate::driver::{BoxFuture, MaybeSend, Shared};
-pub use crate::engine::diagnose::kernels::{MEND, PROBE};
+pub use crate::engine::diagnose::kernels::{CLEAR, PROBE};
 pub use crate::engine::fused::{Fused, FusedReference};
 pub use crate::engine::fusion::{Fuse, Pending};
 pub use crate::engine::kernel::{

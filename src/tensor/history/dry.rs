@@ -1,6 +1,6 @@
 //! Histories in a dry run: what it changes of those from before is undone at its end.
 //!
-//! The storages of the app have twins in a dry run, with histories of their own. Three changes
+//! The storages of the app have fakes in a dry run, with histories of their own. Three changes
 //! reach the app's histories all the same. These are a write in place through a handle with its own
 //! history, a function for a gradient, and a backward that frees saved values.
 

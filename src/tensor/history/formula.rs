@@ -114,7 +114,7 @@ impl Formula {
         })
     }
 
-    /// Does the storage of this handle still hold the value? It is asked itself and not its twin in
+    /// Does the storage of this handle still hold the value? It is asked itself and not its fake in
     /// a dry run, whose writes are counted from 0.
     pub(super) fn is_value_of(&self, handle: &Tensor) -> bool {
         handle.storage.version() == self.version

@@ -35,7 +35,7 @@ pub(crate) struct History {
 struct Attached(Arc<History>);
 
 impl Companion for Attached {
-    fn of_twin(&self) -> Arc<dyn Companion> {
+    fn of_fake(&self) -> Arc<dyn Companion> {
         Arc::new(Attached(History::new(self.0.node())))
     }
 }
@@ -117,7 +117,7 @@ impl Tensor {
     /// Its history, whether or not this thread records.
     pub(crate) fn history(&self) -> Option<Arc<History>> {
         match &self.link {
-            Link::Storage => History::of(&self.engine.twin(&self.storage)),
+            Link::Storage => History::of(&self.engine.storage_here(&self.storage)),
             Link::Nowhere => None,
             Link::Own(history) => Some(Arc::clone(history)),
         }
@@ -171,7 +171,9 @@ impl Tensor {
             Link::Own(_) => {}
             Link::Storage => {
                 let history = Attached(History::new(leaf()));
-                self.engine.twin(&self.storage).attach(Arc::new(history));
+                self.engine
+                    .storage_here(&self.storage)
+                    .attach(Arc::new(history));
             }
         }
         match self.history().map(|history| history.node()) {
@@ -192,7 +194,9 @@ impl Tensor {
                 Some(history) => history.replace(|node| make(Some(node))),
                 None => {
                     let history = Attached(History::new(Arc::new(make(None))));
-                    self.engine.twin(&self.storage).attach(Arc::new(history));
+                    self.engine
+                        .storage_here(&self.storage)
+                        .attach(Arc::new(history));
                 }
             },
         }

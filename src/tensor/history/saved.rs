@@ -22,7 +22,7 @@ pub(crate) struct Saved {
 impl Tensor {
     /// Its elements, for a node to hold until its backward.
     pub(crate) fn saved(&self) -> Saved {
-        let storage = self.engine.twin(&self.storage).clone();
+        let storage = self.engine.storage_here(&self.storage).clone();
         storage.save();
         Saved {
             layout: self.layout.clone(),

@@ -80,7 +80,7 @@ impl Buffer {
         debug_assert!(offset_bytes + size_bytes <= storage.size_bytes());
         Buffer {
             engine: engine.here().clone(),
-            storage: engine.twin(&storage).clone(),
+            storage: engine.storage_here(&storage).clone(),
             offset_bytes,
             size_bytes,
         }

@@ -68,7 +68,7 @@ impl Buffer {
     /// Says when the buffer is used next, where its past uses would mislead. The advice only
     /// affects the order of eviction; the last advice counts.
     pub fn advise(&self, advice: Advice) {
-        self.engine.twin(&self.storage).advise(advice);
+        self.engine.storage_here(&self.storage).advise(advice);
     }
 
     /// Restores the buffer to the device, and keeps it at its place until the [`Pin`] is dropped:
@@ -86,7 +86,7 @@ impl Buffer {
     /// # Errors
     /// As [`pin`](Self::pin).
     pub async fn pin_async(&self) -> Result<Pin> {
-        let storage = self.engine.twin(&self.storage).clone();
+        let storage = self.engine.storage_here(&self.storage).clone();
         if storage.len_bytes() == 0 {
             // An empty buffer has no place.
             self.engine.force(&storage).await?;
@@ -180,7 +180,7 @@ impl Buffer {
             let made = compute(&inputs.collect::<Vec<_>>())?;
             let is_whole = made.check_whole(RECOMPUTE).is_ok();
             match is_whole && made.size_bytes == size_bytes && engine.owns(&made.storage) {
-                true => Ok(engine.twin(&made.storage).clone()),
+                true => Ok(engine.storage_here(&made.storage).clone()),
                 false => Err(Error::Recompute {
                     made_at: made_at.clone(),
                     reason: format!("the function must make {size_bytes} bytes, and made {made}"),

@@ -42,7 +42,7 @@ impl Buffer {
             let operation = "lend_to";
             return Err(Error::Foreign { operation });
         }
-        let storage = here.twin(&self.storage).clone();
+        let storage = here.storage_here(&self.storage).clone();
         storage.lend();
         Ok(Self::part(
             &there,
@@ -114,7 +114,7 @@ impl Buffer {
         }
         let copy = there.storage(self.size_bytes)?;
         if self.size_bytes > 0 {
-            here.twin(&self.storage).lend();
+            here.storage_here(&self.storage).lend();
             words::copy(&there, &self.storage, self.offset_bytes, &copy)?;
         }
         Ok(Some(Self::whole(&there, copy)))

@@ -25,7 +25,7 @@ pub(super) async fn start_ahead(pass: &Pass, victims: Vec<Candidate>, tier: Tier
             break;
         };
         let storage = victim.storage.clone();
-        let writes = pass.lock().memory.writes_to(&storage);
+        let writes = pass.lock().memory.slots.writes_to(&storage);
         let Some(eviction) = evict::start_eviction(pass, victim, destination).await? else {
             break;
         };

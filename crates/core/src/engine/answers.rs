@@ -14,14 +14,14 @@ use crate::transfer::{Piece, Reading};
 /// Checks every fence and all poisoned memory, and collects the answers. Runs at the end of an
 /// execution pass whose results a caller waits for.
 pub(super) async fn look_over(pass: &Pass) -> Result<()> {
-    let Some((graves, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
+    let Some((poisoned, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
         return Ok(());
     };
-    for grave in graves {
+    for zone in poisoned {
         if is_half_full(pass) {
             collect(pass).await?;
         }
-        diagnose::look_at_grave(&mut pass.lock(), grave);
+        diagnose::look_at_poisoned(&mut pass.lock(), zone);
     }
     let mut rest = groups.into_iter().peekable();
     while rest.peek().is_some() {

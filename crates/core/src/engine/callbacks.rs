@@ -11,7 +11,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     let Some(callbacks) = pass.outside.begin_round() else {
         return 0;
     };
-    let freed_before = pass.lock().memory.freed_bytes();
+    let freed_before = pass.lock().memory.slabs.freed_bytes();
     let levels = pass.driver.ledger().levels();
     let pressure = Pressure {
         wanted_bytes,
@@ -27,7 +27,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     }
     let mut state = pass.lock();
     state.free_dead();
-    let freed_bytes = state.memory.freed_bytes() - freed_before;
+    let freed_bytes = state.memory.slabs.freed_bytes() - freed_before;
     pass.outside.end_round(freed_bytes > 0);
     freed_bytes
 }
@@ -35,7 +35,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
 /// Calls the callbacks of the watermarks that were reached. The caller has no lock but the
 /// execution lock.
 pub(super) fn tell_watermarks(pass: &Pass) {
-    let reached = pass.lock().memory.take_reached();
+    let reached = pass.lock().memory.watermarks.take_reached();
     for one in reached {
         let listener = pass.watermarks.of(one.id, one.bytes, one.limit_bytes);
         let Some((mark, callback)) = listener else {

@@ -37,8 +37,8 @@ impl Cleaning {
     /// The storage, if the copied value is still its value.
     pub(super) fn storage(&self, memory: &Memory) -> Option<Arc<Storage>> {
         let storage = self.storage.upgrade()?;
-        let is_same = memory.writes_to(&storage) == self.writes;
-        let has_value = storage.slot().is_some() && memory.poison_of(&storage).is_none();
+        let is_same = memory.slots.writes_to(&storage) == self.writes;
+        let has_value = storage.slot().is_some() && memory.slots.poison_of(&storage).is_none();
         (is_same && has_value && self.reading.failure().is_none()).then_some(storage)
     }
 

@@ -30,7 +30,7 @@ impl Engine {
 
     /// Names a storage. If the storage has a block, the block's owner changes too.
     pub fn name(self: &Arc<Self>, storage: &Arc<Storage>, name: &str) {
-        let storage = &*self.twin(storage);
+        let storage = &*self.storage_here(storage);
         // A loan keeps its owner's name.
         if storage.share() != self.share_id() {
             return;
@@ -55,8 +55,8 @@ impl Engine {
             false => self.append_launch(launch),
             true => {
                 for arg in &mut launch.args {
-                    if let Here::Twin(twin) = self.twin(&arg.storage) {
-                        arg.storage = twin;
+                    if let Here::Fake(fake) = self.storage_here(&arg.storage) {
+                        arg.storage = fake;
                     }
                 }
                 self.here().append_launch(launch)
@@ -78,7 +78,7 @@ impl Engine {
 
     /// Appends a clear of the whole storage to zero.
     pub fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let (engine, storage) = (&*self.here(), &*self.twin(storage));
+        let (engine, storage) = (&*self.here(), &*self.storage_here(storage));
         engine.check_may_write(storage)?;
         // Not by `push_one`: a short command would be moved at the size of a launch.
         let mut state = engine.lock_to_append()?;
@@ -103,7 +103,7 @@ impl Engine {
 
     /// Runs the commands that `storage` needs. The error is the storage's own.
     pub async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
         let wanted = storage.clone();
         engine.check_lost()?;
         let work = move |pass: Pass| async move {
@@ -329,7 +329,7 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let (engine, dst) = (&*self.here(), &*self.twin(dst));
+        let (engine, dst) = (&*self.here(), &*self.storage_here(dst));
         if engine.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
@@ -347,7 +347,7 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let (engine, dst) = (&*self.here(), &*self.twin(dst));
+        let (engine, dst) = (&*self.here(), &*self.storage_here(dst));
         if engine.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
@@ -377,7 +377,7 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let (engine, dst) = (&*self.here(), &*self.twin(dst));
+        let (engine, dst) = (&*self.here(), &*self.storage_here(dst));
         let end_bytes = offset_bytes + bytes.len() as u64;
         if offset_bytes == 0 && end_bytes >= dst.len_bytes() {
             return engine.upload(dst, offset_bytes, bytes);

@@ -51,7 +51,7 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
                     }
                     pass.release_one(*slab)?;
                 }
-                Step::Assign { slab, class } => pass.lock().memory.assign(*slab, *class),
+                Step::Assign { slab, class } => pass.lock().memory.slabs.assign(*slab, *class),
                 Step::Create(growth) => match create_planned(pass, growth).await {
                     Ok(slab) => created = Some(slab),
                     Err(error) => return no_slab(pass, error),
@@ -97,6 +97,7 @@ pub(super) async fn create_planned(pass: &Pass, growth: &Growth) -> Result<SlabI
     if pass
         .lock()
         .memory
+        .slabs
         .passes_mark(growth.slab_bytes.saturating_add(retiring_bytes))
     {
         wait_to_create(pass).await?;
@@ -153,7 +154,7 @@ fn create_slab<'a>(
 async fn keep_readback(pass: &Pass) {
     let levels = pass.driver.ledger().levels();
     let is_said = levels.said_bytes < u64::MAX && levels.limit_bytes == levels.said_bytes;
-    let has_slabs = pass.lock().memory.reserved_bytes() > 0;
+    let has_slabs = pass.lock().memory.slabs.reserved_bytes() > 0;
     if has_slabs && !is_said && !pass.caps().maps_slabs {
         pass.readbacks.keep_one().await;
     }
@@ -168,7 +169,7 @@ pub(super) fn compact_pass(pass: &Pass, limit_bytes: u64) -> BoxFuture<'_, Resul
             state.free_dead();
             (
                 state.memory.plan_pass(limit_bytes),
-                state.memory.moved_bytes(),
+                state.memory.slabs.moved_bytes(),
                 state.counters.undone_bytes,
             )
         };
@@ -179,7 +180,7 @@ pub(super) fn compact_pass(pass: &Pass, limit_bytes: u64) -> BoxFuture<'_, Resul
         in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
         let freed_bytes = retire::trim_slabs(pass)?;
         let state = pass.lock();
-        let moved_bytes = state.memory.moved_bytes() - moved_before;
+        let moved_bytes = state.memory.slabs.moved_bytes() - moved_before;
         let undone_bytes = state.counters.undone_bytes - undone_before;
         Ok((moved_bytes.saturating_sub(undone_bytes), freed_bytes))
     })
@@ -198,10 +199,10 @@ fn record_move(state: &mut State, block: BlockId, to: &Spot) {
     let Some(one) = state.memory.relocate(block, to) else {
         return;
     };
-    state.memory.touch(one.from);
-    state.memory.touch(one.to);
+    state.memory.slabs.touch(one.from);
+    state.memory.slabs.touch(one.to);
     // The diagnostics handle earlier changes of blocks before the copy.
-    let has_changes = state.memory.has_changes() || state.memory.has_unclean();
+    let has_changes = state.memory.fences.has_changes() || state.memory.previous.has_unclean();
     if has_changes || !extend_copy(state, &one) {
         state.push_op(Op::Copy {
             src: one.from.buffer,
@@ -221,7 +222,7 @@ fn extend_copy(state: &mut State, one: &Moved) -> bool {
     let Some(&last) = state.batch.last_moved() else {
         return false;
     };
-    let step_bytes = state.memory.granted_bytes(last.size_bytes);
+    let step_bytes = state.memory.slabs.granted_bytes(last.size_bytes);
     let follows = |last: Place, one: Place| {
         last.buffer == one.buffer && last.offset_bytes + step_bytes == one.offset_bytes
     };

@@ -39,7 +39,7 @@ impl Engine {
     }
 
     /// The storage that this thread's calls name: another one in a dry run.
-    pub fn twin<'a>(&self, storage: &'a Arc<Storage>) -> Here<'a, Storage> {
+    pub fn storage_here<'a>(&self, storage: &'a Arc<Storage>) -> Here<'a, Storage> {
         dry::storage_here(storage)
     }
 
@@ -111,7 +111,8 @@ impl Engine {
     }
 
     fn is_on_device(self: &Arc<Self>, storage: &Arc<Storage>) -> bool {
-        self.twin(storage).belongs_to(self.here().dead_list())
+        self.storage_here(storage)
+            .belongs_to(self.here().dead_list())
     }
 
     /// Refuses writes to a storage that another share has lent.
@@ -175,7 +176,7 @@ impl Engine {
         if follow::excess_bytes(engine) == 0
             && !follow::must_drain(engine)
             && engine.host.excess_bytes() == 0
-            && engine.lock().memory.shares().above_ceiling().is_empty()
+            && engine.lock().memory.shares.above_ceiling().is_empty()
         {
             return Ok(0);
         }
@@ -196,12 +197,12 @@ impl Engine {
         let pass = Pass::with(engine, Pass::lock(engine).await?);
         pass.lock().free_dead();
         pass.submit()?;
-        let before_bytes = pass.lock().memory.reserved_bytes();
+        let before_bytes = pass.lock().memory.slabs.reserved_bytes();
         pass.release(|memory| {
-            let above = memory.reserved_bytes() > keep_bytes;
-            above.then(|| memory.next_empty()).flatten()
+            let above = memory.slabs.reserved_bytes() > keep_bytes;
+            above.then(|| memory.slabs.next_empty()).flatten()
         })?;
-        let after_bytes = pass.lock().memory.reserved_bytes();
+        let after_bytes = pass.lock().memory.slabs.reserved_bytes();
         if keep_bytes == 0 {
             retire::shed_caches(&pass)?;
         }
@@ -252,8 +253,8 @@ impl Engine {
         let share = self.share_id();
         let limit_bytes = lending::limit_bytes(self);
         let mut state = self.lock();
-        state.memory.set_watermark_limit(limit_bytes);
-        state.memory.add_watermark(id, share, percent);
+        state.memory.watermarks.set_limit(limit_bytes);
+        state.memory.watermarks.add(id, share, percent);
         guard
     }
 
@@ -295,7 +296,7 @@ impl Engine {
 
     /// Evicts one storage to any tier with room. If that fails, the storage stays on the device.
     pub async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
         engine.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute_for(std::slice::from_ref(&storage), &[])
@@ -307,13 +308,13 @@ impl Engine {
 
     /// Appends a command that restores a storage when a pass reaches it.
     pub fn prefetch(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let storage = self.twin(storage).clone();
+        let storage = self.storage_here(storage).clone();
         self.here().push_one(Cmd::Prefetch(storage))
     }
 
     /// Backs the present bytes of a storage by a source, after all queued commands.
     pub async fn back(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
+        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
         engine.check_lost()?;
         engine.check_may_write(&storage)?;
         let work = move |pass: Pass| async move {
@@ -327,7 +328,7 @@ impl Engine {
     fn enter_source(&self, storage: &Arc<Storage>, source: Source) -> Result<()> {
         self.error_of(storage)?;
         let mut state = self.lock();
-        if state.memory.is_imported(storage) {
+        if state.memory.slots.is_imported(storage) {
             return Err(Error::Pinned {
                 operation: "backed_by",
                 made_at: storage.tag().to_string(),
@@ -336,6 +337,7 @@ impl Engine {
         let mut other = Some(source);
         state
             .memory
+            .slots
             .copied(storage, |copies| swap(&mut copies.source, &mut other));
         drop(state);
         // This drops the source before it. If the storage has no bytes, it drops the new one.
@@ -349,8 +351,8 @@ impl Engine {
             source: Some(source),
             ..Copies::default()
         };
-        let storage = self.twin(storage);
-        self.here().lock().memory.back(&storage, copies);
+        let storage = self.storage_here(storage);
+        self.here().lock().memory.slots.back(&storage, copies);
     }
 
     /// Registers a rematerializer for the present bytes of a storage. It is valid as long as no
@@ -361,8 +363,8 @@ impl Engine {
         inputs: Vec<Arc<Storage>>,
         rematerializer: Rematerializer,
     ) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.twin(storage).clone());
-        let inputs = inputs.iter().map(|input| self.twin(input).clone());
+        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
+        let inputs = inputs.iter().map(|input| self.storage_here(input).clone());
         let inputs = inputs.collect();
         engine.check_lost()?;
         engine.check_may_write(&storage)?;
@@ -383,7 +385,9 @@ impl Engine {
         let engine = &*self.here();
         engine.check_lost()?;
         let [storages, written] = [storages, written].map(|storages| {
-            let storages = storages.iter().map(|storage| self.twin(storage).clone());
+            let storages = storages
+                .iter()
+                .map(|storage| self.storage_here(storage).clone());
             storages.collect::<Vec<_>>()
         });
         let work = move |pass: Pass| async move {
@@ -421,10 +425,10 @@ impl Engine {
         let looks = {
             let mut state = self.lock();
             for storage in written {
-                state.memory.written(storage);
+                state.memory.slots.written(storage);
             }
             for place in &pinned.places {
-                state.memory.used_by(*place, submission.serial);
+                state.memory.slabs.used_by(*place, submission.serial);
             }
             state.submitted(submission, &[]);
             diagnose::watch_foreign(&mut state)
@@ -453,6 +457,7 @@ impl Engine {
         let buffer = enter();
         if let Some(tag) = state
             .memory
+            .slots
             .overlapping_import(buffer, offset_bytes, size_bytes)
         {
             return Err(Error::Buffer {

@@ -30,10 +30,10 @@ use std::sync::Arc;
 
 use crate::driver::{Binding, BufferId, Caps, DriverResult, Op};
 use crate::dtype::DType;
-use crate::memory::{Change, Place, Storage, Zone};
+use crate::memory::{Change, Memory, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
 pub(super) use gear::Gear;
-pub(super) use over::{Group, begin_look_over, look_at_grave, look_at_groups};
+pub(super) use over::{Group, begin_look_over, look_at_groups, look_at_poisoned};
 use watch::Watch;
 pub(super) use watch::{watch_after, watch_before, watch_foreign, watch_read};
 
@@ -74,7 +74,7 @@ pub enum Look {
     /// The same, for many ranges.
     Table,
     /// Counts words of the pattern, and replaces them by zeros.
-    Mend,
+    Clear,
     /// Counts NaN and infinities of f32.
     F32,
     /// Counts NaN and infinities of f16.
@@ -88,7 +88,7 @@ impl Look {
     pub const ALL: [Look; 6] = [
         Look::Words,
         Look::Table,
-        Look::Mend,
+        Look::Clear,
         Look::F32,
         Look::F16,
         Look::Bf16,
@@ -112,7 +112,7 @@ impl Look {
     fn is_wanted(self, wants: Diagnostics) -> bool {
         match self {
             Look::Words | Look::Table => wants.canaries || wants.poison,
-            Look::Mend => wants.unwritten,
+            Look::Clear => wants.unwritten,
             Look::F32 | Look::F16 | Look::Bf16 => wants.non_finite,
         }
     }
@@ -141,7 +141,7 @@ enum About {
     /// The fence behind the range that the user's kernel of this name may write to.
     End(Zone, String),
     /// A freed range, which should still hold the pattern.
-    Grave(Zone),
+    Poisoned(Zone),
     /// The output of a user's kernel, by the number of its last write.
     Output(u64),
     /// A result, by the number of its last write.
@@ -290,7 +290,7 @@ impl Diagnose {
     /// Fills a zone with the pattern.
     fn fill(&self, state: &mut State, zone: &Zone) {
         let Some(gear) = &self.gear else { return };
-        state.memory.touch(zone.place);
+        state.memory.slabs.touch(zone.place);
         let mut done = 0;
         while done < zone.size_bytes {
             let size_bytes = PATTERN_BYTES.min(zone.size_bytes - done);
@@ -377,7 +377,7 @@ impl Diagnose {
             self.dispatch(state, look, seen, params, shares as u32);
             at = stop;
         }
-        state.memory.touch(place);
+        state.memory.slabs.touch(place);
     }
 
     fn dispatch(
@@ -443,7 +443,7 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
 /// Fills and looks at the blocks that were allocated or freed since the last call.
 #[cold]
 pub(in crate::engine) fn handle_changes(state: &mut State) {
-    let changes = state.memory.take_changes();
+    let changes = state.memory.fences.take_changes(&state.memory.slabs);
     let Some(mut diagnose) = state.diagnose.take() else {
         return;
     };
@@ -459,7 +459,7 @@ pub(in crate::engine) fn handle_changes(state: &mut State) {
                     diagnose.fill(state, &block);
                 }
             }
-            Change::Reused(zone) => diagnose.look_at_zone(state, zone, About::Grave),
+            Change::Reused(zone) => diagnose.look_at_zone(state, zone, About::Poisoned),
         }
     }
     state.diagnose = Some(diagnose);
@@ -471,7 +471,13 @@ pub(in crate::engine) fn not_answered(state: &mut State) {
         diagnose.forget_asked(diagnose.submitted);
         // All fences are filled again, because the lost fills are not known one by one.
         diagnose.note_missed("the driver refused a submission");
-        state.memory.fence_anew();
+        let Memory {
+            fences,
+            slots,
+            slabs,
+            ..
+        } = &mut state.memory;
+        fences.fill_again(slots, slabs);
     }
 }
 

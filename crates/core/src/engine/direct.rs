@@ -47,7 +47,7 @@ pub(super) fn upload_in_place(
         let mut state = engine.lock();
         let completed = engine.driver.completed();
         let place = match is_fresh {
-            true => fresh.filter(|&place| state.memory.idle(place, completed) == Some(true)),
+            true => fresh.filter(|&place| state.memory.slabs.idle(place, completed) == Some(true)),
             false => begin_write_in_place(&mut state, dst, completed),
         };
         if place.is_some() {
@@ -99,15 +99,15 @@ pub(super) fn show_in_place(
     }
     let (place, is_idle) = {
         let mut state = engine.lock();
-        let place = state.memory.find(src);
-        let is_settled = state.batch.is_empty() && !state.memory.has_unclean();
-        let place = place.filter(|_| is_settled && state.memory.in_slab(src));
+        let place = state.memory.slots.find(src);
+        let is_settled = state.batch.is_empty() && !state.memory.previous.has_unclean();
+        let place = place.filter(|_| is_settled && state.memory.slots.in_slab(src));
         let Some(place) = place else {
             return Ok(false);
         };
-        state.memory.used(src);
+        state.memory.slots.used(src);
         state.memory.was_read(src, piece.size_bytes);
-        let is_idle = state.memory.idle(place, engine.driver.completed());
+        let is_idle = state.memory.slabs.idle(place, engine.driver.completed());
         (place, is_idle == Some(true))
     };
     if !is_idle {
@@ -171,7 +171,13 @@ pub(super) async fn read_in_place(
         // If the driver refuses the batch, there is nothing to read. The next step finds out.
         return pass.submit();
     }
-    if pass.lock().memory.idle(place, pass.driver.completed()) == Some(false) {
+    if pass
+        .lock()
+        .memory
+        .slabs
+        .idle(place, pass.driver.completed())
+        == Some(false)
+    {
         let waited = pass.wait_idle().await;
         pass.check_lost()?;
         if let Err(error) = waited {
@@ -226,19 +232,20 @@ fn begin_write_in_place(
     storage: &Arc<Storage>,
     completed: u64,
 ) -> Option<Place> {
-    if !state.has_nothing_to_do() || !state.memory.in_slab(storage) || storage.pins() > 0 {
+    if !state.has_nothing_to_do() || !state.memory.slots.in_slab(storage) || storage.pins() > 0 {
         return None;
     }
-    let place = state.memory.find(storage)?;
-    if state.memory.idle(place, completed) != Some(true) {
+    let place = state.memory.slots.find(storage)?;
+    if state.memory.slabs.idle(place, completed) != Some(true) {
         return None;
     }
-    if storage.feeds_rematerializers() && state.memory.first_lost_by_write(storage).is_some() {
+    if storage.feeds_rematerializers() && state.memory.slots.first_lost_by_write(storage).is_some()
+    {
         return None;
     }
     // Under the lock: a thread that sees the new version appends its reads after this write.
     storage.bump_version(None);
-    state.memory.used(storage);
-    state.memory.written(storage);
+    state.memory.slots.used(storage);
+    state.memory.slots.written(storage);
     Some(place)
 }

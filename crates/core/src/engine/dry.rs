@@ -1,16 +1,16 @@
 //! Dry runs: for this thread, another engine stands for that of a device.
 //!
 //! ```text
-//!   call on a storage of the device ──► here, twin ──► the same call on the dry engine
+//!   call on a storage of the device ──► here, storage_here ──► the same call on the dry engine
 //! ```
 //!
 //! The dry engine is an ordinary one over a driver that only counts (`driver::dry`). A storage of
-//! the device has a *twin* there: same size, tag and residency, no value. All storages that are
-//! alive get their twins at the start, in the same blocks of the same slabs. The twins live as long
-//! as the dry run: what the app holds outside of it stays held.
+//! the device has a *fake* there (PyTorch's word): same size, tag and residency, no value. All
+//! storages that are alive get their fakes at the start, in the same blocks of the same slabs. The
+//! fakes live as long as the dry run: what the app holds outside of it stays held.
 //!
-//! Every call of the layers above passes through [`Engine::here`] and [`Engine::twin`]. Without a
-//! dry run in the process, each is one atomic load.
+//! Every call of the layers above passes through [`Engine::here`] and [`Engine::storage_here`].
+//! Without a dry run in the process, each is one atomic load.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -25,7 +25,7 @@ use super::handle::Engine;
 use super::report::{EngineReport, alive};
 use crate::driver::{Account as LedgerAccount, DryDriver};
 use crate::error::Result;
-use crate::memory::{Copies, HostCopy, Kept, Residency, Source, Storage, Twins};
+use crate::memory::{Copies, Fakes, HostCopy, Kept, Residency, Source, Storage};
 use crate::shortage::Holder;
 use crate::transfer::refusal;
 
@@ -42,8 +42,8 @@ thread_local! {
 pub enum Here<'a, T> {
     /// There is no dry run of it.
     Own(&'a Arc<T>),
-    /// It has a twin.
-    Twin(Arc<T>),
+    /// It has a fake.
+    Fake(Arc<T>),
 }
 
 impl<T> Deref for Here<'_, T> {
@@ -52,7 +52,7 @@ impl<T> Deref for Here<'_, T> {
     fn deref(&self) -> &Arc<T> {
         match self {
             Here::Own(own) => own,
-            Here::Twin(twin) => twin,
+            Here::Fake(fake) => fake,
         }
     }
 }
@@ -62,38 +62,38 @@ struct Run {
     real: Arc<Engine>,
     dry: Arc<Engine>,
     driver: Arc<DryDriver>,
-    twins: RefCell<Twins>,
+    fakes: RefCell<Fakes>,
 }
 
 impl Run {
-    /// The twin of a storage of the device.
-    fn twin(&self, storage: &Arc<Storage>) -> Arc<Storage> {
+    /// The fake of a storage of the device.
+    fn fake(&self, storage: &Arc<Storage>) -> Arc<Storage> {
         let address = storage.address() as u64;
-        if let Some((_, twin)) = self.twins.borrow().get(address) {
-            return twin.clone();
+        if let Some((_, fake)) = self.fakes.borrow().get(address) {
+            return fake.clone();
         }
         // It has no place yet, or another thread made it.
-        let twin = storage.twin(self.dry.dead_list().clone());
-        let entry = (Arc::downgrade(storage), twin.clone());
-        self.twins.borrow_mut().insert(address, entry);
-        twin
+        let fake = storage.fake(self.dry.dead_list().clone());
+        let entry = (Arc::downgrade(storage), fake.clone());
+        self.fakes.borrow_mut().insert(address, entry);
+        fake
     }
 
     /// Makes the dry engine's memory as full as the device's: the same blocks in the same slabs, of
-    /// twins of all storages that have a holder.
+    /// fakes of all storages that have a holder.
     fn fill(&self) -> Result<()> {
         let (real, dry) = (&self.real, &self.dry);
         let mut held = alive(&real.lock());
         held.retain(|storage| !storage.is_donated());
-        held.iter().for_each(|storage| drop(self.twin(storage)));
+        held.iter().for_each(|storage| drop(self.fake(storage)));
         let (mut memory, kept) = {
             let state = real.lock();
             let kept: Vec<Kept> = held
                 .iter()
-                .map(|storage| state.memory.kept(storage))
+                .map(|storage| state.memory.slots.kept(storage))
                 .collect();
             let dead_list = dry.dead_list().clone();
-            (state.memory.twin(&self.twins.borrow(), dead_list), kept)
+            (state.memory.fake(&self.fakes.borrow(), dead_list), kept)
         };
         let make = |size_bytes| {
             let made = dry
@@ -104,26 +104,26 @@ impl Run {
         };
         memory.give_buffers(make, || self.driver.foreign_buffer())?;
         for (storage, kept) in held.iter().zip(kept) {
-            let twin = self.twin(storage);
+            let fake = self.fake(storage);
             if !kept.is_nothing() {
-                memory.set_copies(&twin, self.copies(&twin, kept));
+                memory.slots.set_copies(&fake, self.copies(&fake, kept));
             }
         }
         dry.share_as(real);
         dry.lock().memory = memory;
         for storage in held {
-            let twin = self.twin(&storage);
-            if twin.residency() == Residency::Pending {
+            let fake = self.fake(&storage);
+            if fake.residency() == Residency::Pending {
                 // A command in the device's queue is going to write it. It may be of any share.
-                dry.push_one(Cmd::Clear(twin.clone()))?;
+                dry.push_one(Cmd::Clear(fake.clone()))?;
             }
         }
         dry_flush(dry)
     }
 
-    /// Copies of a twin as the device's storage has them, without bytes.
-    fn copies(&self, twin: &Storage, kept: Kept) -> Copies {
-        let (len_bytes, share) = (twin.len_bytes(), twin.share().number());
+    /// Copies of a fake as the device's storage has them, without bytes.
+    fn copies(&self, fake: &Storage, kept: Kept) -> Copies {
+        let (len_bytes, share) = (fake.len_bytes(), fake.share().number());
         let mut copies = Copies::default();
         if kept.on_host {
             let charge = self.dry.host.charge(len_bytes);
@@ -189,7 +189,7 @@ impl DryRunGuard {
             real: real.clone(),
             dry: dry.clone(),
             driver,
-            twins: RefCell::default(),
+            fakes: RefCell::default(),
         });
         UNDER_WAY.fetch_add(1, Ordering::Relaxed);
         RUNS.with_borrow_mut(|runs| runs.push(run.clone()));
@@ -204,9 +204,9 @@ impl DryRunGuard {
         let costs = real.lock().costs;
         let mut state = dry.lock();
         state.costs = costs;
-        state.memory.watch_peak();
-        guard.live_before_bytes = state.memory.live_bytes();
-        let moved_bytes = state.memory.moved_bytes();
+        state.memory.census.watch_peak();
+        guard.live_before_bytes = state.memory.slabs.live_bytes();
+        let moved_bytes = state.memory.slabs.moved_bytes();
         state.dry = Some(Box::new(Account::new(moved_bytes)));
         drop(state);
         Ok(guard)
@@ -224,7 +224,7 @@ impl DryRunGuard {
         }
         let report = dry.report(0);
         let mut state = dry.lock();
-        let holders = state.memory.holders_at_peak();
+        let holders = state.memory.census.holders_at_peak();
         let moved_bytes = report.memory.alloc.moved_bytes;
         let account = state.dry.take();
         let of = |count: fn(&Account) -> u64| account.as_deref().map_or(0, count);
@@ -247,8 +247,8 @@ impl Drop for DryRunGuard {
         RUNS.with_borrow_mut(|runs| runs.retain(|run| !Rc::ptr_eq(run, &self.run)));
         UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
         // They may hold histories with functions of the app, which are dropped without a borrow.
-        let twins = self.run.twins.take();
-        drop(twins);
+        let fakes = self.run.fakes.take();
+        drop(fakes);
     }
 }
 
@@ -293,7 +293,7 @@ fn dry_engine(own: &Arc<Engine>) -> Here<'_, Engine> {
     let mut here = Here::Own(own);
     each_run(|run| {
         if here.is_same_device(&run.real) {
-            here = Here::Twin(run.dry.of_share(own.share().cloned()));
+            here = Here::Fake(run.dry.of_share(own.share().cloned()));
         }
     });
     here
@@ -304,7 +304,7 @@ fn dry_storage(own: &Arc<Storage>) -> Here<'_, Storage> {
     let mut here = Here::Own(own);
     each_run(|run| {
         if here.belongs_to(run.real.dead_list()) {
-            here = Here::Twin(run.twin(&here));
+            here = Here::Fake(run.fake(&here));
         }
     });
     here

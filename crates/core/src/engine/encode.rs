@@ -50,7 +50,7 @@ impl State {
             } => {
                 if *whole {
                     self.memory.clear_poison(dst);
-                } else if self.memory.poison_of(dst).is_some() {
+                } else if self.memory.slots.poison_of(dst).is_some() {
                     // A partial write cannot give a poisoned storage a value.
                     return Ok(());
                 }
@@ -75,14 +75,14 @@ impl State {
             #[cfg(any(test, feature = "sim"))]
             Cmd::Touch(operands) => self.encode_touch(operands),
             Cmd::TakeOver { from, to } => {
-                if self.memory.is_evicted(from) {
+                if self.memory.slots.is_evicted(from) {
                     // The result was evicted while other commands ran.
                     self.place(from)?;
                 }
                 self.take_over_made(from, to);
                 Ok(())
             }
-            Cmd::Prefetch(storage) => match self.memory.poison_of(storage) {
+            Cmd::Prefetch(storage) => match self.memory.slots.poison_of(storage) {
                 None => self.place(storage).map(|_| ()),
                 Some(_) => Ok(()),
             },
@@ -101,12 +101,12 @@ impl State {
         reading: &Arc<Reading>,
         piece: Piece,
     ) -> Result<(), Stop> {
-        if let Some(cause) = self.memory.poison_of(src) {
+        if let Some(cause) = self.memory.slots.poison_of(src) {
             let made_at = src.tag().to_string();
             reading.fail(Error::Poisoned { made_at, cause });
             return Ok(());
         }
-        if self.memory.is_evicted_with_bytes(src) {
+        if self.memory.slots.is_evicted_with_bytes(src) {
             return Err(Stop::Need(Need::ReadEvicted {
                 storage: src.clone(),
                 reading: reading.clone(),
@@ -118,7 +118,7 @@ impl State {
             diagnose::watch_read(self, src);
         }
         let (start, size_bytes) = piece.words();
-        if self.driver.caps().maps_slabs && self.memory.idle(place, 0).is_some() {
+        if self.driver.caps().maps_slabs && self.memory.slabs.idle(place, 0).is_some() {
             return Err(Stop::Need(Need::Direct {
                 reading: reading.clone(),
                 piece,
@@ -155,11 +155,11 @@ impl State {
             let role = launch.program.role(index);
             written |= u8::from(role != Role::Read) << index;
             if role != Role::Write {
-                if let Some(cause) = self.memory.poison_of(&arg.storage) {
+                if let Some(cause) = self.memory.slots.poison_of(&arg.storage) {
                     return Err(Stop::Poison(cause));
                 }
             }
-            all_are_here &= self.memory.find(&arg.storage).is_some();
+            all_are_here &= self.memory.slots.find(&arg.storage).is_some();
         }
         if !all_are_here {
             if let Some(need) = pick::pick(self, launch)? {
@@ -223,10 +223,10 @@ impl State {
     ) -> Result<(), Stop> {
         let mut placed = SmallVec::<[&Arc<Storage>; 4]>::new();
         for (index, storage) in operands.enumerate() {
-            if self.memory.find(storage).is_some() {
+            if self.memory.slots.find(storage).is_some() {
                 continue;
             }
-            let need = if self.memory.is_evicted(storage) {
+            let need = if self.memory.slots.is_evicted(storage) {
                 let storage = storage.clone();
                 Need::Restore { storage }
             } else if take_over(self, index) {
@@ -260,7 +260,7 @@ impl State {
                 reusable &= launch.may_reuse >> index & 1 == 1;
             }
             let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
-            let ours = self.memory.in_slab(dying) && dying.share() == output.storage.share();
+            let ours = self.memory.slots.in_slab(dying) && dying.share() == output.storage.share();
             // The elements have the same size, and no other output has taken the storage over.
             let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !dying.is_donated();
             if last && ours && fits && dying.size_bytes() == output.storage.size_bytes() {
@@ -293,7 +293,7 @@ impl State {
             };
             let part = known.unwrap_or(parts.len());
             if known.is_none() {
-                let place = self.memory.find(&arg.storage).ok_or(Stop::Lost)?;
+                let place = self.memory.slots.find(&arg.storage).ok_or(Stop::Lost)?;
                 let buffer = place.buffer;
                 parts.push(Part {
                     slot,
@@ -339,7 +339,7 @@ impl State {
 
     /// The place of a storage with its bytes. Places the storage if it has no place yet.
     fn place(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
-        if self.memory.is_evicted(storage) {
+        if self.memory.slots.is_evicted(storage) {
             let storage = storage.clone();
             return Err(Stop::Need(Need::Restore { storage }));
         }
@@ -348,7 +348,7 @@ impl State {
 
     /// The place of a storage that the command overwrites as a whole.
     pub(super) fn place_for_overwrite(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
-        if let Some(place) = self.memory.find(storage) {
+        if let Some(place) = self.memory.slots.find(storage) {
             return Ok(place);
         }
         self.memory.place(storage, self.head.fit())?.ok_or_else(|| {
@@ -359,10 +359,10 @@ impl State {
 
     /// Moves the result of a rematerializer into the storage for which it ran.
     fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
-        let failure = self.memory.poison_of(from);
+        let failure = self.memory.slots.poison_of(from);
         self.rematerializers.finish(to, failure.clone());
         let is_of_another = from.share() != to.share();
-        if failure.is_some() || !self.memory.is_evicted(to) {
+        if failure.is_some() || !self.memory.slots.is_evicted(to) {
             // A failed rematerialization may succeed later, or the storage has its value already.
         } else if is_of_another
             || Arc::strong_count(from) != 1
@@ -372,7 +372,7 @@ impl State {
                 "its rematerializer kept the result, or returned an existing tensor".into();
             let made_at = to.tag().to_string();
             let cause = Error::Recompute { made_at, reason };
-            self.memory.poison(to, &Arc::new(cause));
+            self.memory.slots.poison(to, &Arc::new(cause));
         } else {
             // The driver may still refuse the batch that computes it.
             self.batch.add_restored(to);
@@ -386,15 +386,15 @@ impl State {
     fn encode_touch(&mut self, operands: &[(Arc<Storage>, Role)]) -> Result<(), Stop> {
         let read = operands.iter().filter(|(_, role)| *role != Role::Write);
         for (storage, _) in read {
-            if let Some(cause) = self.memory.poison_of(storage) {
+            if let Some(cause) = self.memory.slots.poison_of(storage) {
                 return Err(Stop::Poison(cause));
             }
         }
         self.acquire(operands.iter().map(|(storage, _)| storage), |_, _| false)?;
         for (storage, role) in operands {
-            self.memory.used(storage);
+            self.memory.slots.used(storage);
             if *role != Role::Read {
-                self.memory.written(storage);
+                self.memory.slots.written(storage);
             }
         }
         Ok(())

@@ -205,7 +205,7 @@ pub(super) fn start_eviction(
                 }
             };
             let mut state = pass.lock();
-            state.memory.touch(victim.place);
+            state.memory.slabs.touch(victim.place);
             state.batch.add_read(reading.clone(), piece, buffer);
             state.push_op(Op::Copy {
                 src: victim.place.buffer,
@@ -275,11 +275,11 @@ pub(super) async fn evict_in_place(
 ) -> Result<()> {
     let refused = |error| refusal("to map a slab", error);
     pass.submit()?;
-    if pass.lock().memory.has_unclean() {
+    if pass.lock().memory.previous.has_unclean() {
         // The driver refused to clear a block, which may be this one.
         return Err(refused(DriverError::OutOfMemory));
     }
-    let idle = (pass.lock().memory).idle(victim.place, pass.driver.completed());
+    let idle = (pass.lock().memory.slabs).idle(victim.place, pass.driver.completed());
     if idle == Some(false) {
         pass.wait_idle().await?;
     }
@@ -314,6 +314,7 @@ fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
     state.count_transfer(&copies, victim.storage.len_bytes());
     state
         .memory
+        .slots
         .copied(&victim.storage, |known| known.add(copies));
     state.memory.evict_clean(&victim.storage);
     state.counters.evicted_bytes += victim.storage.len_bytes();

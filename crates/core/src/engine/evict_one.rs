@@ -35,13 +35,13 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
     };
     let victim = {
         let mut state = pass.lock();
-        if state.memory.is_evicted(storage) {
+        if state.memory.slots.is_evicted(storage) {
             return Ok(true);
         }
-        let victim = match state.memory.candidate(storage) {
+        let victim = match state.memory.slots.candidate(storage) {
             Some(victim) => victim,
             // The storage has no bytes, or no place because no command has used it yet.
-            None if storage.len_bytes() == 0 || state.memory.find(storage).is_none() => {
+            None if storage.len_bytes() == 0 || state.memory.slots.find(storage).is_none() => {
                 return Ok(true);
             }
             None => return Err(pinned()),
@@ -57,7 +57,7 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         // A store did not take the bytes, so they are still on the device.
         let Some(one) = victim
             .take()
-            .or_else(|| pass.lock().memory.candidate(storage))
+            .or_else(|| pass.lock().memory.slots.candidate(storage))
         else {
             return Err(pinned());
         };

@@ -89,13 +89,13 @@ impl Pass {
         loop {
             let (begun, freed) = {
                 let state = self.lock();
-                (state.counters.commands_of_app, state.memory.freed())
+                (state.counters.commands_of_app, state.memory.slabs.freed())
             };
             self.execute_once().await?;
             // Commands behind one that found no room may have freed memory.
             let state = self.lock();
             let has_run = state.counters.commands_of_app > begun;
-            let has_freed = state.memory.freed() > freed;
+            let has_freed = state.memory.slabs.freed() > freed;
             // If no fewer commands are left behind than before, they wait for the next pass.
             // Rematerialized commands run again each time and are no progress.
             let left = state.left_behind.len();
@@ -155,7 +155,7 @@ impl Pass {
                     });
                     continue;
                 }
-                (need, state.memory.has_reached())
+                (need, state.memory.watermarks.has_reached())
             };
             self.check_lost()?;
             if has_reached {

@@ -190,7 +190,7 @@ impl Engine {
     /// What passes do for shares; `None` while there are none.
     pub(super) fn sharing(&self) -> Option<&'static dyn Sharing> {
         let sharing = self.sharing.get().copied();
-        sharing.filter(|_| !self.lock().memory.shares().is_empty())
+        sharing.filter(|_| !self.lock().memory.shares.is_empty())
     }
 
     /// There are shares from now on.
@@ -344,7 +344,7 @@ impl Engine {
     pub(crate) fn error_of(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let state = self.lock();
-        if let Some(cause) = state.memory.poison_of(storage) {
+        if let Some(cause) = state.memory.slots.poison_of(storage) {
             let made_at = storage.tag().to_string();
             return Err(Error::Poisoned { made_at, cause });
         }
@@ -396,7 +396,7 @@ impl Engine {
 
     /// Drops stale copies. The file system may take a while for this.
     pub(super) fn drop_stale_copies(&self) {
-        let gone = self.lock().memory.take_gone();
+        let gone = self.lock().memory.slots.take_gone();
         gone.into_iter()
             .for_each(|copies| self.drop_app_value(copies));
     }
@@ -411,7 +411,7 @@ impl Engine {
                 let cleanings = state.cleanings.take_dead();
                 let cleaned_bytes: u64 = cleanings.iter().map(|one| one.len_bytes).sum();
                 state.counters.evicted_bytes += cleaned_bytes;
-                (rematerializers, state.memory.take_gone(), cleanings)
+                (rematerializers, state.memory.slots.take_gone(), cleanings)
             };
             if rematerializers.is_empty() && copies.is_empty() {
                 break;

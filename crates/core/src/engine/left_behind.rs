@@ -76,7 +76,7 @@ impl LeftBehind {
         cmd.each_operand(&mut |storage, role| {
             touch(storage, role);
             if role != Role::Write {
-                let sources = memory.sources_of(storage);
+                let sources = memory.slots.sources_of(storage);
                 sources.iter().for_each(|source| touch(source, Role::Read));
                 self.sources.extend(sources);
             }

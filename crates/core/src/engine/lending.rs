@@ -36,8 +36,8 @@ pub(super) fn whole(engine: &Engine) -> Whole {
 pub(super) fn note_lending(engine: &Engine) -> Option<&'static dyn Sharing> {
     {
         let mut state = engine.lock();
-        if state.memory.has_watermarks() {
-            state.memory.set_watermark_limit(limit_bytes(engine));
+        if state.memory.watermarks.has_any() {
+            state.memory.watermarks.set_limit(limit_bytes(engine));
         }
     }
     (engine.sharing()).inspect(|sharing| sharing.note_lending(engine))
@@ -45,7 +45,7 @@ pub(super) fn note_lending(engine: &Engine) -> Option<&'static dyn Sharing> {
 
 /// Notes what shares may lend now.
 pub(super) fn note_lending_of_shares(engine: &Engine) {
-    if engine.lock().memory.shares().has_parts() {
+    if engine.lock().memory.shares.has_parts() {
         follow_limits(engine);
     }
     // A share also ends with its last holder.
@@ -66,15 +66,15 @@ pub(super) fn note_lending_of_shares(engine: &Engine) {
         room_bytes: (host_bytes.saturating_add(store_bytes)).saturating_add(disk_bytes),
     };
     let is_bounded = lending.limit_bytes < u64::MAX && lending.room_bytes < lending.limit_bytes;
-    (engine.lock().memory.shares_mut()).set_lending(is_bounded.then_some(lending));
+    (engine.lock().memory.shares).set_lending(is_bounded.then_some(lending));
 }
 
 /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
 pub(super) fn note_promises(state: &mut State) {
-    if state.memory.shares().has_priorities() {
+    if state.memory.shares.has_priorities() {
         state.priorities = Some(PRIORITIES);
     }
-    let promised_bytes = state.memory.shares().promised_bytes();
+    let promised_bytes = state.memory.shares.promised_bytes();
     state.driver.ledger().set_promised(promised_bytes);
 }
 
@@ -82,7 +82,7 @@ pub(super) fn note_promises(state: &mut State) {
 pub(super) fn follow_limits(engine: &Engine) {
     let whole = whole(engine);
     let mut state = engine.lock();
-    if !state.memory.shares().is_empty() {
-        state.memory.shares_mut().follow(whole);
+    if !state.memory.shares.is_empty() {
+        state.memory.shares.follow(whole);
     }
 }

@@ -99,7 +99,7 @@ impl Lineages {
             let is_whole = launch.shown_bytes(index) == arg.storage.size_bytes();
             inputs.push(match launch.program.role(index) {
                 Role::Read => {
-                    let write = memory.writes_to(&arg.storage);
+                    let write = memory.slots.writes_to(&arg.storage);
                     let is_kept = arg.storage.is_saved();
                     let made = self.of(&arg.storage, write).filter(|_| !is_kept);
                     let made = made.filter(|made| made.by.depth < MOST_DEPTH);
@@ -157,7 +157,7 @@ impl Lineages {
                 self.by_slot.resize(slot + 1, None);
             }
             self.by_slot[slot] = Some(Made {
-                write: memory.writes_to(&arg.storage),
+                write: memory.slots.writes_to(&arg.storage),
                 operand,
                 by: by.clone(),
             });
@@ -197,7 +197,7 @@ fn needed_bytes(launch: &Launch, memory: &Memory) -> u64 {
         !launch.args[..index].iter().any(same)
     };
     let own = launch.args.iter().enumerate();
-    own.filter(|(index, arg)| is_new(*index) && !memory.is_imported(&arg.storage))
-        .map(|(_, arg)| memory.granted_bytes(arg.storage.size_bytes()))
+    own.filter(|(index, arg)| is_new(*index) && !memory.slots.is_imported(&arg.storage))
+        .map(|(_, arg)| memory.slabs.granted_bytes(arg.storage.size_bytes()))
         .sum()
 }

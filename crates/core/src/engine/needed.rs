@@ -39,7 +39,7 @@ pub(super) fn needed_storages(state: &State, storage: &Arc<Storage>) -> Vec<Arc<
         cmd.each_operand(&mut |operand, _| needs |= Arc::ptr_eq(operand, storage));
         cmd.each_operand(&mut |operand, _| {
             let known = seen.iter().any(|other| Arc::ptr_eq(other, operand));
-            if needs && !known && !state.memory.is_imported(operand) {
+            if needs && !known && !state.memory.slots.is_imported(operand) {
                 seen.push(operand.clone());
             }
         });
@@ -52,6 +52,6 @@ pub(super) fn needed_bytes(state: &State, storage: &Arc<Storage>) -> u64 {
     let needed = needed_storages(state, storage);
     needed
         .iter()
-        .map(|storage| state.memory.granted_bytes(storage.size_bytes()))
+        .map(|storage| state.memory.slabs.granted_bytes(storage.size_bytes()))
         .sum()
 }

@@ -70,11 +70,11 @@ pub(super) fn next_uses(state: &State) -> NextUses {
     let mut seen = FxHashSet::default();
     for (cmd, number) in state.queue.ahead().zip(1..) {
         cmd.each_operand(&mut |storage, role| {
-            let is_computed = role != Role::Write && state.memory.is_evicted(storage);
+            let is_computed = role != Role::Write && state.memory.slots.is_evicted(storage);
             if !is_computed || !seen.insert(storage.address()) {
                 return;
             }
-            for input in state.memory.sources_of(storage) {
+            for input in state.memory.slots.sources_of(storage) {
                 if let Some(slot) = input.slot() {
                     let known = uses.by_slot.entry(slot).or_insert(number);
                     *known = number.min(*known);
@@ -113,9 +113,9 @@ pub(super) fn lack(state: &State, mut live_bytes: u64, limit_bytes: u64, most_by
             let Some(span) = spans.get_mut(storage.address() as u64) else {
                 return;
             };
-            let size_bytes = state.memory.granted_bytes(storage.size_bytes());
+            let size_bytes = state.memory.slabs.granted_bytes(storage.size_bytes());
             let is_counted = std::mem::replace(&mut span.is_counted, true);
-            if !is_counted && state.memory.find(storage).is_none() {
+            if !is_counted && state.memory.slots.find(storage).is_none() {
                 live_bytes += size_bytes;
             }
             let dies = span.ends_at(index, storage);

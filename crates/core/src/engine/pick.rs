@@ -27,7 +27,7 @@ pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, S
         return Ok(None);
     };
     // The diagnostics check the operands of kernels, so the kernel must run.
-    if state.diagnose.is_some() || !state.memory.is_evicted_with_bytes(&table.storage) {
+    if state.diagnose.is_some() || !state.memory.slots.is_evicted_with_bytes(&table.storage) {
         return Ok(None);
     }
     let Some(rows) = rows_of(launch) else {
@@ -39,7 +39,7 @@ pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, S
         if picking.reading.is_none() {
             return Ok(None);
         }
-        let had_place = state.memory.find(result).is_some();
+        let had_place = state.memory.slots.find(result).is_some();
         state.place_for_overwrite(result)?;
         if !had_place {
             state.head.note_placed(result);

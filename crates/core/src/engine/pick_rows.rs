@@ -59,7 +59,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
             }
         };
         let mut state = pass.lock();
-        if let Some(place) = state.memory.find(result) {
+        if let Some(place) = state.memory.slots.find(result) {
             let copy = Op::Copy {
                 src: region.buffer,
                 src_offset_bytes: region.offset_bytes,
@@ -75,7 +75,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     }
     let mut state = pass.lock();
     state.head.set_picking(None);
-    state.memory.used(table);
+    state.memory.slots.used(table);
     state.memory.was_read(table, picked.len() as u64);
     state.counters.restored_bytes += picked.len() as u64;
     let cmd = state.queue.pop_head();

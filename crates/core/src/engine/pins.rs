@@ -55,10 +55,14 @@ pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pi
     pass.submit()?;
     let state = pass.lock();
     for storage in &pinned.storages {
-        let place = state.memory.find(storage).ok_or_else(|| Error::Driver {
-            what: "a binding of a tensor",
-            message: "the tensor has no place".into(),
-        })?;
+        let place = state
+            .memory
+            .slots
+            .find(storage)
+            .ok_or_else(|| Error::Driver {
+                what: "a binding of a tensor",
+                message: "the tensor has no place".into(),
+            })?;
         pinned.places.push(place);
     }
     drop(state);
@@ -72,14 +76,14 @@ async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
             Err(Error::OutOfMemory(_)) if shrink::was_lowered(pass).await? => continue,
             brought => brought?,
         }
-        if !pass.lock().memory.is_evicted(storage) {
+        if !pass.lock().memory.slots.is_evicted(storage) {
             return place_pinned(pass, storage).await;
         }
         // The commands that rematerialize it are in the queue now.
         pass.execute_for(std::slice::from_ref(storage), &[]).await?;
         pass.error_of(storage)?;
     }
-    match pass.lock().memory.is_evicted(storage) {
+    match pass.lock().memory.slots.is_evicted(storage) {
         true => Err(refuse::out_of_memory(
             pass,
             storage,
@@ -92,7 +96,7 @@ async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
 /// Restores the storages that are computed from a pinned one: the app may write to it unseen.
 async fn restore_computed(pass: &Pass, input: &Arc<Storage>) -> Result<()> {
     loop {
-        let lost = pass.lock().memory.first_lost_by_write(input);
+        let lost = pass.lock().memory.slots.first_lost_by_write(input);
         match lost {
             Some(storage) => restore_pinned(pass, &storage).await?,
             None => return Ok(()),
@@ -103,7 +107,7 @@ async fn restore_computed(pass: &Pass, input: &Arc<Storage>) -> Result<()> {
 /// Places a storage if no command has written to it or used it so far.
 async fn place_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     pass.error_of(storage)?;
-    let has_place = || pass.lock().memory.find(storage).is_some();
+    let has_place = || pass.lock().memory.slots.find(storage).is_some();
     if has_place() {
         return Ok(());
     }

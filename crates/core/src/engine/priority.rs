@@ -67,12 +67,12 @@ impl Priorities for OfShares {
     fn has_long_batch(&self, state: &State) -> bool {
         let batch = &state.batch;
         batch.predicted_ns() * state.driver.time_scale() >= MOST_LOWER_NS
-            && batch.highest_priority() < state.memory.shares().highest_priority()
+            && batch.highest_priority() < state.memory.shares.highest_priority()
     }
 
     fn lets_others_go_first(&self, state: &State) -> bool {
         let head = state.queue.head().map_or(i8::MAX, priority);
-        head < state.memory.shares().highest_priority()
+        head < state.memory.shares.highest_priority()
     }
 
     fn promote(&self, state: &mut State) {
@@ -134,7 +134,7 @@ impl Kept {
             note(storage, role);
             // Its value may have to be computed again from these.
             if role != Role::Write {
-                let sources = memory.sources_of(storage);
+                let sources = memory.slots.sources_of(storage);
                 sources.iter().for_each(|source| note(source, Role::Read));
             }
         });

@@ -122,7 +122,7 @@ pub(super) fn make_room<'a>(
             return Ok(made);
         }
         let whom = {
-            let granted_bytes = pass.lock().memory.granted_bytes(storage.size_bytes());
+            let granted_bytes = pass.lock().memory.slabs.granted_bytes(storage.size_bytes());
             Whom::owing(ShareId::MAIN, storage.share(), granted_bytes)
         };
         if let Err(error) = check_fits(pass, storage) {
@@ -137,7 +137,7 @@ pub(super) fn make_room<'a>(
         }
         let may_take_all = {
             let state = pass.lock();
-            let shares = state.memory.shares();
+            let shares = &state.memory.shares;
             !shares.is_empty() && !shares.is_best_effort(storage.share())
         };
         if may_take_all {
@@ -215,7 +215,7 @@ pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<O
         let hindrance = {
             let mut state = pass.lock();
             state.free_dead();
-            match state.memory.shares().is_empty() {
+            match state.memory.shares.is_empty() {
                 true => None,
                 false => state.memory.hindrance(storage),
             }
@@ -266,13 +266,13 @@ fn never_fits_in_share(
     storage: &Arc<Storage>,
     hindrance: &Hindrance,
 ) -> Option<Error> {
-    let shares = state.memory.shares();
+    let shares = &state.memory.shares;
     let needed = needed::needed_storages(state, storage);
     let within = needed
         .iter()
         .filter(|one| shares.is_within(one.share(), hindrance.share));
     let requested_bytes = within
-        .map(|one| state.memory.granted_bytes(one.size_bytes()))
+        .map(|one| state.memory.slabs.granted_bytes(one.size_bytes()))
         .sum();
     let never = hindrance.is_ceiling && requested_bytes > hindrance.limit_bytes;
     never.then_some(Error::NeverFits {
@@ -340,7 +340,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
             Outcome::Done => {
                 let mut state = pass.lock();
                 for fit in [Fit::Best, Fit::Anywhere] {
-                    if state.memory.has_room(size_bytes, fit) {
+                    if state.memory.slabs.has_room(size_bytes, fit) {
                         state.head.set_fit(fit);
                         return Ok(Some(Ok(())));
                     }
@@ -353,7 +353,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
                 if let Some(refused) = create_least(pass, storage).await? {
                     return Ok(Some(Err(refused)));
                 }
-                limit_bytes = pass.lock().memory.reserved_bytes();
+                limit_bytes = pass.lock().memory.slabs.reserved_bytes();
             }
             Outcome::Void => {}
             Outcome::Refused(error) => return Ok(Some(Err(error))),
@@ -364,12 +364,12 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
 
 /// Creates a slab with room for the storage and little else, if the driver allows one.
 async fn create_least(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
-    let growth = pass.lock().memory.growth(storage.size_bytes());
+    let growth = pass.lock().memory.slabs.growth(storage.size_bytes());
     let Ok(growth) = growth else { return Ok(None) };
     let mut slab_bytes = growth.slab_bytes;
     while slab_bytes > growth.least_bytes {
         slab_bytes = (slab_bytes / 4).max(growth.least_bytes);
-        slab_bytes = pass.lock().memory.whole_granules(slab_bytes);
+        slab_bytes = pass.lock().memory.slabs.whole_granules(slab_bytes);
         let smaller = Growth {
             slab_bytes,
             ..growth
@@ -392,8 +392,8 @@ async fn create_least(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Erro
 fn missing_bytes(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> u64 {
     let limit_bytes = slabs_limit_bytes(pass, ceiling);
     let state = pass.lock();
-    let size_bytes = state.memory.granted_bytes(storage.size_bytes());
-    let wanted_bytes = state.memory.live_bytes().saturating_add(size_bytes);
+    let size_bytes = state.memory.slabs.granted_bytes(storage.size_bytes());
+    let wanted_bytes = state.memory.slabs.live_bytes().saturating_add(size_bytes);
     let missing_bytes = wanted_bytes.saturating_sub(limit_bytes);
     let round_bytes = LEAST_ROUND_BYTES.min(limit_bytes / LEAST_ROUND_PART);
     let least_bytes = size_bytes.div_ceil(LEAST_PART).max(round_bytes);
@@ -412,11 +412,17 @@ fn missing_ahead_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
     }
     let limit_bytes = slabs_limit_bytes(pass, ceiling);
     let state = pass.lock();
-    if state.lineages.is_empty() || !state.memory.shares().is_empty() {
+    if state.lineages.is_empty() || !state.memory.shares.is_empty() {
         return 0;
     }
     let most_bytes = MOST_AHEAD_BYTES.min(limit_bytes / MOST_AHEAD_PART);
-    outlook::lack(&state, state.memory.live_bytes(), limit_bytes, most_bytes).bytes
+    outlook::lack(
+        &state,
+        state.memory.slabs.live_bytes(),
+        limit_bytes,
+        most_bytes,
+    )
+    .bytes
 }
 
 /// The limit of all slabs together, without those that are being released.
@@ -456,20 +462,20 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
 /// Returns whether the caller should try again: the driver is short, and got memory back.
 pub(super) fn make_way(pass: &Pass, wanted_bytes: u64, tries: u32) -> BoxFuture<'_, Result<bool>> {
     Box::pin(async move {
-        let before_bytes = pass.lock().memory.reserved_bytes();
+        let before_bytes = pass.lock().memory.slabs.reserved_bytes();
         pass.submit()?;
         retire::trim_slabs(pass)?;
         retire::wait_for_all(pass).await?;
         if tries > 0 {
             let step_bytes =
                 wanted_bytes.min(MAKE_WAY_BYTES) << (tries - 1).min(MAKE_WAY_DOUBLINGS);
-            let reserved_bytes = pass.lock().memory.reserved_bytes();
+            let reserved_bytes = pass.lock().memory.slabs.reserved_bytes();
             let target_bytes = reserved_bytes.saturating_sub(step_bytes);
             drain_to(pass, |_| target_bytes).await?;
         }
         let levels = pass.driver.ledger().levels();
         let is_drivers = levels.limit_bytes < levels.said_bytes;
-        let is_less = pass.lock().memory.reserved_bytes() < before_bytes;
+        let is_less = pass.lock().memory.slabs.reserved_bytes() < before_bytes;
         Ok(is_drivers && is_less || tries < STAGING_TRIES)
     })
 }
@@ -491,7 +497,7 @@ pub(super) async fn drain_to(pass: &Pass, target_bytes: impl Fn(&Pass) -> u64) -
                 in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
             }
             retire::wait_for_retiring(pass).await?;
-            let reserved_bytes = pass.lock().memory.reserved_bytes();
+            let reserved_bytes = pass.lock().memory.slabs.reserved_bytes();
             let above_bytes = reserved_bytes.saturating_sub(target_bytes);
             if above_bytes == 0 {
                 return Ok(());

@@ -56,9 +56,9 @@ impl Recompute for ByLineage {
     }
 
     fn beyond(&self, state: &State, limit_bytes: u64, share: Option<ShareId>) -> Vec<Arc<Storage>> {
-        let mut dropped = state.memory.dropped();
+        let mut dropped = state.memory.slots.dropped();
         dropped.retain(|storage| {
-            let shares = state.memory.shares();
+            let shares = &state.memory.shares;
             let is_meant = share.is_none_or(|share| shares.is_within(storage.share(), share));
             let plan = is_meant.then(|| state.plan_of(storage)).flatten();
             plan.is_some_and(|plan| plan.needed_bytes > limit_bytes)
@@ -120,7 +120,7 @@ impl State {
         let plan = self.plan_of(storage)?;
         // The value may be from a time when the budget was larger.
         let budget_bytes = self.driver.ledger().slab_limit_bytes();
-        let limit_bytes = (self.memory.shares()).ceiling_of(storage.share(), budget_bytes);
+        let limit_bytes = (self.memory.shares).ceiling_of(storage.share(), budget_bytes);
         if plan.needed_bytes > limit_bytes.min(self.lineages.limit_ahead_bytes()) {
             return None;
         }
@@ -136,7 +136,7 @@ impl State {
 
     /// The way to the value of a storage, if there is one.
     fn plan_of(&self, storage: &Storage) -> Option<Plan> {
-        let write = self.memory.writes_to(storage);
+        let write = self.memory.slots.writes_to(storage);
         let made = self.lineages.of(storage, write)?;
         let mut plan = Plan::default();
         let is_possible = self.follow(made, &mut plan, true, &mut { MOST_INPUTS });
@@ -163,7 +163,7 @@ impl State {
             *most -= 1;
             let storage = storage.upgrade();
             let found = storage.and_then(|storage| {
-                let whereabouts = self.memory.whereabouts(&storage, *write)?;
+                let whereabouts = self.memory.slots.whereabouts(&storage, *write)?;
                 Some((storage, whereabouts))
             });
             let Some((storage, whereabouts)) = found else {
@@ -195,17 +195,19 @@ impl State {
         let Some(plan) = self.plan_of(storage) else {
             return false;
         };
-        let write = self.memory.writes_to(storage);
+        let write = self.memory.slots.writes_to(storage);
         let Some(made) = self.lineages.of(storage, write).cloned() else {
             return false;
         };
         // Only functions of the app can lead back: a lineage names values from before.
-        if self.rematerializers.has_functions() && self.memory.comes_from(&plan.leaves, storage) {
+        if self.rematerializers.has_functions()
+            && self.memory.slots.comes_from(&plan.leaves, storage)
+        {
             return false;
         }
         let id = self.rematerializers.enter_lineage(made);
         let token = self.memory.rematerializer_token(id, plan.leaves, true);
-        self.memory.copied(storage, |copies| {
+        self.memory.slots.copied(storage, |copies| {
             copies.rematerializer = Some(Arc::new(token));
         });
         true
@@ -269,7 +271,7 @@ impl Again<'_> {
         made: Option<&Made>,
     ) -> Option<Arc<Storage>> {
         let storage = storage.upgrade();
-        let found = storage.filter(|one| self.memory.holds(one, write));
+        let found = storage.filter(|one| self.memory.slots.holds(one, write));
         found.or_else(|| self.value(made?))
     }
 }

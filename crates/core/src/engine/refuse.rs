@@ -21,6 +21,7 @@ pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed_bytes: u6
     if freed_bytes > 0 {
         state
             .memory
+            .census
             .happened(Event::ReclaimStep { step, freed_bytes });
         drop(state);
         tell!(INFO, "a reclaim step made room", { step = step.name(), freed_bytes = freed_bytes });
@@ -60,9 +61,9 @@ pub(super) fn refused(
 
 fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts) -> Error {
     state.counters.refusals += 1;
-    state.memory.shares_mut().refused(storage.share());
+    state.memory.shares.refused(storage.share());
     let bytes = storage.size_bytes();
-    state.memory.happened(Event::Refusal { bytes });
+    state.memory.census.happened(Event::Refusal { bytes });
     let report = state.memory.report(HOLDERS_NAMED);
     let levels = state.driver.ledger().levels();
     Error::OutOfMemory(Arc::new(OutOfMemory {
@@ -76,7 +77,7 @@ fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts)
         budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
         reclaim_steps: reclaim_counts.tried(),
         made_at: storage.tag().to_string(),
-        share: (state.memory.shares().use_of(storage.share())).map(Box::new),
+        share: (state.memory.shares.use_of(storage.share())).map(Box::new),
         holders: report.holders,
     }))
 }

@@ -33,7 +33,7 @@ pub(super) fn register_rematerializer(
         pass.error_of(input)?;
     }
     let mut state = pass.lock();
-    if state.memory.comes_from(&inputs, storage) {
+    if state.memory.slots.comes_from(&inputs, storage) {
         return Err(Error::Recompute {
             made_at: storage.tag().to_string(),
             reason: "one of the inputs would be computed from it".into(),
@@ -41,7 +41,7 @@ pub(super) fn register_rematerializer(
     }
     let id = state.rematerializers.enter_function(rematerializer);
     let token = state.memory.rematerializer_token(id, inputs, false);
-    state.memory.copied(storage, |copies| {
+    state.memory.slots.copied(storage, |copies| {
         copies.rematerializer = Some(Arc::new(token))
     });
     Ok(())
@@ -64,14 +64,14 @@ pub(super) fn rematerialize(
         if let Some(failure) = progress.failure {
             return Ok(Err(failure.again()));
         }
-        let never = match (progress.is_under_way, state.memory.is_current(token)) {
+        let never = match (progress.is_under_way, state.memory.slots.is_current(token)) {
             (true, _) => "its rematerializer uses the tensor itself",
             (_, false) => "one of its inputs has been written to since",
             _ => "",
         };
         if !never.is_empty() {
             let cause = Arc::new(refused(never.into()));
-            state.memory.poison(storage, &cause);
+            state.memory.slots.poison(storage, &cause);
             return Ok(Ok(()));
         }
         if progress.times >= MOST_TIMES {

@@ -171,7 +171,7 @@ impl Rematerializers {
         }
         for candidate in candidates {
             if self.is_repeated(&candidate.storage) {
-                candidate.is_clean = memory.has_bytes_elsewhere(&candidate.storage);
+                candidate.is_clean = memory.slots.has_bytes_elsewhere(&candidate.storage);
             }
         }
     }

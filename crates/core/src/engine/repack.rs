@@ -36,10 +36,10 @@ pub(super) async fn repack(
     for one in needed {
         let is_unmade = {
             let memory = &pass.lock().memory;
-            if memory.find(&one).is_some() {
+            if memory.slots.find(&one).is_some() {
                 continue;
             }
-            memory.is_evicted(&one) && !memory.is_evicted_with_bytes(&one)
+            memory.slots.is_evicted(&one) && !memory.slots.is_evicted_with_bytes(&one)
         };
         // Storages without bytes are computed when the command asks for them. The exception is a
         // storage that the command overwrites, for which only room is needed.
@@ -57,7 +57,7 @@ pub(super) async fn repack(
         if is_unmade {
             continue;
         }
-        if pass.lock().memory.is_evicted(&one) {
+        if pass.lock().memory.slots.is_evicted(&one) {
             if let Err(error) = restore::restore_into(pass, &one, &mut restore_guard).await? {
                 return Ok((Some(Err(error)), freed_bytes));
             }
@@ -82,11 +82,11 @@ async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
         {
             let mut state = pass.lock();
             for storage in needed {
-                let Some(mut victim) = state.memory.candidate(storage) else {
+                let Some(mut victim) = state.memory.slots.candidate(storage) else {
                     continue;
                 };
                 // A rematerialization would need memory itself.
-                if !state.memory.has_bytes_elsewhere(storage) {
+                if !state.memory.slots.has_bytes_elsewhere(storage) {
                     victim.is_clean = false;
                     victims.push(victim);
                 } else if state.memory.evict_clean(storage) {
@@ -110,7 +110,7 @@ async fn new_block(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Pending
             if let Ok(Some(pending_restore)) = received {
                 return Ok(Some(pending_restore));
             }
-            state.memory.growth(storage.size_bytes())
+            state.memory.slabs.growth(storage.size_bytes())
         };
         let Ok(growth) = growth else { return Ok(None) };
         let least = Growth {

@@ -80,7 +80,7 @@ impl Engine {
         self.prepare_report();
         let state = self.lock();
         let report = self.report_of(&state, holders);
-        (state.timing.now_ns(), report, state.memory.map())
+        (state.timing.now_ns(), report, Map::of(&state.memory))
     }
 
     /// Frees all dead storages, so that the report does not count them.
@@ -128,26 +128,26 @@ impl Engine {
     /// Keeps a history of the last `most` events.
     pub(crate) fn keep_history(&self, most: usize) {
         let mut state = self.lock();
-        state.memory.keep_history(most);
+        state.memory.census.keep_history(most);
         state.update_time();
     }
 
     /// The events in the history, the tags that they name, and the number of dropped events.
     pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
         self.free_all_dead();
-        self.lock().memory.history()
+        self.lock().memory.census.history()
     }
 
     /// The names of the kernels in the history.
     pub(crate) fn kernels(&self) -> Vec<String> {
-        self.lock().memory.kernels()
+        self.lock().memory.census.kernels()
     }
 
     /// Begins to track peaks. Returns the number of the measurement, and the sums so far.
     pub(crate) fn begin_measure(&self) -> (u64, Tally) {
         self.free_all_dead();
         let mut state = self.lock();
-        let number = state.memory.measure();
+        let number = state.memory.census.measure();
         (number, tally(&state, self.driver.buffers_created()))
     }
 
@@ -155,13 +155,13 @@ impl Engine {
     pub(crate) fn end_measure(&self, number: u64) -> (Tally, Option<(u64, u64)>) {
         self.free_all_dead();
         let mut state = self.lock();
-        let peaks = state.memory.measured(number);
+        let peaks = state.memory.census.measured(number);
         (tally(&state, self.driver.buffers_created()), peaks)
     }
 
     /// Ends a measurement whose result is not needed.
     pub(crate) fn give_up_measure(&self, number: u64) {
-        self.lock().memory.measured(number);
+        self.lock().memory.census.measured(number);
     }
 
     /// Resets all peaks to the present levels.
@@ -219,14 +219,14 @@ impl Engine {
 }
 
 fn tally(state: &State, buffers_created: u64) -> Tally {
-    let sums = state.memory.sums();
+    let sums = state.memory.census.sums();
     Tally {
         live_bytes: sums.live_bytes,
         allocations: sums.storages.up,
         commands: state.counters.commands,
         submissions: state.counters.submissions,
         buffers_created,
-        moved_bytes: state.memory.moved_bytes(),
+        moved_bytes: state.memory.slabs.moved_bytes(),
         evicted_bytes: state.counters.evicted_bytes,
         restored_bytes: state.counters.restored_bytes,
         refusals: state.counters.refusals,
@@ -282,7 +282,7 @@ pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
                 .1 += 1;
         });
     }
-    let mut alive = state.memory.alive();
+    let mut alive = state.memory.slots.alive();
     alive.retain(|storage| {
         let held = queued
             .get(storage.address() as u64)

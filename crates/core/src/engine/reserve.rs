@@ -21,11 +21,11 @@ pub(super) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
         let limit_bytes = limit_bytes.min(pass.limits().soft_bytes).min(bytes);
         let growth = {
             let state = pass.lock();
-            let reserved_bytes = state.memory.reserved_bytes();
+            let reserved_bytes = state.memory.slabs.reserved_bytes();
             let missing_bytes = limit_bytes.saturating_sub(reserved_bytes);
             let most_bytes = RESERVED_SLAB_BYTES.min(pass.caps().max_buffer_bytes);
             let slab_bytes = missing_bytes.min(most_bytes) & !(LEAST_RESERVED_BYTES - 1);
-            match state.memory.growth(slab_bytes) {
+            match state.memory.slabs.growth(slab_bytes) {
                 Ok(growth) if slab_bytes > 0 => Growth {
                     slab_bytes: growth.least_bytes,
                     ..growth
@@ -36,7 +36,7 @@ pub(super) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
         match compact::create_planned(pass, &growth).await {
             Ok(_) => {}
             Err(DriverError::OutOfMemory | DriverError::OverBudget) => {
-                return Ok(pass.lock().memory.reserved_bytes());
+                return Ok(pass.lock().memory.slabs.reserved_bytes());
             }
             Err(error) => {
                 pass.check_lost()?;

@@ -57,7 +57,7 @@ pub(super) fn restore<'a>(
         loop {
             {
                 let mut state = pass.lock();
-                if !state.memory.is_evicted(storage) {
+                if !state.memory.slots.is_evicted(storage) {
                     return Ok(Ok(()));
                 }
                 let fit = state.head.take_fit();
@@ -102,7 +102,7 @@ pub(super) fn restore_into<'a>(
         let mut state = pass.lock();
         if let Some(pending_restore) = restore_guard.1.take() {
             state.memory.finish_restore(storage, pending_restore);
-            state.memory.used(storage);
+            state.memory.slots.used(storage);
             state.batch.add_restored(storage);
             state.counters.restored_bytes += storage.len_bytes();
             state.count_transfer(&copies, storage.len_bytes());
@@ -118,12 +118,12 @@ fn gave_up_copy(pass: &Pass, storage: &Arc<Storage>, error: &Error) -> bool {
         return false;
     }
     let mut state = pass.lock();
-    if state.memory.copy_failed(storage, error) {
+    if state.memory.slots.copy_failed(storage, error) {
         return true;
     }
     if error.is_loss() {
         // Users of the storage get the reason.
-        state.memory.poison(storage, &Arc::new(error.again()));
+        state.memory.slots.poison(storage, &Arc::new(error.again()));
     }
     error.is_loss()
 }
@@ -163,7 +163,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
     let idle = {
         let mut state = pass.lock();
         state.handle_changes();
-        state.memory.idle(place, pass.driver.completed())
+        state.memory.slabs.idle(place, pass.driver.completed())
     };
     let waits_anyway = idle == Some(false) && !pass.restore_staging.holds(len_bytes);
     if pass.caps().maps_slabs && waits_anyway {
@@ -172,7 +172,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
         pass.wait_idle().await?;
     }
     // If the driver refused to clear a block, which may be this one, its clearing comes later.
-    let is_clear = !pass.lock().memory.has_unclean();
+    let is_clear = !pass.lock().memory.previous.has_unclean();
     if pass.caps().maps_slabs && is_clear && (idle == Some(true) || waits_anyway) {
         return fill_in_place(pass, &mut supply, place, len_bytes).await;
     }
@@ -183,7 +183,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
         while !rest.is_empty() {
             let (region, taken) = stage_restore(pass, storage, rest, &mut watch).await?;
             let mut state = pass.lock();
-            state.memory.touch(place);
+            state.memory.slabs.touch(place);
             state.push_op(Op::Copy {
                 src: region.buffer,
                 src_offset_bytes: region.offset_bytes,
@@ -303,7 +303,7 @@ pub(super) async fn read_evicted(
             }
             Err(error) => {
                 if gave_up_copy(pass, storage, &error)
-                    && pass.lock().memory.poison_of(storage).is_none()
+                    && pass.lock().memory.slots.poison_of(storage).is_none()
                 {
                     // The read is still at the head of the queue, and the next step takes another
                     // copy.
@@ -318,7 +318,7 @@ pub(super) async fn read_evicted(
         reading.deliver(&bytes);
     }
     let mut state = pass.lock();
-    state.memory.used(storage);
+    state.memory.slots.used(storage);
     state.memory.was_read(storage, piece.size_bytes);
     state.queue.pop_head();
     Ok(())

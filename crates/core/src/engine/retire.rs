@@ -3,11 +3,11 @@
 use super::pass::Pass;
 use crate::driver::BoxFuture;
 use crate::error::Result;
-use crate::memory::{Copies, Memory};
+use crate::memory::Copies;
 
 /// Notices what the device has finished.
 pub(super) fn retire(pass: &Pass) -> Result<u64> {
-    let freed_before = pass.lock().memory.freed_bytes();
+    let freed_before = pass.lock().memory.slabs.freed_bytes();
     // Only a loss of the device can go wrong here.
     let _ = pass.driver.poll();
     pass.check_lost()?;
@@ -15,7 +15,7 @@ pub(super) fn retire(pass: &Pass) -> Result<u64> {
     // Outdated ways to compute a storage may be all that holds their inputs.
     pass.free_all_dead();
     let state = pass.lock();
-    Ok(settled_bytes + state.memory.freed_bytes() - freed_before)
+    Ok(settled_bytes + state.memory.slabs.freed_bytes() - freed_before)
 }
 
 /// Releases idle staging and read-back buffers.
@@ -33,9 +33,9 @@ pub(super) fn shed_caches(pass: &Pass) -> Result<u64> {
 
 /// Releases empty slabs.
 pub(super) fn trim_slabs(pass: &Pass) -> Result<u64> {
-    let before_bytes = pass.lock().memory.reserved_bytes();
-    pass.release(Memory::next_empty)?;
-    let after_bytes = pass.lock().memory.reserved_bytes();
+    let before_bytes = pass.lock().memory.slabs.reserved_bytes();
+    pass.release(|memory| memory.slabs.next_empty())?;
+    let after_bytes = pass.lock().memory.slabs.reserved_bytes();
     Ok(before_bytes.saturating_sub(after_bytes))
 }
 
@@ -99,7 +99,10 @@ pub(super) fn take_in_cleaned(pass: &Pass) {
         if one.destination.finish(&mut copies).is_ok() {
             let mut state = pass.lock();
             state.counters.evicted_bytes += one.len_bytes;
-            state.memory.copied(&storage, |known| known.add(copies));
+            state
+                .memory
+                .slots
+                .copied(&storage, |known| known.add(copies));
         }
     }
 }
@@ -110,12 +113,12 @@ pub(super) fn release_idle(pass: &Pass, polls: u32) -> Result<()> {
     let idle_slab = {
         let mut state = pass.lock();
         state.free_dead();
-        state.memory.polled(polls);
+        state.memory.slabs.polled(polls);
         let has_batch = !state.batch.is_empty();
-        idle_polls > 0 && !has_batch && state.memory.next_idle(idle_polls).is_some()
+        idle_polls > 0 && !has_batch && state.memory.slabs.next_idle(idle_polls).is_some()
     };
     if idle_slab {
-        pass.release(|memory| memory.next_idle(idle_polls))?;
+        pass.release(|memory| memory.slabs.next_idle(idle_polls))?;
     }
     if idle_polls > 0 && polls % idle_polls == idle_polls - 1 {
         for staging in [&pass.uploads, &pass.restore_staging] {

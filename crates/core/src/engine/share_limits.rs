@@ -11,11 +11,14 @@ use crate::units::Bytes;
 
 /// Refuses pins that would keep others from what they are guaranteed: pinned storages cannot leave.
 pub(super) fn check_pins(engine: &Engine) -> Result<()> {
-    if engine.lock().memory.shares().is_empty() {
+    if engine.lock().memory.shares.is_empty() {
         return Ok(());
     }
     let limit_bytes = lending::limit_bytes(engine);
-    let needed_bytes = engine.lock().memory.needed_for_guarantees();
+    let needed_bytes = {
+        let memory = &engine.lock().memory;
+        (memory.shares).needed_for_guarantees(&memory.slots, &memory.slabs)
+    };
     match needed_bytes <= limit_bytes {
         true => Ok(()),
         false => Err(Error::Buffer {
@@ -35,13 +38,13 @@ pub(super) async fn drain_to_ceilings(pass: &Pass) -> Result<()> {
     {
         let mut state = pass.lock();
         state.free_dead();
-        if state.memory.shares().above_ceiling().is_empty() {
+        if state.memory.shares.above_ceiling().is_empty() {
             return Ok(());
         }
     }
     let mut given_up: Vec<ShareId> = Vec::new();
     loop {
-        let above = pass.lock().memory.shares().above_ceiling();
+        let above = pass.lock().memory.shares.above_ceiling();
         let next = above.iter().find(|(share, _)| !given_up.contains(share));
         let Some(&(share, excess_bytes)) = next else {
             return Ok(());

@@ -51,18 +51,18 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     let share = own_share(engine, "resize_share")?;
     share.check_open()?;
     let whole = whole(engine);
-    let ceiling_bytes = (engine.lock().memory.shares()).ceiling_after(&share, said, whole)?;
+    let ceiling_bytes = (engine.lock().memory.shares).ceiling_after(&share, said, whole)?;
     let _ahead = limit_ahead::prepare(engine, ceiling_bytes, Some(share.id())).await;
-    (engine.lock().memory.shares_mut()).resize(&share, said, whole)?;
+    (engine.lock().memory.shares).resize(&share, said, whole)?;
     note_promises(&mut engine.lock());
-    if engine.lock().memory.shares().above_ceiling().is_empty() {
+    if engine.lock().memory.shares.above_ceiling().is_empty() {
         return Ok(0);
     }
     let id = share.id();
     let work = move |pass: Pass| async move {
         pass.submit()?;
         drain_to_ceilings(&pass).await?;
-        let above = pass.lock().memory.shares().above_ceiling();
+        let above = pass.lock().memory.shares.above_ceiling();
         let above = above.iter().find(|(share, _)| *share == id);
         Ok(above.map_or(0, |(_, excess_bytes)| *excess_bytes))
     };
@@ -102,7 +102,7 @@ pub(crate) fn end(engine: &Engine, end: End) {
         End::Closed => share.close(),
         End::Cancelled => share.cancel(),
     }
-    engine.lock().memory.shares_mut().close(share);
+    engine.lock().memory.shares.close(share);
     note_promises(&mut engine.lock());
 }
 
@@ -112,13 +112,13 @@ pub(crate) fn use_of(engine: &Arc<Engine>) -> Option<ShareUse> {
     let here = engine.here();
     here.free_all_dead();
     let state = here.lock();
-    state.memory.shares().use_of(share.id())
+    state.memory.shares.use_of(share.id())
 }
 
 /// What this engine's share is guaranteed; `None` if it is for no share.
 pub(crate) fn guaranteed_bytes(engine: &Engine) -> Option<u64> {
     let id = engine.share()?.id();
-    let used = engine.lock().memory.shares().use_of(id);
+    let used = engine.lock().memory.shares.use_of(id);
     Some(used.map_or(0, |used| used.guaranteed_bytes))
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
     let limit_bytes = limit_bytes(engine);
     let mut state = engine.lock();
     state.free_dead();
-    let shares = state.memory.shares();
+    let shares = &state.memory.shares;
     if let Some(share) = engine.share() {
         return Some(shares.unpromised_within(share.id()));
     }
@@ -146,7 +146,7 @@ pub(crate) fn set_guarantees<'a>(
         let mut state = engine.lock();
         for (of, bytes) in changes {
             if let Some(share) = of.share() {
-                state.memory.shares_mut().set_guarantee(share.id(), bytes);
+                state.memory.shares.set_guarantee(share.id(), bytes);
             }
         }
     }
@@ -193,7 +193,7 @@ pub(super) fn check_promises(engine: &Engine, limit_bytes: u64) -> Result<()> {
         limit_bytes,
         ..whole(engine)
     };
-    let promised_bytes = engine.lock().memory.shares().promised_within(whole);
+    let promised_bytes = engine.lock().memory.shares.promised_within(whole);
     match promised_bytes <= limit_bytes {
         true => Ok(()),
         false => Err(Error::Option {

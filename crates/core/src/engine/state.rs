@@ -113,7 +113,7 @@ impl State {
     /// What there is to do for shares; `None` while there are none.
     #[inline]
     pub(super) fn shared(&self) -> Option<&'static dyn Shared> {
-        self.shared.filter(|_| !self.memory.shares().is_empty())
+        self.shared.filter(|_| !self.memory.shares.is_empty())
     }
 
     /// Adds an op of a command to the batch, after what earlier changes of blocks require.
@@ -127,18 +127,18 @@ impl State {
     /// them, and lets the diagnostics fill and look at them.
     #[inline]
     pub(super) fn handle_changes(&mut self) {
-        if self.memory.has_unclean() {
+        if self.memory.previous.has_unclean() {
             self.clear_unclean();
         }
-        if self.memory.has_changes() {
+        if self.memory.fences.has_changes() {
             diagnose::handle_changes(self);
         }
     }
 
     #[cold]
     fn clear_unclean(&mut self) {
-        for (place, size_bytes) in self.memory.take_unclean() {
-            self.memory.touch(place);
+        for (place, size_bytes) in self.memory.previous.take_unclean() {
+            self.memory.slabs.touch(place);
             self.counters.hand_overs += 1;
             self.counters.cleared_bytes += size_bytes;
             self.batch.push(Op::Clear {
@@ -160,7 +160,9 @@ impl State {
     pub(super) fn submitted(&mut self, submission: Submission, dispatches: &[Entry]) {
         self.counters.submissions += 1;
         let (serial, commands) = (submission.serial, self.counters.commands);
-        self.memory.happened(Event::Submission { serial, commands });
+        self.memory
+            .census
+            .happened(Event::Submission { serial, commands });
         self.update_time();
         if self.timing.is_on() {
             (self.timing).kernels_ran(dispatches, &self.driver, &mut self.memory);
@@ -185,8 +187,8 @@ impl State {
 
     /// Sets the time of the events that follow. Reads the clock only if the app keeps a history.
     pub(super) fn update_time(&mut self) {
-        if self.memory.keeps_history() {
-            self.memory.set_time(self.timing.now_ns());
+        if self.memory.census.keeps_history() {
+            self.memory.census.set_time(self.timing.now_ns());
         }
     }
 
@@ -198,7 +200,7 @@ impl State {
     /// Whether an execution pass would have nothing to do.
     pub(super) fn has_nothing_to_do(&self) -> bool {
         let has_commands = !self.queue.is_empty() || !self.left_behind.is_empty();
-        !has_commands && self.batch.is_empty() && !self.memory.has_unclean()
+        !has_commands && self.batch.is_empty() && !self.memory.previous.has_unclean()
     }
 
     /// Updates the peak of the bytes without a place, after commands were appended.
@@ -214,7 +216,7 @@ impl State {
     pub(super) fn poison(&mut self, cmd: &Cmd, cause: &Arc<Error>) {
         cmd.each_operand(&mut |storage, role| {
             if role != Role::Read {
-                self.memory.poison(storage, cause);
+                self.memory.slots.poison(storage, cause);
             }
         });
         if let Cmd::Read { reading, .. } = cmd {

@@ -140,7 +140,7 @@ impl State {
             self.leave_behind(next, error);
             return ControlFlow::Continue(());
         }
-        let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
+        let alone = cmd.is_custom() || self.memory.census.has_imports() && cmd.is_foreign();
         let priority = self.priorities.map(|priorities| priorities.of(cmd));
         if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
             self.queue.put_back(next);
@@ -272,7 +272,7 @@ impl State {
         let mut lost = None;
         cmd.each_operand(&mut |storage, role| {
             if lost.is_none() && role != Role::Read && storage.feeds_rematerializers() {
-                lost = self.memory.first_lost_by_write(storage);
+                lost = self.memory.slots.first_lost_by_write(storage);
             }
         });
         lost
@@ -286,7 +286,7 @@ impl State {
         if is_of_app && self.rematerializers.end_command() {
             self.counters.commands_of_app += 1;
         }
-        self.memory.tick();
+        self.memory.slots.tick();
     }
 
     /// Frees the storages and kernels that have no holder.

@@ -32,7 +32,7 @@ impl Pass {
         self.drop_stale_copies();
         let mut state = self.lock();
         state.batch = batch;
-        for buffer in state.memory.take_forgotten_imports() {
+        for buffer in state.memory.slots.take_forgotten_imports() {
             state.groups.forget_buffer(buffer);
             self.driver.destroy_buffer(buffer, 0);
         }
@@ -79,13 +79,13 @@ impl Pass {
                 self.readbacks.give_back(buffer);
             }
             let mut state = self.lock();
-            let written = state.memory.written_in_batch();
+            let written = state.memory.slots.written_in_batch();
             state.memory.batch_ended(None);
             state.counters.refused_submissions += 1;
             undo_moves(&mut state, batch, &cause);
-            state.memory.still_unclean(batch.take_cleared());
+            state.memory.previous.still_unclean(batch.take_cleared());
             for storage in written {
-                state.memory.poison(&storage, &cause);
+                state.memory.slots.poison(&storage, &cause);
             }
             // The copies that should have restored these were refused too, so the storages stay
             // evicted.
@@ -109,7 +109,7 @@ impl Pass {
 
     /// Releases one slab, if it is empty.
     pub(super) fn release_one(&self, slab: SlabId) -> Result<u64> {
-        self.release(|memory| memory.if_empty(slab))
+        self.release(|memory| memory.slabs.if_empty(slab))
     }
 
     /// Releases, one by one, the empty slabs that `next` names.
@@ -122,7 +122,7 @@ impl Pass {
                 // The diagnostics first check the freed blocks of a slab that goes.
                 state.handle_changes();
                 let is_over = release_slabs(&mut state, &next, &mut buffers);
-                if !buffers.is_empty() && state.memory.reserved_bytes() == 0 {
+                if !buffers.is_empty() && state.memory.slabs.reserved_bytes() == 0 {
                     self.readbacks.keep_none();
                 }
                 (is_over, forget_buffers(&mut state, &buffers))
@@ -186,12 +186,12 @@ fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGro
 /// range since.
 fn undo_moves(state: &mut State, batch: &mut Batch, cause: &Arc<Error>) {
     for one in batch.take_moves() {
-        let before_bytes = state.memory.moved_bytes();
+        let before_bytes = state.memory.slabs.moved_bytes();
         if !state.memory.move_back(&one) {
             state.memory.poison_block(one.block, cause);
         }
         // A block that moved back counts twice. One that died or lost its bytes counts once.
-        state.counters.undone_bytes += match state.memory.moved_bytes() - before_bytes {
+        state.counters.undone_bytes += match state.memory.slabs.moved_bytes() - before_bytes {
             0 => one.size_bytes,
             back_bytes => 2 * back_bytes,
         };

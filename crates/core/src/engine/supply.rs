@@ -137,6 +137,6 @@ impl Drop for CopiesGuard<'_> {
 
 /// The copies of an evicted storage, if it has any.
 pub(super) fn evicted_copies<'a>(engine: &'a Engine, storage: &Storage) -> Option<CopiesGuard<'a>> {
-    let copies = engine.lock().memory.evicted_copies(storage);
+    let copies = engine.lock().memory.slots.evicted_copies(storage);
     copies.map(|copies| CopiesGuard(engine, copies))
 }

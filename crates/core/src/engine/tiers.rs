@@ -81,7 +81,7 @@ fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
     // The driver may still refuse the batch that restores such storages.
     pass.submit()?;
     let mut state = pass.lock();
-    state.memory.shed_host_copies(wanted_bytes);
+    state.memory.slots.shed_host_copies(wanted_bytes);
     drop(state);
     pass.drop_stale_copies();
     Ok(())
@@ -100,7 +100,7 @@ pub(super) fn drain_host(pass: &Pass) -> Result<()> {
     }
     let mut on_host = match pass.host.excess_bytes() {
         0 => Vec::new(),
-        _ => pass.lock().memory.on_host(),
+        _ => pass.lock().memory.slots.on_host(),
     };
     while pass.host.excess_bytes() > 0 {
         let Some(storage) = on_host.pop() else { break };
@@ -125,7 +125,7 @@ fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> {
     }
     let mut moved = Copies::default();
     to.finish(&mut moved)?;
-    pass.lock().memory.copied(storage, |copies| {
+    pass.lock().memory.slots.copied(storage, |copies| {
         copies.add(moved);
         copies.host = None;
     });

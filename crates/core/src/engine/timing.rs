@@ -96,10 +96,10 @@ impl Timing {
             let Some(kernel) = times.add(entry, run.ns) else {
                 continue;
             };
-            if memory.keeps_history() {
+            if memory.census.keeps_history() {
                 let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
                     .map(|before_ns| now_ns.saturating_sub(before_ns));
-                memory.kernel_ran(kernel, begin_ns, end_ns);
+                memory.census.kernel_ran(kernel, begin_ns, end_ns);
             }
         }
     }

@@ -34,7 +34,8 @@ pub fn prepare_trial(
     let all_are_here = operands.iter().all(is_here) && {
         let state = engine.lock();
         let mut operands = operands.iter();
-        state.left_behind.is_empty() && operands.all(|storage| state.memory.find(storage).is_some())
+        state.left_behind.is_empty()
+            && operands.all(|storage| state.memory.slots.find(storage).is_some())
     };
     match all_are_here && has_room_for(engine, scratch_bytes) {
         true => Ready::Yes,
@@ -59,6 +60,6 @@ pub fn end_trial(engine: &Arc<Engine>, recorded: Result<Arc<Storage>>) -> Trial 
 fn has_room_for(engine: &Engine, bytes: u64) -> bool {
     let limit_bytes = engine.driver.ledger().slab_limit_now_bytes();
     let limit_bytes = limit_bytes.min(engine.limits().soft_bytes);
-    let live_bytes = engine.lock().memory.live_bytes();
+    let live_bytes = engine.lock().memory.slabs.live_bytes();
     bytes <= limit_bytes.saturating_sub(live_bytes)
 }

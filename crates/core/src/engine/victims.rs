@@ -81,9 +81,14 @@ pub(super) fn victims(
 ) -> Vec<Candidate> {
     let outlook = Outlook::new(state, || {
         let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
-        outlook::lack(state, state.memory.live_bytes(), limit_bytes, u64::MAX)
+        outlook::lack(
+            state,
+            state.memory.slabs.live_bytes(),
+            limit_bytes,
+            u64::MAX,
+        )
     });
-    let mut candidates = state.memory.candidates(stay);
+    let mut candidates = state.memory.slots.candidates(stay);
     state
         .rematerializers
         .require_copies_of_repeated(&mut candidates, &state.memory);
@@ -110,7 +115,7 @@ pub(super) fn choose_owed(
     whom: Whom,
     choose: &Choose<'_>,
 ) -> Vec<Candidate> {
-    for whom in whom.in_turn(state.memory.shares().has_best_effort()) {
+    for whom in whom.in_turn(state.memory.shares.has_best_effort()) {
         let Some(mut claim) = state.memory.claim(whom) else {
             break;
         };
@@ -119,7 +124,10 @@ pub(super) fn choose_owed(
         if !owed.is_empty() {
             let mut chosen = choose(owed);
             chosen.retain(|candidate| {
-                let granted_bytes = state.memory.granted_bytes(candidate.storage.size_bytes());
+                let granted_bytes = state
+                    .memory
+                    .slabs
+                    .granted_bytes(candidate.storage.size_bytes());
                 claim.take(candidate.storage.share(), granted_bytes)
             });
             return chosen;
@@ -148,7 +156,7 @@ pub(super) fn cheaper_ns(
     if state.rematerializers.is_repeated(storage) {
         return None;
     }
-    let next = candidate.distance(state.memory.now(), &uses.by_slot, uses.known);
+    let next = candidate.distance(state.memory.slots.now(), &uses.by_slot, uses.known);
     let plan = state.recompute_plan(storage)?;
     let kept_bytes = plan.kept_bytes(next, last_uses);
     let size_bytes = storage.size_bytes() as f64;
@@ -182,7 +190,7 @@ fn choose_best(
     tier: Option<Tier>,
     outlook: &Outlook,
 ) -> Vec<Candidate> {
-    let (now, uses, lack) = (state.memory.now(), &outlook.uses, outlook.lack);
+    let (now, uses, lack) = (state.memory.slots.now(), &outlook.uses, outlook.lack);
     let weigh = |candidate: &Candidate| {
         let written = tier.filter(|_| !candidate.is_clean);
         let from = candidate.far.or(written).unwrap_or(Tier::Host);
@@ -215,13 +223,13 @@ pub(super) fn victims_ahead(
         return Vec::new();
     }
     let evicted_bytes = victims.iter().map(|victim| victim.storage.size_bytes());
-    let live_bytes = (state.memory.live_bytes()).saturating_sub(evicted_bytes.sum());
+    let live_bytes = (state.memory.slabs.live_bytes()).saturating_sub(evicted_bytes.sum());
     let missing_bytes = outlook::lack(state, live_bytes, limit_bytes, most_bytes).bytes;
     if missing_bytes == 0 {
         return Vec::new();
     }
     let outlook = Outlook::new(state, || Lack::UNKNOWN);
-    let mut candidates = state.memory.candidates(stay);
+    let mut candidates = state.memory.slots.candidates(stay);
     // Storages that the queue uses must stay on the device.
     candidates.retain(|candidate| {
         let slot = candidate.storage.slot();

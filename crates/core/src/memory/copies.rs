@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::budget::HostCharge;
-use super::{Dead, DeadList, Memory, Residency, Source, Storage};
-use crate::error::Error;
+use super::dead::{Dead, DeadList};
+use super::source::Source;
+use super::storage::{Residency, Storage};
 use crate::transfer::{SpillBlock, StoreBlock};
 
 /// Bytes in the host's memory, charged to the host's account.
@@ -126,46 +127,9 @@ pub(crate) struct Kept {
     pub(crate) at_source: bool,
 }
 
-impl Memory {
-    /// Where the bytes of a storage are kept beside the device.
-    pub(crate) fn kept(&self, storage: &Storage) -> Kept {
-        let slot = storage.slot().map(|index| &self.slots[index as usize]);
-        let copies = slot.and_then(|slot| slot.copies.as_deref());
-        copies.map_or(Kept::default(), |copies| Kept {
-            on_host: copies.host.is_some(),
-            in_store: copies.store.as_ref().map(|(number, _)| *number),
-            on_disk: copies.disk.is_some(),
-            at_source: copies.source.is_some(),
-        })
-    }
-
-    /// A copy of an evicted storage, in a store or on disk, cannot be used, with `error`. Drops the
-    /// copy if anything else gives the bytes. `false` if nothing does.
-    pub(crate) fn copy_failed(&mut self, storage: &Storage, error: &Error) -> bool {
-        let is_stores = matches!(error, Error::Store(_));
-        let Some(index) = storage.slot() else {
-            return false;
-        };
-        let Some(copies) = &self.slots[index as usize].copies else {
-            return false;
-        };
-        let rematerializer = copies.rematerializer.as_ref();
-        let other = match is_stores {
-            true => copies.disk.is_some(),
-            false => copies.store.is_some(),
-        };
-        let gives = other
-            || copies.host.is_some()
-            || copies.source.is_some()
-            || rematerializer.is_some_and(|rematerializer| self.is_current(rematerializer));
-        if gives {
-            let mut gone = Copies::default();
-            self.copied(storage, |copies| match is_stores {
-                true => gone.store = copies.store.take(),
-                false => gone.disk = copies.disk.take(),
-            });
-            self.gone.push(Box::new(gone));
-        }
-        gives
+impl Kept {
+    /// Is nothing kept?
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Kept::default()
     }
 }

@@ -1,6 +1,10 @@
 //! A map of all storages: the slabs block by block, and the storages that are elsewhere.
 
-use super::{Memory, Moment, Residency, Slot, Storage, Tag};
+use super::Memory;
+use super::history::Moment;
+use super::slots::Slot;
+use super::storage::{Residency, Storage};
+use super::tag::Tag;
 use crate::alloc::SlabClass;
 
 /// One slab, block by block.
@@ -150,10 +154,16 @@ pub(crate) struct Map {
     pub(crate) kernels: Vec<String>,
 }
 
-impl Memory {
+impl Map {
     /// The whole map. O(storages · log + slabs + events).
-    pub(crate) fn map(&self) -> Map {
-        let slabs = self.slabs.iter().map(|slab| {
+    pub(crate) fn of(memory: &Memory) -> Map {
+        let Memory {
+            slots,
+            slabs: all,
+            census,
+            ..
+        } = memory;
+        let slabs = all.all().iter().map(|slab| {
             slab.as_ref().map(|slab| SlabMap {
                 slab: slab.number,
                 class: slab.class,
@@ -163,7 +173,7 @@ impl Memory {
         });
         let mut slabs: Vec<Option<SlabMap>> = slabs.collect();
         let mut evicted = Vec::new();
-        for slot in &self.slots {
+        for slot in slots.rows() {
             let storage = slot.storage.upgrade();
             let is_saved = storage.as_ref().is_some_and(|storage| storage.is_saved());
             let slab = slot.place.and_then(|place| place.slab);
@@ -173,12 +183,12 @@ impl Memory {
                 };
                 slab.blocks.push(Block {
                     offset_bytes: place.offset_bytes,
-                    granted_bytes: self.granted_bytes(slot.size_bytes),
+                    granted_bytes: all.granted_bytes(slot.size_bytes),
                     size_bytes: slot.size_bytes,
                     storage: slot.number,
                     tag: slot.tag,
                     state: state(slot, storage.as_deref()),
-                    idle_commands: slot.uses.idle(self.clock),
+                    idle_commands: slot.uses.idle(slots.now()),
                     is_saved,
                 });
             } else if let Some(storage) = storage {
@@ -201,15 +211,15 @@ impl Memory {
         for slab in &mut slabs {
             slab.blocks.sort_unstable_by_key(|block| block.offset_bytes);
         }
-        let (moments, tags, dropped) = self.history();
+        let (moments, tags, dropped) = census.history();
         Map {
-            granule_bytes: self.whole_granules(1),
+            granule_bytes: all.whole_granules(1),
             slabs,
             evicted,
             tags,
             moments,
             dropped,
-            kernels: self.kernels(),
+            kernels: census.kernels(),
         }
     }
 }

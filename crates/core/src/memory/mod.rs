@@ -1,9 +1,13 @@
-//! Storages and where they are: the table of slots, the slabs, the counters.
+//! Storages and where they are. One part for each subject:
 //!
 //! ```text
-//!   Storage ──slot──► Slot { block, place } ──► Slab { buffer, last use } ──► BufferId
-//!                          └── alloc::Pools decides which block
+//!   Storage ──slot──► Slots { block, place } ──► Slabs { buffer, last use } ──► BufferId
+//!                                                  └── alloc::Pools decides which block
+//!   Memory: what happens to a block ──► Census, Shares, Watermarks, Fences, Previous
 //! ```
+//!
+//! The parts know nothing of each other. [`Memory`] owns them, and is what changes several at once:
+//! in `placing` storages get and leave blocks, and `levels` tells all who count that.
 //!
 //! This module decides and counts. It never waits and never submits. When a slab must be created or
 //! a submission awaited, it says so, and the engine's execution pass does it. Every call here holds
@@ -11,34 +15,34 @@
 
 mod budget;
 mod census;
-mod computed;
 mod copies;
 mod dead;
 mod fence;
-mod graves;
 mod history;
+mod levels;
 mod made_for;
 mod map;
-mod moves;
 mod peak;
+mod place;
+mod placing;
+mod poisoned;
 mod previous;
 mod report;
-mod residency;
 pub(crate) mod scope;
 mod share;
 mod shares;
 mod slabs;
+mod slots;
 mod source;
 mod storage;
 mod tag;
 mod tags;
-mod twin;
 pub mod victims;
 mod watermarks;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use crate::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools};
+use crate::alloc::{AllocError, Growth, PoolConfig, SlabId, Step};
 use crate::driver::{BufferId, Caps};
 use crate::error::{Error, Result};
 
@@ -47,127 +51,59 @@ pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
 use census::Census;
 pub use census::ClassUse;
-pub(crate) use census::Sums;
-pub(crate) use computed::Whereabouts;
-pub(crate) use copies::{Copies, Gone, HostCopy, Kept, RematerializerToken, Tier};
+pub(crate) use copies::{Copies, HostCopy, Kept, RematerializerToken, Tier};
 pub(crate) use dead::Dead;
 pub use dead::DeadList;
-pub(crate) use fence::{Change, FENCE_BYTES, PATTERN, Zone};
+pub(crate) use fence::{Change, FENCE_BYTES, Fences, PATTERN, Zone};
 pub use history::{Event, Moment};
 pub use made_for::MadeFor;
 pub(crate) use map::Map;
 pub use map::{Block, BlockState, EvictedStorage, SlabMap};
-pub(crate) use moves::Moved;
-use moves::NOBODY;
+pub(crate) use place::{Fit, Place};
+pub(crate) use placing::{Moved, PendingRestore};
+use previous::Previous;
 pub(crate) use report::MemoryReport;
 pub use report::SlabUse;
-pub use residency::Recovered;
-pub(crate) use residency::{Candidate, PendingRestore};
 pub use scope::{Scope, enter_scope};
 pub use share::{Amount, Share};
 pub(crate) use share::{ShareHandle, ShareId};
+use shares::Claim;
 pub(crate) use shares::{Hindrance, Lending, Shares, Whole, Whom};
-use slabs::Slab;
+use slabs::Slabs;
+use slots::Slots;
+pub(crate) use slots::{Candidate, Fakes, Whereabouts};
 pub use source::Source;
 pub(crate) use storage::Maker;
 pub use storage::{Advice, Residency};
 pub use storage::{Companion, Storage};
 pub use tag::Tag;
 pub use tags::TagUse;
-pub(crate) use twin::Twins;
-use victims::{Clock, Uses};
 pub(crate) use victims::{TransferCost, Weight, choose};
+use watermarks::Watermarks;
 
-/// Where a storage's bytes are at this moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) buffer: BufferId,
-    /// A multiple of the device's storage offset alignment.
-    pub(crate) offset_bytes: u64,
-    /// Index of the slab; `None` in an imported buffer.
-    slab: Option<u32>,
-}
-
-/// The holes that a request may take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fit {
-    /// The holes that the pools keep for its size.
-    #[default]
-    Best,
-    /// Any hole, in a slab of any class, because no slab can be created.
-    Anywhere,
-}
-
-/// One row of the table. A free slot belongs to no storage.
-#[derive(Debug, Default)]
-struct Slot {
-    storage: Weak<Storage>,
-    size_bytes: u64,
-    place: Option<Place>,
-    block: Option<BlockId>,
-    /// Why the storage has no value.
-    poison: Option<Arc<Error>>,
-    /// The copies that are not on the device; most storages have none.
-    copies: Option<Box<Copies>>,
-    uses: Uses,
-    /// The number of the last write to the storage. No two writes share a number.
-    writes: u64,
-    /// The number of the last batch that writes to the storage; 0 for none.
-    written_in: u64,
-    /// The storage's number. No other storage has it.
-    number: u64,
-    /// Index of the tag of the storage's maker.
-    tag: u32,
-    /// The share of the storage that has the block.
-    share: ShareId,
-}
-
-impl Slot {
-    /// Notes a write. The copies are out of date now; the caller drops them.
-    fn written(&mut self, number: u64) -> Option<Box<Copies>> {
-        self.writes = number;
-        self.copies.take()
-    }
+/// What a [`reopen`](crate::Gpu::reopen) found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Bytes that were kept elsewhere. They are restored when a command uses them.
+    pub kept_bytes: u64,
+    /// Number of storages with these bytes; views share one.
+    pub kept: u64,
+    /// Storages that were only on the device: the tag and the bytes of each. They are
+    /// [`Poisoned`](Error::Poisoned) until they are written again.
+    pub gone: Vec<(String, u64)>,
 }
 
 /// All storages of one engine.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    pools: Pools,
-    slabs: Vec<Option<Slab>>,
-    /// The number of the batch that is being encoded, from 1.
-    batch: u64,
-    /// Slabs that the batch names.
-    batch_slabs: Vec<u32>,
-    slots: Vec<Slot>,
-    /// The slot that each block belongs to, by the block's index.
-    owners: Vec<u32>,
-    planner: Planner,
-    /// Blocks are never moved.
-    never_move: bool,
-    free_slots: Vec<u32>,
-    census: Census,
-    shares: Shares,
-    /// Who has written to which bytes; `None` until there is a share.
-    previous: Option<Box<previous::Previous>>,
-    watermarks: watermarks::Watermarks,
-    /// Buffers of the app that no storage refers to any more.
-    forgotten: Vec<BufferId>,
-    /// Size of the fence behind every storage; 0 while the engine looks for no bugs.
-    fence_bytes: u64,
-    fences: Option<Box<fence::Fences>>,
-    /// Commands encoded so far: the clock of all uses.
-    clock: Clock,
-    /// Writes so far, to all storages. Each write gets the next number. A number never repeats,
-    /// even when a slot passes to another storage or a storage gets a new slot.
-    writes: u64,
-    /// How often the app has polled.
-    polls: u32,
-    /// Blocks freed so far.
-    freed: u64,
-    freed_bytes: u64,
-    /// Copies that are out of date. Dropping them may take a while.
-    gone: Gone,
+    pub(crate) slots: Slots,
+    pub(crate) slabs: Slabs,
+    pub(crate) census: Census,
+    pub(crate) shares: Shares,
+    pub(crate) watermarks: Watermarks,
+    pub(crate) previous: Previous,
+    pub(crate) fences: Fences,
     dead_list: Arc<DeadList>,
     /// What was taken from the dead list; empty except while `free_dead` runs.
     taken_dead: Vec<Dead>,
@@ -180,36 +116,25 @@ impl Memory {
             true => config.without_moves(),
             false => config,
         };
-        let pools = Pools::new(config).map_err(|error| Error::Option {
-            option: "device limits",
-            reason: error.to_string(),
-        })?;
         Ok(Memory {
-            pools,
-            slabs: Vec::new(),
-            batch: 1,
-            batch_slabs: Vec::new(),
-            slots: Vec::new(),
-            owners: Vec::new(),
-            planner: Planner::default(),
-            never_move,
-            free_slots: Vec::new(),
+            slots: Slots::new(),
+            slabs: Slabs::new(config, never_move)?,
             census: Census::new(),
             shares: Shares::default(),
-            previous: None,
-            watermarks: watermarks::Watermarks::default(),
-            forgotten: Vec::new(),
-            fence_bytes: 0,
-            fences: None,
-            clock: 0,
-            writes: 0,
-            polls: 0,
-            freed: 0,
-            freed_bytes: 0,
-            gone: Vec::new(),
+            watermarks: Watermarks::default(),
+            previous: Previous::default(),
+            fences: Fences::default(),
             dead_list,
             taken_dead: Vec::new(),
         })
+    }
+
+    /// Turns on fences, and poison in freed blocks. Call it before the first block exists.
+    pub(crate) fn watch_blocks(&mut self, fences: bool, poisons: bool) {
+        (self.slabs).set_fence_bytes(if fences { FENCE_BYTES } else { 0 });
+        if fences || poisons {
+            self.fences.watch(poisons);
+        }
     }
 
     /// Bytes of storages without a place: all that were added and all that were removed so far.
@@ -224,6 +149,18 @@ impl Memory {
         self.dead_list.has_any()
     }
 
+    /// Are storages saved for a backward, or were some lately? Then lineages are worth their cost.
+    /// A backward that waits in the queue has saved nothing any more.
+    #[inline]
+    pub(crate) fn has_saved(&self) -> bool {
+        self.dead_list.has_saved()
+    }
+
+    /// The commands that [`has_saved`](Self::has_saved) spoke of have run.
+    pub(crate) fn forget_saved(&self) {
+        self.dead_list.forget_saved();
+    }
+
     /// Frees the places of dropped storages. Passes everything else on the dead list to `other`.
     pub(crate) fn free_dead(&mut self, mut other: impl FnMut(Dead)) {
         let mut taken_dead = std::mem::take(&mut self.taken_dead);
@@ -235,315 +172,194 @@ impl Memory {
                     self.shares.forget(share);
                     other(dead);
                 }
-                Dead::Watermark(id) => self.remove_watermark(id),
+                Dead::Watermark(id) => self.watermarks.remove(id),
                 dead => other(dead),
             }
         }
         self.taken_dead = taken_dead;
     }
 
-    /// A command drops an operand. If nothing else holds the storage, its place is free at once.
-    pub(crate) fn release_operand(&mut self, storage: Arc<Storage>) {
-        if let Some(mut storage) = Arc::into_inner(storage) {
-            if let Some(slot) = storage.take_slot() {
-                self.free_slot(slot);
-            }
-        }
-    }
-
-    /// Gives a storage without a place a block of an existing slab. `None` when no slab has room.
-    /// The block holds old content, not the bytes of an evicted storage.
-    #[inline]
-    pub(crate) fn place(
-        &mut self,
-        storage: &Arc<Storage>,
-        fit: Fit,
-    ) -> Result<Option<Place>, AllocError> {
-        let Some((block, place)) = self.take_block(storage, fit)? else {
-            return Ok(None);
-        };
-        self.settle_in(storage, block, place);
-        Ok(Some(place))
-    }
-
-    /// A block of an existing slab, and its place. `None` if no slab has room, or the storage's
-    /// share may not take it.
-    #[inline]
-    fn take_block(
-        &mut self,
-        storage: &Storage,
-        fit: Fit,
-    ) -> Result<Option<(BlockId, Place)>, AllocError> {
-        let size_bytes = storage.size_bytes();
-        if !self.shares.is_empty() && self.hindrance(storage).is_some() {
-            return Ok(None);
-        }
-        let block_bytes = size_bytes + self.fence_bytes;
-        let block = match self.pools.allocate(block_bytes) {
-            Err(AllocError::NeedsSlab { .. }) if fit == Fit::Anywhere => {
-                self.pools.allocate_anywhere(block_bytes)
-            }
-            done => done,
-        };
-        let block = match block {
-            Ok(block) => block,
-            Err(AllocError::NeedsSlab { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let at = self.pools.block(block)?;
-        let index = at.slab.index();
-        let Some(Some(slab)) = self.slabs.get(index) else {
-            self.pools.free(block)?;
-            return Err(AllocError::StaleSlab(at.slab));
-        };
-        let place = Place {
-            buffer: slab.buffer,
-            offset_bytes: at.offset_bytes,
-            slab: Some(index as u32),
-        };
-        if self.fences.is_some() {
-            self.reuse(place, size_bytes);
-        }
-        self.hand_over(place, size_bytes, storage.share());
-        Ok(Some((block, place)))
-    }
-
-    /// The storage lies in this block from now on.
-    #[inline]
-    fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
-        let index = match storage.slot() {
-            Some(index) => {
-                let slot = &mut self.slots[index as usize];
-                slot.place = Some(place);
-                slot.block = Some(block);
-                slot.size_bytes = storage.size_bytes();
-                // The slot may have passed to another storage.
-                if let Some(owner) = slot.storage.upgrade() {
-                    owner.set_residency(Residency::Device);
-                }
-                index
-            }
-            None => {
-                let index = self.new_slot(storage, Some(place), Some(block));
-                storage.set_slot(index, Residency::Device);
-                index
-            }
-        };
-        self.set_owner(block, index);
-        self.gained(index, storage, place);
-    }
-
-    /// Takes the place back from a storage whose command cannot run yet.
-    pub(crate) fn unplace(&mut self, storage: &Storage) {
-        let Some(index) = storage.slot() else { return };
-        if self.slots[index as usize].copies.is_some() {
-            self.evict_clean(storage);
-        } else {
-            storage.clear_slot();
-            self.free_slot(index);
-        }
-    }
-
-    /// `heir` takes over the bytes of `dying`, which only the current command holds.
-    pub(crate) fn donate(&mut self, dying: &Storage, heir: &Arc<Storage>) {
-        if let Some(slot) = dying.slot() {
-            let handed = &mut self.slots[slot as usize];
-            handed.storage = Arc::downgrade(heir);
-            self.gone.extend(handed.copies.take());
-            handed.uses = Uses::new(self.clock);
-            self.donated(slot, heir);
-            heir.set_slot(slot, Residency::Device);
-            dying.donate_slot();
-        }
-    }
-
-    /// Undoes `donate`: the command did not run. A storage that took over the bytes of `dying` has
-    /// no place.
-    pub(crate) fn take_back(&mut self, dying: &Arc<Storage>) {
-        let Some(index) = dying.slot().filter(|_| dying.is_donated()) else {
-            return;
-        };
-        let slot = &mut self.slots[index as usize];
-        let heir = std::mem::replace(&mut slot.storage, Arc::downgrade(dying));
-        let residency = match (&slot.poison, slot.place) {
-            (Some(_), _) => Residency::Poisoned,
-            (None, Some(_)) => Residency::Device,
-            (None, None) => (slot.copies.as_deref()).map_or(Residency::Pending, Copies::residency),
-        };
-        self.donated(index, dying);
-        dying.set_slot(index, residency);
-        if let Some(heir) = heir.upgrade() {
-            heir.clear_slot();
-        }
-    }
-
-    /// Adds a storage whose bytes lie in a buffer of the app.
-    pub(crate) fn import(&mut self, storage: &Arc<Storage>, buffer: BufferId, offset_bytes: u64) {
-        let place = Place {
-            buffer,
-            offset_bytes,
-            slab: None,
-        };
-        let imported_bytes = &mut self.census.sums.imported_bytes;
-        imported_bytes.raise(storage.size_bytes());
-        let slot = self.new_slot(storage, Some(place), None);
-        storage.set_slot(slot, Residency::Imported);
-    }
-
-    /// Does the storage lie in a buffer of the app?
-    pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
-        let slot = storage.slot().map(|index| &self.slots[index as usize]);
-        slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
-    }
-
-    /// Does any storage lie in a buffer of the app?
-    pub(crate) fn has_imports(&self) -> bool {
-        self.census.sums.imported_bytes.now > 0
-    }
-
-    /// The maker of an import that overlaps this range, if there is one.
-    pub(crate) fn overlapping_import(
+    /// A token for a rematerializer with these inputs.
+    pub(crate) fn rematerializer_token(
         &self,
-        buffer: BufferId,
-        offset_bytes: u64,
-        size_bytes: u64,
-    ) -> Option<Tag> {
-        let overlaps = |slot: &&Slot| {
-            slot.place.is_some_and(|place| {
-                place.slab.is_none()
-                    && place.buffer == buffer
-                    && place.offset_bytes < offset_bytes + size_bytes
-                    && offset_bytes < place.offset_bytes + slot.size_bytes
-            })
-        };
-        let mut overlapping = self.slots.iter().filter(overlaps);
-        // An import without holders is no obstacle; it only waits on the dead list.
-        let storage = overlapping.find_map(|slot| slot.storage.upgrade())?;
-        Some(storage.tag())
-    }
-
-    /// The imported buffers that no storage lies in any more. The batch must not name them.
-    pub(crate) fn take_forgotten_imports(&mut self) -> Vec<BufferId> {
-        let mut forgotten = std::mem::take(&mut self.forgotten);
-        forgotten.retain(|buffer| {
-            let here = |slot: &Slot| slot.place.is_some_and(|place| place.buffer == *buffer);
-            !self.slots.iter().any(here)
+        id: u64,
+        inputs: Vec<Arc<Storage>>,
+        is_automatic: bool,
+    ) -> RematerializerToken {
+        let inputs = inputs.into_iter();
+        let inputs = inputs.map(|input| {
+            input.feed_rematerializer();
+            let writes = self.slots.writes_to(&input);
+            (input, writes)
         });
-        forgotten
-    }
-
-    /// Where a storage is, if it has a place.
-    pub(crate) fn find(&self, storage: &Storage) -> Option<Place> {
-        self.slots[storage.slot()? as usize].place
-    }
-
-    /// Does the storage lie in a slab, with a value?
-    pub(crate) fn in_slab(&self, storage: &Storage) -> bool {
-        let slot = storage.slot().map(|slot| &self.slots[slot as usize]);
-        slot.is_some_and(|slot| slot.block.is_some() && slot.poison.is_none())
-    }
-
-    /// Why the storage has no value, if it has none.
-    pub(crate) fn poison_of(&self, storage: &Storage) -> Option<Arc<Error>> {
-        self.slots[storage.slot()? as usize].poison.clone()
-    }
-
-    /// The storage has no value from now on. It keeps its place, if it has one.
-    pub(crate) fn poison(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
-        let slot = match storage.slot() {
-            Some(slot) => slot,
-            None => {
-                let slot = self.new_slot(storage, None, None);
-                storage.set_slot(slot, Residency::Poisoned);
-                slot
-            }
-        };
-        self.writes += 1;
-        let slot = &mut self.slots[slot as usize];
-        slot.poison = Some(cause.clone());
-        // Rematerializers that read this storage need the value from before.
-        self.gone.extend(slot.written(self.writes));
-        storage.set_residency(Residency::Poisoned);
-    }
-
-    /// The next command overwrites the whole storage, so its old value does not matter.
-    pub(crate) fn clear_poison(&mut self, storage: &Storage) {
-        let Some(index) = storage.slot() else { return };
-        let slot = &mut self.slots[index as usize];
-        if slot.poison.take().is_none() {
-            return;
-        }
-        match slot.place {
-            Some(place) if place.slab.is_none() => storage.set_residency(Residency::Imported),
-            Some(_) => storage.set_residency(Residency::Device),
-            None => self.unplace(storage),
+        RematerializerToken {
+            id,
+            inputs: inputs.collect(),
+            is_automatic,
+            dead: self.dead_list.clone(),
         }
     }
 
-    #[inline]
-    fn new_slot(
+    /// The command that is being encoded names the storage, to write to it or only to read it.
+    pub(crate) fn record_operand(&mut self, storage: &Storage, is_written: bool) {
+        if let Some(place) = self.slots.record_operand(storage, is_written) {
+            self.slabs.touch(place);
+        }
+    }
+
+    /// The batch was submitted with this serial, or refused (`None`).
+    pub(crate) fn batch_ended(&mut self, serial: Option<u64>) {
+        self.slots.next_batch();
+        self.slabs.batch_ended(serial);
+    }
+
+    /// Adds the slab that was created for `growth`.
+    pub(crate) fn add_slab(
         &mut self,
-        storage: &Arc<Storage>,
-        place: Option<Place>,
-        block: Option<BlockId>,
-    ) -> u32 {
-        let index = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            (self.slots.len() - 1) as u32
-        });
-        self.writes += 1;
-        // `free_slot` left all other fields empty.
-        let slot = &mut self.slots[index as usize];
-        slot.storage = Arc::downgrade(storage);
-        slot.size_bytes = storage.size_bytes();
-        slot.place = place;
-        slot.block = block;
-        slot.uses = Uses::new(self.clock);
-        slot.writes = self.writes;
-        slot.written_in = 0;
-        slot.number = self.census.next_storage();
-        index
+        growth: &Growth,
+        buffer: BufferId,
+    ) -> Result<SlabId, AllocError> {
+        let (id, number) = self.slabs.add(growth, buffer)?;
+        (self.census).slab_added(number, growth.class, growth.slab_bytes);
+        Ok(id)
     }
 
-    #[inline]
-    fn free_slot(&mut self, index: u32) {
-        if self.slots[index as usize].block.is_some() {
-            self.lost(index, None);
-        }
-        let slot = &mut self.slots[index as usize];
-        let imported = slot.place.take().filter(|place| place.slab.is_none());
-        if let Some(place) = imported {
-            self.census.sums.imported_bytes.lower(slot.size_bytes);
-            self.forgotten.push(place.buffer);
-        }
-        slot.poison = None;
-        if let Some(past) = slot.copies.take() {
-            self.gone.push(past);
-        }
-        slot.storage = Weak::new();
-        let size_bytes = slot.size_bytes;
-        if let Some(block) = slot.block.take() {
-            self.free_block(block, size_bytes);
-        }
-        self.free_slots.push(index);
+    /// Removes an empty slab. The caller destroys the returned buffer; the returned serial is the
+    /// last submission that names it.
+    pub(crate) fn release(&mut self, id: SlabId) -> Option<(BufferId, u64)> {
+        let slab = self.slabs.remove(id)?;
+        let index = Some(id.index() as u32);
+        self.fences.forget(index);
+        self.previous.forget(index);
+        (self.census).slab_gone(slab.number, slab.class, slab.size_bytes);
+        Some((slab.buffer, slab.last_serial))
     }
 
-    /// Frees the block of a storage of `size_bytes`.
-    fn free_block(&mut self, block: BlockId, size_bytes: u64) {
-        self.set_owner(block, NOBODY);
-        self.freed += 1;
-        self.freed_bytes += self.granted_bytes(size_bytes);
-        let freed = self.pools.free(block);
-        debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
+    /// The steps that make room for a storage of this size, while all slabs together hold at most
+    /// `limit_bytes`. Pinned storages stay at their places.
+    pub(crate) fn plan(
+        &mut self,
+        size_bytes: u64,
+        limit_bytes: u64,
+    ) -> Result<Vec<Step>, AllocError> {
+        self.slabs.plan(&self.slots, size_bytes, limit_bytes)
     }
 
-    /// How many blocks became free so far. While this number stays the same, so does the free room.
-    pub(crate) fn freed(&self) -> u64 {
-        self.freed
+    /// Moves of at most `limit_bytes` that empty slabs.
+    pub(crate) fn plan_pass(&mut self, limit_bytes: u64) -> Vec<Step> {
+        self.slabs.plan_pass(&self.slots, limit_bytes)
     }
 
-    /// Bytes of the blocks that became free so far.
-    pub(crate) fn freed_bytes(&self) -> u64 {
-        self.freed_bytes
+    /// Moves and releases of slabs that shrink the reserved bytes towards `target_bytes`.
+    pub(crate) fn plan_shrink(&mut self, target_bytes: u64) -> Vec<Step> {
+        self.slabs.plan_shrink(&self.slots, target_bytes)
+    }
+
+    /// Adds a share: see [`Shares::add`].
+    pub(crate) fn add_share(
+        &mut self,
+        name: &str,
+        said: Share,
+        around: Option<&Arc<ShareHandle>>,
+        whole: Whole,
+    ) -> Result<Arc<ShareHandle>> {
+        let dead_list = self.dead_list.clone();
+        let handle = self.shares.add(name, said, around, whole, &dead_list)?;
+        self.previous.record(self.slabs.all());
+        Ok(handle)
+    }
+
+    /// A decision about who gives memory; `None` if there is no share.
+    pub(crate) fn claim(&self, whom: Whom) -> Option<Claim> {
+        let has_shares = !self.shares.is_empty();
+        has_shares.then(|| {
+            let (live_bytes, now) = (self.slabs.live_bytes(), self.slots.now());
+            self.shares.claim(whom, live_bytes, now)
+        })
+    }
+
+    /// A command of a share is being encoded.
+    #[cold]
+    pub(crate) fn share_ran(&mut self, share: ShareId) {
+        self.shares.ran(share, self.slots.now());
+    }
+
+    /// The device is lost, with every place on it. Storages with copies count as evicted. The
+    /// others have no value, with `cause`.
+    pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
+        self.slabs.clear()?;
+        self.slots.next_batch();
+        self.fences.forget(None);
+        self.previous.forget(None);
+        self.shares.all_lost();
+        self.census.device_gone();
+        let (mut recovered, mut lost) = (Recovered::default(), self.slots.leave_device());
+        // A storage that would be computed from a lost one is lost too, and so on.
+        loop {
+            lost.extend(self.slots.not_computable());
+            if lost.is_empty() {
+                break;
+            }
+            for storage in lost.drain(..) {
+                self.slots.poison(&storage, cause);
+                let gone = (storage.tag().to_string(), storage.len_bytes());
+                recovered.gone.push(gone);
+            }
+        }
+        for slot in self.slots.rows() {
+            if let (Some(copies), Some(storage)) = (&slot.copies, slot.storage.upgrade()) {
+                recovered.kept += 1;
+                recovered.kept_bytes += storage.len_bytes();
+                storage.set_residency(copies.residency());
+            }
+        }
+        recovered.gone.sort();
+        Ok(recovered)
+    }
+
+    /// The memory of a dry run: the same blocks in the same slabs, of storages that stand for those
+    /// of the device. The slabs have no buffers yet: see [`give_buffers`](Self::give_buffers).
+    /// `fakes` has the storages to keep, by the addresses of those that they stand for. All others
+    /// are freed.
+    pub(crate) fn fake(&self, fakes: &Fakes, dead_list: Arc<DeadList>) -> Memory {
+        let (slots, without_fake) = self.slots.fake(fakes);
+        let mut copy = Memory {
+            slots,
+            slabs: self.slabs.fake(),
+            census: self.census.fake(),
+            shares: self.shares.clone(),
+            watermarks: Watermarks::default(),
+            previous: self.previous.clone(),
+            fences: Fences::default(),
+            dead_list,
+            taken_dead: Vec::new(),
+        };
+        for index in without_fake {
+            copy.free_slot(index);
+        }
+        copy.slots.clear_forgotten();
+        copy
+    }
+
+    /// Gives each slab a buffer, by its size. `foreign` makes buffers that stand for the app's.
+    pub(crate) fn give_buffers<E>(
+        &mut self,
+        mut make: impl FnMut(u64) -> Result<BufferId, E>,
+        mut foreign: impl FnMut() -> BufferId,
+    ) -> Result<(), E> {
+        for slab in self.slabs.all_mut() {
+            slab.buffer = make(slab.size_bytes)?;
+        }
+        for slot in self.slots.rows_mut() {
+            let Some(place) = &mut slot.place else {
+                continue;
+            };
+            match place.slab.map(|index| self.slabs.at(index as usize)) {
+                Some(Some(slab)) => place.buffer = slab.buffer,
+                Some(None) => {}
+                None => place.buffer = foreign(),
+            }
+        }
+        Ok(())
     }
 }

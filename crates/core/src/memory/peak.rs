@@ -1,7 +1,7 @@
 //! Who holds memory when most of it is live.
 
+use super::tag::Tag;
 use super::tags::Tags;
-use super::{Memory, Tag};
 use crate::order;
 use crate::shortage::Holder;
 
@@ -16,6 +16,15 @@ pub(super) struct Peak {
 }
 
 impl Peak {
+    /// The peak is now, with so many bytes.
+    pub(super) fn new(live_bytes: u64) -> Self {
+        Peak {
+            live_bytes,
+            is_now: true,
+            held: Vec::new(),
+        }
+    }
+
     /// A block was handed out. All blocks now have this many bytes.
     pub(super) fn rose(&mut self, live_bytes: u64) {
         if live_bytes > self.live_bytes {
@@ -32,26 +41,11 @@ impl Peak {
             self.held.extend(held.filter(|(_, bytes, _)| *bytes > 0));
         }
     }
-}
 
-impl Memory {
-    /// From now on remembers who holds memory when most of it is live.
-    pub(crate) fn watch_peak(&mut self) {
-        self.census.peak = Some(Box::new(Peak {
-            live_bytes: self.census.sums.live_bytes.now,
-            is_now: true,
-            held: Vec::new(),
-        }));
-    }
-
-    /// The holders at the peak since [`watch_peak`](Self::watch_peak), the most bytes first.
-    pub(crate) fn holders_at_peak(&mut self) -> Vec<Holder> {
-        let tags = &self.census.tags;
-        let Some(peak) = &mut self.census.peak else {
-            return Vec::new();
-        };
-        peak.falls(tags);
-        let mut held = peak.held.clone();
+    /// The holders at the peak, the most bytes first.
+    pub(super) fn holders(&mut self, tags: &Tags) -> Vec<Holder> {
+        self.falls(tags);
+        let mut held = self.held.clone();
         order::largest_first(&mut held, |&(_, bytes, _)| (bytes, 0));
         let holders = held.into_iter().map(|(number, bytes, storages)| {
             let entry = tags.entries().get(number as usize);

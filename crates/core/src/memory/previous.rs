@@ -3,8 +3,9 @@
 //! This is recorded from the first share on; until then everything is in no share. A block that a
 //! share gets is cleared if any part of it may hold bytes of another one. A new slab holds zeros.
 
+use super::place::Place;
 use super::share::ShareId;
-use super::{Memory, Place};
+use super::slabs::Slab;
 
 /// Bytes of a slab that were handed out since it was created, and the share that they went to.
 #[derive(Clone, Copy, Debug)]
@@ -14,16 +15,20 @@ struct Range {
     owner: ShareId,
 }
 
+/// Who has written to which bytes; nothing until there is a share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Previous(Option<Box<Ranges>>);
+
 /// Who has written to which bytes, and what must be cleared.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Previous {
+struct Ranges {
     /// By the index of the slab: its ranges, in order. They do not overlap.
     slabs: Vec<Vec<Range>>,
     /// Blocks to clear before the next op that names them, with their sizes.
     unclean: Vec<(Place, u64)>,
 }
 
-impl Previous {
+impl Ranges {
     /// Gives a range of a slab to a share. Returns whether another share may have left bytes there.
     fn hand_over(&mut self, slab: u32, start: u64, end: u64, to: ShareId) -> bool {
         let slab = slab as usize;
@@ -89,76 +94,71 @@ impl Previous {
     }
 }
 
-impl Memory {
-    /// From now on, records who has written to which bytes.
-    pub(super) fn record_previous(&mut self) {
-        if self.previous.is_some() {
+impl Previous {
+    /// From now on, records who has written to which bytes. These are the slabs so far.
+    pub(super) fn record(&mut self, slabs: &[Option<Slab>]) {
+        if self.0.is_some() {
             return;
         }
-        let mut previous = Box::<Previous>::default();
-        for (index, slab) in (0..).zip(&self.slabs) {
+        let mut ranges = Box::<Ranges>::default();
+        for (index, slab) in (0..).zip(slabs) {
             if let Some(slab) = slab {
-                previous.hand_over(index, 0, slab.size_bytes, ShareId::MAIN);
+                ranges.hand_over(index, 0, slab.size_bytes, ShareId::MAIN);
             }
         }
-        self.previous = Some(previous);
+        self.0 = Some(ranges);
     }
 
-    /// A block at this place now belongs to a share.
+    /// Is it recorded who writes?
     #[inline]
-    pub(super) fn hand_over(&mut self, place: Place, size_bytes: u64, to: ShareId) {
-        if self.previous.is_some() {
-            self.hand_over_now(place, size_bytes, to);
-        }
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
     }
 
-    fn hand_over_now(&mut self, place: Place, size_bytes: u64, to: ShareId) {
-        let granted_bytes = self.granted_bytes(size_bytes);
-        let (Some(previous), Some(slab)) = (&mut self.previous, place.slab) else {
+    /// A block of this size at this place now belongs to a share.
+    pub(super) fn hand_over(&mut self, place: Place, granted_bytes: u64, to: ShareId) {
+        let (Some(ranges), Some(slab)) = (&mut self.0, place.slab) else {
             return;
         };
         let (start, end) = (place.offset_bytes, place.offset_bytes + granted_bytes);
-        if previous.hand_over(slab, start, end, to) {
-            previous.unclean.push((place, granted_bytes));
+        if ranges.hand_over(slab, start, end, to) {
+            ranges.unclean.push((place, granted_bytes));
         }
     }
 
     /// Are there blocks to clear?
     #[inline]
     pub(crate) fn has_unclean(&self) -> bool {
-        let previous = self.previous.as_deref();
-        previous.is_some_and(|previous| !previous.unclean.is_empty())
+        let ranges = self.0.as_deref();
+        ranges.is_some_and(|ranges| !ranges.unclean.is_empty())
     }
 
     /// The blocks to clear before the next op, with their sizes in bytes.
     pub(crate) fn take_unclean(&mut self) -> Vec<(Place, u64)> {
-        let previous = self.previous.as_deref_mut();
-        previous.map_or(Vec::new(), |previous| std::mem::take(&mut previous.unclean))
+        let ranges = self.0.as_deref_mut();
+        ranges.map_or(Vec::new(), |ranges| std::mem::take(&mut ranges.unclean))
     }
 
     /// The ops that should have cleared these were refused.
     pub(crate) fn still_unclean(&mut self, places: Vec<(Place, u64)>) {
-        if let Some(previous) = &mut self.previous {
-            previous.unclean.extend(places);
+        if let Some(ranges) = &mut self.0 {
+            ranges.unclean.extend(places);
         }
     }
 
     /// A slab is gone, or all of them.
-    pub(super) fn forget_previous(&mut self, slab: Option<u32>) {
-        if let Some(previous) = &mut self.previous {
-            match slab {
-                Some(slab) => {
-                    if let Some(ranges) = previous.slabs.get_mut(slab as usize) {
-                        ranges.clear();
-                    }
-                    previous
-                        .unclean
-                        .retain(|(place, _)| place.slab != Some(slab));
+    pub(super) fn forget(&mut self, slab: Option<u32>) {
+        let Some(ranges) = &mut self.0 else { return };
+        match slab {
+            Some(slab) => {
+                if let Some(of_slab) = ranges.slabs.get_mut(slab as usize) {
+                    of_slab.clear();
                 }
-                None => {
-                    previous.slabs.clear();
-                    previous.unclean.clear();
-                }
+                (ranges.unclean).retain(|(place, _)| place.slab != Some(slab));
+            }
+            None => {
+                ranges.slabs.clear();
+                ranges.unclean.clear();
             }
         }
     }
@@ -173,7 +173,7 @@ mod tests {
     fn a_range_is_foreign_if_any_byte_of_it_is() {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut previous, mut bytes) = (Previous::default(), vec![None; 200]);
+        let (mut previous, mut bytes) = (Ranges::default(), vec![None; 200]);
         for round in 0..5000 {
             let start = random.u64(0..199);
             let end = random.u64(start + 1..=200);

@@ -4,7 +4,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{ClassUse, Maker, Memory, Slot, Storage, Sums, Tag, TagUse};
+use super::Memory;
+use super::census::{ClassUse, Sums};
+use super::fence::Zone;
+use super::slots::Slot;
+use super::storage::{Maker, Storage};
+use super::tag::Tag;
+use super::tags::TagUse;
 use crate::alloc::{AllocStats, SlabClass};
 use crate::order;
 use crate::shortage::Holder;
@@ -48,9 +54,9 @@ impl Memory {
     /// All numbers at once, with the `holders` largest holders. O(slabs + tags · log tags), and
     /// O(storages) once one was saved for backward.
     pub(crate) fn report(&self, holders: usize) -> MemoryReport {
-        let slabs = self.slabs.iter().flatten();
+        let slabs = self.slabs.all().iter().flatten();
         let slabs = slabs.filter_map(|slab| {
-            let info = self.pools.slab(slab.id).ok()?;
+            let info = self.slabs.info(slab.id)?;
             Some(SlabUse {
                 slab: slab.number,
                 class: slab.class,
@@ -62,9 +68,9 @@ impl Memory {
         });
         let tags = self.tag_uses();
         MemoryReport {
-            alloc: self.pools.stats(),
-            sums: self.sums(),
-            classes: self.classes(),
+            alloc: self.slabs.stats(),
+            sums: self.census.sums(),
+            classes: self.census.classes(),
             slabs: slabs.collect(),
             saved_bytes: tags.iter().map(|one| one.saved_bytes).sum(),
             holders: largest(&tags, holders),
@@ -75,16 +81,23 @@ impl Memory {
 
     /// Resets the peaks to the current values.
     pub(crate) fn reset_peaks(&mut self) {
-        self.pools.reset_peaks();
+        self.slabs.reset_peaks();
         self.census.reset_peaks();
         self.shares.reset_peaks();
+    }
+
+    /// The tag of the storage right behind a zone.
+    pub(crate) fn tag_behind(&self, zone: &Zone) -> Option<Tag> {
+        let end_bytes = zone.place.offset_bytes + zone.size_bytes;
+        let tag = self.slots.tag_at(zone.place.buffer, end_bytes)?;
+        self.census.tag(tag)
     }
 
     fn tag_uses(&self) -> Vec<TagUse> {
         let mut uses = self.census.tags.entries().to_vec();
         // Counted here: an operation that is recorded pays for no report.
         if self.dead_list.has_saved() {
-            let in_slabs = self.slots.iter().filter(|slot| slot.block.is_some());
+            let in_slabs = self.slots.rows().iter().filter(|slot| slot.block.is_some());
             for slot in in_slabs.filter(|slot| is_saved(slot)) {
                 uses[slot.tag as usize].saved_bytes += slot.size_bytes;
             }
@@ -99,8 +112,8 @@ impl Memory {
     pub(crate) fn pinned_in_the_way(&self, most: usize) -> Vec<Holder> {
         let has_room = |slot: &&Slot| {
             let slab = slot.place.and_then(|place| place.slab);
-            let slab = slab.and_then(|index| self.slabs.get(index as usize)?.as_ref());
-            let info = slab.and_then(|slab| self.pools.slab(slab.id).ok());
+            let slab = slab.and_then(|index| self.slabs.at(index as usize));
+            let info = slab.and_then(|slab| self.slabs.info(slab.id));
             slot.block.is_some() && info.is_some_and(|info| info.largest_hole_bytes > 0)
         };
         let pinned = self.storages().filter(|(_, storage)| storage.pins() > 0);
@@ -118,6 +131,7 @@ impl Memory {
 
     fn storages(&self) -> impl Iterator<Item = (&Slot, Arc<Storage>)> {
         self.slots
+            .rows()
             .iter()
             .filter_map(|slot| Some((slot, slot.storage.upgrade()?)))
     }

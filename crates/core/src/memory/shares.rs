@@ -23,16 +23,17 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::dead::DeadList;
 use super::share::{Amount, Share, ShareHandle, ShareId};
+use super::slabs::Slabs;
+use super::slots::Slots;
 use super::victims::Clock;
-use super::{DeadList, Memory, Storage};
 use crate::error::Result;
 use crate::number_map::NumberMap;
 use crate::shortage::ShareUse;
 use crate::units::{Bytes, Level};
 use by_share::ByShare;
-use claim::Claim;
-pub(crate) use claim::Whom;
+pub(crate) use claim::{Claim, Whom};
 
 /// A share that has run nothing for this many commands does not compete for borrowed memory.
 const IDLE_COMMANDS: Clock = 4096;
@@ -114,7 +115,7 @@ impl Shares {
     ///
     /// # Errors
     /// `Share` for amounts that contradict each other or what surrounds the share.
-    pub(crate) fn add(
+    pub(super) fn add(
         &mut self,
         name: &str,
         said: Share,
@@ -307,7 +308,7 @@ impl Shares {
     }
 
     /// The last holder of a share is gone.
-    pub(crate) fn forget(&mut self, id: ShareId) {
+    pub(super) fn forget(&mut self, id: ShareId) {
         if let Some(entry) = self.entries.remove(id) {
             debug_assert_eq!(entry.own_bytes, 0, "a share ended that held memory");
         }
@@ -359,7 +360,7 @@ impl Shares {
     }
 
     /// A share's tensor has got a block of this many bytes.
-    pub(crate) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
+    pub(super) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
         self.each_around(share, |entry, is_own| {
             entry.tree_bytes.raise(granted_bytes);
             if is_own {
@@ -370,7 +371,7 @@ impl Shares {
     }
 
     /// A share's tensor has lost its block.
-    pub(crate) fn lost(&mut self, share: ShareId, granted_bytes: u64, is_evicted: bool) {
+    pub(super) fn lost(&mut self, share: ShareId, granted_bytes: u64, is_evicted: bool) {
         self.each_around(share, |entry, is_own| {
             entry.tree_bytes.lower(granted_bytes);
             if is_own {
@@ -381,21 +382,21 @@ impl Shares {
     }
 
     /// The device was lost, with everything on it.
-    pub(crate) fn all_lost(&mut self) {
+    pub(super) fn all_lost(&mut self) {
         for entry in self.entries.values_mut() {
             entry.own_bytes = 0;
             entry.tree_bytes.set(0);
         }
     }
 
-    pub(crate) fn reset_peaks(&mut self) {
+    pub(super) fn reset_peaks(&mut self) {
         for entry in self.entries.values_mut() {
             entry.tree_bytes.reset_peak();
         }
     }
 
     /// A command of the share is being encoded.
-    pub(crate) fn ran(&mut self, share: ShareId, now: Clock) {
+    pub(super) fn ran(&mut self, share: ShareId, now: Clock) {
         self.each_around(share, |entry, _| entry.used_at = now);
     }
 
@@ -414,7 +415,7 @@ impl Shares {
     /// What hinders a share from taking `more_bytes` of free memory: the innermost ceiling that
     /// they would exceed, or guarantees of others that could not be kept. `live_bytes` are those
     /// of all blocks.
-    pub(crate) fn hindrance(
+    pub(super) fn hindrance(
         &self,
         share: ShareId,
         more_bytes: u64,
@@ -479,6 +480,29 @@ impl Shares {
         (entry.tree_bytes.now, most_bytes)
     }
 
+    /// The bytes that must stay free of what can leave, so that each share can have what it is
+    /// guaranteed: guarantees, and pinned storages beyond them. O(storages).
+    pub(crate) fn needed_for_guarantees(&self, slots: &Slots, slabs: &Slabs) -> u64 {
+        // By share: the pinned bytes of its own, and what the shares within it need.
+        let mut taken: NumberMap<u64> = NumberMap::default();
+        for slot in slots.rows().iter().filter(|slot| slot.block.is_some()) {
+            let storage = slot.storage.upgrade();
+            if let Some(storage) = storage.filter(|storage| storage.pins() > 0) {
+                let granted_bytes = slabs.granted_bytes(storage.size_bytes());
+                *taken.get_or_insert_with(storage.share().0.into(), || 0) += granted_bytes;
+            }
+        }
+        for id in self.outside_in().into_iter().rev() {
+            let Some(entry) = self.entries.get(id) else {
+                continue;
+            };
+            let within_bytes = taken.get(id.0.into()).copied().unwrap_or(0);
+            *taken.get_or_insert_with(entry.around.0.into(), || 0) +=
+                within_bytes.max(entry.guaranteed_bytes);
+        }
+        taken.get(ShareId::MAIN.0.into()).copied().unwrap_or(0)
+    }
+
     /// The shares that hold more than their ceiling, because it was lowered.
     pub(crate) fn above_ceiling(&self) -> Vec<(ShareId, u64)> {
         let entries = self.entries.iter();
@@ -520,76 +544,5 @@ impl Entry {
             refusals: self.refusals,
             is_closed: self.is_closed,
         }
-    }
-}
-
-impl Memory {
-    /// The shares.
-    pub(crate) fn shares(&self) -> &Shares {
-        &self.shares
-    }
-
-    pub(crate) fn shares_mut(&mut self) -> &mut Shares {
-        &mut self.shares
-    }
-
-    /// Adds a share: see [`Shares::add`].
-    pub(crate) fn add_share(
-        &mut self,
-        name: &str,
-        said: Share,
-        around: Option<&Arc<ShareHandle>>,
-        whole: Whole,
-    ) -> Result<Arc<ShareHandle>> {
-        let dead_list = self.dead_list.clone();
-        let handle = self.shares.add(name, said, around, whole, &dead_list)?;
-        self.record_previous();
-        Ok(handle)
-    }
-
-    /// What hinders a storage from taking a block that is free.
-    #[cold]
-    #[inline]
-    pub(crate) fn hindrance(&self, storage: &Storage) -> Option<Hindrance> {
-        let granted_bytes = self.granted_bytes(storage.size_bytes());
-        if self.shares.is_free(storage.share(), granted_bytes) {
-            return None;
-        }
-        (self.shares).hindrance(storage.share(), granted_bytes, self.live_bytes())
-    }
-
-    /// The bytes that must stay free of what can leave, so that each share can have what it is
-    /// guaranteed: guarantees, and pinned storages beyond them. O(storages).
-    pub(crate) fn needed_for_guarantees(&self) -> u64 {
-        // By share: the pinned bytes of its own, and what the shares within it need.
-        let mut taken: NumberMap<u64> = NumberMap::default();
-        for slot in self.slots.iter().filter(|slot| slot.block.is_some()) {
-            let storage = slot.storage.upgrade();
-            if let Some(storage) = storage.filter(|storage| storage.pins() > 0) {
-                let granted_bytes = self.granted_bytes(storage.size_bytes());
-                *taken.get_or_insert_with(storage.share().0.into(), || 0) += granted_bytes;
-            }
-        }
-        for id in self.shares.outside_in().into_iter().rev() {
-            let Some(entry) = self.shares.entries.get(id) else {
-                continue;
-            };
-            let within_bytes = taken.get(id.0.into()).copied().unwrap_or(0);
-            *taken.get_or_insert_with(entry.around.0.into(), || 0) +=
-                within_bytes.max(entry.guaranteed_bytes);
-        }
-        taken.get(ShareId::MAIN.0.into()).copied().unwrap_or(0)
-    }
-
-    /// A decision about who gives memory; `None` if there is no share.
-    pub(crate) fn claim(&self, whom: Whom) -> Option<Claim> {
-        let has_shares = !self.shares.is_empty();
-        has_shares.then(|| self.shares.claim(whom, self.live_bytes(), self.clock))
-    }
-
-    /// A command of a share is being encoded.
-    #[cold]
-    pub(crate) fn share_ran(&mut self, share: ShareId) {
-        self.shares.ran(share, self.clock);
     }
 }

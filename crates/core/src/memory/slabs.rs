@@ -1,9 +1,17 @@
-//! The slabs: their buffers, their uses, and when each may be released.
+//! The slabs: their buffers, the blocks in them, their uses, and when each may be released.
 
-use super::history::Event;
-use super::{Fit, Memory, Place};
-use crate::alloc::{AllocError, Growth, SlabClass, SlabId};
+mod plans;
+
+use super::place::{Fit, Place};
+use crate::alloc::{
+    AllocError, AllocStats, BlockId, Growth, Planner, PoolConfig, Pools, SlabClass, SlabId,
+    SlabInfo, Spot,
+};
 use crate::driver::BufferId;
+use crate::error::{Error, Result};
+
+/// The owner of a block that no slot lies in.
+const NOBODY: u32 = u32::MAX;
 
 /// One buffer that is cut into blocks.
 #[derive(Clone, Debug)]
@@ -15,21 +23,173 @@ pub(super) struct Slab {
     /// The slab's number. No other slab has it.
     pub(super) number: u32,
     /// The last submission that names the slab.
-    last_serial: u64,
+    pub(super) last_serial: u64,
     /// The batch that is being encoded names the slab.
     in_batch: bool,
     /// The last poll before which the slab was used.
     used_at_poll: u32,
 }
 
-impl Slab {
-    /// No submission and no batch names it.
-    pub(super) fn forget_uses(&mut self) {
-        (self.last_serial, self.in_batch) = (0, false);
-    }
+/// All slabs of one engine.
+#[derive(Debug)]
+pub(crate) struct Slabs {
+    pools: Pools,
+    table: Vec<Option<Slab>>,
+    /// The slot that each block belongs to, by the block's index.
+    owners: Vec<u32>,
+    /// Slabs that the batch names.
+    in_batch: Vec<u32>,
+    planner: Planner,
+    /// Blocks are never moved.
+    never_move: bool,
+    /// Size of the fence behind every storage; 0 while the engine looks for no bugs.
+    fence_bytes: u64,
+    /// How often the app has polled.
+    polls: u32,
+    /// Blocks freed so far.
+    freed: u64,
+    freed_bytes: u64,
+    /// The last number given to a slab.
+    number: u32,
 }
 
-impl Memory {
+impl Slabs {
+    pub(super) fn new(config: PoolConfig, never_move: bool) -> Result<Self> {
+        Ok(Slabs {
+            pools: pools(config)?,
+            table: Vec::new(),
+            owners: Vec::new(),
+            in_batch: Vec::new(),
+            planner: Planner::default(),
+            never_move,
+            fence_bytes: 0,
+            polls: 0,
+            freed: 0,
+            freed_bytes: 0,
+            number: 0,
+        })
+    }
+
+    /// The slabs of a dry run: the same blocks, and no use of any slab.
+    pub(super) fn fake(&self) -> Slabs {
+        let slabs = self.table.iter().cloned();
+        let unused = slabs.map(|slab| {
+            slab.map(|slab| Slab {
+                last_serial: 0,
+                in_batch: false,
+                ..slab
+            })
+        });
+        Slabs {
+            pools: self.pools.clone(),
+            table: unused.collect(),
+            owners: self.owners.clone(),
+            in_batch: Vec::new(),
+            planner: Planner::default(),
+            ..*self
+        }
+    }
+
+    /// The device is lost, with all slabs.
+    pub(super) fn clear(&mut self) -> Result<(), AllocError> {
+        self.pools = Pools::new(*self.pools.config())?;
+        self.table.clear();
+        self.owners.clear();
+        self.in_batch.clear();
+        Ok(())
+    }
+
+    /// Sets the size of the fence behind every storage. Call it before the first block exists.
+    pub(super) fn set_fence_bytes(&mut self, fence_bytes: u64) {
+        self.fence_bytes = fence_bytes;
+    }
+
+    pub(super) fn fence_bytes(&self) -> u64 {
+        self.fence_bytes
+    }
+
+    /// All slabs, by their index.
+    pub(super) fn all(&self) -> &[Option<Slab>] {
+        &self.table
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Slab> {
+        self.table.iter_mut().flatten()
+    }
+
+    /// The slab of an index.
+    #[inline]
+    pub(super) fn at(&self, index: usize) -> Option<&Slab> {
+        self.table.get(index)?.as_ref()
+    }
+
+    /// Blocks and free ranges of a slab.
+    pub(super) fn info(&self, id: SlabId) -> Option<SlabInfo> {
+        self.pools.slab(id).ok()
+    }
+
+    pub(super) fn stats(&self) -> AllocStats {
+        self.pools.stats()
+    }
+
+    pub(super) fn reset_peaks(&mut self) {
+        self.pools.reset_peaks();
+    }
+
+    /// A block of an existing slab for `size_bytes`, and its place. `None` if no slab has room.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        size_bytes: u64,
+        fit: Fit,
+    ) -> Result<Option<(BlockId, Place)>, AllocError> {
+        let block_bytes = size_bytes + self.fence_bytes;
+        let block = match self.pools.allocate(block_bytes) {
+            Err(AllocError::NeedsSlab { .. }) if fit == Fit::Anywhere => {
+                self.pools.allocate_anywhere(block_bytes)
+            }
+            done => done,
+        };
+        let block = match block {
+            Ok(block) => block,
+            Err(AllocError::NeedsSlab { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let at = self.pools.block(block)?;
+        let index = at.slab.index();
+        let Some(Some(slab)) = self.table.get(index) else {
+            self.pools.free(block)?;
+            return Err(AllocError::StaleSlab(at.slab));
+        };
+        let place = Place {
+            buffer: slab.buffer,
+            offset_bytes: at.offset_bytes,
+            slab: Some(index as u32),
+        };
+        Ok(Some((block, place)))
+    }
+
+    /// Moves a block. Returns its old spot and its new place. `None` if the move is not possible
+    /// any more.
+    pub(super) fn relocate(&mut self, block: BlockId, to: &Spot) -> Option<(Spot, Place)> {
+        let relocated = self.pools.relocate(block, to).ok()?;
+        let index = relocated.to.slab.index();
+        let to = Place {
+            buffer: self.at(index)?.buffer,
+            offset_bytes: relocated.to.offset_bytes,
+            slab: Some(index as u32),
+        };
+        let from = Spot::new(relocated.from.slab, relocated.from.offset_bytes);
+        Some((from, to))
+    }
+
+    /// The slot that a block belongs to.
+    #[inline]
+    pub(super) fn owner(&self, block: BlockId) -> Option<u32> {
+        let owner = self.owners.get(block.index()).copied();
+        owner.filter(|owner| *owner != NOBODY)
+    }
+
     /// The slab to create for a storage that found no room.
     pub(crate) fn growth(&self, size_bytes: u64) -> Result<Growth, AllocError> {
         self.pools
@@ -78,13 +238,13 @@ impl Memory {
     /// names it must be submitted before its release.
     pub(crate) fn next_empty(&self) -> Option<(SlabId, bool)> {
         let id = self.pools.empty_slabs().next()?;
-        Some((id, self.in_batch(id)))
+        Some((id, self.is_in_batch(id)))
     }
 
     /// A slab that exists and is empty, as [`next_empty`](Self::next_empty) returns it.
     pub(crate) fn if_empty(&self, id: SlabId) -> Option<(SlabId, bool)> {
         let info = self.pools.slab(id).ok()?;
-        (info.blocks == 0).then(|| (id, self.in_batch(id)))
+        (info.blocks == 0).then(|| (id, self.is_in_batch(id)))
     }
 
     /// The app polls. Polls measure how long slabs are idle.
@@ -96,29 +256,20 @@ impl Memory {
     /// if it was unused for `idle_polls` polls.
     pub(crate) fn next_idle(&self, idle_polls: u32) -> Option<(SlabId, bool)> {
         let id = self.pools.empty_slabs().next()?;
-        let slab = self.slabs.get(id.index())?.as_ref()?;
+        let slab = self.table.get(id.index())?.as_ref()?;
         let age = self.polls.wrapping_sub(slab.used_at_poll);
         (age >= idle_polls).then_some((id, slab.in_batch))
     }
 
-    fn in_batch(&self, id: SlabId) -> bool {
-        let slab = self.slabs.get(id.index()).and_then(Option::as_ref);
+    fn is_in_batch(&self, id: SlabId) -> bool {
+        let slab = self.table.get(id.index()).and_then(Option::as_ref);
         slab.is_some_and(|slab| slab.in_batch)
     }
 
-    /// Removes an empty slab. The caller destroys the returned buffer; the returned serial is the
-    /// last submission that names it.
-    pub(crate) fn release(&mut self, id: SlabId) -> Option<(BufferId, u64)> {
+    /// Removes an empty slab. Its buffer is the caller's.
+    pub(super) fn remove(&mut self, id: SlabId) -> Option<Slab> {
         self.pools.remove_slab(id).ok()?;
-        let slab = self.slabs[id.index()].take()?;
-        self.unwatch(Some(id.index() as u32));
-        self.forget_previous(Some(id.index() as u32));
-        self.census.slab_gone(slab.class, slab.size_bytes);
-        self.happened(Event::SlabReleased {
-            slab: slab.number,
-            bytes: slab.size_bytes,
-        });
-        Some((slab.buffer, slab.last_serial))
+        self.table[id.index()].take()
     }
 
     /// Lets an empty slab serve requests of another class, if it still exists and is empty. In
@@ -128,62 +279,54 @@ impl Memory {
         let _ = self.pools.assign(id, class);
     }
 
-    /// Adds the slab that was created for `growth`.
-    pub(crate) fn add_slab(
+    /// Adds the slab that was created for `growth`. Returns its id and its number.
+    pub(super) fn add(
         &mut self,
         growth: &Growth,
         buffer: BufferId,
-    ) -> Result<SlabId, AllocError> {
+    ) -> Result<(SlabId, u32), AllocError> {
         let id = self.pools.add_slab(growth)?;
         let index = id.index();
-        if self.slabs.len() <= index {
-            self.slabs.resize_with(index + 1, || None);
+        if self.table.len() <= index {
+            self.table.resize_with(index + 1, || None);
         }
-        let (class, bytes) = (growth.class, growth.slab_bytes);
-        let number = self.census.next_slab();
-        self.census.slab_added(class, bytes);
-        self.happened(Event::SlabCreated {
-            slab: number,
-            bytes,
-            class,
-        });
-        self.slabs[index] = Some(Slab {
+        self.number = self.number.wrapping_add(1);
+        self.table[index] = Some(Slab {
             id,
             buffer,
-            size_bytes: bytes,
-            class,
-            number,
+            size_bytes: growth.slab_bytes,
+            class: growth.class,
+            number: self.number,
             last_serial: 0,
             in_batch: false,
             used_at_poll: self.polls,
         });
-        Ok(id)
+        Ok((id, self.number))
     }
 
     /// The batch names this place.
     pub(crate) fn touch(&mut self, place: Place) {
         let Some(index) = place.slab else { return };
-        let slab = self.slabs[index as usize].as_mut();
+        let slab = self.table[index as usize].as_mut();
         if let Some(slab) = slab.filter(|slab| !slab.in_batch) {
             slab.in_batch = true;
             slab.used_at_poll = self.polls;
-            self.batch_slabs.push(index);
+            self.in_batch.push(index);
         }
     }
 
     /// A submission of the app names this place.
     pub(crate) fn used_by(&mut self, place: Place, serial: u64) {
         let Some(index) = place.slab else { return };
-        if let Some(Some(slab)) = self.slabs.get_mut(index as usize) {
+        if let Some(Some(slab)) = self.table.get_mut(index as usize) {
             slab.last_serial = slab.last_serial.max(serial);
         }
     }
 
     /// The batch was submitted with this serial, or refused (`None`).
-    pub(crate) fn batch_ended(&mut self, serial: Option<u64>) {
-        self.batch += 1;
-        for index in self.batch_slabs.drain(..) {
-            if let Some(Some(slab)) = self.slabs.get_mut(index as usize) {
+    pub(super) fn batch_ended(&mut self, serial: Option<u64>) {
+        for index in self.in_batch.drain(..) {
+            if let Some(Some(slab)) = self.table.get_mut(index as usize) {
                 slab.in_batch = false;
                 slab.last_serial = serial.unwrap_or(slab.last_serial);
             }
@@ -192,7 +335,63 @@ impl Memory {
 
     /// Has the device finished with the slab of this place? `None` if the place is in no slab.
     pub(crate) fn idle(&self, place: Place, completed: u64) -> Option<bool> {
-        let slab = self.slabs[place.slab? as usize].as_ref()?;
+        let slab = self.table[place.slab? as usize].as_ref()?;
         Some(!slab.in_batch && slab.last_serial <= completed)
     }
+
+    /// Is the block still in use?
+    pub(crate) fn is_there(&self, block: BlockId) -> bool {
+        self.pools.block(block).is_ok()
+    }
+
+    /// Bytes moved so far.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.pools.moved_bytes()
+    }
+
+    pub(super) fn set_owner(&mut self, block: BlockId, slot: u32) {
+        let index = block.index();
+        if self.owners.len() <= index {
+            self.owners.resize(index + 1, NOBODY);
+        }
+        self.owners[index] = slot;
+    }
+
+    /// Frees the block of a storage of `size_bytes`.
+    pub(super) fn free(&mut self, block: BlockId, size_bytes: u64) {
+        self.set_owner(block, NOBODY);
+        self.freed += 1;
+        self.freed_bytes += self.granted_bytes(size_bytes);
+        let freed = self.pools.free(block);
+        debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
+    }
+
+    /// How many blocks became free so far. While this number stays the same, so does the free room.
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// Bytes of the blocks that became free so far.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.freed_bytes
+    }
+
+    /// Does the slab of a place still exist?
+    pub(super) fn is_at(&self, place: Place) -> bool {
+        let slab = place.slab.and_then(|index| self.at(index as usize));
+        slab.is_some_and(|slab| slab.buffer == place.buffer)
+    }
+
+    /// The class and the number of the slab of a place.
+    pub(super) fn slab_of(&self, place: Place) -> Option<(SlabClass, u32)> {
+        let slab = self.table.get(place.slab? as usize)?.as_ref()?;
+        Some((slab.class, slab.number))
+    }
+}
+
+fn pools(config: PoolConfig) -> Result<Pools> {
+    Pools::new(config).map_err(|error| Error::Option {
+        option: "device limits",
+        reason: error.to_string(),
+    })
 }

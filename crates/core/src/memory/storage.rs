@@ -25,7 +25,7 @@ use crate::error::Error;
 pub trait Companion: Any + Shared {
     /// The companion of a storage that stands for this one in a dry run. Changes of the one do not
     /// show in the other.
-    fn of_twin(&self) -> Arc<dyn Companion>;
+    fn of_fake(&self) -> Arc<dyn Companion>;
 }
 
 /// What makes storages: see [`Storage::maker`].
@@ -206,25 +206,25 @@ impl Storage {
     }
 
     /// A storage that stands for this one on another engine, without a place yet.
-    pub(crate) fn twin(&self, dead: Arc<DeadList>) -> Arc<Self> {
-        let mut twin = Storage::new(self.len_bytes, self.share.clone(), self.site, dead);
-        if let Some(fresh) = Arc::get_mut(&mut twin) {
+    pub(crate) fn fake(&self, dead: Arc<DeadList>) -> Arc<Self> {
+        let mut fake = Storage::new(self.len_bytes, self.share.clone(), self.site, dead);
+        if let Some(fresh) = Arc::get_mut(&mut fake) {
             fresh.scope = self.scope;
         }
         if let Some(name) = self.name() {
-            twin.set_name(&name);
+            fake.set_name(&name);
         }
         if let Some(companion) = self.companion() {
-            twin.attach(companion.of_twin());
+            fake.attach(companion.of_fake());
         }
-        twin.advise(self.advice());
+        fake.advise(self.advice());
         if self.is_lent() {
-            twin.lend();
+            fake.lend();
         }
         if self.pins() > 0 {
-            twin.pin();
+            fake.pin();
         }
-        twin
+        fake
     }
 
     /// The share that it is in.

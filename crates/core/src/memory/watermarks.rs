@@ -1,7 +1,7 @@
 //! Watermarks: levels of a share, or of the device, whose rise the app wants to know.
 
-use super::Memory;
 use super::share::ShareId;
+use super::shares::Shares;
 
 /// A watermark can be reached again after the level has fallen by 1/8 of the limit.
 const FALL_PART: u128 = 8;
@@ -40,16 +40,16 @@ pub(crate) struct Reached {
 
 /// All watermarks, and those reached since the engine last asked.
 #[derive(Debug, Default)]
-pub(super) struct Watermarks {
+pub(crate) struct Watermarks {
     marks: Vec<Mark>,
     reached: Vec<Reached>,
     /// The most bytes of all slabs; `u64::MAX` for no limit.
     limit_bytes: u64,
 }
 
-impl Memory {
-    pub(crate) fn add_watermark(&mut self, id: u64, share: ShareId, percent: u8) {
-        self.watermarks.marks.push(Mark {
+impl Watermarks {
+    pub(crate) fn add(&mut self, id: u64, share: ShareId, percent: u8) {
+        self.marks.push(Mark {
             id,
             share,
             percent,
@@ -57,62 +57,67 @@ impl Memory {
         });
     }
 
-    pub(crate) fn remove_watermark(&mut self, id: u64) {
-        self.watermarks.marks.retain(|mark| mark.id != id);
-        self.watermarks.reached.retain(|one| one.id != id);
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.marks.retain(|mark| mark.id != id);
+        self.reached.retain(|one| one.id != id);
     }
 
     /// Has the app set a watermark?
     #[inline]
-    pub(crate) fn has_watermarks(&self) -> bool {
-        !self.watermarks.marks.is_empty()
+    pub(crate) fn has_any(&self) -> bool {
+        !self.marks.is_empty()
     }
 
     /// Sets the most bytes of all slabs.
-    pub(crate) fn set_watermark_limit(&mut self, limit_bytes: u64) {
-        self.watermarks.limit_bytes = limit_bytes;
+    pub(crate) fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
     }
 
     /// Was a watermark reached since [`take_reached`](Self::take_reached)?
     #[inline]
     pub(crate) fn has_reached(&self) -> bool {
-        !self.watermarks.reached.is_empty()
+        !self.reached.is_empty()
     }
 
     /// The watermarks that were reached since the last call.
     pub(crate) fn take_reached(&mut self) -> Vec<Reached> {
-        std::mem::take(&mut self.watermarks.reached)
+        std::mem::take(&mut self.reached)
     }
 
-    /// A level is about to fall: it may rise to its watermarks again.
+    /// The level of a share is about to fall: it may rise to its watermarks again. All blocks
+    /// have `device_bytes`.
     #[cold]
-    pub(super) fn watermarks_are_left(&mut self, share: ShareId, granted_bytes: u64) {
-        let (device_bytes, limit_bytes) = (self.live_bytes(), self.watermarks.limit_bytes);
-        for mark in &mut self.watermarks.marks {
+    pub(super) fn falls(
+        &mut self,
+        share: ShareId,
+        granted_bytes: u64,
+        device_bytes: u64,
+        shares: &Shares,
+    ) {
+        let limit_bytes = self.limit_bytes;
+        for mark in &mut self.marks {
             let (bytes, limit_bytes) = match mark.share {
                 // The block is still counted there.
                 ShareId::MAIN => (device_bytes.saturating_sub(granted_bytes), limit_bytes),
-                of if self.shares.is_within(share, of) => {
-                    self.shares.level_and_limit(of, limit_bytes)
-                }
+                of if shares.is_within(share, of) => shares.level_and_limit(of, limit_bytes),
                 _ => continue,
             };
             mark.is_reached &= mark.is_at(bytes, limit_bytes);
         }
     }
 
-    /// A level has risen.
+    /// A level has risen. All blocks have `device_bytes`.
     #[cold]
-    pub(super) fn look_at_watermarks(&mut self) {
-        let (device_bytes, limit_bytes) = (self.live_bytes(), self.watermarks.limit_bytes);
-        for mark in &mut self.watermarks.marks {
+    pub(super) fn rose(&mut self, device_bytes: u64, shares: &Shares) {
+        let limit_bytes = self.limit_bytes;
+        for mark in &mut self.marks {
             let (bytes, limit_bytes) = match mark.share {
                 ShareId::MAIN => (device_bytes, limit_bytes),
-                share => self.shares.level_and_limit(share, limit_bytes),
+                share => shares.level_and_limit(share, limit_bytes),
             };
             let is_reached = mark.is_at(bytes, limit_bytes);
             if is_reached && !mark.is_reached {
-                self.watermarks.reached.push(Reached {
+                self.reached.push(Reached {
                     id: mark.id,
                     bytes,
                     limit_bytes,

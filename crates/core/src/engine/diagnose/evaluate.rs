@@ -4,7 +4,7 @@ use super::finding::Finding;
 use super::watch::Taint;
 use super::{ANSWER_BYTES, About, Asked, Diagnose};
 use crate::engine::state::State;
-use crate::memory::Zone;
+use crate::memory::{Memory, Zone};
 
 /// The result of a look, in elements counted from the start of its subject.
 #[derive(Clone, Copy, Debug)]
@@ -84,31 +84,37 @@ impl Diagnose {
                 _ if answer.is_nothing() => {}
                 About::Fence(zone) => {
                     found.push(overrun(state, zone, answer, self.suspects.clone()));
-                    state.memory.mend(zone);
+                    let Memory {
+                        fences,
+                        slots,
+                        slabs,
+                        ..
+                    } = &mut state.memory;
+                    fences.refill(zone, slots, slabs);
                 }
                 About::End(zone, kernel) => {
                     let suspects = vec![format!("the kernel `{kernel}`")];
                     found.push(overrun(state, zone, answer, suspects));
                 }
-                About::Grave(zone) => {
+                About::Poisoned(zone) => {
                     found.push(written_after_free(
                         state,
                         zone,
                         answer,
                         self.suspects.clone(),
                     ));
-                    state.memory.forget_grave(zone);
+                    state.memory.fences.forget_poisoned(zone);
                 }
             }
         }
         found.extend(self.unwritten());
-        self.watch.forget_all_but(&state.memory.live_writes());
+        self.watch.forget_all_but(&state.memory.slots.live_writes());
     }
 }
 
 fn overrun(state: &State, zone: &Zone, answer: Answer, suspects: Vec<String>) -> Finding {
     Finding::Overrun {
-        made_at: state.memory.tag_of(zone),
+        made_at: state.memory.census.tag(zone.tag),
         size_bytes: zone.of_bytes,
         first_byte: zone.from_bytes + 4 * answer.first,
         end_byte: zone.from_bytes + 4 * answer.end,
@@ -125,7 +131,7 @@ fn written_after_free(
     suspects: Vec<String>,
 ) -> Finding {
     Finding::WrittenAfterFree {
-        made_at: state.memory.tag_of(zone),
+        made_at: state.memory.census.tag(zone.tag),
         size_bytes: zone.of_bytes,
         first_byte: zone.from_bytes + 4 * answer.first,
         end_byte: zone.from_bytes + 4 * answer.end,

@@ -51,7 +51,7 @@ impl Look {
     /// The kernel of the look. `None` if the app did not ask for it.
     pub(in crate::engine) fn kernel(self, wants: Diagnostics) -> Option<(Program, PipelineKey)> {
         let kernel = match self {
-            Look::Mend => &kernels::MEND,
+            Look::Clear => &kernels::CLEAR,
             _ => &kernels::PROBE,
         };
         let program = Program::Builtin(kernel);
@@ -73,7 +73,7 @@ fn layout(look: Look) -> Layout {
     let mut layout = Layout {
         parts: [0; MAX_OPERANDS],
         windows: [0; MAX_OPERANDS],
-        writable: 0b10 | u8::from(look == Look::Mend),
+        writable: 0b10 | u8::from(look == Look::Clear),
     };
     layout.parts[1] = 1;
     layout.windows[..2].fill(1);

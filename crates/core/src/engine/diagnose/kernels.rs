@@ -17,8 +17,8 @@ pub static PROBE: Kernel = Kernel {
 };
 
 /// The same, and also writes to `x`.
-pub static MEND: Kernel = Kernel {
-    name: "mend",
+pub static CLEAR: Kernel = Kernel {
+    name: "clear",
     operands: &[Operand::update("x"), Operand::update("y")],
     text,
     reference: reference!(super::reference::run),
@@ -28,7 +28,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     let sections: &[&str] = match Look::of(variant.code) {
         Look::Words => &["range", "words"],
         Look::Table => &["table"],
-        Look::Mend => &["range", "mend"],
+        Look::Clear => &["range", "clear"],
         Look::F32 => &["range", "f32", "floats"],
         Look::F16 => &["range", "f16", "floats"],
         Look::Bf16 => &["range", "bf16", "floats"],

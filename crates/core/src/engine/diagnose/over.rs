@@ -41,24 +41,25 @@ impl Group {
 pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<Group>)> {
     state.diagnose.as_mut()?.is_all_seen = true;
     super::handle_changes(state);
-    let (fences, graves) = state.memory.zones();
-    let is_large = |grave: &Zone| grave.size_bytes > TABLED_BYTES;
-    let (large, small): (Vec<_>, Vec<_>) = graves.into_iter().partition(is_large);
+    let memory = &state.memory;
+    let (fences, poisoned) = memory.fences.zones(&memory.slots, &memory.slabs);
+    let is_large = |zone: &Zone| zone.size_bytes > TABLED_BYTES;
+    let (large, small): (Vec<_>, Vec<_>) = poisoned.into_iter().partition(is_large);
     let fences = fences
         .into_iter()
         .map(|zone| (zone, About::Fence as fn(_) -> _));
-    let graves = small
+    let poisoned = small
         .into_iter()
-        .map(|zone| (zone, About::Grave as fn(_) -> _));
-    let mut zones: Vec<Tabled> = fences.chain(graves).collect();
+        .map(|zone| (zone, About::Poisoned as fn(_) -> _));
+    let mut zones: Vec<Tabled> = fences.chain(poisoned).collect();
     order::smallest_first(&mut zones, |(zone, _)| zone.order());
     Some((large, by_window(state, zones)))
 }
 
 /// Looks at a freed range.
-pub(in crate::engine) fn look_at_grave(state: &mut State, grave: Zone) {
+pub(in crate::engine) fn look_at_poisoned(state: &mut State, zone: Zone) {
     if let Some(mut diagnose) = state.diagnose.take() {
-        diagnose.look_at_zone(state, grave, About::Grave);
+        diagnose.look_at_zone(state, zone, About::Poisoned);
         state.diagnose = Some(diagnose);
     }
 }
@@ -73,7 +74,7 @@ pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<Group>, f
     for group in groups {
         let (first, count) = (answer, group.zones.len() as u32);
         for (zone, about) in group.zones {
-            state.memory.touch(zone.place);
+            state.memory.slabs.touch(zone.place);
             diagnose.asked.push(Asked {
                 about: about(zone),
                 first: answer,

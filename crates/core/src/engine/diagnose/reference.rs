@@ -41,8 +41,8 @@ fn kind(call: &mut ReferenceCall, look: Look, start: usize, i: usize) -> u32 {
     let half = |call: &ReferenceCall| word(call, i / 2) >> (16 * (i % 2)) & 0x7fff;
     match look {
         Look::Words | Look::Table => u32::from(word(call, i) != PATTERN),
-        Look::Mend if word(call, i) != PATTERN => 0,
-        Look::Mend => {
+        Look::Clear if word(call, i) != PATTERN => 0,
+        Look::Clear => {
             call.put_int(0, start + i, 0);
             1
         }

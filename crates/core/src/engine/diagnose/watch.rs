@@ -9,7 +9,7 @@ use super::{About, Diagnose, Look};
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program, Role, UNWRITTEN};
 use crate::engine::state::State;
-use crate::memory::{FENCE_BYTES, Storage, Tag, Zone};
+use crate::memory::{FENCE_BYTES, Fences, Storage, Tag, Zone};
 use crate::number_map::NumberMap;
 
 /// Whether a value has NaN or infinities.
@@ -149,10 +149,11 @@ impl Watch {
 impl Diagnose {
     /// Counts NaN and infinities in the value of a storage, unless a look was taken.
     fn look_at_value(&mut self, state: &mut State, storage: &Storage, dtype: DType) {
-        let version = state.memory.writes_to(storage);
+        let version = state.memory.slots.writes_to(storage);
         let makers = &mut self.watch.makers;
         let maker = makers.get_or_insert_with(version, || maker(storage, dtype));
-        let (Some(place), Some(look)) = (state.memory.find(storage), Look::of_dtype(dtype)) else {
+        let (Some(place), Some(look)) = (state.memory.slots.find(storage), Look::of_dtype(dtype))
+        else {
             return;
         };
         if !std::mem::replace(&mut maker.is_asked, true) {
@@ -167,12 +168,12 @@ impl Diagnose {
             return;
         }
         for (index, arg) in launch.args.iter().enumerate() {
-            let place = state.memory.find(&arg.storage);
+            let place = state.memory.slots.find(&arg.storage);
             let (Some(place), 1) = (place, launch.code >> UNWRITTEN >> index & 1) else {
                 continue;
             };
             let size_bytes = arg.storage.len_bytes().next_multiple_of(4);
-            let version = state.memory.writes_to(&arg.storage);
+            let version = state.memory.slots.writes_to(&arg.storage);
             let output = Output {
                 kernel: launch.program.name().to_owned(),
                 tag: arg.storage.tag(),
@@ -181,7 +182,7 @@ impl Diagnose {
                 read_by: None,
             };
             self.watch.outputs.insert(version, output);
-            self.look_at(state, Look::Mend, place, size_bytes, || {
+            self.look_at(state, Look::Clear, place, size_bytes, || {
                 About::Output(version)
             });
         }
@@ -204,8 +205,8 @@ pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
     diagnose.watch.whole = 0;
     for (index, arg) in launch.args.iter().enumerate() {
         let (role, storage) = (launch.program.role(index), &arg.storage);
-        let version = state.memory.writes_to(storage);
-        let is_fresh = role == Role::Write || state.memory.is_unwritten(storage);
+        let version = state.memory.slots.writes_to(storage);
+        let is_fresh = role == Role::Write || state.memory.slots.is_unwritten(storage);
         let was_whole = match role {
             Role::Write => launch.ranges.get(index).is_none(),
             _ => {
@@ -262,7 +263,7 @@ pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
             if launch.program.role(index) == Role::Read || !is_float {
                 continue;
             }
-            let version = state.memory.writes_to(&arg.storage);
+            let version = state.memory.slots.writes_to(&arg.storage);
             let maker = Maker {
                 operation: Some(diagnose.watch.operation.clone()),
                 inputs: diagnose.watch.inputs.clone(),
@@ -292,7 +293,7 @@ pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
     let Some(mut diagnose) = state.diagnose.take() else {
         return;
     };
-    let version = state.memory.writes_to(storage);
+    let version = state.memory.slots.writes_to(storage);
     diagnose.watch.is_read(version, "the host");
     let maker = diagnose.watch.makers.get(version);
     if let Some(dtype) = maker.map(|maker| maker.dtype) {
@@ -311,7 +312,13 @@ fn ends(state: &State, launch: &Launch) -> SmallVec<[Zone; 2]> {
     for (index, (arg, (start, size_bytes))) in launch.args.iter().zip(&launch.ranges).enumerate() {
         if launch.code >> index & 1 == 1 {
             let end = start + size_bytes - FENCE_BYTES;
-            ends.extend(state.memory.fence_behind(&arg.storage, end));
+            let memory = &state.memory;
+            ends.extend(Fences::behind(
+                &arg.storage,
+                end,
+                &memory.slots,
+                &memory.slabs,
+            ));
         }
     }
     ends

@@ -23,7 +23,7 @@ pub struct StoreTier {
     pub(super) store: Arc<dyn Store>,
     pub(super) most_bytes: u64,
     pub(super) timeout: Duration,
-    /// Opens the tier, or with `true` its twin for a dry run.
+    /// Opens the tier, or with `true` its fake for a dry run.
     pub(super) open: fn(StoreTier, bool) -> Arc<dyn Blocks>,
 }
 

@@ -6,9 +6,9 @@ use super::fence::Zone;
 /// Freed blocks that are still free: for each slab a list, sorted by offset. The lists are short,
 /// so an insertion moves few ranges.
 #[derive(Debug, Default)]
-pub(super) struct Graves(Vec<Vec<Zone>>);
+pub(super) struct PoisonedRanges(Vec<Vec<Zone>>);
 
-impl Graves {
+impl PoisonedRanges {
     /// All ranges, by slab and offset.
     pub(super) fn all(&self) -> Vec<Zone> {
         self.0.iter().flatten().cloned().collect()

@@ -1,0 +1,23 @@
+//! Where a storage lies.
+
+use crate::driver::BufferId;
+
+/// Where a storage's bytes are at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) buffer: BufferId,
+    /// A multiple of the device's storage offset alignment.
+    pub(crate) offset_bytes: u64,
+    /// Index of the slab; `None` in an imported buffer.
+    pub(super) slab: Option<u32>,
+}
+
+/// The holes that a request may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// The holes that the pools keep for its size.
+    #[default]
+    Best,
+    /// Any hole, in a slab of any class, because no slab can be created.
+    Anywhere,
+}

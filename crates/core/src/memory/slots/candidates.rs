@@ -1,0 +1,91 @@
+//! Storages that may be evicted, with what speaks for and against it.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::copies::Tier;
+use super::super::place::Place;
+use super::super::storage::{Advice, Storage};
+use super::super::victims::{Clock, Uses, Weight};
+use super::Slots;
+
+/// A storage that may be evicted.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) place: Place,
+    /// A copy elsewhere is valid, so eviction costs nothing.
+    pub(crate) is_clean: bool,
+    /// The cost of computing the bytes again, if that is cheaper. The engine sets this.
+    pub(crate) recompute_ns: Option<u64>,
+    /// The tier that will restore it, if it is clean with bytes: not the host's memory.
+    pub(crate) far: Option<Tier>,
+    slot: u32,
+    uses: Uses,
+}
+
+impl Candidate {
+    /// The arguments for and against evicting it. `next` lists the coming commands: for each slot,
+    /// the first command that uses it.
+    pub(crate) fn weight(
+        &self,
+        now: Clock,
+        next: &FxHashMap<u32, u32>,
+        known: u32,
+        evict_ns: u64,
+    ) -> Weight {
+        Weight {
+            size_bytes: self.storage.size_bytes(),
+            is_clean: self.is_clean,
+            distance: self.distance(now, next, known),
+            back_ns: self.recompute_ns.unwrap_or(evict_ns),
+        }
+    }
+
+    /// The commands until its next use, known or predicted. See [`weight`](Self::weight).
+    pub(crate) fn distance(&self, now: Clock, next: &FxHashMap<u32, u32>, known: u32) -> u32 {
+        let next = next.get(&self.slot).copied();
+        match self.storage.advice() {
+            Advice::Normal => self.uses.distance_knowing(now, next, known),
+            Advice::Soon => 1,
+            Advice::Late => u32::MAX,
+        }
+    }
+}
+
+impl Slots {
+    /// The storages that can be evicted now: in a slab, with a value, not pinned, and not in
+    /// `needed`.
+    pub(crate) fn candidates(&self, needed: &FxHashSet<usize>) -> Vec<Candidate> {
+        let slots = self.table.iter().enumerate();
+        let slots = slots.filter(|(index, _)| !needed.contains(index));
+        slots
+            .filter_map(|(index, _)| self.candidate_in(index as u32))
+            .collect()
+    }
+
+    /// A storage as a candidate, if it can be evicted.
+    pub(crate) fn candidate(&self, storage: &Storage) -> Option<Candidate> {
+        self.candidate_in(storage.slot()?)
+    }
+
+    fn candidate_in(&self, index: u32) -> Option<Candidate> {
+        let slot = &self.table[index as usize];
+        if slot.block.is_none() || slot.poison.is_some() {
+            return None;
+        }
+        let storage = slot.storage.upgrade()?;
+        (storage.pins() == 0).then_some(Candidate {
+            storage,
+            place: slot.place?,
+            is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_clean(copies)),
+            recompute_ns: None,
+            far: (slot.copies.as_ref())
+                .filter(|copies| copies.has_bytes() && copies.host.is_none())
+                .map(|copies| copies.tier()),
+            slot: index,
+            uses: slot.uses,
+        })
+    }
+}

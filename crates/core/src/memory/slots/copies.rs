@@ -1,0 +1,154 @@
+//! The copies of storages outside the device, row by row.
+
+use std::sync::Arc;
+
+use super::super::copies::{Copies, Gone, Kept};
+use super::super::storage::{Residency, Storage};
+use super::Slots;
+use crate::error::Error;
+
+impl Slots {
+    /// Where the bytes of a storage are kept beside the device.
+    pub(crate) fn kept(&self, storage: &Storage) -> Kept {
+        let slot = self.of(storage);
+        let copies = slot.and_then(|slot| slot.copies.as_deref());
+        copies.map_or(Kept::default(), |copies| Kept {
+            on_host: copies.host.is_some(),
+            in_store: copies.store.as_ref().map(|(number, _)| *number),
+            on_disk: copies.disk.is_some(),
+            at_source: copies.source.is_some(),
+        })
+    }
+
+    /// The copies of a storage that is not on the device, if it has any.
+    pub(crate) fn evicted_copies(&self, storage: &Storage) -> Option<Copies> {
+        let slot = self.of(storage)?;
+        if slot.place.is_some() {
+            return None;
+        }
+        slot.copies.as_deref().cloned()
+    }
+
+    /// Was the storage evicted?
+    pub(crate) fn is_evicted(&self, storage: &Storage) -> bool {
+        self.of(storage)
+            .is_some_and(|slot| slot.place.is_none() && slot.copies.is_some())
+    }
+
+    /// Is the storage evicted, with bytes that need no computing?
+    pub(crate) fn is_evicted_with_bytes(&self, storage: &Storage) -> bool {
+        self.of(storage).is_some_and(|slot| {
+            let copies = slot.copies.as_deref();
+            slot.place.is_none() && copies.is_some_and(Copies::has_bytes)
+        })
+    }
+
+    /// Do other copies have the storage's bytes, without computing them again?
+    pub(crate) fn has_bytes_elsewhere(&self, storage: &Storage) -> bool {
+        let slot = self.of(storage);
+        let copies = slot.and_then(|slot| slot.copies.as_deref());
+        copies.is_some_and(Copies::has_bytes)
+    }
+
+    /// Adds copies of what a storage holds now.
+    pub(crate) fn copied(&mut self, storage: &Storage, add: impl FnOnce(&mut Copies)) {
+        let Some(index) = storage.slot() else { return };
+        let slot = &mut self.table[index as usize];
+        let mut copies = slot.copies.take().unwrap_or_default();
+        add(&mut copies);
+        slot.copies = (!copies.is_empty()).then_some(copies);
+        if slot.place.is_none() && slot.poison.is_none() {
+            let copies = slot.copies.as_deref();
+            storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
+        }
+    }
+
+    /// A copy of an evicted storage, in a store or on disk, cannot be used, with `error`. Drops the
+    /// copy if anything else gives the bytes. `false` if nothing does.
+    pub(crate) fn copy_failed(&mut self, storage: &Storage, error: &Error) -> bool {
+        let is_stores = matches!(error, Error::Store(_));
+        let Some(index) = storage.slot() else {
+            return false;
+        };
+        let Some(copies) = &self.table[index as usize].copies else {
+            return false;
+        };
+        let rematerializer = copies.rematerializer.as_ref();
+        let other = match is_stores {
+            true => copies.disk.is_some(),
+            false => copies.store.is_some(),
+        };
+        let gives = other
+            || copies.host.is_some()
+            || copies.source.is_some()
+            || rematerializer.is_some_and(|rematerializer| self.is_current(rematerializer));
+        if gives {
+            let mut gone = Copies::default();
+            self.copied(storage, |copies| match is_stores {
+                true => gone.store = copies.store.take(),
+                false => gone.disk = copies.disk.take(),
+            });
+            self.gone.push(Box::new(gone));
+        }
+        gives
+    }
+
+    /// Adds a storage without a place; its source will give its bytes.
+    pub(crate) fn back(&mut self, storage: &Arc<Storage>, copies: Copies) {
+        let index = self.add(storage, None, None);
+        storage.set_slot(index, copies.residency());
+        self.table[index as usize].copies = Some(Box::new(copies));
+    }
+
+    /// Sets the copies of a fake that stands for a storage with copies.
+    pub(crate) fn set_copies(&mut self, fake: &Storage, copies: Copies) {
+        if let Some(index) = fake.slot() {
+            self.table[index as usize].copies = Some(Box::new(copies));
+        }
+    }
+
+    /// The outdated copies. The caller drops them where no thread waits, because that may release
+    /// room on disk.
+    pub(crate) fn take_gone(&mut self) -> Gone {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Drops copies in the host's memory until `wanted_bytes` are free. It takes only copies whose
+    /// bytes are also on the device, in a store or on disk.
+    pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) {
+        let mut shed_bytes = 0;
+        for slot in &mut self.table {
+            let Some(copies) = &mut slot.copies else {
+                continue;
+            };
+            let is_kept = copies.store.is_some() || copies.disk.is_some();
+            let elsewhere = slot.place.is_some() || is_kept;
+            if shed_bytes >= wanted_bytes || !elsewhere || copies.host.is_none() {
+                continue;
+            }
+            let host = copies.host.take();
+            shed_bytes += host.as_ref().map_or(0, |host| host.charge.size_bytes());
+            if copies.is_empty() {
+                slot.copies = None;
+            }
+            let gone = Copies {
+                host,
+                ..Copies::default()
+            };
+            self.gone.push(Box::new(gone));
+            if let (None, Some(storage)) = (slot.place, slot.storage.upgrade()) {
+                let copies = slot.copies.as_deref();
+                storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
+            }
+        }
+    }
+
+    /// The storages whose bytes are in the host's memory, with no copy elsewhere that is as good.
+    pub(crate) fn on_host(&self) -> Vec<Arc<Storage>> {
+        let slots = self.table.iter().filter(|slot| {
+            let copies = slot.copies.as_deref();
+            slot.place.is_none() && copies.is_some_and(|copies| copies.host.is_some())
+        });
+        slots.filter_map(|slot| slot.storage.upgrade()).collect()
+    }
+}
