@@ -192,12 +192,12 @@ impl Job {
             ("velocity 0", velocity_0),
             ("velocity 1", velocity_1),
         ];
-        gpu.save_state(path, &tensors)
+        gpu.files().save_state(path, &tensors)
     }
 
     /// Restores the saved tensors; lapidary restores the others by itself.
     fn restore(&mut self, gpu: &Gpu, path: &Path) -> lapidary::Result<()> {
-        let state = gpu.load_state(path)?;
+        let state = gpu.files().load_state(path)?;
         self.weights = [state.get("weight 0")?, state.get("weight 1")?];
         self.velocities = [state.get("velocity 0")?, state.get("velocity 1")?];
         self.step = state.get("step")?.item()?;

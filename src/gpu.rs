@@ -7,12 +7,9 @@ mod create;
 mod dry_run;
 mod fusion;
 mod interop;
-#[cfg(feature = "safetensors")]
-mod model;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod shares;
-mod state;
 #[cfg(test)]
 mod tests;
 mod to;
@@ -24,13 +21,9 @@ use std::ops::Deref;
 use lapidary_core::internal::{Engine, Layer, block_on};
 use lapidary_core::{Options, Result, wgpu};
 
-use crate::files::FileOptions;
 use crate::{fuse, ops};
 
 pub use fusion::FusedKernel;
-#[cfg(feature = "safetensors")]
-pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
-pub use state::State;
 pub use upload_with::Upload;
 
 /// What this crate adds to the core's engine: operations and their fusion.
@@ -43,7 +36,8 @@ const LAYER: Layer = Layer {
 /// A device, its memory, and the queue of work for it.
 ///
 /// It has all methods of the core's handle, [`lapidary_core::Gpu`]: budgets, statistics, snapshots,
-/// diagnostics, buffers. The methods here make and load tensors.
+/// diagnostics, buffers. The methods here make tensors. [`files`](Gpu::files) saves and loads them,
+/// and [`jobs`](Gpu::jobs) admits work when its memory is free.
 ///
 /// ```no_run
 /// use lapidary::{Gpu, Options};
@@ -155,14 +149,6 @@ impl Gpu {
     /// The handle over one of the core.
     pub(crate) fn over(core: lapidary_core::Gpu) -> Gpu {
         Gpu(core)
-    }
-
-    /// How state files and model files are read and written.
-    fn file_options(&self) -> FileOptions {
-        FileOptions {
-            #[cfg(any(test, feature = "sim"))]
-            faults: self.engine().file_faults(),
-        }
     }
 }
 

@@ -29,6 +29,12 @@
 //! Dropping a tensor costs nothing, on any thread: the next command that needs memory reuses its
 //! memory.
 //!
+//! # Files
+//!
+//! [`Gpu::files`] saves tensors to files and loads them. A state file lets a long job go on in
+//! another process. A model file has weights that other programs read and write, in the format
+//! safetensors: see [`guides::model_files`].
+//!
 //! # Gradients
 //!
 //! [`Tensor::requires_grad`] marks parameters, and [`Tensor::backward`] gives the gradients of a
@@ -96,7 +102,7 @@
 //!   target is `lapidary`. The app's subscriber must not call this crate.
 //! * `metrics`: `GpuMemory::record_metrics` passes the numbers to the app's recorder.
 //! * `safetensors`: loads a model's weights from a file, at once or when they are used, and saves
-//!   them: see `ModelFile`.
+//!   them: see [`files`] and [`guides::model_files`].
 //! * `ndarray`: converts tensors from and to arrays of that crate: `Gpu::tensor_from`,
 //!   `Tensor::to_array`.
 //! * `static-dxc`: links DX12's better compiler into a program for Windows: see
@@ -107,7 +113,8 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod devices;
-mod files;
+pub mod files;
+mod formats;
 mod fuse;
 mod gpu;
 pub mod grad;
@@ -137,10 +144,8 @@ pub mod diagnostics {
     pub use lapidary_core::diagnostics::*;
 }
 
-#[cfg(feature = "safetensors")]
-pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::{
-    gpu::{Gpu, State, Upload},
+    gpu::{Gpu, Upload},
     kernel::{Kernel, KernelCall, Operand},
     tensor::Tensor,
 };

@@ -10,7 +10,8 @@ use std::time::Duration;
 use half::{bf16, f16};
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{
-    Budget, DType, Element, Error, Gpu, Residency, Source, State, Tensor, failure::StateFailure,
+    Budget, DType, Element, Error, Gpu, Residency, Source, Tensor, failure::StateFailure,
+    files::State,
 };
 
 const MIB: usize = 1 << 20;
@@ -59,8 +60,8 @@ fn open() -> Gpu {
 /// Loads a file in both ways, each on its own device.
 fn loaded(folder: &Folder) -> [State; 2] {
     [
-        open().load_state(folder.file()).unwrap(),
-        open().load_state_backed(folder.file()).unwrap(),
+        open().files().load_state(folder.file()).unwrap(),
+        open().files().load_state_backed(folder.file()).unwrap(),
     ]
 }
 
@@ -68,7 +69,9 @@ fn loaded(folder: &Folder) -> [State; 2] {
 #[track_caller]
 fn check<T: Element>(tensor: &Tensor, gpu: &Gpu) {
     let folder = Folder::new();
-    gpu.save_state(folder.file(), &[("it", tensor)]).unwrap();
+    gpu.files()
+        .save_state(folder.file(), &[("it", tensor)])
+        .unwrap();
     folder.holds_one_file();
     let expected = tensor.to_vec::<T>().unwrap();
     for state in loaded(&folder) {
@@ -163,7 +166,7 @@ fn many_tensors_come_back_under_their_names_in_order() {
         .collect();
     let tensors: Vec<Tensor> = (0..1000).map(|i| gpu.tensor(&[i], &[]).unwrap()).collect();
     let named: Vec<_> = names.iter().map(String::as_str).zip(&tensors).collect();
-    gpu.save_state(folder.file(), &named).unwrap();
+    gpu.files().save_state(folder.file(), &named).unwrap();
     for state in loaded(&folder) {
         assert_eq!((state.len(), state.is_empty()), (1000, false));
         assert!(state.names().eq(names.iter().map(String::as_str)));
@@ -181,7 +184,7 @@ fn many_tensors_come_back_under_their_names_in_order() {
 #[test]
 fn a_state_of_nothing_is_a_state() {
     let folder = Folder::new();
-    open().save_state(folder.file(), &[]).unwrap();
+    open().files().save_state(folder.file(), &[]).unwrap();
     assert!(loaded(&folder).iter().all(State::is_empty));
 }
 
@@ -202,7 +205,7 @@ fn names_are_just_names() {
     ];
     let tensors: Vec<Tensor> = (0..8).map(|i| gpu.tensor(&[i], &[1]).unwrap()).collect();
     let named: Vec<_> = names.into_iter().zip(&tensors).collect();
-    gpu.save_state(folder.file(), &named).unwrap();
+    gpu.files().save_state(folder.file(), &named).unwrap();
     for state in loaded(&folder) {
         assert!(state.names().eq(names));
         for (i, name) in names.into_iter().enumerate() {
@@ -213,7 +216,9 @@ fn names_are_just_names() {
     }
     let t = &tensors[0];
     for names in [["x", "x"], ["x", &(long.clone() + "ä")]] {
-        let saved = gpu.save_state(folder.file(), &names.map(|name| (name, t)));
+        let saved = gpu
+            .files()
+            .save_state(folder.file(), &names.map(|name| (name, t)));
         assert_eq!(failure(saved), StateFailure::Name);
     }
     assert_eq!(loaded(&folder)[0].len(), 8, "the old file is still there");
@@ -257,7 +262,8 @@ fn what_is_queued_is_in_the_state_and_what_comes_later_is_not() {
     let folder = Folder::new();
     let t = gpu.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
     let sum = (&t + 1.0).unwrap();
-    gpu.save_state(folder.file(), &[("t", &t), ("sum", &sum)])
+    gpu.files()
+        .save_state(folder.file(), &[("t", &t), ("sum", &sum)])
         .unwrap();
     t.write(&[7.0_f32, 7.0]).unwrap();
     for state in loaded(&folder) {
@@ -276,14 +282,16 @@ fn a_job_that_works_on_its_own_backed_state_may_save_over_it() {
     let gpu = open();
     let ones = gpu.ones(&[300_000], DType::F32).unwrap();
     let kept = gpu.full(&[300_000], 5, DType::U8).unwrap();
-    gpu.save_state(&file, &[("x", &ones), ("kept", &kept)])
+    gpu.files()
+        .save_state(&file, &[("x", &ones), ("kept", &kept)])
         .unwrap();
     for round in 2..6 {
         let gpu = open();
-        let state = gpu.load_state_backed(&file).unwrap();
+        let state = gpu.files().load_state_backed(&file).unwrap();
         let kept = state.get("kept").unwrap();
         let x = (state.get("x").unwrap() + 1.0).unwrap();
-        gpu.save_state(&file, &[("x", &x), ("kept", &kept)])
+        gpu.files()
+            .save_state(&file, &[("x", &x), ("kept", &kept)])
             .unwrap();
         assert_eq!(kept.residency(), Residency::Backed);
         assert_eq!(x.to_vec::<f32>().unwrap(), vec![round as f32; 300_000]);
@@ -307,13 +315,13 @@ fn a_backed_state_larger_than_the_budget_is_used_tensor_by_tensor() {
         .map(|i| (i.to_string(), gpu.full(&[MIB], i, DType::F32).unwrap()))
         .collect();
     let named: Vec<_> = named.iter().map(|(name, t)| (name.as_str(), t)).collect();
-    gpu.save_state(folder.file(), &named).unwrap();
+    gpu.files().save_state(folder.file(), &named).unwrap();
     let small = open();
     small
         .memory()
         .set_budget(Budget::device(24 * MIB as u64))
         .unwrap();
-    let state = small.load_state_backed(folder.file()).unwrap();
+    let state = small.files().load_state_backed(folder.file()).unwrap();
     for _ in 0..2 {
         for i in 0..8 {
             let t = state.get(&i.to_string()).unwrap();
@@ -330,8 +338,8 @@ fn a_backed_file_that_somebody_writes_into_is_an_error_and_never_other_bytes() {
     let folder = Folder::new();
     let gpu = open();
     let t = gpu.zeros(&[2 * MIB], DType::U8).unwrap();
-    gpu.save_state(folder.file(), &[("t", &t)]).unwrap();
-    let state = gpu.load_state_backed(folder.file()).unwrap();
+    gpu.files().save_state(folder.file(), &[("t", &t)]).unwrap();
+    let state = gpu.files().load_state_backed(folder.file()).unwrap();
     let mut file = fs::OpenOptions::new()
         .write(true)
         .open(folder.file())
@@ -345,8 +353,8 @@ fn a_backed_file_that_somebody_writes_into_is_an_error_and_never_other_bytes() {
     let sound = t.slice(0, None, MIB as isize, 1).unwrap();
     assert!(sound.to_vec::<u8>().unwrap() == vec![0; MIB]);
     for result in [
-        gpu.load_state(folder.file()),
-        gpu.load_state_backed(folder.file()),
+        gpu.files().load_state(folder.file()),
+        gpu.files().load_state_backed(folder.file()),
     ] {
         assert_eq!(failure(result), StateFailure::Damaged);
     }
@@ -357,15 +365,21 @@ fn tensors_that_cannot_be_read_leave_the_old_file() {
     let folder = Folder::new();
     let (gpu, sim) = Gpu::simulated(SimOptions::default()).unwrap();
     let good = gpu.tensor(&[1, 2, 3], &[3]).unwrap();
-    gpu.save_state(folder.file(), &[("good", &good)]).unwrap();
+    gpu.files()
+        .save_state(folder.file(), &[("good", &good)])
+        .unwrap();
 
     let foreign = open().zeros(&[1], DType::U8).unwrap();
-    let saved = gpu.save_state(folder.file(), &[("x", &good), ("y", &foreign)]);
+    let saved = gpu
+        .files()
+        .save_state(folder.file(), &[("x", &good), ("y", &foreign)]);
     assert!(matches!(saved, Err(Error::Foreign { .. })), "{saved:?}");
 
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
     let more = (&good + 1).unwrap();
-    let saved = gpu.save_state(folder.file(), &[("x", &more), ("y", &good)]);
+    let saved = gpu
+        .files()
+        .save_state(folder.file(), &[("x", &more), ("y", &good)]);
     assert!(matches!(saved, Err(Error::DeviceLost { .. })), "{saved:?}");
 
     folder.holds_one_file();
@@ -382,7 +396,7 @@ fn a_tensor_that_another_thread_writes_to_is_not_saved_half() {
     let folder = Folder::new();
     let gpu = open();
     let t = gpu.zeros(&[5 * MIB], DType::U32).unwrap();
-    gpu.save_state(folder.file(), &[("t", &t)]).unwrap();
+    gpu.files().save_state(folder.file(), &[("t", &t)]).unwrap();
     let done = AtomicBool::new(false);
     let mut refused = 0;
     std::thread::scope(|scope| {
@@ -396,14 +410,14 @@ fn a_tensor_that_another_thread_writes_to_is_not_saved_half() {
             }
         });
         for _ in 0..3 {
-            match gpu.save_state(folder.file(), &[("t", &t)]) {
+            match gpu.files().save_state(folder.file(), &[("t", &t)]) {
                 Ok(()) => {}
                 Err(error) => {
                     assert_eq!(failure::<()>(Err(error)), StateFailure::Changed);
                     refused += 1;
                 }
             }
-            let state = open().load_state(folder.file()).unwrap();
+            let state = open().files().load_state(folder.file()).unwrap();
             let values = state.get("t").unwrap().to_vec::<u32>().unwrap();
             assert!(values.iter().all(|&value| value == values[0]));
         }
@@ -418,15 +432,15 @@ fn a_tensor_beyond_the_device_that_loads_is_an_error() {
     let folder = Folder::new();
     let gpu = open();
     let t = gpu.zeros(&[2 * MIB], DType::U8).unwrap();
-    gpu.save_state(folder.file(), &[("t", &t)]).unwrap();
+    gpu.files().save_state(folder.file(), &[("t", &t)]).unwrap();
     let options = SimOptions {
         max_buffer_bytes: MIB as u64,
         ..SimOptions::default()
     };
     let (small, _) = Gpu::simulated(options).unwrap();
     for result in [
-        small.load_state(folder.file()),
-        small.load_state_backed(folder.file()),
+        small.files().load_state(folder.file()),
+        small.files().load_state_backed(folder.file()),
     ] {
         assert!(matches!(result, Err(Error::NeverFits { .. })), "{result:?}");
     }
@@ -442,7 +456,7 @@ fn a_tensor_that_is_written_piece_by_piece_meanwhile_is_saved_whole_or_not_at_al
     let folder = Folder::new();
     let mut saved = 0;
     for round in 1..=40 {
-        let save = || gpu.save_state(folder.file(), &[("it", &tensor)]);
+        let save = || gpu.files().save_state(folder.file(), &[("it", &tensor)]);
         let values = vec![round as f32; LEN];
         let result = std::thread::scope(|scope| {
             let writer = scope.spawn(|| tensor.write(&values).unwrap());
@@ -458,7 +472,7 @@ fn a_tensor_that_is_written_piece_by_piece_meanwhile_is_saved_whole_or_not_at_al
                 save().unwrap();
             }
         }
-        let state = open().load_state(folder.file()).unwrap();
+        let state = open().files().load_state(folder.file()).unwrap();
         let values = state.get("it").unwrap().to_vec::<f32>().unwrap();
         let torn = values.iter().find(|value| **value != values[0]);
         assert_eq!(torn, None, "beside {}", values[0]);

@@ -1,30 +1,50 @@
-//! Files that outlive the process: states of programs, and weights of models.
+//! Files that outlive the process: states of programs, and weights of models: see [`Files`].
 //!
-//! `state_file` writes and reads our own format, `model_file` the format safetensors. Both replace
-//! an old file by a whole new one (`replace`). They know nothing of devices.
+//! A state file lets a job go on later: it is atomic, and every byte is checked. A model file, with
+//! the feature `safetensors`, has weights that other programs read and write: see
+//! [`model_files`](crate::guides::model_files).
 
 #[cfg(feature = "safetensors")]
-mod model_file;
-mod replace;
-mod state_file;
-mod unfinished;
+mod model;
+mod state;
+mod stream;
+
+use crate::formats::FileOptions;
+use crate::gpu::Gpu;
 
 #[cfg(feature = "safetensors")]
-pub(crate) use model_file::{
-    Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, ModelWriter,
-    Saved as SavedArray, ShownShape, can_load, device_type,
-};
-pub(crate) use replace::FileOptions;
-pub(crate) use state_file::{Entry, StateReader, StateWriter};
+pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
+pub use state::State;
 
-/// A name for an error: terminal control characters are escaped, and a long name is shortened.
-fn quoted(name: &str) -> String {
-    const MOST_CHARS: usize = 100;
-    match name.chars().nth(MOST_CHARS) {
-        None => format!("{name:?}"),
-        Some(_) => {
-            let beginning: String = name.chars().take(MOST_CHARS).collect();
-            format!("{beginning:?}…")
+/// Saves tensors to state files and model files, and loads them: see [`Gpu::files`].
+///
+/// ```no_run
+/// # fn main() -> lapidary::Result<()> {
+/// # let gpu = lapidary::Gpu::open(Default::default())?;
+/// # let weights = gpu.zeros(&[1000, 1000], lapidary::DType::F32)?;
+/// let files = gpu.files();
+/// files.save_state("job.state", &[("weights", &weights)])?;
+/// let weights = files.load_state("job.state")?.get("weights")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'gpu> {
+    gpu: &'gpu Gpu,
+}
+
+impl Gpu {
+    /// Saves tensors to files, and loads them: state files, and model files with the feature
+    /// `safetensors`.
+    pub fn files(&self) -> Files<'_> {
+        Files { gpu: self }
+    }
+
+    /// How state files and model files are read and written.
+    fn file_options(&self) -> FileOptions {
+        FileOptions {
+            #[cfg(any(test, feature = "sim"))]
+            faults: self.engine().file_faults(),
         }
     }
 }

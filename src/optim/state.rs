@@ -8,8 +8,8 @@ use crate::tensor::layout::Layout;
 use lapidary_core::{Error, Result};
 
 impl<O> Optimizer<O> {
-    /// The state as named tensors, for [`save_state`](crate::Gpu::save_state) or `save_model`
-    /// beside the parameters. With them, training goes on to the bit.
+    /// The state as named tensors, for [`save_state`](crate::files::Files::save_state) or
+    /// `save_model` beside the parameters. With them, training goes on to the bit.
     ///
     /// | name | what it is |
     /// | --- | --- |
@@ -27,9 +27,9 @@ impl<O> Optimizer<O> {
     /// let state = adam.state();
     /// let mut tensors: Vec<(&str, &Tensor)> = vec![("w", w)];
     /// tensors.extend(state.iter().map(|(name, tensor)| (name.as_str(), tensor)));
-    /// gpu.save_state("training.state", &tensors)?;
+    /// gpu.files().save_state("training.state", &tensors)?;
     ///
-    /// let saved = gpu.load_state("training.state")?;
+    /// let saved = gpu.files().load_state("training.state")?;
     /// adam.load_state(|name| saved.get(name))?;
     /// # Ok(()) }
     /// ```

@@ -47,12 +47,12 @@ fn so_is_a_save() {
     for x in [&matrix, &matrix.t().unwrap()] {
         let tensors = [("x", x)];
         let line = line!();
-        let saved = gpu.dry_run(|gpu| gpu.save_state(&path, &tensors));
+        let saved = gpu.dry_run(|gpu| gpu.files().save_state(&path, &tensors));
         check_line("save_state", line, saved.map(drop));
         #[cfg(feature = "safetensors")]
         {
             let line = line!();
-            let saved = gpu.dry_run(|gpu| gpu.save_model(&path, &tensors, &[]));
+            let saved = gpu.dry_run(|gpu| gpu.files().save_model(&path, &tensors, &[]));
             check_line("save_model", line, saved.map(drop));
         }
     }

@@ -1,7 +1,7 @@
 //! All known attacks on the reader, by name. Each gives an error that names the fault, before
 //! anything is created on a device.
 
-use lapidary::{ModelFile, failure::ModelFailure};
+use lapidary::{failure::ModelFailure, files::ModelFile};
 
 use crate::model::files::{Folder, failure, file_of, file_with};
 
@@ -292,7 +292,7 @@ fn names_of_every_kind_are_names() {
             "{text:?}"
         );
         let gpu = crate::model::files::open();
-        let loaded = gpu.load_tensor(&file, name).unwrap();
+        let loaded = gpu.files().load_tensor(&file, name).unwrap();
         assert_eq!(loaded.to_vec::<u8>().unwrap(), b"a");
         let (_, text) = failure(file.describe("another"));
         assert!(
@@ -311,6 +311,7 @@ fn tensors_without_elements_are_sound() {
     ]);
     let file = ModelFile::from_bytes(file).unwrap();
     let model = crate::model::files::open()
+        .files()
         .load_model(&file, |_| {})
         .unwrap();
     assert_eq!(

@@ -1,7 +1,11 @@
 //! Tensors of a file are loaded, uploaded or backed, from a path or from bytes.
 
 use half::{bf16, f16};
-use lapidary::{DType, Element, Model, ModelFile, Residency, failure::ModelFailure};
+use lapidary::{
+    DType, Element, Residency,
+    failure::ModelFailure,
+    files::{Model, ModelFile},
+};
 
 use crate::model::files::{Folder, bytes_of, failure, file_of, file_with, open};
 
@@ -23,8 +27,8 @@ fn loaded(bytes: &[u8]) -> Vec<Model> {
         ModelFile::open(path).unwrap(),
         ModelFile::from_bytes(bytes).unwrap(),
     ] {
-        models.push(open().load_model(&file, |_| {}).unwrap());
-        models.push(open().load_model_backed(&file).unwrap());
+        models.push(open().files().load_model(&file, |_| {}).unwrap());
+        models.push(open().files().load_model_backed(&file).unwrap());
     }
     models
 }
@@ -138,7 +142,7 @@ fn elements_that_devices_do_not_have_are_narrowed_where_they_fit() {
 fn a_tensor_that_is_backed_is_nowhere_until_it_is_used() {
     let file = ModelFile::from_bytes(GOLDEN).unwrap();
     let gpu = open();
-    let model = gpu.load_model_backed(&file).unwrap();
+    let model = gpu.files().load_model_backed(&file).unwrap();
     let a = model.get("a").unwrap();
     assert_eq!(a.residency(), Residency::Backed);
     assert_eq!((&a + &a).unwrap().to_vec::<f32>().unwrap(), [1.0, 3.0, 5.0]);
@@ -161,7 +165,7 @@ fn a_name_that_is_missing_and_a_shape_that_is_wrong_are_told_with_what_there_is(
         "{text}"
     );
     assert!(file.expect("pooler.weight", &[2, 3]).is_ok());
-    let model = open().load_model_backed(&file).unwrap();
+    let model = open().files().load_model_backed(&file).unwrap();
     assert_eq!(
         failure(model.expect("pooler.weight", &[6])).0,
         ModelFailure::Shape
@@ -173,5 +177,5 @@ fn a_name_that_is_missing_and_a_shape_that_is_wrong_are_told_with_what_there_is(
 fn an_empty_file_of_a_model_is_a_model_without_tensors() {
     let file = ModelFile::from_bytes(file_of("{}", &[])).unwrap();
     assert!(file.is_empty());
-    assert!(open().load_model(&file, |_| {}).unwrap().is_empty());
+    assert!(open().files().load_model(&file, |_| {}).unwrap().is_empty());
 }

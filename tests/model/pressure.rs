@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use lapidary::units::MIB;
 use lapidary::{
-    Budget, DType, Error, Gpu, Model, ModelFile, Options, Residency, failure::ModelFailure,
+    Budget, DType, Error, Gpu, Options, Residency,
+    failure::ModelFailure,
+    files::{Model, ModelFile},
 };
 
 use crate::model::files::{Folder, bytes_of, failure, file_with, open, open_with};
@@ -57,13 +59,13 @@ fn check(open: impl Fn(Budget) -> Gpu) {
     let path = folder.with("model.safetensors", &layers());
     let file = ModelFile::open(&path).unwrap();
     let roomy = open(Budget::default());
-    let expected = run(&roomy, &roomy.load_model(&file, |_| {}).unwrap());
+    let expected = run(&roomy, &roomy.files().load_model(&file, |_| {}).unwrap());
     for budget_bytes in [6 * MIB, 4 * MIB] {
         for backed in [true, false] {
             let gpu = open(Budget::device(budget_bytes));
             let model = match backed {
-                true => gpu.load_model_backed(&file).unwrap(),
-                false => gpu.load_model(&file, |_| {}).unwrap(),
+                true => gpu.files().load_model_backed(&file).unwrap(),
+                false => gpu.files().load_model(&file, |_| {}).unwrap(),
             };
             assert_eq!(run(&gpu, &model), expected);
             let memory = gpu.memory().stats();
@@ -98,9 +100,12 @@ fn a_model_larger_than_the_budget_computes_the_same_on_an_adapter() {
 fn what_was_loaded_from_bytes_is_dropped_and_read_again_if_it_is_backed_by_them() {
     let file = ModelFile::from_bytes(layers()).unwrap();
     let roomy = open();
-    let expected = run(&roomy, &roomy.load_model(&file, |_| {}).unwrap());
+    let expected = run(&roomy, &roomy.files().load_model(&file, |_| {}).unwrap());
     let gpu = open_with(Budget::device(4 * MIB)).0;
-    assert_eq!(run(&gpu, &gpu.load_model_backed(&file).unwrap()), expected);
+    assert_eq!(
+        run(&gpu, &gpu.files().load_model_backed(&file).unwrap()),
+        expected
+    );
     assert_eq!(gpu.memory().stats().spilled_bytes.peak, 0);
 }
 
@@ -110,6 +115,7 @@ fn a_weight_that_was_written_to_is_no_longer_that_of_the_file() {
     let path = folder.with("model.safetensors", &layers());
     let gpu = open();
     let model = gpu
+        .files()
         .load_model(&ModelFile::open(path).unwrap(), |_| {})
         .unwrap();
     let weight = model.get("layer.3.weight").unwrap();
@@ -131,7 +137,7 @@ fn meanwhile(happens: impl Fn(&Path)) -> (lapidary::Result<Vec<f32>>, ModelFile)
     let path = folder.with("model.safetensors", &layers());
     let file = ModelFile::open(&path).unwrap();
     let gpu = open();
-    let model = gpu.load_model_backed(&file).unwrap();
+    let model = gpu.files().load_model_backed(&file).unwrap();
     let (there, other) = (
         model.get("layer.0.weight").unwrap(),
         model.get("layer.9.weight").unwrap(),
@@ -159,7 +165,7 @@ fn fails_after(happens: impl Fn(&Path), says: &str) {
         other => panic!("{other:?}"),
     }
     let gpu = open();
-    let (failed, text) = failure(gpu.load_model(&file, |_| {}));
+    let (failed, text) = failure(gpu.files().load_model(&file, |_| {}));
     assert_eq!(failed, ModelFailure::Changed);
     assert!(text.contains(says), "{text}");
 }
@@ -206,7 +212,7 @@ fn loading_tells_how_far_it_is() {
     let file = ModelFile::from_bytes(layers()).unwrap();
     let gpu = open();
     let (mut seen, mut names) = (Vec::new(), Vec::new());
-    let model = gpu.load_model(&file, |at| {
+    let model = gpu.files().load_model(&file, |at| {
         assert_eq!(at.total_bytes, (LAYERS * SIDE * SIDE * 4) as u64);
         seen.push(at.done_bytes);
         names.push(at.name.to_owned());
@@ -224,9 +230,9 @@ fn loading_tells_how_far_it_is() {
 fn the_asynchronous_form_loads_the_same() {
     let file = ModelFile::from_bytes(layers()).unwrap();
     let gpu = open();
-    let expected = run(&gpu, &gpu.load_model(&file, |_| {}).unwrap());
-    let model = pollster::block_on(gpu.load_model_async(&file, |_| {})).unwrap();
+    let expected = run(&gpu, &gpu.files().load_model(&file, |_| {}).unwrap());
+    let model = pollster::block_on(gpu.files().load_model_async(&file, |_| {})).unwrap();
     assert_eq!(run(&gpu, &model), expected);
-    let one = pollster::block_on(gpu.load_tensor_async(&file, "layer.1.weight")).unwrap();
+    let one = pollster::block_on(gpu.files().load_tensor_async(&file, "layer.1.weight")).unwrap();
     assert_eq!(one.shape(), [SIDE, SIDE]);
 }

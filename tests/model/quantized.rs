@@ -1,6 +1,6 @@
 //! A matrix in eight bits equals the device's result, and the device never holds its floats.
 
-use lapidary::{DType, Error, ModelFile, Residency, failure::ModelFailure};
+use lapidary::{DType, Error, Residency, failure::ModelFailure, files::ModelFile};
 
 use crate::model::files::{bytes_of, failure, file_with, open};
 
@@ -18,7 +18,10 @@ fn a_matrix_is_quantized_by_the_host_as_by_the_device() {
     let device = gpu.tensor(&all, &[n, k]).unwrap();
     for group in [None, Some(8), Some(64)] {
         let expected = device.quantize(group).unwrap();
-        let got = gpu.load_quantized_backed(&file, "dense", group).unwrap();
+        let got = gpu
+            .files()
+            .load_quantized_backed(&file, "dense", group)
+            .unwrap();
         assert_eq!(got.values.residency(), Residency::Backed);
         assert_eq!(got.scales.residency(), Residency::Backed);
         let bits = |scales: Vec<f32>| -> Vec<u32> {
@@ -68,7 +71,7 @@ fn what_is_no_matrix_of_floats_is_refused() {
         ("dense", "F32", &[2, 1], &[0; 8]),
     ]);
     let (gpu, file) = (open(), ModelFile::from_bytes(bytes).unwrap());
-    let load = |name, group| gpu.load_quantized_backed(&file, name, group);
+    let load = |name, group| gpu.files().load_quantized_backed(&file, name, group);
     assert_eq!(failure(load("dens", None)).0, ModelFailure::Name);
     assert!(matches!(load("vector", None), Err(Error::Shape { .. })));
     assert!(matches!(load("ids", None), Err(Error::DType { .. })));

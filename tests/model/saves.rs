@@ -5,7 +5,7 @@ use std::fs;
 
 use half::f16;
 use lapidary::sim::{FileFault, FileFaultKind, FileSite, Repeat};
-use lapidary::{Budget, DType, Error, Gpu, ModelFile, Tensor, failure::ModelFailure};
+use lapidary::{Budget, DType, Error, Gpu, Tensor, failure::ModelFailure, files::ModelFile};
 
 use crate::model::files::{Folder, failure, open, open_with};
 use crate::model::loads::GOLDEN;
@@ -32,7 +32,8 @@ fn what_is_saved_is_byte_for_byte_what_python_saves() {
     let (folder, gpu) = (Folder::new(), open());
     let path = folder.file("saved.safetensors");
     let tensors = golden(&gpu);
-    gpu.save_model(&path, &named(&tensors), &[("format", "pt")])
+    gpu.files()
+        .save_model(&path, &named(&tensors), &[("format", "pt")])
         .unwrap();
     assert_eq!(fs::read(&path).unwrap(), GOLDEN);
     assert_eq!(folder.names(), ["saved.safetensors"]);
@@ -52,7 +53,8 @@ fn others_may_read_it_where_they_may_read_other_files() {
             .mode()
     };
     fs::write(folder.file("other"), "text").unwrap();
-    gpu.save_model(folder.file("saved"), &named(&tensors), &[])
+    gpu.files()
+        .save_model(folder.file("saved"), &named(&tensors), &[])
         .unwrap();
     assert_eq!(mode("saved"), mode("other"));
 }
@@ -68,11 +70,12 @@ fn views_and_large_tensors_are_saved_as_what_they_show() {
         .reshape(&[5, 7])
         .unwrap();
     let view = view.t().unwrap();
-    gpu.save_model(&path, &[("large", &large), ("view", &view)], &[])
+    gpu.files()
+        .save_model(&path, &[("large", &large), ("view", &view)], &[])
         .unwrap();
     let file = ModelFile::open(&path).unwrap();
     assert!(file.metadata().is_empty());
-    let model = open().load_model_backed(&file).unwrap();
+    let model = open().files().load_model_backed(&file).unwrap();
     let loaded = model
         .expect("view", &[7, 5])
         .unwrap()
@@ -91,14 +94,18 @@ fn a_model_that_is_backed_by_a_file_can_be_saved_over_it() {
     let (folder, gpu) = (Folder::new(), open());
     let path = folder.with("model.safetensors", GOLDEN);
     let model = gpu
+        .files()
         .load_model_backed(&ModelFile::open(&path).unwrap())
         .unwrap();
     let a = model.get("a").unwrap();
     let doubled = (&a + &a).unwrap();
-    gpu.save_model(&path, &[("a", &doubled)], &[]).unwrap();
+    gpu.files()
+        .save_model(&path, &[("a", &doubled)], &[])
+        .unwrap();
     // The previous file can still be read through the open model.
     assert_eq!(model.get("b").unwrap().to_vec::<i32>().unwrap(), [1, 1]);
     let again = open()
+        .files()
         .load_model(&ModelFile::open(&path).unwrap(), |_| {})
         .unwrap();
     assert_eq!(
@@ -114,25 +121,25 @@ fn what_cannot_be_saved_leaves_what_was_there() {
     let a = gpu.ones(&[2], DType::F32).unwrap();
     let twice = [("a", &a), ("a", &a)];
     assert_eq!(
-        failure(gpu.save_model(&path, &twice, &[])).0,
+        failure(gpu.files().save_model(&path, &twice, &[])).0,
         ModelFailure::Name
     );
     let reserved = [("__metadata__", &a)];
     assert_eq!(
-        failure(gpu.save_model(&path, &reserved, &[])).0,
+        failure(gpu.files().save_model(&path, &reserved, &[])).0,
         ModelFailure::Name
     );
     let notes = [("a", "b"), ("a", "c")];
     assert_eq!(
-        failure(gpu.save_model(&path, &[("a", &a)], &notes)).0,
+        failure(gpu.files().save_model(&path, &[("a", &a)], &notes)).0,
         ModelFailure::Name
     );
     let foreign = open().ones(&[2], DType::F32).unwrap();
-    let saved = gpu.save_model(&path, &[("a", &foreign)], &[]);
+    let saved = gpu.files().save_model(&path, &[("a", &foreign)], &[]);
     assert!(matches!(saved, Err(Error::Foreign { .. })));
     let missing = folder.file("none").join("model.safetensors");
     assert_eq!(
-        failure(gpu.save_model(missing, &[("a", &a)], &[])).0,
+        failure(gpu.files().save_model(missing, &[("a", &a)], &[])).0,
         ModelFailure::NotFound
     );
     assert_eq!(fs::read(&path).unwrap(), GOLDEN);
@@ -147,7 +154,7 @@ fn names_and_notes_of_every_kind_come_back() {
     let one = gpu.ones(&[1], DType::U8).unwrap();
     let tensors: Vec<_> = names.iter().map(|name| (*name, &one)).collect();
     let notes: Vec<_> = names.iter().map(|name| (*name, "\u{0}\"\u{7f}")).collect();
-    gpu.save_model(&path, &tensors, &notes).unwrap();
+    gpu.files().save_model(&path, &tensors, &notes).unwrap();
     let file = ModelFile::open(&path).unwrap();
     assert!(names.iter().all(|name| file.describe(name).is_ok()));
     let expected: HashMap<_, _> = notes.into_iter().collect();
@@ -168,7 +175,9 @@ fn whatever_call_fails_the_old_file_or_the_new_one_is_there() {
         let one = gpu.ones(&[3], DType::F32).unwrap();
         let mut failed = 0;
         for nth in 1.. {
-            gpu.save_model(&path, &[("one", &one)], &[]).unwrap();
+            gpu.files()
+                .save_model(&path, &[("one", &one)], &[])
+                .unwrap();
             let old = fs::read(&path).unwrap();
             let struck = sim.files().struck();
             sim.files().arm(FileFault {
@@ -177,7 +186,9 @@ fn whatever_call_fails_the_old_file_or_the_new_one_is_there() {
                 repeat: Repeat::Once,
                 kind,
             });
-            let saved = gpu.save_model(&path, &named(&tensors), &[("format", "pt")]);
+            let saved = gpu
+                .files()
+                .save_model(&path, &named(&tensors), &[("format", "pt")]);
             assert_eq!(folder.names(), ["model.safetensors"]);
             let found = fs::read(&path).unwrap();
             match saved {

@@ -1,7 +1,7 @@
 //! Elements that the device's type cannot hold: refused with their place, or rounded on request.
 
 use half::{bf16, f16};
-use lapidary::{DType, Error, ModelFile, failure::ModelFailure};
+use lapidary::{DType, Error, failure::ModelFailure, files::ModelFile};
 
 use crate::model::files::{bytes_of, failure, file_with, open};
 
@@ -11,17 +11,18 @@ fn refuses(dtype: &str, bytes: &[u8], len: usize, says: &str) {
     let file = file_with(&[("odd", "U8", &[3], b"abc"), ("it", dtype, &[len], bytes)]);
     let file = ModelFile::from_bytes(file).unwrap();
     let gpu = open();
-    let (failed, text) = failure(gpu.load_tensor(&file, "it"));
+    let (failed, text) = failure(gpu.files().load_tensor(&file, "it"));
     assert_eq!(failed, ModelFailure::Value);
     assert!(text.contains(says), "{text}");
-    let backed = gpu.load_tensor_backed(&file, "it").unwrap();
+    let backed = gpu.files().load_tensor_backed(&file, "it").unwrap();
     match backed.copy().unwrap().force() {
         Err(Error::Source { message, .. }) => assert!(message.contains(says), "{message}"),
         other => panic!("{other:?}"),
     }
     // The other tensors of the file are loaded.
     assert_eq!(
-        gpu.load_tensor(&file, "odd")
+        gpu.files()
+            .load_tensor(&file, "odd")
             .unwrap()
             .to_vec::<u8>()
             .unwrap(),
@@ -71,6 +72,7 @@ fn what_is_not_finite_stays_so() {
     let wide = bytes([f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-300].map(f64::to_le_bytes));
     let file = ModelFile::from_bytes(file_with(&[("it", "F64", &[4], &wide)])).unwrap();
     let loaded = open()
+        .files()
         .load_tensor(&file, "it")
         .unwrap()
         .to_vec::<f32>()
@@ -95,15 +97,15 @@ fn floats_are_loaded_as_the_type_that_is_wished() {
     assert_eq!(halves.describe("count").unwrap().dtype, Some(DType::I32));
     let expected: Vec<f16> = elements.iter().map(|&e| f16::from_f32(e)).collect();
     for model in [
-        gpu.load_model(&halves, |_| {}).unwrap(),
-        gpu.load_model_backed(&halves).unwrap(),
+        gpu.files().load_model(&halves, |_| {}).unwrap(),
+        gpu.files().load_model_backed(&halves).unwrap(),
     ] {
         assert!(model.get("it").unwrap().to_vec::<f16>().unwrap() == expected);
         assert_eq!(model.get("count").unwrap().to_vec::<i32>().unwrap(), [7]);
     }
     let expected: Vec<bf16> = elements.iter().map(|&e| bf16::from_f32(e)).collect();
     let file = file.floats_as(DType::Bf16).unwrap();
-    let loaded = gpu.load_tensor(&file, "it").unwrap();
+    let loaded = gpu.files().load_tensor(&file, "it").unwrap();
     assert!(loaded.to_vec::<bf16>().unwrap() == expected);
     assert!(matches!(
         file.floats_as(DType::I8),
@@ -118,7 +120,7 @@ fn a_float_that_would_become_infinite_is_refused() {
         .unwrap()
         .floats_as(DType::F16)
         .unwrap();
-    let (failed, text) = failure(open().load_tensor(&file, "it"));
+    let (failed, text) = failure(open().files().load_tensor(&file, "it"));
     assert_eq!(failed, ModelFailure::Value);
     assert!(
         text.contains("element 1 of \"it\" is 65520, which does not fit into f16"),
@@ -136,9 +138,9 @@ fn types_that_devices_do_not_have_are_listed_and_refused() {
         assert_eq!((described.stored.as_str(), described.dtype), (dtype, None));
         let gpu = open();
         for failed in [
-            failure(gpu.load_model(&file, |_| {})),
-            failure(gpu.load_model_backed(&file)),
-            failure(gpu.load_tensor(&file, "it")),
+            failure(gpu.files().load_model(&file, |_| {})),
+            failure(gpu.files().load_model_backed(&file)),
+            failure(gpu.files().load_tensor(&file, "it")),
         ] {
             assert_eq!(failed.0, ModelFailure::Unsupported);
             assert!(
@@ -163,13 +165,19 @@ fn rows_of_a_table_are_loaded_alone() {
     let file = ModelFile::from_bytes(file).unwrap();
     let gpu = open();
     for rows in [0..7, 0..1, 3..5, 6..7, 7..7, 0..0] {
-        let it = gpu.load_rows_backed(&file, "it", rows.clone()).unwrap();
+        let it = gpu
+            .files()
+            .load_rows_backed(&file, "it", rows.clone())
+            .unwrap();
         assert_eq!(it.shape(), [rows.len(), 5]);
         assert_eq!(
             it.to_vec::<u8>().unwrap(),
             table[rows.start * 5..rows.end * 5]
         );
-        let wide = gpu.load_rows_backed(&file, "wide", rows.clone()).unwrap();
+        let wide = gpu
+            .files()
+            .load_rows_backed(&file, "wide", rows.clone())
+            .unwrap();
         let expected: Vec<i32> = (rows.start as i32 * 5..rows.end as i32 * 5).collect();
         assert_eq!(wide.copy().unwrap().to_vec::<i32>().unwrap(), expected);
     }
@@ -181,7 +189,7 @@ fn rows_of_a_table_are_loaded_alone() {
         ("one", 0..0),
         ("one", 0..1),
     ] {
-        let (failed, text) = failure(gpu.load_rows_backed(&file, name, rows));
+        let (failed, text) = failure(gpu.files().load_rows_backed(&file, name, rows));
         assert_eq!(failed, ModelFailure::Shape, "{text}");
     }
 }

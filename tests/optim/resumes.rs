@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use lapidary::optim::{AdamW, AdamWOptions, LossScaler, LossScalerOptions, Optimizer};
 use lapidary::optim::{Sgd, SgdOptions};
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Gpu, ModelFile, Result, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor, files::ModelFile};
 
 use super::elements;
 
@@ -150,14 +150,14 @@ fn check<O>(make: Make<O>) -> Result<()> {
         let path = path(if is_model { "safetensors" } else { "state" });
         let mut second = match is_model {
             true => {
-                first.gpu.save_model(&path, &named, &[])?;
+                first.gpu.files().save_model(&path, &named, &[])?;
                 let file = ModelFile::open(&path)?;
-                let model = fresh.load_model(&file, |_| {})?;
+                let model = fresh.files().load_model(&file, |_| {})?;
                 Training::load(fresh, make, |name| model.get(name))?
             }
             false => {
-                first.gpu.save_state(&path, &named)?;
-                let state = fresh.load_state(&path)?;
+                first.gpu.files().save_state(&path, &named)?;
+                let state = fresh.files().load_state(&path)?;
                 Training::load(fresh, make, |name| state.get(name))?
             }
         };

@@ -179,11 +179,11 @@ pub(crate) fn state(w: &mut World) -> Result<()> {
     let number = STATES.fetch_add(1, Ordering::Relaxed);
     let name = format!("lapidary-pressure-{}-{number}", std::process::id());
     let path = folder().join(name);
-    let saved = w.gpu.save_state(&path, &[("x", &held.tensor)]);
+    let saved = w.gpu.files().save_state(&path, &[("x", &held.tensor)]);
     let loaded = match (&saved, w.rng.bool()) {
         (Err(error), _) => Err(error.clone()),
-        (Ok(()), true) => w.gpu.load_state(&path),
-        (Ok(()), false) => w.gpu.load_state_backed(&path),
+        (Ok(()), true) => w.gpu.files().load_state(&path),
+        (Ok(()), false) => w.gpu.files().load_state_backed(&path),
     };
     let _ = std::fs::remove_file(&path);
     match loaded {

@@ -43,10 +43,13 @@ const CRATES: [Layers; 3] = [
     },
     Layers {
         folder: "src/",
-        modules: &["files", "tensor", "ops", "fuse", "grad", "optim", "devices"],
+        modules: &[
+            "formats", "tensor", "ops", "fuse", "grad", "optim", "devices",
+        ],
         leaves: &[],
         front: &[
             "lib.rs",
+            "files/",
             "gpu.rs",
             "gpu/",
             "jobs.rs",

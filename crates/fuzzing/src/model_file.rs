@@ -7,7 +7,7 @@ mod mutations;
 use std::cell::OnceCell;
 
 use lapidary::sim::SimHandle;
-use lapidary::{Error, Gpu, ModelFile};
+use lapidary::{Error, Gpu, files::ModelFile};
 use safetensors::SafeTensors;
 
 use crate::elements::elements;
@@ -47,9 +47,9 @@ fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
         assert_eq!(found.stored, view.dtype().to_string());
         assert_eq!(found.stored_bytes, view.data().len() as u64);
         let before_bytes = gpu.memory().stats().requested_bytes.now;
-        let lazy = gpu.load_tensor_backed(&file, found.name);
+        let lazy = gpu.files().load_tensor_backed(&file, found.name);
         assert_eq!(gpu.memory().stats().requested_bytes.now, before_bytes);
-        let loaded = gpu.load_tensor(&file, found.name);
+        let loaded = gpu.files().load_tensor(&file, found.name);
         let taken_bytes = gpu.memory().stats().requested_bytes.now - before_bytes;
         // An element of 16 bits in the file takes 32 bits on the device.
         assert!(taken_bytes <= 2 * bytes.len() as u64, "{taken_bytes}");

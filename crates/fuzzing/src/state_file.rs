@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapidary::{Error, Gpu, Result, State};
+use lapidary::{Error, Gpu, Result, files::State};
 
 use crate::device;
 use crate::elements::elements;
@@ -53,8 +53,8 @@ pub fn body(bytes: &[u8]) -> bool {
 fn look(place: &Place, bytes: &[u8]) -> bool {
     let (file, again) = (place.folder.join("a"), place.folder.join("b"));
     fs::write(&file, bytes).expect("the folder takes files");
-    let loaded = accepted(place.gpu.load_state(&file));
-    let backed = accepted(place.gpu.load_state_backed(&file));
+    let loaded = accepted(place.gpu.files().load_state(&file));
+    let backed = accepted(place.gpu.files().load_state_backed(&file));
     let (Some(loaded), Some(backed)) = (&loaded, &backed) else {
         assert_eq!(loaded.is_some(), backed.is_some());
         return false;
@@ -88,6 +88,7 @@ fn saves_the_same(place: &Place, state: &State, again: &Path, bytes: &[u8]) {
     let named: Vec<_> = tensors.iter().map(|(name, it)| (*name, it)).collect();
     place
         .gpu
+        .files()
         .save_state(again, &named)
         .expect("it can be saved");
     let saved = fs::read(again).expect("it was saved");

@@ -187,7 +187,7 @@ fn save(gpu: &Gpu, training: &Training, losses: &[f32], flags: &Flags) -> Result
     let state = training.state()?;
     let mut named: Vec<(&str, &Tensor)> = vec![(LOSSES, &losses), (STEPS, &steps)];
     named.extend(state.iter().map(|(name, tensor)| (name.as_str(), tensor)));
-    Ok(gpu.save_state(&flags.state, &named)?)
+    Ok(gpu.files().save_state(&flags.state, &named)?)
 }
 
 /// Rank 0 reads the state, if there is one, and gives it to all. Returns the losses on rank 0.
@@ -200,7 +200,7 @@ fn restore(ranks: &Ranks, gpu: &Gpu, training: &mut Training, flags: &Flags) -> 
     }
     let mut losses = Vec::new();
     if is_first {
-        let saved = gpu.load_state(&flags.state)?;
+        let saved = gpu.files().load_state(&flags.state)?;
         let steps = saved.get(STEPS)?.item::<u32>()? as usize;
         if steps != flags.steps {
             return Err(format!(

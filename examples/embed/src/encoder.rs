@@ -2,7 +2,8 @@
 //! Gurevych, *Sentence-BERT*, 2019. Every call only records work.
 
 use lapidary::{
-    Gpu, ModelFile, Tensor,
+    Gpu, Tensor,
+    files::ModelFile,
     operations::{Activation, Epilogue},
 };
 

@@ -1,7 +1,7 @@
 //! Identifies a model by a number: vectors of different models cannot be compared, even if they
 //! have the same width.
 
-use lapidary::ModelFile;
+use lapidary::files::ModelFile;
 
 use crate::model::Files;
 

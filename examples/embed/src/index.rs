@@ -128,7 +128,7 @@ mod file {
                 (ENTRIES, &entries),
                 (MODEL, &model),
             ];
-            gpu.save_state(path, &saved)?;
+            gpu.files().save_state(path, &saved)?;
             Ok(())
         }
 
@@ -139,7 +139,7 @@ mod file {
             let refuse = |reason: &str| Error::file(&path.display().to_string(), reason);
             let other =
                 || refuse("no index of this version of the program. Make one: `embed index`");
-            let state = gpu.load_state_backed(path)?;
+            let state = gpu.files().load_state_backed(path)?;
             if [VECTORS, ENTRIES, MODEL]
                 .iter()
                 .any(|wanted| state.names().all(|name| name != *wanted))

@@ -3,7 +3,7 @@
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::Path;
 
-use lapidary::{Gpu, ModelFile, Tensor};
+use lapidary::{Gpu, Tensor, files::ModelFile};
 
 use crate::batch::{Batch, batches};
 use crate::config::Config;

@@ -1,6 +1,6 @@
 //! A small model with made-up weights, as files: for tests of programs that need some model.
 
-use lapidary::{Gpu, ModelFile};
+use lapidary::{Gpu, files::ModelFile};
 use serde_json::{Value, json};
 
 use crate::{Files, Model, Result};

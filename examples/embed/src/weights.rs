@@ -1,7 +1,8 @@
 //! The tensors of a model's file, each checked when it is found, and read at its first use.
 
 use lapidary::{
-    DType, Gpu, ModelFile, Tensor,
+    DType, Gpu, Tensor,
+    files::ModelFile,
     operations::{Epilogue, Quantized},
 };
 
@@ -58,13 +59,18 @@ impl<'a> Weights<'a> {
     pub(crate) fn matrix(&self, name: &str, shape: &[usize]) -> Result<Matrix> {
         self.file.expect(name, shape)?;
         let floats = |file| -> Result<Matrix> {
-            Ok(Matrix::Floats(self.gpu.load_tensor_backed(file, name)?))
+            Ok(Matrix::Floats(
+                self.gpu.files().load_tensor_backed(file, name)?,
+            ))
         };
         match self.precision {
             Precision::F32 => floats(&self.file),
             Precision::F16 => floats(&self.file.floats_as(DType::F16)?),
             Precision::Int8(group) => {
-                let matrix = self.gpu.load_quantized_backed(&self.file, name, group)?;
+                let matrix = self
+                    .gpu
+                    .files()
+                    .load_quantized_backed(&self.file, name, group)?;
                 Ok(Matrix::Bytes(matrix))
             }
         }
@@ -73,7 +79,7 @@ impl<'a> Weights<'a> {
     /// A tensor, which must have this shape.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         self.file.expect(name, shape)?;
-        Ok(self.gpu.load_tensor_backed(&self.file, name)?)
+        Ok(self.gpu.files().load_tensor_backed(&self.file, name)?)
     }
 
     /// A table of rows, in parts that each take a small share of the budget.
@@ -94,7 +100,7 @@ impl<'a> Weights<'a> {
         let mut parts = Vec::new();
         for start in (0..rows).step_by(part_rows) {
             let end = rows.min(start + part_rows);
-            let part = self.gpu.load_rows_backed(&file, name, start..end)?;
+            let part = self.gpu.files().load_rows_backed(&file, name, start..end)?;
             parts.push((start as u32, part));
         }
         Ok(Table { parts })

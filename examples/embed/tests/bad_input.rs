@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use embed::small::{WIDTH, WORDS, config, shapes, tokenizer, weights};
 use embed::{Config, Entry, Files, Index, Model};
-use lapidary::{Gpu, ModelFile, Options};
+use lapidary::{Gpu, Options, files::ModelFile};
 use serde_json::{Value, json};
 
 /// A model of these parts, or the error.
@@ -239,7 +239,9 @@ fn an_index_of_another_model_is_refused_also_if_its_vectors_are_as_wide() {
     // Another state file of lapidary.
     let gpu = made.gpu();
     let other = gpu.tensor(&[1.0_f32], &[1]).unwrap();
-    gpu.save_state(&path, &[("vectors", &other)]).unwrap();
+    gpu.files()
+        .save_state(&path, &[("vectors", &other)])
+        .unwrap();
     says(
         load(model(&config(), &tokenizer(&WORDS), &shapes())),
         &["no index", "`embed index`"],

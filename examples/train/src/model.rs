@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lapidary::{DType, Gpu, ModelFile, Result, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor, files::ModelFile};
 
 /// Classes: the bytes of ASCII.
 pub(crate) const LETTERS: usize = 128;
@@ -94,7 +94,7 @@ impl Model {
 
     /// The model of a file that [`save`](Self::save) wrote.
     pub(crate) fn load(gpu: &Gpu, path: &Path) -> Result<Model> {
-        let saved = gpu.load_model(&ModelFile::open(path)?, |_| ())?;
+        let saved = gpu.files().load_model(&ModelFile::open(path)?, |_| ())?;
         Self::with(gpu, |name, shape, _| saved.expect(name, &shape))
     }
 
@@ -137,7 +137,9 @@ impl Model {
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let named = self.parameters.iter();
         let named: Vec<_> = named.map(|(name, one)| (name.as_str(), one)).collect();
-        self.gpu.save_model(path, &named, &[("format", "pt")])
+        self.gpu
+            .files()
+            .save_model(path, &named, &[("format", "pt")])
     }
 
     pub(crate) fn parameters(&self) -> Vec<&Tensor> {

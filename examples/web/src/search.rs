@@ -10,7 +10,7 @@ use std::sync::Arc;
 use embed::{Entry, Error, Files, Index, Model, Precision};
 use js_sys::{Function, Uint8Array};
 use lapidary::units::Bytes;
-use lapidary::{Budget, Gpu, ModelFile, Options};
+use lapidary::{Budget, Gpu, Options, files::ModelFile};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 

@@ -156,8 +156,8 @@ async fn refusals(gpu: &Gpu) -> Told {
 fn files(gpu: &Gpu) -> Told {
     let x = gpu.ones(&[4], DType::F32).map_err(text)?;
     match (
-        gpu.save_state("state", &[("x", &x)]),
-        gpu.load_state("state").map(drop),
+        gpu.files().save_state("state", &[("x", &x)]),
+        gpu.files().load_state("state").map(drop),
     ) {
         (Err(saved), Err(_)) => Ok(saved.to_string()),
         _ => Err("a file was written or read".into()),

@@ -60,7 +60,7 @@ fn work(folder: &Path, round: usize) -> Result<()> {
             *tensor = tensor.add_scalar(100)?;
         }
         let named: Vec<_> = names.iter().map(String::as_str).zip(&tensors).collect();
-        gpu.save_state(state(folder), &named)?;
+        gpu.files().save_state(state(folder), &named)?;
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ fn look(folder: &Path) -> Result<(bool, bool)> {
         "{}",
         gpu.memory().stats()
     );
-    let saved = match gpu.load_state(state(folder)) {
+    let saved = match gpu.files().load_state(state(folder)) {
         Err(Error::State {
             failure: StateFailure::NotFound,
             ..

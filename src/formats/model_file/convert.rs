@@ -6,7 +6,7 @@ use safetensors::Dtype;
 
 use super::contents::Contents;
 use super::{Entry, Fault};
-use crate::files::quoted;
+use crate::formats::quoted;
 use lapidary_core::{DType, failure::ModelFailure};
 
 /// Bytes of the file that are converted at once: they stay in a CPU's caches.

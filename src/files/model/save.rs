@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::files::{ModelWriter, SavedArray};
-use crate::gpu::Gpu;
-use crate::gpu::state::{changed, stream};
+use crate::files::Files;
+use crate::files::stream::{changed, stream, versions};
+use crate::formats::{ModelWriter, SavedArray};
 use crate::tensor::Tensor;
 use lapidary_core::internal::printable;
 use lapidary_core::{Error, Result, failure::ModelFailure};
 
-impl Gpu {
+impl Files<'_> {
     /// Saves named tensors into a file in the format safetensors, with notes in its metadata.
     ///
     /// As with [`save_state`](Self::save_state) the file replaces the one at `path` only when it is
@@ -23,7 +23,8 @@ impl Gpu {
     /// let weight = gpu.rand_normal(&[10, 784], 0.0, 0.05, 7, lapidary::DType::F32)?;
     /// let bias = gpu.zeros(&[10], lapidary::DType::F32)?;
     /// let notes = [("format", "pt")];
-    /// gpu.save_model("digits.safetensors", &[("weight", &weight), ("bias", &bias)], &notes)?;
+    /// let tensors = [("weight", &weight), ("bias", &bias)];
+    /// gpu.files().save_model("digits.safetensors", &tensors, &notes)?;
     /// # Ok(())
     /// # }
     /// ```
@@ -34,14 +35,14 @@ impl Gpu {
     /// errors of [`read`](Tensor::read).
     #[track_caller]
     pub fn save_model(
-        &self,
+        self,
         path: impl AsRef<Path>,
         tensors: &[(&str, &Tensor)],
         metadata: &[(&str, &str)],
     ) -> Result<()> {
         let path = path.as_ref();
         let given: Vec<&Tensor> = tensors.iter().map(|&(_, tensor)| tensor).collect();
-        let versions = self.versions(&given, "save_model")?;
+        let versions = versions(self.gpu, &given, "save_model")?;
         let arrays: Vec<_> = (tensors.iter())
             .map(|(name, tensor)| SavedArray {
                 name,
@@ -49,10 +50,10 @@ impl Gpu {
                 shape: tensor.shape(),
             })
             .collect();
-        let options = self.file_options();
+        let options = self.gpu.file_options();
         let (mut writer, order) = ModelWriter::create(path, &arrays, metadata, &options)?;
         let ordered: Vec<&Tensor> = order.iter().map(|&at| given[at]).collect();
-        stream("Gpu::save_model", &ordered, |part| writer.append(part))?;
+        stream("Files::save_model", &ordered, |part| writer.append(part))?;
         if let Some(changed) = changed(&given, &versions) {
             let name = printable(tensors[changed].0, 100);
             return Err(Error::Model {

@@ -13,7 +13,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::Fault;
 use super::contents::Contents;
-use crate::files::quoted;
+use crate::formats::quoted;
 use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::printable;
 

@@ -3,17 +3,16 @@
 mod load;
 mod near;
 mod quantized;
-mod rows;
 mod save;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Gpu;
-use crate::files::{
+use crate::formats::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load, device_type,
 };
+use crate::gpu::Gpu;
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 
@@ -38,13 +37,13 @@ use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 /// ```no_run
 /// # fn main() -> lapidary::Result<()> {
 /// # let gpu = lapidary::Gpu::open(Default::default())?;
-/// use lapidary::ModelFile;
+/// use lapidary::files::ModelFile;
 ///
 /// let file = ModelFile::open("model.safetensors")?;
 /// for tensor in file.tensors() {
 ///     println!("{}: {:?} of {}", tensor.name, tensor.shape, tensor.stored);
 /// }
-/// let model = gpu.load_model(&file, |at| {
+/// let model = gpu.files().load_model(&file, |at| {
 ///     println!("{} of {} bytes", at.done_bytes, at.total_bytes);
 /// })?;
 /// let query = model.expect("encoder.layer.0.attention.self.query.weight", &[384, 384])?;
@@ -230,7 +229,7 @@ impl ModelFile {
     }
 }
 
-/// The tensors of a model, on a [`Gpu`]: see [`Gpu::load_model`].
+/// The tensors of a model, on a [`Gpu`]: see [`Files::load_model`](super::Files::load_model).
 #[derive(Clone, Debug)]
 pub struct Model {
     directory: Arc<ModelDirectory>,

@@ -1,0 +1,30 @@
+//! Files that outlive the process, as bytes: states of programs, and weights of models.
+//!
+//! `state_file` writes and reads our own format, `model_file` the format safetensors. Both replace
+//! an old file by a whole new one (`replace`). They know nothing of devices.
+
+#[cfg(feature = "safetensors")]
+mod model_file;
+mod replace;
+mod state_file;
+mod unfinished;
+
+#[cfg(feature = "safetensors")]
+pub(crate) use model_file::{
+    Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, ModelWriter,
+    Saved as SavedArray, ShownShape, can_load, device_type,
+};
+pub(crate) use replace::FileOptions;
+pub(crate) use state_file::{Entry, StateReader, StateWriter};
+
+/// A name for an error: terminal control characters are escaped, and a long name is shortened.
+fn quoted(name: &str) -> String {
+    const MOST_CHARS: usize = 100;
+    match name.chars().nth(MOST_CHARS) {
+        None => format!("{name:?}"),
+        Some(_) => {
+            let beginning: String = name.chars().take(MOST_CHARS).collect();
+            format!("{beginning:?}…")
+        }
+    }
+}
