@@ -106,13 +106,13 @@ impl State {
     }
 
     /// The steps of a submission, or the reason why the whole submission is refused.
-    pub(super) fn resolve(&self, ops: &[Op], params: &[u8]) -> Check<Vec<Step>> {
-        let mut steps = Vec::with_capacity(ops.len());
+    pub(super) fn resolve(&self, ops: &[Op], params: &[u8], steps: &mut Vec<Step>) -> Check<()> {
+        steps.reserve(ops.len());
         for (index, op) in ops.iter().enumerate() {
             let step = self.resolve_op(op, params.len());
             steps.push(step.map_err(|why| format!("submission: op {index}: {why}"))?);
         }
-        Ok(steps)
+        Ok(())
     }
 
     fn resolve_op(&self, op: &Op, params_len: usize) -> Check<Step> {

@@ -189,9 +189,10 @@ impl Driver for SimDriver {
     fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         self.device.with(|state| {
             state.enter(Site::Submit)?;
-            let steps = state
-                .resolve(ops, params)
-                .map_err(|why| state.refuse(why))?;
+            let mut steps = state.empty_steps();
+            if let Err(why) = state.resolve(ops, params, &mut steps) {
+                return Err(state.refuse(why));
+            }
             state.counters.submissions += 1;
             state.digest.note((Site::Submit, ops, params));
             state.push(steps, params.to_vec())

@@ -71,6 +71,9 @@ pub(super) struct State {
     chance: Chance,
     clock: Clock,
     pending: VecDeque<Pending>,
+    /// Empty lists of steps, to be filled again. A new one for each submission would let the
+    /// system's allocator merge what it keeps of small sizes, so all others would pay for it.
+    spare_steps: Vec<Vec<Step>>,
     /// The buffers with a requested mapping, in the order of the requests.
     pub(super) wanted: Vec<BufferId>,
     /// The number of polls and submissions.
@@ -82,6 +85,9 @@ pub(super) struct State {
 }
 
 const COMPLAINTS_KEPT: usize = 100;
+
+/// Most lists of steps that are kept.
+const SPARE_STEPS: usize = 8;
 
 impl State {
     pub(super) fn new(options: SimOptions) -> Self {
@@ -104,6 +110,7 @@ impl State {
             chance: Chance(options.seed ^ 0x6c61_7465),
             clock: Clock::default(),
             pending: VecDeque::new(),
+            spare_steps: Vec::new(),
             wanted: Vec::new(),
             ticks: 0,
             submitted: 0,
@@ -185,6 +192,19 @@ impl State {
         DriverError::Invalid(what)
     }
 
+    /// An empty list for the steps of a submission.
+    pub(super) fn empty_steps(&mut self) -> Vec<Step> {
+        self.spare_steps.pop().unwrap_or_default()
+    }
+
+    /// Keeps a list of steps, if few are kept.
+    fn give_back(&mut self, mut steps: Vec<Step>) {
+        if self.spare_steps.len() < SPARE_STEPS && steps.capacity() > 0 {
+            steps.clear();
+            self.spare_steps.push(steps);
+        }
+    }
+
     /// Queues steps that were checked, and executes the submissions that are due.
     pub(super) fn push(&mut self, steps: Vec<Step>, params: Vec<u8>) -> DriverResult<Submission> {
         let is_executed = steps.iter().any(Step::is_interpreted);
@@ -214,16 +234,18 @@ impl State {
             false => u64::from(most),
         };
         self.ticks += 1;
+        // Without contents there is nothing to execute, and only time passes.
+        let steps = if self.has_contents() && !is_executed {
+            steps
+        } else {
+            self.give_back(steps);
+            Vec::new()
+        };
         self.pending.push_back(Pending {
             serial,
             due: self.ticks + lag,
             ends_at,
-            // Without contents there is nothing to execute, and only time passes.
-            steps: if self.has_contents() && !is_executed {
-                steps
-            } else {
-                Vec::new()
-            },
+            steps,
             params,
             done: done.clone(),
         });
@@ -300,7 +322,7 @@ impl State {
     fn run_front(&mut self) {
         let Some(Pending {
             serial,
-            steps,
+            mut steps,
             params,
             done,
             ..
@@ -308,13 +330,14 @@ impl State {
         else {
             return;
         };
-        for step in steps {
+        for step in steps.drain(..) {
             if let Err(error) = self.execute(step, &params) {
                 self.settled.push((done, Fate::Lost));
                 self.give_up(error);
                 return;
             }
         }
+        self.give_back(steps);
         self.completed = serial;
         self.settled.push((done, Fate::Happened));
         self.memory.retire(serial);
