@@ -168,6 +168,29 @@ fn getting_down_to_a_lowered_limit_takes_only_what_reading_back_takes() {
 }
 
 #[test]
+fn getting_down_succeeds_with_one_least_buffer_for_reading_back() {
+    for size_bytes in [1 << 10, 8 << 10, 12 << 10, 32 << 10] {
+        let (gpu, sim) = open(options(), Budget::default());
+        let (small, large) = (fill(&gpu, 8, 1 << 10), fill(&gpu, 8, size_bytes));
+        // One slab, which is released only once all have left.
+        assert_eq!(gpu.memory().stats().slabs.len(), 1);
+        let budget = Budget {
+            staging_bytes: Some(48 << 10),
+            ..Budget::device(128 << 10)
+        };
+        // A dry run begins without buffers for reading back.
+        let run = gpu.dry_run(|gpu| {
+            let excess_bytes = gpu.memory().set_budget(budget)?;
+            assert_eq!(excess_bytes, 0, "{}", gpu.memory().stats());
+            Ok(())
+        });
+        run.unwrap();
+        drop((small, large));
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
 fn a_small_tensor_has_room_in_a_small_budget_that_nothing_can_leave() {
     for budget_bytes in [64 << 10, 256 << 10, MIB, 3 * MIB] {
         let budget = Budget {

@@ -229,17 +229,23 @@ async fn available_piece_bytes(pass: &Pass, len_bytes: u64) -> Result<Option<u64
     let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
     let mut piece_bytes = pass.readbacks.piece_bytes().min(whole_bytes);
     let least_bytes = LEAST_PIECE_BYTES.min(piece_bytes);
+    let mut is_submitted = false;
     if !pass.readbacks.has_room(piece_bytes) {
         // The buffer is taken from an older piece, whose copy must be submitted.
         pass.submit()?;
+        is_submitted = true;
     }
     loop {
         if pass.readbacks.provide(piece_bytes).await.is_ok() {
             return Ok(Some(piece_bytes));
         }
         pass.check_lost()?;
-        if piece_bytes / 4 >= least_bytes {
-            piece_bytes /= 4;
+        if !is_submitted {
+            // The budget has no room for one more buffer, so this one, too, comes from a piece.
+            pass.submit()?;
+            is_submitted = true;
+        } else if piece_bytes > least_bytes {
+            piece_bytes = (piece_bytes / 4).max(least_bytes);
         } else if retire::wait_for_retiring(pass).await? == 0 {
             // No released buffer is still in use, so a wait frees nothing.
             return Ok(None);
