@@ -18,6 +18,7 @@ mod evaluate;
 mod finding;
 mod gear;
 pub(crate) mod kernels;
+mod look;
 mod over;
 #[cfg(any(test, feature = "sim"))]
 mod reference;
@@ -29,31 +30,15 @@ use super::state::State;
 use std::sync::Arc;
 
 use crate::driver::{Binding, BufferId, Caps, DriverResult, Op};
-use crate::dtype::DType;
 use crate::memory::{Change, Memory, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
 pub(super) use gear::Gear;
+pub use look::Look;
+use look::PAGE_ANSWERS;
+pub(super) use look::{ANSWER_BYTES, PARAMS_BYTES, PATTERN_BYTES};
 pub(super) use over::{Group, begin_look_over, look_at_groups, look_at_poisoned};
 use watch::Watch;
 pub(super) use watch::{watch_after, watch_before, watch_foreign, watch_read};
-
-/// The bytes of the buffer that hold the pattern, ready to be copied.
-pub(super) const PATTERN_BYTES: u64 = 64 << 10;
-
-/// The size of an answer: four words.
-pub(super) const ANSWER_BYTES: u64 = 16;
-
-/// The most answers in the buffer, if one binding can show as many.
-const MOST_ANSWERS: u64 = 16 << 10;
-
-/// The number of answers when memory is short.
-const LEAST_ANSWERS: u64 = 4 << 10;
-
-/// The number of answers that a look at one range binds. It writes some of them.
-const PAGE_ANSWERS: u32 = 256;
-
-/// The bytes of the parameters of a look.
-pub(super) const PARAMS_BYTES: u32 = 32;
 
 /// A workgroup looks at no fewer elements than `LEAST_SHARE`, unless it is the only one. At most
 /// `MOST_SHARES` workgroups share a look.
@@ -65,65 +50,6 @@ const MOST_SUSPECTS: usize = 8;
 
 /// The reason of a look that was not taken.
 const NO_ROOM: &str = "the buffer for answers was full";
-
-/// The kinds of looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Counts words that differ from the pattern.
-    Words,
-    /// The same, for many ranges.
-    Table,
-    /// Counts words of the pattern, and replaces them by zeros.
-    Clear,
-    /// Counts NaN and infinities of f32.
-    F32,
-    /// Counts NaN and infinities of f16.
-    F16,
-    /// Counts NaN and infinities of bf16.
-    Bf16,
-}
-
-impl Look {
-    /// All looks, in the order of their codes.
-    pub const ALL: [Look; 6] = [
-        Look::Words,
-        Look::Table,
-        Look::Clear,
-        Look::F32,
-        Look::F16,
-        Look::Bf16,
-    ];
-
-    /// The look of a variant's code.
-    pub(crate) fn of(code: u64) -> Look {
-        let known = Look::ALL.get(code as usize);
-        known.copied().unwrap_or(Look::Words)
-    }
-
-    fn of_dtype(dtype: DType) -> Option<Look> {
-        match dtype {
-            DType::F32 => Some(Look::F32),
-            DType::F16 => Some(Look::F16),
-            DType::Bf16 => Some(Look::Bf16),
-            _ => None,
-        }
-    }
-
-    fn is_wanted(self, wants: Diagnostics) -> bool {
-        match self {
-            Look::Words | Look::Table => wants.canaries || wants.poison,
-            Look::Clear => wants.unwritten,
-            Look::F32 | Look::F16 | Look::Bf16 => wants.non_finite,
-        }
-    }
-
-    fn element_bytes(self) -> u64 {
-        match self {
-            Look::F16 | Look::Bf16 => 2,
-            _ => 4,
-        }
-    }
-}
 
 /// The options of the diagnostics for an engine.
 pub(crate) struct Wanted {

@@ -1,10 +1,9 @@
 //! The device resources of the diagnostics: kernels, the pattern for fills, and a buffer for
 //! answers.
 
-use super::{
-    ANSWER_BYTES, Diagnostics, LEAST_ANSWERS, Look, MOST_ANSWERS, PAGE_ANSWERS, PATTERN_BYTES,
-    kernels,
-};
+use super::finding::Diagnostics;
+use super::kernels;
+use super::look::{ANSWER_BYTES, LEAST_ANSWERS, Look, MOST_ANSWERS, PAGE_ANSWERS, PATTERN_BYTES};
 use crate::driver::{BufferId, Caps, PipelineId};
 use crate::dtype::DType;
 use crate::engine::caches::PipelineKey;
