@@ -11,6 +11,7 @@
 
 mod contents;
 mod convert;
+mod fault;
 mod header;
 mod writer;
 
@@ -19,25 +20,15 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use safetensors::Dtype;
-
 use contents::Contents;
+use fault::{check_system, error};
 use header::Header;
-use lapidary_core::{DType, Error, Result, failure::ModelFailure};
+use lapidary_core::{DType, Error, Result};
 
-pub(crate) use convert::can_load;
+pub(crate) use convert::{can_load, device_type};
+pub(crate) use fault::Fault;
 pub(crate) use header::{Entry, ShownShape};
 pub(crate) use writer::{ModelWriter, Saved};
-
-/// A problem with a file or a request: its kind and its description.
-#[derive(Debug)]
-pub(crate) struct Fault(pub(crate) ModelFailure, pub(crate) String);
-
-impl Fault {
-    fn damaged(reason: impl Into<String>) -> Fault {
-        Fault(ModelFailure::Damaged, reason.into())
-    }
-}
 
 /// The directory of a model file. It may outlive the open file.
 #[derive(Debug)]
@@ -142,37 +133,4 @@ impl fmt::Debug for ModelReader {
             .field("tensors", &self.directory.entries().len())
             .finish_non_exhaustive()
     }
-}
-
-/// The default type on a device for a stored type: the same, or the type of four bytes that usually
-/// fits the values.
-pub(crate) fn device_type(stored: Dtype) -> Option<DType> {
-    Some(match stored {
-        Dtype::F32 | Dtype::F64 => DType::F32,
-        Dtype::F16 => DType::F16,
-        Dtype::BF16 => DType::Bf16,
-        Dtype::I32 | Dtype::I64 | Dtype::I16 => DType::I32,
-        Dtype::U32 | Dtype::U64 | Dtype::U16 => DType::U32,
-        Dtype::I8 => DType::I8,
-        Dtype::U8 => DType::U8,
-        Dtype::BOOL => DType::Bool,
-        _ => return None,
-    })
-}
-
-fn error(path: &str, Fault(failure, reason): Fault) -> Error {
-    Error::Model {
-        path: path.to_owned(),
-        failure,
-        reason,
-    }
-}
-
-/// Refuses systems where numbers would need their bytes swapped.
-fn check_system() -> Result<(), Fault> {
-    if cfg!(target_endian = "big") {
-        let reason = "this machine is big-endian, and the file is little-endian";
-        return Err(Fault(ModelFailure::Unavailable, reason.into()));
-    }
-    Ok(())
 }

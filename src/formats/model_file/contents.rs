@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::Fault;
+use super::fault::Fault;
 use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::SpillFile;
 

@@ -5,17 +5,34 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 
 use super::contents::Contents;
-use super::{Entry, Fault};
+use super::fault::Fault;
+use super::header::Entry;
 use crate::formats::quoted;
 use lapidary_core::{DType, failure::ModelFailure};
 
 /// Bytes of the file that are converted at once: they stay in a CPU's caches.
 const BLOCK_BYTES: usize = 64 << 10;
 
+/// The default type on a device for a stored type: the same, or the type of four bytes that usually
+/// fits the values.
+pub(crate) fn device_type(stored: Dtype) -> Option<DType> {
+    Some(match stored {
+        Dtype::F32 | Dtype::F64 => DType::F32,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::Bf16,
+        Dtype::I32 | Dtype::I64 | Dtype::I16 => DType::I32,
+        Dtype::U32 | Dtype::U64 | Dtype::U16 => DType::U32,
+        Dtype::I8 => DType::I8,
+        Dtype::U8 => DType::U8,
+        Dtype::BOOL => DType::Bool,
+        _ => return None,
+    })
+}
+
 /// Can elements of this stored type be loaded as this type? Floats can become any float, the others
-/// only what [`device_type`](super::device_type) says.
+/// only what [`device_type`] says.
 pub(crate) fn can_load(stored: Dtype, dtype: DType) -> bool {
-    let natural = super::device_type(stored);
+    let natural = device_type(stored);
     natural == Some(dtype) || natural.is_some_and(|natural| natural.is_float() && dtype.is_float())
 }
 
@@ -29,8 +46,7 @@ pub(super) fn read(
 ) -> Result<(), Fault> {
     let outside = || Fault::damaged(format!("{} ends before", quoted(&entry.name)));
     let stored_bytes = entry.stored.bitsize() as u64 / 8;
-    let is_same =
-        stored_bytes == dtype.size_bytes() && super::device_type(entry.stored) == Some(dtype);
+    let is_same = stored_bytes == dtype.size_bytes() && device_type(entry.stored) == Some(dtype);
     let within = |offset: u64, len: usize| {
         let end = offset.checked_add(len as u64);
         end.is_some_and(|end| end <= entry.len_bytes)

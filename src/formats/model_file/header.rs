@@ -11,8 +11,8 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
-use super::Fault;
 use super::contents::Contents;
+use super::fault::Fault;
 use crate::formats::quoted;
 use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::printable;

@@ -8,8 +8,8 @@ use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::contents::{check_files, kind_of};
+use super::fault::{Fault, check_system, error};
 use super::header::{LENGTH_BYTES, METADATA, MOST_HEADER_BYTES};
-use super::{Fault, check_system, error};
 use crate::formats::quoted;
 use crate::formats::replace::{Failure, FileOptions, Readers, Replacement};
 use lapidary_core::{DType, Result, failure::ModelFailure};
