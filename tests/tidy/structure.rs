@@ -14,11 +14,6 @@ const MOST_IN_CYCLE: usize = 3;
 /// Most files that implement one type.
 const MOST_IMPLEMENTORS: usize = 4;
 
-/// Folders without these limits for now. Delete a line when its folder is mended.
-const EXEMPT: &[&str] = &[
-    "crates/core/src/memory", // Both limits: `Memory` and its front.
-];
-
 /// Types that any number of files may implement, with the files that define them.
 const PUBLIC_FRONTS: &[(&str, &str)] = &[
     // Its methods are the operations. Each stands beside its kernel.
@@ -37,9 +32,6 @@ pub(crate) fn check_cycles(files: &[Source], folders: &[&str]) -> Vec<String> {
             let place = [&[(*folder).to_owned()][..], &parent[..]]
                 .concat()
                 .join("/");
-            if EXEMPT.iter().any(|exempt| place.starts_with(exempt)) {
-                continue;
-            }
             for cycle in cycles(&edges) {
                 if cycle.len() > MOST_IN_CYCLE {
                     let names: Vec<&str> = cycle.iter().map(String::as_str).collect();
@@ -73,9 +65,8 @@ pub(crate) fn check_implementors(files: &[Source], folders: &[&str]) -> Vec<Stri
             }
         }
         for ((home, name), files) in by_type {
-            let is_exempt = EXEMPT.iter().any(|exempt| home.starts_with(exempt))
-                || PUBLIC_FRONTS.contains(&(home, &name));
-            if files.len() > MOST_IMPLEMENTORS && !is_exempt {
+            let is_front = PUBLIC_FRONTS.contains(&(home, &name));
+            if files.len() > MOST_IMPLEMENTORS && !is_front {
                 let files: Vec<_> = files.into_iter().collect();
                 offences.push(format!(
                     "{home}: {} files implement `{name}`, at most {MOST_IMPLEMENTORS}: {}",
