@@ -113,8 +113,8 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod devices;
+mod file_formats;
 pub mod files;
-mod formats;
 mod fuse;
 mod gpu;
 pub mod grad;

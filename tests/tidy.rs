@@ -23,6 +23,8 @@ mod markdown;
 mod modules;
 #[path = "tidy/panics.rs"]
 mod panics;
+#[path = "tidy/paths.rs"]
+mod paths;
 #[path = "tidy/programs.rs"]
 mod programs;
 #[path = "tidy/prose.rs"]
@@ -95,6 +97,12 @@ fn few_files_implement_a_type() {
     let folders = [&CRATES[..], &UNPUBLISHED].concat();
     let files = source::read_folders(&folders, &["rs"]);
     assert_tidy(structure::check_implementors(&files, &folders));
+}
+
+#[test]
+fn no_package_takes_files_of_another() {
+    let is_package = |path: &Path| source::root().join(path).join("Cargo.toml").exists();
+    assert_tidy(paths::check(&rust_files(), is_package));
 }
 
 #[test]

@@ -8,7 +8,6 @@
 //! `LAPIDARY_ADAPTER=cpu` (or a part of a name, or an index) chooses the adapter. The last line is
 //! for programs.
 
-mod curve;
 mod digits;
 mod network;
 mod picture;
@@ -56,7 +55,7 @@ fn demo() -> Result<ExitCode, Box<dyn Error>> {
     let seconds = start.elapsed().as_secs_f32();
 
     println!("\n{EPOCHS} epochs in {seconds:.1} s; the loss of each step:\n");
-    println!("{}", curve::curve(&trained.losses));
+    println!("{}", example_parts::curve(&trained.losses));
     println!("The images held out:\n");
     println!("{}", picture::confusion(&test.labels, &trained.read));
     let mut misread = misread(&test, &trained.read);

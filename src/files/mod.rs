@@ -9,7 +9,7 @@ mod model;
 mod state;
 mod stream;
 
-use crate::formats::FileOptions;
+use crate::file_formats::FileOptions;
 use crate::gpu::Gpu;
 
 #[cfg(feature = "safetensors")]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::formats::{
+use crate::file_formats::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load, device_type,
 };
 use crate::gpu::Gpu;

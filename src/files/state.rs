@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Files;
 use super::stream::{PART_BYTES, changed, stream, versions};
-use crate::formats::{Entry, StateReader, StateWriter};
+use crate::file_formats::{Entry, StateReader, StateWriter};
 use crate::tensor::Tensor;
 use lapidary_core::{Error, Result, Source, failure::StateFailure};
 

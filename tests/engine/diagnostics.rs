@@ -93,7 +93,7 @@ fn a_users_kernel_that_writes_past_the_end_is_named_with_the_tensor() {
 }
 
 #[test]
-fn a_users_kernel_that_stays_within_is_not_suspected_and_sees_no_fence() {
+fn a_users_kernel_that_stays_within_is_not_suspected_and_sees_no_canary() {
     let (gpu, sim) = open(Diagnostics::all());
     let kernel = Kernel::new(
         &gpu,
@@ -420,7 +420,7 @@ fn what_is_looked_for_is_said_by_names() {
 }
 
 #[test]
-fn thousands_of_fences_and_graves_are_looked_at_and_are_whole() {
+fn thousands_of_canaries_and_freed_ranges_are_looked_at_and_are_whole() {
     let (gpu, sim) = open(Diagnostics::all());
     let kernel = count(&gpu, 20);
     let make = |number: usize| {

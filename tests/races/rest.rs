@@ -379,7 +379,7 @@ const FIRST: &str = "
     fn first() { y[0] = 1.0; }
 ";
 
-/// The kernels of diagnostics: they check fences, freed memory, results and unwritten elements.
+/// The kernels of diagnostics: they check canaries, freed memory, results and unwritten elements.
 #[test]
 fn what_looks_for_bugs() -> Result<()> {
     let (gpu, sim) = devices::that_looks_for_bugs();

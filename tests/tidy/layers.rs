@@ -44,7 +44,13 @@ const CRATES: [Layers; 3] = [
     Layers {
         folder: "src/",
         modules: &[
-            "formats", "tensor", "ops", "fuse", "grad", "optim", "devices",
+            "file_formats",
+            "tensor",
+            "ops",
+            "fuse",
+            "grad",
+            "optim",
+            "devices",
         ],
         leaves: &[],
         front: &[

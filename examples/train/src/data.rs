@@ -9,8 +9,9 @@ use std::sync::Arc;
 use lapidary::loader::{Loader, LoaderOptions, Uploader};
 use lapidary::{Gpu, Result, Tensor};
 
+use crate::SEED;
 use crate::model::CONTEXT;
-use crate::{SEED, packages, sentences};
+use example_parts::{packages, sentences};
 
 /// Threads that prepare batches, unless a flag says otherwise.
 pub(crate) const THREADS: usize = 1;

@@ -12,18 +12,12 @@
 //! of a name, or an index) chooses the adapter. The last line is for programs.
 
 mod compare;
-#[path = "../../demo/curve.rs"]
-mod curve;
 mod data;
 mod flags;
 mod measure;
 mod model;
-#[path = "../../embed/src/program/packages.rs"]
-mod packages;
 mod report;
 mod sample;
-#[path = "../../embed/src/program/sentences.rs"]
-mod sentences;
 mod state;
 mod training;
 
@@ -83,7 +77,7 @@ fn train(arguments: impl Iterator<Item = String>) -> std::result::Result<ExitCod
     println!(
         "\n{steps} steps in {:.0} s; the loss of each, in nats a byte:\n\n{}",
         start.elapsed().as_secs_f64(),
-        curve::curve(&losses)
+        example_parts::curve(&losses)
     );
     report::print_memory(&gpu);
     let is_equal = measured.map(|measured| measured.begins_as(&losses));

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::{LoadProgress, Model, ModelFile, find, quantized};
+use crate::file_formats::{ModelFault, ShownShape};
 use crate::files::Files;
-use crate::formats::{ModelFault, ShownShape};
 use crate::ops::Quantized;
 use crate::tensor::Tensor;
 #[cfg(doc)]

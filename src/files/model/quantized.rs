@@ -4,7 +4,7 @@
 use std::io;
 
 use super::{ModelFile, find};
-use crate::formats::ShownShape;
+use crate::file_formats::ShownShape;
 use crate::gpu::Gpu;
 use crate::ops::Quantized;
 use crate::ops::quantizing::{checked_group, scale_of, value_of};

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::file_formats::{ModelWriter, SavedArray};
 use crate::files::Files;
 use crate::files::stream::{changed, stream, versions};
-use crate::formats::{ModelWriter, SavedArray};
 use crate::tensor::Tensor;
 use lapidary_core::internal::printable;
 use lapidary_core::{Error, Result, failure::ModelFailure};

@@ -12,14 +12,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// `Send + Sync` natively. No bound in a browser, where GPU objects belong to one thread.
 #[cfg(not(target_arch = "wasm32"))]
-pub trait Shared: Send + Sync {}
+pub trait MaybeSendSync: Send + Sync {}
 #[cfg(not(target_arch = "wasm32"))]
-impl<T: Send + Sync + ?Sized> Shared for T {}
+impl<T: Send + Sync + ?Sized> MaybeSendSync for T {}
 /// `Send + Sync` natively. No bound in a browser, where GPU objects belong to one thread.
 #[cfg(target_arch = "wasm32")]
-pub trait Shared {}
+pub trait MaybeSendSync {}
 #[cfg(target_arch = "wasm32")]
-impl<T: ?Sized> Shared for T {}
+impl<T: ?Sized> MaybeSendSync for T {}
 
 /// `Send` natively. No bound in a browser.
 #[cfg(not(target_arch = "wasm32"))]

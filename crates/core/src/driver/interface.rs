@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::bounds::{BoxFuture, Shared};
+use super::bounds::{BoxFuture, MaybeSendSync};
 use super::caps::Caps;
 use super::failure::{DriverError, DriverResult};
 use super::op::{
@@ -22,7 +22,7 @@ pub(crate) struct KernelRun {
 }
 
 /// A device.
-pub(crate) trait Driver: Shared + fmt::Debug {
+pub(crate) trait Driver: MaybeSendSync + fmt::Debug {
     /// What it can do; the same for its whole life.
     fn caps(&self) -> &Caps;
 

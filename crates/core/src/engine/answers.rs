@@ -1,4 +1,4 @@
-//! Checks all fences and freed ranges for the diagnostics, and collects the answers.
+//! Checks all canaries and freed ranges for the diagnostics, and collects the answers.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::driver::{DriverError, DriverResult, Op};
 use crate::error::Result;
 use crate::transfer::{Piece, Reading};
 
-/// Checks every fence and all poisoned memory, and collects the answers. Runs at the end of an
+/// Checks every canary and all poisoned memory, and collects the answers. Runs at the end of an
 /// execution pass whose results a caller waits for.
 pub(super) async fn look_over(pass: &Pass) -> Result<()> {
-    let Some((poisoned, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
+    let Some((freed, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
         return Ok(());
     };
-    for zone in poisoned {
+    for zone in freed {
         if is_half_full(pass) {
             collect(pass).await?;
         }
-        diagnose::look_at_poisoned(&mut pass.lock(), zone);
+        diagnose::look_at_freed(&mut pass.lock(), zone);
     }
     let mut rest = groups.into_iter().peekable();
     while rest.peek().is_some() {

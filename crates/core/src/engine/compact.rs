@@ -202,7 +202,7 @@ fn record_move(state: &mut State, block: BlockId, to: &Spot) {
     state.memory.slabs.touch(one.from);
     state.memory.slabs.touch(one.to);
     // The diagnostics handle earlier changes of blocks before the copy.
-    let has_changes = state.memory.fences.has_changes() || state.memory.previous.has_unclean();
+    let has_changes = state.memory.canaries.has_changes() || state.memory.previous.has_unclean();
     if has_changes || !extend_copy(state, &one) {
         state.push_op(Op::Copy {
             src: one.from.buffer,

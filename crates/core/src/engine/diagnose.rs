@@ -1,9 +1,9 @@
 //! The diagnostics: they look for bugs while commands run. [`Diagnostics`] says for which.
 //!
 //! ```text
-//!   blocks come and go ──► changes ────► fills of fences and freed blocks ─┐
+//!   blocks come and go ──► changes ────► fills of canaries and freed blocks ─┐
 //!   a launch ────────────► watch ──────► looks at its results ─────────────┤ ops of the batch
-//!   the end of a pass ───► look_over ──► one look at all fences ───────────┘
+//!   the end of a pass ───► look_over ──► one look at all canaries ───────────┘
 //!                                                      │ four words an answer
 //!               findings ◄──evaluate── collect ◄───────┘
 //! ```
@@ -36,7 +36,7 @@ pub(super) use gear::Gear;
 pub use look::Look;
 use look::PAGE_ANSWERS;
 pub(super) use look::{ANSWER_BYTES, PARAMS_BYTES, PATTERN_BYTES};
-pub(super) use over::{Group, begin_look_over, look_at_groups, look_at_poisoned};
+pub(super) use over::{Group, begin_look_over, look_at_freed, look_at_groups};
 use watch::Watch;
 pub(super) use watch::{watch_after, watch_before, watch_foreign, watch_read};
 
@@ -62,12 +62,12 @@ pub(crate) struct Wanted {
 /// The subject of an answer.
 #[derive(Debug)]
 enum About {
-    /// A fence, which should hold the pattern.
-    Fence(Zone),
-    /// The fence behind the range that the user's kernel of this name may write to.
+    /// A canary, which should hold the pattern.
+    Canary(Zone),
+    /// The canary behind the range that the user's kernel of this name may write to.
     End(Zone, String),
     /// A freed range, which should still hold the pattern.
-    Poisoned(Zone),
+    Freed(Zone),
     /// The output of a user's kernel, by the number of its last write.
     Output(u64),
     /// A result, by the number of its last write.
@@ -369,23 +369,23 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
 /// Fills and looks at the blocks that were allocated or freed since the last call.
 #[cold]
 pub(in crate::engine) fn handle_changes(state: &mut State) {
-    let changes = state.memory.fences.take_changes(&state.memory.slabs);
+    let changes = state.memory.canaries.take_changes(&state.memory.slabs);
     let Some(mut diagnose) = state.diagnose.take() else {
         return;
     };
     let wants = diagnose.wants();
     for change in changes {
         match change {
-            Change::Came(fence) => diagnose.fill(state, &fence),
-            Change::Went { block, fence } => {
+            Change::Came(canary) => diagnose.fill(state, &canary),
+            Change::Went { block, canary } => {
                 if wants.canaries {
-                    diagnose.look_at_zone(state, fence, About::Fence);
+                    diagnose.look_at_zone(state, canary, About::Canary);
                 }
                 if wants.poison {
                     diagnose.fill(state, &block);
                 }
             }
-            Change::Reused(zone) => diagnose.look_at_zone(state, zone, About::Poisoned),
+            Change::Reused(zone) => diagnose.look_at_zone(state, zone, About::Freed),
         }
     }
     state.diagnose = Some(diagnose);
@@ -395,15 +395,15 @@ pub(in crate::engine) fn handle_changes(state: &mut State) {
 pub(in crate::engine) fn not_answered(state: &mut State) {
     if let Some(diagnose) = &mut state.diagnose {
         diagnose.forget_asked(diagnose.submitted);
-        // All fences are filled again, because the lost fills are not known one by one.
+        // All canaries are filled again, because the lost fills are not known one by one.
         diagnose.note_missed("the driver refused a submission");
         let Memory {
-            fences,
+            canaries,
             slots,
             slabs,
             ..
         } = &mut state.memory;
-        fences.fill_again(slots, slabs);
+        canaries.fill_again(slots, slabs);
     }
 }
 

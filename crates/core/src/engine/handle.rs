@@ -16,7 +16,7 @@ use super::diagnose::{Diagnose, Diagnostics, Findings, Wanted};
 use super::execution_lock::ExecutionLock;
 use super::inside::{Inside, Recording};
 use super::limits::Limits;
-use super::linked::Shared;
+use super::linked::ShareHooks;
 use super::outside::Outside;
 use super::sharing::Sharing;
 use super::state::State;
@@ -194,7 +194,11 @@ impl Engine {
     }
 
     /// There are shares from now on.
-    pub(super) fn share_with(&self, sharing: &'static dyn Sharing, shared: &'static dyn Shared) {
+    pub(super) fn share_with(
+        &self,
+        sharing: &'static dyn Sharing,
+        shared: &'static dyn ShareHooks,
+    ) {
         self.sharing.get_or_init(|| sharing);
         self.lock().shared = Some(shared);
     }

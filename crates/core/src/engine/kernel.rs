@@ -29,13 +29,13 @@ use super::wgsl::{Layout, Target};
 use crate::dtype::DType;
 use crate::memory::{Dead, DeadList, Storage};
 
-/// Bit `i` in the code of a user's launch: operand `i` is bound with a part of its fence. Bit
+/// Bit `i` in the code of a user's launch: operand `i` is bound with a part of its canary. Bit
 /// `UNWRITTEN + i`: operand `i` is an output that begins full of the pattern. The diagnostics count
 /// the words of the pattern that are left.
 pub(crate) const UNWRITTEN: u32 = 8;
 
-/// The bits of operands that are bound with a part of their fence.
-pub(crate) const FENCED: u64 = 0xff;
+/// The bits of operands that are bound with a part of their canary.
+pub(crate) const WITH_CANARY: u64 = 0xff;
 
 /// The most operands of a kernel.
 pub const MAX_OPERANDS: usize = 8;
@@ -178,7 +178,7 @@ pub struct Arg {
 
 /// Writes the whole shader of a custom kernel.
 ///
-/// Bit `i` of the number: binding `i` shows a part of the fence behind it.
+/// Bit `i` of the number: binding `i` shows a part of the canary behind it.
 pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target, u64) -> String + Send + Sync>;
 
 /// The reference of a custom kernel. Its arguments are the bindings, the parameters, and the same
@@ -395,7 +395,7 @@ impl Launch {
         };
         if matches!(self.program, Program::Custom(_)) {
             // The text of a custom kernel does not depend on the element types.
-            variant.code &= FENCED;
+            variant.code &= WITH_CANARY;
             return variant;
         }
         for (index, arg) in self.args.iter().enumerate() {

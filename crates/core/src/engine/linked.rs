@@ -19,7 +19,7 @@ pub(super) type Choose<'a> = dyn Fn(Vec<Candidate>) -> Vec<Candidate> + 'a;
 
 /// What there is to do for shares. One type does it; through the trait only a program that makes
 /// shares contains the code.
-pub(super) trait Shared: Sync {
+pub(super) trait ShareHooks: Sync {
     /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
     fn note_promises(&self, state: &mut State);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cmd::Cmd;
 use super::handle::Engine;
-use super::linked::{Choose, Shared};
+use super::linked::{Choose, ShareHooks};
 use super::pass::Pass;
 use super::sharing::Sharing;
 use super::state::State;
@@ -42,7 +42,7 @@ impl Sharing for OfShares {
     }
 }
 
-impl Shared for OfShares {
+impl ShareHooks for OfShares {
     fn note_promises(&self, state: &mut State) {
         lending::note_promises(state);
     }

@@ -37,11 +37,11 @@ fn priority(cmd: &Cmd) -> i8 {
 }
 
 /// For an engine whose shares have different priorities.
-pub(super) static PRIORITIES: &dyn Priorities = &OfShares;
+pub(super) static PRIORITIES: &dyn Priorities = &ByShare;
 
-struct OfShares;
+struct ByShare;
 
-impl Priorities for OfShares {
+impl Priorities for ByShare {
     fn of(&self, cmd: &Cmd) -> i8 {
         priority(cmd)
     }

@@ -83,14 +83,15 @@ fn over_bindings(
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn custom_reference(
     custom: &Custom,
-    fenced: u64,
+    with_canary: u64,
     caps: &Caps,
 ) -> Option<ReferenceKernel> {
     let reference = custom
         .reference
         .clone()
         .filter(|_| caps.runs_reference_kernels)?;
-    let run = move |bindings: &mut [Vec<u8>], params: &[u8]| reference(bindings, params, fenced);
+    let run =
+        move |bindings: &mut [Vec<u8>], params: &[u8]| reference(bindings, params, with_canary);
     Some(Arc::new(run))
 }
 

@@ -17,7 +17,7 @@ use super::head::Head;
 use super::kernel::Role;
 use super::left_behind::LeftBehind;
 use super::lineage::Lineages;
-use super::linked::{Priorities, Recompute, Shared};
+use super::linked::{Priorities, Recompute, ShareHooks};
 use super::pace::Pace;
 use super::queue::Queue;
 use super::rematerializers::Rematerializers;
@@ -62,7 +62,7 @@ pub(super) struct State {
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
     /// What there is to do for shares, from the first one on.
-    pub(super) shared: Option<&'static dyn Shared>,
+    pub(super) shared: Option<&'static dyn ShareHooks>,
     /// The order of commands, once shares have different priorities.
     pub(super) priorities: Option<&'static dyn Priorities>,
     /// What a dry run counts.
@@ -112,7 +112,7 @@ impl State {
 
     /// What there is to do for shares; `None` while there are none.
     #[inline]
-    pub(super) fn shared(&self) -> Option<&'static dyn Shared> {
+    pub(super) fn shared(&self) -> Option<&'static dyn ShareHooks> {
         self.shared.filter(|_| !self.memory.shares.is_empty())
     }
 
@@ -130,7 +130,7 @@ impl State {
         if self.memory.previous.has_unclean() {
             self.clear_unclean();
         }
-        if self.memory.fences.has_changes() {
+        if self.memory.canaries.has_changes() {
             diagnose::handle_changes(self);
         }
     }

@@ -188,7 +188,7 @@ fn undo_moves(state: &mut State, batch: &mut Batch, cause: &Arc<Error>) {
     for one in batch.take_moves() {
         let before_bytes = state.memory.slabs.moved_bytes();
         if !state.memory.move_back(&one) {
-            state.memory.poison_block(one.block, cause);
+            state.memory.poison_storage_of(one.block, cause);
         }
         // A block that moved back counts twice. One that died or lost its bytes counts once.
         state.counters.undone_bytes += match state.memory.slabs.moved_bytes() - before_bytes {

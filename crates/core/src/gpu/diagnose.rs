@@ -37,7 +37,7 @@ impl Options {
     }
 }
 
-/// Shared by all handles of one device, and dropped with the last of them.
+/// MaybeSendSync by all handles of one device, and dropped with the last of them.
 #[derive(Debug)]
 pub(super) struct Handles {
     engine: Arc<Engine>,

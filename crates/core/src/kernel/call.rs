@@ -11,7 +11,7 @@ use crate::dtype::DType;
 use crate::engine::kernel::{Arg, Launch};
 use crate::engine::{Engine, UNWRITTEN};
 use crate::error::{Error, Result};
-use crate::memory::{FENCE_BYTES, PATTERN, Residency};
+use crate::memory::{CANARY_BYTES, PATTERN, Residency};
 
 /// A call of a [`Kernel`] under construction. [`run`](Self::run) does all checks and copies.
 #[must_use = "a call does nothing before it is run"]
@@ -507,14 +507,14 @@ impl<T: Bind + Clone> KernelCall<T> {
         Ok(())
     }
 
-    /// With diagnostics on, a written binding includes a part of the fence behind it, if the kernel
-    /// cannot notice. Returns the bindings with a fence, and the outputs that are checked for
+    /// With diagnostics on, a written binding includes a part of the canary behind it, if the kernel
+    /// cannot notice. Returns the bindings with a canary, and the outputs that are checked for
     /// unwritten bytes.
     fn watched(&self, seen: &mut [Seen]) -> (u64, u64) {
         let Some(wanted) = self.kernel.engine.diagnostics() else {
             return (0, 0);
         };
-        let (mut fenced, mut unwritten) = (0, 0);
+        let (mut with_canary, mut unwritten) = (0, 0);
         let most = self.kernel.engine.caps().max_binding_bytes;
         for (index, (operand, seen)) in self.operands().iter().zip(seen).enumerate() {
             let storage = seen.buffer.storage();
@@ -522,24 +522,24 @@ impl<T: Bind + Clone> KernelCall<T> {
             let is_end = start + size_bytes == storage.len_bytes().next_multiple_of(4);
             let stride_bytes = operand
                 .stride_bytes
-                .filter(|stride| FENCE_BYTES.is_multiple_of(*stride));
+                .filter(|stride| CANARY_BYTES.is_multiple_of(*stride));
             if wanted.canaries
                 && operand.writes
                 && is_end
                 && size_bytes > 0
-                && size_bytes + FENCE_BYTES <= most
+                && size_bytes + CANARY_BYTES <= most
                 && stride_bytes.is_some_and(|stride| size_bytes.is_multiple_of(stride))
                 && self.kernel.text.lengths.is_some()
                 && storage.residency() != Residency::Imported
             {
-                seen.range.1 += FENCE_BYTES;
-                fenced |= 1 << index;
+                seen.range.1 += CANARY_BYTES;
+                with_canary |= 1 << index;
             }
             if wanted.unwritten && operand.writes && !operand.reads && size_bytes > 0 {
                 unwritten |= 1 << index;
             }
         }
-        (fenced, unwritten)
+        (with_canary, unwritten)
     }
 
     /// The new buffers, in the order of the calls of `out`.

@@ -268,12 +268,12 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         entry: text.entry.clone(),
         roles: text.operands.iter().map(role).collect(),
-        shader: Box::new(move |layout, target, fenced| {
+        shader: Box::new(move |layout, target, with_canary| {
             let is_writable = |operand: usize| layout.writable >> operand & 1 == 1;
             rewrite::rewrite(
                 &source,
                 &is_writable,
-                fenced,
+                with_canary,
                 target.immediates,
                 target.enables,
             )

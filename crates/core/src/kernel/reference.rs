@@ -6,15 +6,15 @@ use std::sync::Arc;
 use super::reflect::Reflection;
 use crate::dtype::Element;
 use crate::engine::kernel::CustomReference;
-use crate::memory::FENCE_BYTES;
+use crate::memory::CANARY_BYTES;
 
 /// The argument of a reference kernel: bindings by name, and parameters.
 pub struct CustomReferenceCall<'a> {
     text: &'a Reflection,
     bindings: &'a mut [Vec<u8>],
     params: &'a [u8],
-    /// Bit `i`: binding `i` ends with a part of the fence behind its buffer.
-    fenced: u64,
+    /// Bit `i`: binding `i` ends with a part of the canary behind its buffer.
+    with_canary: u64,
 }
 
 impl CustomReferenceCall<'_> {
@@ -23,8 +23,8 @@ impl CustomReferenceCall<'_> {
         match self.index(name) {
             Some(index) => {
                 let bytes = &self.bindings[index];
-                let fence = (self.fenced >> index & 1) as usize * FENCE_BYTES as usize;
-                T::vec_from(&bytes[..bytes.len() - fence])
+                let canary = (self.with_canary >> index & 1) as usize * CANARY_BYTES as usize;
+                T::vec_from(&bytes[..bytes.len() - canary])
             }
             None => vec![],
         }
@@ -65,12 +65,14 @@ pub(super) fn for_simulation(
     text: Arc<Reflection>,
     reference: impl Fn(&mut CustomReferenceCall<'_>) + Send + Sync + 'static,
 ) -> CustomReference {
-    Arc::new(move |bindings: &mut [Vec<u8>], params: &[u8], fenced| {
-        reference(&mut CustomReferenceCall {
-            text: &text,
-            bindings,
-            params,
-            fenced,
-        });
-    })
+    Arc::new(
+        move |bindings: &mut [Vec<u8>], params: &[u8], with_canary| {
+            reference(&mut CustomReferenceCall {
+                text: &text,
+                bindings,
+                params,
+                with_canary,
+            });
+        },
+    )
 }

@@ -12,15 +12,15 @@ use super::reflect::{self, Params, Reflection};
 use crate::driver::Caps;
 use crate::error::Result;
 use crate::excerpt::is_line_break;
-use crate::memory::FENCE_BYTES;
+use crate::memory::CANARY_BYTES;
 use crate::order;
 
 /// The text where binding `index` is `read_write` if `is_writable(index)`. If bit `index` of
-/// `fenced` is set, its operand is bound with a fence, and its length excludes the fence.
+/// `with_canary` is set, its operand is bound with a canary, and its length excludes the canary.
 pub(super) fn rewrite(
     kernel: &Reflection,
     is_writable: &dyn Fn(usize) -> bool,
-    fenced: u64,
+    with_canary: u64,
     immediates: bool,
     enables: bool,
 ) -> String {
@@ -55,12 +55,13 @@ pub(super) fn rewrite(
             .operands
             .get(*binding)
             .and_then(|one| one.stride_bytes);
-        if let (Some(stride_bytes), true) =
-            (stride_bytes, *binding < 8 && fenced >> binding & 1 == 1)
-        {
-            let fence = FENCE_BYTES / stride_bytes;
+        if let (Some(stride_bytes), true) = (
+            stride_bytes,
+            *binding < 8 && with_canary >> binding & 1 == 1,
+        ) {
+            let canary = CANARY_BYTES / stride_bytes;
             heads.push((range.start..range.start, "(".to_owned()));
-            heads.push((range.end..range.end, format!(" - {fence}u)")));
+            heads.push((range.end..range.end, format!(" - {canary}u)")));
         }
     }
     order::smallest_first(&mut heads, |(range, _)| (range.start as u64, 0));

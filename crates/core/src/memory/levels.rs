@@ -1,8 +1,8 @@
-//! What each change of a block means for the counters, the shares, the watermarks and the fences.
+//! What each change of a block means for the counters, the shares, the watermarks and the canaries.
 
 use super::Memory;
+use super::canary::Zone;
 use super::census::Census;
-use super::fence::Zone;
 use super::history::Event;
 use super::place::Place;
 use super::share::ShareId;
@@ -45,8 +45,8 @@ impl Memory {
                 },
             });
         }
-        if self.fences.is_on() {
-            self.fences.came(self.slots.at(index), &self.slabs);
+        if self.canaries.is_on() {
+            self.canaries.came(self.slots.at(index), &self.slabs);
         }
         if self.watermarks.has_any() {
             let device_bytes = self.slabs.live_bytes();
@@ -63,9 +63,9 @@ impl Memory {
         let Some((class, _)) = self.slabs.slab_of(place) else {
             return;
         };
-        if self.fences.is_on() {
+        if self.canaries.is_on() {
             let block = Zone::of_block(place, bytes, tag, &self.slabs);
-            self.fences.went(block, &self.slabs);
+            self.canaries.went(block, &self.slabs);
         }
         let granted_bytes = self.slabs.granted_bytes(bytes);
         let Census { peak, tags, .. } = &mut self.census;
@@ -135,8 +135,8 @@ impl Memory {
             slab,
             offset_bytes: to.offset_bytes,
         });
-        if self.fences.is_on() {
-            self.fences.came(self.slots.at(index), &self.slabs);
+        if self.canaries.is_on() {
+            self.canaries.came(self.slots.at(index), &self.slabs);
         }
     }
 

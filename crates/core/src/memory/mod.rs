@@ -3,7 +3,7 @@
 //! ```text
 //!   Storage ──slot──► Slots { block, place } ──► Slabs { buffer, last use } ──► BufferId
 //!                                                  └── alloc::Pools decides which block
-//!   Memory: what happens to a block ──► Census, Shares, Watermarks, Fences, Previous
+//!   Memory: what happens to a block ──► Census, Shares, Watermarks, Canaries, Previous
 //! ```
 //!
 //! The parts know nothing of each other. [`Memory`] owns them, and is what changes several at once:
@@ -14,10 +14,11 @@
 //! the engine's lock.
 
 mod budget;
+mod canary;
 mod census;
 mod copies;
 mod dead;
-mod fence;
+mod freed;
 mod history;
 mod levels;
 mod made_for;
@@ -25,7 +26,6 @@ mod map;
 mod peak;
 mod place;
 mod placing;
-mod poisoned;
 mod previous;
 mod report;
 pub(crate) mod scope;
@@ -49,12 +49,12 @@ use crate::error::{Error, Result};
 pub(crate) use crate::printable::{printable, printable_end};
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
+pub(crate) use canary::{CANARY_BYTES, Canaries, Change, PATTERN, Zone};
 use census::Census;
 pub use census::ClassUse;
 pub(crate) use copies::{Copies, HostCopy, Kept, RematerializerToken, Tier};
 pub(crate) use dead::Dead;
 pub use dead::DeadList;
-pub(crate) use fence::{Change, FENCE_BYTES, Fences, PATTERN, Zone};
 pub use history::{Event, Moment};
 pub use made_for::MadeFor;
 pub(crate) use map::Map;
@@ -103,7 +103,7 @@ pub(crate) struct Memory {
     pub(crate) shares: Shares,
     pub(crate) watermarks: Watermarks,
     pub(crate) previous: Previous,
-    pub(crate) fences: Fences,
+    pub(crate) canaries: Canaries,
     dead_list: Arc<DeadList>,
     /// What was taken from the dead list; empty except while `free_dead` runs.
     taken_dead: Vec<Dead>,
@@ -123,17 +123,17 @@ impl Memory {
             shares: Shares::default(),
             watermarks: Watermarks::default(),
             previous: Previous::default(),
-            fences: Fences::default(),
+            canaries: Canaries::default(),
             dead_list,
             taken_dead: Vec::new(),
         })
     }
 
-    /// Turns on fences, and poison in freed blocks. Call it before the first block exists.
-    pub(crate) fn watch_blocks(&mut self, fences: bool, poisons: bool) {
-        (self.slabs).set_fence_bytes(if fences { FENCE_BYTES } else { 0 });
-        if fences || poisons {
-            self.fences.watch(poisons);
+    /// Turns on canaries, and poison in freed blocks. Call it before the first block exists.
+    pub(crate) fn watch_blocks(&mut self, canaries: bool, poisons: bool) {
+        (self.slabs).set_canary_bytes(if canaries { CANARY_BYTES } else { 0 });
+        if canaries || poisons {
+            self.canaries.watch(poisons);
         }
     }
 
@@ -229,7 +229,7 @@ impl Memory {
     pub(crate) fn release(&mut self, id: SlabId) -> Option<(BufferId, u64)> {
         let slab = self.slabs.remove(id)?;
         let index = Some(id.index() as u32);
-        self.fences.forget(index);
+        self.canaries.forget(index);
         self.previous.forget(index);
         (self.census).slab_gone(slab.number, slab.class, slab.size_bytes);
         Some((slab.buffer, slab.last_serial))
@@ -289,7 +289,7 @@ impl Memory {
     pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
         self.slabs.clear()?;
         self.slots.next_batch();
-        self.fences.forget(None);
+        self.canaries.forget(None);
         self.previous.forget(None);
         self.shares.all_lost();
         self.census.device_gone();
@@ -330,7 +330,7 @@ impl Memory {
             shares: self.shares.clone(),
             watermarks: Watermarks::default(),
             previous: self.previous.clone(),
-            fences: Fences::default(),
+            canaries: Canaries::default(),
             dead_list,
             taken_dead: Vec::new(),
         };

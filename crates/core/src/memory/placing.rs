@@ -16,8 +16,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::Memory;
+use super::canary::Zone;
 use super::copies::Copies;
-use super::fence::Zone;
 use super::place::{Fit, Place};
 use super::share::ShareId;
 use super::shares::Hindrance;
@@ -309,7 +309,7 @@ impl Memory {
             return false;
         };
         self.lost(index, None);
-        self.fences.stays();
+        self.canaries.stays();
         let slot = self.slots.at_mut(index);
         match (slot.block.take(), slot.place.take()) {
             (Some(block), Some(place)) => {
@@ -337,9 +337,9 @@ impl Memory {
     /// A storage of a share is about to get this range.
     #[inline]
     fn reuse(&mut self, place: Place, size_bytes: u64, share: ShareId) {
-        if self.fences.is_on() {
+        if self.canaries.is_on() {
             let granted_bytes = self.slabs.granted_bytes(size_bytes);
-            self.fences.reuse(place, granted_bytes);
+            self.canaries.reuse(place, granted_bytes);
         }
         if self.previous.is_on() {
             let granted_bytes = self.slabs.granted_bytes(size_bytes);
@@ -378,11 +378,11 @@ impl Memory {
         let owner = self.slabs.owner(moved.block);
         let tag = owner.map_or(0, |owner| self.slots.at(owner).tag);
         let block = Zone::of_block(moved.from, moved.size_bytes, tag, &self.slabs);
-        self.fences.went(block, &self.slabs);
+        self.canaries.went(block, &self.slabs);
     }
 
     /// The bytes of a block are lost.
-    pub(crate) fn poison_block(&mut self, block: BlockId, cause: &Arc<Error>) {
+    pub(crate) fn poison_storage_of(&mut self, block: BlockId, cause: &Arc<Error>) {
         let slot = self.slabs.owner(block).map(|owner| self.slots.at(owner));
         if let Some(storage) = slot.and_then(|slot| slot.storage.upgrade()) {
             self.slots.poison(&storage, cause);

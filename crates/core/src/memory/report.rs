@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Memory;
+use super::canary::Zone;
 use super::census::{ClassUse, Sums};
-use super::fence::Zone;
 use super::slots::Slot;
 use super::storage::{Maker, Storage};
 use super::tag::Tag;

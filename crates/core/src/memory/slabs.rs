@@ -42,8 +42,8 @@ pub(crate) struct Slabs {
     planner: Planner,
     /// Blocks are never moved.
     never_move: bool,
-    /// Size of the fence behind every storage; 0 while the engine looks for no bugs.
-    fence_bytes: u64,
+    /// Size of the canary behind every storage; 0 while the engine looks for no bugs.
+    canary_bytes: u64,
     /// How often the app has polled.
     polls: u32,
     /// Blocks freed so far.
@@ -62,7 +62,7 @@ impl Slabs {
             in_batch: Vec::new(),
             planner: Planner::default(),
             never_move,
-            fence_bytes: 0,
+            canary_bytes: 0,
             polls: 0,
             freed: 0,
             freed_bytes: 0,
@@ -99,13 +99,13 @@ impl Slabs {
         Ok(())
     }
 
-    /// Sets the size of the fence behind every storage. Call it before the first block exists.
-    pub(super) fn set_fence_bytes(&mut self, fence_bytes: u64) {
-        self.fence_bytes = fence_bytes;
+    /// Sets the size of the canary behind every storage. Call it before the first block exists.
+    pub(super) fn set_canary_bytes(&mut self, canary_bytes: u64) {
+        self.canary_bytes = canary_bytes;
     }
 
-    pub(super) fn fence_bytes(&self) -> u64 {
-        self.fence_bytes
+    pub(super) fn canary_bytes(&self) -> u64 {
+        self.canary_bytes
     }
 
     /// All slabs, by their index.
@@ -143,7 +143,7 @@ impl Slabs {
         size_bytes: u64,
         fit: Fit,
     ) -> Result<Option<(BlockId, Place)>, AllocError> {
-        let block_bytes = size_bytes + self.fence_bytes;
+        let block_bytes = size_bytes + self.canary_bytes;
         let block = match self.pools.allocate(block_bytes) {
             Err(AllocError::NeedsSlab { .. }) if fit == Fit::Anywhere => {
                 self.pools.allocate_anywhere(block_bytes)
@@ -193,12 +193,12 @@ impl Slabs {
     /// The slab to create for a storage that found no room.
     pub(crate) fn growth(&self, size_bytes: u64) -> Result<Growth, AllocError> {
         self.pools
-            .growth(size_bytes.saturating_add(self.fence_bytes))
+            .growth(size_bytes.saturating_add(self.canary_bytes))
     }
 
     /// Is there room for a storage of this size?
     pub(crate) fn has_room(&mut self, size_bytes: u64, fit: Fit) -> bool {
-        let size_bytes = size_bytes + self.fence_bytes;
+        let size_bytes = size_bytes + self.canary_bytes;
         let block = match fit {
             Fit::Anywhere => self.pools.allocate_anywhere(size_bytes),
             Fit::Best => self.pools.allocate(size_bytes),
@@ -208,7 +208,7 @@ impl Slabs {
 
     /// Size of the block for `size_bytes`, in bytes.
     pub(crate) fn granted_bytes(&self, size_bytes: u64) -> u64 {
-        self.whole_granules(size_bytes + self.fence_bytes)
+        self.whole_granules(size_bytes + self.canary_bytes)
     }
 
     /// `size_bytes` rounded up to whole granules.

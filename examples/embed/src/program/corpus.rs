@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use embed::{Entry, Error, Result, places};
 
-use super::{Texts, packages, sentences};
+use super::Texts;
+use example_parts::{packages, sentences};
 
 /// A larger file was not written by a person.
 const MOST_FILE_BYTES: u64 = 4 << 20;

@@ -3,9 +3,7 @@
 mod corpus;
 mod index;
 mod output;
-mod packages;
 mod search;
-mod sentences;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

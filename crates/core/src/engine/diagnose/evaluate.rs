@@ -82,28 +82,28 @@ impl Diagnose {
                     }
                 }
                 _ if answer.is_nothing() => {}
-                About::Fence(zone) => {
+                About::Canary(zone) => {
                     found.push(overrun(state, zone, answer, self.suspects.clone()));
                     let Memory {
-                        fences,
+                        canaries,
                         slots,
                         slabs,
                         ..
                     } = &mut state.memory;
-                    fences.refill(zone, slots, slabs);
+                    canaries.refill(zone, slots, slabs);
                 }
                 About::End(zone, kernel) => {
                     let suspects = vec![format!("the kernel `{kernel}`")];
                     found.push(overrun(state, zone, answer, suspects));
                 }
-                About::Poisoned(zone) => {
+                About::Freed(zone) => {
                     found.push(written_after_free(
                         state,
                         zone,
                         answer,
                         self.suspects.clone(),
                     ));
-                    state.memory.fences.forget_poisoned(zone);
+                    state.memory.canaries.forget_freed(zone);
                 }
             }
         }

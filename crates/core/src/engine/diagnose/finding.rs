@@ -20,12 +20,12 @@ use crate::memory::Tag;
 /// With checks on, every flush, read and finish waits for the device and looks. Results are the
 /// same, bit for bit.
 ///
-/// Checks take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes per tensor for its fence.
+/// Checks take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes per tensor for its canary.
 /// They also take time, measured on lavapipe with a read after each step of a small network (`cargo
 /// bench --bench diagnostics`). A step took 1.9 times as long with canaries, 2.7 times with poison,
 /// 2.1 times with `non_finite` and 3.2 times with all.
 ///
-/// Buffers of the app that were [imported](crate::Gpu::import) have no fences. Findings that were
+/// Buffers of the app that were [imported](crate::Gpu::import) have no canaries. Findings that were
 /// not collected before a device loss are lost.
 ///
 /// ```
@@ -38,12 +38,12 @@ use crate::memory::Tag;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Diagnostics {
-    /// Puts a fence of at least 256 bytes behind every tensor. One kernel checks all fences, so a
+    /// Puts a canary of at least 256 bytes behind every tensor. One kernel checks all canaries, so a
     /// write past the end of a tensor is found ([`Finding::Overrun`]). A write before the beginning
-    /// hits the fence of the neighbour, which the finding names too.
+    /// hits the canary of the neighbour, which the finding names too.
     ///
     /// A [`Kernel`](crate::Kernel) of the app gets its written operands with 256 bytes of their
-    /// fence. So a write with a wrong index lands there and is not cut off at the last element.
+    /// canary. So a write with a wrong index lands there and is not cut off at the last element.
     /// `arrayLength` returns the same as without checks.
     ///
     /// Wrong indices are not found in operands that are bound exactly: views that end before their
@@ -170,7 +170,7 @@ pub enum Finding {
         words: u64,
         /// The maker of the tensor that lies right behind it, if there is one.
         next: Option<Tag>,
-        /// The commands since the last look that found the fence whole; at most the last 8.
+        /// The commands since the last look that found the canary whole; at most the last 8.
         suspects: Vec<String>,
     },
     /// A command wrote to memory of a freed tensor.

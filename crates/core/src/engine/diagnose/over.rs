@@ -1,4 +1,4 @@
-//! Looks at all fences and all freed ranges.
+//! Looks at all canaries and all freed ranges.
 
 use super::{ANSWER_BYTES, About, Asked, Diagnose, Look, steps};
 use crate::driver::Binding;
@@ -42,24 +42,24 @@ pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>
     state.diagnose.as_mut()?.is_all_seen = true;
     super::handle_changes(state);
     let memory = &state.memory;
-    let (fences, poisoned) = memory.fences.zones(&memory.slots, &memory.slabs);
+    let (canaries, freed) = memory.canaries.zones(&memory.slots, &memory.slabs);
     let is_large = |zone: &Zone| zone.size_bytes > TABLED_BYTES;
-    let (large, small): (Vec<_>, Vec<_>) = poisoned.into_iter().partition(is_large);
-    let fences = fences
+    let (large, small): (Vec<_>, Vec<_>) = freed.into_iter().partition(is_large);
+    let canaries = canaries
         .into_iter()
-        .map(|zone| (zone, About::Fence as fn(_) -> _));
-    let poisoned = small
+        .map(|zone| (zone, About::Canary as fn(_) -> _));
+    let freed = small
         .into_iter()
-        .map(|zone| (zone, About::Poisoned as fn(_) -> _));
-    let mut zones: Vec<Tabled> = fences.chain(poisoned).collect();
+        .map(|zone| (zone, About::Freed as fn(_) -> _));
+    let mut zones: Vec<Tabled> = canaries.chain(freed).collect();
     order::smallest_first(&mut zones, |(zone, _)| zone.order());
     Some((large, by_window(state, zones)))
 }
 
 /// Looks at a freed range.
-pub(in crate::engine) fn look_at_poisoned(state: &mut State, zone: Zone) {
+pub(in crate::engine) fn look_at_freed(state: &mut State, zone: Zone) {
     if let Some(mut diagnose) = state.diagnose.take() {
-        diagnose.look_at_zone(state, zone, About::Poisoned);
+        diagnose.look_at_zone(state, zone, About::Freed);
         state.diagnose = Some(diagnose);
     }
 }

@@ -9,7 +9,7 @@ use super::{About, Diagnose, Look};
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program, Role, UNWRITTEN};
 use crate::engine::state::State;
-use crate::memory::{FENCE_BYTES, Fences, Storage, Tag, Zone};
+use crate::memory::{CANARY_BYTES, Canaries, Storage, Tag, Zone};
 use crate::number_map::NumberMap;
 
 /// Whether a value has NaN or infinities.
@@ -303,7 +303,7 @@ pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
 }
 
 /// The zones behind the writable operands of a user's kernel. A zone ends where the bound part of
-/// the fence ends.
+/// the canary ends.
 fn ends(state: &State, launch: &Launch) -> SmallVec<[Zone; 2]> {
     let mut ends = SmallVec::new();
     if !matches!(launch.program, Program::Custom(_)) {
@@ -311,9 +311,9 @@ fn ends(state: &State, launch: &Launch) -> SmallVec<[Zone; 2]> {
     }
     for (index, (arg, (start, size_bytes))) in launch.args.iter().zip(&launch.ranges).enumerate() {
         if launch.code >> index & 1 == 1 {
-            let end = start + size_bytes - FENCE_BYTES;
+            let end = start + size_bytes - CANARY_BYTES;
             let memory = &state.memory;
-            ends.extend(Fences::behind(
+            ends.extend(Canaries::behind(
                 &arg.storage,
                 end,
                 &memory.slots,

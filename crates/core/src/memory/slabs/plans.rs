@@ -16,7 +16,7 @@ impl Slabs {
         let mut planner = std::mem::take(&mut self.planner);
         let limit_bytes = (limit_bytes != u64::MAX).then_some(limit_bytes);
         let movable = |block| self.is_movable(slots, block);
-        let block_bytes = size_bytes.saturating_add(self.fence_bytes);
+        let block_bytes = size_bytes.saturating_add(self.canary_bytes);
         let steps = self
             .pools
             .plan(&mut planner, block_bytes, limit_bytes, &movable)

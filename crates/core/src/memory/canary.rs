@@ -1,24 +1,24 @@
-//! Fences and poison, for finding bugs: a fence behind each storage, poison in freed blocks.
+//! Canaries and poison, for finding bugs: a canary behind each storage, poison in freed blocks.
 //!
 //! ```text
-//!   │ storage │pad│  fence  │ storage │pad│  fence  │  poison (was a storage)  │ …
-//!                 └── at least FENCE_BYTES, up to the end of the granule
+//!   │ storage │pad│  canary │ storage │pad│  canary │  poison (was a storage)  │ …
+//!                 └── at least CANARY_BYTES, up to the end of the granule
 //! ```
 //!
-//! Blocks are neighbours, so the fence behind one block is also the fence before the next. This
+//! Blocks are neighbours, so the canary behind one block is also the canary before the next. This
 //! module only lists the changes, in order. The engine fills and checks the zones by ops in the
 //! queue, at the place of each change.
 
+use super::freed::FreedRanges;
 use super::place::Place;
-use super::poisoned::PoisonedRanges;
 use super::slabs::Slabs;
 use super::slots::{Slot, Slots};
 use super::storage::Storage;
 
-/// Least size of a fence.
-pub(crate) const FENCE_BYTES: u64 = 256;
+/// Least size of a canary.
+pub(crate) const CANARY_BYTES: u64 = 256;
 
-/// The word that fills fences and freed blocks. It is a NaN in floats of every width, so values
+/// The word that fills canaries and freed blocks. It is a NaN in floats of every width, so values
 /// computed from it show.
 pub(crate) const PATTERN: u32 = 0xffed_ffed;
 
@@ -48,17 +48,17 @@ impl Zone {
         }
     }
 
-    /// The fence of a slot's storage; `None` if it has no block.
-    fn of_fence(slot: &Slot, slabs: &Slabs) -> Option<Zone> {
+    /// The canary of a slot's storage; `None` if it has no block.
+    fn of_canary(slot: &Slot, slabs: &Slabs) -> Option<Zone> {
         slot.block?;
         let block = Zone::of_block(slot.place?, slot.size_bytes, slot.tag, slabs);
-        Some(block.fence(slabs))
+        Some(block.canary(slabs))
     }
 
-    /// The fence in a block. It has no bytes if there are no fences.
-    fn fence(&self, slabs: &Slabs) -> Zone {
+    /// The canary in a block. It has no bytes if there are no canaries.
+    fn canary(&self, slabs: &Slabs) -> Zone {
         let end = self.place.offset_bytes + self.size_bytes;
-        let from_bytes = match slabs.fence_bytes() {
+        let from_bytes = match slabs.canary_bytes() {
             0 => self.size_bytes,
             _ => self.of_bytes,
         };
@@ -75,17 +75,17 @@ impl Zone {
 /// A change of a block.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// A storage got the block; this is its fence.
+    /// A storage got the block; this is its canary.
     Came(Zone),
-    /// The storage left the block: the whole block, and the fence in it.
-    Went { block: Zone, fence: Zone },
+    /// The storage left the block: the whole block, and the canary in it.
+    Went { block: Zone, canary: Zone },
     /// A part of a freed block is about to go to another storage.
     Reused(Zone),
 }
 
 /// The watched zones; nothing while the engine looks for no bugs.
 #[derive(Debug, Default)]
-pub(crate) struct Fences(Option<Box<Watched>>);
+pub(crate) struct Canaries(Option<Box<Watched>>);
 
 #[derive(Debug)]
 struct Watched {
@@ -93,16 +93,16 @@ struct Watched {
     poisons: bool,
     changes: Vec<Change>,
     /// Freed blocks that are still free.
-    poisoned: PoisonedRanges,
+    freed: FreedRanges,
 }
 
-impl Fences {
+impl Canaries {
     /// Begins to record changes, and with `poisons` to remember freed blocks.
     pub(super) fn watch(&mut self, poisons: bool) {
         self.0 = Some(Box::new(Watched {
             poisons,
             changes: Vec::new(),
-            poisoned: PoisonedRanges::default(),
+            freed: FreedRanges::default(),
         }));
     }
 
@@ -132,75 +132,76 @@ impl Fences {
         changes
     }
 
-    /// The part of the fence behind a storage from byte `from_bytes` of the storage on, if it has a
-    /// fence.
+    /// The part of the canary behind a storage from byte `from_bytes` of the storage on, if it has a
+    /// canary.
     pub(crate) fn behind(
         storage: &Storage,
         from_bytes: u64,
         slots: &Slots,
         slabs: &Slabs,
     ) -> Option<Zone> {
-        if slabs.fence_bytes() == 0 {
+        if slabs.canary_bytes() == 0 {
             return None;
         }
-        let fence = Zone::of_fence(slots.of(storage)?, slabs)?;
-        let more_bytes = fence.from_bytes.checked_sub(from_bytes)?;
-        let offset_bytes = fence.place.offset_bytes - more_bytes;
+        let canary = Zone::of_canary(slots.of(storage)?, slabs)?;
+        let more_bytes = canary.from_bytes.checked_sub(from_bytes)?;
+        let offset_bytes = canary.place.offset_bytes - more_bytes;
         Some(Zone {
             place: Place {
                 offset_bytes,
-                ..fence.place
+                ..canary.place
             },
-            size_bytes: fence.size_bytes + more_bytes,
+            size_bytes: canary.size_bytes + more_bytes,
             from_bytes,
-            ..fence
+            ..canary
         })
     }
 
-    /// All fences, and all poisoned zones, by slab.
+    /// All canaries, and all poisoned zones, by slab.
     pub(crate) fn zones(&self, slots: &Slots, slabs: &Slabs) -> (Vec<Zone>, Vec<Zone>) {
         let Some(watched) = &self.0 else {
             return (Vec::new(), Vec::new());
         };
-        let mut fences = Vec::new();
-        if slabs.fence_bytes() > 0 {
-            fences.extend(all_fences(slots, slabs));
+        let mut canaries = Vec::new();
+        if slabs.canary_bytes() > 0 {
+            canaries.extend(all_canaries(slots, slabs));
         }
-        (fences, watched.poisoned.all())
+        (canaries, watched.freed.all())
     }
 
-    /// A submission was refused, so the last fills did not happen. All fences are filled again, and
+    /// A submission was refused, so the last fills did not happen. All canaries are filled again, and
     /// the poisoned zones are forgotten.
     pub(crate) fn fill_again(&mut self, slots: &Slots, slabs: &Slabs) {
-        let (fences, _) = self.zones(slots, slabs);
+        let (canaries, _) = self.zones(slots, slabs);
         if let Some(watched) = &mut self.0 {
-            watched.poisoned.forget(None);
-            watched.changes = fences.into_iter().map(Change::Came).collect();
+            watched.freed.forget(None);
+            watched.changes = canaries.into_iter().map(Change::Came).collect();
         }
     }
 
-    /// Fills the fence of a damaged zone again, so that the same damage is not reported twice.
+    /// Fills the canary of a damaged zone again, so that the same damage is not reported twice.
     pub(crate) fn refill(&mut self, zone: &Zone, slots: &Slots, slabs: &Slabs) {
-        let is_it = |fence: &Zone| fence.place == zone.place && fence.size_bytes == zone.size_bytes;
-        let fence = all_fences(slots, slabs).find(is_it);
-        if let (Some(watched), Some(fence)) = (&mut self.0, fence) {
-            watched.changes.push(Change::Came(fence));
+        let is_it =
+            |canary: &Zone| canary.place == zone.place && canary.size_bytes == zone.size_bytes;
+        let canary = all_canaries(slots, slabs).find(is_it);
+        if let (Some(watched), Some(canary)) = (&mut self.0, canary) {
+            watched.changes.push(Change::Came(canary));
         }
     }
 
     /// Forgets a damaged poisoned zone, so that the damage is not reported twice.
-    pub(crate) fn forget_poisoned(&mut self, zone: &Zone) {
+    pub(crate) fn forget_freed(&mut self, zone: &Zone) {
         if let Some(watched) = &mut self.0 {
-            watched.poisoned.remove(zone.place);
+            watched.freed.remove(zone.place);
         }
     }
 
     /// The storage of a slot got a block.
     #[cold]
     pub(super) fn came(&mut self, slot: &Slot, slabs: &Slabs) {
-        let fence = Zone::of_fence(slot, slabs);
-        if let (Some(watched), Some(fence)) = (&mut self.0, fence) {
-            watched.changes.push(Change::Came(fence));
+        let canary = Zone::of_canary(slot, slabs);
+        if let (Some(watched), Some(canary)) = (&mut self.0, canary) {
+            watched.changes.push(Change::Came(canary));
         }
     }
 
@@ -211,17 +212,17 @@ impl Fences {
             return;
         };
         if watched.poisons {
-            watched.poisoned.insert(block.clone());
+            watched.freed.insert(block.clone());
         }
-        let fence = block.fence(slabs);
-        watched.changes.push(Change::Went { block, fence });
+        let canary = block.canary(slabs);
+        watched.changes.push(Change::Went { block, canary });
     }
 
     /// Another storage took over the block as it is, so the last `Went` does not count.
     pub(super) fn stays(&mut self) {
         if let Some(watched) = &mut self.0 {
             if let Some(Change::Went { block, .. }) = watched.changes.pop() {
-                watched.poisoned.remove(block.place);
+                watched.freed.remove(block.place);
             }
         }
     }
@@ -233,7 +234,7 @@ impl Fences {
         let (Some(watched), Some(slab)) = (&mut self.0, place.slab) else {
             return;
         };
-        let overlapping = (watched.poisoned).take_overlapping(slab, place.offset_bytes, end);
+        let overlapping = (watched.freed).take_overlapping(slab, place.offset_bytes, end);
         for zone in overlapping {
             let whole = (
                 zone.place.offset_bytes,
@@ -242,7 +243,7 @@ impl Fences {
             let (from, to) = (whole.0.max(place.offset_bytes), whole.1.min(end));
             for (from, to) in [(whole.0, from), (to, whole.1)] {
                 if from < to {
-                    watched.poisoned.insert(part(&zone, from, to));
+                    watched.freed.insert(part(&zone, from, to));
                 }
             }
             watched.changes.push(Change::Reused(part(&zone, from, to)));
@@ -252,7 +253,7 @@ impl Fences {
     /// Forgets a released slab, or all slabs (`None`).
     pub(super) fn forget(&mut self, slab: Option<u32>) {
         if let Some(watched) = &mut self.0 {
-            watched.poisoned.forget(slab);
+            watched.freed.forget(slab);
             if slab.is_none() {
                 watched.changes.clear();
             }
@@ -260,9 +261,9 @@ impl Fences {
     }
 }
 
-/// The fences of all storages that have a block.
-fn all_fences(slots: &Slots, slabs: &Slabs) -> impl Iterator<Item = Zone> {
-    (slots.rows().iter()).filter_map(|slot| Zone::of_fence(slot, slabs))
+/// The canaries of all storages that have a block.
+fn all_canaries(slots: &Slots, slabs: &Slabs) -> impl Iterator<Item = Zone> {
+    (slots.rows().iter()).filter_map(|slot| Zone::of_canary(slot, slabs))
 }
 
 /// The part of a zone between two offsets in its slab.

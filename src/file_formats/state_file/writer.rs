@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::{Entry, FRAME_BYTES, encode, lay_out};
 use super::{Fault, check_system, failed};
-use crate::formats::replace::{FileOptions, Readers, Replacement};
+use crate::file_formats::replace::{FileOptions, Readers, Replacement};
 use lapidary_core::{Result, failure::StateFailure};
 
 /// A state file under construction. If it is dropped before `finish`, no file remains.

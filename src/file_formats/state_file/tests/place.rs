@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::formats::unfinished::sweep;
+use crate::file_formats::unfinished::sweep;
 
 use super::{Folder, StateFailure, contents, failure, load, save, small};
 

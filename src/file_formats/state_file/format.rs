@@ -19,7 +19,7 @@
 use std::collections::HashSet;
 
 use super::Fault;
-use crate::formats::quoted;
+use crate::file_formats::quoted;
 use lapidary_core::units::Bytes;
 use lapidary_core::units::KIB;
 use lapidary_core::units::MIB;

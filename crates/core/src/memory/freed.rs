@@ -1,14 +1,14 @@
 //! The freed ranges that hold the pattern, while diagnostics poison freed blocks.
 
 use super::Place;
-use super::fence::Zone;
+use super::canary::Zone;
 
 /// Freed blocks that are still free: for each slab a list, sorted by offset. The lists are short,
 /// so an insertion moves few ranges.
 #[derive(Debug, Default)]
-pub(super) struct PoisonedRanges(Vec<Vec<Zone>>);
+pub(super) struct FreedRanges(Vec<Vec<Zone>>);
 
-impl PoisonedRanges {
+impl FreedRanges {
     /// All ranges, by slab and offset.
     pub(super) fn all(&self) -> Vec<Zone> {
         self.0.iter().flatten().cloned().collect()

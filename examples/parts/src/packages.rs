@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The folders of the packages in a lock file. The program was built from them, so nothing is
 /// downloaded. The error is a reason.
-pub(super) fn folders(lock: &Path) -> Result<Vec<PathBuf>, String> {
+pub fn folders(lock: &Path) -> Result<Vec<PathBuf>, String> {
     let refuse = |reason: String| {
         format!(
             "the sources of the dependencies cannot be found: {reason}. Name a folder with `--folder`"

@@ -7,7 +7,7 @@ use safetensors::Dtype;
 use super::contents::Contents;
 use super::fault::Fault;
 use super::header::Entry;
-use crate::formats::quoted;
+use crate::file_formats::quoted;
 use lapidary_core::{DType, failure::ModelFailure};
 
 /// Bytes of the file that are converted at once: they stay in a CPU's caches.

@@ -13,7 +13,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::contents::Contents;
 use super::fault::Fault;
-use crate::formats::quoted;
+use crate::file_formats::quoted;
 use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::printable;
 

@@ -10,8 +10,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::contents::{check_files, kind_of};
 use super::fault::{Fault, check_system, error};
 use super::header::{LENGTH_BYTES, METADATA, MOST_HEADER_BYTES};
-use crate::formats::quoted;
-use crate::formats::replace::{Failure, FileOptions, Readers, Replacement};
+use crate::file_formats::quoted;
+use crate::file_formats::replace::{Failure, FileOptions, Readers, Replacement};
 use lapidary_core::{DType, Result, failure::ModelFailure};
 
 /// One array to save.

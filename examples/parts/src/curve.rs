@@ -1,7 +1,7 @@
 //! Losses on a terminal.
 
 /// The loss of every step from left to right, on a logarithmic scale. At most 100 columns.
-pub(crate) fn curve(losses: &[f32]) -> String {
+pub fn curve(losses: &[f32]) -> String {
     const COLUMNS: usize = 88;
     const ROWS: usize = 12;
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::Entry;
 use super::{StateReader, StateWriter};
-use crate::formats::replace::FileOptions;
+use crate::file_formats::replace::FileOptions;
 use lapidary_core::internal::random;
 use lapidary_core::{DType, Error, Result, failure::StateFailure};
 

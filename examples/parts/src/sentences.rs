@@ -1,14 +1,14 @@
 //! Extracts sentences from documentation: keeps prose and drops its markup.
 
 /// A sentence and the line in which its paragraph begins, from 1.
-pub(super) type Found = (u32, String);
+pub type Found = (u32, String);
 
 /// Fewer words say little, and a text of more bytes is not a sentence.
 const FEWEST_WORDS: usize = 5;
 const MOST_BYTES: usize = 400;
 
 /// The sentences of the documentation comments in a source.
-pub(super) fn of_rust(source: &str) -> Vec<Found> {
+pub fn of_rust(source: &str) -> Vec<Found> {
     let comment = |line: &'_ str| {
         let line = line.trim_start();
         let text = line
@@ -20,7 +20,7 @@ pub(super) fn of_rust(source: &str) -> Vec<Found> {
 }
 
 /// The sentences of Markdown, or of plain text.
-pub(super) fn of_text(text: &str) -> Vec<Found> {
+pub fn of_text(text: &str) -> Vec<Found> {
     of_lines(text.lines().map(|line| Some(line.to_owned())))
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::{Arrays, Folder, StateFailure, contents, failure, large, load};
 use super::{load_with, save, save_with, small};
-use crate::formats::replace::FileOptions;
+use crate::file_formats::replace::FileOptions;
 use lapidary_core::Error;
 use lapidary_core::sim::{FileFault, FileFaultKind, FileFaults, FileSite, Repeat};
 

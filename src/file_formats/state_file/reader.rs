@@ -7,7 +7,7 @@ use super::format::{
     ALIGNMENT_BYTES, Entry, FRAME_BYTES, HEADER_BYTES, decode_header, decode_table,
 };
 use super::{Fault, check_system, io_error};
-use crate::formats::replace::FileOptions;
+use crate::file_formats::replace::FileOptions;
 use lapidary_core::internal::SpillFile;
 #[cfg(any(test, feature = "sim"))]
 use lapidary_core::sim::FileSite;
@@ -123,12 +123,12 @@ impl StateReader {
         self.read_raw(at, bytes)?;
         let expected = entry.checksums.get(index as usize);
         if expected != Some(&crc32fast::hash(bytes)) {
-            let name = crate::formats::quoted(&entry.name);
+            let name = crate::file_formats::quoted(&entry.name);
             let reason = format!("the checksum of {name} is wrong, in the MiB at byte {at}");
             return Err(self.fault(&reason));
         }
         if entry.dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
-            let name = crate::formats::quoted(&entry.name);
+            let name = crate::file_formats::quoted(&entry.name);
             return Err(self.fault(&format!(
                 "{name} holds a byte that is neither true nor false"
             )));
