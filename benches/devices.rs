@@ -60,7 +60,7 @@ fn main() -> Result<()> {
     balance()
 }
 
-/// Copies and sums of so many bytes. Prints the best time of each, and its share of the rate of
+/// Copies and sums of `bytes` bytes. Prints the best time of each, and its share of the rate of
 /// memcpy.
 fn transfers(bytes: usize, opened: &[Gpu; 2], adopted: &[Gpu; 2]) -> Result<()> {
     let (from, mut to) = (vec![7_u8; bytes], vec![0_u8; bytes]);

@@ -17,9 +17,9 @@ const ROWS: usize = 4096;
 const COLUMNS: usize = 1024;
 const SHAPE: [usize; 2] = [ROWS, COLUMNS];
 
-/// The operands of all families, in order: two matrices, a mask of the same shape, integers, an
-/// order of the rows, a class for each row. Then a row, the row as a matrix, and the index of row
-/// 7, once and for every column.
+/// The operands of all families, in order. First two matrices, a mask of the same shape, integers,
+/// an order of the rows, and a class for each row. Then a row, the row as a matrix, and the index
+/// of row 7, once and for every column.
 struct Operands {
     gpu: Gpu,
     a: Tensor,

@@ -11,7 +11,7 @@ use lapidary::Gpu;
 use super::app::App;
 use super::gpu;
 
-/// Groups of so many devices, each with a name for messages.
+/// Groups of `count` devices, each with a name for messages.
 fn groups(count: usize) -> Vec<(&'static str, Vec<Gpu>)> {
     vec![
         ("opened", (0..count).map(|_| gpu()).collect()),

@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::axis;
 
 impl Reduce {
-    /// By what a sum over so many devices is divided.
+    /// The number by which a sum over `count` devices is divided.
     pub(super) fn divisor(self, count: usize) -> f32 {
         match self {
             Reduce::Sum => 1.0,

@@ -97,7 +97,7 @@ pub fn gather(tensors: &[Tensor], axis: isize, gpu: &Gpu) -> Result<Tensor> {
     Tensor::concat(&here.iter().collect::<Vec<_>>(), axis)
 }
 
-/// `len` in so many sizes that differ by at most one.
+/// `len` as a sum of `count` sizes that differ by at most one.
 pub fn even_sizes(len: usize, count: usize) -> Vec<usize> {
     let (least, more) = (len / count, len % count);
     (0..count)

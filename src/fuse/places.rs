@@ -25,7 +25,7 @@ struct Move {
 }
 
 impl Places {
-    /// Another recorded command was visited, and so many commands are ready.
+    /// Another recorded command was visited, and `ready` commands are ready.
     pub(super) fn visited(&mut self, ready: usize) {
         self.ready_after.push(ready);
     }

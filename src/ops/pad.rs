@@ -109,7 +109,7 @@ impl Tensor {
         made.apart_from(self)
     }
 
-    /// The part of this shape, which begins after so many elements of each axis.
+    /// The part of this shape, which begins after `before` elements of each axis.
     fn inside(&self, before: &[usize], shape: &[usize]) -> Result<Tensor> {
         let mut part = self.clone();
         for (axis, (&before, &dim)) in before.iter().zip(shape).enumerate() {

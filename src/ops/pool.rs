@@ -38,10 +38,10 @@ macro_rules! pools {
             ///
             /// # Errors
             ///
-            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions; for a
-            /// kernel, stride, dilation or divisor of 0; for a padding of more than half of a
-            /// window's extent; for a window larger than the padded input; for a divisor of a
-            /// maximum; and on a software adapter for very large windows that differ.
+            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions, and for a
+            /// kernel, stride, dilation or divisor of 0. Also for a padding of more than half of a
+            /// window's extent, and for a window larger than the padded input. Also for a divisor
+            /// of a maximum, and on a software adapter for very large windows that differ.
             /// [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, pool: &Pool<$dims>) -> Result<Tensor> {
@@ -94,10 +94,10 @@ macro_rules! adaptive_pools {
             ///
             /// # Errors
             ///
-            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions, for windows
-            /// of an axis without elements, if the size of an axis times its windows exceeds 2³² −
-            /// 1, and on a software adapter for very large windows of different sizes.
-            /// [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
+            /// [`Error::Shape`](crate::Error::Shape) for another number of dimensions, and for
+            /// windows of an axis without elements. Also if the size of an axis times its windows
+            /// exceeds 2³² − 1, and on a software adapter for very large windows of different
+            /// sizes. [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, output: [usize; $dims]) -> Result<Tensor> {
                 let planes = Planes::of(stringify!($forward), self, $dims)?;

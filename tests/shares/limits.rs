@@ -209,8 +209,8 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     );
 }
 
-/// A device of 32 MiB with so much room on the host and none on disk, and two shares: one is
-/// guaranteed half of the device.
+/// A device of 32 MiB with `host_bytes` on the host and nothing on disk. It has two shares, and one
+/// is guaranteed half of the device.
 fn handles(host_bytes: u64) -> (Gpu, Gpu, Gpu) {
     let gpu = with_budget(Budget {
         host_bytes: Some(host_bytes),

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use fastrand::Rng;
 use lapidary::stores::{Key, Store, StoreFailure};
 
-/// How often a store fails at random: in so many of 1000 calls.
+/// How many of 1000 calls of a store fail at random.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chances {
     pub(crate) full: u32,

@@ -1,4 +1,6 @@
-//! The grouping of tests: few programs, and no file outside of them.
+//! The grouping of tests: few programs, and no file outside of them. Only programs of the main
+//! workspace count: `lapidary-egui`, `lapidary-mpi`, `embed` and `serve` belong to the examples'
+//! workspace.
 
 use crate::source::Source;
 

@@ -19,9 +19,10 @@ impl Ranks {
     /// Reduces one tensor of each rank to a value that all ranks get. It returns when the result is
     /// on its way to the device.
     ///
-    /// The tensors have one shape and type. All ranks get the same bits, in every run with so many
-    /// ranks. Floats are added in f32, in the order of the ranks, and rounded once. They are the
-    /// bits of [`Group::all_reduce`](lapidary::devices::Group::all_reduce) over as many devices.
+    /// The tensors have one shape and type. All ranks get the same bits, in every run with the same
+    /// number of ranks. Floats are added in f32, in the order of the ranks, and rounded once. They
+    /// are the bits of [`Group::all_reduce`](lapidary::devices::Group::all_reduce) over as many
+    /// devices.
     ///
     /// ```no_run
     /// # use lapidary::{Tensor, devices::Reduce};

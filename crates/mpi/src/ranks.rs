@@ -29,7 +29,7 @@ const LONG_TIME: Duration = Duration::from_millis(200);
 /// Memory that is kept: what a sum has in work at a time.
 const MOST_SPARES: usize = 6;
 const LEAST_SPARE_BYTES: usize = 4096;
-/// Notes are looked for once in so many times.
+/// A wait looks for notes once in this many tests.
 const TESTS_A_LOOK: u32 = 32;
 
 /// Options of [`run`](crate::run).

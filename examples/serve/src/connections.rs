@@ -1,4 +1,4 @@
-//! Sockets: so many at once, with a time-out for heads, and a stop that lets requests end.
+//! Sockets: a limited number at once, with a time-out for heads, and a stop that lets requests end.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -226,7 +226,7 @@ impl Desk {
         }
     }
 
-    /// A batch of so many texts took so long.
+    /// A batch of `texts` texts took `time`.
     pub(crate) fn note(&self, texts: usize, time: Duration) {
         let now = texts as f64 * 1000.0 / time.as_secs_f64().max(1e-6);
         let rate = self.rate.load(Ordering::Relaxed) as f64;
@@ -262,7 +262,7 @@ impl Desk {
         }
     }
 
-    /// The refusal of a tenant that has so many texts waiting.
+    /// The refusal of a tenant that has `waiting` texts waiting.
     fn full(&self, waiting: usize) -> Refusal {
         let rate = self.rate.load(Ordering::Relaxed).max(1000);
         Refusal::Full {

@@ -102,7 +102,7 @@ impl<T> FairQueue<T> {
         self.lanes[tenant].waiting.len()
     }
 
-    /// Are there places for so many texts of a tenant?
+    /// Are there places for this many texts of a tenant?
     pub(crate) fn check_places(&self, tenant: usize, texts: usize) -> Result<(), Full> {
         let lane = &self.lanes[tenant];
         let waiting = lane.waiting.len() + lane.reserved;

@@ -41,7 +41,7 @@ pub struct Limits {
     pub stop: Duration,
     /// Most connections at once.
     pub connections: usize,
-    /// Declares the device lost after so many batches, to try the recovery.
+    /// Declares the device lost after this many batches, to try the recovery.
     pub lose_every: Option<u64>,
 }
 

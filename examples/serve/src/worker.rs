@@ -21,7 +21,7 @@ use crate::server::Limits;
 
 /// Tokens of a short text.
 const SHORT: usize = 4;
-/// A text is computed again after so many losses.
+/// A text is computed again after at most this many losses.
 const MOST_LOSSES: u32 = 1;
 /// A text that finds no room alone is tried again so often, after pauses of these lengths. Others
 /// go on meanwhile.
@@ -62,7 +62,7 @@ pub(crate) struct Worker {
     pace: Pace,
     /// Texts that found no room alone, and when each is tried again.
     short: Vec<(Instant, Taken<Text>)>,
-    /// Declares the device lost after so many batches, to try the recovery.
+    /// Declares the device lost after this many batches, to try the recovery.
     lose_every: Option<u64>,
     done: Done,
 }

@@ -19,7 +19,7 @@ pub(crate) const THREADS: usize = 1;
 pub const BATCH: usize = 16;
 /// Most text of one package, so that none fills the model's head.
 const MOST_PACKAGE_BYTES: usize = 32 << 10;
-/// One in so many sentences is held out.
+/// One in this many sentences is held out.
 const HELD_OUT: usize = 20;
 /// The fewest bytes to learn from, and the fewest to be held out.
 const FEWEST_BYTES: usize = 4 * CONTEXT;

@@ -1,7 +1,7 @@
 //! The text of each variant of attention, from the skeletons in `shaders/attention/`.
 //!
-//! The text is unrolled, because indexed arrays would live in memory. Names in the text: `q` and
-//! `x` are queries by rows and by elements, `s` scores of a key, `w` weights, `o` columns of the
+//! The text is unrolled, because indexed arrays would live in memory. In the text, `q` and `x` are
+//! queries by rows and by elements. `s` are scores of a key, `w` weights, and `o` columns of the
 //! result. `g` is a lane's share of what it broadcasts.
 
 use std::borrow::Cow;

@@ -12,7 +12,7 @@ pub(super) const BROAD_GROUP: u64 = 256;
 /// Least vec4s for which broad workgroups still keep every core of a GPU busy.
 const BROAD_VEC4S: u64 = 1 << 16;
 
-/// The invocations of a workgroup that computes so many vec4s, one by each.
+/// The invocations of a workgroup, for a kernel of `vec4s` vec4s. Each invocation computes one.
 pub(crate) fn group_of(kind: AdapterKind, vec4s: u64) -> u64 {
     match kind {
         AdapterKind::Discrete if vec4s >= BROAD_VEC4S => BROAD_GROUP,

@@ -68,9 +68,9 @@ pub(in crate::ops) fn text(variant: &Variant, element: &Element) -> Cow<'static,
     Cow::Owned(out)
 }
 
-/// Functions for coordinates in the output: those of element `k`, those of the next element, and
-/// the positions that they name in each operand, as x, y and z. There is only one division for each
-/// dimension, because divisions take the most time.
+/// Functions for coordinates in the output: those of element `k`, and those of the next element.
+/// Also for the positions that they name in each operand, as x, y and z. There is only one division
+/// for each dimension, because divisions take the most time.
 pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
     let strides = |operand: usize| MAP + bound + rank * (1 + operand);
     let of_operand = |function: &str, texts: &[&str]| match (function, texts[0].parse()) {

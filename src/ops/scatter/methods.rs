@@ -12,7 +12,7 @@ use lapidary_core::{Error, Result};
 
 impl Tensor {
     /// A copy in which elements of `src` replace those that `indices` names along `axis`, as
-    /// PyTorch's `scatter`: for `axis` 1, `y[a, indices[a, b, c], c] = src[a, b, c]`. All three
+    /// PyTorch's `scatter`. For `axis` 1, `y[a, indices[a, b, c], c] = src[a, b, c]`. All three
     /// have as many dimensions. `indices`, `u32` or `i32`, is not larger than `src` in any
     /// dimension, and not larger than `self` except along `axis`.
     ///

@@ -77,7 +77,7 @@ impl Graph {
     }
 }
 
-/// The time of a kernel with operands of so many bytes.
+/// The time of a kernel with operands of `bytes` bytes.
 pub(crate) fn launch_ns(bytes: u64, multiply_adds: u64, speed: Speed) -> u64 {
     let bytes = bytes as f64 / speed.memory_bytes_per_s as f64;
     let sums = multiply_adds as f64 / speed.multiply_adds_per_s as f64;

@@ -13,7 +13,7 @@ use crate::process::Result;
 /// The length of the load; `LAPIDARY_LOAD_SECONDS` sets another.
 const SECONDS: u64 = 600;
 const MIB: f64 = (1 << 20) as f64;
-/// One of so many samples is printed.
+/// One of this many samples is printed.
 const PRINTED: usize = 10;
 const SAMPLE: Duration = Duration::from_secs(2);
 /// Most of the last third, relative to the time before it.

@@ -1,9 +1,9 @@
 //! Buffers: bytes that the engine places, moves, evicts and restores. A buffer is only a handle; a
 //! storage has the bytes.
 //!
-//! `io` reads and writes, `placement` says where the bytes should be, `landing` turns arriving
-//! bytes into elements, `pieces` takes bytes from device to device, `words` has the kernels that
-//! fill and copy.
+//! `io` reads and writes, and `placement` says where the bytes should be. `landing` turns arriving
+//! bytes into elements, and `pieces` takes bytes from device to device. `words` has the kernels
+//! that fill and copy.
 
 mod io;
 mod landing;

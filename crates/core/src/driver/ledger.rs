@@ -218,7 +218,7 @@ impl Ledger {
         self.lock().promised_bytes = bytes;
     }
 
-    /// The most that slabs may take of a limit, with so many bytes for staging.
+    /// The most that slabs may take of a limit, with `staging_bytes` for staging.
     pub(crate) fn slab_part_bytes(limit_bytes: u64, staging_bytes: Option<u64>) -> u64 {
         limit_bytes.saturating_sub(staging_floor_bytes(limit_bytes, staging_bytes))
     }

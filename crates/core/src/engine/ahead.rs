@@ -1,10 +1,9 @@
 //! Copies storages to the host ahead of need, while the device computes. They are clean by the time
 //! their memory is needed.
 //!
-//! The engine reads off the queue how many bytes it will have to evict: the queue shows which
-//! storages the commands place, restore and free. If the queue shows no shortage, nothing is
-//! copied. A storage whose copy is in progress stays on the device. If it is written to or freed,
-//! the copy is worthless.
+//! `victims` chooses the storages. If `outlook` finds no shortage in the queue, nothing is copied.
+//! A storage whose copy is in progress stays on the device. If it is written to or freed, the copy
+//! is worthless.
 
 use super::cleaning::Cleaning;
 use super::destination::Tier;

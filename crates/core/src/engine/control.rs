@@ -104,8 +104,8 @@ impl Engine {
         storage.share() == self.share_id() && self.is_on_device(storage)
     }
 
-    /// Whether operations of this engine may read the storage of a handle: one of its own share, to
-    /// which another share may have lent the storage.
+    /// Whether operations of this engine may read the storage of a handle. The handle is of its own
+    /// share, to which another share may have lent the storage.
     pub fn may_read(self: &Arc<Self>, handle: &Arc<Engine>, storage: &Arc<Storage>) -> bool {
         self.here().is_same(&handle.here()) && self.is_on_device(storage)
     }

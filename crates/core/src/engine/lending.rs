@@ -1,4 +1,4 @@
-//! What shares are parts of, what they were promised, and what may be lent now.
+//! The memory that shares divide, what shares were promised, and what may be lent now.
 
 use super::handle::Engine;
 use super::priority::PRIORITIES;
@@ -17,7 +17,7 @@ pub(super) fn limit_bytes(engine: &Engine) -> u64 {
     }
 }
 
-/// What the amounts of shares are parts of. Asks the operating system.
+/// The memory that shares divide. Asks the operating system.
 pub(super) fn whole(engine: &Engine) -> Whole {
     let known = match engine.caps().kind {
         // The heap size of a software rasterizer is a number that its authors chose.

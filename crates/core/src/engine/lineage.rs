@@ -6,8 +6,8 @@
 //! *Dynamic Tensor Rematerialization*, ICLR 2021; the word is that of Spark's lost partitions.)
 //!
 //! Lineages exist while values are saved for a backward, because only these wait for long. An input
-//! that nobody keeps, such as a product before its bias, is computed again too: a lineage holds
-//! those of such inputs, up to [`MOST_DEPTH`]. It holds no storage.
+//! that nobody keeps, such as a product before its bias, is computed again too. So a lineage holds
+//! the lineages of such inputs, up to [`MOST_DEPTH`]. It holds no storage.
 
 use std::sync::{Arc, Weak};
 

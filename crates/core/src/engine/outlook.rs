@@ -1,4 +1,5 @@
-//! What the queue shows of the memory that its commands will use and lack.
+//! How much memory the commands of the queue will use and lack. The queue shows which storages they
+//! place, restore and free.
 
 use std::sync::Arc;
 

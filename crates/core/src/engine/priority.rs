@@ -153,8 +153,8 @@ impl Kept {
 }
 
 impl Queue {
-    /// Whether commands of a higher priority may be behind others now: some were appended, or the
-    /// last urgent one has run, or a command for which some waited.
+    /// Whether commands of a higher priority may be behind others now. So it is if some were
+    /// appended, if the last urgent one has run, or if a command for which some waited has run.
     fn may_promote(&mut self) -> bool {
         let Some(head) = self.head() else {
             return false;

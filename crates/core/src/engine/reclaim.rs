@@ -47,7 +47,7 @@ const LEAST_ROUND_BYTES: u64 = 256 << 10;
 const LEAST_ROUND_PART: u64 = 64;
 
 /// Where each round submits and waits, a step frees at once what the commands of the queue will
-/// lack, but at most 1/16 of the limit: the choice of victims is worse if more leaves at once.
+/// lack. It frees at most 1/16 of the limit: the choice of victims is worse if more leaves at once.
 const MOST_AHEAD_PART: u64 = 16;
 
 /// And at most this many bytes. Their way over PCIe takes longer than a submission and a wait.
@@ -404,8 +404,8 @@ fn missing_bytes(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> u64 {
 ///
 /// Only in training: while values are saved for a backward, and recorded with how they were made. A
 /// decoder whose cache grows would then release slabs and create them again, for each token. 0 as
-/// well where host and device share memory, since a round does not wait for copies there, and
-/// beside shares, since the queue does not say how to be fair to them.
+/// well where host and device share memory, since a round does not wait for copies there. Also 0 if
+/// there are shares, since the queue does not say how to be fair to them.
 fn missing_ahead_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
     if pass.caps().maps_slabs {
         return 0;

@@ -114,8 +114,9 @@ impl Plan {
 }
 
 impl State {
-    /// The way to compute a storage again. `None` if there is none, if a launch would exceed the
-    /// budget, or if it needs a value that the command at the head of the queue overwrites.
+    /// The way to compute a storage again. `None` if there is none, or if a launch would exceed the
+    /// budget. Also `None` if a launch needs a value that the command at the head of the queue
+    /// overwrites.
     pub(super) fn recompute_plan(&self, storage: &Storage) -> Option<Plan> {
         let plan = self.plan_of(storage)?;
         // The value may be from a time when the budget was larger.

@@ -1,5 +1,5 @@
-//! Keeps each share within its limits: what may be lent, who must make way, which pins are too
-//! many.
+//! Keeps shares within their limits: refuses pins that would endanger guarantees, and evicts what
+//! is above lowered ceilings. `lending` says what may be lent.
 
 use super::handle::Engine;
 use super::lending;

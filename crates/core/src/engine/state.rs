@@ -123,8 +123,8 @@ impl State {
         self.batch.push(op);
     }
 
-    /// Handles changes of blocks before the next op: clears what another share may have left in
-    /// them, and lets the diagnostics fill and look at them.
+    /// Handles changes of blocks before the next op. Clears what another share may have left in
+    /// them, and lets the diagnostics fill and check them.
     #[inline]
     pub(super) fn handle_changes(&mut self) {
         if self.memory.previous.has_unclean() {

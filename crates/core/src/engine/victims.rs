@@ -1,8 +1,7 @@
 //! The choice of victims, now and ahead of need.
 //!
-//! The engine reads off the queue how many bytes it will have to evict: the queue shows which
-//! storages the commands place, restore and free. If the queue shows no shortage, nothing is copied
-//! ahead of need.
+//! `outlook` reads off the queue how many bytes its commands will lack. If they lack none, no
+//! victims are chosen ahead of need.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,4 +1,5 @@
-//! Diagnostics: the bugs to look for, the findings, and the buffers still alive.
+//! Diagnostics: the bugs to look for, the findings, and the buffers still alive. Also [`Handles`],
+//! which all handles of a device share. It has the lists of jobs.
 
 use std::sync::{Arc, Weak};
 

@@ -227,7 +227,7 @@ impl Canaries {
         }
     }
 
-    /// A storage is about to get this range, of so many bytes.
+    /// A storage is about to get `granted_bytes` at this place.
     #[cold]
     pub(super) fn reuse(&mut self, place: Place, granted_bytes: u64) {
         let end = place.offset_bytes + granted_bytes;

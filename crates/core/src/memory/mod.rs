@@ -6,8 +6,9 @@
 //!   Memory: what happens to a block ──► Census, Shares, Watermarks, Canaries, Previous
 //! ```
 //!
-//! The parts know nothing of each other. [`Memory`] owns them, and is what changes several at once:
-//! in `placing` storages get and leave blocks, and `levels` tells all who count that.
+//! A part may read another one that it gets as an argument. Only [`Memory`] owns the parts and
+//! changes several at once. In `placing` storages get and leave blocks, and `levels` tells the
+//! parts that count them.
 //!
 //! This module decides and counts. It never waits and never submits. When a slab must be created or
 //! a submission awaited, it says so, and the engine's execution pass does it. Every call here holds

@@ -16,7 +16,7 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// The peak is now, with so many bytes.
+    /// Starts with the present level as the peak.
     pub(super) fn new(live_bytes: u64) -> Self {
         Peak {
             live_bytes,

@@ -60,7 +60,7 @@ struct Entry {
     is_closed: bool,
 }
 
-/// What the amounts of shares are parts of.
+/// The memory that shares divide: a share's amount may be a part of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole {
     /// The most bytes of all slabs; `u64::MAX` for no limit.
@@ -412,9 +412,9 @@ impl Shares {
         self.lending = lending;
     }
 
-    /// What hinders a share from taking `more_bytes` of free memory: the innermost ceiling that
-    /// they would exceed, or guarantees of others that could not be kept. `live_bytes` are those
-    /// of all blocks.
+    /// What hinders a share from taking `more_bytes` of free memory. It is the innermost ceiling
+    /// that they would exceed, or guarantees of others that could not be kept. `live_bytes` are
+    /// those of all blocks.
     pub(super) fn hindrance(
         &self,
         share: ShareId,
@@ -480,8 +480,8 @@ impl Shares {
         (entry.tree_bytes.now, most_bytes)
     }
 
-    /// The bytes that must stay free of what can leave, so that each share can have what it is
-    /// guaranteed: guarantees, and pinned storages beyond them. O(storages).
+    /// The bytes that shares may need at once: their guarantees, and pinned storages beyond them.
+    /// If they exceed the limit, a guarantee could not be kept. O(storages).
     pub(crate) fn needed_for_guarantees(&self, slots: &Slots, slabs: &Slabs) -> u64 {
         // By share: the pinned bytes of its own, and what the shares within it need.
         let mut taken: NumberMap<u64> = NumberMap::default();

@@ -127,8 +127,8 @@ pub struct Storage {
     dead: Arc<DeadList>,
 }
 
-/// What few storages have. It stands apart, so that an `Arc` of a storage takes at most 128 bytes
-/// of the system's allocator, which is several times faster with such small allocations.
+/// What few storages have. It stands apart, so that an `Arc` of a storage takes at most 128 bytes.
+/// The system's allocator is several times faster with such small allocations.
 #[derive(Default)]
 struct Rare {
     name: Mutex<Option<Arc<str>>>,

@@ -130,8 +130,8 @@ const CHEAPER: f64 = 0.5;
 /// Returns their number; all candidates when they do not suffice.
 ///
 /// The best go first. Once a single candidate that is nearly as good covers the missing bytes, the
-/// smallest such one ends the list, so that little is evicted for nothing. Several smaller ones end
-/// it instead if they are far cheaper, unless `coming_bytes` will be needed soon and the large one
+/// smallest such one ends the list. So little is evicted for nothing. Several smaller ones end it
+/// instead if they are far cheaper, unless `coming_bytes` will be needed soon and the large one
 /// with them. O(n log n) where no single one covers it, as among many small ones.
 pub fn choose<T>(
     candidates: &mut [T],

@@ -17,9 +17,9 @@ struct Mark {
 }
 
 impl Mark {
-    /// Whether a level of so many bytes is at the watermark. Once there, it stays until it has
-    /// fallen by 1/8 of the limit. The level of a share at its ceiling changes with each tensor
-    /// that it evicts.
+    /// Whether a level of `bytes` is at the watermark. Once there, it stays until it has fallen by
+    /// 1/8 of the limit. The level of a share at its ceiling changes with each tensor that it
+    /// evicts.
     fn is_at(&self, bytes: u64, limit_bytes: u64) -> bool {
         let at_bytes = u128::from(limit_bytes) * u128::from(self.percent) / 100;
         let least_bytes = match self.is_reached {

@@ -1,5 +1,5 @@
-//! Stores: memory outside of this machine, or anything else that keeps bytes under keys, as a tier
-//! of evicted tensors between the host's memory and the disk.
+//! Stores: a tier of evicted tensors between the host's memory and the disk. A store is memory
+//! outside of this machine, or anything else that keeps bytes under keys.
 //!
 //! A [`Store`] of the app only writes, reads and removes values. The keys, the checksums and the
 //! account are the engine's. A tensor is cut into parts of at most 1 MiB. Each part has a key and a

@@ -46,7 +46,7 @@ impl Setup {
         until(is_taken).await;
     }
 
-    /// Waits until so many texts of a tenant wait.
+    /// Waits until `texts` texts of a tenant wait.
     pub(crate) async fn until_waiting(&self, tenant: &str, texts: usize) {
         let name = self.name(tenant);
         let line = format!("serve_waiting_texts{{tenant=\"{name}\"}} {texts}");

@@ -46,9 +46,9 @@ pub struct Diagnostics {
     /// canary. So a write with a wrong index lands there and is not cut off at the last element.
     /// `arrayLength` returns the same as without checks.
     ///
-    /// Wrong indices are not found in operands that are bound exactly: views that end before their
-    /// storage, imports, and arrays whose elements do not divide 256. The same holds if the text
-    /// hands `arrayLength` something other than `&name`.
+    /// Wrong indices are not found in operands that are bound exactly. Those are views that end
+    /// before their storage, imports, and arrays whose elements do not divide 256. The same holds
+    /// if the text hands `arrayLength` something other than `&name`.
     pub canaries: bool,
     /// Fills freed memory with words of `0xffed_ffed`, which are NaN in floats of every width. The
     /// memory is checked before it is reused, and at every flush. So a write to it through a range

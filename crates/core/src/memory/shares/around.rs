@@ -4,7 +4,7 @@ use super::super::share::ShareId;
 use super::{Entry, Shares};
 
 impl Entry {
-    /// The bytes by which the tree would exceed its ceiling with so many more.
+    /// The bytes by which the tree would exceed its ceiling with `more_bytes` more.
     #[inline]
     pub(super) fn excess_bytes(&self, more_bytes: u64) -> u64 {
         let after_bytes = self.tree_bytes.now.saturating_add(more_bytes);

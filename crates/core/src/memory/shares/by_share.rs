@@ -1,4 +1,4 @@
-//! A list with one entry a share, in the order of the shares' numbers: each share comes after the
+//! A list with one entry a share, in the order of the shares' numbers. Each share comes after the
 //! share around it, because it is younger.
 
 use super::super::share::ShareId;

@@ -20,8 +20,9 @@ enum By {
     Limit,
     /// A share that claims what best-effort shares have.
     Spare(ShareId),
-    /// A share that claims its due for a request of so many bytes: its own, and that of those who
-    /// borrowed more than it would have borrowed then, or who run nothing.
+    /// A share that claims memory for a request of this many bytes. It may take its own memory, and
+    /// that of shares that run nothing. It may also take from shares that borrowed more than it
+    /// would have borrowed after the request.
     Due(ShareId, u64),
     /// A share that claims its own, and all that was borrowed.
     Need(ShareId),
@@ -67,11 +68,11 @@ struct Node {
 
 /// From whom memory may be taken, one storage after the other.
 ///
-/// Within its guarantee a share takes whatever others have borrowed. Beyond it, it gives up its
-/// own, and all borrowers are equal: it may also take from those who have borrowed more than it
-/// would have then, and from those who have run nothing for a while. That is max-min fairness
-/// (Bertsekas and Gallager, *Data Networks*) of what is borrowed. A share is around those within
-/// it, and may have whatever they have borrowed.
+/// Within its guarantee a share takes whatever others have borrowed. Beyond its guarantee it gives
+/// up its own, and all borrowers are equal. It may also take from shares that borrowed more than it
+/// would have borrowed then. And it may take from shares that have run nothing for a while. That is
+/// max-min fairness (Bertsekas and Gallager, *Data Networks*) of what is borrowed. A share is
+/// around those within it, and may have whatever they have borrowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     whom: Whom,
@@ -126,7 +127,7 @@ impl Claim {
         std::iter::successors(known(share), around)
     }
 
-    /// Does a share that wants so many bytes give up its own? Not within its guarantee.
+    /// Does a share that wants `wanted_bytes` give up its own? Not within its guarantee.
     fn gives_itself(&self, share: ShareId, wanted_bytes: u64) -> bool {
         share == ShareId::MAIN || self.over_bytes(share) + i128::from(wanted_bytes) > 0
     }
