@@ -36,6 +36,8 @@ mod source;
 #[path = "tidy/structure.rs"]
 mod structure;
 
+use std::path::Path;
+
 use source::{Source, root};
 
 /// Fails with all findings at once, one on each line.
@@ -101,7 +103,7 @@ fn few_files_implement_a_type() {
 
 #[test]
 fn no_package_takes_files_of_another() {
-    let is_package = |path: &Path| source::root().join(path).join("Cargo.toml").exists();
+    let is_package = |path: &Path| root().join(path).join("Cargo.toml").exists();
     assert_tidy(paths::check(&rust_files(), is_package));
 }
 

@@ -507,9 +507,9 @@ impl<T: Bind + Clone> KernelCall<T> {
         Ok(())
     }
 
-    /// With diagnostics on, a written binding includes a part of the canary behind it, if the kernel
-    /// cannot notice. Returns the bindings with a canary, and the outputs that are checked for
-    /// unwritten bytes.
+    /// With diagnostics on, a written binding includes a part of the canary behind it, if the
+    /// kernel cannot notice. Returns the bindings with a canary, and the outputs that are checked
+    /// for unwritten bytes.
     fn watched(&self, seen: &mut [Seen]) -> (u64, u64) {
         let Some(wanted) = self.kernel.engine.diagnostics() else {
             return (0, 0);

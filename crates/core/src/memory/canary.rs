@@ -132,8 +132,8 @@ impl Canaries {
         changes
     }
 
-    /// The part of the canary behind a storage from byte `from_bytes` of the storage on, if it has a
-    /// canary.
+    /// The part of the canary behind a storage, from byte `from_bytes` of the storage on, if it has
+    /// one.
     pub(crate) fn behind(
         storage: &Storage,
         from_bytes: u64,
@@ -169,8 +169,8 @@ impl Canaries {
         (canaries, watched.freed.all())
     }
 
-    /// A submission was refused, so the last fills did not happen. All canaries are filled again, and
-    /// the poisoned zones are forgotten.
+    /// A submission was refused, so the last fills did not happen. All canaries are filled again,
+    /// and the poisoned zones are forgotten.
     pub(crate) fn fill_again(&mut self, slots: &Slots, slabs: &Slabs) {
         let (canaries, _) = self.zones(slots, slabs);
         if let Some(watched) = &mut self.0 {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::history::{Event, Moment, Ring};
 use super::peak::Peak;
+use super::storage::Storage;
 use super::tag::Tag;
-use super::tags::Tags;
+use super::tags::{TagUse, Tags};
 use crate::alloc::SlabClass;
 use crate::shortage::Holder;
 use crate::units::Level;
@@ -76,16 +77,25 @@ struct Measuring {
     peak_reserved_bytes: u64,
 }
 
+/// A block and its storage, for the counters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) tag: u32,
+    /// Requested bytes.
+    pub(super) bytes: u64,
+    pub(super) granted_bytes: u64,
+}
+
 /// All counters.
 #[derive(Debug)]
 pub(crate) struct Census {
-    pub(super) sums: Sums,
+    sums: Sums,
     classes: [ClassUse; 4],
-    pub(super) tags: Tags,
-    pub(super) ring: Ring,
+    tags: Tags,
+    ring: Ring,
     measuring: Vec<Measuring>,
     /// Who holds memory at the peak, if that is of interest.
-    pub(super) peak: Option<Box<Peak>>,
+    peak: Option<Box<Peak>>,
     /// The last number given to a measurement.
     measurements: u64,
 }
@@ -110,7 +120,7 @@ impl Census {
         }
     }
 
-    pub(super) fn class(&mut self, class: SlabClass) -> &mut ClassUse {
+    fn class(&mut self, class: SlabClass) -> &mut ClassUse {
         &mut self.classes[class as usize]
     }
 
@@ -145,13 +155,15 @@ impl Census {
         });
     }
 
+    /// A storage of a tag has got a block. It comes back if it was evicted.
     #[inline]
-    pub(super) fn gained(&mut self, class: SlabClass, size_bytes: u64, granted_bytes: u64) {
-        self.sums.requested_bytes.raise(size_bytes);
-        self.sums.live_bytes.raise(granted_bytes);
+    pub(super) fn gained(&mut self, class: SlabClass, block: Counted, is_back: bool) {
+        self.sums.requested_bytes.raise(block.bytes);
+        self.sums.live_bytes.raise(block.granted_bytes);
         self.sums.storages.raise(1);
-        self.sums.cached_bytes.lower(granted_bytes);
-        self.class(class).live_bytes.raise(granted_bytes);
+        self.sums.cached_bytes.lower(block.granted_bytes);
+        self.sums.restores += u64::from(is_back);
+        self.class(class).live_bytes.raise(block.granted_bytes);
         let live_bytes = self.sums.live_bytes.now;
         for one in &mut self.measuring {
             one.peak_live_bytes = one.peak_live_bytes.max(live_bytes);
@@ -159,15 +171,55 @@ impl Census {
         if let Some(peak) = &mut self.peak {
             peak.rose(live_bytes);
         }
+        self.tags.gained(block.tag, block.bytes);
     }
 
+    /// A storage is about to lose its block.
     #[inline]
-    pub(super) fn lost(&mut self, class: SlabClass, size_bytes: u64, granted_bytes: u64) {
-        self.sums.requested_bytes.lower(size_bytes);
-        self.sums.live_bytes.lower(granted_bytes);
+    pub(super) fn lost(&mut self, class: SlabClass, block: Counted, is_evicted: bool) {
+        if let Some(peak) = &mut self.peak {
+            peak.falls(&self.tags);
+        }
+        self.sums.requested_bytes.lower(block.bytes);
+        self.sums.live_bytes.lower(block.granted_bytes);
         self.sums.storages.lower(1);
-        self.sums.cached_bytes.raise(granted_bytes);
-        self.class(class).live_bytes.lower(granted_bytes);
+        self.sums.cached_bytes.raise(block.granted_bytes);
+        self.sums.evictions += u64::from(is_evicted);
+        self.class(class).live_bytes.lower(block.granted_bytes);
+        self.tags.lost(block.tag, block.bytes);
+    }
+
+    /// The index of a storage's tag.
+    #[inline]
+    pub(super) fn tag_index(&mut self, storage: &Storage) -> u32 {
+        self.tags.number(storage)
+    }
+
+    /// The bytes of a block count for another tag.
+    pub(super) fn retagged(&mut self, before: u32, after: u32, bytes: u64) {
+        self.tags.lost(before, bytes);
+        self.tags.gained(after, bytes);
+    }
+
+    /// A block has moved to a slab of another class.
+    pub(super) fn moved(&mut self, before: SlabClass, after: SlabClass, granted_bytes: u64) {
+        self.class(before).live_bytes.lower(granted_bytes);
+        self.class(after).live_bytes.raise(granted_bytes);
+    }
+
+    /// A storage lies in a buffer of the app.
+    pub(super) fn imported(&mut self, bytes: u64) {
+        self.sums.imported_bytes.raise(bytes);
+    }
+
+    /// A storage in a buffer of the app is gone.
+    pub(super) fn import_gone(&mut self, bytes: u64) {
+        self.sums.imported_bytes.lower(bytes);
+    }
+
+    /// The levels of all makers.
+    pub(super) fn makers(&self) -> &[TagUse] {
+        self.tags.entries()
     }
 
     /// The same levels, without a history and without numbers of evictions and restores.

@@ -2,7 +2,7 @@
 
 use super::Memory;
 use super::canary::Zone;
-use super::census::Census;
+use super::census::Counted;
 use super::history::Event;
 use super::place::Place;
 use super::share::ShareId;
@@ -11,7 +11,7 @@ use super::storage::{Residency, Storage};
 impl Memory {
     /// The storage of a slot has a block from now on.
     pub(super) fn gained(&mut self, index: u32, storage: &Storage, place: Place) {
-        let tag = self.census.tags.number(storage);
+        let tag = self.census.tag_index(storage);
         let granted_bytes = self.slabs.granted_bytes(storage.size_bytes());
         let Some((class, slab)) = self.slabs.slab_of(place) else {
             return;
@@ -23,12 +23,15 @@ impl Memory {
         if share != ShareId::MAIN {
             self.shares.gained(share, granted_bytes, is_back);
         }
-        self.census.gained(class, bytes, granted_bytes);
-        self.census.tags.gained(tag, bytes);
-        self.census.sums.restores += u64::from(is_back);
-        if self.census.ring.is_on() {
+        let block = Counted {
+            tag,
+            bytes,
+            granted_bytes,
+        };
+        self.census.gained(class, block, is_back);
+        if self.census.keeps_history() {
             let offset_bytes = place.offset_bytes;
-            self.census.ring.push(match is_back {
+            self.census.happened(match is_back {
                 true => Event::Restore {
                     storage: number,
                     tag,
@@ -68,10 +71,6 @@ impl Memory {
             self.canaries.went(block, &self.slabs);
         }
         let granted_bytes = self.slabs.granted_bytes(bytes);
-        let Census { peak, tags, .. } = &mut self.census;
-        if let Some(peak) = peak {
-            peak.falls(tags);
-        }
         if share != ShareId::MAIN {
             self.shares.lost(share, granted_bytes, to.is_some());
         }
@@ -79,11 +78,14 @@ impl Memory {
             let device_bytes = self.slabs.live_bytes();
             (self.watermarks).falls(share, granted_bytes, device_bytes, &self.shares);
         }
-        self.census.lost(class, bytes, granted_bytes);
-        self.census.tags.lost(tag, bytes);
-        self.census.sums.evictions += u64::from(to.is_some());
-        if self.census.ring.is_on() {
-            self.census.ring.push(match to {
+        let block = Counted {
+            tag,
+            bytes,
+            granted_bytes,
+        };
+        self.census.lost(class, block, to.is_some());
+        if self.census.keeps_history() {
+            self.census.happened(match to {
                 Some(to) => Event::Evict {
                     storage: number,
                     bytes,
@@ -99,7 +101,7 @@ impl Memory {
 
     /// The slot now belongs to another storage.
     pub(super) fn donated(&mut self, index: u32, heir: &Storage) {
-        let tag = self.census.tags.number(heir);
+        let tag = self.census.tag_index(heir);
         let number = self.slots.next_number();
         let slot = self.slots.at_mut(index);
         let (before, dying, bytes) = (slot.tag, slot.number, slot.size_bytes);
@@ -107,9 +109,8 @@ impl Memory {
         if slot.block.is_none() {
             return;
         }
-        self.census.tags.lost(before, bytes);
-        self.census.tags.gained(tag, bytes);
-        self.census.ring.push(Event::Donate {
+        self.census.retagged(before, tag, bytes);
+        self.census.happened(Event::Donate {
             storage: dying,
             heir: number,
             tag,
@@ -127,9 +128,8 @@ impl Memory {
             return;
         };
         let granted_bytes = self.slabs.granted_bytes(bytes);
-        self.census.class(before).live_bytes.lower(granted_bytes);
-        self.census.class(after).live_bytes.raise(granted_bytes);
-        self.census.ring.push(Event::Move {
+        self.census.moved(before, after, granted_bytes);
+        self.census.happened(Event::Move {
             storage: number,
             bytes,
             slab,
@@ -143,33 +143,32 @@ impl Memory {
     /// A storage was named, so it counts for another tag.
     pub(crate) fn renamed(&mut self, storage: &Storage) {
         let Some(index) = storage.slot() else { return };
-        let after = self.census.tags.number(storage);
+        let after = self.census.tag_index(storage);
         let slot = self.slots.at_mut(index);
         let (before, bytes) = (slot.tag, slot.size_bytes);
         if slot.block.is_some() && before != after {
             slot.tag = after;
-            self.census.tags.lost(before, bytes);
-            self.census.tags.gained(after, bytes);
+            self.census.retagged(before, after, bytes);
         }
     }
 
     /// Bytes were uploaded to a storage.
     pub(crate) fn uploaded(&mut self, storage: &Storage, bytes: u64) {
         if let Some(storage) = self.number_of(storage) {
-            self.census.ring.push(Event::Upload { storage, bytes });
+            self.census.happened(Event::Upload { storage, bytes });
         }
     }
 
     /// Bytes of a storage were read by the host.
     pub(crate) fn was_read(&mut self, storage: &Storage, bytes: u64) {
         if let Some(storage) = self.number_of(storage) {
-            self.census.ring.push(Event::Read { storage, bytes });
+            self.census.happened(Event::Read { storage, bytes });
         }
     }
 
     /// The number of a storage in events, while events are recorded.
     fn number_of(&self, storage: &Storage) -> Option<u64> {
-        let slot = (self.slots.of(storage)).filter(|_| self.census.ring.is_on())?;
+        let slot = (self.slots.of(storage)).filter(|_| self.census.keeps_history())?;
         Some(slot.number)
     }
 }

@@ -145,7 +145,7 @@ impl Memory {
         }
         let left = self.slots.free(index);
         if left.was_imported {
-            self.census.sums.imported_bytes.lower(left.size_bytes);
+            self.census.import_gone(left.size_bytes);
         }
         if let Some(block) = left.block {
             self.slabs.free(block, left.size_bytes);
@@ -190,8 +190,7 @@ impl Memory {
             offset_bytes,
             slab: None,
         };
-        let imported_bytes = &mut self.census.sums.imported_bytes;
-        imported_bytes.raise(storage.size_bytes());
+        self.census.imported(storage.size_bytes());
         let slot = self.slots.add(storage, Some(place), None);
         storage.set_slot(slot, Residency::Imported);
     }

@@ -94,7 +94,7 @@ impl Memory {
     }
 
     fn tag_uses(&self) -> Vec<TagUse> {
-        let mut uses = self.census.tags.entries().to_vec();
+        let mut uses = self.census.makers().to_vec();
         // Counted here: an operation that is recorded pays for no report.
         if self.dead_list.has_saved() {
             let in_slabs = self.slots.rows().iter().filter(|slot| slot.block.is_some());

@@ -20,7 +20,7 @@ use crate::memory::Tag;
 /// With checks on, every flush, read and finish waits for the device and looks. Results are the
 /// same, bit for bit.
 ///
-/// Checks take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes per tensor for its canary.
+/// Checks take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes for each tensor's canary.
 /// They also take time, measured on lavapipe with a read after each step of a small network (`cargo
 /// bench --bench diagnostics`). A step took 1.9 times as long with canaries, 2.7 times with poison,
 /// 2.1 times with `non_finite` and 3.2 times with all.
@@ -38,7 +38,7 @@ use crate::memory::Tag;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Diagnostics {
-    /// Puts a canary of at least 256 bytes behind every tensor. One kernel checks all canaries, so a
+    /// Puts a canary of at least 256 bytes behind each tensor. One kernel checks all canaries, so a
     /// write past the end of a tensor is found ([`Finding::Overrun`]). A write before the beginning
     /// hits the canary of the neighbour, which the finding names too.
     ///
