@@ -33,32 +33,32 @@ fn simulated() -> Gpu {
 
 #[test]
 fn on_the_simulation_every_view_of_every_operand_is_read_as_a_plain_tensor() {
-    let open = || Devices {
+    let devices = Devices {
         plain: simulated(),
         hostile: simulated(),
         lead_bytes: 0,
     };
-    run::all(open, extent().max(Extent::Operations));
+    run::all(&devices, extent().max(Extent::Operations));
 }
 
 #[test]
 fn on_an_adapter_every_view_of_every_operand_is_read_as_a_plain_tensor() {
-    let open = || Devices {
+    let devices = Devices {
         plain: simulated(),
         hostile: Gpu::open(alone()).expect("the tests need an adapter"),
         lead_bytes: 0,
     };
-    run::all(open, extent());
+    run::all(&devices, extent());
 }
 
 #[test]
 fn on_an_adapter_views_across_windows_are_read_as_plain_tensors() {
-    let open = || Devices {
+    let devices = Devices {
         plain: simulated(),
         hostile: crate::devices::adopt(WINDOW_BYTES),
         lead_bytes: LEAD_BYTES,
     };
-    run::all(open, extent());
+    run::all(&devices, extent());
 }
 
 /// Bytes of a binding on devices where storages have several windows, and where views begin. Most

@@ -32,7 +32,7 @@ pub(crate) enum Extent {
 }
 
 /// Runs operations to this extent.
-pub(crate) fn all(open: impl Fn() -> Devices, extent: Extent) {
+pub(crate) fn all(devices: &Devices, extent: Extent) {
     let seed = std::env::var("LAPIDARY_SEED").ok();
     let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(0);
     let mut rng = Rng::with_seed(seed);
@@ -41,8 +41,6 @@ pub(crate) fn all(open: impl Fn() -> Devices, extent: Extent) {
         if extent == Extent::Families && !operation.stands_for_family {
             continue;
         }
-        // Devices of its own: SwiftShader keeps what it compiled, 24 GB for all operations.
-        let devices = &open();
         let before = faults.len();
         let dtypes = match (extent, operation.stands_for_family) {
             (Extent::Everything, true) => operation.dtypes.len(),
