@@ -7,7 +7,7 @@ use super::{Backprop, Gradients};
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Hook, Paused, is_paused, line, undo_later, unrecorded};
-use lapidary_core::internal::MaybeSendSync;
+use lapidary_core::internal::MaybeShared;
 use lapidary_core::{Error, Result};
 
 /// While it lives, its thread records no operations for gradients: see [`Gpu::no_grad`].
@@ -57,7 +57,7 @@ impl Gpu {
     pub fn checkpoint(
         &self,
         inputs: &[&Tensor],
-        function: impl Fn(&[Tensor]) -> Result<Tensor> + MaybeSendSync + 'static,
+        function: impl Fn(&[Tensor]) -> Result<Tensor> + MaybeShared + 'static,
     ) -> Result<Tensor> {
         let handles = |handle: fn(&Tensor) -> Tensor| -> Vec<Tensor> {
             inputs.iter().map(|input| handle(input)).collect()
@@ -181,7 +181,7 @@ impl Tensor {
     #[track_caller]
     pub fn on_gradient(
         &self,
-        hook: impl Fn(&Tensor) -> Result<Tensor> + MaybeSendSync + 'static,
+        hook: impl Fn(&Tensor) -> Result<Tensor> + MaybeShared + 'static,
     ) -> Result<()> {
         const OPERATION: &str = "on_gradient";
         let Some(history) = self.history() else {

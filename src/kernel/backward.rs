@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Kernel;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Grads, Save, is_paused, line};
-use lapidary_core::internal::MaybeSendSync;
+use lapidary_core::internal::MaybeShared;
 use lapidary_core::{Error, Result};
 
 /// Gradients by the names of bindings.
@@ -19,8 +19,8 @@ pub(super) struct KernelRule {
     function: Box<dyn Function>,
 }
 
-trait Function: Fn(&KernelBackward<'_>) -> Result<Named> + MaybeSendSync {}
-impl<F: Fn(&KernelBackward<'_>) -> Result<Named> + MaybeSendSync> Function for F {}
+trait Function: Fn(&KernelBackward<'_>) -> Result<Named> + MaybeShared {}
+impl<F: Fn(&KernelBackward<'_>) -> Result<Named> + MaybeShared> Function for F {}
 
 /// A backward of one call of a kernel: see [`Kernel::with_backward`].
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Kernel {
     pub fn with_backward(
         self,
         saves: &[&str],
-        backward: impl Fn(&KernelBackward<'_>) -> Result<Named> + MaybeSendSync + 'static,
+        backward: impl Fn(&KernelBackward<'_>) -> Result<Named> + MaybeShared + 'static,
     ) -> Kernel {
         Kernel {
             backward: Some(Arc::new(KernelRule {

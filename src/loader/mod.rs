@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lapidary_core::internal::{MaybeSend, MaybeSendSync};
+use lapidary_core::internal::{MaybeSend, MaybeShared};
 use lapidary_core::{Error, Result};
 
 use crate::gpu::Gpu;
@@ -128,7 +128,7 @@ impl Gpu {
         &self,
         source: S,
         options: LoaderOptions,
-        prepare: impl Fn(&Uploader<'_>, S::Item) -> Result<B, PrepareError> + MaybeSendSync + 'static,
+        prepare: impl Fn(&Uploader<'_>, S::Item) -> Result<B, PrepareError> + MaybeShared + 'static,
     ) -> Result<Loader<B>>
     where
         S: IntoIterator,

@@ -3,15 +3,15 @@
 use std::fmt;
 use std::ops::Deref;
 
-use lapidary_core::internal::MaybeSendSync;
+use lapidary_core::internal::MaybeShared;
 use lapidary_core::{Element, Result};
 
 use crate::gpu::{Gpu, Upload};
 use crate::tensor::Tensor;
 
 /// A function that reserves bytes for an upload, or waits for them.
-pub(super) trait Reserves: Fn(u64) -> Result<()> + MaybeSendSync {}
-impl<F: Fn(u64) -> Result<()> + MaybeSendSync> Reserves for F {}
+pub(super) trait Reserves: Fn(u64) -> Result<()> + MaybeShared {}
+impl<F: Fn(u64) -> Result<()> + MaybeShared> Reserves for F {}
 
 /// The [`Gpu`] of a batch that a loader prepares: see [`Gpu::loader`].
 ///

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lapidary_core::internal::{MaybeSend, MaybeSendSync};
+use lapidary_core::internal::{MaybeSend, MaybeShared};
 use lapidary_core::{Error, Result};
 
 use super::queue::Queue;
@@ -12,7 +12,7 @@ use super::{LoaderOptions, PrepareError, Uploader};
 use crate::gpu::Gpu;
 
 /// A worker without its types.
-pub(super) trait Step: MaybeSendSync {
+pub(super) trait Step: MaybeShared {
     /// Prepares the next batch. `false` when there is nothing more to do.
     fn step(&self) -> bool;
 
@@ -58,7 +58,7 @@ impl<I: Iterator, F, B> Worker<I, F, B> {
 impl<I, F, B> Step for Worker<I, F, B>
 where
     I: Iterator + MaybeSend,
-    F: Fn(&Uploader<'_>, I::Item) -> Result<B, PrepareError> + MaybeSendSync,
+    F: Fn(&Uploader<'_>, I::Item) -> Result<B, PrepareError> + MaybeShared,
     B: MaybeSend,
 {
     fn step(&self) -> bool {

@@ -18,7 +18,7 @@ use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, LEAST_BYTES, Reduce, Save, grads};
 use crate::tensor::layout::Dims;
-use lapidary_core::internal::{Kernel, Launch, MaybeSendSync, Operand, Variant};
+use lapidary_core::internal::{Kernel, Launch, MaybeShared, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/bits.wgsl");
@@ -111,7 +111,7 @@ impl Tensor {
         self,
         operation: &'static str,
         x: &Tensor,
-        mask: impl Fn(&Tensor) -> Result<Tensor> + Clone + MaybeSendSync + 'static,
+        mask: impl Fn(&Tensor) -> Result<Tensor> + Clone + MaybeShared + 'static,
     ) -> Tensor {
         let shape = MaskShape(self.layout.shape.clone());
         let of_result = mask.clone();

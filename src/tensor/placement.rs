@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::history::Paused;
-use lapidary_core::internal::{MaybeSendSync, block_on};
+use lapidary_core::internal::{MaybeShared, block_on};
 use lapidary_core::interop::Pin;
 use lapidary_core::{Advice, Buffer, Error, Residency, Result, Source};
 
@@ -180,7 +180,7 @@ impl Tensor {
     async fn recompute(
         &self,
         inputs: &[&Tensor],
-        compute: impl Fn(&[Tensor]) -> Result<Tensor> + MaybeSendSync + 'static,
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + MaybeShared + 'static,
     ) -> Result<()> {
         self.check_whole(OPERATION)?;
         let (mut buffers, mut views) = (Vec::new(), Vec::new());

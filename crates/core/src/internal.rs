@@ -2,7 +2,7 @@
 //! release: nobody else should name it.
 
 pub use crate::buffer::pieces::{Filling, Next, PIECE_BYTES, Pieces, Seen};
-pub use crate::driver::{BoxFuture, MaybeSend, MaybeSendSync};
+pub use crate::driver::{BoxFuture, MaybeSend, MaybeShared};
 pub use crate::engine::diagnose::kernels::{CLEAR, PROBE};
 pub use crate::engine::fused::{Fused, FusedReference};
 pub use crate::engine::fusion::{Fuse, Pending};

@@ -6,7 +6,7 @@ use super::RMS;
 use crate::ops::layer_norm_backward::{Problem, Slopes};
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
-use lapidary_core::internal::MaybeSendSync;
+use lapidary_core::internal::MaybeShared;
 use lapidary_core::{DType, Result};
 
 /// A normalization, as its gradients see it.
@@ -140,8 +140,8 @@ impl Normalized<'_> {
 }
 
 /// Computes a normalization of an input, with a weight and a bias.
-trait ComputeFn: Fn(&Tensor, [Option<&Tensor>; 2]) -> Result<Tensor> + MaybeSendSync {}
-impl<F: Fn(&Tensor, [Option<&Tensor>; 2]) -> Result<Tensor> + MaybeSendSync> ComputeFn for F {}
+trait ComputeFn: Fn(&Tensor, [Option<&Tensor>; 2]) -> Result<Tensor> + MaybeShared {}
+impl<F: Fn(&Tensor, [Option<&Tensor>; 2]) -> Result<Tensor> + MaybeShared> ComputeFn for F {}
 
 /// The shapes in which a normalization is computed.
 struct Shapes {

@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::saved::Saved;
 use crate::tensor::Tensor;
 use lapidary_core::Result;
-use lapidary_core::internal::{Engine, MadeFor, MaybeSendSync, Storage};
+use lapidary_core::internal::{Engine, MadeFor, MaybeShared, Storage};
 
 /// Makes of a result what its backward needs.
 pub(crate) type Reduce = dyn ReduceFn;
-pub(crate) trait ReduceFn: Fn(&Tensor) -> Result<Tensor> + MaybeSendSync {}
-impl<F: Fn(&Tensor) -> Result<Tensor> + MaybeSendSync> ReduceFn for F {}
+pub(crate) trait ReduceFn: Fn(&Tensor) -> Result<Tensor> + MaybeShared {}
+impl<F: Fn(&Tensor) -> Result<Tensor> + MaybeShared> ReduceFn for F {}
 
 /// A result, or the part of it that a backward needs.
 pub(super) struct Lesser(Mutex<State>);

@@ -12,7 +12,7 @@ use super::record::Backward;
 use super::{Grads, dry, number};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::MaybeSendSync;
+use lapidary_core::internal::MaybeShared;
 use lapidary_core::{DType, Result};
 
 /// An operation that made a tensor, or a leaf.
@@ -73,18 +73,18 @@ pub(crate) struct Edge {
 
 /// Makes the gradients of the operands.
 pub(crate) type Rule = dyn RuleFn;
-pub(crate) trait RuleFn: Fn(&Backward) -> Result<Grads> + MaybeSendSync {}
-impl<F: Fn(&Backward) -> Result<Grads> + MaybeSendSync> RuleFn for F {}
+pub(crate) trait RuleFn: Fn(&Backward) -> Result<Grads> + MaybeShared {}
+impl<F: Fn(&Backward) -> Result<Grads> + MaybeShared> RuleFn for F {}
 
 /// Computes a result of its operands.
 pub(crate) type Again = dyn AgainFn;
-pub(crate) trait AgainFn: Fn(&[Tensor]) -> Result<Tensor> + MaybeSendSync {}
-impl<F: Fn(&[Tensor]) -> Result<Tensor> + MaybeSendSync> AgainFn for F {}
+pub(crate) trait AgainFn: Fn(&[Tensor]) -> Result<Tensor> + MaybeShared {}
+impl<F: Fn(&[Tensor]) -> Result<Tensor> + MaybeShared> AgainFn for F {}
 
 /// A function of the app that sees a gradient, and may return another one.
 pub(crate) type Hook = dyn HookFn;
-pub(crate) trait HookFn: Fn(&Tensor) -> Result<Tensor> + MaybeSendSync {}
-impl<F: Fn(&Tensor) -> Result<Tensor> + MaybeSendSync> HookFn for F {}
+pub(crate) trait HookFn: Fn(&Tensor) -> Result<Tensor> + MaybeShared {}
+impl<F: Fn(&Tensor) -> Result<Tensor> + MaybeShared> HookFn for F {}
 
 impl Node {
     /// A tensor whose gradient is wanted.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Buffer, check_source};
-use crate::driver::MaybeSendSync;
+use crate::driver::MaybeShared;
 use crate::engine::block_on;
 use crate::error::{Error, Result};
 use crate::memory::{Advice, Source, Storage};
@@ -153,7 +153,7 @@ impl Buffer {
     async fn recompute(
         &self,
         inputs: &[&Buffer],
-        compute: impl Fn(&[Buffer]) -> Result<Buffer> + MaybeSendSync + 'static,
+        compute: impl Fn(&[Buffer]) -> Result<Buffer> + MaybeShared + 'static,
     ) -> Result<()> {
         self.check_whole(RECOMPUTE)?;
         let mut parts = Vec::new();

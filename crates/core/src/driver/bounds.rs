@@ -12,14 +12,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// `Send + Sync` natively. No bound in a browser, where GPU objects belong to one thread.
 #[cfg(not(target_arch = "wasm32"))]
-pub trait MaybeSendSync: Send + Sync {}
+pub trait MaybeShared: Send + Sync {}
 #[cfg(not(target_arch = "wasm32"))]
-impl<T: Send + Sync + ?Sized> MaybeSendSync for T {}
+impl<T: Send + Sync + ?Sized> MaybeShared for T {}
 /// `Send + Sync` natively. No bound in a browser, where GPU objects belong to one thread.
 #[cfg(target_arch = "wasm32")]
-pub trait MaybeSendSync {}
+pub trait MaybeShared {}
 #[cfg(target_arch = "wasm32")]
-impl<T: ?Sized> MaybeSendSync for T {}
+impl<T: ?Sized> MaybeShared for T {}
 
 /// `Send` natively. No bound in a browser.
 #[cfg(not(target_arch = "wasm32"))]

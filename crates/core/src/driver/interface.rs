@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::bounds::{BoxFuture, MaybeSendSync};
+use super::bounds::{BoxFuture, MaybeShared};
 use super::caps::Caps;
 use super::failure::{DriverError, DriverResult};
 use super::op::{
@@ -22,7 +22,7 @@ pub(crate) struct KernelRun {
 }
 
 /// A device.
-pub(crate) trait Driver: MaybeSendSync + fmt::Debug {
+pub(crate) trait Driver: MaybeShared + fmt::Debug {
     /// What it can do; the same for its whole life.
     fn caps(&self) -> &Caps;
 

@@ -39,7 +39,7 @@ pub(crate) mod wgpu;
 pub(crate) mod sim;
 
 pub use self::wgpu::{AdapterSummary, Dx12Compiler};
-pub use bounds::{BoxFuture, MaybeSend, MaybeSendSync};
+pub use bounds::{BoxFuture, MaybeSend, MaybeShared};
 #[cfg(any(test, feature = "sim"))]
 pub use caps::Speed;
 pub use caps::{AdapterKind, Caps, ShaderCompiler};

@@ -38,7 +38,7 @@ impl Options {
     }
 }
 
-/// MaybeSendSync by all handles of one device, and dropped with the last of them.
+/// MaybeShared by all handles of one device, and dropped with the last of them.
 #[derive(Debug)]
 pub(super) struct Handles {
     engine: Arc<Engine>,

@@ -260,17 +260,23 @@ impl Memory {
 
     /// Takes the place of a storage that has copies.
     fn vacate(&mut self, storage: &Storage, index: u32) {
-        let slot = self.slots.at_mut(index);
-        let copies = slot.copies.as_deref();
+        let copies = self.slots.at(index).copies.as_deref();
         let residency = copies.map_or(Residency::Pending, Copies::residency);
         storage.set_residency(residency);
-        if slot.block.is_some() {
-            self.lost(index, Some(residency));
+        self.leave_block(index, Some(residency));
+        self.slots.at_mut(index).place = None;
+    }
+
+    /// The storage of a slot leaves its block, if it has one. Its bytes are then at `to`; `None`
+    /// when they are gone.
+    fn leave_block(&mut self, index: u32, to: Option<Residency>) {
+        if self.slots.at(index).block.is_some() {
+            self.lost(index, to);
         }
         let slot = self.slots.at_mut(index);
-        slot.place = None;
         let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {
+            slot.place = None;
             self.slabs.free(block, size_bytes);
         }
     }
@@ -288,15 +294,7 @@ impl Memory {
             if storage.is_none_or(|storage| storage.pins() > 0) {
                 continue;
             }
-            if slot.block.is_some() {
-                self.lost(index, None);
-            }
-            let slot = self.slots.at_mut(index);
-            if let Some(block) = slot.block.take() {
-                slot.place = None;
-                let size_bytes = slot.size_bytes;
-                self.slabs.free(block, size_bytes);
-            }
+            self.leave_block(index, None);
         }
         self.slabs.freed_bytes() - freed_before
     }

@@ -384,11 +384,9 @@ impl Slots {
                 slot
             }
         };
-        self.writes += 1;
-        let slot = &mut self.table[slot as usize];
-        slot.poison = Some(cause.clone());
+        self.table[slot as usize].poison = Some(cause.clone());
         // Rematerializers that read this storage need the value from before.
-        self.gone.extend(slot.written(self.writes));
+        self.written(storage);
         storage.set_residency(Residency::Poisoned);
     }
 

@@ -18,11 +18,11 @@ use super::dead::{Dead, DeadList};
 use super::scope;
 use super::share::{ShareHandle, ShareId};
 use super::tag::Tag;
-use crate::driver::MaybeSendSync;
+use crate::driver::MaybeShared;
 use crate::error::Error;
 
 /// What a layer above attaches to a storage. It must not hold that storage, which it outlives.
-pub trait Companion: Any + MaybeSendSync {
+pub trait Companion: Any + MaybeShared {
     /// The companion of a storage that stands for this one in a dry run. Changes of the one do not
     /// show in the other.
     fn of_fake(&self) -> Arc<dyn Companion>;
