@@ -27,7 +27,7 @@ use std::sync::Arc;
 use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
 use crate::driver::{Caps, Driver, Dx12Compiler};
-use crate::engine::fusion::Fuse;
+use crate::engine::queue::fusion::Fuse;
 use crate::engine::{Diagnostics, Engine, Launch, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Scope};

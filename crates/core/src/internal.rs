@@ -4,15 +4,15 @@
 pub use crate::buffer::pieces::{Filling, Next, PIECE_BYTES, Pieces, Seen};
 pub use crate::driver::{BoxFuture, MaybeSend, MaybeShared};
 pub use crate::engine::diagnose::kernels::{CLEAR, PROBE};
-pub use crate::engine::fused::{Fused, FusedReference};
-pub use crate::engine::fusion::{Fuse, Pending};
+pub use crate::engine::kernel::fused::{Fused, FusedReference};
+pub use crate::engine::kernel::sections;
+pub use crate::engine::kernel::wgsl;
 pub use crate::engine::kernel::{
     Arg, Kernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Operand, Program, Ranges, ReferenceCall,
     Role, RowsNamed, Variant,
 };
-pub use crate::engine::sections;
+pub use crate::engine::queue::fusion::{Fuse, Pending};
 pub use crate::engine::trial::{end_trial, prepare_trial};
-pub use crate::engine::wgsl;
 pub use crate::engine::{Cmd, Engine, Here, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::kernel::Bind;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::engine::kernel::reference;
-use crate::engine::sections::push_sections;
+use crate::engine::kernel::sections::push_sections;
 use crate::engine::{Arg, Engine, Kernel, Launch, Operand};
 use crate::error::{Error, Result};
 use crate::memory::Storage;
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::engine::Variant;
     use crate::engine::kernel::MAX_OPERANDS;
-    use crate::engine::wgsl::{Layout, Target, shader};
+    use crate::engine::kernel::wgsl::{Layout, Target, shader};
 
     #[test]
     fn both_texts_are_valid_shaders_with_any_windows() {

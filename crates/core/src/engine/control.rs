@@ -6,20 +6,32 @@ use std::mem::swap;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::cmd::Cmd;
+use super::block_on;
+use super::diagnose;
+use super::dry;
 use super::dry::Here;
+use super::execute::answers;
 use super::handle::{Engine, Setup};
-use super::outside::{Callback, Polled, PressureGuard};
+use super::limits::outside::{Callback, Polled, PressureGuard};
+use super::limits::watermarks::{WatermarkCallback, WatermarkGuard};
 use super::pass::Pass;
+use super::pins;
 use super::pins::Pinned;
-use super::recompute::RECOMPUTE;
-use super::refuse::HOLDERS_NAMED;
-use super::rematerializers::Rematerializer;
-use super::watermarks::{WatermarkCallback, WatermarkGuard};
-use super::{
-    answers, block_on, compact, diagnose, dry, evict_one, follow, lending, limit_ahead, pins,
-    recovery, rematerialize, reserve, retire, shares, shrink,
-};
+use super::queue::cmd::Cmd;
+use super::reclaim::compact;
+use super::reclaim::evict_one;
+use super::reclaim::follow;
+use super::reclaim::limit_ahead;
+use super::reclaim::refuse::HOLDERS_NAMED;
+use super::reclaim::reserve;
+use super::reclaim::retire;
+use super::reclaim::shrink;
+use super::recovery;
+use super::restore::recompute::RECOMPUTE;
+use super::restore::rematerialize;
+use super::shares;
+use super::shares::lending;
+use super::state::rematerializers::Rematerializer;
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage};

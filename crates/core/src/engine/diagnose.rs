@@ -24,11 +24,11 @@ mod over;
 mod reference;
 mod watch;
 
-use super::caches::Bindings;
-use super::kernel::Launch;
-use super::state::State;
 use std::sync::Arc;
 
+use super::kernel::Launch;
+use super::state::State;
+use super::state::caches::Bindings;
 use crate::driver::{Binding, BufferId, Caps, DriverResult, Op};
 use crate::memory::{Change, Memory, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use super::block_on;
-use super::cmd::Cmd;
 use super::handle::Engine;
 use super::mapped::Mapped;
 use super::pass::Pass;
+use super::queue::cmd::Cmd;
 use super::reclaim;
 use super::state::State;
 use crate::driver::{BufferId, DriverResult, MapMode};

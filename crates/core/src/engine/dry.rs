@@ -18,11 +18,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::account::Account;
 use super::block_on;
-use super::cmd::Cmd;
 use super::handle::Engine;
+use super::queue::cmd::Cmd;
 use super::report::{EngineReport, alive};
+use super::state::account::Account;
 use crate::driver::{Account as LedgerAccount, DryDriver};
 use crate::error::Result;
 use crate::memory::{Copies, Fakes, HostCopy, Kept, Residency, Source, Storage};

@@ -3,20 +3,33 @@
 //! If the pass cannot meet a need, the command at the head of the queue fails. It is left behind if
 //! there is no room now. If it can never run, its results are poisoned.
 
+pub(in crate::engine) mod answers;
+mod describe;
+mod encode;
+mod make_gear;
+mod pick;
+mod pick_rows;
+mod step;
+mod submit;
+
 use std::sync::Arc;
 
-use super::caches::PipelineKey;
+use super::direct;
 use super::kernel::Program;
 use super::pass::Pass;
-use super::step::Need;
-use super::{
-    answers, callbacks, compact, describe, direct, lending, make_gear, pick, pick_rows, reclaim,
-    refuse, restore, shrink,
-};
+use super::reclaim;
+use super::reclaim::callbacks;
+use super::reclaim::compact;
+use super::reclaim::refuse;
+use super::reclaim::shrink;
+use super::restore;
+use super::shares::lending;
+use super::state::caches::PipelineKey;
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::memory::Storage;
 use crate::transfer::refusal;
+use step::Need;
 
 /// The command at the head of the queue fails after this many refused submissions. Each refusal
 /// undoes the preparation of the command.

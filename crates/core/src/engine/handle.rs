@@ -11,16 +11,16 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::cost::Stopwatch;
 use super::diagnose::{Diagnose, Diagnostics, Findings, Wanted};
-use super::execution_lock::ExecutionLock;
 use super::inside::{Inside, Recording};
 use super::limits::Limits;
-use super::linked::ShareHooks;
-use super::outside::Outside;
+use super::limits::outside::Outside;
+use super::limits::watermarks::Watermarks;
+use super::pass::execution_lock::ExecutionLock;
 use super::sharing::Sharing;
 use super::state::State;
-use super::watermarks::Watermarks;
+use super::state::cost::Stopwatch;
+use super::state::linked::ShareHooks;
 use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};

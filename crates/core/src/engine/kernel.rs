@@ -1,6 +1,6 @@
 //! A kernel for the engine: a name, operands, a text for each variant, and a reference kernel.
 //!
-//! The text is WGSL without declarations of the operands. [`wgsl`](super::wgsl) declares them once
+//! The text is WGSL without declarations of the operands. [`wgsl`] declares them once
 //! their places are known. Only then is it clear which bindings the command writes to, which of
 //! them coincide, and how many windows each needs. For every operand `x` of the kernel the text may
 //! use
@@ -17,6 +17,11 @@
 //! write whole vec4s, so a storage is padded to 16 bytes. Elements narrower than a word need no
 //! other treatment.
 
+pub(in crate::engine) mod adapt_reference;
+pub(crate) mod fused;
+pub mod sections;
+pub mod wgsl;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
@@ -24,10 +29,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::fused::Fused;
-use super::wgsl::{Layout, Target};
 use crate::dtype::DType;
 use crate::memory::{Dead, DeadList, Storage};
+use fused::Fused;
+use wgsl::{Layout, Target};
 
 /// Bit `i` in the code of a user's launch: operand `i` is bound with a part of its canary. Bit
 /// `UNWRITTEN + i`: operand `i` is an output that begins full of the pattern. The diagnostics count

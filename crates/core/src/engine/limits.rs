@@ -1,5 +1,8 @@
 //! The limits that the app sets.
 
+pub(in crate::engine) mod outside;
+pub(in crate::engine) mod watermarks;
+
 use crate::memory::Budget;
 
 /// The limits that the engine keeps beside the ledger's limit.

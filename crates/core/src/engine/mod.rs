@@ -16,10 +16,22 @@
 //!             memory                      submit, pipelines, read-backs
 //! ```
 //!
-//! `dry` lets another engine stand for this one, on one thread.
+//! Each folder has its front beside it. Imports go from a layer to the ones below it:
 //!
-//! `state` joins the parts that the engine's lock guards. Each part owns its fields. `handle` is
-//! the engine. A `pass` is the right to encode and to reclaim; only the execution lock gives it.
+//! | folder | what is in it |
+//! | --- | --- |
+//! | `execute` | the execution pass: its steps, encoding, submissions, answers |
+//! | `shares` | what a device with shares does besides |
+//! | `restore`, `reclaim` | bytes that come back; evictions, moves, victims, refusals |
+//! | `read`, `tiers` | the way to the host; the host's memory, the stores and the disk |
+//! | `pass`, `limits` | the right to execute, from a lock; limits, pressure, watermarks |
+//! | `state`, `diagnose` | the parts that the engine's lock guards; the search for bugs |
+//! | `queue` | commands, their order and their fusion |
+//! | `kernel` | texts, the WGSL around them, reference kernels |
+//!
+//! The files beside them are what the other layers call. `handle` is the engine itself, and `dry`
+//! lets another engine stand for it, on one thread. The tidy test finds larger circles of imports
+//! than that of `shares`, `restore` and `reclaim`.
 //!
 //! Lock order: the execution lock (asynchronous, held for a whole execution pass), then the state
 //! or the staging, never both. The engine awaits, compiles, maps and calls back only without the
@@ -28,93 +40,34 @@
 //! Long steps that several modules await return a boxed future. The compiler would put an `async
 //! fn`, with all that it awaits, once more into each codegen unit that awaits it.
 
-mod account;
-mod ahead;
-mod answers;
-mod batch;
 mod block;
-mod caches;
-mod callbacks;
-mod cleaning;
-mod cmd;
 mod commands;
-mod compact;
 mod control;
-mod cost;
-mod counters;
-mod describe;
-mod destination;
 pub(crate) mod diagnose;
 mod direct;
 mod dry;
-mod encode;
-mod evict;
-mod evict_one;
 mod execute;
-mod execution_lock;
-mod follow;
-pub(crate) mod fused;
-pub(crate) mod fusion;
 mod handle;
-mod head;
 mod inside;
 pub(crate) mod kernel;
-mod left_behind;
-mod lending;
-mod limit_ahead;
 mod limits;
-mod lineage;
-mod linked;
-mod make_gear;
 mod mapped;
-mod needed;
-mod of_shares;
-mod outlook;
-mod outside;
-mod pace;
 mod pass;
-mod pick;
-mod pick_rows;
-mod picking;
 mod pins;
-mod priority;
-mod queue;
+pub(crate) mod queue;
 mod read;
-mod reading_guard;
 mod reclaim;
-mod recompute;
 mod recovery;
-mod reference;
-mod refuse;
-mod rematerialize;
-mod rematerializers;
-mod repack;
 mod report;
-mod reserve;
 mod restore;
-mod retire;
-pub mod sections;
-mod seen;
-mod share_limits;
 pub(crate) mod shares;
 mod sharing;
-mod shrink;
-mod staging_loss;
 mod state;
-mod step;
-mod submit;
-mod supply;
 mod tiers;
-mod times;
-mod timing;
 pub(crate) mod trial;
 mod upload;
-mod victims;
-mod watermarks;
-pub mod wgsl;
 
 pub use block::block_on;
-pub use cmd::Cmd;
 pub(crate) use commands::UploadPart;
 pub(crate) use diagnose::Wanted;
 pub use diagnose::{Diagnostics, Finding, Findings, Leak, Look};
@@ -124,9 +77,10 @@ pub use handle::Engine;
 pub(crate) use handle::Setup;
 pub(crate) use handle::WeakEngine;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, UNWRITTEN, Variant};
-pub use outside::{Pressure, PressureGuard};
+pub use limits::outside::{Pressure, PressureGuard};
+pub use limits::watermarks::{Watermark, WatermarkGuard};
 pub(crate) use pins::Pinned;
+pub use queue::cmd::Cmd;
+pub(crate) use read::seen::SeenRead;
 pub(crate) use report::{EngineReport, Tally};
-pub(crate) use seen::SeenRead;
-pub use times::KernelTime;
-pub use watermarks::{Watermark, WatermarkGuard};
+pub use state::times::KernelTime;

@@ -1,13 +1,15 @@
 //! The proof of holding the execution lock: functions that need the lock take a [`Pass`].
 
+pub(in crate::engine) mod execution_lock;
+
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::execution_lock::ExecutionGuard;
 use super::handle::Engine;
 use crate::driver::MaybeSend;
 use crate::error::{Error, Result};
+use execution_lock::ExecutionGuard;
 
 /// The engine, for the holder of the execution lock. No other thread encodes, reclaims memory or
 /// submits meanwhile. A holder may wait, with the engine's lock released.

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use super::cmd::Cmd;
 use super::pass::Pass;
-use super::{refuse, restore, share_limits, shrink};
+use super::queue::cmd::Cmd;
+use super::reclaim::refuse;
+use super::reclaim::shrink;
+use super::restore;
+use super::shares;
 use crate::error::{Error, Result};
 use crate::memory::{Place, Storage};
 use crate::shortage::ReclaimCounts;
@@ -50,7 +53,7 @@ pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pi
         restore_pinned(pass, storage).await?;
         restore_computed(pass, storage).await?;
     }
-    share_limits::check_pins(pass)?;
+    shares::limits::check_pins(pass)?;
     // The copies that restore storages must run before the app's own commands.
     pass.submit()?;
     let state = pass.lock();

@@ -1,15 +1,22 @@
 //! The queue: commands in program order. The commands at its head have gone through fusion.
 
+pub(in crate::engine) mod cmd;
+pub(crate) mod fusion;
+pub(in crate::engine) mod head;
+pub(in crate::engine) mod left_behind;
+pub(in crate::engine) mod picking;
+pub(in crate::engine) mod staging_loss;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cmd::Cmd;
-use super::fused::Fused;
-use super::fusion::{Fuse, Pending};
 use super::kernel::Program;
-use super::staging_loss::StagingLoss;
+use super::kernel::fused::Fused;
+use cmd::Cmd;
+use fusion::{Fuse, Pending};
+use staging_loss::StagingLoss;
 
 /// At this length of the queue the appending thread starts an execution pass, if none is running.
 /// So the device gets work early.

@@ -1,13 +1,15 @@
 //! Reads: the call appends them, and the awaiting task finishes them.
 
+pub(in crate::engine) mod seen;
+
 use std::sync::Arc;
 
-use super::cmd::Cmd;
 use super::handle::Engine;
 use super::pass::Pass;
-use super::reading_guard::ReadingGuard;
+use super::queue::cmd::Cmd;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
+use crate::transfer::ReadingGuard;
 use crate::transfer::{Piece, Reading, Sink, refusal};
 
 /// Appends a read of `whole` in pieces.

@@ -18,20 +18,35 @@
 //! one thread reclaim at a time. The engine's lock is released while a step waits. Only the last
 //! step evicts the operands of the command at the head of the queue, for which all this is done.
 
+mod ahead;
+pub(in crate::engine) mod callbacks;
+pub(in crate::engine) mod compact;
+mod evict;
+pub(in crate::engine) mod evict_one;
+pub(in crate::engine) mod follow;
+pub(in crate::engine) mod limit_ahead;
+mod needed;
+pub(in crate::engine) mod outlook;
+pub(in crate::engine) mod refuse;
+mod repack;
+pub(in crate::engine) mod reserve;
+pub(in crate::engine) mod retire;
+pub(in crate::engine) mod shrink;
+pub(in crate::engine) mod victims;
+
 use std::sync::Arc;
 
-use super::compact::{self, Outcome};
-use super::destination::Tier;
-use super::lending::note_lending;
 use super::pass::Pass;
+use super::shares::lending::note_lending;
 use super::state::State;
-use super::{callbacks, evict, needed, outlook, refuse, repack, retire};
+use super::state::destination::Tier;
 use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::memory::{Fit, Hindrance, ShareId, Storage, Whom};
 use crate::shortage::{ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
+use compact::Outcome;
 
 /// The plans that are made for one request before the next reclaim step runs.
 const PLANS: usize = 3;

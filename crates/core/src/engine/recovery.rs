@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use super::batch::Batch;
-use super::caches::{BindGroups, Pipelines};
-use super::follow;
 use super::pass::Pass;
+use super::reclaim::follow;
+use super::state::batch::Batch;
+use super::state::caches::{BindGroups, Pipelines};
 use crate::driver::{DriverError, DriverResult};
 use crate::error::{Error, Result};
 use crate::memory::Recovered;

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::diagnose::Leak;
 use super::handle::Engine;
 use super::state::State;
-use super::times::KernelTime;
+use super::state::times::KernelTime;
 use crate::driver::{DriverResult, Levels};
 use crate::error::{Error, Result};
 use crate::memory::{Maker, Map, MemoryReport, Moment, Storage, Tag};

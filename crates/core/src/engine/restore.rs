@@ -5,14 +5,18 @@
 //! app. Copies in the batch take them to the slab. Where host and device share memory and the slab
 //! is idle, the bytes go straight into the slab.
 
+pub(in crate::engine) mod recompute;
+pub(in crate::engine) mod rematerialize;
+
 use std::sync::Arc;
 
-use super::cost::Stopwatch;
-use super::destination::Tier;
 use super::mapped::Mapped;
 use super::pass::Pass;
-use super::supply::{self, Supply};
-use super::{reclaim, refuse, rematerialize};
+use super::reclaim;
+use super::reclaim::refuse;
+use super::state::cost::Stopwatch;
+use super::state::destination::Tier;
+use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
 use crate::memory::{Copies, PendingRestore, Place, Storage};

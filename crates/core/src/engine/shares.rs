@@ -1,18 +1,23 @@
 //! Shares of a device's memory: makes, changes, closes and cancels them.
 
+mod hooks;
+pub(in crate::engine) mod lending;
+pub(in crate::engine) mod limits;
+mod priority;
+
 use std::sync::Arc;
 
 use super::handle::Engine;
-use super::lending::{limit_bytes, note_promises, whole};
-use super::limit_ahead;
-use super::of_shares::OfShares;
 use super::pass::Pass;
-use super::share_limits::{check_pins, drain_to_ceilings};
+use super::reclaim::limit_ahead;
 use crate::error::{Error, Result};
 use crate::memory::{Share, ShareHandle, Whole};
 use crate::printable::{is_hidden, printable};
 use crate::shortage::ShareUse;
 use crate::units::Bytes;
+use hooks::OfShares;
+use lending::{limit_bytes, note_promises, whole};
+use limits::{check_pins, drain_to_ceilings};
 
 /// The most bytes of a share's name.
 const MOST_NAME_BYTES: usize = 200;

@@ -2,32 +2,46 @@
 //!
 //! Each part owns its fields. This file has the methods that concern several parts.
 
+pub(in crate::engine) mod account;
+pub(in crate::engine) mod batch;
+pub(in crate::engine) mod caches;
+pub(in crate::engine) mod cleaning;
+pub(in crate::engine) mod cost;
+mod counters;
+pub(in crate::engine) mod destination;
+pub(in crate::engine) mod lineage;
+pub(in crate::engine) mod linked;
+mod pace;
+pub(in crate::engine) mod rematerializers;
+pub(in crate::engine) mod times;
+mod timing;
+
 use std::fmt;
 use std::sync::Arc;
 
-use super::account::Account;
-use super::batch::Batch;
-use super::caches::{BindGroups, Pipelines};
-use super::cleaning::Cleanings;
-use super::cmd::Cmd;
-use super::cost::Costs;
-use super::counters::Counters;
 use super::diagnose::{self, Diagnose};
-use super::head::Head;
 use super::kernel::Role;
-use super::left_behind::LeftBehind;
-use super::lineage::Lineages;
-use super::linked::{Priorities, Recompute, ShareHooks};
-use super::pace::Pace;
 use super::queue::Queue;
-use super::rematerializers::Rematerializers;
-use super::staging_loss::StagingLoss;
-use super::times::Entry;
-use super::timing::Timing;
+use super::queue::cmd::Cmd;
+use super::queue::head::Head;
+use super::queue::left_behind::LeftBehind;
+use super::queue::staging_loss::StagingLoss;
 use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Copies, Event, Memory, Storage};
 use crate::transfer::Readbacks;
+use account::Account;
+use batch::Batch;
+use caches::{BindGroups, Pipelines};
+use cleaning::Cleanings;
+use cost::Costs;
+use counters::Counters;
+use lineage::Lineages;
+use linked::{Priorities, Recompute, ShareHooks};
+use pace::Pace;
+use rematerializers::Rematerializers;
+use times::Entry;
+use timing::Timing;
 
 /// The parts of an engine.
 pub(super) struct State {

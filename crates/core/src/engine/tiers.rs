@@ -1,10 +1,11 @@
 //! The tiers of evicted storages: the host's share of memory, the stores of the app, and the disk.
 
+pub(in crate::engine) mod supply;
+
 use std::sync::Arc;
 
-use super::destination::{Destination, Tier};
 use super::pass::Pass;
-use super::supply;
+use super::state::destination::{Destination, Tier};
 use crate::error::{Error, Result};
 use crate::memory::{Copies, HostCharge, Storage};
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::block_on;
-use super::cmd::Cmd;
 use super::handle::Engine;
 use super::pass::Pass;
-use super::{reclaim, refuse, shrink};
+use super::queue::cmd::Cmd;
+use super::reclaim;
+use super::reclaim::refuse;
+use super::reclaim::shrink;
 use crate::driver::DriverError;
 use crate::error::{Error, Result};
 use crate::memory::Storage;

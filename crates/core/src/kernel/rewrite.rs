@@ -1,10 +1,10 @@
 //! The shader of a custom kernel for one layout: the user's text with rewritten heads of the
 //! bindings' declarations.
 //!
-//! The places of the operands decide which bindings are `read_write` (see [`crate::engine::wgsl`]).
-//! The binding numbers are those of the operands. The uniform becomes immediates where the device
-//! has them. All other text stays, line for line, so that places in the device's messages are
-//! right.
+//! The places of the operands decide which bindings are `read_write` (see
+//! [`wgsl`](crate::engine::kernel::wgsl)). The binding numbers are those of the operands. The
+//! uniform becomes immediates where the device has them. All other text stays, line for line, so
+//! that places in the device's messages are right.
 
 use std::ops::Range;
 

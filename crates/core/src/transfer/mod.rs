@@ -14,7 +14,7 @@ mod stores;
 use crate::driver::DriverError;
 use crate::error::Error;
 
-pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
+pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, ReadingGuard, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub use spill::{SpillFile, random};
 pub(crate) use staging::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};

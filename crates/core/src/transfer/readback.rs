@@ -6,6 +6,7 @@
 //! is bounded. When it is used up, the thread that executes the queue takes in the oldest pieces,
 //! also those of readings that no thread waits for. So any number of reads may be in flight.
 
+mod guard;
 mod shown;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use crate::driver::{
 };
 use crate::error::Error;
 use crate::units::MIB;
+pub(crate) use guard::ReadingGuard;
 
 /// The limit of the pool. When its buffers reach it, the oldest pieces are taken in first.
 const LIMIT_BYTES: u64 = 64 * MIB;

@@ -6,9 +6,9 @@ use super::kernels;
 use super::look::{ANSWER_BYTES, LEAST_ANSWERS, Look, MOST_ANSWERS, PAGE_ANSWERS, PATTERN_BYTES};
 use crate::driver::{BufferId, Caps, PipelineId};
 use crate::dtype::DType;
-use crate::engine::caches::PipelineKey;
+use crate::engine::kernel::wgsl::Layout;
 use crate::engine::kernel::{MAX_OPERANDS, Program, Variant};
-use crate::engine::wgsl::Layout;
+use crate::engine::state::caches::PipelineKey;
 
 /// The device resources of the diagnostics.
 pub(in crate::engine) struct Gear {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::engine::kernel::reference;
-use crate::engine::sections::push_sections;
+use crate::engine::kernel::sections::push_sections;
 use crate::engine::{Kernel, Look, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/probe.wgsl");

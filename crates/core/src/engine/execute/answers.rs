@@ -1,0 +1,142 @@
+//! Checks all canaries and freed ranges for the diagnostics, and collects the answers.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::make_gear;
+use crate::driver::{DriverError, DriverResult, Op};
+use crate::engine::diagnose::{self, ANSWER_BYTES, Group, PATTERN_BYTES};
+use crate::engine::pass::Pass;
+use crate::error::Result;
+use crate::transfer::{Piece, Reading};
+
+/// Checks every canary and all poisoned memory, and collects the answers. Runs at the end of an
+/// execution pass whose results a caller waits for.
+pub(in crate::engine) async fn look_over(pass: &Pass) -> Result<()> {
+    let Some((freed, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
+        return Ok(());
+    };
+    for zone in freed {
+        if is_half_full(pass) {
+            collect(pass).await?;
+        }
+        diagnose::look_at_freed(&mut pass.lock(), zone);
+    }
+    let mut rest = groups.into_iter().peekable();
+    while rest.peek().is_some() {
+        if is_half_full(pass) {
+            collect(pass).await?;
+        }
+        let free = |one: &diagnose::Diagnose| one.free_answers();
+        let most = pass.lock().diagnose.as_deref().map_or(0, free);
+        let (mut some, mut count) = (Vec::new(), 0);
+        while let Some(group) = rest.next_if(|group| count + group.len() <= most) {
+            count += group.len();
+            some.push(group);
+        }
+        if some.is_empty() {
+            break;
+        }
+        let looked = look_at_groups(pass, some).await;
+        pass.check_lost()?;
+        if let Err(error) = looked {
+            // There is no memory for the check now. The next execution pass tries again.
+            if let Some(diagnose) = &mut pass.lock().diagnose {
+                diagnose.note_missed(&format!("{error:?}"));
+            }
+            break;
+        }
+    }
+    collect(pass).await?;
+    if let Some(diagnose) = &mut pass.lock().diagnose {
+        diagnose.end_look_over();
+    }
+    Ok(())
+}
+
+/// Whether the pass must collect answers before it asks more.
+fn is_half_full(pass: &Pass) -> bool {
+    let state = pass.lock();
+    state
+        .diagnose
+        .as_ref()
+        .is_some_and(|one| one.is_half_full())
+}
+
+/// Records one dispatch per slab, or per window of one, over a table of the zones.
+async fn look_at_groups(pass: &Pass, groups: Vec<Group>) -> DriverResult<()> {
+    let table: Vec<u8> = groups.iter().flat_map(Group::table).collect();
+    let count = (table.len() as u64 / ANSWER_BYTES) as u32;
+    let (first, at) = match &mut pass.lock().diagnose {
+        Some(diagnose) => diagnose.take_table(count),
+        None => return Ok(()),
+    };
+    make_gear::stage_for_gear(pass, &table, at).await?;
+    diagnose::look_at_groups(&mut pass.lock(), groups, first);
+    Ok(())
+}
+
+/// Waits for all answers and reports the findings.
+pub(in crate::engine) async fn collect(pass: &Pass) -> Result<()> {
+    // The batch that asks also copies the answers. A refusal takes the questions back.
+    pass.submit()?;
+    let used = match &pass.lock().diagnose {
+        Some(diagnose) => diagnose.used(),
+        None => return Ok(()),
+    };
+    if used == 0 {
+        return Ok(());
+    }
+    let answers = read_answers(pass, used).await;
+    pass.check_lost()?;
+    let found = diagnose::answered(&mut pass.lock(), answers);
+    found
+        .into_iter()
+        .for_each(|finding| pass.findings().push(finding));
+    Ok(())
+}
+
+async fn read_answers(pass: &Pass, used: u32) -> DriverResult<Vec<u8>> {
+    let arrived = Arc::new(Mutex::new(Vec::new()));
+    let into = arrived.clone();
+    let sink = move |bytes: &[u8]| {
+        let mut arrived = into.lock();
+        arrived.extend_from_slice(bytes);
+    };
+    let size_bytes = u64::from(used) * ANSWER_BYTES;
+    let piece_bytes = pass.readbacks.piece_bytes();
+    let (reading, pieces) = Reading::new(PATTERN_BYTES, size_bytes, piece_bytes, Box::new(sink));
+    for piece in pieces {
+        pass.readbacks.provide(piece.size_bytes).await?;
+        if !read_answer(pass, &reading, piece) {
+            return Err(DriverError::OutOfMemory);
+        }
+        let submitted = pass.submit();
+        submitted.map_err(|error| DriverError::Lost(error.to_string()))?;
+        pass.readbacks.take_in(&reading).await?;
+    }
+    let mut arrived = arrived.lock();
+    match arrived.len() as u64 == size_bytes {
+        true => Ok(std::mem::take(&mut *arrived)),
+        false => Err(DriverError::Invalid("the answers did not arrive".into())),
+    }
+}
+
+fn read_answer(pass: &Pass, reading: &Arc<Reading>, piece: Piece) -> bool {
+    let mut state = pass.lock();
+    let gear = diagnose::gear_buffer(&state);
+    let buffer = state.readbacks.take(piece.size_bytes);
+    let (Some(src), Some(buffer)) = (gear, buffer) else {
+        return false;
+    };
+    state.batch.push(Op::Copy {
+        src,
+        src_offset_bytes: piece.offset_bytes,
+        dst: buffer.0,
+        dst_offset_bytes: 0,
+        size_bytes: piece.size_bytes,
+    });
+    state.batch.add_read(reading.clone(), piece, buffer);
+    true
+}

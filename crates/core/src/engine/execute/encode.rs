@@ -1,0 +1,403 @@
+//! Encoding: a command becomes ops once all its operands have places.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::pick;
+use super::step::{Need, Stop};
+use crate::driver::{AdapterKind, Binding, BufferId, Op};
+use crate::engine::diagnose;
+use crate::engine::kernel::wgsl::Layout;
+use crate::engine::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
+use crate::engine::queue::cmd::Cmd;
+use crate::engine::state::State;
+use crate::engine::state::caches::{Bindings, PipelineKey};
+use crate::error::Error;
+use crate::memory::{Place, Storage};
+use crate::transfer::{Piece, Reading};
+
+/// A storage, or a range of one, that several operands may share.
+struct Part<'a> {
+    /// The slot of the storage.
+    slot: Option<u32>,
+    range: Option<&'a (u64, u64)>,
+    buffer: BufferId,
+}
+
+impl State {
+    /// Encodes the command at the head of the queue, or returns what the command still needs.
+    pub(super) fn encode(&mut self, cmd: &Cmd) -> Result<(), Stop> {
+        match cmd {
+            Cmd::Launch(launch) => self.encode_launch(launch),
+            Cmd::Clear(storage) => {
+                self.memory.clear_poison(storage);
+                let place = self.place_for_overwrite(storage)?;
+                self.write(
+                    storage,
+                    Op::Clear {
+                        buffer: place.buffer,
+                        offset_bytes: place.offset_bytes,
+                        size_bytes: storage.size_bytes(),
+                    },
+                );
+                Ok(())
+            }
+            Cmd::Upload {
+                dst,
+                offset_bytes,
+                region,
+                whole,
+            } => {
+                if *whole {
+                    self.memory.clear_poison(dst);
+                } else if self.memory.slots.poison_of(dst).is_some() {
+                    // A partial write cannot give a poisoned storage a value.
+                    return Ok(());
+                }
+                let place = match whole {
+                    true => self.place_for_overwrite(dst)?,
+                    false => self.place(dst)?,
+                };
+                self.memory.uploaded(dst, region.size_bytes);
+                self.write(
+                    dst,
+                    Op::Copy {
+                        src: region.buffer,
+                        src_offset_bytes: region.offset_bytes,
+                        dst: place.buffer,
+                        dst_offset_bytes: place.offset_bytes + offset_bytes,
+                        size_bytes: region.size_bytes,
+                    },
+                );
+                Ok(())
+            }
+            Cmd::Poison { cause, .. } => Err(Stop::Poison(cause.clone())),
+            #[cfg(any(test, feature = "sim"))]
+            Cmd::Touch(operands) => self.encode_touch(operands),
+            Cmd::TakeOver { from, to } => {
+                if self.memory.slots.is_evicted(from) {
+                    // The result was evicted while other commands ran.
+                    self.place(from)?;
+                }
+                self.take_over_made(from, to);
+                Ok(())
+            }
+            Cmd::Prefetch(storage) => match self.memory.slots.poison_of(storage) {
+                None => self.place(storage).map(|_| ()),
+                Some(_) => Ok(()),
+            },
+            Cmd::Read {
+                src,
+                reading,
+                piece,
+                ..
+            } => self.encode_read(src, reading, *piece),
+        }
+    }
+
+    fn encode_read(
+        &mut self,
+        src: &Arc<Storage>,
+        reading: &Arc<Reading>,
+        piece: Piece,
+    ) -> Result<(), Stop> {
+        if let Some(cause) = self.memory.slots.poison_of(src) {
+            let made_at = src.tag().to_string();
+            reading.fail(Error::Poisoned { made_at, cause });
+            return Ok(());
+        }
+        if self.memory.slots.is_evicted_with_bytes(src) {
+            return Err(Stop::Need(Need::ReadEvicted {
+                storage: src.clone(),
+                reading: reading.clone(),
+                piece,
+            }));
+        }
+        let place = self.place(src)?;
+        if self.diagnose.is_some() {
+            diagnose::watch_read(self, src);
+        }
+        let (start, size_bytes) = piece.words();
+        if self.driver.caps().maps_slabs && self.memory.slabs.idle(place, 0).is_some() {
+            return Err(Stop::Need(Need::Direct {
+                reading: reading.clone(),
+                piece,
+                place,
+            }));
+        }
+        let Some(buffer) = self.readbacks.take(size_bytes) else {
+            let storage = src.clone();
+            return Err(Stop::Need(Need::Readback {
+                storage,
+                size_bytes,
+            }));
+        };
+        self.memory.record_operand(src, false);
+        self.memory.was_read(src, piece.size_bytes);
+        self.batch.add_read(reading.clone(), piece, buffer);
+        self.push_op(Op::Copy {
+            src: place.buffer,
+            src_offset_bytes: place.offset_bytes + start,
+            dst: buffer.0,
+            dst_offset_bytes: 0,
+            size_bytes,
+        });
+        Ok(())
+    }
+
+    fn encode_launch(&mut self, launch: &Launch) -> Result<(), Stop> {
+        let most_work = self.driver.caps().most_work;
+        let Some(work) = self.batch.work_with(launch.amount(), most_work) else {
+            return Err(Stop::Need(Need::Submit));
+        };
+        let (mut all_are_here, mut written) = (true, 0_u8);
+        for (index, arg) in launch.args.iter().enumerate() {
+            let role = launch.program.role(index);
+            written |= u8::from(role != Role::Read) << index;
+            if role != Role::Write {
+                if let Some(cause) = self.memory.slots.poison_of(&arg.storage) {
+                    return Err(Stop::Poison(cause));
+                }
+            }
+            all_are_here &= self.memory.slots.find(&arg.storage).is_some();
+        }
+        if !all_are_here {
+            if let Some(need) = pick::pick(self, launch)? {
+                return Err(Stop::Need(need));
+            }
+            let operands = launch.args.iter().map(|arg| &arg.storage);
+            self.acquire(operands, |state, index| {
+                let is_output = launch.program.role(index) == Role::Write;
+                is_output && state.take_over(launch, &launch.args[index])
+            })?;
+        }
+        let (layout, bindings) = self.bind(launch, written)?;
+        let key = PipelineKey::new(&launch.program, launch.variant(), layout);
+        let pipeline = match self.pipelines.get(&key) {
+            Some(Ok(pipeline)) => *pipeline,
+            Some(Err(cause)) => return Err(Stop::Poison(cause.clone())),
+            None => {
+                return Err(Stop::Need(Need::Pipeline {
+                    program: launch.program.clone(),
+                    key,
+                    params_bytes: launch.params.len() as u32,
+                }));
+            }
+        };
+        let bind_group = self.groups.get(pipeline, bindings)?;
+        self.handle_changes();
+        if self.diagnose.is_some() {
+            diagnose::watch_before(self, launch);
+        }
+        for (index, arg) in launch.args.iter().enumerate() {
+            self.memory
+                .record_operand(&arg.storage, written >> index & 1 == 1);
+        }
+        self.batch.set_work(work);
+        let predicted_ns = self.costs.compute_ns(launch);
+        self.batch.add_predicted(predicted_ns);
+        self.counters.predicted_ns += predicted_ns;
+        if let Some(account) = &mut self.dry {
+            let ns = predicted_ns * self.driver.time_scale();
+            account.launched(ns, !self.rematerializers.is_any_under_way());
+        }
+        (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
+        if let Some(entry) = self.timing.of_launch(launch) {
+            self.batch.add_timed(entry);
+        }
+        if self.diagnose.is_some() {
+            diagnose::watch_after(self, launch);
+        }
+        Ok(())
+    }
+
+    /// Places every operand that has no place. Evicted operands are restored first. If one finds no
+    /// room, the command keeps the other places until the pass has made room or given up. Otherwise
+    /// two operands that fit only into the same hole would take it in turns for ever.
+    ///
+    /// `take_over` may give the operand with this index the storage of another one instead.
+    fn acquire<'a>(
+        &mut self,
+        operands: impl Iterator<Item = &'a Arc<Storage>>,
+        mut take_over: impl FnMut(&mut Self, usize) -> bool,
+    ) -> Result<(), Stop> {
+        let mut placed = SmallVec::<[&Arc<Storage>; 4]>::new();
+        for (index, storage) in operands.enumerate() {
+            if self.memory.slots.find(storage).is_some() {
+                continue;
+            }
+            let need = if self.memory.slots.is_evicted(storage) {
+                let storage = storage.clone();
+                Need::Restore { storage }
+            } else if take_over(self, index) {
+                continue;
+            } else if self.memory.place(storage, self.head.fit())?.is_some() {
+                placed.push(storage);
+                continue;
+            } else {
+                let storage = storage.clone();
+                Need::Room { storage }
+            };
+            placed.iter().for_each(|one| self.head.note_placed(one));
+            return Err(Stop::Need(need));
+        }
+        Ok(())
+    }
+
+    /// Lets an output take over the storage of an operand that has no other holder.
+    fn take_over(&mut self, launch: &Launch, output: &Arg) -> bool {
+        for (index, arg) in launch.args.iter().enumerate() {
+            if launch.may_reuse >> index & 1 == 0 {
+                continue;
+            }
+            let dying = &arg.storage;
+            let args = launch.args.iter().enumerate();
+            let same = args.filter(|(_, other)| Arc::ptr_eq(&other.storage, dying));
+            let (mut here, mut reusable) = (0, true);
+            for (index, _) in same {
+                here += 1;
+                // Another operand may show the same bytes in another layout.
+                reusable &= launch.may_reuse >> index & 1 == 1;
+            }
+            let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
+            let ours = self.memory.slots.in_slab(dying) && dying.share() == output.storage.share();
+            // The elements have the same size, and no other output has taken the storage over.
+            let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !dying.is_donated();
+            if last && ours && fits && dying.size_bytes() == output.storage.size_bytes() {
+                self.memory.donate(dying, &output.storage);
+                self.counters.donated += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Decides the bindings of the operands. Each storage, or range of one, is a part with as many
+    /// windows as it needs. Each operand of a custom kernel is its own part. Bit `i` of `written`
+    /// is set if operand `i` is written.
+    fn bind(&self, launch: &Launch, written: u8) -> Result<(Layout, Bindings), Stop> {
+        let window_bytes = self.driver.caps().max_binding_bytes;
+        let mut layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [0; MAX_OPERANDS],
+            writable: 0,
+        };
+        let mut parts = SmallVec::<[Part<'_>; 4]>::new();
+        let mut bindings = Bindings::new();
+        for (index, arg) in launch.args.iter().enumerate() {
+            let (slot, range) = (arg.storage.slot(), launch.ranges.get(index));
+            let known = match launch.program {
+                Program::Builtin(_) | Program::Fused(_) => (parts.iter())
+                    .position(|part: &Part<'_>| part.slot == slot && part.range == range),
+                Program::Custom(_) => None,
+            };
+            let part = known.unwrap_or(parts.len());
+            if known.is_none() {
+                let place = self.memory.slots.find(&arg.storage).ok_or(Stop::Lost)?;
+                let buffer = place.buffer;
+                parts.push(Part {
+                    slot,
+                    range,
+                    buffer,
+                });
+                let (start, size_bytes) = range.copied().unwrap_or((0, arg.storage.size_bytes()));
+                let mut shown_bytes = 0;
+                while shown_bytes < size_bytes {
+                    let binding = Binding {
+                        buffer,
+                        offset_bytes: place.offset_bytes + start + shown_bytes,
+                        size_bytes: window_bytes.min(size_bytes - shown_bytes),
+                    };
+                    shown_bytes += binding.size_bytes;
+                    layout.windows[part] = layout.windows[part].wrapping_add(1);
+                    bindings.push(binding);
+                }
+            }
+            layout.parts[index] = part as u8;
+            layout.writable |= (written >> index & 1) << part;
+        }
+        layout.writable = self.writable(&parts, layout.writable);
+        Ok((layout, bindings))
+    }
+
+    /// The parts to bind read-write, one bit each, if the command writes the parts `written`. wgpu
+    /// requires the same access for all parts of one slab.
+    ///
+    /// Which operands share a slab is chance, and each combination needs a pipeline. A software
+    /// adapter compiles a pipeline for seconds, and read-only bindings are no faster there. So all
+    /// parts are read-write on it. Other devices would then put barriers between dispatches that
+    /// only read the same slab.
+    fn writable(&self, parts: &[Part<'_>], written: u8) -> u8 {
+        let is_software = self.driver.caps().kind == AdapterKind::Cpu;
+        let is_beside_written = |part: &Part<'_>| {
+            (0..parts.len()).any(|of| written >> of & 1 == 1 && parts[of].buffer == part.buffer)
+        };
+        (parts.iter().enumerate())
+            .filter(|(_, part)| is_software || is_beside_written(part))
+            .fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
+    /// The place of a storage with its bytes. Places the storage if it has no place yet.
+    fn place(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
+        if self.memory.slots.is_evicted(storage) {
+            let storage = storage.clone();
+            return Err(Stop::Need(Need::Restore { storage }));
+        }
+        self.place_for_overwrite(storage)
+    }
+
+    /// The place of a storage that the command overwrites as a whole.
+    pub(super) fn place_for_overwrite(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
+        if let Some(place) = self.memory.slots.find(storage) {
+            return Ok(place);
+        }
+        self.memory.place(storage, self.head.fit())?.ok_or_else(|| {
+            let storage = storage.clone();
+            Stop::Need(Need::Room { storage })
+        })
+    }
+
+    /// Moves the result of a rematerializer into the storage for which it ran.
+    fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
+        let failure = self.memory.slots.poison_of(from);
+        self.rematerializers.finish(to, failure.clone());
+        let is_of_another = from.share() != to.share();
+        if failure.is_some() || !self.memory.slots.is_evicted(to) {
+            // A failed rematerialization may succeed later, or the storage has its value already.
+        } else if is_of_another
+            || Arc::strong_count(from) != 1
+            || !self.memory.take_over_place(from, to)
+        {
+            let reason =
+                "its rematerializer kept the result, or returned an existing tensor".into();
+            let made_at = to.tag().to_string();
+            let cause = Error::Recompute { made_at, reason };
+            self.memory.slots.poison(to, &Arc::new(cause));
+        } else {
+            // The driver may still refuse the batch that computes it.
+            self.batch.add_restored(to);
+            self.counters.recomputed_bytes += to.len_bytes();
+        }
+    }
+}
+
+#[cfg(any(test, feature = "sim"))]
+impl State {
+    fn encode_touch(&mut self, operands: &[(Arc<Storage>, Role)]) -> Result<(), Stop> {
+        let read = operands.iter().filter(|(_, role)| *role != Role::Write);
+        for (storage, _) in read {
+            if let Some(cause) = self.memory.slots.poison_of(storage) {
+                return Err(Stop::Poison(cause));
+            }
+        }
+        self.acquire(operands.iter().map(|(storage, _)| storage), |_, _| false)?;
+        for (storage, role) in operands {
+            self.memory.slots.used(storage);
+            if *role != Role::Read {
+                self.memory.slots.written(storage);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Creates the device resources of the diagnostics before the first command runs.
+
+use super::describe;
+use crate::driver::{Account, DriverError, DriverResult, Op};
+use crate::engine::Diagnostics;
+use crate::engine::diagnose;
+use crate::engine::diagnose::{Gear, Look, PARAMS_BYTES, PATTERN_BYTES};
+use crate::engine::pass::Pass;
+use crate::error::{Error, Result};
+use crate::memory::PATTERN;
+
+/// Creates the resources, unless they exist.
+pub(super) async fn prepare_diagnose(pass: &Pass) -> Result<()> {
+    let wants = {
+        let state = pass.lock();
+        match &state.diagnose {
+            Some(diagnose) if !diagnose.has_gear() => diagnose.wants(),
+            _ => return Ok(()),
+        }
+    };
+    let made = make_gear(pass, wants).await;
+    pass.check_lost()?;
+    // A pass cannot go on without them. Outputs of kernels begin full of the pattern, so values
+    // would be wrong and not only unchecked.
+    made.map_err(|error| Error::Driver {
+        what: "memory for the diagnostics",
+        message: format!("{error:?}; raise the budget, or turn the diagnostics off"),
+    })
+}
+
+async fn make_gear(pass: &Pass, wants: Diagnostics) -> DriverResult<()> {
+    let caps = pass.caps();
+    let mut pipelines = [None; 6];
+    for (look, pipeline) in Look::ALL.into_iter().zip(&mut pipelines) {
+        if let Some((program, key)) = look.kernel(wants) {
+            let desc = describe::describe(&program, &key, PARAMS_BYTES, caps);
+            *pipeline = Some(pass.driver.create_pipeline(desc).await?);
+        }
+    }
+    let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
+    let answers = Gear::most_answers(limit_bytes, caps);
+    if answers == 0 {
+        return Err(DriverError::Invalid("a binding is too small".into()));
+    }
+    let (size_bytes, label) = (Gear::size_bytes(answers), "lapidary diagnostics");
+    let buffer = pass.driver.create_buffer(Account::Slabs, size_bytes, label);
+    let buffer = buffer.await?;
+    if let Some(diagnose) = &mut pass.lock().diagnose {
+        diagnose.set_gear(Gear::new(buffer, pipelines, answers as u32));
+    }
+    let pattern = PATTERN.to_le_bytes().repeat(PATTERN_BYTES as usize / 4);
+    stage_for_gear(pass, &pattern, 0).await
+}
+
+/// Copies bytes to the buffer of the diagnostics, by ops of the batch.
+pub(super) async fn stage_for_gear(
+    pass: &Pass,
+    bytes: &[u8],
+    offset_bytes: u64,
+) -> DriverResult<()> {
+    let (mut rest, mut at) = (bytes, offset_bytes);
+    while !rest.is_empty() {
+        if let Some((region, taken)) = pass.restore_staging.stage(rest)? {
+            let mut state = pass.lock();
+            let Some(dst) = diagnose::gear_buffer(&state) else {
+                return Ok(());
+            };
+            state.batch.push(Op::Copy {
+                src: region.buffer,
+                src_offset_bytes: region.offset_bytes,
+                dst,
+                dst_offset_bytes: at,
+                size_bytes: region.size_bytes,
+            });
+            state.batch.add_region(region);
+            (rest, at) = (&rest[taken..], at + taken as u64);
+            continue;
+        }
+        match pass.restore_staging.grow(rest.len() as u64).await {
+            Ok(true) => continue,
+            Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
+            Err(error) => return Err(error),
+        }
+        let submitted = pass.submit();
+        submitted.map_err(|error| DriverError::Lost(error.to_string()))?;
+        pass.restore_staging.sweep()?;
+        if !pass.restore_staging.wait().await? && !pass.restore_staging.has_room() {
+            return Err(DriverError::OutOfMemory);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,321 @@
+//! One step of the execution pass: encodes commands until the pass needs something that takes time.
+//!
+//! A step runs under the engine's lock and never waits. It may need a slab, a pipeline or a
+//! submission. Then it leaves the command at the head of the queue and returns the need.
+//! [`execute`](crate::engine::execute) releases the lock, meets the need and starts the next step.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::alloc::AllocError;
+use crate::driver::DriverError;
+use crate::engine::kernel::{Launch, Program, Role};
+use crate::engine::queue::cmd::Cmd;
+use crate::engine::queue::picking::{Rows, Words};
+use crate::engine::state::State;
+use crate::engine::state::caches::{PipelineKey, ProgramId};
+use crate::error::Error;
+use crate::memory::{Dead, Place, ShareHandle, Storage};
+use crate::transfer::{Piece, Reading};
+
+/// What the execution pass needs before it can go on.
+#[derive(Debug)]
+pub(in crate::engine) enum Need {
+    /// Submit the batch.
+    Submit,
+    /// Memory for a storage that has no place yet.
+    Room { storage: Arc<Storage> },
+    /// Restore an evicted storage.
+    Restore { storage: Arc<Storage> },
+    /// Deliver the bytes of an evicted storage to the reading at the head of the queue.
+    ReadEvicted {
+        storage: Arc<Storage>,
+        reading: Arc<Reading>,
+        piece: Piece,
+    },
+    /// Read the words that name rows of a table that is not on the device.
+    Words(Words),
+    /// Copy those rows of the table into the result of the command at the head of the queue.
+    Rows(Rows),
+    /// Compile a kernel.
+    Pipeline {
+        program: Program,
+        key: PipelineKey,
+        params_bytes: u32,
+    },
+    /// A read-back buffer for `size_bytes` of a storage.
+    Readback {
+        storage: Arc<Storage>,
+        size_bytes: u64,
+    },
+    /// Collect the answers of the diagnostics.
+    Answers,
+    /// Wait until the slab of this place is idle, then map it and read the piece there.
+    Direct {
+        reading: Arc<Reading>,
+        piece: Piece,
+        place: Place,
+    },
+}
+
+/// Why a command was not encoded.
+pub(in crate::engine) enum Stop {
+    Need(Need),
+    /// The results of the command have no value, for this reason.
+    Poison(Arc<Error>),
+    Lost,
+}
+
+impl From<DriverError> for Stop {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::Lost(_) => Stop::Lost,
+            DriverError::OutOfMemory | DriverError::OverBudget => {
+                Stop::Poison(Arc::new(Error::Driver {
+                    what: "a bind group",
+                    message: "out of memory".into(),
+                }))
+            }
+            #[cfg(any(test, feature = "sim"))]
+            DriverError::Kernel(fault) => Stop::Poison(Arc::new(Error::Kernel(fault))),
+            DriverError::Invalid(message) => Stop::Poison(Arc::new(Error::Driver {
+                what: "a command",
+                message,
+            })),
+        }
+    }
+}
+
+impl From<AllocError> for Stop {
+    fn from(error: AllocError) -> Self {
+        Stop::Poison(Arc::new(Error::Driver {
+            what: "a block",
+            message: error.to_string(),
+        }))
+    }
+}
+
+impl State {
+    /// Encodes commands until the queue is empty (`None`) or the pass needs something.
+    pub(in crate::engine) fn step(&mut self) -> Option<Need> {
+        loop {
+            self.free_dead();
+            let priorities = self.priorities;
+            let is_long = priorities.is_some_and(|priorities| priorities.has_long_batch(self));
+            if is_long || self.batch.is_full(self.pace.most_ops()) {
+                return Some(Need::Submit);
+            }
+            if self.diagnose.as_ref().is_some_and(|one| one.is_half_full()) {
+                return Some(Need::Answers);
+            }
+            if let Some(priorities) = priorities {
+                priorities.promote(self);
+                if priorities.has_only_lower(self) {
+                    return None;
+                }
+            }
+            if let ControlFlow::Break(need) = self.run_next() {
+                return need;
+            }
+        }
+    }
+
+    /// Encodes the command at the head of the queue, or moves it to the right list. Breaks if there
+    /// is none, if the pass needs something, or if the device is lost.
+    #[inline(never)]
+    fn run_next(&mut self) -> ControlFlow<Option<Need>> {
+        let driver = &self.driver;
+        let limit_bytes = || driver.ledger().slab_limit_now_bytes();
+        // Commands are large: this one is moved no further before its end.
+        let next = self.queue.next(limit_bytes);
+        let Some(cmd) = &next else {
+            return ControlFlow::Break(None);
+        };
+        if matches!(cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
+            return ControlFlow::Continue(());
+        }
+        if let Some(error) = self.left_behind.conflict(cmd) {
+            self.leave_behind(next, error);
+            return ControlFlow::Continue(());
+        }
+        let alone = cmd.is_custom() || self.memory.census.has_imports() && cmd.is_foreign();
+        let priority = self.priorities.map(|priorities| priorities.of(cmd));
+        if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
+            self.queue.put_back(next);
+            return ControlFlow::Break(Some(Need::Submit));
+        }
+        if let Some(storage) = self.first_lost(cmd) {
+            self.queue.put_back(next);
+            return ControlFlow::Break(Some(Need::Restore { storage }));
+        }
+        if let Some(shared) = self.shared() {
+            if shared.note_share(self, cmd) {
+                return ControlFlow::Continue(());
+            }
+        }
+        let recompute = self.recompute.filter(|_| self.memory.has_saved());
+        let inputs = recompute.and_then(|recompute| recompute.inputs(self, cmd));
+        match self.encode(cmd) {
+            Ok(()) => {
+                if let (Some(recompute), Some(inputs)) = (recompute, inputs) {
+                    recompute.note(self, cmd, inputs);
+                }
+                self.batch.close(alone || cmd.submits_at_once());
+                self.batch.note_priority(priority);
+                self.note_encoded(cmd);
+                // The operands without another holder are freed at once, and what the submission
+                // still needs is kept. Other commands are rarely the last holders: the dead list is
+                // enough for them.
+                match next {
+                    Some(Cmd::Launch(Launch {
+                        program: Program::Custom(custom),
+                        ..
+                    })) => self.batch.keep_custom(custom),
+                    Some(Cmd::Launch(launch)) => {
+                        for arg in launch.args {
+                            self.memory.release_operand(arg.storage);
+                        }
+                    }
+                    Some(Cmd::Clear(storage)) => self.memory.release_operand(storage),
+                    Some(Cmd::Upload { region, .. }) => self.batch.add_region(region),
+                    _ => {}
+                }
+            }
+            Err(Stop::Need(need)) => {
+                self.queue.put_back(next);
+                return ControlFlow::Break(Some(need));
+            }
+            Err(Stop::Poison(cause)) => {
+                self.unplace_cmd(cmd);
+                if !self.queue.take_apart(cmd) {
+                    self.rematerializers.end_command();
+                    self.poison(cmd, &cause);
+                }
+            }
+            // The caller learns of the loss when it asks the driver. The command stays for the next
+            // device.
+            Err(Stop::Lost) => {
+                self.queue.put_back(next);
+                return ControlFlow::Break(None);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The command has to wait for commands that found no room, and for their error.
+    #[cold]
+    fn leave_behind(&mut self, next: Option<Cmd>, error: Error) {
+        let Some(cmd) = next else { return };
+        // Some of the results may not have to wait.
+        if cmd.has_several_results() && self.queue.take_apart(&cmd) {
+            return;
+        }
+        if let Cmd::TakeOver { to, .. } = &cmd {
+            self.rematerializers.finish(to, None);
+        }
+        self.left_behind.push(cmd, error, &self.memory);
+    }
+
+    /// The shares of a command compete for memory from now on. Returns whether the command was
+    /// dropped, because the share whose value it makes, or that reads, was cancelled.
+    #[cold]
+    pub(in crate::engine) fn note_share(&mut self, cmd: &Cmd) -> bool {
+        let (mut share, mut is_cancelled) = (None, false);
+        let read_by = match cmd {
+            Cmd::Read { by, .. } => by.as_deref().filter(|by| by.is_cancelled()),
+            _ => None,
+        };
+        cmd.each_operand(&mut |storage, role| {
+            let one = storage.share();
+            // Nearly always all are of one share.
+            if share.replace(one) != Some(one) {
+                self.memory.share_ran(one);
+            }
+            is_cancelled |= role != Role::Read && storage.is_cancelled();
+        });
+        if is_cancelled || read_by.is_some() {
+            return self.drop_cancelled(cmd, read_by);
+        }
+        false
+    }
+
+    /// Drops a command of a cancelled share. Returns whether it was dropped.
+    #[cold]
+    fn drop_cancelled(&mut self, cmd: &Cmd, read_by: Option<&ShareHandle>) -> bool {
+        let mut cause = read_by.map(ShareHandle::cancelled);
+        cmd.each_operand(&mut |storage, role| {
+            if role != Role::Read {
+                cause = cause.take().or_else(|| storage.cancelled());
+            }
+        });
+        if let Some(cause) = cause {
+            self.unplace_cmd(cmd);
+            match cmd {
+                Cmd::TakeOver { to, .. } => self.rematerializers.finish(to, None),
+                _ => drop(self.rematerializers.end_command()),
+            }
+            self.poison(cmd, &Arc::new(cause));
+            return true;
+        }
+        false
+    }
+
+    /// A storage that was dropped, and that would be computed from what the command overwrites.
+    #[inline]
+    fn first_lost(&mut self, cmd: &Cmd) -> Option<Arc<Storage>> {
+        // A takeover restores a value, which does not change it for readers.
+        if !self.rematerializers.has_lineages() || matches!(cmd, Cmd::TakeOver { .. }) {
+            return None;
+        }
+        let mut lost = None;
+        cmd.each_operand(&mut |storage, role| {
+            if lost.is_none() && role != Role::Read && storage.feeds_rematerializers() {
+                lost = self.memory.slots.first_lost_by_write(storage);
+            }
+        });
+        lost
+    }
+
+    /// Notes that a command was encoded.
+    pub(super) fn note_encoded(&mut self, cmd: &Cmd) {
+        self.head.reset();
+        self.counters.commands += 1;
+        let is_of_app = !matches!(cmd, Cmd::TakeOver { .. });
+        if is_of_app && self.rematerializers.end_command() {
+            self.counters.commands_of_app += 1;
+        }
+        self.memory.slots.tick();
+    }
+
+    /// Frees the storages and kernels that have no holder.
+    #[inline]
+    pub(in crate::engine) fn free_dead(&mut self) {
+        if self.memory.has_dead() {
+            self.free_dead_now();
+        }
+    }
+
+    fn free_dead_now(&mut self) {
+        let mut kernels = SmallVec::<[ProgramId; 2]>::new();
+        let mut rematerializers = SmallVec::<[u64; 2]>::new();
+        let mut has_lost_share = false;
+        self.memory.free_dead(|dead| match dead {
+            Dead::Kernel(id) => kernels.push(ProgramId::Custom(id)),
+            Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
+            Dead::Rematerializer(id) => rematerializers.push(id),
+            Dead::Share(_) => has_lost_share = true,
+            Dead::Slot(_) | Dead::Watermark(_) => {}
+        });
+        for id in rematerializers {
+            self.rematerializers.forget(id);
+        }
+        if let Some(shared) = self.shared.filter(|_| has_lost_share) {
+            shared.note_promises(self);
+        }
+        for kernel in kernels {
+            self.pipelines.discard(kernel, &mut self.groups);
+        }
+    }
+}

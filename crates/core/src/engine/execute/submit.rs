@@ -1,0 +1,202 @@
+//! Submitting the batch, and releasing slabs that the batch does not name.
+
+use std::sync::Arc;
+
+use crate::alloc::SlabId;
+use crate::driver::{BindGroupId, BufferId};
+use crate::engine::diagnose;
+use crate::engine::pass::Pass;
+use crate::engine::state::State;
+use crate::engine::state::batch::Batch;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::transfer::refusal;
+
+impl Pass {
+    /// Submits the batch. A refusal poisons the storages that the batch should have written.
+    pub(in crate::engine) fn submit(&self) -> Result<()> {
+        let mut batch = {
+            let mut state = self.lock();
+            state.handle_changes();
+            std::mem::take(&mut state.batch)
+        };
+        let result = match batch.is_empty() {
+            true => Ok(()),
+            false => {
+                within!("submission", { ops = batch.ops().len() as u64 }, {
+                    self.submit_batch(&mut batch)
+                })
+            }
+        };
+        batch.clear();
+        self.drop_stale_copies();
+        let mut state = self.lock();
+        state.batch = batch;
+        for buffer in state.memory.slots.take_forgotten_imports() {
+            state.groups.forget_buffer(buffer);
+            self.driver.destroy_buffer(buffer, 0);
+        }
+        state.groups.sweep();
+        state.pipelines.sweep(&self.driver);
+        let has_priorities = state.priorities.is_some();
+        drop(state);
+        if has_priorities {
+            self.execution_lock.notify();
+        }
+        result
+    }
+
+    fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
+        self.uploads.seal(batch.regions());
+        self.restore_staging.seal(batch.regions());
+        let submitted = (self.driver).submit(batch.ops(), batch.params(), batch.predicted_ns());
+        batch.forget_regions();
+        let (mut failure, mut awaited) = (None, None);
+        match submitted {
+            Ok(submission) => {
+                for (reading, piece, buffer) in batch.take_reads() {
+                    if let Err(error) = self.readbacks.submitted(&reading, piece, buffer) {
+                        reading.fail(refusal("to map a read-back buffer", error));
+                    }
+                    if reading.is_awaited() {
+                        awaited = Some(reading);
+                    }
+                }
+                let mut state = self.lock();
+                state.memory.batch_ended(Some(submission.serial));
+                state.submitted(submission, batch.timed());
+                state.pace.grow();
+                if let Some(diagnose) = &mut state.diagnose {
+                    diagnose.was_submitted();
+                }
+            }
+            Err(error) => failure = Some(refusal("a submission", error)),
+        }
+        if let Some(error) = failure {
+            let cause = Arc::new(error);
+            for (reading, _, buffer) in batch.take_reads() {
+                reading.fail(cause.again());
+                self.readbacks.give_back(buffer);
+            }
+            let mut state = self.lock();
+            let written = state.memory.slots.written_in_batch();
+            state.memory.batch_ended(None);
+            state.counters.refused_submissions += 1;
+            undo_moves(&mut state, batch, &cause);
+            state.memory.previous.still_unclean(batch.take_cleared());
+            for storage in written {
+                state.memory.slots.poison(&storage, &cause);
+            }
+            // The copies that should have restored these were refused too, so the storages stay
+            // evicted.
+            for storage in batch.restored() {
+                state.memory.undo_restore(&storage, &cause);
+            }
+            diagnose::not_answered(&mut state);
+        }
+        // The next use of a chunk finds out if it could not be mapped again.
+        let _ = self.uploads.sweep();
+        let _ = self.restore_staging.sweep();
+        self.driver.settle();
+        // Takes pieces in while the device copies this one. Some drivers accept a submission only
+        // after they have finished the last. Then all pieces would arrive before the first is taken
+        // in.
+        if let Some(reading) = awaited {
+            self.readbacks.take_in_arrived(&reading);
+        }
+        self.check_lost()
+    }
+
+    /// Releases one slab, if it is empty.
+    pub(in crate::engine) fn release_one(&self, slab: SlabId) -> Result<u64> {
+        self.release(|memory| memory.slabs.if_empty(slab))
+    }
+
+    /// Releases, one by one, the empty slabs that `next` names.
+    pub(in crate::engine) fn release(
+        &self,
+        next: impl Fn(&Memory) -> Option<(SlabId, bool)>,
+    ) -> Result<u64> {
+        let mut released = 0;
+        loop {
+            let mut buffers = Vec::new();
+            let (is_over, groups) = {
+                let mut state = self.lock();
+                // The diagnostics first check the freed blocks of a slab that goes.
+                state.handle_changes();
+                let is_over = release_slabs(&mut state, &next, &mut buffers);
+                if !buffers.is_empty() && state.memory.slabs.reserved_bytes() == 0 {
+                    self.readbacks.keep_none();
+                }
+                (is_over, forget_buffers(&mut state, &buffers))
+            };
+            // Destroying many groups takes a while, so other threads may record meanwhile.
+            for group in groups {
+                self.driver.destroy_bind_group(group);
+            }
+            for &(buffer, last_serial) in &buffers {
+                self.driver.destroy_buffer(buffer, last_serial);
+            }
+            released += buffers.len() as u64;
+            if is_over {
+                return Ok(released);
+            }
+            self.submit()?;
+        }
+    }
+}
+
+/// Releases the empty slabs that `next` names. Returns whether it released all. If not, the batch
+/// names the next slab and must be submitted first.
+fn release_slabs(
+    state: &mut State,
+    next: impl Fn(&Memory) -> Option<(SlabId, bool)>,
+    buffers: &mut Vec<(BufferId, u64)>,
+) -> bool {
+    while let Some((slab, in_batch)) = next(&state.memory) {
+        if in_batch {
+            return false;
+        }
+        match state.memory.release(slab) {
+            Some(buffer) => buffers.push(buffer),
+            None => break,
+        }
+    }
+    true
+}
+
+/// Forgets the bind groups that name buffers about to be destroyed. Returns the groups to destroy
+/// now. If the batch has ops, its submission destroys them.
+fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGroupId> {
+    match buffers {
+        [] => return Vec::new(),
+        [(buffer, _)] => state.groups.forget_buffer(*buffer),
+        _ => {
+            let gone = buffers
+                .iter()
+                .map(|(buffer, _)| buffer.0.number())
+                .collect();
+            state.groups.forget_buffers(&gone);
+        }
+    }
+    match state.batch.is_empty() {
+        true => state.groups.take_discarded(),
+        false => Vec::new(),
+    }
+}
+
+/// Undoes the moves of a refused batch. A block is poisoned if another block has taken its old
+/// range since.
+fn undo_moves(state: &mut State, batch: &mut Batch, cause: &Arc<Error>) {
+    for one in batch.take_moves() {
+        let before_bytes = state.memory.slabs.moved_bytes();
+        if !state.memory.move_back(&one) {
+            state.memory.poison_storage_of(one.block, cause);
+        }
+        // A block that moved back counts twice. One that died or lost its bytes counts once.
+        state.counters.undone_bytes += match state.memory.slabs.moved_bytes() - before_bytes {
+            0 => one.size_bytes,
+            back_bytes => 2 * back_bytes,
+        };
+    }
+}

@@ -1,0 +1,566 @@
+//! Builds the whole shader of a kernel: declares the operands of its text for a layout.
+//!
+//! wgpu forbids binding one buffer both read-only and read-write in one dispatch. WGSL cannot
+//! override the access of a binding. One binding shows at most a window of a large operand. So the
+//! engine writes the declarations last, from a [`Layout`]. The layout says which operands coincide
+//! (one *part* each), whether the kernel may write to a part, and how many windows the part has.
+//!
+//! Every binding is an array of words or of vec4s of words. The accessors bit-cast operands on the
+//! way in and out, which costs nothing. So operands of one part may even differ in type.
+
+mod access;
+
+use std::fmt::Write;
+
+use super::{MAX_OPERANDS, Operand, Role, Variant};
+use crate::driver::Access;
+use crate::dtype::DType;
+use access::declare_operand;
+
+/// The bindings of a kernel's operands. The kernel, the variant and the layout are the key of a
+/// pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// The part of each operand. Operands of one storage share a part. Parts are numbered from 0 in
+    /// the order of first appearance.
+    pub parts: [u8; MAX_OPERANDS],
+    /// The number of windows of each part, at least 1.
+    pub windows: [u8; MAX_OPERANDS],
+    /// Bit `k`: part `k` is bound read-write, because the command writes one of its operands or
+    /// another part of the same slab.
+    pub writable: u8,
+}
+
+impl Layout {
+    /// The number of parts of the first `operands` operands.
+    pub(crate) fn part_count(&self, operands: usize) -> usize {
+        let last = self.parts[..operands].iter().max();
+        last.map_or(0, |&last| usize::from(last) + 1)
+    }
+
+    /// The access of each binding, in order: all windows of the first part, then of the next.
+    pub(crate) fn bindings(&self, operands: usize) -> Vec<Access> {
+        let mut bindings = Vec::new();
+        for part in 0..self.part_count(operands) {
+            let access = match self.writable >> part & 1 {
+                0 => Access::Read,
+                _ => Access::ReadWrite,
+            };
+            bindings.extend(std::iter::repeat_n(access, usize::from(self.windows[part])));
+        }
+        bindings
+    }
+
+    /// Bit `i`: all operands that binding `i` shows are written whole, and not read. The bits cover
+    /// the first 64 bindings; no adapter has more.
+    pub(crate) fn written_whole(&self, operands: &[Operand]) -> u64 {
+        let (mut bits, mut binding) = (0, 0_u32);
+        for part in 0..self.part_count(operands.len()) {
+            let mut of_part = operands_of(self, operands.len(), part);
+            let is_whole = of_part.all(|index| operands[index].role == Role::Write);
+            for _ in 0..self.windows[part] {
+                bits |= u64::from(is_whole).checked_shl(binding).unwrap_or(0);
+                binding += 1;
+            }
+        }
+        bits
+    }
+}
+
+/// The demands of the target beside the layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The size of a window.
+    pub window_bytes: u64,
+    /// Whether the parameters are immediates. If not, they are a uniform binding after the storage
+    /// bindings.
+    pub immediates: bool,
+    /// Whether the shader has the `enable` lines that browsers require. Natively naga rejects them.
+    pub enables: bool,
+    /// Whether vec4s are loaded and stored as words of 64 bits (see `Caps::wide_words`).
+    pub wide_words: bool,
+}
+
+/// Whether a text has a word. A search is a kilobyte of code, so it exists once.
+#[inline(never)]
+fn has(text: &str, word: &str) -> bool {
+    text.contains(word)
+}
+
+/// Whether a text calls an accessor of an operand.
+fn calls(text: &str, operand: &str, accessor: &str) -> bool {
+    has(text, &format!("{operand}_{accessor}("))
+}
+
+/// The whole shader of a kernel's text.
+pub fn shader(
+    text: &str,
+    operands: &[Operand],
+    variant: &Variant,
+    layout: &Layout,
+    target: &Target,
+) -> String {
+    let mut out = String::with_capacity(text.len() + 2048);
+    if has(text, "coop_mat") {
+        out.push_str("enable f16;\nenable wgpu_cooperative_matrix;\n");
+    }
+    if target.enables && has(text, "subgroup") {
+        out.push_str("enable subgroups;\n");
+    }
+    let mut binding = 0;
+    let unit = |part| match has_vec8s(text, operands, variant, layout, target, part) {
+        true => Unit::Vec8,
+        false => unit_of_part(operands.len(), variant, layout, part),
+    };
+    let mut some_are_vec8s = false;
+    for part in 0..layout.part_count(operands.len()) {
+        let unit = unit(part);
+        some_are_vec8s |= unit == Unit::Vec8;
+        let stores = operands_of(layout, operands.len(), part)
+            .any(|index| operands[index].role != Role::Read);
+        declare_part(&mut out, layout, part, unit, stores, target, &mut binding);
+    }
+    if target.wide_words {
+        out.push_str(WIDE_WORDS);
+    }
+    if some_are_vec8s {
+        out.push_str(VEC8S);
+    }
+    let writes = |of: DType| {
+        let mut typed = operands.iter().zip(&variant.dtypes);
+        typed.any(|(operand, &dtype)| {
+            dtype == of && operand.role != Role::Read && calls(text, operand.name, "put4")
+        })
+    };
+    if writes(DType::F16) || has(text, "pack_halves(") {
+        out.push_str(PACK_HALVES);
+    }
+    if writes(DType::Bf16) || has(text, "upper_halves(") {
+        out.push_str(UPPER_HALVES);
+    }
+    for (index, operand) in operands.iter().enumerate() {
+        let part = usize::from(layout.parts[index]);
+        declare_operand(
+            &mut out,
+            text,
+            operand,
+            variant.dtypes[index],
+            part,
+            unit(part),
+        );
+    }
+    if has(text, "struct Params") {
+        let declaration = match target.immediates {
+            true => "var<immediate> p: Params;\n".to_string(),
+            false => format!("@group(0) @binding({binding}) var<uniform> p: Params;\n"),
+        };
+        out.push_str(&declaration);
+    }
+    out.push_str(text);
+    out
+}
+
+/// Conversions from and to words of 64 bits. The low half is the first word.
+const WIDE_WORDS: &str = "fn from_wide2(v: u64) -> vec2<u32> {
+  return vec2<u32>(u32(v), u32(v >> 32u));
+}
+fn from_wide4(v: vec2<u64>) -> vec4<u32> {
+  let low = vec2<u32>(v);
+  let high = vec2<u32>(v >> vec2<u32>(32u));
+  return vec4<u32>(low.x, high.x, low.y, high.y);
+}
+fn to_wide2(v: vec2<u32>) -> u64 {
+  return u64(v.x) | (u64(v.y) << 32u);
+}
+fn to_wide4(v: vec4<u32>) -> vec2<u64> {
+  return vec2<u64>(v.xz) | (vec2<u64>(v.yw) << vec2<u32>(32u));
+}
+";
+
+/// Conversions of two vec4s from and to four words of 64 bits.
+const VEC8S: &str = "struct Vec8 { low: vec4<u32>, high: vec4<u32> }
+fn to_wide8(v: Vec8) -> vec4<u64> {
+  let low = vec4<u64>(vec4<u32>(v.low.xz, v.high.xz));
+  return low | (vec4<u64>(vec4<u32>(v.low.yw, v.high.yw)) << vec4<u32>(32u));
+}
+fn from_wide8(v: vec4<u64>) -> Vec8 {
+  let low = vec4<u32>(v);
+  let high = vec4<u32>(v >> vec4<u32>(32u));
+  return Vec8(vec4<u32>(low.x, high.x, low.y, high.y), vec4<u32>(low.z, high.z, low.w, high.w));
+}
+";
+
+/// Converts two f32 to two f16, rounded to nearest, ties to even, as every host does. WGSL's
+/// `pack2x16float` may round either way, and its result is undefined above the largest f16.
+///
+/// For a number below the least normal f16, the last bits of 0.5 + x are the f16. For others the
+/// exponent moves, and the cut-off bits round the rest; a carry may make infinity.
+const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
+  let bits = bitcast<vec2<u32>>(v);
+  let size = bits & vec2<u32>(0x7fffffffu);
+  let odd = (size >> vec2<u32>(13u)) & vec2<u32>(1u);
+  let normal = (size - vec2<u32>(0x38000000u) + vec2<u32>(0xfffu) + odd) >> vec2<u32>(13u);
+  let tiny = bitcast<vec2<u32>>(abs(v) + vec2<f32>(0.5)) - vec2<u32>(0x3f000000u);
+  var h = select(normal, tiny, size < vec2<u32>(0x38800000u));
+  h = select(h, vec2<u32>(0x7c00u), size >= vec2<u32>(0x47800000u));
+  h = select(h, vec2<u32>(0x7e00u), size > vec2<u32>(0x7f800000u));
+  h |= (bits >> vec2<u32>(16u)) & vec2<u32>(0x8000u);
+  return h.x | (h.y << 16u);
+}
+";
+
+/// Rounds four f32 to bf16 in their upper halves, to nearest, ties to even. A carry moves the
+/// exponent, up to infinity. NaN stays NaN.
+const UPPER_HALVES: &str = "fn upper_halves(v: vec4<f32>) -> vec4<u32> {
+  let bits = bitcast<vec4<u32>>(v);
+  let odd = (bits >> vec4<u32>(16u)) & vec4<u32>(1u);
+  let near = bits + vec4<u32>(0x7fffu) + odd;
+  let is_nan = (bits & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+  return select(near, bits | vec4<u32>(0x400000u), is_nan) & vec4<u32>(0xffff0000u);
+}
+";
+
+/// The element type of a binding's array.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// One word.
+    Word,
+    /// Four elements of two bytes: two words.
+    Vec4Words2,
+    /// Four elements of four bytes: four words.
+    Vec4Words4,
+    /// Eight elements of four bytes, as words of 64 bits.
+    Vec8,
+}
+
+impl Unit {
+    fn wgsl(self) -> &'static str {
+        match self {
+            Unit::Word => "u32",
+            Unit::Vec4Words2 => "vec2<u32>",
+            Unit::Vec4Words4 => "vec4<u32>",
+            Unit::Vec8 => "Vec8",
+        }
+    }
+
+    /// The element type of the bound array, and the conversions from and to it.
+    fn bound(self, wide_words: bool) -> (&'static str, [&'static str; 2]) {
+        match (self, wide_words) {
+            (Unit::Vec4Words2, true) => ("u64", ["from_wide2", "to_wide2"]),
+            (Unit::Vec4Words4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
+            (Unit::Vec8, _) => ("vec4<u64>", ["from_wide8", "to_wide8"]),
+            (unit, _) => (unit.wgsl(), ["", ""]),
+        }
+    }
+
+    fn bytes(self) -> u64 {
+        match self {
+            Unit::Word => 4,
+            Unit::Vec4Words2 => 8,
+            Unit::Vec4Words4 => 16,
+            Unit::Vec8 => 32,
+        }
+    }
+}
+
+/// The operands of a part.
+fn operands_of(layout: &Layout, operands: usize, part: usize) -> impl Iterator<Item = usize> {
+    (0..operands).filter(move |&index| usize::from(layout.parts[index]) == part)
+}
+
+/// Whether a part can be bound as vec8s. All accesses to its operands must be vec8s, and it must
+/// have one window. The end of another window might be shorter than a vec8.
+fn has_vec8s(
+    text: &str,
+    operands: &[Operand],
+    variant: &Variant,
+    layout: &Layout,
+    target: &Target,
+    part: usize,
+) -> bool {
+    let all = operands_of(layout, operands.len(), part).all(|index| {
+        let calls = |accessor| calls(text, operands[index].name, accessor);
+        let is_of_vec8s = match operands[index].role {
+            Role::Read => calls("get8"),
+            Role::Write => calls("put8") && !calls("put4"),
+            Role::Update => false,
+        };
+        variant.dtypes[index] == DType::F32 && variant.vec4s >> index & 1 == 1 && is_of_vec8s
+    });
+    target.wide_words && layout.windows[part] == 1 && all
+}
+
+/// Vec4s if every operand of the part uses vec4s of the same size, else words.
+fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize) -> Unit {
+    let mut unit = None;
+    for index in operands_of(layout, operands, part) {
+        let wanted = match (
+            variant.vec4s >> index & 1,
+            variant.dtypes[index].size_bytes(),
+        ) {
+            (1, 4) => Unit::Vec4Words4,
+            (1, 2) => Unit::Vec4Words2,
+            _ => Unit::Word,
+        };
+        if unit.is_some_and(|unit| unit != wanted) {
+            return Unit::Word;
+        }
+        unit = Some(wanted);
+    }
+    unit.unwrap_or(Unit::Word)
+}
+
+/// Declares the variables of a part's windows, and `b0_load`, which chooses among them. Declares
+/// `b0_store` too if the command writes an operand of the part.
+fn declare_part(
+    out: &mut String,
+    layout: &Layout,
+    part: usize,
+    unit: Unit,
+    stores: bool,
+    target: &Target,
+    binding: &mut u32,
+) {
+    let access = match layout.writable >> part & 1 {
+        0 => "read",
+        _ => "read_write",
+    };
+    let unit_name = unit.wgsl();
+    let (bound_name, [load, store]) = unit.bound(target.wide_words);
+    let windows = u64::from(layout.windows[part]);
+    for window in 0..windows {
+        line(
+            out,
+            format_args!(
+                "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound_name}>;"
+            ),
+        );
+        *binding += 1;
+    }
+    let units = target.window_bytes / unit.bytes();
+    line(
+        out,
+        format_args!("fn b{part}_load(u: u32) -> {unit_name} {{"),
+    );
+    for window in 0..windows {
+        let (index, end) = (offset("u", window * units), (window + 1) * units);
+        match window + 1 < windows {
+            true => line(
+                out,
+                format_args!("  if (u < {end}u) {{ return {load}(b{part}_{window}[{index}]); }}"),
+            ),
+            false => line(
+                out,
+                format_args!("  return {load}(b{part}_{window}[{index}]);"),
+            ),
+        }
+    }
+    line(out, format_args!("}}"));
+    if !stores {
+        return;
+    }
+    line(
+        out,
+        format_args!("fn b{part}_store(u: u32, v: {unit_name}) {{"),
+    );
+    // An `if` for each range, side by side. FXC treats many returns as deep nesting and fails.
+    for window in 0..windows {
+        let (start, end) = (window * units, (window + 1) * units);
+        let store = format_args!("b{part}_{window}[{}] = {store}(v);", offset("u", start));
+        match (window > 0, window + 1 < windows) {
+            (false, false) => line(out, format_args!("  {store}")),
+            (false, true) => line(out, format_args!("  if (u < {end}u) {{ {store} }}")),
+            (true, true) => line(
+                out,
+                format_args!("  if (u - {start}u < {units}u) {{ {store} }}"),
+            ),
+            (true, false) => line(out, format_args!("  if (u >= {start}u) {{ {store} }}")),
+        }
+    }
+    line(out, format_args!("}}"));
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{text}");
+}
+
+fn offset(name: &str, by: u64) -> String {
+    match by {
+        0 => name.to_string(),
+        by => format!("{name} - {by}u"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapidary_testing::translate;
+
+    const TEXT: &str = "struct Params { n: u32 }
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  let i = id.x * 4u;
+  if (i >= p.n) { return; }
+  y_put4(i, y_get4(i) + x_get4(i) + vec4(x_get(i)));
+}";
+
+    fn check(variant: Variant, layout: Layout, window_bytes: u64, immediates: bool) -> String {
+        let target = Target {
+            window_bytes,
+            immediates,
+            enables: false,
+            wide_words: false,
+        };
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let wide = Target {
+            wide_words: true,
+            ..target
+        };
+        translate(
+            "accessors",
+            &shader(TEXT, &operands, &variant, &layout, &wide),
+        );
+        let whole = shader(TEXT, &operands, &variant, &layout, &target);
+        translate("accessors", &whole);
+        whole
+    }
+
+    #[test]
+    fn every_type_form_part_and_window_count_gives_a_valid_shader() {
+        for dtype in DType::ALL {
+            for vec4s in 0..4 {
+                for windows in [1, 3] {
+                    for (parts, writable) in [([0, 1], 0b10), ([0, 1], 0b11), ([0, 0], 0b1)] {
+                        let mut layout = Layout {
+                            parts: [0; MAX_OPERANDS],
+                            windows: [windows; MAX_OPERANDS],
+                            writable,
+                        };
+                        layout.parts[..2].copy_from_slice(&parts);
+                        let variant = Variant {
+                            code: 0,
+                            dtypes: [dtype; MAX_OPERANDS],
+                            vec4s,
+                        };
+                        check(variant, layout, 64 << 10, windows == 1);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn vec8s_are_one_load_where_all_of_a_part_are_read_so() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let text = TEXT.replace("x_get4(i)", "x_get8(i)[1]");
+        let check = |vec4s, windows, same_part: bool| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [windows; MAX_OPERANDS],
+                writable: 1 << u8::from(!same_part),
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [DType::F32; MAX_OPERANDS],
+                vec4s,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(&text, &operands, &variant, &layout, &target);
+            translate("vec8s", &whole);
+            whole.contains("array<vec4<u64>>")
+        };
+        assert!(check(0b11, 1, false));
+        assert!(check(0b01, 1, false));
+        assert!(!check(0b10, 1, false));
+        assert!(!check(0b11, 3, false));
+        assert!(!check(0b11, 1, true));
+    }
+
+    #[test]
+    fn vec8s_are_one_store_where_nothing_else_is_done_with_a_part() {
+        let operands = [Operand::read("x"), Operand::write("y")];
+        let pair = TEXT
+            .replace("y_get4(i) + x_get4(i)", "x_get8(i)[1]")
+            .replace("y_put4(i, ", "let v = (")
+            .replace("  let v", "  y_put8(i, x_get8(i)); let v");
+        let bindings = |text: &str, same_part: bool| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [1; MAX_OPERANDS],
+                writable: 0b11,
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [DType::F32; MAX_OPERANDS],
+                vec4s: 0b11,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(text, &operands, &variant, &layout, &target);
+            translate("vec8s", &whole);
+            whole.matches("array<vec4<u64>>").count()
+        };
+        assert_eq!(bindings(&pair, false), 2);
+        assert_eq!(bindings(&pair, true), 1);
+        let and_a_vec4 = pair.replace("let v", "y_put4(i, vec4(1.0)); let v");
+        assert_eq!(bindings(&and_a_vec4, false), 1);
+        assert_eq!(bindings(&and_a_vec4, true), 0);
+    }
+
+    #[test]
+    fn operands_of_one_part_share_one_binding() {
+        let layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [1; MAX_OPERANDS],
+            writable: 1,
+        };
+        let variant = Variant {
+            code: 0,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            vec4s: 0b11,
+        };
+        let whole = check(variant, layout, 1 << 20, true);
+        assert_eq!(whole.matches("@binding").count(), 1);
+        assert_eq!(layout.bindings(2), [Access::ReadWrite]);
+    }
+
+    #[test]
+    fn only_a_shader_that_uses_subgroups_enables_them_and_in_its_first_line() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [1; MAX_OPERANDS],
+            writable: 1,
+        };
+        let variant = Variant {
+            code: 0,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            vec4s: 0,
+        };
+        let first_line = |text: &str, enables| {
+            let target = Target {
+                window_bytes: 1 << 20,
+                immediates: true,
+                enables,
+                wide_words: false,
+            };
+            let whole = shader(text, &operands, &variant, &layout, &target);
+            whole.lines().next() == Some("enable subgroups;")
+        };
+        let subgroups = TEXT.replace("vec4(x_get(i))", "vec4(subgroupAdd(x_get(i)))");
+        assert!(first_line(&subgroups, true));
+        assert!(!first_line(&subgroups, false));
+        assert!(!first_line(TEXT, true));
+    }
+}

@@ -1,0 +1,207 @@
+//! Pressure from outside: callbacks of the app, the limit of the operating system, and memory that
+//! stays unused for many polls.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::driver::{OsBudget, OsLimit};
+
+/// The engine asks the operating system at every eighth poll, because that is a call to the driver.
+const POLLS_PER_QUESTION: u32 = 8;
+
+/// Unused memory is released after this many polls: ten seconds at 60 polls a second.
+const IDLE_POLLS: u32 = 600;
+
+/// The most calls of the app's callbacks in one execution pass. A callback might free a little each
+/// time and record work that needs more. Without this limit it would keep the pass busy for ever.
+const MOST_ROUNDS: u32 = 256;
+
+/// The shortage of memory that a callback gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pressure {
+    /// The bytes that the engine needs.
+    pub wanted_bytes: u64,
+    /// The bytes reserved on the device: slabs and staging.
+    pub reserved_bytes: u64,
+    /// The limit of the reserved bytes, if there is one.
+    pub limit_bytes: Option<u64>,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) type Callback = dyn Fn(&Pressure) + Send + Sync;
+#[cfg(target_arch = "wasm32")]
+pub(crate) type Callback = dyn Fn(&Pressure);
+
+/// Keeps a callback registered until it is dropped. A round of callbacks that has already begun may
+/// still call it once.
+#[must_use = "the callback is removed as soon as this is dropped"]
+pub struct PressureGuard {
+    listeners: Weak<Mutex<Vec<Listener>>>,
+    id: u64,
+}
+
+impl fmt::Debug for PressureGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PressureGuard")
+    }
+}
+
+impl Drop for PressureGuard {
+    fn drop(&mut self) {
+        if let Some(listeners) = self.listeners.upgrade() {
+            let mut listeners = listeners.lock();
+            let gone = listeners.iter().position(|listener| listener.id == self.id);
+            let gone = gone.map(|index| listeners.swap_remove(index));
+            // The app's closure may hold tensors or other values, so it is dropped outside the
+            // lock.
+            drop(listeners);
+            drop(gone);
+        }
+    }
+}
+
+struct Listener {
+    id: u64,
+    callback: Arc<Callback>,
+}
+
+/// The app's callbacks, and the limit of the operating system.
+#[derive(Default)]
+pub(in crate::engine) struct Outside {
+    listeners: Arc<Mutex<Vec<Listener>>>,
+    next_id: AtomicU64,
+    /// The rounds of callbacks that are left in this execution pass.
+    rounds_left: AtomicU32,
+    polls: AtomicU32,
+    idle_polls: AtomicU32,
+    os: Mutex<Option<OsLimit>>,
+    /// The operating system's answer never changes, so the engine need not ask again.
+    os_is_static: AtomicBool,
+    /// The limit is below the reserved bytes. The next execution pass must shrink to it.
+    must_shrink: AtomicBool,
+    /// The ledger's count of lowered limits when an execution pass last began to shrink.
+    lowered_before: AtomicU64,
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
+
+/// The result of a poll.
+pub(in crate::engine) struct Polled {
+    /// The number of polls before.
+    pub(in crate::engine) polls: u32,
+    /// Whether to ask the operating system now.
+    pub(in crate::engine) asks: bool,
+}
+
+impl Outside {
+    pub(in crate::engine) fn new() -> Self {
+        let outside = Outside::default();
+        outside.idle_polls.store(IDLE_POLLS, Ordering::Relaxed);
+        outside
+    }
+
+    /// Registers a callback for shortages of memory.
+    pub(in crate::engine) fn listen(&self, callback: Arc<Callback>) -> PressureGuard {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.listeners.lock().push(Listener { id, callback });
+        PressureGuard {
+            listeners: Arc::downgrade(&self.listeners),
+            id,
+        }
+    }
+
+    /// Allows all rounds again at the start of an execution pass, because the app may have memory
+    /// to free again.
+    pub(in crate::engine) fn reset_rounds(&self) {
+        self.rounds_left.store(MOST_ROUNDS, Ordering::Relaxed);
+    }
+
+    /// The callbacks to call. `None` if there are none, or no round is left in this execution pass.
+    pub(in crate::engine) fn begin_round(&self) -> Option<Vec<Arc<Callback>>> {
+        if self.rounds_left.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let listeners = self.listeners.lock();
+        let callbacks: Vec<_> = listeners.iter().map(|one| one.callback.clone()).collect();
+        (!callbacks.is_empty()).then_some(callbacks)
+    }
+
+    /// Ends a round. A round that freed nothing is the last in the same pass.
+    pub(in crate::engine) fn end_round(&self, has_freed: bool) {
+        // Only the holder of the execution lock counts rounds.
+        let rounds_left = match has_freed {
+            true => self.rounds_left.load(Ordering::Relaxed).saturating_sub(1),
+            false => 0,
+        };
+        self.rounds_left.store(rounds_left, Ordering::Relaxed);
+    }
+
+    /// Counts a poll of the app.
+    pub(in crate::engine) fn poll(&self) -> Polled {
+        let polls = self.polls.fetch_add(1, Ordering::Relaxed);
+        let asks = polls.is_multiple_of(POLLS_PER_QUESTION);
+        Polled { polls, asks }
+    }
+
+    /// The number of polls after which unused memory is released; 0 for never.
+    pub(in crate::engine) fn idle_polls(&self) -> u32 {
+        self.idle_polls.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::engine) fn set_idle_polls(&self, polls: u32) {
+        self.idle_polls.store(polls, Ordering::Relaxed);
+    }
+
+    /// Whether the operating system's answer is a constant size.
+    pub(in crate::engine) fn os_is_static(&self) -> bool {
+        self.os_is_static.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the operating system's answer is constant.
+    pub(in crate::engine) fn set_os_static(&self, is_static: bool) {
+        self.os_is_static.store(is_static, Ordering::Relaxed);
+    }
+
+    /// Takes a new answer of the operating system. `ours_bytes` of the memory in use are ours.
+    pub(in crate::engine) fn follow_os(&self, os_budget: OsBudget, ours_bytes: u64) {
+        match &mut *self.os.lock() {
+            Some(limit) => drop(limit.follow(os_budget, ours_bytes)),
+            none => *none = Some(OsLimit::new(os_budget, ours_bytes)),
+        }
+    }
+
+    /// The limit that the operating system leaves to the process, if it gives one.
+    pub(in crate::engine) fn os_limit_bytes(&self) -> Option<u64> {
+        self.os.lock().as_ref().map(OsLimit::limit_bytes)
+    }
+
+    /// Whether the limit is below the reserved bytes.
+    pub(in crate::engine) fn must_shrink(&self) -> bool {
+        self.must_shrink.load(Ordering::Acquire)
+    }
+
+    pub(in crate::engine) fn set_must_shrink(&self, must_shrink: bool) {
+        self.must_shrink.store(must_shrink, Ordering::Release);
+    }
+
+    /// Whether the limit was lowered since an execution pass last shrank to it. `times` is the
+    /// ledger's count.
+    pub(in crate::engine) fn is_newly_lowered(&self, times: u64) -> bool {
+        self.lowered_before.load(Ordering::Acquire) != times
+    }
+
+    /// Notes that an execution pass begins to shrink. `times` is the ledger's count of lowered
+    /// limits.
+    pub(in crate::engine) fn begin_shrink(&self, times: u64) {
+        self.reset_rounds();
+        self.lowered_before.store(times, Ordering::Release);
+    }
+}

@@ -1,0 +1,142 @@
+//! The app's callbacks for watermarks: levels of memory whose rise it wants to know.
+
+#[cfg(feature = "metrics")]
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::memory::{Dead, DeadList};
+
+/// A level that has risen to a watermark: see
+/// [`GpuMemory::on_watermark`](crate::GpuMemory::on_watermark).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Watermark {
+    /// The path of the share; `None` for the whole device.
+    pub share: Option<String>,
+    /// The percentage that the app asked for.
+    pub percent: u8,
+    /// The bytes on the device now, in whole granules.
+    pub bytes: u64,
+    /// The most that they may be.
+    pub limit_bytes: u64,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) type WatermarkCallback = dyn Fn(&Watermark) + Send + Sync;
+#[cfg(target_arch = "wasm32")]
+pub(crate) type WatermarkCallback = dyn Fn(&Watermark);
+
+struct Listener {
+    id: u64,
+    share: Option<Arc<str>>,
+    percent: u8,
+    /// How often it was called.
+    calls: u64,
+    callback: Arc<WatermarkCallback>,
+}
+
+/// The app's callbacks for watermarks.
+#[derive(Default)]
+pub(in crate::engine) struct Watermarks(Arc<Mutex<Listeners>>);
+
+#[derive(Default)]
+struct Listeners {
+    last_id: u64,
+    all: Vec<Listener>,
+}
+
+impl fmt::Debug for Watermarks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watermarks")
+    }
+}
+
+/// Keeps a watermark's callback registered until it is dropped.
+#[must_use = "the callback is removed as soon as this is dropped"]
+pub struct WatermarkGuard {
+    listeners: Weak<Mutex<Listeners>>,
+    dead: Arc<DeadList>,
+    id: u64,
+}
+
+impl fmt::Debug for WatermarkGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WatermarkGuard")
+    }
+}
+
+impl Drop for WatermarkGuard {
+    fn drop(&mut self) {
+        self.dead.push(Dead::Watermark(self.id));
+        if let Some(listeners) = self.listeners.upgrade() {
+            let mut listeners = listeners.lock();
+            let gone = listeners.all.iter().position(|one| one.id == self.id);
+            let gone = gone.map(|index| listeners.all.swap_remove(index));
+            // The app's closure may hold tensors or other values, so it is dropped outside the
+            // lock.
+            drop(listeners);
+            drop(gone);
+        }
+    }
+}
+
+impl Watermarks {
+    /// Registers a callback. Returns its number and its guard.
+    pub(in crate::engine) fn listen(
+        &self,
+        share: Option<Arc<str>>,
+        percent: u8,
+        callback: Arc<WatermarkCallback>,
+        dead: &Arc<DeadList>,
+    ) -> (u64, WatermarkGuard) {
+        let mut listeners = self.0.lock();
+        listeners.last_id += 1;
+        let id = listeners.last_id;
+        listeners.all.push(Listener {
+            id,
+            share,
+            percent,
+            calls: 0,
+            callback,
+        });
+        let guard = WatermarkGuard {
+            listeners: Arc::downgrade(&self.0),
+            dead: dead.clone(),
+            id,
+        };
+        (id, guard)
+    }
+
+    /// How often the callbacks with a guard were called, by share and percent.
+    #[cfg(feature = "metrics")]
+    pub(in crate::engine) fn calls(&self) -> BTreeMap<(Option<Arc<str>>, u8), u64> {
+        let mut calls = BTreeMap::new();
+        for one in &self.0.lock().all {
+            *calls.entry((one.share.clone(), one.percent)).or_default() += one.calls;
+        }
+        calls
+    }
+
+    /// What a callback is told, and the callback, which the caller calls. `None` if its guard is
+    /// gone.
+    pub(in crate::engine) fn of(
+        &self,
+        id: u64,
+        bytes: u64,
+        limit_bytes: u64,
+    ) -> Option<(Watermark, Arc<WatermarkCallback>)> {
+        let mut listeners = self.0.lock();
+        let one = listeners.all.iter_mut().find(|one| one.id == id)?;
+        one.calls += 1;
+        let mark = Watermark {
+            share: one.share.as_deref().map(str::to_owned),
+            percent: one.percent,
+            bytes,
+            limit_bytes,
+        };
+        Some((mark, one.callback.clone()))
+    }
+}

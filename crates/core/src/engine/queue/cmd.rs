@@ -1,0 +1,112 @@
+//! Commands: the values that wait in the queue.
+
+use std::sync::Arc;
+
+use crate::engine::kernel::{Launch, Program, Role};
+use crate::error::Error;
+use crate::memory::{Residency, ShareHandle, Storage};
+use crate::transfer::{LARGE_PIECE_BYTES, Piece, Reading, Region};
+
+/// A command. It holds the storages of its operands and not their places. An execution pass looks
+/// up the places when it reaches the command. To free an operand, dropping the command is enough.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all commands are launches, and a box would be an allocation for each"
+)]
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum Cmd {
+    /// Runs a kernel.
+    Launch(Launch),
+    /// Sets a whole storage to zero.
+    Clear(Arc<Storage>),
+    /// Copies staged bytes into a storage, at a multiple of 4.
+    Upload {
+        dst: Arc<Storage>,
+        offset_bytes: u64,
+        region: Region,
+        /// Whether this is the first piece of an upload that replaces the whole value.
+        whole: bool,
+    },
+    /// Poisons a storage, because the call that should have written it failed.
+    Poison {
+        dst: Arc<Storage>,
+        cause: Arc<Error>,
+    },
+    /// Places a storage and restores its bytes before a command needs them.
+    Prefetch(Arc<Storage>),
+    /// Needs its operands on the device and does nothing with them.
+    #[cfg(any(test, feature = "sim"))]
+    Touch(Vec<(Arc<Storage>, Role)>),
+    /// Moves the result of a rematerializer into the storage for which it ran.
+    TakeOver {
+        from: Arc<Storage>,
+        to: Arc<Storage>,
+    },
+    /// Copies a piece of a storage to the host.
+    Read {
+        src: Arc<Storage>,
+        reading: Arc<Reading>,
+        piece: Piece,
+        /// The share that reads; `None` if it is none.
+        by: Option<Arc<ShareHandle>>,
+    },
+}
+
+impl Cmd {
+    /// Calls `visit` for each operand, with its role.
+    pub fn each_operand(&self, visit: &mut dyn FnMut(&Arc<Storage>, Role)) {
+        match self {
+            Cmd::Launch(launch) => {
+                for (index, arg) in launch.args.iter().enumerate() {
+                    visit(&arg.storage, launch.program.role(index));
+                }
+            }
+            Cmd::Clear(storage) => visit(storage, Role::Write),
+            #[cfg(any(test, feature = "sim"))]
+            Cmd::Touch(operands) => operands
+                .iter()
+                .for_each(|(storage, role)| visit(storage, *role)),
+            Cmd::TakeOver { from, to } => {
+                visit(from, Role::Read);
+                visit(to, Role::Write);
+            }
+            Cmd::Upload { dst, .. } | Cmd::Poison { dst, .. } => visit(dst, Role::Update),
+            Cmd::Read { src, .. } | Cmd::Prefetch(src) => visit(src, Role::Read),
+        }
+    }
+
+    /// Whether the command should be submitted at once. The reading thread copies one large piece
+    /// out while the device copies the next.
+    pub(in crate::engine) fn submits_at_once(&self) -> bool {
+        matches!(self, Cmd::Read { piece, .. } if piece.size_bytes >= LARGE_PIECE_BYTES)
+    }
+
+    /// Whether the command runs a kernel of the app. Such a command is submitted alone: if the
+    /// driver refuses it, no other command fails.
+    pub(in crate::engine) fn is_custom(&self) -> bool {
+        matches!(self, Cmd::Launch(launch) if matches!(launch.program, Program::Custom(_)))
+    }
+
+    /// Whether the command uses a buffer of the app. Such a command is submitted alone too, because
+    /// the app may have destroyed the buffer.
+    pub(in crate::engine) fn is_foreign(&self) -> bool {
+        let mut foreign = false;
+        self.each_operand(&mut |storage, _| foreign |= storage.residency() == Residency::Imported);
+        foreign
+    }
+
+    /// Whether the command has several results, of which some may be available without the others.
+    pub(in crate::engine) fn has_several_results(&self) -> bool {
+        match self {
+            Cmd::Launch(launch) => match &launch.program {
+                Program::Fused(fused) => {
+                    let written = fused.operands.iter().filter(|one| one.role != Role::Read);
+                    written.count() > 1
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What the command at the head of the queue has already got while it still needs more.
+
+use std::sync::{Arc, Weak};
+
+use super::picking::Picking;
+use crate::memory::{Fit, Storage};
+
+/// The state of the command at the head of the queue.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Head {
+    /// The storages that the engine has placed for the command.
+    placed: Vec<Weak<Storage>>,
+    /// The rows that the command picks from a table that is not on the device.
+    picking: Option<Picking>,
+    /// The holes that the operands may use.
+    fit: Fit,
+    /// While slabs drain to a lower limit, the operands of the command may be evicted too.
+    may_evict_operands: bool,
+}
+
+impl Head {
+    /// Resets the state after the command has run or was moved to another list.
+    #[inline]
+    pub(in crate::engine) fn reset(&mut self) {
+        self.fit = Fit::Best;
+        if !self.placed.is_empty() {
+            self.placed.clear();
+        }
+    }
+
+    /// The holes that the operands may use.
+    #[inline]
+    pub(in crate::engine) fn fit(&self) -> Fit {
+        self.fit
+    }
+
+    /// Sets the holes that the operands may use, until the command has run, found no room, or a
+    /// placement took the permission.
+    pub(in crate::engine) fn set_fit(&mut self, fit: Fit) {
+        self.fit = fit;
+    }
+
+    /// Takes the permission for one placement. Later ones get the best holes again.
+    pub(in crate::engine) fn take_fit(&mut self) -> Fit {
+        std::mem::take(&mut self.fit)
+    }
+
+    /// Notes that the engine placed a storage for the command.
+    pub(in crate::engine) fn note_placed(&mut self, storage: &Arc<Storage>) {
+        self.placed.push(Arc::downgrade(storage));
+    }
+
+    /// Takes the storages that the engine placed for the command, if they still have holders.
+    pub(in crate::engine) fn take_placed(&mut self) -> impl Iterator<Item = Arc<Storage>> {
+        let placed = std::mem::take(&mut self.placed);
+        placed.into_iter().filter_map(|one| one.upgrade())
+    }
+
+    /// Whether the command has places or rows that it would lose to another command.
+    pub(in crate::engine) fn is_prepared(&self) -> bool {
+        let picking = self.picking.as_ref();
+        // A pick whose words could not be read has nothing to lose.
+        let picks =
+            picking.is_some_and(|one| one.reading.is_some() && one.result.strong_count() > 0);
+        picks || !self.placed.is_empty()
+    }
+
+    pub(in crate::engine) fn picking(&self) -> Option<&Picking> {
+        self.picking.as_ref()
+    }
+
+    pub(in crate::engine) fn picking_mut(&mut self) -> Option<&mut Picking> {
+        self.picking.as_mut()
+    }
+
+    pub(in crate::engine) fn set_picking(&mut self, picking: Option<Picking>) {
+        self.picking = picking;
+    }
+
+    /// Whether the operands may be evicted like any other storage.
+    pub(in crate::engine) fn may_evict_operands(&self) -> bool {
+        self.may_evict_operands
+    }
+
+    pub(in crate::engine) fn set_may_evict_operands(&mut self, may_evict_operands: bool) {
+        self.may_evict_operands = may_evict_operands;
+    }
+}

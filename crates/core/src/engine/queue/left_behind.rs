@@ -1,0 +1,159 @@
+//! Commands that an execution pass left behind, and the conflicts of later commands with them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::cmd::Cmd;
+use crate::engine::kernel::Role;
+use crate::error::Error;
+use crate::memory::{Memory, Residency, Storage};
+use crate::number_map::NumberMap;
+use crate::transfer::Reading;
+
+/// Commands that wait for memory, and the storages that they use.
+///
+/// A command that finds no room is left behind. Later commands are left behind too if they depend
+/// on it: they read what it writes, or they write what it reads or writes. The inputs from which
+/// rematerializers would compute its operands count as read. All other commands run. So one
+/// thread's shortage is not another thread's error, and no observable order changes.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct LeftBehind {
+    cmds: Vec<(Cmd, Error)>,
+    /// Keyed by the address of the storage. The commands above and the sources below keep the
+    /// storages alive.
+    touched: NumberMap<Touched>,
+    /// The inputs from which rematerializers would compute the operands of the commands.
+    sources: Vec<Arc<Storage>>,
+}
+
+#[derive(Debug)]
+struct Touched {
+    written: bool,
+    error: Error,
+}
+
+impl LeftBehind {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.cmds.is_empty()
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.cmds.len()
+    }
+
+    /// The commands, in program order.
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Cmd> {
+        self.cmds.iter().map(|(cmd, _)| cmd)
+    }
+
+    /// The number of uploads whose staged bytes wait here.
+    pub(in crate::engine) fn uploads(&self) -> u64 {
+        let is_upload = |cmd: &&Cmd| matches!(cmd, Cmd::Upload { .. });
+        self.iter().filter(is_upload).count() as u64
+    }
+
+    /// Drops commands whose results nothing can use any more. Returns whether there were any.
+    pub(in crate::engine) fn drop_unwanted(&mut self, memory: &Memory) -> bool {
+        let left_before = self.cmds.len();
+        let mut wanted = VecDeque::new();
+        self.take_wanted(|cmd, error| wanted.push_front((cmd, error)));
+        for (cmd, error) in wanted {
+            self.push(cmd, error, memory);
+        }
+        self.cmds.len() < left_before
+    }
+
+    /// Adds a command.
+    pub(in crate::engine) fn push(&mut self, cmd: Cmd, error: Error, memory: &Memory) {
+        let touched = &mut self.touched;
+        let mut touch = |storage: &Arc<Storage>, role| {
+            let touched = touched.get_or_insert_with(storage.address() as u64, || Touched {
+                written: false,
+                error: error.again(),
+            });
+            touched.written |= role != Role::Read;
+        };
+        cmd.each_operand(&mut |storage, role| {
+            touch(storage, role);
+            if role != Role::Write {
+                let sources = memory.slots.sources_of(storage);
+                sources.iter().for_each(|source| touch(source, Role::Read));
+                self.sources.extend(sources);
+            }
+        });
+        self.cmds.push((cmd, error));
+    }
+
+    /// The error of a command that `cmd` must not overtake. `None` if there is no conflict.
+    pub(in crate::engine) fn conflict(&self, cmd: &Cmd) -> Option<Error> {
+        if self.cmds.is_empty() {
+            return None;
+        }
+        let mut reason = None;
+        // A takeover restores a value, which does not change it for readers.
+        let changes = !matches!(cmd, Cmd::TakeOver { .. });
+        cmd.each_operand(&mut |storage, role| {
+            let touched = self.touched.get(storage.address() as u64);
+            let hindered =
+                touched.filter(|touched| touched.written || changes && role != Role::Read);
+            if let Some(touched) = hindered {
+                reason = Some(touched.error.again());
+            }
+        });
+        reason
+    }
+
+    /// The reason why a storage does not have its value yet.
+    pub(in crate::engine) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
+        let touched = self.touched.get(storage.address() as u64)?;
+        touched.written.then(|| touched.error.again())
+    }
+
+    /// The reason why a reading was left behind, if it was.
+    pub(in crate::engine) fn error_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
+        let mut cmds = self.cmds.iter();
+        cmds.find_map(|(cmd, error)| match cmd {
+            Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.again()),
+            _ => None,
+        })
+    }
+
+    /// The error of the first command.
+    pub(in crate::engine) fn first_error(&self) -> Option<Error> {
+        self.cmds.first().map(|(_, error)| error.again())
+    }
+
+    /// Takes all commands, the last first, and hands on those to retry. The others write storages
+    /// that no tensor and no later command holds.
+    pub(in crate::engine) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
+        self.touched.clear();
+        self.sources.clear();
+        // For each storage, its holders among the commands that are still to be examined.
+        let mut held: NumberMap<usize> = NumberMap::default();
+        for (cmd, _) in &self.cmds {
+            cmd.each_operand(&mut |storage, _| {
+                *held.get_or_insert_with(storage.address() as u64, || 0) += 1
+            });
+        }
+        for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
+            let mut wanted = match &cmd {
+                Cmd::Read { reading, .. } => !reading.is_cancelled(),
+                _ => false,
+            };
+            cmd.each_operand(&mut |storage, role| {
+                let held = held.get(storage.address() as u64).copied().unwrap_or(0);
+                // The app may look at its own buffer without a call to the engine.
+                let seen = storage.residency() == Residency::Imported;
+                wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
+            });
+            cmd.each_operand(&mut |storage, _| {
+                if let Some(held) = held.get_mut(storage.address() as u64) {
+                    *held -= 1;
+                }
+            });
+            if wanted {
+                receive(cmd, error);
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Moves blocks: carries out a plan of the pools by recorded copies.
+//!
+//! The queue runs in order. So a range is free for the next command as soon as the copy that
+//! empties it is recorded. Moves are submitted alone. If the driver refuses such a submission, the
+//! engine moves every block of it back to where its bytes still are.
+
+use super::retire;
+use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
+use crate::driver::{Account, BoxFuture, DriverError, Op};
+use crate::engine::pass::Pass;
+use crate::engine::state::State;
+use crate::error::{Error, Result};
+use crate::memory::{Moved, Place};
+use crate::transfer::refusal;
+
+/// The result of a plan.
+#[derive(Debug)]
+pub(in crate::engine) enum Outcome {
+    /// All steps were carried out.
+    Done,
+    /// There is no memory for a slab of the plan.
+    NoSlab,
+    /// The state had changed since the plan was made, or a submission was refused.
+    Void,
+    /// The driver refused for another reason.
+    Refused(Error),
+}
+
+/// Carries out the steps of a plan as far as possible. Afterwards the tables are right about every
+/// storage, whatever the outcome. The caller has the execution lock.
+pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, Result<Outcome>> {
+    Box::pin(async move {
+        let has_moves = steps
+            .iter()
+            .any(|step| matches!(step, Step::Move { .. } | Step::MoveToNew { .. }));
+        if has_moves {
+            // Ops that were recorded before must not fail with the moves.
+            pass.submit()?;
+            pass.lock().counters.compactions += 1;
+        }
+        let refused_before = pass.lock().counters.refused_submissions;
+        let mut created = None;
+        let are_moves =
+            |one: &Step, next: &Step| matches!((one, next), (Step::Move { .. }, Step::Move { .. }));
+        for steps in steps.chunk_by(are_moves) {
+            match &steps[0] {
+                Step::Move { .. } => record_moves(&mut pass.lock(), steps),
+                Step::Release(slab) => {
+                    if !submit_moves(pass, refused_before)? {
+                        return Ok(Outcome::Void);
+                    }
+                    pass.release_one(*slab)?;
+                }
+                Step::Assign { slab, class } => pass.lock().memory.slabs.assign(*slab, *class),
+                Step::Create(growth) => match create_planned(pass, growth).await {
+                    Ok(slab) => created = Some(slab),
+                    Err(error) => return no_slab(pass, error),
+                },
+                Step::MoveToNew {
+                    block,
+                    offset_bytes,
+                } => {
+                    let slab = created.expect("a plan creates a slab before it moves blocks there");
+                    record_move(&mut pass.lock(), *block, &Spot::new(slab, *offset_bytes));
+                }
+            }
+        }
+        Ok(match submit_moves(pass, refused_before)? {
+            true => Outcome::Done,
+            false => Outcome::Void,
+        })
+    })
+}
+
+fn no_slab(pass: &Pass, error: DriverError) -> Result<Outcome> {
+    pass.check_lost()?;
+    pass.submit()?;
+    Ok(match error {
+        DriverError::OutOfMemory | DriverError::OverBudget => Outcome::NoSlab,
+        error => Outcome::Refused(refusal("a slab", error)),
+    })
+}
+
+/// Submits the moves recorded so far. `false` if a submission was refused since `refused_before`
+/// was read. Then its moves are undone.
+fn submit_moves(pass: &Pass, refused_before: u64) -> Result<bool> {
+    if pass.lock().batch.has_moves() {
+        pass.submit()?;
+    }
+    Ok(pass.lock().counters.refused_submissions == refused_before)
+}
+
+/// Creates a slab. Released slabs may still be in use. If the device's bytes would pass the
+/// high-water mark or the budget with them, the engine first waits for them.
+pub(super) async fn create_planned(pass: &Pass, growth: &Growth) -> Result<SlabId, DriverError> {
+    let retiring_bytes = pass.driver.ledger().levels().retiring_bytes.now;
+    if pass
+        .lock()
+        .memory
+        .slabs
+        .passes_mark(growth.slab_bytes.saturating_add(retiring_bytes))
+    {
+        wait_to_create(pass).await?;
+    }
+    let created = create_slab(pass, growth).await;
+    if !matches!(
+        created,
+        Err(DriverError::OverBudget | DriverError::OutOfMemory)
+    ) {
+        return created;
+    }
+    wait_to_create(pass).await?;
+    create_slab(pass, growth).await
+}
+
+async fn wait_to_create(pass: &Pass) -> Result<(), DriverError> {
+    let waited = retire::wait_for_retiring(pass).await;
+    waited
+        .map(|_| ())
+        .map_err(|error| DriverError::Lost(error.to_string()))
+}
+
+fn create_slab<'a>(
+    pass: &'a Pass,
+    growth: &'a Growth,
+) -> BoxFuture<'a, Result<SlabId, DriverError>> {
+    Box::pin(async move {
+        let label = "lapidary slab";
+        let buffer = pass
+            .driver
+            .create_buffer(Account::Slabs, growth.slab_bytes, label);
+        let buffer = match buffer.await {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                keep_readback(pass).await;
+                return Err(error);
+            }
+        };
+        let added = {
+            let mut state = pass.lock();
+            state.counters.slabs_created += 1;
+            state.memory.add_slab(growth, buffer)
+        };
+        keep_readback(pass).await;
+        added.map_err(|error| {
+            pass.driver.destroy_buffer(buffer, 0);
+            DriverError::Invalid(error.to_string())
+        })
+    })
+}
+
+/// Keeps a read-back buffer for evictions. If the app sets a limit, the ledger keeps room for
+/// staging. Without a limit, or if the driver has less memory, slabs may take all of it.
+async fn keep_readback(pass: &Pass) {
+    let levels = pass.driver.ledger().levels();
+    let is_said = levels.said_bytes < u64::MAX && levels.limit_bytes == levels.said_bytes;
+    let has_slabs = pass.lock().memory.slabs.reserved_bytes() > 0;
+    if has_slabs && !is_said && !pass.caps().maps_slabs {
+        pass.readbacks.keep_one().await;
+    }
+}
+
+/// Moves blocks together, at most `limit_bytes` of them, and releases the empty slabs. Returns the
+/// bytes moved and the bytes released.
+pub(in crate::engine) fn compact_pass(
+    pass: &Pass,
+    limit_bytes: u64,
+) -> BoxFuture<'_, Result<(u64, u64)>> {
+    Box::pin(async move {
+        let (steps, moved_before, undone_before) = {
+            let mut state = pass.lock();
+            state.free_dead();
+            (
+                state.memory.plan_pass(limit_bytes),
+                state.memory.slabs.moved_bytes(),
+                state.counters.undone_bytes,
+            )
+        };
+        if steps.is_empty() {
+            return Ok((0, 0));
+        }
+        let carried_out = carry_out(pass, &steps);
+        in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
+        let freed_bytes = retire::trim_slabs(pass)?;
+        let state = pass.lock();
+        let moved_bytes = state.memory.slabs.moved_bytes() - moved_before;
+        let undone_bytes = state.counters.undone_bytes - undone_before;
+        Ok((moved_bytes.saturating_sub(undone_bytes), freed_bytes))
+    })
+}
+
+fn record_moves(state: &mut State, steps: &[Step]) {
+    for step in steps {
+        if let Step::Move { block, to } = step {
+            record_move(state, *block, to);
+        }
+    }
+}
+
+/// Moves a block and records the copy. Does nothing if the block was freed meanwhile.
+fn record_move(state: &mut State, block: BlockId, to: &Spot) {
+    let Some(one) = state.memory.relocate(block, to) else {
+        return;
+    };
+    state.memory.slabs.touch(one.from);
+    state.memory.slabs.touch(one.to);
+    // The diagnostics handle earlier changes of blocks before the copy.
+    let has_changes = state.memory.canaries.has_changes() || state.memory.previous.has_unclean();
+    if has_changes || !extend_copy(state, &one) {
+        state.push_op(Op::Copy {
+            src: one.from.buffer,
+            src_offset_bytes: one.from.offset_bytes,
+            dst: one.to.buffer,
+            dst_offset_bytes: one.to.offset_bytes,
+            size_bytes: one.size_bytes,
+        });
+    }
+    state.memory.moved_away(&one);
+    state.batch.add_move(one);
+}
+
+/// Extends the last copy by this move, if both blocks are neighbours before and after it. The bytes
+/// between the two belong to the first block.
+fn extend_copy(state: &mut State, one: &Moved) -> bool {
+    let Some(&last) = state.batch.last_moved() else {
+        return false;
+    };
+    let step_bytes = state.memory.slabs.granted_bytes(last.size_bytes);
+    let follows = |last: Place, one: Place| {
+        last.buffer == one.buffer && last.offset_bytes + step_bytes == one.offset_bytes
+    };
+    if !follows(last.from, one.from) || !follows(last.to, one.to) {
+        return false;
+    }
+    match state.batch.last_mut() {
+        Some(Op::Copy {
+            src_offset_bytes,
+            dst,
+            dst_offset_bytes,
+            size_bytes,
+            ..
+        }) if *dst == one.to.buffer
+            && *dst_offset_bytes + *size_bytes == last.to.offset_bytes + last.size_bytes =>
+        {
+            *size_bytes = one.from.offset_bytes + one.size_bytes - *src_offset_bytes;
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,331 @@
+//! Evicts storages: writes their bytes to another tier and frees their places.
+//!
+//! A storage is evicted only after its bytes have arrived elsewhere, so a failure on the way loses
+//! nothing. Several victims share one submission. Where host and device share memory there is no
+//! submission: the slab is mapped once it is idle.
+
+use rustc_hash::FxHashSet;
+
+use super::ahead;
+use super::needed;
+use super::retire;
+use super::victims;
+use crate::driver::{BoxFuture, DriverError, MapMode, Op};
+use crate::engine::mapped::Mapped;
+use crate::engine::pass::Pass;
+use crate::engine::state::destination::{Destination, DestinationGuard, Tier};
+use crate::engine::tiers;
+use crate::error::Result;
+use crate::memory::{Candidate, Copies, Whom};
+use crate::transfer::ReadingGuard;
+use crate::transfer::{Piece, Reading, refusal};
+
+/// The rounds in a row that may free nothing before the eviction stops.
+const ROUNDS_IN_VAIN: usize = 4;
+
+/// The smallest piece that is worth a copy.
+const LEAST_PIECE_BYTES: u64 = 4 << 10;
+
+/// A victim whose bytes are on their way.
+pub(in crate::engine) struct PendingEviction {
+    pub(super) victim: Candidate,
+    pub(in crate::engine) destination: DestinationGuard,
+    /// Cancelled on drop: then the storage stays on the device.
+    pub(in crate::engine) reading: ReadingGuard,
+}
+
+/// Frees the places of poisoned storages. If there are none, drops storages that have another copy,
+/// until `wanted_bytes` are free.
+pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
+    let mut state = pass.lock();
+    let stay = needed::needed_slots(&state);
+    let freed_bytes = state.memory.evict_poisoned(&stay);
+    if freed_bytes > 0 {
+        return freed_bytes;
+    }
+    let victims = victims::victims(&state, wanted_bytes, None, &stay, u64::MAX, whom);
+    victims
+        .iter()
+        .map(|victim| victims::drop_one(&mut state, victim))
+        .sum()
+}
+
+/// Evicts storages until `wanted_bytes` are free. Those with another copy are dropped, the others
+/// are written to the tier. Returns the freed bytes.
+pub(super) async fn evict_bytes(
+    pass: &Pass,
+    wanted_bytes: u64,
+    tier: Tier,
+    whom: Whom,
+) -> Result<u64> {
+    if tier == Tier::Host && pass.caps().maps_slabs {
+        // Host and device share one memory, so this would free nothing.
+        return Ok(0);
+    }
+    retire::take_in_cleaned(pass);
+    let mut stay = needed::needed_slots(&pass.lock());
+    let mut freed_bytes = pass.lock().memory.evict_poisoned(&stay);
+    let (mut in_vain, mut most_bytes) = (0, u64::MAX);
+    while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN && tiers::is_ready(pass, tier) {
+        let missing_bytes = wanted_bytes - freed_bytes;
+        let victims = {
+            let (state, tier) = (pass.lock(), Some(tier));
+            victims::victims(&state, missing_bytes, tier, &stay, most_bytes, whom)
+        };
+        if victims.is_empty() {
+            break;
+        }
+        let slots = victims.iter().filter_map(|victim| victim.storage.slot());
+        stay.extend(slots.map(|slot| slot as usize));
+        let ahead = next_victims(pass, &victims, tier, &stay, whom);
+        let taken_out = evict_victims(pass, victims, ahead, tier);
+        let (left_bytes, too_large_bytes) =
+            in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
+        freed_bytes += left_bytes;
+        match too_large_bytes {
+            // A tier without room for these victims may have room for smaller ones.
+            Some(too_large_bytes) => most_bytes = too_large_bytes.saturating_sub(1),
+            None if left_bytes == 0 => in_vain += 1,
+            None => in_vain = 0,
+        }
+    }
+    Ok(freed_bytes)
+}
+
+/// As [`evict_bytes`], to one store of the app after the other.
+pub(super) async fn evict_to_stores(pass: &Pass, wanted_bytes: u64, whom: Whom) -> Result<u64> {
+    let mut freed_bytes = 0;
+    for tier in tiers::stores(pass) {
+        if freed_bytes >= wanted_bytes {
+            break;
+        }
+        freed_bytes += evict_bytes(pass, wanted_bytes - freed_bytes, tier, whom).await?;
+    }
+    Ok(freed_bytes)
+}
+
+/// Evicts these victims as far as the tier has room, and starts the copies of `ahead`. Returns the
+/// freed bytes, and the size of the smallest victim for which the tier had no room.
+pub(super) async fn evict_victims(
+    pass: &Pass,
+    victims: Vec<Candidate>,
+    ahead: Vec<Candidate>,
+    tier: Tier,
+) -> Result<(u64, Option<u64>)> {
+    let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
+    pass.drop_stale_copies();
+    for victim in victims {
+        if victim.is_clean || victim.recompute_ns.is_some() {
+            freed_bytes += victims::drop_one(&mut pass.lock(), &victim);
+            continue;
+        }
+        let victim = match ahead::take_pending_eviction(pass, victim) {
+            Ok(begun) => {
+                evictions.push(begun);
+                continue;
+            }
+            Err(victim) => victim,
+        };
+        let Ok(destination) = tiers::destination(pass, &victim.storage, tier) else {
+            let len_bytes = victim.storage.len_bytes();
+            too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
+            continue;
+        };
+        if pass.caps().maps_slabs {
+            match evict_in_place(pass, &victim, destination).await {
+                Ok(()) => freed_bytes += victim.storage.size_bytes(),
+                Err(_) => pass.check_lost()?,
+            }
+            continue;
+        }
+        match start_eviction(pass, victim, destination).await? {
+            Some(next) => evictions.push(next),
+            None => break,
+        }
+    }
+    if !evictions.is_empty() {
+        // The pass waits for these evictions only.
+        pass.submit()?;
+    }
+    if !ahead.is_empty() {
+        ahead::start_ahead(pass, ahead, tier).await?;
+        pass.submit()?;
+    }
+    for eviction in evictions {
+        let size_bytes = eviction.victim.storage.size_bytes();
+        match finish_eviction(pass, eviction).await {
+            Ok(()) => freed_bytes += size_bytes,
+            Err(_) => pass.check_lost()?,
+        }
+    }
+    Ok((freed_bytes, too_large_bytes))
+}
+
+/// The storages to copy out now, because they will be evicted after these victims.
+fn next_victims(
+    pass: &Pass,
+    victims: &[Candidate],
+    tier: Tier,
+    stay: &FxHashSet<usize>,
+    whom: Whom,
+) -> Vec<Candidate> {
+    if pass.caps().maps_slabs {
+        return Vec::new();
+    }
+    let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
+    let most_bytes = pass.readbacks.room_bytes();
+    let state = pass.lock();
+    let room = (limit_bytes, most_bytes);
+    victims::victims_ahead(&state, victims, tier, stay, room, whom)
+}
+
+/// Records the copies that take a victim's bytes to the host. `None` if there is no buffer for
+/// them.
+pub(super) fn start_eviction(
+    pass: &Pass,
+    victim: Candidate,
+    destination: Destination,
+) -> BoxFuture<'_, Result<Option<PendingEviction>>> {
+    Box::pin(async move {
+        // Guarded at once, because the copies go on if this future is dropped half-way.
+        let (destination, sink) = DestinationGuard::new(destination);
+        let len_bytes = victim.storage.len_bytes();
+        let Some(piece_bytes) = available_piece_bytes(pass, len_bytes).await? else {
+            return Ok(None);
+        };
+        let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
+        let wanted = ReadingGuard::new(reading.clone());
+        for piece in pieces {
+            let (start, size_bytes) = piece.words();
+            let buffer = loop {
+                if let Some(buffer) = pass.readbacks.take(size_bytes) {
+                    break buffer;
+                }
+                pass.submit()?;
+                if let Err(error) = pass.readbacks.provide(size_bytes).await {
+                    pass.check_lost()?;
+                    reading.fail(refusal("a read-back buffer", error));
+                    return Ok(None);
+                }
+            };
+            let mut state = pass.lock();
+            state.memory.slabs.touch(victim.place);
+            state.batch.add_read(reading.clone(), piece, buffer);
+            state.push_op(Op::Copy {
+                src: victim.place.buffer,
+                src_offset_bytes: victim.place.offset_bytes + start,
+                dst: buffer.0,
+                dst_offset_bytes: 0,
+                size_bytes,
+            });
+        }
+        Ok(Some(PendingEviction {
+            victim,
+            destination,
+            reading: wanted,
+        }))
+    })
+}
+
+/// The size of the largest read-back buffer that can be had. An eviction runs because memory is
+/// short, so it must do with little.
+async fn available_piece_bytes(pass: &Pass, len_bytes: u64) -> Result<Option<u64>> {
+    let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
+    let mut piece_bytes = pass.readbacks.piece_bytes().min(whole_bytes);
+    let least_bytes = LEAST_PIECE_BYTES.min(piece_bytes);
+    let mut is_submitted = false;
+    if !pass.readbacks.has_room(piece_bytes) {
+        // The buffer is taken from an older piece, whose copy must be submitted.
+        pass.submit()?;
+        is_submitted = true;
+    }
+    loop {
+        if pass.readbacks.provide(piece_bytes).await.is_ok() {
+            return Ok(Some(piece_bytes));
+        }
+        pass.check_lost()?;
+        if !is_submitted {
+            // The budget has no room for one more buffer, so this one, too, comes from a piece.
+            pass.submit()?;
+            is_submitted = true;
+        } else if piece_bytes > least_bytes {
+            piece_bytes = (piece_bytes / 4).max(least_bytes);
+        } else if retire::wait_for_retiring(pass).await? == 0 {
+            // No released buffer is still in use, so a wait frees nothing.
+            return Ok(None);
+        }
+    }
+}
+
+/// Waits until a victim's bytes have arrived, then evicts it.
+pub(super) async fn finish_eviction(pass: &Pass, eviction: PendingEviction) -> Result<()> {
+    let reading = &eviction.reading;
+    while !reading.is_done() {
+        if let Some(error) = reading.failure() {
+            return Err(error);
+        }
+        let taken_in = pass.readbacks.take_in(reading).await;
+        pass.check_lost()?;
+        if let Err(error) = taken_in {
+            reading.cancel();
+            return Err(refusal("a read", error));
+        }
+    }
+    let mut copies = Copies::default();
+    eviction.destination.finish(&mut copies)?;
+    mark_evicted(pass, &eviction.victim, copies);
+    Ok(())
+}
+
+/// Copies a victim's bytes out of its mapped slab, then evicts it.
+pub(super) async fn evict_in_place(
+    pass: &Pass,
+    victim: &Candidate,
+    mut destination: Destination,
+) -> Result<()> {
+    let refused = |error| refusal("to map a slab", error);
+    pass.submit()?;
+    if pass.lock().memory.previous.has_unclean() {
+        // The driver refused to clear a block, which may be this one.
+        return Err(refused(DriverError::OutOfMemory));
+    }
+    let idle = (pass.lock().memory.slabs).idle(victim.place, pass.driver.completed());
+    if idle == Some(false) {
+        pass.wait_idle().await?;
+    }
+    let len_bytes = victim.storage.len_bytes();
+    let piece = Piece {
+        offset_bytes: 0,
+        size_bytes: len_bytes,
+    };
+    let (place, (_, size_bytes)) = (victim.place, piece.words());
+    if size_bytes > 0 {
+        let mapping =
+            (pass.driver).map(place.buffer, MapMode::Read, place.offset_bytes, size_bytes);
+        let signal = mapping.map_err(refused)?;
+        let _mapped = Mapped(pass, place.buffer);
+        pass.driver.wait(&signal).await.map_err(refused)?;
+        let mut taken = Ok(());
+        let mut look = |bytes: &[u8]| taken = destination.take(&bytes[..len_bytes as usize]);
+        let read =
+            (pass.driver).read_mapped(place.buffer, place.offset_bytes, size_bytes, &mut look);
+        read.map_err(refused)?;
+        taken?;
+    }
+    let mut copies = Copies::default();
+    destination.finish(&mut copies)?;
+    mark_evicted(pass, victim, copies);
+    Ok(())
+}
+
+/// Frees the place of a victim whose bytes were copied.
+fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
+    let mut state = pass.lock();
+    state.count_transfer(&copies, victim.storage.len_bytes());
+    state
+        .memory
+        .slots
+        .copied(&victim.storage, |known| known.add(copies));
+    state.memory.evict_clean(&victim.storage);
+    state.counters.evicted_bytes += victim.storage.len_bytes();
+}

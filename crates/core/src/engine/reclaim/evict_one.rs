@@ -1,0 +1,101 @@
+//! The eviction of one storage at the app's request.
+
+use std::sync::Arc;
+
+use super::ahead;
+use super::evict;
+use super::refuse;
+use super::shrink;
+use super::victims;
+use crate::driver::DriverError;
+use crate::engine::pass::Pass;
+use crate::engine::state::destination::Tier;
+use crate::engine::tiers;
+use crate::error::{Error, Result};
+use crate::memory::{Candidate, Storage};
+
+/// Evicts a storage, after all queued commands.
+pub(in crate::engine) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
+    pass.error_of(storage)?;
+    while !in_span!(
+        "eviction",
+        { missing_bytes = storage.size_bytes() },
+        try_evict(pass, storage)
+    )
+    .await?
+    {
+        if !shrink::was_lowered(pass).await? {
+            let error = DriverError::OutOfMemory;
+            return Err(refuse::refused(pass, "a read-back buffer", error, storage));
+        }
+    }
+    Ok(())
+}
+
+/// Evicts a storage by any means. `false` if there is no read-back buffer for its bytes.
+async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
+    let pinned = || Error::Pinned {
+        operation: "evict",
+        made_at: storage.tag().to_string(),
+    };
+    let victim = {
+        let mut state = pass.lock();
+        if state.memory.slots.is_evicted(storage) {
+            return Ok(true);
+        }
+        let victim = match state.memory.slots.candidate(storage) {
+            Some(victim) => victim,
+            // The storage has no bytes, or no place because no command has used it yet.
+            None if storage.len_bytes() == 0 || state.memory.slots.find(storage).is_none() => {
+                return Ok(true);
+            }
+            None => return Err(pinned()),
+        };
+        if victim.is_clean && victims::drop_one(&mut state, &victim) > 0 {
+            return Ok(true);
+        }
+        victim
+    };
+    pass.drop_stale_copies();
+    let mut victim = Some(victim);
+    for tier in tiers::all(pass) {
+        // A store did not take the bytes, so they are still on the device.
+        let Some(one) = victim
+            .take()
+            .or_else(|| pass.lock().memory.slots.candidate(storage))
+        else {
+            return Err(pinned());
+        };
+        match evict_to(pass, one, tier).await {
+            Err(error) if tier != Tier::Disk => {
+                pass.check_lost()?;
+                let is_tiers = matches!(error, Error::Store(_) | Error::Option { .. });
+                if !is_tiers {
+                    return Err(error);
+                }
+            }
+            result => return result,
+        }
+    }
+    Ok(false)
+}
+
+/// Evicts a storage to a tier. `false` if there is no read-back buffer for its bytes.
+async fn evict_to(pass: &Pass, victim: Candidate, tier: Tier) -> Result<bool> {
+    if pass.caps().maps_slabs {
+        let destination = tiers::destination(pass, &victim.storage, tier)?;
+        return evict::evict_in_place(pass, &victim, destination)
+            .await
+            .map(|()| true);
+    }
+    let victim = match ahead::take_pending_eviction(pass, victim) {
+        Ok(begun) => return evict::finish_eviction(pass, begun).await.map(|()| true),
+        Err(victim) => victim,
+    };
+    let destination = tiers::destination(pass, &victim.storage, tier)?;
+    let Some(eviction) = evict::start_eviction(pass, victim, destination).await? else {
+        return Ok(false);
+    };
+    pass.submit()?;
+    evict::finish_eviction(pass, eviction).await.map(|()| true)
+}

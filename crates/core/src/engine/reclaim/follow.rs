@@ -1,0 +1,62 @@
+//! The limits in force: the smaller of the app's limit and the operating system's.
+
+use crate::driver::AdapterKind;
+use crate::engine::handle::Engine;
+use crate::engine::limits::Limits;
+
+/// Gives the ledger the limit in force: the smaller of the app's limit and the operating system's.
+pub(in crate::engine) fn apply_limits(engine: &Engine) {
+    apply(engine, &engine.lock_limits());
+}
+
+/// The caller holds the lock on the limits. Otherwise older limits could replace newer ones.
+pub(in crate::engine) fn apply(engine: &Engine, limits: &Limits) {
+    let budget = &limits.budget;
+    let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
+    let hard_bytes = app_bytes.min(engine.outside.os_limit_bytes().unwrap_or(u64::MAX));
+    // The operating system may raise its limit again.
+    let lasting_bytes = match engine.outside.os_is_static() {
+        true => hard_bytes,
+        false => app_bytes,
+    };
+    let ledger = engine.driver.ledger();
+    ledger.set_limit(hard_bytes, lasting_bytes, budget.staging_bytes);
+    note_excess(engine, limits);
+}
+
+/// Lets the next execution pass shrink to the limits, if the bytes in use exceed them. The caller
+/// holds the lock on the limits, so that they do not change meanwhile.
+pub(super) fn note_excess(engine: &Engine, _limits: &Limits) {
+    let must_shrink = must_drain(engine) || excess_bytes(engine) > 0;
+    engine.outside.set_must_shrink(must_shrink);
+}
+
+/// The bytes by which the reserved bytes exceed the limit.
+pub(in crate::engine) fn excess_bytes(engine: &Engine) -> u64 {
+    let levels = engine.driver.ledger().levels();
+    levels.reserved_bytes.now.saturating_sub(levels.limit_bytes)
+}
+
+/// Whether slabs take a part of the bytes that the ledger keeps for staging.
+pub(in crate::engine) fn must_drain(engine: &Engine) -> bool {
+    engine.driver.ledger().slab_excess_bytes() > 0
+}
+
+/// Asks the operating system for its limit, and applies it.
+pub(in crate::engine) fn follow_os(engine: &Engine) {
+    if engine.outside.os_is_static() {
+        return;
+    }
+    let Some(os_budget) = engine.driver.os_budget() else {
+        return;
+    };
+    let is_static = os_budget.is_static;
+    engine.outside.set_os_static(is_static);
+    if is_static && engine.caps().kind == AdapterKind::Cpu {
+        // The heap size of a software rasterizer is a number that its authors chose.
+        return;
+    }
+    let ours_bytes = engine.driver.ledger().levels().reserved_bytes.now;
+    engine.outside.follow_os(os_budget, ours_bytes);
+    apply_limits(engine);
+}

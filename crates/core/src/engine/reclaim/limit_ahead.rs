@@ -1,0 +1,52 @@
+//! What happens before a limit is lowered: values come back that could not be computed within it.
+//!
+//! A dropped value was made within the limit of its time. If the limit falls below what its launch
+//! needs, no command could use the value. So it is computed before, and then evicted with its
+//! bytes. This is impossible for limits that the system lowers: the engine learns of them too late.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::pass::Pass;
+use crate::engine::queue::cmd::Cmd;
+use crate::memory::ShareId;
+
+/// A lower limit comes. Until this is dropped, no value is dropped that could not be computed
+/// within it.
+pub(in crate::engine) struct LimitAheadGuard<'a>(&'a Engine);
+
+impl Drop for LimitAheadGuard<'_> {
+    fn drop(&mut self) {
+        self.0.lock().lineages.set_limit_ahead(None);
+    }
+}
+
+/// Computes the dropped values of a share, or of all, whose launches will not fit a limit of the
+/// slabs. A value that finds no room now stays dropped.
+pub(in crate::engine) async fn prepare(
+    engine: &Arc<Engine>,
+    limit_bytes: u64,
+    share: Option<ShareId>,
+) -> LimitAheadGuard<'_> {
+    let beyond = {
+        let state = &mut *engine.lock();
+        state.lineages.set_limit_ahead(Some(limit_bytes));
+        let recompute = (state.recompute).filter(|_| state.rematerializers.has_lineages());
+        recompute.map_or_else(Vec::new, |recompute| {
+            recompute.beyond(state, limit_bytes, share)
+        })
+    };
+    let guard = LimitAheadGuard(engine);
+    if !beyond.is_empty() {
+        let work = move |pass: Pass| async move {
+            for storage in beyond {
+                pass.lock().queue.push_head(Cmd::Prefetch(storage.clone()));
+                pass.execute_for(&[], &[storage]).await?;
+            }
+            Ok(())
+        };
+        // Whatever prevents it, the limit is lowered: the value is `NeverFits` until it rises.
+        drop(Pass::run(engine, work).await);
+    }
+    guard
+}

@@ -1,0 +1,98 @@
+//! The errors of requests that find no room.
+
+use std::sync::Arc;
+
+use crate::alloc::AllocError;
+use crate::driver::DriverError;
+use crate::engine::handle::Engine;
+use crate::engine::state::State;
+use crate::error::Error;
+use crate::memory::{Event, Storage};
+use crate::shortage::{OutOfMemory, ReclaimCounts, ReclaimStep};
+use crate::transfer::refusal;
+
+/// The number of holders that an error or a report of a pass names.
+pub(in crate::engine) const HOLDERS_NAMED: usize = 5;
+
+/// Counts a run of a reclaim step and the bytes that it freed.
+pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed_bytes: u64) {
+    let mut state = engine.lock();
+    state.counters.reclaim_counts.enter(step, freed_bytes);
+    if freed_bytes > 0 {
+        state
+            .memory
+            .census
+            .happened(Event::ReclaimStep { step, freed_bytes });
+        drop(state);
+        tell!(INFO, "a reclaim step made room", { step = step.name(), freed_bytes = freed_bytes });
+    }
+}
+
+/// The error of a storage that found no room, with the levels of memory.
+pub(in crate::engine) fn out_of_memory(
+    engine: &Engine,
+    storage: &Storage,
+    reclaim_counts: ReclaimCounts,
+) -> Error {
+    let error = shortage(&mut engine.lock(), storage, reclaim_counts);
+    tell!(WARN, "a tensor found no room", {
+        bytes = storage.size_bytes(),
+        made_at = storage.tag().to_string().as_str()
+    });
+    error
+}
+
+/// The error of a refusal by the driver on behalf of a storage. A lack of memory becomes
+/// `OutOfMemory`, which is not final: the commands stay queued.
+#[cold]
+pub(in crate::engine) fn refused(
+    engine: &Engine,
+    what: &'static str,
+    error: DriverError,
+    storage: &Storage,
+) -> Error {
+    match error {
+        DriverError::OutOfMemory | DriverError::OverBudget => {
+            out_of_memory(engine, storage, ReclaimCounts::default())
+        }
+        error => refusal(what, error),
+    }
+}
+
+fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts) -> Error {
+    state.counters.refusals += 1;
+    state.memory.shares.refused(storage.share());
+    let bytes = storage.size_bytes();
+    state.memory.census.happened(Event::Refusal { bytes });
+    let report = state.memory.report(HOLDERS_NAMED);
+    let levels = state.driver.ledger().levels();
+    Error::OutOfMemory(Arc::new(OutOfMemory {
+        requested_bytes: storage.size_bytes(),
+        live_bytes: report.alloc.requested_bytes,
+        reserved_bytes: report.alloc.reserved_bytes,
+        retiring_bytes: levels.retiring_bytes.now,
+        largest_hole_bytes: report.alloc.largest_hole_bytes,
+        pinned_bytes: state.memory.pinned_bytes(),
+        saved_bytes: report.saved_bytes,
+        budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
+        reclaim_steps: reclaim_counts.tried(),
+        made_at: storage.tag().to_string(),
+        share: (state.memory.shares.use_of(storage.share())).map(Box::new),
+        holders: report.holders,
+    }))
+}
+
+pub(in crate::engine) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
+    match *error {
+        AllocError::NeverFits { limit_bytes, .. } => Error::NeverFits {
+            what: "a tensor",
+            requested_bytes: storage.size_bytes(),
+            limit_bytes,
+            hint: "Split it",
+        },
+        ref other => Error::Driver {
+            what: "a block",
+            message: other.to_string(),
+        },
+    }
+}

@@ -1,0 +1,131 @@
+//! Notices or awaits what the device has finished, and releases what becomes empty.
+
+use crate::driver::BoxFuture;
+use crate::engine::pass::Pass;
+use crate::error::Result;
+use crate::memory::Copies;
+
+/// Notices what the device has finished.
+pub(in crate::engine) fn retire(pass: &Pass) -> Result<u64> {
+    let freed_before = pass.lock().memory.slabs.freed_bytes();
+    // Only a loss of the device can go wrong here.
+    let _ = pass.driver.poll();
+    pass.check_lost()?;
+    let settled_bytes = pass.driver.settle();
+    // Outdated ways to compute a storage may be all that holds their inputs.
+    pass.free_all_dead();
+    let state = pass.lock();
+    Ok(settled_bytes + state.memory.slabs.freed_bytes() - freed_before)
+}
+
+/// Releases idle staging and read-back buffers.
+pub(in crate::engine) fn shed_caches(pass: &Pass) -> Result<u64> {
+    let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+    for staging in [&pass.uploads, &pass.restore_staging] {
+        let _ = staging.sweep();
+        staging.trim();
+    }
+    pass.readbacks.trim();
+    pass.check_lost()?;
+    let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+    Ok(before_bytes.saturating_sub(after_bytes))
+}
+
+/// Releases empty slabs.
+pub(super) fn trim_slabs(pass: &Pass) -> Result<u64> {
+    let before_bytes = pass.lock().memory.slabs.reserved_bytes();
+    pass.release(|memory| memory.slabs.next_empty())?;
+    let after_bytes = pass.lock().memory.slabs.reserved_bytes();
+    Ok(before_bytes.saturating_sub(after_bytes))
+}
+
+/// Whether slabs could get more memory once the device has finished.
+pub(super) fn wait_would_help(pass: &Pass) -> bool {
+    let ledger = pass.driver.ledger();
+    ledger.levels().retiring_bytes.now > 0 || ledger.staging_hinders()
+}
+
+/// Waits until the device has finished, also with staging, and releases what becomes empty.
+pub(super) async fn wait_for_all(pass: &Pass) -> Result<u64> {
+    let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+    pass.submit()?;
+    let _ = pass.wait_idle().await;
+    pass.check_lost()?;
+    take_in_cleaned(pass);
+    shed_caches(pass)?;
+    let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+    Ok(before_bytes.saturating_sub(after_bytes))
+}
+
+/// Waits for the submissions that still use released slabs.
+pub(super) fn wait_for_retiring(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
+    Box::pin(async move {
+        if pass.driver.ledger().levels().retiring_bytes.now == 0 {
+            return Ok(0);
+        }
+        let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+        pass.submit()?;
+        // If the wait is impossible, the request finds no memory again and fails with that error.
+        let _ = pass.wait_idle().await;
+        pass.check_lost()?;
+        let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
+        Ok(before_bytes.saturating_sub(after_bytes))
+    })
+}
+
+/// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the
+/// execution lock.
+pub(in crate::engine) fn take_in_cleaned(pass: &Pass) {
+    let on_their_way = pass.lock().cleanings.take_all();
+    if on_their_way.is_empty() {
+        return;
+    }
+    // A loss of the device shows in the readings.
+    let _ = pass.driver.poll();
+    for one in on_their_way {
+        pass.readbacks.take_in_arrived(&one.reading);
+        let mut state = pass.lock();
+        let Some(storage) = one.storage(&state.memory) else {
+            // The transfer took place all the same.
+            state.counters.evicted_bytes += one.len_bytes;
+            continue;
+        };
+        if !one.reading.is_done() {
+            state.cleanings.push(one);
+            continue;
+        }
+        drop(state);
+        let mut copies = Copies::default();
+        if one.destination.finish(&mut copies).is_ok() {
+            let mut state = pass.lock();
+            state.counters.evicted_bytes += one.len_bytes;
+            state
+                .memory
+                .slots
+                .copied(&storage, |known| known.add(copies));
+        }
+    }
+}
+
+/// Releases memory that was not used for as many polls as the app has set.
+pub(in crate::engine) fn release_idle(pass: &Pass, polls: u32) -> Result<()> {
+    let idle_polls = pass.outside.idle_polls();
+    let idle_slab = {
+        let mut state = pass.lock();
+        state.free_dead();
+        state.memory.slabs.polled(polls);
+        let has_batch = !state.batch.is_empty();
+        idle_polls > 0 && !has_batch && state.memory.slabs.next_idle(idle_polls).is_some()
+    };
+    if idle_slab {
+        pass.release(|memory| memory.slabs.next_idle(idle_polls))?;
+    }
+    if idle_polls > 0 && polls % idle_polls == idle_polls - 1 {
+        for staging in [&pass.uploads, &pass.restore_staging] {
+            let _ = staging.sweep();
+            staging.trim_unused();
+        }
+        pass.readbacks.trim_unused();
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Shrinks the bytes in use to a lowered limit.
+
+use super::follow;
+use crate::driver::BoxFuture;
+use crate::engine::pass::Pass;
+use crate::engine::reclaim;
+use crate::engine::tiers;
+use crate::error::Result;
+
+/// A drain of the slabs to a lowered limit. Until it is dropped, staging may exceed the limit, and
+/// the operands of the command at the head of the queue may be evicted.
+struct DrainGuard<'a>(&'a Pass);
+
+impl<'a> DrainGuard<'a> {
+    fn new(pass: &'a Pass) -> Self {
+        pass.driver.ledger().set_draining(true);
+        let mut state = pass.lock();
+        state.unplace_head();
+        state.head.set_may_evict_operands(true);
+        DrainGuard(pass)
+    }
+}
+
+impl Drop for DrainGuard<'_> {
+    fn drop(&mut self) {
+        self.0.driver.ledger().set_draining(false);
+        self.0.lock().head.set_may_evict_operands(false);
+    }
+}
+
+/// Shrinks if the limit was lowered below the bytes in use since an execution pass last shrank.
+/// Returns whether it was; then the caller should repeat the request that found no room. Above its
+/// limit the ledger admits nothing new, not even for an eviction. The caller has the execution
+/// lock.
+pub(in crate::engine) async fn was_lowered(pass: &Pass) -> Result<bool> {
+    let times = pass.driver.ledger().times_lowered();
+    let is_new = pass.outside.is_newly_lowered(times);
+    if is_new {
+        shrink(pass).await?;
+    }
+    Ok(is_new)
+}
+
+/// Shrinks to the limits. Returns the bytes by which the reserved bytes still exceed the device's
+/// limit. The caller has the execution lock.
+pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
+    Box::pin(async move {
+        let times = pass.driver.ledger().times_lowered();
+        pass.outside.begin_shrink(times);
+        pass.submit()?;
+        if follow::must_drain(pass) || follow::excess_bytes(pass) > 0 {
+            let _draining = DrainGuard::new(pass);
+            let target_bytes = |pass: &Pass| pass.driver.ledger().slab_limit_now_bytes();
+            reclaim::drain_to(pass, target_bytes).await?;
+        }
+        if follow::excess_bytes(pass) > 0 {
+            // The rest above the limit is staging.
+            reclaim::make_way(pass, 0, 0).await?;
+        }
+        tiers::drain_host(pass)?;
+        // Pinned storages may be unpinned later.
+        follow::note_excess(pass, &pass.lock_limits());
+        Ok(follow::excess_bytes(pass))
+    })
+}

@@ -1,0 +1,249 @@
+//! The choice of victims, now and ahead of need.
+//!
+//! `outlook` reads off the queue how many bytes its commands will lack. If they lack none, no
+//! victims are chosen ahead of need.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::outlook::{self, Lack};
+use crate::engine::queue::NextUses;
+use crate::engine::state::State;
+use crate::engine::state::destination::Tier;
+use crate::engine::state::linked::Choose;
+use crate::memory::{Candidate, Storage, Weight, Whom, choose};
+
+/// What the choice knows of the commands to come.
+struct Outlook {
+    uses: NextUses,
+    /// The last uses of storages that only the queue holds.
+    last_uses: FxHashMap<u32, u32>,
+    lack: Lack,
+}
+
+impl Outlook {
+    /// Only the choice between evicting and computing again needs more than the next uses.
+    fn new(state: &State, lack: impl FnOnce() -> Lack) -> Self {
+        let training = state.recompute.filter(|_| !state.lineages.is_empty());
+        Outlook {
+            uses: match state.recompute {
+                Some(recompute) => recompute.next_uses(state),
+                None => state.queue.next_uses(),
+            },
+            last_uses: match training {
+                Some(recompute) => recompute.last_uses(state),
+                None => FxHashMap::default(),
+            },
+            lack: match training {
+                Some(_) => lack(),
+                None => Lack::UNKNOWN,
+            },
+        }
+    }
+
+    /// See [`Recompute::cheaper_ns`](crate::engine::state::linked::Recompute::cheaper_ns).
+    fn cheaper_ns(&self, state: &State, candidate: &Candidate, tier: Option<Tier>) -> Option<u64> {
+        let (uses, last_uses) = (&self.uses, &self.last_uses);
+        let recompute = state.recompute?;
+        recompute.cheaper_ns(state, candidate, tier, uses, last_uses)
+    }
+}
+
+/// Drops a storage that has another copy or can be computed again. Returns the bytes that became
+/// free.
+pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
+    let recompute = state.recompute.filter(|_| victim.recompute_ns.is_some());
+    if recompute.is_some_and(|recompute| !recompute.prepare(state, &victim.storage)) {
+        return 0;
+    }
+    let freed_bytes = match state.memory.evict_clean(&victim.storage) {
+        true => victim.storage.size_bytes(),
+        false => 0,
+    };
+    state.counters.dropped_bytes += freed_bytes;
+    freed_bytes
+}
+
+/// The storages to evict so that `wanted_bytes` become free: those with the best ratio of gain to
+/// the cost of restoring. Without a tier, only storages with another copy are candidates. Slots in
+/// `stay` are no candidates. Storages without another copy may have at most `most_bytes` each.
+/// Where there are shares, only those that `whom` names give storages.
+///
+/// There is one choice among all candidates. Where weights are read in a cycle, dropping clean
+/// storages first would move several times as many bytes.
+pub(in crate::engine) fn victims(
+    state: &State,
+    wanted_bytes: u64,
+    tier: Option<Tier>,
+    stay: &FxHashSet<usize>,
+    most_bytes: u64,
+    whom: Whom,
+) -> Vec<Candidate> {
+    let outlook = Outlook::new(state, || {
+        let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
+        outlook::lack(
+            state,
+            state.memory.slabs.live_bytes(),
+            limit_bytes,
+            u64::MAX,
+        )
+    });
+    let mut candidates = state.memory.slots.candidates(stay);
+    state
+        .rematerializers
+        .require_copies_of_repeated(&mut candidates, &state.memory);
+    let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
+    for candidate in &mut candidates {
+        let tier = tier.filter(|_| has_room(&candidate.storage));
+        candidate.recompute_ns = outlook.cheaper_ns(state, candidate, tier);
+    }
+    candidates.retain(|candidate| {
+        let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
+        is_dropped || has_room(&candidate.storage)
+    });
+    let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &outlook);
+    match state.shared() {
+        Some(shared) => shared.choose(state, candidates, whom, &choose),
+        None => choose(candidates),
+    }
+}
+
+/// The best of the candidates that have to give memory.
+pub(in crate::engine) fn choose_owed(
+    state: &State,
+    mut candidates: Vec<Candidate>,
+    whom: Whom,
+    choose: &Choose<'_>,
+) -> Vec<Candidate> {
+    for whom in whom.in_turn(state.memory.shares.has_best_effort()) {
+        let Some(mut claim) = state.memory.claim(whom) else {
+            break;
+        };
+        let (owed, others) = (candidates.into_iter())
+            .partition::<Vec<_>, _>(|candidate| claim.may_take(candidate.storage.share()));
+        if !owed.is_empty() {
+            let mut chosen = choose(owed);
+            chosen.retain(|candidate| {
+                let granted_bytes = state
+                    .memory
+                    .slabs
+                    .granted_bytes(candidate.storage.size_bytes());
+                claim.take(candidate.storage.share(), granted_bytes)
+            });
+            return chosen;
+        }
+        candidates = others;
+    }
+    Vec::new()
+}
+
+/// The cost of computing a storage again, in nanoseconds, if it is cheaper than to write its bytes
+/// to the tier and to restore them. Without a tier, if it is possible.
+///
+/// Inputs that would be freed before the next use must stay until then. So part of the room is not
+/// free for part of the time, and the rest costs as much more.
+pub(in crate::engine) fn cheaper_ns(
+    state: &State,
+    candidate: &Candidate,
+    tier: Option<Tier>,
+    uses: &NextUses,
+    last_uses: &FxHashMap<u32, u32>,
+) -> Option<u64> {
+    let storage = &candidate.storage;
+    if candidate.is_clean || state.lineages.is_empty() {
+        return None;
+    }
+    if state.rematerializers.is_repeated(storage) {
+        return None;
+    }
+    let next = candidate.distance(state.memory.slots.now(), &uses.by_slot, uses.known);
+    let plan = state.recompute_plan(storage)?;
+    let kept_bytes = plan.kept_bytes(next, last_uses);
+    let size_bytes = storage.size_bytes() as f64;
+    if kept_bytes >= size_bytes && tier.is_some() {
+        return None;
+    }
+    let free_bytes = (size_bytes - kept_bytes).max(1.0);
+    let recompute_ns = (plan.ns() * size_bytes / free_bytes) as u64;
+    tier.is_none_or(|tier| recompute_ns < evict_ns(state, candidate, tier))
+        .then_some(recompute_ns)
+}
+
+/// The cost of evicting a storage to a tier and restoring it, in nanoseconds.
+///
+/// Elsewhere the way out does not count: what is read in a cycle is written once and restored in
+/// each round. But a training step writes all that it reads. The way out costs about as much as
+/// the way back.
+fn evict_ns(state: &State, candidate: &Candidate, tier: Tier) -> u64 {
+    let back_ns = state.costs.of(tier).ns(candidate.storage.size_bytes());
+    match candidate.is_clean || state.lineages.is_empty() {
+        true => back_ns,
+        false => back_ns.saturating_mul(2),
+    }
+}
+
+/// The best of the candidates, so that `wanted_bytes` become free.
+fn choose_best(
+    state: &State,
+    mut candidates: Vec<Candidate>,
+    wanted_bytes: u64,
+    tier: Option<Tier>,
+    outlook: &Outlook,
+) -> Vec<Candidate> {
+    let (now, uses, lack) = (state.memory.slots.now(), &outlook.uses, outlook.lack);
+    let weigh = |candidate: &Candidate| {
+        let written = tier.filter(|_| !candidate.is_clean);
+        let from = candidate.far.or(written).unwrap_or(Tier::Host);
+        let evict_ns = evict_ns(state, candidate, from);
+        let weight = candidate.weight(now, &uses.by_slot, uses.known, evict_ns);
+        Weight {
+            // Room is worth nothing once no command lacks any.
+            distance: weight.distance.min(lack.until.saturating_add(1)),
+            ..weight
+        }
+    };
+    let chosen = choose(&mut candidates, weigh, wanted_bytes, lack.bytes);
+    candidates.truncate(chosen);
+    candidates
+}
+
+/// The storages to copy out now, because they will be evicted while the queue runs. They leave
+/// after `victims`, so that the slabs hold at most `limit_bytes`. Together they have at most
+/// `most_bytes`.
+pub(super) fn victims_ahead(
+    state: &State,
+    victims: &[Candidate],
+    tier: Tier,
+    stay: &FxHashSet<usize>,
+    (limit_bytes, most_bytes): (u64, u64),
+    whom: Whom,
+) -> Vec<Candidate> {
+    // Where victims are dropped, the next ones will be too. They may not exist yet.
+    if victims.iter().any(|victim| victim.recompute_ns.is_some()) {
+        return Vec::new();
+    }
+    let evicted_bytes = victims.iter().map(|victim| victim.storage.size_bytes());
+    let live_bytes = (state.memory.slabs.live_bytes()).saturating_sub(evicted_bytes.sum());
+    let missing_bytes = outlook::lack(state, live_bytes, limit_bytes, most_bytes).bytes;
+    if missing_bytes == 0 {
+        return Vec::new();
+    }
+    let outlook = Outlook::new(state, || Lack::UNKNOWN);
+    let mut candidates = state.memory.slots.candidates(stay);
+    // Storages that the queue uses must stay on the device.
+    candidates.retain(|candidate| {
+        let slot = candidate.storage.slot();
+        slot.is_some_and(|slot| !outlook.uses.by_slot.contains_key(&slot))
+    });
+    if let Some(shared) = state.shared() {
+        shared.retain_owed(state, &mut candidates, whom);
+    }
+    for candidate in &mut candidates {
+        candidate.recompute_ns = outlook.cheaper_ns(state, candidate, Some(tier));
+    }
+    let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &outlook);
+    chosen.retain(|candidate| {
+        let is_written_out = !candidate.is_clean && candidate.recompute_ns.is_none();
+        is_written_out && !state.cleanings.holds(&candidate.storage)
+    });
+    chosen
+}

@@ -1,0 +1,134 @@
+//! Storages that are cheaper to compute again than to keep: activation checkpointing, without
+//! automatic differentiation.
+//!
+//! A rematerializer counts as another copy of a storage, so eviction costs nothing. When a command
+//! needs the storage, the engine calls the rematerializer, which records commands. They go to the
+//! head of the queue, and after them a command that moves the result into the storage. The
+//! rematerializer is a function of the app, or the storage's
+//! [lineage](crate::engine::state::lineage).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::engine::pass::Pass;
+use crate::engine::queue::cmd::Cmd;
+use crate::engine::reclaim::refuse;
+use crate::engine::state::State;
+use crate::engine::state::rematerializers::{Rematerializer, Way};
+use crate::error::{Error, Result};
+use crate::memory::{RematerializerToken, Storage};
+use crate::shortage::ReclaimCounts;
+
+/// The most rematerializations of a storage for one command of the app.
+const MOST_TIMES: u32 = 16;
+
+/// Registers a rematerializer for a storage, after all queued commands.
+pub(in crate::engine) fn register_rematerializer(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+    inputs: Vec<Arc<Storage>>,
+    rematerializer: Rematerializer,
+) -> Result<()> {
+    pass.error_of(storage)?;
+    for input in &inputs {
+        pass.error_of(input)?;
+    }
+    let mut state = pass.lock();
+    if state.memory.slots.comes_from(&inputs, storage) {
+        return Err(Error::Recompute {
+            made_at: storage.tag().to_string(),
+            reason: "one of the inputs would be computed from it".into(),
+        });
+    }
+    let id = state.rematerializers.enter_function(rematerializer);
+    let token = state.memory.rematerializer_token(id, inputs, false);
+    state.memory.slots.copied(storage, |copies| {
+        copies.rematerializer = Some(Arc::new(token))
+    });
+    Ok(())
+}
+
+/// Puts the commands that compute a storage again at the head of the queue. The inner error
+/// concerns the command that needs the storage.
+pub(in crate::engine) fn rematerialize(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+    token: &RematerializerToken,
+) -> Result<Result<()>> {
+    let refused = |reason: String| Error::Recompute {
+        made_at: storage.tag().to_string(),
+        reason,
+    };
+    let way = {
+        let mut state = pass.lock();
+        let progress = state.rematerializers.progress(storage);
+        if let Some(failure) = progress.failure {
+            return Ok(Err(failure.again()));
+        }
+        let never = match (progress.is_under_way, state.memory.slots.is_current(token)) {
+            (true, _) => "its rematerializer uses the tensor itself",
+            (_, false) => "one of its inputs has been written to since",
+            _ => "",
+        };
+        if !never.is_empty() {
+            let cause = Arc::new(refused(never.into()));
+            state.memory.slots.poison(storage, &cause);
+            return Ok(Ok(()));
+        }
+        if progress.times >= MOST_TIMES {
+            drop(state);
+            return Ok(Err(refuse::out_of_memory(
+                pass,
+                storage,
+                ReclaimCounts::default(),
+            )));
+        }
+        state.rematerializers.get(token.id())
+    };
+    let rematerializer = match way {
+        Some(Way::Function(rematerializer)) => rematerializer,
+        Some(Way::Lineage(made)) => {
+            let mut state = pass.lock();
+            let again = (state.recompute)
+                .and_then(|recompute| recompute.launches_of(&state, &made, storage));
+            let Some((launches, from)) = again else {
+                return Ok(Err(refused("one of its inputs is gone".into())));
+            };
+            begin(&mut state, storage, from);
+            let launches = launches.into_iter().rev();
+            launches.for_each(|launch| state.queue.push_head(Cmd::Launch(launch)));
+            return Ok(Ok(()));
+        }
+        None => return Ok(Ok(())),
+    };
+    let made = {
+        let _inside = pass.inside();
+        let _recording = pass.recording();
+        catch_unwind(AssertUnwindSafe(|| rematerializer()))
+    };
+    let made = made.unwrap_or_else(|_| Err(refused("the rematerializer panicked".into())));
+    let mut state = pass.lock();
+    let recorded = state.queue.take_recorded();
+    match made {
+        Ok(from) if from.size_bytes() == storage.size_bytes() => {
+            begin(&mut state, storage, from);
+            let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
+            state.queue.put_in_front(recorded, limit_bytes);
+            Ok(Ok(()))
+        }
+        Ok(_) => Ok(Err(refused(
+            "its rematerializer returned a tensor of another size".into(),
+        ))),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// Puts the command at the head of the queue that moves a result into its storage. The commands
+/// that compute the result go in front of it.
+fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) {
+    // The commands that now come first may need the memory of the head.
+    state.unplace_head();
+    state.rematerializers.start(storage);
+    let to = storage.clone();
+    state.queue.push_head(Cmd::TakeOver { from, to });
+}

@@ -1,0 +1,88 @@
+//! The memory that shares divide, what shares were promised, and what may be lent now.
+
+use super::priority::PRIORITIES;
+use crate::driver::AdapterKind;
+use crate::engine::handle::Engine;
+use crate::engine::sharing::Sharing;
+use crate::engine::state::State;
+use crate::memory::{Lending, Whole};
+use crate::transfer::OpenStore;
+
+/// The most bytes of all slabs; `u64::MAX` for no limit.
+pub(in crate::engine) fn limit_bytes(engine: &Engine) -> u64 {
+    let ledger = engine.driver.ledger();
+    match ledger.levels().said_bytes {
+        u64::MAX => u64::MAX,
+        _ => ledger.slab_limit_bytes(),
+    }
+}
+
+/// The memory that shares divide. Asks the operating system.
+pub(in crate::engine) fn whole(engine: &Engine) -> Whole {
+    let known = match engine.caps().kind {
+        // The heap size of a software rasterizer is a number that its authors chose.
+        AdapterKind::Cpu => None,
+        _ => engine.driver.os_budget(),
+    };
+    Whole {
+        limit_bytes: limit_bytes(engine),
+        device_bytes: known.map(|os_budget| os_budget.budget_bytes),
+    }
+}
+
+/// Notes what may be lent now, and the limit of watermarks. Lets amounts follow the operating
+/// system's limit. An execution pass calls this when it begins. Returns what there is to do for
+/// shares.
+pub(in crate::engine) fn note_lending(engine: &Engine) -> Option<&'static dyn Sharing> {
+    {
+        let mut state = engine.lock();
+        if state.memory.watermarks.has_any() {
+            state.memory.watermarks.set_limit(limit_bytes(engine));
+        }
+    }
+    (engine.sharing()).inspect(|sharing| sharing.note_lending(engine))
+}
+
+/// Notes what shares may lend now.
+pub(super) fn note_lending_of_shares(engine: &Engine) {
+    if engine.lock().memory.shares.has_parts() {
+        follow_limits(engine);
+    }
+    // A share also ends with its last holder.
+    note_promises(&mut engine.lock());
+    let host_bytes = match engine.caps().maps_slabs {
+        true => 0,
+        false => (engine.host.limit_bytes()).saturating_sub(engine.host.used_bytes()),
+    };
+    let disk_bytes = match cfg!(target_arch = "wasm32") {
+        true => 0,
+        false => engine.spill.left_bytes(),
+    };
+    let store_bytes = (engine.stores.iter())
+        .map(OpenStore::left_bytes)
+        .fold(0, u64::saturating_add);
+    let lending = Lending {
+        limit_bytes: limit_bytes(engine),
+        room_bytes: (host_bytes.saturating_add(store_bytes)).saturating_add(disk_bytes),
+    };
+    let is_bounded = lending.limit_bytes < u64::MAX && lending.room_bytes < lending.limit_bytes;
+    (engine.lock().memory.shares).set_lending(is_bounded.then_some(lending));
+}
+
+/// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
+pub(in crate::engine) fn note_promises(state: &mut State) {
+    if state.memory.shares.has_priorities() {
+        state.priorities = Some(PRIORITIES);
+    }
+    let promised_bytes = state.memory.shares.promised_bytes();
+    state.driver.ledger().set_promised(promised_bytes);
+}
+
+/// Computes the amounts of shares again, after the limits changed.
+pub(in crate::engine) fn follow_limits(engine: &Engine) {
+    let whole = whole(engine);
+    let mut state = engine.lock();
+    if !state.memory.shares.is_empty() {
+        state.memory.shares.follow(whole);
+    }
+}

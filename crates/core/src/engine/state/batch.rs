@@ -1,0 +1,248 @@
+//! Encoded commands on their way to one submission.
+
+use std::sync::{Arc, Weak};
+
+use super::times::Entry;
+use crate::driver::{BindGroupId, BufferId, Op, PipelineId};
+use crate::engine::kernel::Custom;
+use crate::memory::{Moved, Place, Storage};
+use crate::transfer::{Piece, Reading, Region};
+
+/// A read-back buffer: its id, and its size in bytes.
+type ReadbackBuffer = (BufferId, u64);
+
+/// The ops of one submission, and the data needed after the driver accepts or refuses it.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Batch {
+    ops: Vec<Op>,
+    params: Vec<u8>,
+    /// The staged bytes that the ops copy from.
+    regions: Vec<Region>,
+    /// The reads whose copies are among the ops, with their buffers.
+    reads: Vec<(Arc<Reading>, Piece, ReadbackBuffer)>,
+    /// For each dispatch among the ops, the entry that counts its time. Empty if timing is off.
+    timed: Vec<Entry>,
+    /// The storages that the ops restore.
+    restored: Vec<Weak<Storage>>,
+    /// Blocks that the ops move.
+    moved: Vec<Moved>,
+    /// Blocks that the ops clear, because another share had them, with their sizes in bytes.
+    cleared: Vec<(Place, u64)>,
+    /// No other command may join. An app's kernel or buffer is in the batch, and the driver may
+    /// refuse it.
+    is_closed: bool,
+    /// The approximate work of the dispatches, in the unit of
+    /// [`Caps::most_work`](crate::driver::Caps).
+    work: u64,
+    /// The predicted time of the dispatches, which the driver's meter scales.
+    predicted_ns: f64,
+    /// The highest priority of its commands, if shares have priorities.
+    highest_priority: Option<i8>,
+    /// The custom kernel in the batch. Its pipeline stays until the submission.
+    custom: Option<Arc<Custom>>,
+}
+
+impl Batch {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    pub(in crate::engine) fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    pub(in crate::engine) fn params(&self) -> &[u8] {
+        &self.params
+    }
+
+    /// Whether the batch must be submitted before any other op joins.
+    pub(in crate::engine) fn is_full(&self, most_ops: usize) -> bool {
+        self.ops.len() >= most_ops || self.is_closed
+    }
+
+    /// Closes the batch for other ops, or opens it again.
+    pub(in crate::engine) fn close(&mut self, is_closed: bool) {
+        self.is_closed = is_closed;
+    }
+
+    /// The work of the batch after a dispatch of `amount` joins. `None` if one submission may not
+    /// have that much.
+    pub(in crate::engine) fn work_with(&self, amount: u64, most_work: u64) -> Option<u64> {
+        let work = self.work.saturating_add(amount);
+        (work <= most_work || self.is_empty()).then_some(work)
+    }
+
+    pub(in crate::engine) fn set_work(&mut self, work: u64) {
+        self.work = work;
+    }
+
+    /// Adds the predicted time of a dispatch.
+    pub(in crate::engine) fn add_predicted(&mut self, ns: f64) {
+        self.predicted_ns += ns;
+    }
+
+    pub(in crate::engine) fn predicted_ns(&self) -> f64 {
+        self.predicted_ns
+    }
+
+    /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
+    pub(in crate::engine) fn has_dispatches(&self) -> bool {
+        self.dispatches().next().is_some()
+    }
+
+    fn dispatches(&self) -> impl Iterator<Item = &Op> {
+        let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
+        self.ops.iter().filter(is_dispatch)
+    }
+
+    /// The ops clear this block.
+    pub(super) fn add_cleared(&mut self, place: Place, size_bytes: u64) {
+        self.cleared.push((place, size_bytes));
+    }
+
+    /// The blocks that the ops should have cleared.
+    pub(in crate::engine) fn take_cleared(&mut self) -> Vec<(Place, u64)> {
+        std::mem::take(&mut self.cleared)
+    }
+
+    pub(in crate::engine) fn push(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    /// The last op.
+    pub(in crate::engine) fn last_mut(&mut self) -> Option<&mut Op> {
+        self.ops.last_mut()
+    }
+
+    pub(in crate::engine) fn dispatch(
+        &mut self,
+        pipeline: PipelineId,
+        bind_group: BindGroupId,
+        params: &[u8],
+        groups: [u32; 3],
+    ) {
+        let start = self.params.len() as u32;
+        self.params.extend_from_slice(params);
+        self.ops.push(Op::Dispatch {
+            pipeline,
+            bind_group,
+            params: (start, params.len() as u32),
+            groups,
+        });
+    }
+
+    /// Notes the entry that counts the time of the last dispatch.
+    pub(in crate::engine) fn add_timed(&mut self, entry: Entry) {
+        self.timed.push(entry);
+    }
+
+    pub(in crate::engine) fn timed(&self) -> &[Entry] {
+        &self.timed
+    }
+
+    /// Times the dispatches that follow, or stops timing. Those in the batch already count as
+    /// `others`.
+    pub(in crate::engine) fn time(&mut self, others: Option<Entry>) {
+        self.timed.clear();
+        if let Some(others) = others {
+            self.timed.resize(self.dispatches().count(), others);
+        }
+    }
+
+    /// Adds staged bytes that the ops copy from.
+    pub(in crate::engine) fn add_region(&mut self, region: Region) {
+        self.regions.push(region);
+    }
+
+    pub(in crate::engine) fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// Forgets the staged bytes, because their chunks are sealed.
+    pub(in crate::engine) fn forget_regions(&mut self) {
+        self.regions.clear();
+    }
+
+    /// Adds a piece of a reading that the ops copy to this buffer.
+    pub(in crate::engine) fn add_read(
+        &mut self,
+        reading: Arc<Reading>,
+        piece: Piece,
+        buffer: ReadbackBuffer,
+    ) {
+        self.reads.push((reading, piece, buffer));
+    }
+
+    pub(in crate::engine) fn take_reads(
+        &mut self,
+    ) -> impl Iterator<Item = (Arc<Reading>, Piece, ReadbackBuffer)> {
+        self.reads.drain(..)
+    }
+
+    /// Adds a storage that the ops restore.
+    pub(in crate::engine) fn add_restored(&mut self, storage: &Arc<Storage>) {
+        self.restored.push(Arc::downgrade(storage));
+    }
+
+    /// The storages that the ops restore, if they still have holders.
+    pub(in crate::engine) fn restored(&self) -> impl Iterator<Item = Arc<Storage>> {
+        self.restored.iter().filter_map(Weak::upgrade)
+    }
+
+    /// Adds a block that the ops move.
+    pub(in crate::engine) fn add_move(&mut self, one: Moved) {
+        self.moved.push(one);
+    }
+
+    pub(in crate::engine) fn last_moved(&self) -> Option<&Moved> {
+        self.moved.last()
+    }
+
+    /// Whether the batch moves blocks.
+    pub(in crate::engine) fn has_moves(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
+    /// Takes the moves in reverse order.
+    pub(in crate::engine) fn take_moves(&mut self) -> impl Iterator<Item = Moved> {
+        self.moved.drain(..).rev()
+    }
+
+    /// Notes the priority of a command; `None` if shares have no priorities.
+    pub(in crate::engine) fn note_priority(&mut self, priority: Option<i8>) {
+        self.highest_priority = self.highest_priority.max(priority);
+    }
+
+    /// Whether it must be submitted before a command of this priority, because its commands come
+    /// first.
+    pub(in crate::engine) fn is_above(&self, priority: Option<i8>) -> bool {
+        priority.is_some() && self.highest_priority > priority
+    }
+
+    /// The highest priority of its commands; the lowest of all, if none is known.
+    pub(in crate::engine) fn highest_priority(&self) -> i8 {
+        self.highest_priority.unwrap_or(i8::MIN)
+    }
+
+    /// Keeps a custom kernel until the submission.
+    pub(in crate::engine) fn keep_custom(&mut self, custom: Arc<Custom>) {
+        self.custom = Some(custom);
+    }
+
+    /// Empties the batch and keeps its allocations.
+    pub(in crate::engine) fn clear(&mut self) {
+        self.ops.clear();
+        self.params.clear();
+        self.regions.clear();
+        self.reads.clear();
+        self.timed.clear();
+        self.restored.clear();
+        self.moved.clear();
+        self.cleared.clear();
+        self.is_closed = false;
+        self.work = 0;
+        self.predicted_ns = 0.0;
+        self.highest_priority = None;
+        self.custom = None;
+    }
+}

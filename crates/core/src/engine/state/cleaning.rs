@@ -1,0 +1,82 @@
+//! Copies in progress of storages that are still on the device.
+
+use std::sync::{Arc, Weak};
+
+use super::destination::DestinationGuard;
+use crate::memory::{Memory, Storage};
+use crate::transfer::ReadingGuard;
+
+/// A copy in progress of a storage that is still on the device.
+#[derive(Debug)]
+pub(in crate::engine) struct Cleaning {
+    storage: Weak<Storage>,
+    pub(in crate::engine) len_bytes: u64,
+    /// The number of the last write to the storage before the copy was recorded.
+    writes: u64,
+    pub(in crate::engine) destination: DestinationGuard,
+    pub(in crate::engine) reading: ReadingGuard,
+}
+
+impl Cleaning {
+    /// A copy of the storage's value after the write with the number `writes`.
+    pub(in crate::engine) fn new(
+        storage: &Arc<Storage>,
+        writes: u64,
+        destination: DestinationGuard,
+        reading: ReadingGuard,
+    ) -> Self {
+        Cleaning {
+            storage: Arc::downgrade(storage),
+            len_bytes: storage.len_bytes(),
+            writes,
+            destination,
+            reading,
+        }
+    }
+
+    /// The storage, if the copied value is still its value.
+    pub(in crate::engine) fn storage(&self, memory: &Memory) -> Option<Arc<Storage>> {
+        let storage = self.storage.upgrade()?;
+        let is_same = memory.slots.writes_to(&storage) == self.writes;
+        let has_value = storage.slot().is_some() && memory.slots.poison_of(&storage).is_none();
+        (is_same && has_value && self.reading.failure().is_none()).then_some(storage)
+    }
+
+    fn is_of(&self, storage: &Storage) -> bool {
+        std::ptr::eq(self.storage.as_ptr(), storage)
+    }
+}
+
+/// All copies in progress of storages that will be evicted soon.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Cleanings(Vec<Cleaning>);
+
+impl Cleanings {
+    pub(in crate::engine) fn push(&mut self, one: Cleaning) {
+        self.0.push(one);
+    }
+
+    /// Whether a copy of the storage is in progress.
+    pub(in crate::engine) fn holds(&self, storage: &Storage) -> bool {
+        self.0.iter().any(|one| one.is_of(storage))
+    }
+
+    /// Takes the copy of a storage.
+    pub(in crate::engine) fn take(&mut self, storage: &Storage) -> Option<Cleaning> {
+        let index = self.0.iter().position(|one| one.is_of(storage))?;
+        Some(self.0.remove(index))
+    }
+
+    /// Takes all copies. They hold host memory or disk space, so the caller drops them outside the
+    /// engine's lock.
+    pub(in crate::engine) fn take_all(&mut self) -> Vec<Cleaning> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Takes the copies of storages that have no holder. The caller drops them outside the engine's
+    /// lock.
+    pub(in crate::engine) fn take_dead(&mut self) -> Vec<Cleaning> {
+        let is_dead = |one: &mut Cleaning| one.storage.strong_count() == 0;
+        self.0.extract_if(.., is_dead).collect()
+    }
+}

@@ -1,0 +1,102 @@
+//! The destination of evicted bytes.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::{Error, Result};
+pub(in crate::engine) use crate::memory::Tier;
+use crate::memory::{Copies, HostCharge, HostCopy};
+use crate::transfer::{Sink, SpillWriter, StoreWriter};
+
+/// The receiver of a victim's bytes.
+#[derive(Debug)]
+pub(in crate::engine) enum Destination {
+    Host(Vec<u8>, HostCharge),
+    /// The number of the store, and the writer there.
+    Store(u8, Box<dyn StoreWriter>),
+    Disk(SpillWriter),
+}
+
+impl Destination {
+    /// Writes the next bytes.
+    pub(in crate::engine) fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            // Memory for all bytes was allocated before, unless the simulated buffers have no
+            // contents.
+            Destination::Host(copy, _) => {
+                let room = copy.capacity() - copy.len();
+                copy.extend_from_slice(&bytes[..room.min(bytes.len())]);
+                Ok(())
+            }
+            Destination::Store(_, writer) => writer.write(bytes),
+            Destination::Disk(writer) => writer.write(bytes),
+        }
+    }
+
+    /// Turns the complete bytes into a copy of the storage.
+    pub(in crate::engine) fn finish(self, copies: &mut Copies) -> Result<()> {
+        match self {
+            Destination::Host(bytes, charge) => {
+                copies.host = Some(Arc::new(HostCopy { bytes, charge }));
+            }
+            Destination::Store(number, writer) => {
+                copies.store = Some((number, writer.finish()?));
+            }
+            Destination::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
+        }
+        Ok(())
+    }
+}
+
+/// A destination that a reading's sink fills, and the first error.
+#[derive(Debug)]
+struct Shared(Mutex<(Option<Destination>, Option<Error>)>);
+
+impl Shared {
+    fn finish(&self, copies: &mut Copies) -> Result<()> {
+        match std::mem::take(&mut *self.lock()) {
+            (Some(destination), None) => destination.finish(copies),
+            (_, Some(error)) => Err(error),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<Destination>, Option<Error>)> {
+        self.0.lock()
+    }
+}
+
+/// The owner of a destination. On drop the destination releases its memory or its disk space. A
+/// cancelled reading keeps its sink until the reading is taken in, and would keep both until then.
+#[derive(Debug)]
+pub(in crate::engine) struct DestinationGuard(Arc<Shared>);
+
+impl DestinationGuard {
+    /// Guards a destination, and returns the sink of the reading that fills it.
+    pub(in crate::engine) fn new(destination: Destination) -> (Self, Sink) {
+        let guard = DestinationGuard(Arc::new(Shared(Mutex::new((Some(destination), None)))));
+        let into = guard.0.clone();
+        let sink = move |piece: &[u8]| {
+            let (destination, error) = &mut *into.lock();
+            if let (Some(destination), None) = (destination, &error) {
+                *error = destination.take(piece).err();
+            }
+        };
+        (guard, Box::new(sink))
+    }
+
+    /// Turns the complete bytes into a copy of the storage.
+    pub(in crate::engine) fn finish(&self, copies: &mut Copies) -> Result<()> {
+        self.0.finish(copies)
+    }
+}
+
+impl Drop for DestinationGuard {
+    // Many futures drop one on several ways out.
+    #[inline(never)]
+    fn drop(&mut self) {
+        let destination = self.0.lock().0.take();
+        drop(destination);
+    }
+}

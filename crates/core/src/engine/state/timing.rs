@@ -1,0 +1,118 @@
+//! The time since the device was opened, and the times of kernels if timing is on.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+#[cfg(not(target_arch = "wasm32"))]
+use std::time::Instant;
+
+use super::times::{Entry, KernelTime, Times};
+use crate::driver::Device;
+use crate::engine::kernel::Launch;
+use crate::memory::Memory;
+
+/// The clock of one device, and the times of its kernels.
+#[derive(Debug)]
+pub(in crate::engine) struct Timing {
+    /// The time at which the engine was created.
+    #[cfg(not(target_arch = "wasm32"))]
+    opened: Instant,
+    /// The times of kernels, if timing is on.
+    times: Option<Box<dyn Table>>,
+}
+
+/// The functions of [`Times`]. Through them only a program that times kernels contains their code.
+pub(in crate::engine) trait Table: Debug + Send {
+    /// The shared entry of dispatches about which nothing is known.
+    fn others(&self) -> Entry;
+
+    fn of_launch(&mut self, launch: &Launch) -> Entry;
+
+    /// The entry of a kernel of the diagnostics.
+    fn of_check(&mut self, kernel: &str) -> Entry;
+
+    /// Counts the time of a dispatch and returns the kernel's name. `None`, and not counted, if the
+    /// entry belongs to another table: timing was switched off and on while the dispatch ran.
+    fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>>;
+
+    /// The times since the last call.
+    fn take(&mut self) -> Vec<KernelTime>;
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            #[cfg(not(target_arch = "wasm32"))]
+            opened: Instant::now(),
+            times: None,
+        }
+    }
+}
+
+impl Timing {
+    /// Nanoseconds since the device was opened; 0 in a browser.
+    pub(in crate::engine) fn now_ns(&self) -> u64 {
+        #[cfg(not(target_arch = "wasm32"))]
+        return u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        #[cfg(target_arch = "wasm32")]
+        return 0;
+    }
+
+    /// Whether timing is on.
+    pub(super) fn is_on(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Turns timing on or off. Returns the entry for dispatches about which nothing is known.
+    pub(in crate::engine) fn set(&mut self, on: bool) -> Option<Entry> {
+        self.times = match on {
+            true => Some(Box::new(Times::new())),
+            false => None,
+        };
+        self.times.as_ref().map(|times| times.others())
+    }
+
+    /// The entry for the time of a launch.
+    #[inline]
+    pub(in crate::engine) fn of_launch(&mut self, launch: &Launch) -> Option<Entry> {
+        self.times.as_mut().map(|times| times.of_launch(launch))
+    }
+
+    /// The entry for the time of a kernel of the diagnostics.
+    pub(in crate::engine) fn of_check(&mut self, kernel: &str) -> Option<Entry> {
+        self.times.as_mut().map(|times| times.of_check(kernel))
+    }
+
+    /// Counts the times of the kernels of the last submission, which the caller has awaited.
+    #[cold]
+    pub(super) fn kernels_ran(
+        &mut self,
+        dispatches: &[Entry],
+        driver: &Device,
+        memory: &mut Memory,
+    ) {
+        let now_ns = self.now_ns();
+        let Some(times) = &mut self.times else { return };
+        for (run, &entry) in driver.take_kernel_runs().iter().zip(dispatches) {
+            let Some(kernel) = times.add(entry, run.ns) else {
+                continue;
+            };
+            if memory.census.keeps_history() {
+                let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
+                    .map(|before_ns| now_ns.saturating_sub(before_ns));
+                memory.census.kernel_ran(kernel, begin_ns, end_ns);
+            }
+        }
+    }
+
+    /// The times since the last call.
+    pub(in crate::engine) fn take(&mut self) -> Vec<KernelTime> {
+        let times = self.times.as_mut();
+        times.map(|times| times.take()).unwrap_or_default()
+    }
+
+    /// Forgets all times, because the device is gone. Timing is off on the next device until the
+    /// app turns it on.
+    pub(in crate::engine) fn forget(&mut self) {
+        self.times = None;
+    }
+}

@@ -1,0 +1,149 @@
+//! Supplies the bytes of an evicted storage: from the host's memory, a store, the disk or a source.
+
+use std::ops::Deref;
+
+use crate::engine::handle::Engine;
+use crate::engine::state::destination::Tier;
+use crate::error::{Error, Result};
+use crate::memory::{Copies, Storage};
+use crate::transfer::StoreReader;
+use crate::units::MIB;
+
+/// The engine asks a source for this many bytes at a time.
+const SOURCE_PIECE_BYTES: u64 = MIB;
+
+/// The bytes of an evicted storage, piece by piece.
+pub(in crate::engine) struct Supply<'a> {
+    engine: &'a Engine,
+    storage: &'a Storage,
+    copies: &'a Copies,
+    /// The reader of the copy in a store.
+    reader: Option<Box<dyn StoreReader + 'a>>,
+    /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
+    scratch: Vec<u8>,
+}
+
+impl Drop for Supply<'_> {
+    fn drop(&mut self) {
+        *self.engine.lock_scratch() = std::mem::take(&mut self.scratch);
+    }
+}
+
+impl<'a> Supply<'a> {
+    pub(in crate::engine) fn new(
+        engine: &'a Engine,
+        storage: &'a Storage,
+        copies: &'a Copies,
+    ) -> Self {
+        let scratch = std::mem::take(&mut *engine.lock_scratch());
+        Supply {
+            engine,
+            storage,
+            copies,
+            reader: (copies.store.as_ref()).map(|(_, block)| block.reader()),
+            scratch,
+        }
+    }
+
+    /// The tier of the bytes. A source counts as a disk.
+    pub(in crate::engine) fn tier(&self) -> Tier {
+        self.copies.tier()
+    }
+
+    /// A part of the scratch buffer, with any contents.
+    fn room(&mut self, size_bytes: u64) -> &mut [u8] {
+        let size = size_bytes as usize;
+        if self.scratch.len() < size {
+            self.scratch.resize(size, 0);
+        }
+        &mut self.scratch[..size]
+    }
+
+    #[inline(never)]
+    fn failure(&self, offset_bytes: u64, message: &str) -> Error {
+        Error::Source {
+            made_at: self.storage.tag().to_string(),
+            offset_bytes,
+            message: message.to_owned(),
+        }
+    }
+
+    /// The bytes from an offset on: at least one, at most `most_bytes`.
+    pub(in crate::engine) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
+        let left_bytes = self.storage.len_bytes() - offset_bytes;
+        let piece_bytes = left_bytes.min(most_bytes);
+        let has_contents = self.engine.driver.has_contents();
+        if self.engine.is_dry() || (!has_contents && self.copies.host.is_some()) {
+            // The buffers have no contents, so any bytes will do.
+            return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
+        }
+        if let Some(host) = &self.copies.host {
+            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
+            let too_short =
+                || self.failure(offset_bytes, "the copy in the host's memory is too short");
+            return host.bytes.get(range).ok_or_else(too_short);
+        }
+        let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
+        let mut missing = self.failure(offset_bytes, "the tensor has no source");
+        if let Some(reader) = &mut self.reader {
+            match reader.fetch(offset_bytes, most_bytes) {
+                Ok(()) => {
+                    let bytes = (self.reader.as_ref()).map(|reader| reader.fetched(offset_bytes));
+                    let bytes = bytes.unwrap_or_default();
+                    return Ok(&bytes[..bytes.len().min(piece_bytes as usize)]);
+                }
+                Err(error) => missing = error,
+            }
+        }
+        if let Some(disk) = &self.copies.disk {
+            let (scratch, mut at) = (self.room(piece_bytes), 0);
+            let mut keep = |piece: &[u8]| {
+                scratch[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
+                Ok(())
+            };
+            match disk.read(offset_bytes, piece_bytes, &mut keep) {
+                Ok(()) => return Ok(self.room(piece_bytes)),
+                Err(error) => missing = error,
+            }
+        }
+        if let Some(source) = &self.copies.source {
+            let engine = self.engine;
+            let _inside = engine.inside();
+            match source.read(offset_bytes, self.room(piece_bytes)) {
+                Ok(()) => return Ok(self.room(piece_bytes)),
+                Err(error) => missing = self.failure(offset_bytes, &error.to_string()),
+            }
+        }
+        Err(missing)
+    }
+}
+
+/// Copies of a storage for a while. The storage may drop them meanwhile, and this may be their last
+/// holder. They may hold a source of the app, so they are dropped as the app's values are.
+pub(in crate::engine) struct CopiesGuard<'a>(&'a Engine, Copies);
+
+impl Deref for CopiesGuard<'_> {
+    type Target = Copies;
+
+    fn deref(&self) -> &Copies {
+        &self.1
+    }
+}
+
+impl Drop for CopiesGuard<'_> {
+    // Many futures drop one on several ways out.
+    #[inline(never)]
+    fn drop(&mut self) {
+        self.0.drop_app_value(std::mem::take(&mut self.1));
+    }
+}
+
+/// The copies of an evicted storage, if it has any.
+pub(in crate::engine) fn evicted_copies<'a>(
+    engine: &'a Engine,
+    storage: &Storage,
+) -> Option<CopiesGuard<'a>> {
+    let copies = engine.lock().memory.slots.evicted_copies(storage);
+    copies.map(|copies| CopiesGuard(engine, copies))
+}
