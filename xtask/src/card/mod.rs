@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, capture, command, target_dir, watch};
-use crate::suite::{PROGRAM, SIMULATION, selected, selected_except};
+use crate::suite::{PROGRAM, SIMULATION, WITH_REDIS, selected_except};
 use private::Private;
 use report::{Adapter, Card, Figures};
 use seen::Tests;
@@ -78,7 +78,7 @@ fn adapter() -> Result<Adapter> {
 fn tests(is_small: bool) -> Result<Tests> {
     let mut cargo = match is_small {
         true => selected_except(SMALL, &[], &["custom_kernels::"])?,
-        false => selected(&["--no-fail-fast"], &[])?,
+        false => selected_except(&["--no-fail-fast"], &[], &[WITH_REDIS])?,
     };
     let watched = watch(&mut cargo, seen::is_telling)?;
     let tests = Tests::of(&watched.lines);
