@@ -1,7 +1,7 @@
 //! The same step on the engine, on a simulated device without contents.
 
 use lapidary::operations::{Activation, Epilogue};
-use lapidary::sim::{SimMode, SimOptions, Speed};
+use lapidary::sim::{SimHandle, SimMode, SimOptions, Speed};
 use lapidary::{Budget, DType, Gpu, Result, Tensor};
 
 use super::graph::{Graph, ROWS};
@@ -26,6 +26,34 @@ pub(crate) fn step(graph: Graph, speed: Speed, budget_bytes: Option<u64>) -> Res
     })
 }
 
+/// The most bytes that the engine takes for the gradient of a layer's weights, beside operands and
+/// result: the sums of a product in parts.
+pub(crate) fn workspace_bytes(graph: Graph, speed: Speed) -> Result<u64> {
+    let of_layer = |layer: usize| {
+        let (gpu, _sim) = simulated(speed)?;
+        let activation = |index: usize| gpu.zeros(&[ROWS, graph.widths[index]], DType::F32);
+        let (input, gradient) = (activation(layer)?, activation(layer + 1)?);
+        gpu.finish()?;
+        let operands_bytes = gpu.memory().stats().live_bytes.now;
+        let _product = input.t()?.matmul(&gradient)?;
+        // As in a backward, where nothing else needs them.
+        drop((input, gradient));
+        gpu.finish()?;
+        let taken_bytes = gpu.memory().stats().live_bytes.peak - operands_bytes;
+        Ok(taken_bytes.saturating_sub(graph.weight_bytes(layer)))
+    };
+    (0..graph.layers()).try_fold(0, |most: u64, layer| Ok(most.max(of_layer(layer)?)))
+}
+
+fn simulated(speed: Speed) -> Result<(Gpu, SimHandle)> {
+    Gpu::simulated(SimOptions {
+        mode: SimMode::SizesOnly,
+        memory_bytes: 4 << 30,
+        speed: Some(speed),
+        ..SimOptions::default()
+    })
+}
+
 /// A product and its activation.
 pub(crate) fn layer(h: &Tensor, weight: &Tensor) -> Result<Tensor> {
     h.matmul_with(weight, &Epilogue::new().activation(Activation::Relu))
@@ -38,12 +66,7 @@ pub(crate) fn step_of(
     budget_bytes: Option<u64>,
     forward: impl Fn(Tensor, &[Tensor]) -> Result<Tensor>,
 ) -> Result<Taken> {
-    let (gpu, _sim) = Gpu::simulated(SimOptions {
-        mode: SimMode::SizesOnly,
-        memory_bytes: 4 << 30,
-        speed: Some(speed),
-        ..SimOptions::default()
-    })?;
+    let (gpu, _sim) = simulated(speed)?;
     let weight = |layer: usize| -> Result<Tensor> {
         let shape = [graph.widths[layer], graph.widths[layer + 1]];
         gpu.zeros(&shape, DType::F32)?.requires_grad()
