@@ -6,6 +6,9 @@ use crate::{Budget, Buffer, Gpu, Options, Result, adapter::AdapterKind};
 /// The engine asks the system at every eighth poll, and a rise must last for four answers.
 const POLLS: u32 = 8 * 6;
 
+/// How often it is tried.
+const ROUNDS: usize = 4;
+
 /// Size of each tensor of the other device.
 const PIECE_BYTES: u64 = 64 * MIB;
 
@@ -34,27 +37,28 @@ fn the_limit_follows_what_others_take_and_give_back() -> Result<()> {
         budget: Some(Budget::default()),
         ..Options::default()
     })?;
-    let Some(before_bytes) = limit_bytes(&gpu)? else {
-        // Only a software rasterizer may not report its memory.
-        assert_eq!(gpu.caps().kind, AdapterKind::Cpu);
-        return Ok(());
-    };
-    // The engine ignores a rise of less than 1/20 of the limit.
-    let bytes = before_bytes / 8 / PIECE_BYTES * PIECE_BYTES;
-    let taken = take(bytes)?;
-    let during_bytes = limit_bytes(&gpu)?.expect("it told before");
-    drop(taken);
-    let after_bytes = limit_bytes(&gpu)?.expect("it told before");
-    // Other programs may take or free memory meanwhile. let taken
-    let least_bytes = bytes / 2;
-    let story = format!("{before_bytes}, {during_bytes} while others had {bytes}, {after_bytes}");
-    assert!(
-        before_bytes.saturating_sub(during_bytes) >= least_bytes,
-        "{story}"
-    );
-    assert!(
-        after_bytes.saturating_sub(during_bytes) >= least_bytes,
-        "{story}"
-    );
-    Ok(())
+    let mut stories = Vec::new();
+    // A software rasterizer reports the machine's memory, and other programs take and free some.
+    while stories.len() < ROUNDS {
+        let Some(before_bytes) = limit_bytes(&gpu)? else {
+            // Only a software rasterizer may not report its memory.
+            assert_eq!(gpu.caps().kind, AdapterKind::Cpu);
+            return Ok(());
+        };
+        // The engine ignores a rise of less than 1/20 of the limit.
+        let bytes = before_bytes / 8 / PIECE_BYTES * PIECE_BYTES;
+        let taken = take(bytes)?;
+        let during_bytes = limit_bytes(&gpu)?.expect("it told before");
+        drop(taken);
+        let after_bytes = limit_bytes(&gpu)?.expect("it told before");
+        let fell_bytes = before_bytes.saturating_sub(during_bytes);
+        let rose_bytes = after_bytes.saturating_sub(during_bytes);
+        if fell_bytes.min(rose_bytes) >= bytes / 2 {
+            return Ok(());
+        }
+        stories.push(format!(
+            "{before_bytes}, {during_bytes} while others had {bytes}, {after_bytes}"
+        ));
+    }
+    panic!("the limit did not follow: {stories:?}");
 }
