@@ -6,7 +6,7 @@ use std::sync::Arc;
 #[cfg(doc)]
 use lapidary_core::Error;
 
-use lapidary_core::internal::{Engine, Storage};
+use lapidary_core::internal::{Engine, MaybeShared, Storage};
 use lapidary_core::{DType, Result};
 
 pub use super::accumulator::Accumulator;
@@ -41,6 +41,19 @@ pub fn tensor(
     dtype: DType,
 ) -> Tensor {
     Tensor::from_parts(engine, storage, Layout::contiguous(shape), dtype)
+}
+
+/// As [`Tensor::on_gradient`], for a function that may take the gradient and return `None`. Then
+/// the parameter gets none, and later functions are not called.
+///
+/// # Errors
+/// Those of [`Tensor::on_gradient`].
+#[track_caller]
+pub fn take_gradient(
+    parameter: &Tensor,
+    hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + MaybeShared + 'static,
+) -> Result<()> {
+    parameter.take_gradient(hook)
 }
 
 /// Takes a gradient for a parameter, in the place of one that it may have.

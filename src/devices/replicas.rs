@@ -118,7 +118,9 @@ pub struct Backward {
 impl Replicas {
     /// Copies the parameters to each device of the group, and marks them by
     /// [`requires_grad`](Tensor::requires_grad). They may be on any device. The replica on their
-    /// own device is the tensors themselves.
+    /// own device is the tensors themselves. Functions of [`Tensor::on_gradient`] that they have
+    /// already see the gradients of their own device; those that they get later are not called in a
+    /// backward of the replicas.
     ///
     /// # Errors
     /// [`Error::Option`] for no parameters or for buckets of 0 bytes. [`Error::Device`] names the
@@ -170,7 +172,7 @@ impl Replicas {
             let copy = copy.requires_grad()?;
             if self.group.len() > 1 {
                 let current = self.current.clone();
-                copy.on_gradient(move |grad| current.hand_over(device, number, grad))?;
+                copy.take_gradient(move |grad| current.hand_over(device, number, grad))?;
             }
             copies.push(copy);
         }

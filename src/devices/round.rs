@@ -19,24 +19,23 @@ impl Current {
         CurrentGuard(self)
     }
 
-    /// The hook of a parameter. The round replaces a gradient that it takes by a tensor without
-    /// memory. So the gradient is freed when it has been reduced.
+    /// The hook of a parameter: the round takes its gradient, which is freed when it has been
+    /// reduced.
     pub(super) fn hand_over(
         &self,
         device: usize,
         parameter: usize,
         grad: &Tensor,
-    ) -> Result<Tensor> {
+    ) -> Result<Option<Tensor>> {
         let round = lock(&self.0).clone();
         match round {
             Some(round) if round.takes_from(device) => {
-                let placeholder = grad.empty_like()?;
                 // Read now, before the rest of the backward: a device works in order.
                 let outgoing = Outgoing::new(device, &grad.untracked().contiguous()?)?.queued()?;
                 round.deliver(device, parameter, outgoing)?;
-                Ok(placeholder)
+                Ok(None)
             }
-            _ => Ok(grad.clone()),
+            _ => Ok(Some(grad.clone())),
         }
     }
 }

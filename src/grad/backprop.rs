@@ -140,12 +140,10 @@ impl<'a> Backprop<'a> {
         self.hand_to(&mut pending, gradients, edge, seed)?;
         while let Some((node, sum)) = pending.next() {
             let _line = MadeFor::line(node.recorded_at);
-            let mut grad = sum.finish(&node, &self.from.engine)?;
-            for hook in node.hooks() {
-                let _line = MadeFor::callers();
-                grad = checked_hook(&node, &grad, hook(&grad)?)?;
-                apart.insert(&grad);
-            }
+            let grad = sum.finish(&node, &self.from.engine)?;
+            let Some(grad) = hooked(&node, grad, &mut apart)? else {
+                continue;
+            };
             if node.is_leaf() {
                 let layout = node.layout.clone();
                 gradients.add(node.id, layout, grad, &mut apart, self.is_recorded)?;
@@ -309,6 +307,21 @@ fn with_line(node: &Node, error: Error) -> Error {
         },
         error => error,
     }
+}
+
+/// A gradient after the functions of [`on_gradient`](Tensor::on_gradient). `None` if one of them
+/// has taken it.
+#[track_caller]
+fn hooked(node: &Node, mut grad: Tensor, apart: &mut Apart) -> Result<Option<Tensor>> {
+    for hook in node.hooks() {
+        let _line = MadeFor::callers();
+        let Some(after) = hook(&grad)? else {
+            return Ok(None);
+        };
+        grad = checked_hook(node, &grad, after)?;
+        apart.insert(&grad);
+    }
+    Ok(Some(grad))
 }
 
 fn checked_hook(node: &Node, before: &Tensor, after: Tensor) -> Result<Tensor> {

@@ -183,6 +183,22 @@ impl Tensor {
         &self,
         hook: impl Fn(&Tensor) -> Result<Tensor> + MaybeShared + 'static,
     ) -> Result<()> {
+        self.add_hook(Arc::new(move |grad: &Tensor| hook(grad).map(Some)))
+    }
+
+    /// As [`on_gradient`](Tensor::on_gradient), for a function that may take the gradient and
+    /// return `None`. Then the parameter gets none, and later functions are not called.
+    #[cfg(not(target_arch = "wasm32"))]
+    #[track_caller]
+    pub(crate) fn take_gradient(
+        &self,
+        hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + MaybeShared + 'static,
+    ) -> Result<()> {
+        self.add_hook(Arc::new(hook))
+    }
+
+    #[track_caller]
+    fn add_hook(&self, hook: Arc<Hook>) -> Result<()> {
         const OPERATION: &str = "on_gradient";
         let Some(history) = self.history() else {
             return Err(Error::Gradient {
@@ -201,7 +217,6 @@ impl Tensor {
                 ),
             });
         }
-        let hook: Arc<Hook> = Arc::new(hook);
         node.add_hook(Arc::clone(&hook));
         let hooked = Arc::clone(&node);
         undo_later(node.id, move || hooked.remove_hook(&hook));

@@ -133,6 +133,47 @@ fn training_on_several_devices_is_training_on_one_to_the_bit() -> Result<()> {
     Ok(())
 }
 
+/// The time of the kernels of a backward on each of several simulated devices.
+#[cfg(feature = "sim")]
+fn kernels_ns(devices: usize) -> Result<u64> {
+    use lapidary::sim::{SimMode, SimOptions, Speed};
+
+    let simulated = |_| {
+        let options = SimOptions {
+            mode: SimMode::SizesOnly,
+            speed: Some(Speed {
+                link_bytes_per_s: 1 << 30,
+                memory_bytes_per_s: 1 << 30,
+                multiply_adds_per_s: 1 << 40,
+            }),
+            ..SimOptions::default()
+        };
+        Ok(Gpu::simulated(options)?.0)
+    };
+    let gpus: Vec<Gpu> = (0..devices).map(simulated).collect::<Result<_>>()?;
+    let parameters = parameters(&gpus[0])?;
+    let of_model: Vec<&Tensor> = parameters.iter().collect();
+    let mut replicas = Replicas::new(&Group::new(&gpus)?, &of_model, Default::default())?;
+    let batches: Vec<Tensor> = gpus
+        .iter()
+        .map(|gpu| batch(gpu, 0))
+        .collect::<Result<_>>()?;
+    let before_ns = gpus[0].memory().stats().kernels_ns;
+    let backward = replicas.backward(|own| loss(own.parameters(), &batches[own.index()]))?;
+    gpus[0].finish()?;
+    assert_eq!(backward.gradients.len(), devices);
+    Ok(gpus[0].memory().stats().kernels_ns - before_ns)
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn reducing_gradients_takes_no_kernel() -> Result<()> {
+    let alone_ns = kernels_ns(1)?;
+    assert!(alone_ns > 0);
+    assert_eq!(kernels_ns(3)?, alone_ns);
+    Ok(())
+}
+
 #[test]
 fn replicas_keep_names_and_take_a_loaded_state_over() -> Result<()> {
     for (name, gpus) in groups(2) {

@@ -41,12 +41,11 @@ impl Mailbox {
         Closed(self)
     }
 
-    /// The hook of a parameter. A gradient that is taken is replaced by a tensor without memory, so
-    /// it is freed when it has been reduced.
-    pub(crate) fn take(&self, parameter: usize, gradient: &Tensor) -> Result<Tensor> {
+    /// The hook of a parameter. A gradient that is taken is freed when it has been reduced.
+    pub(crate) fn take(&self, parameter: usize, gradient: &Tensor) -> Result<Option<Tensor>> {
         let mut open = self.lock();
         let Some(sender) = open.sender.clone() else {
-            return Ok(gradient.clone());
+            return Ok(Some(gradient.clone()));
         };
         if open.taken.contains(&parameter) {
             return Err(Error::Gradient {
@@ -59,13 +58,12 @@ impl Mailbox {
         }
         open.taken.push(parameter);
         drop(open);
-        let placeholder = gradient.empty_like()?;
         let mut pieces = Pieces::new(gradient.detach().contiguous()?.buffer())?;
         // Read now, before the rest of the backward: a device works in order.
         pieces.queue_all()?;
         // Nobody listens after an error of the reduction.
         let _ = sender.send(Letter::Gradient(parameter, pieces));
-        Ok(placeholder)
+        Ok(None)
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

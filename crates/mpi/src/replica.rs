@@ -81,7 +81,8 @@ type Reduced = Vec<(usize, Tensor)>;
 impl<'a> Replica<'a> {
     /// Marks the parameters by [`requires_grad`](Tensor::requires_grad), and gives them the values
     /// that they have on rank 0. All ranks give parameters of the same shapes and types, in the
-    /// same order.
+    /// same order. Functions of [`Tensor::on_gradient`] that they have already see the gradients of
+    /// this rank; those that they get later are not called in a backward of the replica.
     ///
     /// # Errors
     /// [`Error::Differs`] for other parameters or options on another rank. [`Error::Lapidary`] for
@@ -345,7 +346,7 @@ fn marked(
         let parameter = parameter.clone().requires_grad()?;
         if ranks.count() > 1 {
             let mailbox = mailbox.clone();
-            parameter.on_gradient(move |gradient| mailbox.take(number, gradient))?;
+            internal::take_gradient(&parameter, move |gradient| mailbox.take(number, gradient))?;
         }
         marked.push(parameter);
     }

@@ -81,10 +81,10 @@ pub(crate) type Again = dyn AgainFn;
 pub(crate) trait AgainFn: Fn(&[Tensor]) -> Result<Tensor> + MaybeShared {}
 impl<F: Fn(&[Tensor]) -> Result<Tensor> + MaybeShared> AgainFn for F {}
 
-/// A function of the app that sees a gradient, and may return another one.
+/// A function that sees a gradient. It returns the one that goes on, or `None` if it has taken it.
 pub(crate) type Hook = dyn HookFn;
-pub(crate) trait HookFn: Fn(&Tensor) -> Result<Tensor> + MaybeShared {}
-impl<F: Fn(&Tensor) -> Result<Tensor> + MaybeShared> HookFn for F {}
+pub(crate) trait HookFn: Fn(&Tensor) -> Result<Option<Tensor>> + MaybeShared {}
+impl<F: Fn(&Tensor) -> Result<Option<Tensor>> + MaybeShared> HookFn for F {}
 
 impl Node {
     /// A tensor whose gradient is wanted.
