@@ -21,7 +21,7 @@ use super::upload;
 use crate::driver::BoxFuture;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
-use crate::transfer::{FEED_BYTES, Piece, Sink, refusal};
+use crate::transfer::{FEED_BYTES, Piece, Sink};
 
 impl Engine {
     /// Submits every later command alone and compacts after each one.
@@ -125,20 +125,6 @@ impl Engine {
             is_none_left && engine.error_of(&wanted).is_ok()
         };
         Pass::run_unless(engine, is_done, work).await
-    }
-
-    /// Waits until the device has finished all submissions.
-    pub(super) fn wait_idle(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            let last = self.lock().pace.last().cloned();
-            if let Some(submission) = last {
-                let waited = self.driver.wait(&submission.done).await;
-                self.check_lost()?;
-                waited.map_err(|error| refusal("to wait for a submission", error))?;
-            }
-            self.driver.settle();
-            Ok(())
-        })
     }
 
     /// Waits until the device has run all appended commands.

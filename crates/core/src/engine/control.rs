@@ -20,13 +20,13 @@ use super::pins::Pinned;
 use super::queue::cmd::Cmd;
 use super::reclaim::compact;
 use super::reclaim::evict_one;
-use super::reclaim::follow;
-use super::reclaim::limit_ahead;
+use super::reclaim::limits_in_force;
 use super::reclaim::refuse::HOLDERS_NAMED;
 use super::reclaim::reserve;
 use super::reclaim::retire;
 use super::reclaim::shrink;
 use super::recovery;
+use super::restore::limit_ahead;
 use super::restore::recompute::RECOMPUTE;
 use super::restore::rematerialize;
 use super::shares;
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// The app's budget, with the limit of the device that is in force now.
-    pub(crate) fn budget_now(&self) -> Budget {
+    pub(super) fn budget_now(&self) -> Budget {
         let limit_bytes = self.driver.ledger().levels().limit_bytes;
         let budget = self.budget();
         let most = |bytes: u64| bytes.min(limit_bytes);
@@ -171,12 +171,12 @@ impl Engine {
             None => None,
         };
         engine.driver.ledger().forget_learned();
-        follow::follow_os(engine);
+        limits_in_force::follow_os(engine);
         {
             let mut limits = engine.lock_limits();
             limits.budget = budget;
             limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
-            follow::apply(engine, &limits);
+            limits_in_force::apply(engine, &limits);
             engine.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
             let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
             engine.spill.set_quota(disk_bytes);
@@ -185,8 +185,8 @@ impl Engine {
         if let Some(sharing) = sharing {
             sharing.follow_limits(engine);
         }
-        if follow::excess_bytes(engine) == 0
-            && !follow::must_drain(engine)
+        if limits_in_force::excess_bytes(engine) == 0
+            && !limits_in_force::must_drain(engine)
             && engine.host.excess_bytes() == 0
             && engine.lock().memory.shares.above_ceiling().is_empty()
         {
@@ -288,7 +288,7 @@ impl Engine {
         engine.driver.ledger().polled();
         let Polled { polls, asks } = engine.outside.poll();
         if asks {
-            follow::follow_os(engine);
+            limits_in_force::follow_os(engine);
         }
         if let Some(pass) = Pass::try_begin(engine) {
             if asks && engine.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {

@@ -10,7 +10,6 @@ mod make_gear;
 mod pick;
 mod pick_rows;
 mod step;
-mod submit;
 
 use std::sync::Arc;
 

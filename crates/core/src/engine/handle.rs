@@ -17,14 +17,14 @@ use super::limits::Limits;
 use super::limits::outside::Outside;
 use super::limits::watermarks::Watermarks;
 use super::pass::execution_lock::ExecutionLock;
-use super::sharing::Sharing;
+use super::pass::share_hooks::PassHooks;
 use super::state::State;
 use super::state::cost::Stopwatch;
-use super::state::linked::ShareHooks;
-use crate::driver::{Account, Caps, Device, Driver};
+use super::state::features::StateHooks;
+use crate::driver::{Account, BoxFuture, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};
-use crate::transfer::{OpenStore, Readbacks, SpillOptions, SpillStore, Uploads};
+use crate::transfer::{OpenStore, Readbacks, SpillOptions, SpillStore, Uploads, refusal};
 use crate::tuning::Tuning;
 
 /// The engine of a device, for one share of it.
@@ -64,7 +64,7 @@ pub struct EngineCore {
     /// A buffer for bytes from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     /// What passes do for shares, from the first one on.
-    sharing: OnceLock<&'static dyn Sharing>,
+    sharing: OnceLock<&'static dyn PassHooks>,
     state: Mutex<State>,
     #[cfg(feature = "tracing")]
     is_loss_logged: AtomicBool,
@@ -188,7 +188,7 @@ impl Engine {
     }
 
     /// What passes do for shares; `None` while there are none.
-    pub(super) fn sharing(&self) -> Option<&'static dyn Sharing> {
+    pub(super) fn sharing(&self) -> Option<&'static dyn PassHooks> {
         let sharing = self.sharing.get().copied();
         sharing.filter(|_| !self.lock().memory.shares.is_empty())
     }
@@ -196,8 +196,8 @@ impl Engine {
     /// There are shares from now on.
     pub(super) fn share_with(
         &self,
-        sharing: &'static dyn Sharing,
-        shared: &'static dyn ShareHooks,
+        sharing: &'static dyn PassHooks,
+        shared: &'static dyn StateHooks,
     ) {
         self.sharing.get_or_init(|| sharing);
         self.lock().shared = Some(shared);
@@ -345,7 +345,7 @@ impl Engine {
     }
 
     /// The reason why a storage has no value, or no value yet, after an execution pass.
-    pub(crate) fn error_of(&self, storage: &Arc<Storage>) -> Result<()> {
+    pub(super) fn error_of(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let state = self.lock();
         if let Some(cause) = state.memory.slots.poison_of(storage) {
@@ -427,5 +427,19 @@ impl Engine {
                 .into_iter()
                 .for_each(|copies| self.drop_app_value(copies));
         }
+    }
+
+    /// Waits until the device has finished all submissions.
+    pub(super) fn wait_idle(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let last = self.lock().pace.last().cloned();
+            if let Some(submission) = last {
+                let waited = self.driver.wait(&submission.done).await;
+                self.check_lost()?;
+                waited.map_err(|error| refusal("to wait for a submission", error))?;
+            }
+            self.driver.settle();
+            Ok(())
+        })
     }
 }

@@ -40,7 +40,7 @@ use wgsl::{Layout, Target};
 pub(crate) const UNWRITTEN: u32 = 8;
 
 /// The bits of operands that are bound with a part of their canary.
-pub(crate) const WITH_CANARY: u64 = 0xff;
+const WITH_CANARY: u64 = 0xff;
 
 /// The most operands of a kernel.
 pub const MAX_OPERANDS: usize = 8;

@@ -1,4 +1,4 @@
-//! The limits that the app sets.
+//! The limits that the app sets. Beside them: pressure from outside, and watermarks.
 
 pub(in crate::engine) mod outside;
 pub(in crate::engine) mod watermarks;

@@ -16,22 +16,25 @@
 //!             memory                      submit, pipelines, read-backs
 //! ```
 //!
-//! Each folder has its front beside it. Imports go from a layer to the ones below it:
+//! Each folder has its front beside it. The layers, from above to below:
 //!
-//! | folder | what is in it |
+//! | modules | what they do |
 //! | --- | --- |
-//! | `execute` | the execution pass: its steps, encoding, submissions, answers |
+//! | `commands`, `control`, `report`, `trial` | what the other layers of the crate call |
+//! | `pins`, `recovery`, `upload` | what these calls need of passes |
+//! | `execute` | the execution pass: its steps, encoding, answers |
+//! | `direct` | transfers without staging |
 //! | `shares` | what a device with shares does besides |
 //! | `restore`, `reclaim` | bytes that come back; evictions, moves, victims, refusals |
 //! | `read`, `tiers` | the way to the host; the host's memory, the stores and the disk |
-//! | `pass`, `limits` | the right to execute, from a lock; limits, pressure, watermarks |
+//! | `pass`, `handle` | the right to execute, from a lock; submissions; the engine itself |
 //! | `state`, `diagnose` | the parts that the engine's lock guards; the search for bugs |
-//! | `queue` | commands, their order and their fusion |
+//! | `queue`, `limits` | commands, order, fusion; limits, pressure, watermarks |
 //! | `kernel` | texts, the WGSL around them, reference kernels |
 //!
-//! The files beside them are what the other layers call. `handle` is the engine itself, and `dry`
-//! lets another engine stand for it, on one thread. The tidy test finds larger circles of imports
-//! than that of `shares`, `restore` and `reclaim`.
+//! Imports go down. Only `shares`, `restore` and `reclaim`, `pass` and `handle`, and `state` and
+//! `diagnose` import each other. Calls of methods are no imports: `read` and `restore` have methods
+//! of `execute` run the queue. `dry` lets another engine stand for this one, on one thread.
 //!
 //! Lock order: the execution lock (asynchronous, held for a whole execution pass), then the state
 //! or the staging, never both. The engine awaits, compiles, maps and calls back only without the
@@ -61,7 +64,6 @@ mod recovery;
 mod report;
 mod restore;
 pub(crate) mod shares;
-mod sharing;
 mod state;
 mod tiers;
 pub(crate) mod trial;

@@ -1,6 +1,8 @@
 //! The proof of holding the execution lock: functions that need the lock take a [`Pass`].
 
 pub(in crate::engine) mod execution_lock;
+pub(in crate::engine) mod share_hooks;
+mod submit;
 
 use std::fmt;
 use std::ops::Deref;

@@ -44,7 +44,7 @@ pub(super) async fn finish_read(
 
 /// Runs the read and the commands before it. If `takes_in`, also takes in the bytes that arrive
 /// meanwhile.
-pub(super) async fn submit_read(
+async fn submit_read(
     engine: &Arc<Engine>,
     src: &Arc<Storage>,
     reading: &Arc<Reading>,

@@ -16,15 +16,17 @@
 //!
 //! After each step that freed memory the engine looks for room again. The execution lock lets only
 //! one thread reclaim at a time. The engine's lock is released while a step waits. Only the last
-//! step evicts the operands of the command at the head of the queue, for which all this is done.
+//! step and a drain to a lower limit evict operands of the command at the head of the queue.
+//!
+//! `limits_in_force` has the limit that counts, `shrink` follows one that fell, `reserve` makes
+//! slabs before they are needed, and `ahead` evicts before room is short.
 
 mod ahead;
 pub(in crate::engine) mod callbacks;
 pub(in crate::engine) mod compact;
 mod evict;
 pub(in crate::engine) mod evict_one;
-pub(in crate::engine) mod follow;
-pub(in crate::engine) mod limit_ahead;
+pub(in crate::engine) mod limits_in_force;
 mod needed;
 pub(in crate::engine) mod outlook;
 pub(in crate::engine) mod refuse;
@@ -39,10 +41,10 @@ use std::sync::Arc;
 use super::pass::Pass;
 use super::shares::lending::note_lending;
 use super::state::State;
-use super::state::destination::Tier;
 use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
+use crate::memory::Tier;
 use crate::memory::{Fit, Hindrance, ShareId, Storage, Whom};
 use crate::shortage::{ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
@@ -302,7 +304,7 @@ fn never_fits_in_share(
 /// Runs one reclaim step and returns the bytes that it freed. `None` if this device lacks the step,
 /// or the step is no use now. `whom` says whose storages may be evicted. The step *repack* is not
 /// run here, because it needs a storage.
-pub(super) fn run_reclaim_step(
+fn run_reclaim_step(
     pass: &Pass,
     step: ReclaimStep,
     wanted_bytes: u64,
@@ -496,7 +498,7 @@ pub(super) fn make_way(pass: &Pass, wanted_bytes: u64, tries: u32) -> BoxFuture<
 }
 
 /// Runs the reclaim steps until slabs reserve at most the target, which may change.
-pub(super) async fn drain_to(pass: &Pass, target_bytes: impl Fn(&Pass) -> u64) -> Result<()> {
+async fn drain_to(pass: &Pass, target_bytes: impl Fn(&Pass) -> u64) -> Result<()> {
     for step in general_steps() {
         let refused_before = refused_submissions(pass);
         while refused_submissions(pass) == refused_before {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::pass::Pass;
-use super::reclaim::follow;
+use super::reclaim::limits_in_force;
 use super::state::batch::Batch;
 use super::state::caches::{BindGroups, Pipelines};
 use crate::driver::{DriverError, DriverResult};
@@ -63,7 +63,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     state.staging_loss.lost(pass.uploads.epoch(), cause);
     state.queue.lose_staged(&state.staging_loss);
     drop(guard);
-    follow::apply_limits(pass);
+    limits_in_force::apply_limits(pass);
     pass.note_reopened();
     tell!(INFO, "the device was reopened", {});
     Ok(recovered)

@@ -1,10 +1,12 @@
-//! Restores evicted storages, and reads them where their bytes are.
+//! Restores evicted storages, and reads them where their bytes are. `rematerialize` and `recompute`
+//! compute them again.
 //!
 //! The bytes come from the best copy: the host's memory, a store, the disk, then the source. They
 //! go through staging that only execution passes use, so a restore never waits for uploads of the
 //! app. Copies in the batch take them to the slab. Where host and device share memory and the slab
 //! is idle, the bytes go straight into the slab.
 
+pub(in crate::engine) mod limit_ahead;
 pub(in crate::engine) mod recompute;
 pub(in crate::engine) mod rematerialize;
 
@@ -15,10 +17,10 @@ use super::pass::Pass;
 use super::reclaim;
 use super::reclaim::refuse;
 use super::state::cost::Stopwatch;
-use super::state::destination::Tier;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
+use crate::memory::Tier;
 use crate::memory::{Copies, PendingRestore, Place, Storage};
 use crate::transfer::{Piece, Reading, Region, refusal};
 

@@ -1,4 +1,7 @@
 //! Shares of a device's memory: makes, changes, closes and cancels them.
+//!
+//! The folder has what may be lent, the limits of shares, their priorities, and what an engine with
+//! shares does besides.
 
 mod hooks;
 pub(in crate::engine) mod lending;
@@ -9,7 +12,7 @@ use std::sync::Arc;
 
 use super::handle::Engine;
 use super::pass::Pass;
-use super::reclaim::limit_ahead;
+use super::restore::limit_ahead;
 use crate::error::{Error, Result};
 use crate::memory::{Share, ShareHandle, Whole};
 use crate::printable::{is_hidden, printable};
@@ -185,7 +188,7 @@ pub(crate) fn check_same_run(engine: &Arc<Engine>) -> std::result::Result<(), &'
 }
 
 /// Refuses what only the device's own handle may do.
-pub(crate) fn check_no_share(engine: &Engine, call: &'static str) -> Result<()> {
+pub(super) fn check_no_share(engine: &Engine, call: &'static str) -> Result<()> {
     engine.share().map_or(Ok(()), |share| {
         let reason = format!("{call} changes the whole device: call it on the first handle");
         Err(share.error(reason))
@@ -193,7 +196,7 @@ pub(crate) fn check_no_share(engine: &Engine, call: &'static str) -> Result<()> 
 }
 
 /// Refuses a budget that does not leave what is guaranteed.
-pub(super) fn check_promises(engine: &Engine, limit_bytes: u64) -> Result<()> {
+fn check_promises(engine: &Engine, limit_bytes: u64) -> Result<()> {
     let whole = Whole {
         limit_bytes,
         ..whole(engine)

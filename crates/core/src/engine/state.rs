@@ -9,8 +9,8 @@ pub(in crate::engine) mod cleaning;
 pub(in crate::engine) mod cost;
 mod counters;
 pub(in crate::engine) mod destination;
+pub(in crate::engine) mod features;
 pub(in crate::engine) mod lineage;
-pub(in crate::engine) mod linked;
 mod pace;
 pub(in crate::engine) mod rematerializers;
 pub(in crate::engine) mod times;
@@ -18,6 +18,8 @@ mod timing;
 
 use std::fmt;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::diagnose::{self, Diagnose};
 use super::kernel::Role;
@@ -28,16 +30,16 @@ use super::queue::left_behind::LeftBehind;
 use super::queue::staging_loss::StagingLoss;
 use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
-use crate::memory::{Copies, Event, Memory, Storage};
+use crate::memory::{Copies, Dead, Event, Memory, Storage};
 use crate::transfer::Readbacks;
 use account::Account;
 use batch::Batch;
-use caches::{BindGroups, Pipelines};
+use caches::{BindGroups, Pipelines, ProgramId};
 use cleaning::Cleanings;
 use cost::Costs;
 use counters::Counters;
+use features::{Priorities, Recompute, StateHooks};
 use lineage::Lineages;
-use linked::{Priorities, Recompute, ShareHooks};
 use pace::Pace;
 use rematerializers::Rematerializers;
 use times::Entry;
@@ -76,7 +78,7 @@ pub(super) struct State {
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
     /// What there is to do for shares, from the first one on.
-    pub(super) shared: Option<&'static dyn ShareHooks>,
+    pub(super) shared: Option<&'static dyn StateHooks>,
     /// The order of commands, once shares have different priorities.
     pub(super) priorities: Option<&'static dyn Priorities>,
     /// What a dry run counts.
@@ -126,7 +128,7 @@ impl State {
 
     /// What there is to do for shares; `None` while there are none.
     #[inline]
-    pub(super) fn shared(&self) -> Option<&'static dyn ShareHooks> {
+    pub(super) fn shared(&self) -> Option<&'static dyn StateHooks> {
         self.shared.filter(|_| !self.memory.shares.is_empty())
     }
 
@@ -203,6 +205,36 @@ impl State {
     pub(super) fn update_time(&mut self) {
         if self.memory.census.keeps_history() {
             self.memory.census.set_time(self.timing.now_ns());
+        }
+    }
+
+    /// Frees the storages and kernels that have no holder.
+    #[inline]
+    pub(super) fn free_dead(&mut self) {
+        if self.memory.has_dead() {
+            self.free_dead_now();
+        }
+    }
+
+    fn free_dead_now(&mut self) {
+        let mut kernels = SmallVec::<[ProgramId; 2]>::new();
+        let mut rematerializers = SmallVec::<[u64; 2]>::new();
+        let mut has_lost_share = false;
+        self.memory.free_dead(|dead| match dead {
+            Dead::Kernel(id) => kernels.push(ProgramId::Custom(id)),
+            Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
+            Dead::Rematerializer(id) => rematerializers.push(id),
+            Dead::Share(_) => has_lost_share = true,
+            Dead::Slot(_) | Dead::Watermark(_) => {}
+        });
+        for id in rematerializers {
+            self.rematerializers.forget(id);
+        }
+        if let Some(shared) = self.shared.filter(|_| has_lost_share) {
+            shared.note_promises(self);
+        }
+        for kernel in kernels {
+            self.pipelines.discard(kernel, &mut self.groups);
         }
     }
 

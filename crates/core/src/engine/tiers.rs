@@ -5,8 +5,9 @@ pub(in crate::engine) mod supply;
 use std::sync::Arc;
 
 use super::pass::Pass;
-use super::state::destination::{Destination, Tier};
+use super::state::destination::Destination;
 use crate::error::{Error, Result};
+use crate::memory::Tier;
 use crate::memory::{Copies, HostCharge, Storage};
 
 /// All tiers that a storage may be evicted to, in order. Where host and device share one memory,
@@ -67,7 +68,7 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
 }
 
 /// Reserves bytes of the host's share. If need be, drops copies of storages that have another one.
-pub(super) fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
+fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
     let charge = pass.host.charge(size_bytes);
     if charge.is_some() || pass.host.limit_bytes() < size_bytes {
         return Ok(charge);

@@ -78,7 +78,7 @@ async fn look_at_groups(pass: &Pass, groups: Vec<Group>) -> DriverResult<()> {
 }
 
 /// Waits for all answers and reports the findings.
-pub(in crate::engine) async fn collect(pass: &Pass) -> Result<()> {
+pub(super) async fn collect(pass: &Pass) -> Result<()> {
     // The batch that asks also copies the answers. A refusal takes the questions back.
     pass.submit()?;
     let used = match &pass.lock().diagnose {

@@ -7,22 +7,20 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::alloc::AllocError;
 use crate::driver::DriverError;
 use crate::engine::kernel::{Launch, Program, Role};
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::queue::picking::{Rows, Words};
 use crate::engine::state::State;
-use crate::engine::state::caches::{PipelineKey, ProgramId};
+use crate::engine::state::caches::PipelineKey;
 use crate::error::Error;
-use crate::memory::{Dead, Place, ShareHandle, Storage};
+use crate::memory::{Place, Storage};
 use crate::transfer::{Piece, Reading};
 
 /// What the execution pass needs before it can go on.
 #[derive(Debug)]
-pub(in crate::engine) enum Need {
+pub(super) enum Need {
     /// Submit the batch.
     Submit,
     /// Memory for a storage that has no place yet.
@@ -61,7 +59,7 @@ pub(in crate::engine) enum Need {
 }
 
 /// Why a command was not encoded.
-pub(in crate::engine) enum Stop {
+pub(super) enum Stop {
     Need(Need),
     /// The results of the command have no value, for this reason.
     Poison(Arc<Error>),
@@ -99,7 +97,7 @@ impl From<AllocError> for Stop {
 
 impl State {
     /// Encodes commands until the queue is empty (`None`) or the pass needs something.
-    pub(in crate::engine) fn step(&mut self) -> Option<Need> {
+    pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
             let priorities = self.priorities;
@@ -218,50 +216,6 @@ impl State {
         self.left_behind.push(cmd, error, &self.memory);
     }
 
-    /// The shares of a command compete for memory from now on. Returns whether the command was
-    /// dropped, because the share whose value it makes, or that reads, was cancelled.
-    #[cold]
-    pub(in crate::engine) fn note_share(&mut self, cmd: &Cmd) -> bool {
-        let (mut share, mut is_cancelled) = (None, false);
-        let read_by = match cmd {
-            Cmd::Read { by, .. } => by.as_deref().filter(|by| by.is_cancelled()),
-            _ => None,
-        };
-        cmd.each_operand(&mut |storage, role| {
-            let one = storage.share();
-            // Nearly always all are of one share.
-            if share.replace(one) != Some(one) {
-                self.memory.share_ran(one);
-            }
-            is_cancelled |= role != Role::Read && storage.is_cancelled();
-        });
-        if is_cancelled || read_by.is_some() {
-            return self.drop_cancelled(cmd, read_by);
-        }
-        false
-    }
-
-    /// Drops a command of a cancelled share. Returns whether it was dropped.
-    #[cold]
-    fn drop_cancelled(&mut self, cmd: &Cmd, read_by: Option<&ShareHandle>) -> bool {
-        let mut cause = read_by.map(ShareHandle::cancelled);
-        cmd.each_operand(&mut |storage, role| {
-            if role != Role::Read {
-                cause = cause.take().or_else(|| storage.cancelled());
-            }
-        });
-        if let Some(cause) = cause {
-            self.unplace_cmd(cmd);
-            match cmd {
-                Cmd::TakeOver { to, .. } => self.rematerializers.finish(to, None),
-                _ => drop(self.rematerializers.end_command()),
-            }
-            self.poison(cmd, &Arc::new(cause));
-            return true;
-        }
-        false
-    }
-
     /// A storage that was dropped, and that would be computed from what the command overwrites.
     #[inline]
     fn first_lost(&mut self, cmd: &Cmd) -> Option<Arc<Storage>> {
@@ -287,35 +241,5 @@ impl State {
             self.counters.commands_of_app += 1;
         }
         self.memory.slots.tick();
-    }
-
-    /// Frees the storages and kernels that have no holder.
-    #[inline]
-    pub(in crate::engine) fn free_dead(&mut self) {
-        if self.memory.has_dead() {
-            self.free_dead_now();
-        }
-    }
-
-    fn free_dead_now(&mut self) {
-        let mut kernels = SmallVec::<[ProgramId; 2]>::new();
-        let mut rematerializers = SmallVec::<[u64; 2]>::new();
-        let mut has_lost_share = false;
-        self.memory.free_dead(|dead| match dead {
-            Dead::Kernel(id) => kernels.push(ProgramId::Custom(id)),
-            Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
-            Dead::Rematerializer(id) => rematerializers.push(id),
-            Dead::Share(_) => has_lost_share = true,
-            Dead::Slot(_) | Dead::Watermark(_) => {}
-        });
-        for id in rematerializers {
-            self.rematerializers.forget(id);
-        }
-        if let Some(shared) = self.shared.filter(|_| has_lost_share) {
-            shared.note_promises(self);
-        }
-        for kernel in kernels {
-            self.pipelines.discard(kernel, &mut self.groups);
-        }
     }
 }

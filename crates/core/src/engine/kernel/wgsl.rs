@@ -33,7 +33,7 @@ pub struct Layout {
 
 impl Layout {
     /// The number of parts of the first `operands` operands.
-    pub(crate) fn part_count(&self, operands: usize) -> usize {
+    pub(super) fn part_count(&self, operands: usize) -> usize {
         let last = self.parts[..operands].iter().max();
         last.map_or(0, |&last| usize::from(last) + 1)
     }

@@ -97,7 +97,7 @@ impl ExecutionLock {
     }
 
     /// Lets the waiters see whether the holder has done what they want.
-    pub(in crate::engine) fn notify(&self) {
+    pub(super) fn notify(&self) {
         self.shared.wake_by_ref();
     }
 

@@ -8,10 +8,10 @@
 use super::evict::{self, PendingEviction};
 use crate::engine::pass::Pass;
 use crate::engine::state::cleaning::Cleaning;
-use crate::engine::state::destination::Tier;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::Candidate;
+use crate::memory::Tier;
 
 /// Records copies of storages that will be evicted soon. Stops where a copy would have to wait or
 /// take memory from others.

@@ -15,7 +15,7 @@ use crate::transfer::refusal;
 
 /// The result of a plan.
 #[derive(Debug)]
-pub(in crate::engine) enum Outcome {
+pub(super) enum Outcome {
     /// All steps were carried out.
     Done,
     /// There is no memory for a slab of the plan.

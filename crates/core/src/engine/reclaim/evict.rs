@@ -13,9 +13,10 @@ use super::victims;
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::engine::mapped::Mapped;
 use crate::engine::pass::Pass;
-use crate::engine::state::destination::{Destination, DestinationGuard, Tier};
+use crate::engine::state::destination::{Destination, DestinationGuard};
 use crate::engine::tiers;
 use crate::error::Result;
+use crate::memory::Tier;
 use crate::memory::{Candidate, Copies, Whom};
 use crate::transfer::ReadingGuard;
 use crate::transfer::{Piece, Reading, refusal};
@@ -27,11 +28,11 @@ const ROUNDS_IN_VAIN: usize = 4;
 const LEAST_PIECE_BYTES: u64 = 4 << 10;
 
 /// A victim whose bytes are on their way.
-pub(in crate::engine) struct PendingEviction {
+pub(super) struct PendingEviction {
     pub(super) victim: Candidate,
-    pub(in crate::engine) destination: DestinationGuard,
+    pub(super) destination: DestinationGuard,
     /// Cancelled on drop: then the storage stays on the device.
-    pub(in crate::engine) reading: ReadingGuard,
+    pub(super) reading: ReadingGuard,
 }
 
 /// Frees the places of poisoned storages. If there are none, drops storages that have another copy,

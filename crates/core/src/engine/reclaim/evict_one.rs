@@ -9,9 +9,9 @@ use super::shrink;
 use super::victims;
 use crate::driver::DriverError;
 use crate::engine::pass::Pass;
-use crate::engine::state::destination::Tier;
 use crate::engine::tiers;
 use crate::error::{Error, Result};
+use crate::memory::Tier;
 use crate::memory::{Candidate, Storage};
 
 /// Evicts a storage, after all queued commands.

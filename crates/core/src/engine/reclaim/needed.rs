@@ -48,7 +48,7 @@ pub(super) fn needed_storages(state: &State, storage: &Arc<Storage>) -> Vec<Arc<
 }
 
 /// The bytes of the [`needed_storages`].
-pub(in crate::engine) fn needed_bytes(state: &State, storage: &Arc<Storage>) -> u64 {
+pub(super) fn needed_bytes(state: &State, storage: &Arc<Storage>) -> u64 {
     let needed = needed_storages(state, storage);
     needed
         .iter()

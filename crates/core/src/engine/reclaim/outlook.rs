@@ -13,12 +13,12 @@ use crate::number_map::NumberMap;
 
 /// The memory that the commands of the queue will lack if nothing is evicted.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Lack {
+pub(super) struct Lack {
     /// The most bytes by which the live bytes will exceed the limit.
-    pub(in crate::engine) bytes: u64,
+    pub(super) bytes: u64,
     /// The number of the last command that lacks memory, at least 1. `u32::MAX` if memory is
     /// lacking at the end of the queue.
-    pub(in crate::engine) until: u32,
+    pub(super) until: u32,
 }
 
 impl Lack {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::memory::Copies;
 
 /// Notices what the device has finished.
-pub(in crate::engine) fn retire(pass: &Pass) -> Result<u64> {
+pub(super) fn retire(pass: &Pass) -> Result<u64> {
     let freed_before = pass.lock().memory.slabs.freed_bytes();
     // Only a loss of the device can go wrong here.
     let _ = pass.driver.poll();

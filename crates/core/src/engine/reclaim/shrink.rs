@@ -1,9 +1,9 @@
 //! Shrinks the bytes in use to a lowered limit.
 
-use super::follow;
 use crate::driver::BoxFuture;
 use crate::engine::pass::Pass;
 use crate::engine::reclaim;
+use crate::engine::reclaim::limits_in_force;
 use crate::engine::tiers;
 use crate::error::Result;
 
@@ -48,18 +48,18 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         let times = pass.driver.ledger().times_lowered();
         pass.outside.begin_shrink(times);
         pass.submit()?;
-        if follow::must_drain(pass) || follow::excess_bytes(pass) > 0 {
+        if limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0 {
             let _draining = DrainGuard::new(pass);
             let target_bytes = |pass: &Pass| pass.driver.ledger().slab_limit_now_bytes();
             reclaim::drain_to(pass, target_bytes).await?;
         }
-        if follow::excess_bytes(pass) > 0 {
+        if limits_in_force::excess_bytes(pass) > 0 {
             // The rest above the limit is staging.
             reclaim::make_way(pass, 0, 0).await?;
         }
         tiers::drain_host(pass)?;
         // Pinned storages may be unpinned later.
-        follow::note_excess(pass, &pass.lock_limits());
-        Ok(follow::excess_bytes(pass))
+        limits_in_force::note_excess(pass, &pass.lock_limits());
+        Ok(limits_in_force::excess_bytes(pass))
     })
 }

@@ -8,8 +8,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::outlook::{self, Lack};
 use crate::engine::queue::NextUses;
 use crate::engine::state::State;
-use crate::engine::state::destination::Tier;
-use crate::engine::state::linked::Choose;
+use crate::engine::state::features::Choose;
+use crate::memory::Tier;
 use crate::memory::{Candidate, Storage, Weight, Whom, choose};
 
 /// What the choice knows of the commands to come.
@@ -40,7 +40,7 @@ impl Outlook {
         }
     }
 
-    /// See [`Recompute::cheaper_ns`](crate::engine::state::linked::Recompute::cheaper_ns).
+    /// See [`Recompute::cheaper_ns`](crate::engine::state::features::Recompute::cheaper_ns).
     fn cheaper_ns(&self, state: &State, candidate: &Candidate, tier: Option<Tier>) -> Option<u64> {
         let (uses, last_uses) = (&self.uses, &self.last_uses);
         let recompute = state.recompute?;
@@ -70,7 +70,7 @@ pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
 ///
 /// There is one choice among all candidates. Where weights are read in a cycle, dropping clean
 /// storages first would move several times as many bytes.
-pub(in crate::engine) fn victims(
+pub(super) fn victims(
     state: &State,
     wanted_bytes: u64,
     tier: Option<Tier>,

@@ -11,8 +11,8 @@ use crate::engine::queue::cmd::Cmd;
 use crate::engine::reclaim::outlook;
 use crate::engine::reclaim::victims;
 use crate::engine::state::State;
+use crate::engine::state::features::Recompute;
 use crate::engine::state::lineage::{Inputs, Kind, Made};
-use crate::engine::state::linked::Recompute;
 use crate::memory::{Candidate, Memory, ShareId, Storage, Tier, Whereabouts};
 use crate::number_map::NumberMap;
 

@@ -50,7 +50,7 @@ pub(in crate::engine) fn register_rematerializer(
 
 /// Puts the commands that compute a storage again at the head of the queue. The inner error
 /// concerns the command that needs the storage.
-pub(in crate::engine) fn rematerialize(
+pub(super) fn rematerialize(
     pass: &Pass,
     storage: &Arc<Storage>,
     token: &RematerializerToken,

@@ -6,21 +6,22 @@ use super::lending;
 use super::limits;
 use crate::driver::BoxFuture;
 use crate::engine::handle::Engine;
+use crate::engine::kernel::Role;
 use crate::engine::pass::Pass;
+use crate::engine::pass::share_hooks::PassHooks;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::reclaim;
 use crate::engine::reclaim::victims;
 use crate::engine::shares;
-use crate::engine::sharing::Sharing;
 use crate::engine::state::State;
-use crate::engine::state::linked::{Choose, ShareHooks};
+use crate::engine::state::features::{Choose, StateHooks};
 use crate::error::{Error, Result};
-use crate::memory::{Candidate, Storage, Whom};
+use crate::memory::{Candidate, ShareHandle, Storage, Whom};
 
 #[derive(Debug)]
-pub(in crate::engine) struct OfShares;
+pub(super) struct OfShares;
 
-impl Sharing for OfShares {
+impl PassHooks for OfShares {
     fn note_lending(&self, engine: &Engine) {
         lending::note_lending_of_shares(engine);
     }
@@ -46,13 +47,13 @@ impl Sharing for OfShares {
     }
 }
 
-impl ShareHooks for OfShares {
+impl StateHooks for OfShares {
     fn note_promises(&self, state: &mut State) {
         lending::note_promises(state);
     }
 
     fn note_share(&self, state: &mut State, cmd: &Cmd) -> bool {
-        state.note_share(cmd)
+        note_share(state, cmd)
     }
 
     fn choose(
@@ -70,4 +71,48 @@ impl ShareHooks for OfShares {
             candidates.retain(|candidate| claim.may_take(candidate.storage.share()));
         }
     }
+}
+
+/// The shares of a command compete for memory from now on. Returns whether the command was
+/// dropped, because the share whose value it makes, or that reads, was cancelled.
+#[cold]
+fn note_share(state: &mut State, cmd: &Cmd) -> bool {
+    let (mut share, mut is_cancelled) = (None, false);
+    let read_by = match cmd {
+        Cmd::Read { by, .. } => by.as_deref().filter(|by| by.is_cancelled()),
+        _ => None,
+    };
+    cmd.each_operand(&mut |storage, role| {
+        let one = storage.share();
+        // Nearly always all are of one share.
+        if share.replace(one) != Some(one) {
+            state.memory.share_ran(one);
+        }
+        is_cancelled |= role != Role::Read && storage.is_cancelled();
+    });
+    if is_cancelled || read_by.is_some() {
+        return drop_cancelled(state, cmd, read_by);
+    }
+    false
+}
+
+/// Drops a command of a cancelled share. Returns whether it was dropped.
+#[cold]
+fn drop_cancelled(state: &mut State, cmd: &Cmd, read_by: Option<&ShareHandle>) -> bool {
+    let mut cause = read_by.map(ShareHandle::cancelled);
+    cmd.each_operand(&mut |storage, role| {
+        if role != Role::Read {
+            cause = cause.take().or_else(|| storage.cancelled());
+        }
+    });
+    if let Some(cause) = cause {
+        state.unplace_cmd(cmd);
+        match cmd {
+            Cmd::TakeOver { to, .. } => state.rematerializers.finish(to, None),
+            _ => drop(state.rematerializers.end_command()),
+        }
+        state.poison(cmd, &Arc::new(cause));
+        return true;
+    }
+    false
 }

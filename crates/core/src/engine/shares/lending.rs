@@ -3,7 +3,7 @@
 use super::priority::PRIORITIES;
 use crate::driver::AdapterKind;
 use crate::engine::handle::Engine;
-use crate::engine::sharing::Sharing;
+use crate::engine::pass::share_hooks::PassHooks;
 use crate::engine::state::State;
 use crate::memory::{Lending, Whole};
 use crate::transfer::OpenStore;
@@ -18,7 +18,7 @@ pub(in crate::engine) fn limit_bytes(engine: &Engine) -> u64 {
 }
 
 /// The memory that shares divide. Asks the operating system.
-pub(in crate::engine) fn whole(engine: &Engine) -> Whole {
+pub(super) fn whole(engine: &Engine) -> Whole {
     let known = match engine.caps().kind {
         // The heap size of a software rasterizer is a number that its authors chose.
         AdapterKind::Cpu => None,
@@ -33,7 +33,7 @@ pub(in crate::engine) fn whole(engine: &Engine) -> Whole {
 /// Notes what may be lent now, and the limit of watermarks. Lets amounts follow the operating
 /// system's limit. An execution pass calls this when it begins. Returns what there is to do for
 /// shares.
-pub(in crate::engine) fn note_lending(engine: &Engine) -> Option<&'static dyn Sharing> {
+pub(in crate::engine) fn note_lending(engine: &Engine) -> Option<&'static dyn PassHooks> {
     {
         let mut state = engine.lock();
         if state.memory.watermarks.has_any() {
@@ -70,7 +70,7 @@ pub(super) fn note_lending_of_shares(engine: &Engine) {
 }
 
 /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
-pub(in crate::engine) fn note_promises(state: &mut State) {
+pub(super) fn note_promises(state: &mut State) {
     if state.memory.shares.has_priorities() {
         state.priorities = Some(PRIORITIES);
     }
@@ -79,7 +79,7 @@ pub(in crate::engine) fn note_promises(state: &mut State) {
 }
 
 /// Computes the amounts of shares again, after the limits changed.
-pub(in crate::engine) fn follow_limits(engine: &Engine) {
+pub(super) fn follow_limits(engine: &Engine) {
     let whole = whole(engine);
     let mut state = engine.lock();
     if !state.memory.shares.is_empty() {

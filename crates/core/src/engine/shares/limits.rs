@@ -34,7 +34,7 @@ pub(in crate::engine) fn check_pins(engine: &Engine) -> Result<()> {
 }
 
 /// Evicts what is above lowered ceilings, as far as possible.
-pub(in crate::engine) async fn drain_to_ceilings(pass: &Pass) -> Result<()> {
+pub(super) async fn drain_to_ceilings(pass: &Pass) -> Result<()> {
     {
         let mut state = pass.lock();
         state.free_dead();

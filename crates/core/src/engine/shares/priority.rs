@@ -15,7 +15,7 @@ use crate::engine::kernel::Role;
 use crate::engine::queue::Queue;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
-use crate::engine::state::linked::Priorities;
+use crate::engine::state::features::Priorities;
 use crate::memory::{Memory, Residency, ShareHandle, Storage};
 
 /// A submission of lower work ends after this much predicted time, so that work of a higher

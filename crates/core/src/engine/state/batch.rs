@@ -142,7 +142,7 @@ impl Batch {
 
     /// Times the dispatches that follow, or stops timing. Those in the batch already count as
     /// `others`.
-    pub(in crate::engine) fn time(&mut self, others: Option<Entry>) {
+    pub(super) fn time(&mut self, others: Option<Entry>) {
         self.timed.clear();
         if let Some(others) = others {
             self.timed.resize(self.dispatches().count(), others);

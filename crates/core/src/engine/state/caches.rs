@@ -84,7 +84,7 @@ impl Pipelines {
     }
 
     /// Discards the pipelines of a dropped custom or fused kernel, and their bind groups.
-    pub(in crate::engine) fn discard(&mut self, program: ProgramId, groups: &mut BindGroups) {
+    pub(super) fn discard(&mut self, program: ProgramId, groups: &mut BindGroups) {
         let discarded = &mut self.discarded;
         self.made.retain(|key, made| {
             let gone = key.program == program;

@@ -13,9 +13,9 @@ use std::time::Duration;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
-use super::destination::Tier;
 use crate::driver::{AdapterKind, Caps};
 use crate::engine::kernel::Launch;
+use crate::memory::Tier;
 use crate::memory::TransferCost;
 use crate::transfer::MOST_STORES;
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
-pub(in crate::engine) use crate::memory::Tier;
 use crate::memory::{Copies, HostCharge, HostCopy};
 use crate::transfer::{Sink, SpillWriter, StoreWriter};
 

@@ -105,7 +105,7 @@ pub(in crate::engine) struct Entry {
 static NEXT_TABLE: AtomicU32 = AtomicU32::new(0);
 
 /// The times of all kinds of dispatches.
-pub(in crate::engine) struct Times {
+pub(super) struct Times {
     /// Distinguishes its entries from those of other tables.
     table: u32,
     numbers: FxHashMap<Kind, u32>,
@@ -121,7 +121,7 @@ impl fmt::Debug for Times {
 }
 
 impl Times {
-    pub(in crate::engine) fn new() -> Self {
+    pub(super) fn new() -> Self {
         let others = KernelTime::none("others", String::new(), None);
         Times {
             table: NEXT_TABLE.fetch_add(1, Ordering::Relaxed),

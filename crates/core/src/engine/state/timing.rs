@@ -21,7 +21,7 @@ pub(in crate::engine) struct Timing {
 }
 
 /// The functions of [`Times`]. Through them only a program that times kernels contains their code.
-pub(in crate::engine) trait Table: Debug + Send {
+pub(super) trait Table: Debug + Send {
     /// The shared entry of dispatches about which nothing is known.
     fn others(&self) -> Entry;
 
@@ -63,7 +63,7 @@ impl Timing {
     }
 
     /// Turns timing on or off. Returns the entry for dispatches about which nothing is known.
-    pub(in crate::engine) fn set(&mut self, on: bool) -> Option<Entry> {
+    pub(super) fn set(&mut self, on: bool) -> Option<Entry> {
         self.times = match on {
             true => Some(Box::new(Times::new())),
             false => None,

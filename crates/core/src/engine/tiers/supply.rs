@@ -3,8 +3,8 @@
 use std::ops::Deref;
 
 use crate::engine::handle::Engine;
-use crate::engine::state::destination::Tier;
 use crate::error::{Error, Result};
+use crate::memory::Tier;
 use crate::memory::{Copies, Storage};
 use crate::transfer::StoreReader;
 use crate::units::MIB;

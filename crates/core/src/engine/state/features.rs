@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::State;
-use super::lineage::{Inputs, Made};
 use crate::engine::kernel::Launch;
 use crate::engine::queue::NextUses;
 use crate::engine::queue::cmd::Cmd;
+use crate::engine::state::State;
+use crate::engine::state::lineage::{Inputs, Made};
 use crate::memory::{Candidate, ShareId, Storage, Tier, Whom};
 
 /// Chooses the best of some candidates.
@@ -19,7 +19,7 @@ pub(in crate::engine) type Choose<'a> = dyn Fn(Vec<Candidate>) -> Vec<Candidate>
 
 /// What there is to do for shares. One type does it; through the trait only a program that makes
 /// shares contains the code.
-pub(in crate::engine) trait ShareHooks: Sync {
+pub(in crate::engine) trait StateHooks: Sync {
     /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
     fn note_promises(&self, state: &mut State);
 

@@ -3,15 +3,15 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::handle::Engine;
-use super::pass::Pass;
 use crate::driver::BoxFuture;
+use crate::engine::handle::Engine;
+use crate::engine::pass::Pass;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
 
 /// What passes do for shares. One type does it; through the trait only a program that makes
 /// shares contains the code.
-pub(super) trait Sharing: Debug + Sync {
+pub(in crate::engine) trait PassHooks: Debug + Sync {
     /// Notes what may be lent now. Lets amounts follow the operating system's limit.
     fn note_lending(&self, engine: &Engine);
 
