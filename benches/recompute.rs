@@ -87,7 +87,6 @@ fn main() -> Result<()> {
                 let room_bytes = room_bytes(graph, all, percentage);
                 let budget_bytes = graph.weights_bytes() + room_bytes;
                 let taken = step(graph, speed, Some(budget_bytes))?;
-                let beside = step(graph, speed, Some(budget_bytes + workspace_bytes))?;
                 let search = Search {
                     graph,
                     speed,
@@ -95,6 +94,7 @@ fn main() -> Result<()> {
                 };
                 let best = match search.more_ns() {
                     Some(ns) => {
+                        let beside = step(graph, speed, Some(budget_bytes + workspace_bytes))?;
                         let best = (all.ns + ns) as f64;
                         let [taken, beside] = [taken, beside].map(|taken| taken.ns as f64 / best);
                         format!("{taken:.2} x the best; {beside:.2} x with the workspace beside")

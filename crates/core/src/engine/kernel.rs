@@ -1,9 +1,8 @@
 //! A kernel for the engine: a name, operands, a text for each variant, and a reference kernel.
 //!
-//! The text is WGSL without declarations of the operands. [`wgsl`] declares them once
-//! their places are known. Only then is it clear which bindings the command writes to, which of
-//! them coincide, and how many windows each needs. For every operand `x` of the kernel the text may
-//! use
+//! The text is WGSL without declarations of the operands. [`wgsl`] declares them once their
+//! places are known. Only then is it clear which bindings the command writes to, which of them
+//! coincide, and how many windows each needs. For every operand `x` of the kernel the text may use
 //!
 //! | name | what it is |
 //! | --- | --- |

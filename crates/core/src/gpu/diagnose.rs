@@ -38,7 +38,7 @@ impl Options {
     }
 }
 
-/// MaybeShared by all handles of one device, and dropped with the last of them.
+/// Shared by all handles of one device, and dropped with the last of them.
 #[derive(Debug)]
 pub(super) struct Handles {
     engine: Arc<Engine>,

@@ -2,6 +2,7 @@
 
 use crate::driver::{Caps, PipelineDesc};
 use crate::engine::kernel::Program;
+use crate::engine::kernel::adapt_reference;
 use crate::engine::kernel::wgsl::{self, Target};
 use crate::engine::state::caches::PipelineKey;
 
@@ -30,7 +31,7 @@ pub(super) fn describe(
                 zeroes_workgroup: false,
                 bounds_loops: false,
                 written_whole: key.layout.written_whole(kernel.operands),
-                reference: crate::engine::kernel::adapt_reference::builtin_reference(
+                reference: adapt_reference::builtin_reference(
                     kernel,
                     key.variant,
                     key.layout,
@@ -51,12 +52,7 @@ pub(super) fn describe(
                 zeroes_workgroup: false,
                 bounds_loops: false,
                 written_whole: key.layout.written_whole(&fused.operands),
-                reference: crate::engine::kernel::adapt_reference::fused_reference(
-                    fused,
-                    key.variant,
-                    key.layout,
-                    caps,
-                ),
+                reference: adapt_reference::fused_reference(fused, key.variant, key.layout, caps),
             }
         }
         Program::Custom(custom) => PipelineDesc {
@@ -68,11 +64,7 @@ pub(super) fn describe(
             zeroes_workgroup: true,
             bounds_loops: true,
             written_whole: 0,
-            reference: crate::engine::kernel::adapt_reference::custom_reference(
-                custom,
-                key.variant.code,
-                caps,
-            ),
+            reference: adapt_reference::custom_reference(custom, key.variant.code, caps),
         },
     }
 }
