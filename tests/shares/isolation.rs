@@ -35,15 +35,19 @@ impl Tenant {
         }
     }
 
-    /// Makes a buffer: written, written in part, or not at all.
+    /// Makes a buffer: zeroed, written, written in part, or not at all.
     fn make(&mut self, random: &mut Rng) -> Option<()> {
         let size_bytes = random.u64(1..40_000);
-        let buffer = self.gpu.buffer(size_bytes).ok()?;
+        let what = random.u32(0..4);
+        let buffer = match what {
+            3 => self.gpu.buffer_zeroed(size_bytes).ok()?,
+            _ => self.gpu.buffer(size_bytes).ok()?,
+        };
         let pattern = self
             .word()
             .to_le_bytes()
             .repeat(size_bytes.div_ceil(4) as usize);
-        match random.u32(0..3) {
+        match what {
             0 => buffer.write(&pattern[..size_bytes as usize]).ok()?,
             1 => {
                 let end = random.u64(0..=size_bytes / 4) * 4;
@@ -169,4 +173,23 @@ fn no_share_reads_bytes_of_another() {
         let steps = program(seed, hand_overs / 4, maps_slabs, has_faults);
         println!("maps_slabs {maps_slabs}, has_faults {has_faults}: {steps} steps");
     }
+}
+
+#[test]
+fn a_buffer_zeroed_in_memory_of_another_share_is_cleared_once() {
+    let (gpu, sim) = Gpu::simulated(SimOptions {
+        dirty: true,
+        ..SimOptions::default()
+    })
+    .unwrap();
+    let share = gpu.share("share", Share::guaranteed(0)).unwrap();
+    let words = vec![7_u32; 1000];
+    let buffer = gpu.buffer_from(&words).unwrap();
+    gpu.finish().unwrap();
+    drop(buffer);
+    let clears = sim.counters().clears;
+    let zeroed = share.buffer_zeroed(4000).unwrap();
+    assert_eq!(zeroed.to_vec::<u32>().unwrap(), [0; 1000]);
+    assert_eq!(gpu.memory().stats().hand_overs, 1);
+    assert_eq!(sim.counters().clears - clears, 1);
 }

@@ -101,13 +101,14 @@ impl Engine {
             });
         }
         let site = MadeFor::or(Location::caller());
-        let dead = self.here().dead_list().clone();
-        let share = self.share().cloned();
-        // A function that computes a lost value again makes tensors in a closed share, too.
-        if let Some(share) = share.as_ref().filter(|_| !self.is_recording()) {
-            share.check_open()?;
+        let share = self.share();
+        if let Some(Err(error)) = share.map(|share| share.check_open()) {
+            // A function that computes a lost value again makes tensors in a closed share, too.
+            if !self.is_recording() {
+                return Err(error);
+            }
         }
-        Ok(Storage::new(bytes, share, site, dead))
+        Ok(Storage::new(bytes, share, site, self.here().dead_list()))
     }
 
     /// Whether a storage belongs to this engine and its share. In a dry run, its device's storages
@@ -460,8 +461,7 @@ impl Engine {
         len_bytes: u64,
         site: &'static Location<'static>,
     ) -> Result<Arc<Storage>> {
-        let share = self.share().cloned();
-        let storage = Storage::new(len_bytes, share, site, self.dead_list().clone());
+        let storage = Storage::new(len_bytes, self.share(), site, self.dead_list());
         let size_bytes = storage.size_bytes();
         // Under the lock, so that no other thread forgets the buffer before the storage lies in it.
         let mut state = self.lock();

@@ -73,7 +73,7 @@ impl Run {
             return fake.clone();
         }
         // It has no place yet, or another thread made it.
-        let fake = storage.fake(self.dry.dead_list().clone());
+        let fake = storage.fake(self.dry.dead_list());
         let entry = (Arc::downgrade(storage), fake.clone());
         self.fakes.borrow_mut().insert(address, entry);
         fake

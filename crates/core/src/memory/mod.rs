@@ -24,6 +24,7 @@ mod history;
 mod levels;
 mod made_for;
 mod map;
+mod owner;
 mod peak;
 mod place;
 mod placing;
@@ -280,9 +281,8 @@ impl Memory {
     }
 
     /// A command of a share is being encoded.
-    #[cold]
-    pub(crate) fn share_ran(&mut self, share: ShareId) {
-        self.shares.ran(share, self.slots.now());
+    pub(crate) fn share_runs(&mut self, share: ShareId) {
+        self.shares.runs(share, self.slots.now());
     }
 
     /// The device is lost, with every place on it. Storages with copies count as evicted. The

@@ -72,24 +72,25 @@ impl Memory {
         fit: Fit,
     ) -> Result<Option<(BlockId, Place)>, AllocError> {
         let size_bytes = storage.size_bytes();
-        if !self.shares.is_empty() && self.hindrance(storage).is_some() {
-            return Ok(None);
+        let granted_bytes = self.slabs.granted_bytes(size_bytes);
+        if !self.shares.is_empty() {
+            if !self.shares.is_free(storage.share(), granted_bytes)
+                && self.hindrance(storage).is_some()
+            {
+                return Ok(None);
+            }
         }
         let taken = self.slabs.take(size_bytes, fit)?;
         if let Some((_, place)) = taken {
-            self.reuse(place, size_bytes, storage.share());
+            self.reuse(place, granted_bytes, storage.share());
         }
         Ok(taken)
     }
 
     /// What hinders a storage from taking a block that is free.
     #[cold]
-    #[inline]
     pub(crate) fn hindrance(&self, storage: &Storage) -> Option<Hindrance> {
         let granted_bytes = self.slabs.granted_bytes(storage.size_bytes());
-        if self.shares.is_free(storage.share(), granted_bytes) {
-            return None;
-        }
         (self.shares).hindrance(storage.share(), granted_bytes, self.slabs.live_bytes())
     }
 
@@ -333,13 +334,11 @@ impl Memory {
 
     /// A storage of a share is about to get this range.
     #[inline]
-    fn reuse(&mut self, place: Place, size_bytes: u64, share: ShareId) {
+    fn reuse(&mut self, place: Place, granted_bytes: u64, share: ShareId) {
         if self.canaries.is_on() {
-            let granted_bytes = self.slabs.granted_bytes(size_bytes);
             self.canaries.reuse(place, granted_bytes);
         }
         if self.previous.is_on() {
-            let granted_bytes = self.slabs.granted_bytes(size_bytes);
             self.previous.hand_over(place, granted_bytes, share);
         }
     }
@@ -353,7 +352,7 @@ impl Memory {
         let slot = self.slots.at_mut(owner);
         slot.place = Some(to);
         let (size_bytes, share) = (slot.size_bytes, slot.share);
-        self.reuse(to, size_bytes, share);
+        self.reuse(to, self.slabs.granted_bytes(size_bytes), share);
         self.was_moved(owner, from, to);
         Some(Moved {
             block,

@@ -24,14 +24,33 @@ pub(crate) struct Previous(Option<Box<Ranges>>);
 struct Ranges {
     /// By the index of the slab: its ranges, in order. They do not overlap.
     slabs: Vec<Vec<Range>>,
+    /// A slab and one of its ranges: mostly the next block lies there.
+    likely: Option<(u32, Range)>,
     /// Blocks to clear before the next op that names them, with their sizes.
     unclean: Vec<(Place, u64)>,
 }
 
+impl Range {
+    /// Whether it is of this share, and has all of these bytes.
+    #[inline]
+    fn is_around(&self, start: u64, end: u64, share: ShareId) -> bool {
+        self.owner == share && self.start <= start && end <= self.end
+    }
+}
+
 impl Ranges {
     /// Gives a range of a slab to a share. Returns whether another share may have left bytes there.
+    #[inline]
     fn hand_over(&mut self, slab: u32, start: u64, end: u64, to: ShareId) -> bool {
-        let slab = slab as usize;
+        match &self.likely {
+            Some((of, range)) if *of == slab && range.is_around(start, end, to) => false,
+            _ => self.hand_over_unlikely(slab, start, end, to),
+        }
+    }
+
+    #[inline(never)]
+    fn hand_over_unlikely(&mut self, index: u32, start: u64, end: u64, to: ShareId) -> bool {
+        let slab = index as usize;
         if self.slabs.len() <= slab {
             self.slabs.resize_with(slab + 1, Vec::new);
         }
@@ -39,12 +58,15 @@ impl Ranges {
         let is_own = |range: &Range| range.owner == to;
         let mut first = ranges.partition_point(|range| range.end <= start);
         let after_first = &ranges[first..];
-        if (after_first.first())
-            .is_some_and(|one| is_own(one) && one.start <= start && end <= one.end)
+        if let Some(around) = after_first
+            .first()
+            .filter(|one| one.is_around(start, end, to))
         {
             // A block comes back to its share.
+            self.likely = Some((index, *around));
             return false;
         }
+        self.likely = None;
         let overlapping = after_first.iter().take_while(|range| range.start < end);
         let mut last = first + overlapping.count();
         // Neighbours of one owner become one range, so there are few.
@@ -116,6 +138,7 @@ impl Previous {
     }
 
     /// A block of this size at this place now belongs to a share.
+    #[inline]
     pub(super) fn hand_over(&mut self, place: Place, granted_bytes: u64, to: ShareId) {
         let (Some(ranges), Some(slab)) = (&mut self.0, place.slab) else {
             return;
@@ -131,6 +154,13 @@ impl Previous {
     pub(crate) fn has_unclean(&self) -> bool {
         let ranges = self.0.as_deref();
         ranges.is_some_and(|ranges| !ranges.unclean.is_empty())
+    }
+
+    /// Whether the block that was handed over last lies here, and is still to be cleared.
+    #[inline]
+    pub(crate) fn is_unclean(&self, place: Place) -> bool {
+        let last = self.0.as_deref().and_then(|ranges| ranges.unclean.last());
+        last.is_some_and(|(last, _)| *last == place)
     }
 
     /// The blocks to clear before the next op, with their sizes in bytes.
@@ -149,6 +179,7 @@ impl Previous {
     /// A slab is gone, or all of them.
     pub(super) fn forget(&mut self, slab: Option<u32>) {
         let Some(ranges) = &mut self.0 else { return };
+        ranges.likely = None;
         match slab {
             Some(slab) => {
                 if let Some(of_slab) = ranges.slabs.get_mut(slab as usize) {

@@ -175,6 +175,12 @@ impl ShareHandle {
         Arc::ptr_eq(&self.dead, dead)
     }
 
+    /// The list of the engine that it was made on.
+    #[inline]
+    pub(super) fn dead_list(&self) -> &Arc<DeadList> {
+        &self.dead
+    }
+
     /// The number of its path, by which reports group what was made in it.
     pub(crate) fn path_number(&self) -> u32 {
         self.path_number
@@ -199,8 +205,13 @@ impl ShareHandle {
         self.close();
     }
 
-    /// Was it cancelled, or one around it?
+    /// Whether [`is_cancelled`](Self::is_cancelled) may be true: a check of one share.
     #[inline]
+    pub(super) fn may_be_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Acquire) || self.around.is_some()
+    }
+
+    /// Was it cancelled, or one around it?
     pub(crate) fn is_cancelled(&self) -> bool {
         let around = self.around.as_ref();
         self.is_cancelled.load(Ordering::Acquire)
@@ -212,17 +223,27 @@ impl ShareHandle {
     }
 
     /// Is it closed, or one around it?
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         let around = self.around.as_ref();
         self.is_closed.load(Ordering::Acquire) || around.is_some_and(|around| around.is_closed())
     }
 
     /// Refuses what a closed share may not do.
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         match self.is_closed() {
             false => Ok(()),
-            true if self.is_cancelled() => Err(self.cancelled()),
-            true => Err(self.error("it is closed, so it gets no new tensors".into())),
+            true => Err(self.not_open()),
+        }
+    }
+
+    /// The error of what a closed share may not do.
+    #[cold]
+    fn not_open(&self) -> Error {
+        match self.is_cancelled() {
+            true => self.cancelled(),
+            false => self.error("it is closed, so it gets no new tensors".into()),
         }
     }
 

@@ -55,6 +55,7 @@ struct Entry {
     evictions: u64,
     restores: u64,
     refusals: u64,
+    /// When a command of the tree ran last, unless that was the newest of all.
     used_at: Clock,
     priority: i8,
     is_closed: bool,
@@ -75,6 +76,8 @@ pub(crate) struct Shares {
     entries: ByShare<Entry>,
     /// The number of the last share; numbers never repeat.
     last: u32,
+    /// The share of the newest command.
+    running: ShareId,
     lending: Option<Lending>,
     /// The numbers of all paths so far.
     paths: FxHashMap<Arc<str>, u32>,
@@ -360,6 +363,7 @@ impl Shares {
     }
 
     /// A share's tensor has got a block of this many bytes.
+    #[inline]
     pub(super) fn gained(&mut self, share: ShareId, granted_bytes: u64, is_back: bool) {
         self.each_around(share, |entry, is_own| {
             entry.tree_bytes.raise(granted_bytes);
@@ -371,6 +375,7 @@ impl Shares {
     }
 
     /// A share's tensor has lost its block.
+    #[inline]
     pub(super) fn lost(&mut self, share: ShareId, granted_bytes: u64, is_evicted: bool) {
         self.each_around(share, |entry, is_own| {
             entry.tree_bytes.lower(granted_bytes);
@@ -395,9 +400,28 @@ impl Shares {
         }
     }
 
+    /// The share of the newest command.
+    #[inline]
+    pub(crate) fn running(&self) -> ShareId {
+        self.running
+    }
+
     /// A command of the share is being encoded.
-    pub(super) fn ran(&mut self, share: ShareId, now: Clock) {
-        self.each_around(share, |entry, _| entry.used_at = now);
+    pub(super) fn runs(&mut self, share: ShareId, now: Clock) {
+        if self.running != share {
+            self.another_runs(share, now);
+        }
+    }
+
+    /// Notes when the share that ran so far was last used: once for many commands.
+    fn another_runs(&mut self, share: ShareId, now: Clock) {
+        let before = std::mem::replace(&mut self.running, share);
+        self.each_around(before, |entry, _| entry.used_at = now);
+    }
+
+    /// Whether a share has run nothing for so long that it does not compete.
+    fn is_idle(&self, share: ShareId, entry: &Entry, now: Clock) -> bool {
+        now.wrapping_sub(entry.used_at) > IDLE_COMMANDS && !self.is_within(self.running, share)
     }
 
     /// Counts a request of the share that found no room.

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::dead::{Dead, DeadList};
+use super::owner::Owner;
 use super::scope;
 use super::share::{ShareHandle, ShareId};
 use super::tag::Tag;
@@ -101,8 +102,9 @@ pub struct Storage {
     len_bytes: u64,
     /// Bytes with padding: a multiple of 16, so that kernels may write whole vec4s.
     size_bytes: u64,
-    /// `None`: it is in no share.
-    share: Option<Arc<ShareHandle>>,
+    owner: Owner,
+    /// The share of `owner`: each placement asks for it several times.
+    share: ShareId,
     site: &'static Location<'static>,
     scope: u32,
     /// Counts the writes. Holders of derived values compare it to notice a change.
@@ -124,7 +126,6 @@ pub struct Storage {
     /// Whether it has a name. Few storages do, and locking the name costs more than this check.
     is_named: AtomicBool,
     rare: OnceLock<Box<Rare>>,
-    dead: Arc<DeadList>,
 }
 
 /// What few storages have. It stands apart, so that an `Arc` of a storage takes at most 128 bytes.
@@ -152,16 +153,22 @@ impl Storage {
     /// A storage for `len_bytes`, padded to a multiple of 16, at least 16.
     pub(crate) fn new(
         len_bytes: u64,
-        share: Option<Arc<ShareHandle>>,
+        share: Option<&Arc<ShareHandle>>,
         site: &'static Location<'static>,
-        dead: Arc<DeadList>,
+        dead: &Arc<DeadList>,
     ) -> Arc<Self> {
+        Self::of(len_bytes, Owner::new(share, dead), site)
+    }
+
+    #[inline]
+    fn of(len_bytes: u64, owner: Owner, site: &'static Location<'static>) -> Arc<Self> {
         let size_bytes = len_bytes.max(1).next_multiple_of(16);
-        dead.pending.came(size_bytes);
+        owner.dead_list().pending.came(size_bytes);
         Arc::new(Storage {
             len_bytes,
             size_bytes,
-            share,
+            share: owner.share().map_or(ShareId::MAIN, |share| share.id()),
+            owner,
             site,
             scope: scope::current(),
             version: AtomicU64::new(0),
@@ -175,7 +182,6 @@ impl Storage {
             is_lent: AtomicBool::new(false),
             is_named: AtomicBool::new(false),
             rare: OnceLock::new(),
-            dead,
         })
     }
 
@@ -202,12 +208,12 @@ impl Storage {
 
     /// A new storage of `len_bytes` with the same call site and share, without a place yet.
     pub fn another(&self, len_bytes: u64) -> Arc<Self> {
-        Storage::new(len_bytes, self.share.clone(), self.site, self.dead.clone())
+        Storage::of(len_bytes, self.owner.clone(), self.site)
     }
 
     /// A storage that stands for this one on another engine, without a place yet.
-    pub(crate) fn fake(&self, dead: Arc<DeadList>) -> Arc<Self> {
-        let mut fake = Storage::new(self.len_bytes, self.share.clone(), self.site, dead);
+    pub(crate) fn fake(&self, dead: &Arc<DeadList>) -> Arc<Self> {
+        let mut fake = Storage::new(self.len_bytes, self.share_handle(), self.site, dead);
         if let Some(fresh) = Arc::get_mut(&mut fake) {
             fresh.scope = self.scope;
         }
@@ -230,12 +236,12 @@ impl Storage {
     /// The share that it is in.
     #[inline]
     pub(crate) fn share(&self) -> ShareId {
-        (self.share.as_deref()).map_or(ShareId::MAIN, ShareHandle::id)
+        self.share
     }
 
     /// The handle of that share; `None` if it is in none.
     pub(crate) fn share_handle(&self) -> Option<&Arc<ShareHandle>> {
-        self.share.as_ref()
+        self.owner.share()
     }
 
     /// The number of that share, for layers above.
@@ -246,7 +252,7 @@ impl Storage {
     /// The priority of its share.
     #[inline]
     pub(crate) fn priority(&self) -> i8 {
-        (self.share.as_deref()).map_or(0, ShareHandle::priority)
+        self.share_handle().map_or(0, |share| share.priority())
     }
 
     /// From now on, commands of other shares may read it.
@@ -263,18 +269,25 @@ impl Storage {
     /// Whether its share was cancelled.
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.share.as_deref().is_some_and(ShareHandle::is_cancelled)
+        self.share_handle()
+            .is_some_and(|share| share.is_cancelled())
+    }
+
+    /// Whether [`is_cancelled`](Self::is_cancelled) may be true.
+    #[inline]
+    pub(crate) fn may_be_cancelled(&self) -> bool {
+        (self.share_handle()).is_some_and(|share| share.may_be_cancelled())
     }
 
     /// The error of its commands, if its share was cancelled.
     pub(crate) fn cancelled(&self) -> Option<Error> {
-        let share = self.share.as_deref().filter(|share| share.is_cancelled());
-        share.map(ShareHandle::cancelled)
+        let share = self.share_handle().filter(|share| share.is_cancelled());
+        share.map(|share| share.cancelled())
     }
 
     /// Its call site and name.
     pub fn tag(&self) -> Tag {
-        let share = self.share.as_deref().map(|share| share.path().clone());
+        let share = self.share_handle().map(|share| share.path().clone());
         Tag::new(self.site, self.name(), scope::path(self.scope), share)
     }
 
@@ -287,7 +300,7 @@ impl Storage {
     /// whole name, which a tag may shorten.
     pub(crate) fn maker(&self) -> Maker {
         let site = std::ptr::from_ref(self.site) as usize;
-        let share = self.share.as_deref().map_or(0, ShareHandle::path_number);
+        let share = self.share_handle().map_or(0, |share| share.path_number());
         (site, self.scope, share, self.name())
     }
 
@@ -298,7 +311,7 @@ impl Storage {
             && name.is_none()
             && std::ptr::from_ref(self.site) as usize == *site
             && self.scope == *scope
-            && self.share.as_deref().map_or(0, ShareHandle::path_number) == *share
+            && self.share_handle().map_or(0, |share| share.path_number()) == *share
     }
 
     pub(crate) fn name(&self) -> Option<Arc<str>> {
@@ -341,14 +354,14 @@ impl Storage {
     /// One more recorded operation needs the bytes for its backward.
     pub fn save(&self) {
         if self.saved.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.dead.saved_one();
+            self.owner.dead_list().saved_one();
         }
     }
 
     /// A recorded operation that called [`save`](Self::save) needs them no longer.
     pub fn unsave(&self) {
         if self.saved.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.dead.unsaved_one();
+            self.owner.dead_list().unsaved_one();
         }
     }
 
@@ -451,7 +464,7 @@ impl Storage {
 
     /// The storage loses its slot and has no place any more.
     pub(crate) fn clear_slot(&self) {
-        self.dead.pending.came(self.size_bytes);
+        self.owner.dead_list().pending.came(self.size_bytes);
         self.slot.store(NO_SLOT, Ordering::Release);
         let pending = Residency::Pending as u8;
         self.residency.store(pending, Ordering::Release);
@@ -462,7 +475,7 @@ impl Storage {
     pub(crate) fn take_slot(&mut self) -> Option<u32> {
         match std::mem::replace(self.slot.get_mut(), TAKEN) {
             NO_SLOT => {
-                self.dead.pending.went(self.size_bytes);
+                self.owner.dead_list().pending.went(self.size_bytes);
                 None
             }
             slot => (slot & DONATED == 0).then_some(slot),
@@ -472,7 +485,7 @@ impl Storage {
     /// Only the execution pass calls this, under the engine's lock.
     pub(crate) fn set_slot(&self, slot: u32, residency: Residency) {
         if self.slot.load(Ordering::Relaxed) == NO_SLOT {
-            self.dead.pending.went(self.size_bytes);
+            self.owner.dead_list().pending.went(self.size_bytes);
         }
         self.slot.store(slot, Ordering::Release);
         self.residency.store(residency as u8, Ordering::Release);
@@ -485,7 +498,7 @@ impl Storage {
 
     /// Does it belong to the engine whose dead list this is?
     pub(crate) fn belongs_to(&self, dead: &Arc<DeadList>) -> bool {
-        Arc::ptr_eq(&self.dead, dead)
+        Arc::ptr_eq(self.owner.dead_list(), dead)
     }
 }
 
@@ -507,7 +520,7 @@ const _: () = assert!(size_of::<Storage>() + 16 <= 120);
 impl Drop for Storage {
     fn drop(&mut self) {
         if let Some(slot) = self.take_slot() {
-            self.dead.push(Dead::Slot(slot));
+            self.owner.dead_list().push(Dead::Slot(slot));
         }
     }
 }

@@ -56,6 +56,13 @@ pub enum Cmd {
 impl Cmd {
     /// Calls `visit` for each operand, with its role.
     pub fn each_operand(&self, visit: &mut dyn FnMut(&Arc<Storage>, Role)) {
+        self.visit_operands(visit);
+    }
+
+    /// As [`each_operand`](Self::each_operand), for what runs for each command: it is compiled into
+    /// the caller.
+    #[inline]
+    pub(in crate::engine) fn visit_operands(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
         match self {
             Cmd::Launch(launch) => {
                 for (index, arg) in launch.args.iter().enumerate() {

@@ -75,19 +75,25 @@ impl StateHooks for OfShares {
 
 /// The shares of a command compete for memory from now on. Returns whether the command was
 /// dropped, because the share whose value it makes, or that reads, was cancelled.
-#[cold]
 fn note_share(state: &mut State, cmd: &Cmd) -> bool {
-    let (mut share, mut is_cancelled) = (None, false);
+    let running = state.memory.shares.running();
+    let mut is_usual = !matches!(cmd, Cmd::Read { .. });
+    cmd.visit_operands(|storage, _| {
+        is_usual &= storage.share() == running && !storage.may_be_cancelled();
+    });
+    // Nearly always the share that ran last goes on.
+    !is_usual && note_another_share(state, cmd)
+}
+
+#[inline(never)]
+fn note_another_share(state: &mut State, cmd: &Cmd) -> bool {
+    let mut is_cancelled = false;
     let read_by = match cmd {
         Cmd::Read { by, .. } => by.as_deref().filter(|by| by.is_cancelled()),
         _ => None,
     };
     cmd.each_operand(&mut |storage, role| {
-        let one = storage.share();
-        // Nearly always all are of one share.
-        if share.replace(one) != Some(one) {
-            state.memory.share_ran(one);
-        }
+        state.memory.share_runs(storage.share());
         is_cancelled |= role != Role::Read && storage.is_cancelled();
     });
     if is_cancelled || read_by.is_some() {

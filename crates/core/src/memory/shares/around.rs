@@ -34,6 +34,17 @@ impl Shares {
     /// entry is that of the share itself.
     #[inline]
     pub(super) fn each_around(&mut self, share: ShareId, mut visit: impl FnMut(&mut Entry, bool)) {
+        // Mostly there is one share, or the youngest works, and none is around it.
+        match self.entries.youngest_mut() {
+            Some((youngest, entry)) if youngest == share && entry.around == ShareId::MAIN => {
+                visit(entry, true);
+            }
+            _ => self.each_of_several(share, &mut visit),
+        }
+    }
+
+    #[inline(never)]
+    fn each_of_several(&mut self, share: ShareId, visit: &mut dyn FnMut(&mut Entry, bool)) {
         let mut at = share;
         while at != ShareId::MAIN {
             let Some(entry) = self.entries.get_mut(at) else {
@@ -49,6 +60,12 @@ impl Shares {
     #[inline]
     pub(in super::super) fn is_free(&self, share: ShareId, more_bytes: u64) -> bool {
         let has_room = |(_, entry): (ShareId, &Entry)| entry.excess_bytes(more_bytes) == 0;
-        self.lending.is_none() && self.chain(share).all(has_room)
+        self.lending.is_none()
+            && match self.entries.youngest() {
+                Some((youngest, entry)) if youngest == share && entry.around == ShareId::MAIN => {
+                    has_room((share, entry))
+                }
+                _ => self.chain(share).all(has_room),
+            }
     }
 }

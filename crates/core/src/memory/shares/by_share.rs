@@ -24,14 +24,19 @@ impl<T> ByShare<T> {
 
     #[inline]
     fn place(&self, share: ShareId) -> Option<usize> {
-        // Mostly there is one share, or the youngest works.
-        if let [before @ .., (last, _)] = &self.0[..] {
-            if last.0 == share.0 {
-                return Some(before.len());
-            }
-        }
         let number = |(id, _): &(ShareId, T)| id.0;
         self.0.binary_search_by_key(&share.0, number).ok()
+    }
+
+    /// The youngest share, and its entry.
+    #[inline]
+    pub(super) fn youngest(&self) -> Option<(ShareId, &T)> {
+        self.0.last().map(|(id, entry)| (*id, entry))
+    }
+
+    #[inline]
+    pub(super) fn youngest_mut(&mut self) -> Option<(ShareId, &mut T)> {
+        self.0.last_mut().map(|(id, entry)| (*id, entry))
     }
 
     pub(super) fn get(&self, share: ShareId) -> Option<&T> {

@@ -3,7 +3,7 @@
 use super::super::share::ShareId;
 use super::super::victims::Clock;
 use super::by_share::ByShare;
-use super::{Entry, IDLE_COMMANDS, Shares};
+use super::{Entry, Shares};
 
 /// Who may have to give memory. Only what lies within one share is concerned; within
 /// [`ShareId::MAIN`] is everything.
@@ -216,7 +216,7 @@ impl Shares {
                 own_bytes: entry.own_bytes,
                 tree_bytes: entry.tree_bytes.now,
                 guaranteed_bytes: entry.guaranteed_bytes,
-                is_idle: now.wrapping_sub(entry.used_at) > IDLE_COMMANDS,
+                is_idle: self.is_idle(id, entry, now),
                 is_best_effort: entry.said.is_best_effort,
             };
             (id, node)

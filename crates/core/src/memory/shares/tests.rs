@@ -149,9 +149,12 @@ fn idle_shares_do_not_compete() {
     table.gained(a, 900, false);
     table.gained(b, 50, false);
     let may = |table: &Shares, now| table.claim(due(a, 10), 950, now).may_take(b);
-    table.ran(b, 7);
-    assert!(!may(&table, 7 + IDLE_COMMANDS));
-    assert!(may(&table, 8 + IDLE_COMMANDS));
+    table.runs(b, 7);
+    assert!(!may(&table, 99 + IDLE_COMMANDS), "nothing else has run");
+    table.runs(a, 8);
+    table.runs(a, 9);
+    assert!(!may(&table, 8 + IDLE_COMMANDS));
+    assert!(may(&table, 9 + IDLE_COMMANDS));
 }
 
 #[test]
