@@ -193,3 +193,33 @@ fn a_buffer_zeroed_in_memory_of_another_share_is_cleared_once() {
     assert_eq!(gpu.memory().stats().hand_overs, 1);
     assert_eq!(sim.counters().clears - clears, 1);
 }
+
+#[test]
+fn the_host_clears_what_is_claimed_where_it_maps_slabs() {
+    let device = SimOptions {
+        maps_slabs: true,
+        ..SimOptions::default()
+    };
+    let options = Options {
+        budget: Some(Budget::device(MIB)),
+        ..Options::default()
+    };
+    let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+    let owner = gpu.share("owner", Share::guaranteed(300 << 10)).unwrap();
+    let borrower = gpu.share("borrower", Share::guaranteed(0)).unwrap();
+    let words = vec![7_u32; 25_000];
+    let lent: Vec<Buffer> = (0..12)
+        .map(|_| borrower.buffer_from(&words).unwrap())
+        .collect();
+    gpu.finish().unwrap();
+    let clears = sim.counters().clears;
+    let claimed = [(); 2].map(|()| owner.buffer(100_000).unwrap());
+    for buffer in &claimed {
+        assert_eq!(buffer.to_vec::<u32>().unwrap(), [0; 25_000]);
+    }
+    assert!(gpu.memory().stats().hand_overs >= 1);
+    assert_eq!(sim.counters().clears, clears);
+    for buffer in &lent {
+        assert_eq!(buffer.to_vec::<u32>().unwrap(), words);
+    }
+}

@@ -25,6 +25,7 @@ mod ahead;
 pub(in crate::engine) mod callbacks;
 pub(in crate::engine) mod compact;
 mod evict;
+mod evict_in_place;
 pub(in crate::engine) mod evict_one;
 pub(in crate::engine) mod limits_in_force;
 mod needed;

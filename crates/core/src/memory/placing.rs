@@ -73,12 +73,9 @@ impl Memory {
     ) -> Result<Option<(BlockId, Place)>, AllocError> {
         let size_bytes = storage.size_bytes();
         let granted_bytes = self.slabs.granted_bytes(size_bytes);
-        if !self.shares.is_empty() {
-            if !self.shares.is_free(storage.share(), granted_bytes)
-                && self.hindrance(storage).is_some()
-            {
-                return Ok(None);
-            }
+        let is_free = self.shares.is_empty() || self.shares.is_free(storage.share(), granted_bytes);
+        if !is_free && self.hindrance(storage).is_some() {
+            return Ok(None);
         }
         let taken = self.slabs.take(size_bytes, fit)?;
         if let Some((_, place)) = taken {
@@ -330,6 +327,11 @@ impl Memory {
             Some(_) => storage.set_residency(Residency::Device),
             None => self.unplace(storage),
         }
+    }
+
+    /// Whether the host may clear a free block. Canaries and their pattern must stay.
+    pub(crate) fn may_clear_at_once(&self) -> bool {
+        self.previous.is_on() && !self.canaries.is_on()
     }
 
     /// A storage of a share is about to get this range.

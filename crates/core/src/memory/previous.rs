@@ -116,6 +116,30 @@ impl Ranges {
     }
 }
 
+impl Ranges {
+    /// A range of a slab holds zeros.
+    fn cleared(&mut self, slab: u32, start: u64, end: u64) {
+        self.likely = None;
+        let Some(ranges) = self.slabs.get_mut(slab as usize) else {
+            return;
+        };
+        let first = ranges.partition_point(|range| range.end <= start);
+        let overlapping = ranges[first..].iter().take_while(|range| range.start < end);
+        let last = first + overlapping.count();
+        let before = (ranges[first..last].first()).filter(|range| range.start < start);
+        let after = (ranges[first..last].last()).filter(|range| range.end > end);
+        let before = before.map(|range| Range {
+            end: start,
+            ..*range
+        });
+        let after = after.map(|range| Range {
+            start: end,
+            ..*range
+        });
+        ranges.splice(first..last, before.into_iter().chain(after));
+    }
+}
+
 impl Previous {
     /// From now on, records who has written to which bytes. These are the slabs so far.
     pub(super) fn record(&mut self, slabs: &[Option<Slab>]) {
@@ -154,6 +178,13 @@ impl Previous {
     pub(crate) fn has_unclean(&self) -> bool {
         let ranges = self.0.as_deref();
         ranges.is_some_and(|ranges| !ranges.unclean.is_empty())
+    }
+
+    /// The host has cleared a block that is free.
+    pub(crate) fn cleared(&mut self, place: Place, granted_bytes: u64) {
+        if let (Some(ranges), Some(slab)) = (&mut self.0, place.slab) {
+            ranges.cleared(slab, place.offset_bytes, place.offset_bytes + granted_bytes);
+        }
     }
 
     /// Whether the block that was handed over last lies here, and is still to be cleared.
@@ -210,10 +241,15 @@ mod tests {
             let end = random.u64(start + 1..=200);
             let to = ShareId(random.u32(0..3));
             let range = start as usize..end as usize;
-            let wanted = bytes[range.clone()].iter().flatten().any(|one| *one != to);
-            bytes[range].fill(Some(to));
-            let is_foreign = previous.hand_over(0, start, end, to);
-            assert_eq!(is_foreign, wanted, "seed {seed}, round {round}");
+            if random.u32(0..4) == 0 {
+                bytes[range].fill(None);
+                previous.cleared(0, start, end);
+            } else {
+                let wanted = bytes[range.clone()].iter().flatten().any(|one| *one != to);
+                bytes[range].fill(Some(to));
+                let is_foreign = previous.hand_over(0, start, end, to);
+                assert_eq!(is_foreign, wanted, "seed {seed}, round {round}");
+            }
             let ranges = &previous.slabs[0];
             assert!(ranges.is_sorted_by(|one, next| one.end <= next.start));
             let covered: u64 = ranges.iter().map(|range| range.end - range.start).sum();

@@ -125,10 +125,10 @@ pub struct MemoryStats {
     /// of a high priority may wait this long for work of a lower one. 0 in a browser.
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_submission_ns: u64,
-    /// Blocks that passed from one share to another.
+    /// Blocks that were cleared because they passed, or will pass, from one share to another.
     #[cfg_attr(feature = "serde", serde(default))]
     pub hand_overs: u64,
-    /// Total bytes that were cleared because they passed from one share to another.
+    /// Total bytes of those blocks.
     #[cfg_attr(feature = "serde", serde(default))]
     pub cleared_bytes: u64,
     /// Total bytes of tensors that were moved to make room.

@@ -7,11 +7,11 @@
 use rustc_hash::FxHashSet;
 
 use super::ahead;
+use super::evict_in_place::evict_in_place;
 use super::needed;
 use super::retire;
 use super::victims;
-use crate::driver::{BoxFuture, DriverError, MapMode, Op};
-use crate::engine::mapped::Mapped;
+use crate::driver::{BoxFuture, Op};
 use crate::engine::pass::Pass;
 use crate::engine::state::destination::{Destination, DestinationGuard};
 use crate::engine::tiers;
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::memory::Tier;
 use crate::memory::{Candidate, Copies, Whom};
 use crate::transfer::ReadingGuard;
-use crate::transfer::{Piece, Reading, refusal};
+use crate::transfer::{Reading, refusal};
 
 /// The rounds in a row that may free nothing before the eviction stops.
 const ROUNDS_IN_VAIN: usize = 4;
@@ -79,7 +79,7 @@ pub(super) async fn evict_bytes(
         let slots = victims.iter().filter_map(|victim| victim.storage.slot());
         stay.extend(slots.map(|slot| slot as usize));
         let ahead = next_victims(pass, &victims, tier, &stay, whom);
-        let taken_out = evict_victims(pass, victims, ahead, tier);
+        let taken_out = evict_victims(pass, victims, ahead, tier, whom);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
         freed_bytes += left_bytes;
@@ -105,13 +105,15 @@ pub(super) async fn evict_to_stores(pass: &Pass, wanted_bytes: u64, whom: Whom) 
     Ok(freed_bytes)
 }
 
-/// Evicts these victims as far as the tier has room, and starts the copies of `ahead`. Returns the
-/// freed bytes, and the size of the smallest victim for which the tier had no room.
+/// Evicts these victims as far as the tier has room, and starts the copies of `ahead`. `whom` is
+/// the claim for which they leave. Returns the freed bytes, and the size of the smallest victim for
+/// which the tier had no room.
 pub(super) async fn evict_victims(
     pass: &Pass,
     victims: Vec<Candidate>,
     ahead: Vec<Candidate>,
     tier: Tier,
+    whom: Whom,
 ) -> Result<(u64, Option<u64>)> {
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
     pass.drop_stale_copies();
@@ -133,7 +135,7 @@ pub(super) async fn evict_victims(
             continue;
         };
         if pass.caps().maps_slabs {
-            match evict_in_place(pass, &victim, destination).await {
+            match evict_in_place(pass, &victim, destination, whom.claimer()).await {
                 Ok(()) => freed_bytes += victim.storage.size_bytes(),
                 Err(_) => pass.check_lost()?,
             }
@@ -278,49 +280,8 @@ pub(super) async fn finish_eviction(pass: &Pass, eviction: PendingEviction) -> R
     Ok(())
 }
 
-/// Copies a victim's bytes out of its mapped slab, then evicts it.
-pub(super) async fn evict_in_place(
-    pass: &Pass,
-    victim: &Candidate,
-    mut destination: Destination,
-) -> Result<()> {
-    let refused = |error| refusal("to map a slab", error);
-    pass.submit()?;
-    if pass.lock().memory.previous.has_unclean() {
-        // The driver refused to clear a block, which may be this one.
-        return Err(refused(DriverError::OutOfMemory));
-    }
-    let idle = (pass.lock().memory.slabs).idle(victim.place, pass.driver.completed());
-    if idle == Some(false) {
-        pass.wait_idle().await?;
-    }
-    let len_bytes = victim.storage.len_bytes();
-    let piece = Piece {
-        offset_bytes: 0,
-        size_bytes: len_bytes,
-    };
-    let (place, (_, size_bytes)) = (victim.place, piece.words());
-    if size_bytes > 0 {
-        let mapping =
-            (pass.driver).map(place.buffer, MapMode::Read, place.offset_bytes, size_bytes);
-        let signal = mapping.map_err(refused)?;
-        let _mapped = Mapped(pass, place.buffer);
-        pass.driver.wait(&signal).await.map_err(refused)?;
-        let mut taken = Ok(());
-        let mut look = |bytes: &[u8]| taken = destination.take(&bytes[..len_bytes as usize]);
-        let read =
-            (pass.driver).read_mapped(place.buffer, place.offset_bytes, size_bytes, &mut look);
-        read.map_err(refused)?;
-        taken?;
-    }
-    let mut copies = Copies::default();
-    destination.finish(&mut copies)?;
-    mark_evicted(pass, victim, copies);
-    Ok(())
-}
-
 /// Frees the place of a victim whose bytes were copied.
-fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
+pub(super) fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
     let mut state = pass.lock();
     state.count_transfer(&copies, victim.storage.len_bytes());
     state

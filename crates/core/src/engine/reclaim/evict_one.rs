@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::ahead;
 use super::evict;
+use super::evict_in_place::evict_in_place;
 use super::refuse;
 use super::shrink;
 use super::victims;
@@ -84,7 +85,7 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
 async fn evict_to(pass: &Pass, victim: Candidate, tier: Tier) -> Result<bool> {
     if pass.caps().maps_slabs {
         let destination = tiers::destination(pass, &victim.storage, tier)?;
-        return evict::evict_in_place(pass, &victim, destination)
+        return evict_in_place(pass, &victim, destination, None)
             .await
             .map(|()| true);
     }

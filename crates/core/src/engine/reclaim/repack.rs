@@ -16,7 +16,7 @@ use crate::engine::pass::Pass;
 use crate::engine::restore::{self, RestoreGuard};
 use crate::engine::tiers;
 use crate::error::Result;
-use crate::memory::{Fit, PendingRestore, Storage};
+use crate::memory::{Fit, PendingRestore, ShareId, Storage, Whom};
 use crate::order;
 
 /// Evicts the operands of the command at the head of the queue, or only this storage, and gives
@@ -98,9 +98,10 @@ async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
                 }
             }
         }
-        freed_bytes += evict::evict_victims(pass, victims, Vec::new(), tier)
-            .await?
-            .0;
+        freed_bytes +=
+            evict::evict_victims(pass, victims, Vec::new(), tier, Whom::all(ShareId::MAIN))
+                .await?
+                .0;
     }
     Ok(freed_bytes)
 }

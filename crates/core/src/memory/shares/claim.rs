@@ -41,6 +41,14 @@ impl Whom {
         Whom { within, by }
     }
 
+    /// The share that claims the memory; `None` if it is the limit.
+    pub(crate) fn claimer(self) -> Option<ShareId> {
+        match self.by {
+            By::Limit => None,
+            By::Spare(share) | By::Due(share, _) | By::Need(share) => Some(share),
+        }
+    }
+
     /// Whom to ask one after the other, until somebody gives. Best-effort shares come first, if
     /// there are any. A single request may need more than a fair part of what is lent.
     pub(crate) fn in_turn(self, has_best_effort: bool) -> impl Iterator<Item = Whom> {
