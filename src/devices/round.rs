@@ -67,8 +67,10 @@ pub(super) struct Round {
 #[derive(Debug)]
 struct State {
     phases: Vec<Phase>,
-    /// The gradients of each device, by parameter.
+    /// The gradients of each device, by parameter, until their bucket is reduced.
     gradients: Vec<Vec<Option<Outgoing>>>,
+    /// Whether each device has handed a gradient over, by parameter.
+    delivered: Vec<Vec<bool>>,
     /// The gradients that each device lacks, by bucket.
     missing: Vec<Vec<usize>>,
     is_cancelled: bool,
@@ -81,6 +83,7 @@ impl Round {
         let state = State {
             phases: vec![Phase::Forward; devices],
             gradients: (0..devices).map(|_| empty()).collect(),
+            delivered: vec![vec![false; sizes.iter().sum()]; devices],
             missing: vec![sizes.clone(); devices],
             is_cancelled: false,
         };
@@ -114,8 +117,7 @@ impl Round {
 
     fn deliver(&self, device: usize, parameter: usize, grad: Outgoing) -> Result<()> {
         let mut state = lock(&self.state);
-        let slot = &mut state.gradients[device][parameter];
-        if slot.replace(grad).is_some() {
+        if std::mem::replace(&mut state.delivered[device][parameter], true) {
             return Err(Error::Gradient {
                 operation: "Replicas::backward",
                 reason: format!(
@@ -124,6 +126,7 @@ impl Round {
                 ),
             });
         }
+        state.gradients[device][parameter] = Some(grad);
         let missing = &mut state.missing[device][self.buckets.of(parameter)];
         *missing -= 1;
         if *missing == 0 {
@@ -161,4 +164,27 @@ impl State {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::Gpu;
+
+    #[test]
+    fn a_second_gradient_is_refused_also_when_the_first_was_reduced() {
+        let (gpu, _) = Gpu::simulated(Default::default()).unwrap();
+        let buckets = Arc::new(Buckets::new(&[4, 4], 4).unwrap());
+        let round = Round::new(&buckets, 1);
+        let grad = || {
+            let tensor = gpu.tensor(&[1.0_f32], &[1]).unwrap();
+            Outgoing::new(0, &tensor).unwrap()
+        };
+        round.begin_backward(0);
+        round.deliver(0, 1, grad()).unwrap();
+        assert!(round.deliver(0, 1, grad()).is_err());
+        assert_eq!(round.wait_for(0).unwrap()[0].len(), 1);
+        let again = round.deliver(0, 1, grad()).unwrap_err();
+        assert!(matches!(again, Error::Gradient { .. }), "{again}");
+    }
 }

@@ -1,6 +1,6 @@
 //! A search for bytes of one share in what another one can read. It looks at blocks that nobody
-//! wrote, parts of blocks, and padding. It also looks at blocks that moved, and at those that came
-//! back from the host's memory or the disk.
+//! wrote, and at parts of blocks. It also looks at blocks that moved, and at those that came back
+//! from the host's memory or the disk. `device::isolation` looks at padding, by kernels.
 //!
 //! `LAPIDARY_HAND_OVERS` sets how often memory passes from one share to another meanwhile,
 //! `LAPIDARY_SEED` the seed.

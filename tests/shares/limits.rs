@@ -186,6 +186,8 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     assert!(tell("x", Share::guaranteed(33 * MIB)).contains("32.0 MiB"));
     assert!(tell("x", Share::guaranteed(2).with_ceiling(1)).contains("below"));
     assert!(tell("x", Share::guaranteed(Amount::OfDevice(9))).contains("give bytes"));
+    let beyond = Share::guaranteed(0).with_ceiling(Amount::OfBudget(101));
+    assert!(tell("x", beyond).contains("101 percent is more than there is"));
     let within = reason(app.share("x", Share::guaranteed(33 * MIB)));
     assert!(within.contains("the share around it"), "{within}");
     assert!(app.memory().set_budget(Budget::device(8 * MIB)).is_err());

@@ -36,7 +36,8 @@ const TESTS_A_LOOK: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RanksOptions {
     /// How long a call may wait for other ranks. It must be longer than what a rank computes
-    /// between two calls, beyond what the others compute. It does not apply to the start of MPI.
+    /// between two calls, beyond what the others compute. It does not apply to what MPI does at its
+    /// start and its end.
     pub timeout: Duration,
 }
 
@@ -86,7 +87,7 @@ impl fmt::Debug for Ranks {
 }
 
 impl Ranks {
-    /// Starts MPI, and meets the other ranks.
+    /// Starts MPI. [`meet`](Self::meet) comes next.
     pub(crate) fn start(options: RanksOptions) -> Result<Ranks> {
         let refuse = |reason: &str| {
             Err(Error::Start {
@@ -109,9 +110,9 @@ impl Ranks {
             host: environment::processor_name().unwrap_or_else(|_| "unknown".into()),
             process: std::process::id(),
         };
-        let mut ranks = Ranks {
+        Ok(Ranks {
             rank,
-            names: vec![own.clone(); count],
+            names: vec![own; count],
             timeout: options.timeout,
             number: Cell::new(0),
             broken: RefCell::default(),
@@ -120,15 +121,15 @@ impl Ranks {
             comm,
             _universe: universe,
             _thread: PhantomData,
-        };
-        ranks.meet(&own)?;
-        Ok(ranks)
+        })
     }
 
-    /// Learns the names of all ranks.
-    fn meet(&mut self, own: &Name) -> Result<()> {
+    /// Learns the names of all ranks. After an error the caller ends all of them: MPI would wait
+    /// for a rank that does not answer, when it is dropped.
+    pub(crate) fn meet(&mut self) -> Result<()> {
         const CALL: &str = "the start of lapidary-mpi";
         // A header's text may differ only in a refusal, so the name is no call.
+        let own = &self.names[self.rank];
         let header = Header::new(Kind::Refusal, 0, own.process.into(), &own.host);
         let mut flight = Flight::all_gather(&self.comm, self.count(), header.encode())?;
         self.wait(CALL, &mut flight)?;

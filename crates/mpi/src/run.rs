@@ -49,11 +49,15 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 /// [`Error::Start`] if this process has started MPI before, or if MPI was built without threads.
+/// [`Error::Mpi`] if MPI refuses to start.
 pub fn run<T, E: Display>(
     options: RanksOptions,
     program: impl FnOnce(&Ranks) -> std::result::Result<T, E>,
 ) -> Result<T> {
-    let ranks = Ranks::start(options)?;
+    let mut ranks = Ranks::start(options)?;
+    if let Err(error) = ranks.meet() {
+        give_up(&ranks, &error.to_string());
+    }
     let ended = catch_unwind(AssertUnwindSafe(|| program(&ranks)));
     let reason = match ended {
         Ok(Ok(value)) => match ranks.agree("the end of the program", 0) {

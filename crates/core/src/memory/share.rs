@@ -18,10 +18,10 @@ const NAME_COLUMNS: usize = 60;
 pub enum Amount {
     /// This many bytes.
     Bytes(u64),
-    /// Percent of what surrounds the share: the ceiling of the share around it, or the part of the
-    /// device's budget that is left beside staging. It follows the budget.
+    /// Percent, at most 100, of what surrounds the share: the ceiling of the share around it, or
+    /// the part of the device's budget that is left beside staging. It follows the budget.
     OfBudget(u8),
-    /// Percent of the device's memory, as the operating system reports it.
+    /// Percent, at most 100, of the device's memory, as the operating system reports it.
     OfDevice(u8),
 }
 
@@ -66,7 +66,8 @@ pub struct Share {
     /// The most that it may ever hold. `None`: as much as what surrounds it.
     pub ceiling: Option<Amount>,
     /// Commands of a share with a higher priority run before those of others. `None`: the priority
-    /// of what surrounds it; that of the device is 0.
+    /// that surrounds it when it is made; that of the device is 0. A later change of the share
+    /// keeps its own then.
     pub priority: Option<i8>,
     /// Whether it has beyond its guarantee only what nobody else wants: others take that first, and
     /// it takes nothing from them.

@@ -222,6 +222,10 @@ impl Shares {
     ) -> Result<(u64, u64)> {
         let around_bytes = self.ceiling_of(around, whole.limit_bytes);
         let resolve = |amount: Amount| {
+            if let Amount::OfBudget(percent @ 101..) | Amount::OfDevice(percent @ 101..) = amount {
+                let reason = format!("{percent} percent is more than there is: give at most 100");
+                return Err(share.error(reason));
+            }
             amount
                 .resolve(around_bytes, whole.device_bytes)
                 .ok_or_else(|| {
