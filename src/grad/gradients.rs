@@ -130,9 +130,10 @@ impl Gradients {
         match history::run() {
             Some(run) if self.made_in != Some(run) => Err(Error::Gradient {
                 operation,
-                reason: "these gradients were made outside of the dry run, which leaves all as it \
-                         was: make them inside"
-                    .into(),
+                reason:
+                    "a dry run cannot change gradients that were made outside of it: make them \
+                         inside"
+                        .into(),
             }),
             _ => Ok(()),
         }

@@ -481,7 +481,7 @@ impl Job {
             what: "a job",
             requested_bytes: self.peak_bytes,
             limit_bytes: capacity_bytes,
-            hint: "That is what all jobs have together. Raise the budget or the guarantee, or \
+            hint: "All jobs together have that much memory. Raise the budget or the guarantee, or \
                    split the job",
         }
     }

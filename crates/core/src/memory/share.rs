@@ -66,11 +66,10 @@ pub struct Share {
     /// The most that it may ever hold. `None`: as much as what surrounds it.
     pub ceiling: Option<Amount>,
     /// Commands of a share with a higher priority run before those of others. `None`: the priority
-    /// that surrounds it when it is made; that of the device is 0. A later change of the share
-    /// keeps its own then.
+    /// of what surrounds it when it is made; that of the device is 0. In `resize_share`, `None`
+    /// changes nothing.
     pub priority: Option<i8>,
-    /// Whether it has beyond its guarantee only what nobody else wants: others take that first, and
-    /// it takes nothing from them.
+    /// If true, others take first what it has beyond its guarantee, and it takes nothing from them.
     pub is_best_effort: bool,
 }
 

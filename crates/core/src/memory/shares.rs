@@ -235,7 +235,7 @@ impl Shares {
                         }
                         _ => "the budget, and the device has none",
                     };
-                    share.error(format!("it is a part of {of}: give bytes"))
+                    share.error(format!("an amount is a part of {of}: give bytes"))
                 })
         };
         let guaranteed_bytes = resolve(said.guaranteed)?;
