@@ -130,10 +130,8 @@ impl Gradients {
         match history::run() {
             Some(run) if self.made_in != Some(run) => Err(Error::Gradient {
                 operation,
-                reason:
-                    "a dry run cannot change gradients that were made outside of it: make them \
-                         inside"
-                        .into(),
+                reason: "what was made outside of the dry run cannot change in it: make it inside"
+                    .into(),
             }),
             _ => Ok(()),
         }

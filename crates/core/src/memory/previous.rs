@@ -236,6 +236,7 @@ mod tests {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut previous, mut bytes) = (Ranges::default(), vec![None; 200]);
+        previous.slabs.push(Vec::new());
         for round in 0..5000 {
             let start = random.u64(0..199);
             let end = random.u64(start + 1..=200);
