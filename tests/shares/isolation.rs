@@ -195,6 +195,23 @@ fn a_buffer_zeroed_in_memory_of_another_share_is_cleared_once() {
 }
 
 #[test]
+fn a_buffer_is_zeroed_as_a_whole_where_a_shorter_one_was_handed_over() {
+    let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
+    let share = gpu.share("share", Share::guaranteed(0)).unwrap();
+    let words = vec![7_u32; 1024];
+    let foreign = gpu.buffer_from(&words).unwrap();
+    let own = share.buffer_from(&words).unwrap();
+    gpu.finish().unwrap();
+    drop((foreign, own));
+    // It gets the foreign block, and leaves it before any op has cleared that.
+    let shorter = share.buffer(4096).unwrap();
+    shorter.prefetch().unwrap();
+    drop(shorter);
+    let zeroed = share.buffer_zeroed(8192).unwrap();
+    assert_eq!(zeroed.to_vec::<u32>().unwrap(), [0; 2048]);
+}
+
+#[test]
 fn the_host_clears_what_is_claimed_where_it_maps_slabs() {
     let device = SimOptions {
         maps_slabs: true,

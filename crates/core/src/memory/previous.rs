@@ -187,11 +187,12 @@ impl Previous {
         }
     }
 
-    /// Whether the block that was handed over last lies here, and is still to be cleared.
+    /// Whether the newest entry of what is still to be cleared covers a block of this size here. An
+    /// entry may be older than the block: then it may be shorter.
     #[inline]
-    pub(crate) fn is_unclean(&self, place: Place) -> bool {
+    pub(crate) fn is_unclean(&self, place: Place, size_bytes: u64) -> bool {
         let last = self.0.as_deref().and_then(|ranges| ranges.unclean.last());
-        last.is_some_and(|(last, _)| *last == place)
+        last.is_some_and(|(last, bytes)| *last == place && *bytes >= size_bytes)
     }
 
     /// The blocks to clear before the next op, with their sizes in bytes.

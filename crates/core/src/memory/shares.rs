@@ -318,6 +318,10 @@ impl Shares {
     pub(super) fn forget(&mut self, id: ShareId) {
         if let Some(entry) = self.entries.remove(id) {
             debug_assert_eq!(entry.own_bytes, 0, "a share ended that held memory");
+            if self.running == id {
+                // What it ran counts for the shares around it.
+                self.running = entry.around;
+            }
         }
     }
 

@@ -33,8 +33,10 @@ impl State {
             Cmd::Clear(storage) => {
                 self.memory.clear_poison(storage);
                 let place = self.place_for_overwrite(storage)?;
-                // Canaries fill a new block after it was cleared.
-                if self.memory.previous.is_unclean(place) && !self.memory.canaries.has_changes() {
+                // Canaries fill a new block after it was cleared, so it would not hold zeros.
+                if self.memory.previous.is_unclean(place, storage.size_bytes())
+                    && !self.memory.canaries.has_changes()
+                {
                     // Another share may have left bytes there, so the whole block is cleared.
                     self.memory.record_operand(storage, true);
                     self.handle_changes();

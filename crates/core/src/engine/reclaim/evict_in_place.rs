@@ -1,4 +1,4 @@
-//! The eviction of a storage where the host maps slabs: nothing is submitted.
+//! The eviction of a storage where the host maps slabs: no copy is submitted.
 
 use super::evict;
 use crate::driver::{DriverError, DriverResult, MapMode};

@@ -158,6 +158,21 @@ fn idle_shares_do_not_compete() {
 }
 
 #[test]
+fn what_a_share_ran_counts_for_those_around_it_after_its_end() {
+    let (mut table, handles) = table(&[("a", 0, ""), ("b", 0, ""), ("part", 0, "b")]);
+    let [a, b, part] = [0, 1, 2].map(|index| handles[index].id());
+    table.gained(a, 900, false);
+    table.gained(b, 50, false);
+    let may = |table: &Shares, now| table.claim(due(a, 10), 950, now).may_take(b);
+    table.runs(part, 7);
+    table.forget(part);
+    assert!(!may(&table, 99 + IDLE_COMMANDS));
+    table.runs(a, 200);
+    assert!(!may(&table, 200 + IDLE_COMMANDS));
+    assert!(may(&table, 201 + IDLE_COMMANDS));
+}
+
+#[test]
 fn guarantees_hold_within_a_share_too() {
     let shares = [
         ("app", 500, ""),
