@@ -7,6 +7,7 @@ mod jobs;
 mod lent;
 mod limits;
 mod priority;
+mod promises;
 mod reports;
 mod tenant;
 

@@ -70,7 +70,7 @@ fn another_device_lends_its_memory_and_takes_it_back() {
 
 #[test]
 fn a_lost_second_device_loses_only_what_it_had() {
-    let second = second(0);
+    let second = second(1 << 20);
     let first = first(&second, SHORT);
     let held: Vec<_> = (0..6).map(|start| tensor(&first, start)).collect();
     held[..3].iter().for_each(|x| x.evict().unwrap());

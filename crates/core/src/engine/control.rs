@@ -164,8 +164,9 @@ impl Engine {
         let sharing = engine.sharing();
         let limit_bytes = (budget.device_bytes)
             .map(|device_bytes| Ledger::slab_part_bytes(device_bytes, budget.staging_bytes));
-        if let (Some(sharing), Some(limit_bytes)) = (sharing, limit_bytes) {
-            sharing.check_promises(engine, limit_bytes)?;
+        if let Some(sharing) = sharing {
+            let limit_bytes = limit_bytes.unwrap_or(u64::MAX);
+            sharing.check_budget(engine, &budget, limit_bytes).await?;
         }
         let _ahead = match limit_bytes {
             Some(limit_bytes) => Some(limit_ahead::prepare(engine, limit_bytes, None).await),

@@ -7,7 +7,6 @@ use super::queue::cmd::Cmd;
 use super::reclaim::refuse;
 use super::reclaim::shrink;
 use super::restore;
-use super::shares;
 use crate::error::{Error, Result};
 use crate::memory::{Place, Storage};
 use crate::shortage::ReclaimCounts;
@@ -53,7 +52,9 @@ pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pi
         restore_pinned(pass, storage).await?;
         restore_computed(pass, storage).await?;
     }
-    shares::limits::check_pins(pass)?;
+    if let Some(sharing) = pass.sharing() {
+        sharing.check_pins(pass, &pinned.storages)?;
+    }
     // The copies that restore storages must run before the app's own commands.
     pass.submit()?;
     let state = pass.lock();

@@ -233,17 +233,19 @@ pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<O
         let hindrance = {
             let mut state = pass.lock();
             state.free_dead();
-            match state.memory.shares.is_empty() {
-                true => None,
-                false => state.memory.hindrance(storage),
+            if state.memory.shares.is_empty() {
+                return Ok(None);
             }
+            let over_ceiling = state.memory.over_ceiling(storage);
+            let never_fits = over_ceiling.and_then(|over| never_fits(&state, storage, &over));
+            if let Some(error) = never_fits {
+                return Ok(Some(error));
+            }
+            state.memory.hindrance(storage)
         };
         let Some(hindrance) = hindrance else {
             return Ok(None);
         };
-        if let Some(error) = never_fits_in_share(&pass.lock(), storage, &hindrance) {
-            return Ok(Some(error));
-        }
         // Commands that wait for fusion keep their operands.
         pass.lock().queue.defer_nothing();
         let steps = match hindrance.is_ceiling {
@@ -279,24 +281,19 @@ pub(super) async fn run_until_freed(
 }
 
 /// The error of a command that exceeds the ceiling of its share even with nothing else in it.
-fn never_fits_in_share(
-    state: &State,
-    storage: &Arc<Storage>,
-    hindrance: &Hindrance,
-) -> Option<Error> {
+fn never_fits(state: &State, storage: &Arc<Storage>, over_ceiling: &Hindrance) -> Option<Error> {
     let shares = &state.memory.shares;
     let needed = needed::needed_storages(state, storage);
     let within = needed
         .iter()
-        .filter(|one| shares.is_within(one.share(), hindrance.share));
+        .filter(|one| shares.is_within(one.share(), over_ceiling.share));
     let requested_bytes = within
         .map(|one| state.memory.slabs.granted_bytes(one.size_bytes()))
         .sum();
-    let never = hindrance.is_ceiling && requested_bytes > hindrance.limit_bytes;
-    never.then_some(Error::NeverFits {
+    (requested_bytes > over_ceiling.limit_bytes).then_some(Error::NeverFits {
         what: "a command with operands and results",
         requested_bytes,
-        limit_bytes: hindrance.limit_bytes,
+        limit_bytes: over_ceiling.limit_bytes,
         hint: "That is the ceiling of its share. Raise it, or work on slices, such as some rows of \
                an operand at a time",
     })

@@ -7,27 +7,52 @@ mod hooks;
 pub(in crate::engine) mod lending;
 pub(in crate::engine) mod limits;
 mod priority;
+mod promises;
 
 use std::sync::Arc;
 
+use super::block::block_on;
 use super::handle::Engine;
 use super::pass::Pass;
 use super::restore::limit_ahead;
 use crate::error::{Error, Result};
-use crate::memory::{Share, ShareHandle, Whole};
+pub(crate) use crate::memory::{MadeBy, Unmet};
+use crate::memory::{Memory, Share, ShareHandle, ShareId};
 use crate::printable::{is_hidden, printable};
 use crate::shortage::ShareUse;
-use crate::units::Bytes;
 use hooks::OfShares;
-use lending::{limit_bytes, note_promises, whole};
-use limits::{check_pins, drain_to_ceilings};
+use lending::{lending, limit_bytes, note_promises, whole};
+use limits::drain_to_ceilings;
+pub(crate) use promises::{Promised, in_the_way, make_way};
 
 /// The most bytes of a share's name.
 const MOST_NAME_BYTES: usize = 200;
 
-/// The engine of a new share, within the share of this engine. In a dry run the caller gives the
-/// engine of the dry run, as for [`end`] and [`set_guarantees`].
+/// The engine of a new share, within the share of this engine.
 pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<Engine>> {
+    let no_changes = &[];
+    let attempt = || add_beside(engine, name, said, MadeBy::App, no_changes);
+    // Nothing may block in a browser. There the app makes way by `flush_async`.
+    let added = match cfg!(target_arch = "wasm32") {
+        true => attempt()?,
+        false => block_on("Gpu::share", promises::promise_after_way(engine, attempt))?,
+    };
+    added.map_err(|unmet| Error::Share {
+        share: printable(name, 60),
+        reason: in_the_way(unmet),
+    })
+}
+
+/// As [`add`], while the guarantees of the shares of other engines become less: all of that or
+/// nothing. The caller keeps the sum of all guarantees within what there is. Waits for nothing. In
+/// a dry run the caller gives the engine of the dry run, as for [`end`] and [`set_guarantees`].
+pub(crate) fn add_beside(
+    engine: &Arc<Engine>,
+    name: &str,
+    said: Share,
+    made_by: MadeBy,
+    changes: &[(Arc<Engine>, u64)],
+) -> Result<Promised<Arc<Engine>>> {
     check_name(name)?;
     engine.check_lost()?;
     if let Some(around) = engine.share() {
@@ -35,17 +60,16 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
     }
     engine.share_with(&OfShares, &OfShares);
     let whole = whole(engine);
-    let added = {
-        let mut state = engine.lock();
-        // A share that just ended is guaranteed nothing.
-        state.free_dead();
-        state.memory.add_share(name, said, engine.share(), whole)
-    };
-    let engine = engine.of_share(Some(added?));
-    // If pins leave too little, the share ends with this engine.
-    check_pins(&engine)?;
+    let added = promises::promise(engine, |memory| {
+        lower_guarantees(memory, changes);
+        memory.add_share(name, said, engine.share(), made_by, whole)
+    })?;
     note_promises(&mut engine.lock());
-    Ok(engine)
+    Ok(added.map(|share| engine.of_share(Some(share))))
+}
+
+fn of_share((engine, bytes): &(Arc<Engine>, u64)) -> Option<(ShareId, u64)> {
+    Some((engine.share()?.id(), *bytes))
 }
 
 /// Changes the limits of this engine's share. Returns the bytes by which it still exceeds its
@@ -58,10 +82,20 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     engine.check_lost()?;
     let share = own_share(engine, "resize_share")?;
     share.check_open()?;
+    share.check_may_resize()?;
     let whole = whole(engine);
     let ceiling_bytes = (engine.lock().memory.shares).ceiling_after(&share, said, whole)?;
+    let resize_to = |memory: &mut Memory| memory.shares.resize(&share, said, whole);
+    let may = promises::promise_after_way(engine, || promises::may_promise(engine, resize_to));
+    may.await?
+        .map_err(|unmet| promises::refused(&share, unmet))?;
+    // Values that could not be computed below the new ceiling come back before.
     let _ahead = limit_ahead::prepare(engine, ceiling_bytes, Some(share.id())).await;
-    (engine.lock().memory.shares).resize(&share, said, whole)?;
+    let resized = promises::promise(engine, resize_to)?;
+    resized.map_err(|unmet| promises::refused(&share, unmet))?;
+    if let Some(priority) = said.priority {
+        share.set_priority(priority);
+    }
     note_promises(&mut engine.lock());
     if engine.lock().memory.shares.above_ceiling().is_empty() {
         return Ok(0);
@@ -123,11 +157,28 @@ pub(crate) fn use_of(engine: &Arc<Engine>) -> Option<ShareUse> {
     state.memory.shares.use_of(share.id())
 }
 
-/// What this engine's share is guaranteed; `None` if it is for no share.
-pub(crate) fn guaranteed_bytes(engine: &Engine) -> Option<u64> {
-    let id = engine.share()?.id();
-    let used = engine.lock().memory.shares.use_of(id);
-    Some(used.map_or(0, |used| used.guaranteed_bytes))
+/// What the shares of these engines are guaranteed, and what they hold.
+pub(crate) fn sums_of<'a>(
+    engine: &Engine,
+    of: impl Iterator<Item = &'a Arc<Engine>>,
+) -> (u64, u64) {
+    let state = engine.lock();
+    let ids = of.filter_map(|engine| Some(engine.share()?.id()));
+    ids.fold((0, 0), |(guaranteed_bytes, held_bytes), id| {
+        let shares = &state.memory.shares;
+        let guaranteed_bytes = guaranteed_bytes + shares.guaranteed_bytes(id);
+        (guaranteed_bytes, held_bytes + shares.held_bytes(id))
+    })
+}
+
+/// Whether all that this engine's share holds would find another place, with `more_bytes` more.
+pub(crate) fn could_leave(engine: &Engine, more_bytes: u64) -> bool {
+    let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
+    let mut state = engine.lock();
+    state.free_dead();
+    let room_bytes = lending(engine, limit_bytes, &budget).room_bytes;
+    let held_bytes = state.memory.shares.held_bytes(engine.share_id());
+    held_bytes.saturating_add(more_bytes) <= room_bytes
 }
 
 /// The bytes that are guaranteed to this engine's share, or left by the device, and to nobody
@@ -144,21 +195,30 @@ pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
     (limit_bytes < u64::MAX).then(|| limit_bytes.saturating_sub(promised_bytes))
 }
 
-/// Changes what the shares of other engines of the device are guaranteed, all at once. The caller
-/// keeps the sum of all guarantees within what there is.
-pub(crate) fn set_guarantees<'a>(
-    engine: &Engine,
-    changes: impl Iterator<Item = (&'a Arc<Engine>, u64)>,
-) {
-    {
-        let mut state = engine.lock();
-        for (of, bytes) in changes {
-            if let Some(share) = of.share() {
-                state.memory.shares.set_guarantee(share.id(), bytes);
-            }
+/// Changes what the shares of other engines of the device are guaranteed. A guarantee that could
+/// not be kept stays less. The caller keeps the sum of all guarantees within what there is.
+pub(crate) fn set_guarantees(engine: &Engine, changes: &[(Arc<Engine>, u64)]) -> Result<()> {
+    lower_guarantees(&mut engine.lock().memory, changes);
+    for (share, bytes) in changes.iter().filter_map(of_share) {
+        if engine.lock().memory.shares.guaranteed_bytes(share) < bytes {
+            let raised = promises::promise(engine, |memory| {
+                memory.shares.set_guarantee(share, bytes);
+                Ok(())
+            });
+            let _stays_less = raised?.is_err();
         }
     }
     note_promises(&mut engine.lock());
+    Ok(())
+}
+
+/// Lowers those guarantees that become less.
+fn lower_guarantees(memory: &mut Memory, changes: &[(Arc<Engine>, u64)]) {
+    for (share, bytes) in changes.iter().filter_map(of_share) {
+        if bytes < memory.shares.guaranteed_bytes(share) {
+            memory.shares.set_guarantee(share, bytes);
+        }
+    }
 }
 
 /// The share of an engine, to change it. The handles of the device's shares are the same in a dry
@@ -193,27 +253,6 @@ pub(super) fn check_no_share(engine: &Engine, call: &'static str) -> Result<()> 
         let reason = format!("{call} changes the whole device: call it on the first handle");
         Err(share.error(reason))
     })
-}
-
-/// Refuses a budget that does not leave what is guaranteed.
-fn check_promises(engine: &Engine, limit_bytes: u64) -> Result<()> {
-    let whole = Whole {
-        limit_bytes,
-        ..whole(engine)
-    };
-    let promised_bytes = engine.lock().memory.shares.promised_within(whole);
-    match promised_bytes <= limit_bytes {
-        true => Ok(()),
-        false => Err(Error::Option {
-            option: "budget",
-            reason: format!(
-                "it leaves {} beside staging, and {} are guaranteed to shares: lower the \
-                 guarantees first",
-                Bytes(limit_bytes),
-                Bytes(promised_bytes),
-            ),
-        }),
-    }
 }
 
 /// Refuses names that paths or reports could not show.

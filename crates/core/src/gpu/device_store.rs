@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use super::Gpu;
 use crate::buffer::Buffer;
+use crate::engine::shares;
 use crate::error::{Error, Result, StoreFailure};
 use crate::memory::Share;
 use crate::transfer::{Key, Store};
@@ -14,7 +15,8 @@ use crate::transfer::{Key, Store};
 ///
 /// They are in a [best-effort](Share::best_effort) share of that device. So it lends what its own
 /// work does not need, and takes it back as soon as that work needs it. Then it evicts these
-/// buffers to its own tiers, and they are read from there.
+/// buffers to its own tiers, and they are read from there. So it lends no more than its own host,
+/// stores and disk have room for: the rest could not be taken back.
 ///
 /// ```no_run
 /// use lapidary_core::stores::{DeviceStore, StoreTier};
@@ -49,6 +51,9 @@ impl DeviceStore {
 
 impl Store for DeviceStore {
     fn write(&self, key: Key, bytes: &[u8]) -> Result<(), StoreFailure> {
+        if !shares::could_leave(self.share.engine(), bytes.len() as u64) {
+            return Err(StoreFailure::Full);
+        }
         let value = self.share.buffer_from(bytes).map_err(failure)?;
         value.force().map_err(failure)?;
         self.values.lock().insert(key, value);

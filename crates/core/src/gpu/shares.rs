@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Gpu, GpuMemory};
-use crate::engine::{Watermark, WatermarkGuard, block_on, shares};
+use crate::engine::{Engine, Watermark, WatermarkGuard, block_on, shares};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -61,26 +61,28 @@ impl Gpu {
     /// # Ok(()) }
     /// ```
     ///
+    /// A guarantee is given only if it can be kept. Memory that others have pinned may be in its
+    /// way, or memory that they hold and that has no place elsewhere. Then the call runs the queue,
+    /// drops what has its bytes elsewhere, too, and tries once more. In a browser nothing can wait;
+    /// call [`flush_async`](Gpu::flush_async) before.
+    ///
     /// # Errors
     /// [`Error::Share`] for a name that is empty or has a `/`, and within a closed share. Also for
-    /// guarantees beyond the budget or beyond the guarantee of the share around. Also for a ceiling
-    /// below the guarantee, and for parts of an unknown amount. [`Error::DeviceLost`].
+    /// guarantees beyond the budget or beyond the guarantee of the share around, and for those that
+    /// could not be kept. Also for a ceiling below the guarantee, and for parts of an unknown
+    /// amount. [`Error::DeviceLost`].
     pub fn share(&self, name: &str, share: Share) -> Result<Gpu> {
-        let here = Gpu {
-            engine: self.engine.here().clone(),
-            _handles: self._handles.clone(),
-        };
-        here.own_share(name, share)
+        shares::add(&self.engine.here(), name, share).map(|engine| self.of_share(engine))
     }
 }
 
 impl Gpu {
-    /// As [`share`](Gpu::share) on this very device, also while the thread is in a dry run of it.
-    pub(crate) fn own_share(&self, name: &str, share: Share) -> Result<Gpu> {
-        Ok(Gpu {
-            engine: shares::add(&self.engine, name, share)?,
+    /// The handle of a share of this device, whose engine that is.
+    pub(crate) fn of_share(&self, engine: Arc<Engine>) -> Gpu {
+        Gpu {
+            engine,
             _handles: self._handles.clone(),
-        })
+        }
     }
 
     /// Admits jobs to this handle's memory, so that those run together whose peaks fit together.
@@ -91,11 +93,7 @@ impl Gpu {
     /// Lets jobs look again for what fits.
     pub(super) fn poll_jobs(&self) {
         for (engine, board) in self._handles.boards() {
-            let gpu = Gpu {
-                engine,
-                _handles: self._handles.clone(),
-            };
-            Jobs::over(gpu, board).look_again();
+            Jobs::over(self.of_share(engine), board).look_again();
         }
     }
 }
@@ -120,7 +118,8 @@ impl GpuMemory<'_> {
     /// ```
     ///
     /// # Errors
-    /// As [`Gpu::share`], and on a handle of the whole device; nothing changes then.
+    /// As [`Gpu::share`], on a handle of the whole device, and in the share of a job, which is held
+    /// to its peak; nothing changes then.
     pub fn resize_share(self, share: Share) -> Result<u64> {
         block_on("GpuMemory::resize_share", self.resize_share_async(share))
     }

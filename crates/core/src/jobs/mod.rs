@@ -4,9 +4,9 @@
 //! ceiling. `plan` decides in numbers which jobs run; this module gives them shares and wakes those
 //! that wait.
 
+mod job;
 mod plan;
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
@@ -19,80 +19,17 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
-use crate::engine::shares::End;
-use crate::engine::{Engine, shares};
+use crate::engine::shares::{End, MadeBy, Promised, Unmet};
+use crate::engine::{Engine, block_on, shares};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::memory::Share;
-use crate::printable::printable;
-use crate::units::Bytes;
-use plan::{Plan, Reason, Wish};
+pub use job::{Job, JobUse};
+use plan::{Begun, Plan, Wish};
 
-/// A thread that waits looks this often whether the memory of all jobs has changed.
+/// A thread that waits looks this often whether the memory of all jobs has changed. If several
+/// wait, it is enough that one of them looks.
 #[cfg(not(target_arch = "wasm32"))]
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// What a job needs: see [`Jobs`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    name: String,
-    peak_bytes: u64,
-    priority: i8,
-    deadline: Option<Duration>,
-}
-
-impl Job {
-    /// A job that holds at most `peak_bytes` on the device at once. A dry run finds that number:
-    /// [`DryRun::peak_added_bytes`](crate::stats::DryRun::peak_added_bytes).
-    ///
-    /// The job is held to it: it evicts its own buffers to stay below, and an operation that needs
-    /// more is an error. Other jobs notice nothing.
-    pub fn new(name: &str, peak_bytes: u64) -> Job {
-        Job {
-            name: name.to_owned(),
-            peak_bytes,
-            priority: 0,
-            deadline: None,
-        }
-    }
-
-    /// The same with this priority. A job with a higher one is admitted before, and its commands
-    /// run first. It takes memory from running jobs with a lower one, whose buffers are evicted.
-    pub fn with_priority(self, priority: i8) -> Job {
-        Job { priority, ..self }
-    }
-
-    /// The same with a deadline, from the call that asks for admission on. Among jobs of one
-    /// priority the earlier deadline goes first. A job that still waits then is an error.
-    pub fn with_deadline(self, deadline: Duration) -> Job {
-        Job {
-            deadline: Some(deadline),
-            ..self
-        }
-    }
-}
-
-/// Errors and lists show only the beginning of a longer name.
-const NAME_COLUMNS: usize = 60;
-
-/// What a job does: one row of [`Jobs::list`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct JobUse {
-    /// The number of the job, for [`Jobs::cancel`].
-    pub id: u64,
-    /// Its name.
-    pub name: String,
-    /// Its peak, in bytes.
-    pub peak_bytes: u64,
-    /// Its priority.
-    pub priority: i8,
-    /// What it is guaranteed now: its peak or, below jobs of a higher priority, what these leave.
-    /// `None` while it waits.
-    pub guaranteed_bytes: Option<u64>,
-    /// Why it waits, with the numbers. `None` while it runs.
-    pub waits_because: Option<String>,
-}
 
 /// Admits jobs to the memory of a handle: of a device, or of a share of it. From
 /// [`Gpu::jobs`](crate::Gpu::jobs); all clones and all handles of the same share have one list.
@@ -129,10 +66,15 @@ pub(crate) struct Board {
     state: Mutex<State>,
 }
 
+/// The jobs by their numbers.
+type Entries = FxHashMap<u64, Entry>;
+
 #[derive(Debug, Default)]
 struct State {
     plan: Plan,
-    jobs: FxHashMap<u64, Entry>,
+    jobs: Entries,
+    /// When a thread that waits looked last.
+    looked_at: Duration,
 }
 
 #[derive(Debug)]
@@ -140,8 +82,10 @@ struct Entry {
     job: Job,
     /// The handle of its share, while it runs.
     gpu: Option<Gpu>,
-    /// Why it will not run.
+    /// Why it will not run, or not go on.
     failure: Option<Error>,
+    /// What was in its way, though it fits beside the other jobs.
+    unmet: Option<Unmet>,
     waker: Option<Waker>,
     /// Something happened that who waits must know.
     is_news: bool,
@@ -244,17 +188,24 @@ impl Jobs {
 
     /// Waits until a job may run.
     ///
+    /// It also waits for memory that others have pinned, or hold without another place for it.
+    ///
     /// # Errors
     /// [`Error::NeverFits`] for a peak beyond the memory of all jobs. [`Error::Share`] if its
     /// deadline passes or it is cancelled while it waits, and for its name as [`Gpu::share`]. The
     /// same in a [dry run](Gpu::dry_run), unless this list is that of its handle. [`Error::Option`]
-    /// on a device without a budget.
+    /// on a device without a budget. [`Error::Reentered`] inside a function of the app that the
+    /// engine called, as nothing can wait there. [`Error::DeviceLost`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn admit(&self, job: Job) -> Result<Running> {
+        if self.gpu.engine().is_inside() {
+            return Err(Error::Reentered);
+        }
         let deadline = job
             .deadline
             .map(|deadline| self.board.now().saturating_add(deadline));
         let ticket = self.enter(job)?;
+        block_on("Jobs::admit", self.make_way(ticket.id))?;
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         loop {
             if let Poll::Ready(admitted) = self.poll(ticket.id, &waker) {
@@ -262,8 +213,34 @@ impl Jobs {
             }
             let left = deadline.map(|deadline| deadline.saturating_sub(self.board.now()));
             std::thread::park_timeout(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
+            let is_late = deadline.is_some_and(|deadline| deadline <= self.board.now());
+            if is_late || self.may_look() {
+                block_on("Jobs::admit", self.make_way(ticket.id))?;
+                self.look_again();
+            }
+        }
+    }
+
+    /// Whether this thread is the one that looks now, of all that wait.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn may_look(&self) -> bool {
+        let now = self.board.now();
+        let looked_at = &mut self.board.lock().looked_at;
+        let is_due = now.saturating_sub(*looked_at) >= LOOK_AGAIN / 2;
+        if is_due {
+            *looked_at = now;
+        }
+        is_due
+    }
+
+    /// If memory that may be of no use is in the way of a job, frees it and looks again.
+    async fn make_way(&self, id: u64) -> Result<()> {
+        let unmet = self.board.lock().jobs.get(&id).and_then(|one| one.unmet);
+        if let Some(unmet) = unmet.filter(|_| !self.gpu.engine().is_inside()) {
+            shares::make_way(self.gpu.engine(), unmet).await?;
             self.look_again();
         }
+        Ok(())
     }
 
     /// Admits what fits now: the memory of all jobs may have changed.
@@ -282,6 +259,7 @@ impl Jobs {
     /// As [`admit`](Self::admit).
     pub async fn admit_async(&self, job: Job) -> Result<Running> {
         let ticket = self.enter(job)?;
+        self.make_way(ticket.id).await?;
         let admitted = std::future::poll_fn(|context| self.poll(ticket.id, context.waker()));
         let gpu = admitted.await?;
         Ok(ticket.admitted(gpu))
@@ -290,7 +268,8 @@ impl Jobs {
     /// The jobs that wait and those that run, in the order of their arrival.
     pub fn list(&self) -> Vec<JobUse> {
         let state = self.board.lock();
-        let guarantees: FxHashMap<u64, u64> = state.plan.guarantees().into_iter().collect();
+        let engine = self.gpu.engine();
+        let guaranteed_bytes = |gpu: &Gpu| shares::sums_of(engine, std::iter::once(gpu.engine())).0;
         let rows = state
             .jobs
             .iter()
@@ -300,11 +279,9 @@ impl Jobs {
             name: entry.job.name.clone(),
             peak_bytes: entry.job.peak_bytes,
             priority: entry.job.priority,
-            guaranteed_bytes: guarantees.get(&id).copied(),
-            waits_because: state
-                .plan
-                .reason(id)
-                .map(|why| why.text(&entry.job, &state.plan)),
+            guaranteed_bytes: entry.gpu.as_ref().map(guaranteed_bytes),
+            waits_because: (state.plan.reason(id))
+                .map(|why| why.text(&entry.job, entry.unmet, &state.plan)),
         });
         let mut rows: Vec<JobUse> = rows.collect();
         rows.sort_by_key(|row| row.id);
@@ -312,17 +289,22 @@ impl Jobs {
     }
 
     /// Cancels a job. If it waits, it is not admitted. If it runs, none of its commands runs after
-    /// this, and its calls are errors. `false` if there is no such job.
+    /// this, and its calls are errors. It is in no list any more, and the next job may begin.
+    /// `false` if there is no such job.
     pub fn cancel(&self, id: u64) -> bool {
         let mut state = self.board.lock();
         let entry = state.jobs.get_mut(&id);
         let Some(entry) = entry.filter(|entry| entry.failure.is_none()) else {
             return false;
         };
-        match &entry.gpu {
-            Some(gpu) => shares::end(gpu.engine(), End::Cancelled),
-            None => entry.fail(entry.job.error("it was cancelled while it waited".into())),
+        if let Some(gpu) = &entry.gpu {
+            shares::end(gpu.engine(), End::Cancelled);
         }
+        let when = match entry.gpu {
+            Some(_) => "it was cancelled",
+            None => "it was cancelled while it waited",
+        };
+        entry.fail(entry.job.error(when.into()));
         let woken = self.advance(&mut state);
         drop(state);
         wake(woken);
@@ -348,6 +330,7 @@ impl Jobs {
             job,
             gpu: None,
             failure: None,
+            unmet: None,
             waker: None,
             is_news: false,
         };
@@ -367,9 +350,7 @@ impl Jobs {
     fn capacity_bytes(&self, state: &State) -> Result<u64> {
         let engine: &Arc<Engine> = self.gpu.engine();
         // Not what the plan would guarantee now, but what the table of shares has.
-        let ours = state.jobs.values().filter_map(|entry| entry.gpu.as_ref());
-        let ours = ours.filter_map(|gpu| shares::guaranteed_bytes(gpu.engine()));
-        let ours_bytes: u64 = ours.sum();
+        let (ours_bytes, _) = sums(&state.jobs, engine);
         let unpromised_bytes = shares::unpromised_bytes(engine);
         unpromised_bytes
             .map(|bytes| bytes + ours_bytes)
@@ -386,7 +367,10 @@ impl Jobs {
         };
         let before = entry.waker.take();
         if let Some(error) = entry.failure.take() {
-            state.jobs.remove(&id);
+            let gone = state.jobs.remove(&id);
+            drop(state);
+            // It may be the last handle of the share.
+            drop(gone);
             return Poll::Ready(Err(error));
         }
         if let Some(gpu) = &entry.gpu {
@@ -435,25 +419,11 @@ impl Jobs {
                 );
             }
         }
-        state.plan.admit();
-        let guarantees = state.plan.guarantees();
-        // First those that run, all at once, so that there is room for those that begin.
-        let running = guarantees.iter().filter_map(|(id, bytes)| {
-            let gpu = state.jobs.get(id)?.gpu.as_ref()?;
-            Some((gpu.engine(), *bytes))
-        });
-        shares::set_guarantees(self.gpu.engine(), running);
-        for (id, bytes) in guarantees {
-            let entry = state.jobs.get_mut(&id);
-            let Some(entry) = entry.filter(|entry| entry.gpu.is_none()) else {
-                continue;
-            };
-            match self.gpu.own_share(&entry.job.name, entry.job.share(bytes)) {
-                Ok(gpu) => entry.gpu = Some(gpu),
-                Err(error) => entry.fail(error),
-            }
-            entry.is_news = true;
-        }
+        let State { plan, jobs, .. } = &mut *state;
+        plan.admit(|id, guarantees| self.begin(jobs, id, guarantees));
+        let changes = changes(jobs, &plan.guarantees());
+        // A lost device is an error of whatever runs or begins next.
+        let _ = shares::set_guarantees(self.gpu.engine(), &changes);
         let news = state.jobs.values_mut();
         let news = news.filter_map(|entry| {
             let is_news = std::mem::take(&mut entry.is_news);
@@ -468,6 +438,51 @@ impl Jobs {
         failed.into_iter().for_each(|id| state.plan.leave(id));
         woken
     }
+
+    /// Gives a job its share, if its guarantee can be kept.
+    fn begin(&self, jobs: &mut Entries, id: u64, guarantees: &[(u64, u64)]) -> Begun {
+        let (changes, engine) = (changes(jobs, guarantees), self.gpu.engine());
+        let guaranteed = guarantees.iter().find(|(of, _)| *of == id);
+        let (Some(entry), Some(&(_, bytes))) = (jobs.get_mut(&id), guaranteed) else {
+            return Begun::Fails;
+        };
+        let (name, share) = (&entry.job.name, entry.job.share(bytes));
+        let added: Result<Promised<_>> =
+            shares::add_beside(engine, name, share, MadeBy::Jobs, &changes);
+        let unmet = match added {
+            Ok(Ok(engine)) => {
+                entry.gpu = Some(self.gpu.of_share(engine));
+                (entry.unmet, entry.is_news) = (None, true);
+                return Begun::Runs;
+            }
+            Ok(Err(unmet)) => unmet,
+            Err(error) => {
+                entry.fail(error);
+                return Begun::Fails;
+            }
+        };
+        entry.unmet = Some(unmet);
+        let (_, held_bytes) = sums(jobs, engine);
+        match unmet.stuck_bytes.max(unmet.pinned_bytes) <= held_bytes {
+            true => Begun::WaitsForJobs,
+            false => Begun::WaitsForOthers,
+        }
+    }
+}
+
+/// The engines of the running jobs, and what these are guaranteed.
+fn changes(jobs: &Entries, guarantees: &[(u64, u64)]) -> Vec<(Arc<Engine>, u64)> {
+    let running = guarantees.iter().filter_map(|(id, bytes)| {
+        let gpu = jobs.get(id)?.gpu.as_ref()?;
+        Some((gpu.engine().clone(), *bytes))
+    });
+    running.collect()
+}
+
+/// What the jobs are guaranteed, and what they hold.
+fn sums(jobs: &Entries, engine: &Engine) -> (u64, u64) {
+    let gpus = jobs.values().filter_map(|entry| entry.gpu.as_ref());
+    shares::sums_of(engine, gpus.map(Gpu::engine))
 }
 
 /// Wakes those who wait. The caller has no lock: a waker may run code of the app.
@@ -475,66 +490,8 @@ fn wake(woken: Vec<Waker>) {
     woken.into_iter().for_each(Waker::wake);
 }
 
-impl Job {
-    fn never_fits(&self, capacity_bytes: u64) -> Error {
-        Error::NeverFits {
-            what: "a job",
-            requested_bytes: self.peak_bytes,
-            limit_bytes: capacity_bytes,
-            hint: "All jobs together have that much memory. Raise the budget or the guarantee, or \
-                   split the job",
-        }
-    }
-
-    fn error(&self, reason: String) -> Error {
-        Error::Share {
-            share: printable(&self.name, NAME_COLUMNS),
-            reason,
-        }
-    }
-
-    fn share(&self, guaranteed_bytes: u64) -> Share {
-        Share::guaranteed(guaranteed_bytes)
-            .with_ceiling(self.peak_bytes.max(1))
-            .with_priority(self.priority)
-    }
-}
-
 impl Entry {
     fn fail(&mut self, error: Error) {
         (self.failure, self.is_news) = (Some(error), true);
-    }
-}
-
-impl Reason {
-    fn text(&self, job: &Job, plan: &Plan) -> String {
-        let (peak, free) = (Bytes(job.peak_bytes), Bytes(self.free_bytes));
-        let all = Bytes(plan.capacity_bytes());
-        let before = match self.before {
-            0 => String::new(),
-            1 => "; 1 job is before it".into(),
-            count => format!("; {count} jobs are before it"),
-        };
-        match job.peak_bytes <= self.free_bytes && self.is_held_back {
-            true => format!(
-                "it would fit, but a job before it was passed too often and comes first{before}"
-            ),
-            false => format!(
-                "it needs {peak}, and jobs of its priority and higher ones leave {free} of \
-                 {all}{before}"
-            ),
-        }
-    }
-}
-
-impl fmt::Display for JobUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = printable(&self.name, NAME_COLUMNS);
-        write!(f, "{} {name}: {}", self.id, Bytes(self.peak_bytes))?;
-        match (&self.waits_because, self.guaranteed_bytes) {
-            (Some(why), _) => write!(f, ", waits: {why}"),
-            (None, Some(bytes)) => write!(f, ", runs with {}", Bytes(bytes)),
-            (None, None) => Ok(()),
-        }
     }
 }

@@ -34,6 +34,18 @@ struct Running {
     wish: Wish,
 }
 
+/// What became of a job that fits by the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    Runs,
+    /// Its guarantee could not be kept beside what running jobs hold. It waits for their ends.
+    WaitsForJobs,
+    /// Its guarantee could not be kept beside what others hold. It waits, and holds up nobody.
+    WaitsForOthers,
+    /// It waits no more.
+    Fails,
+}
+
 /// Why a job waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
@@ -101,22 +113,43 @@ impl Plan {
         large
     }
 
-    /// Lets all run that fit together. Returns their numbers.
-    pub(super) fn admit(&mut self) -> Vec<u64> {
+    /// Lets all run that fit together. `begin` gets the number of a job, and what all running ones
+    /// are guaranteed with it. Returns the numbers of those that run.
+    pub(super) fn admit(&mut self, mut begin: impl FnMut(u64, &[(u64, u64)]) -> Begun) -> Vec<u64> {
         let (mut admitted, mut at) = (Vec::new(), 0);
+        // Those that fit and did not begin: the peak and the priority of each. What needs no less,
+        // and may take no more from others, does not begin either.
+        let mut tried: Vec<(u64, i8, Begun)> = Vec::new();
         self.sort();
         while let Some(one) = self.waiting.get(at) {
-            if one.wish.peak_bytes > self.free_bytes(one.wish.priority) {
-                if one.passes >= MOST_PASSES {
-                    break;
+            let (id, is_held_back) = (one.id, one.passes >= MOST_PASSES);
+            let (peak_bytes, priority) = (one.wish.peak_bytes, one.wish.priority);
+            let known = tried.iter().find(|(least_bytes, most_priority, _)| {
+                *least_bytes <= peak_bytes && priority <= *most_priority
+            });
+            let begun = match (peak_bytes <= self.free_bytes(priority), known) {
+                (false, _) => Begun::WaitsForJobs,
+                (true, Some((.., begun))) => *begun,
+                (true, None) => {
+                    let begun = begin(id, &self.guarantees_with(Some(one)));
+                    if matches!(begun, Begun::WaitsForJobs | Begun::WaitsForOthers) {
+                        tried.push((peak_bytes, priority, begun));
+                    }
+                    begun
                 }
-                at += 1;
-                continue;
-            }
-            admitted.push(one.id);
-            if self.run(at) {
-                self.sort();
-                at = 0;
+            };
+            match begun {
+                Begun::Runs => {
+                    admitted.push(id);
+                    if self.run(at) {
+                        self.sort();
+                        at = 0;
+                    }
+                    continue;
+                }
+                Begun::Fails => drop(self.waiting.remove(at)),
+                Begun::WaitsForJobs if is_held_back => break,
+                Begun::WaitsForJobs | Begun::WaitsForOthers => at += 1,
             }
         }
         admitted
@@ -165,13 +198,20 @@ impl Plan {
     /// What each running job is guaranteed: its peak or, below jobs of higher priorities, what
     /// these leave of it. Together at most the capacity.
     pub(super) fn guarantees(&self) -> Vec<(u64, u64)> {
-        let mut running: Vec<&Running> = self.running.iter().collect();
-        running.sort_by_key(|one| (Reverse(one.wish.priority), one.id));
+        self.guarantees_with(None)
+    }
+
+    /// The same, if one more ran.
+    fn guarantees_with(&self, more: Option<&Waiting>) -> Vec<(u64, u64)> {
+        let running = self.running.iter().map(|one| (one.id, &one.wish));
+        let more = more.map(|one| (one.id, &one.wish));
+        let mut running: Vec<(u64, &Wish)> = running.chain(more).collect();
+        running.sort_by_key(|(id, wish)| (Reverse(wish.priority), *id));
         let mut left_bytes = self.capacity_bytes;
-        let each = running.into_iter().map(|one| {
-            let bytes = one.wish.peak_bytes.min(left_bytes);
+        let each = running.into_iter().map(|(id, wish)| {
+            let bytes = wish.peak_bytes.min(left_bytes);
             left_bytes -= bytes;
-            (one.id, bytes)
+            (id, bytes)
         });
         each.collect()
     }
@@ -202,6 +242,11 @@ mod tests {
         }
     }
 
+    /// Lets all run that fit by the numbers.
+    fn admit(plan: &mut Plan) -> Vec<u64> {
+        plan.admit(|_, _| Begun::Runs)
+    }
+
     fn plan(capacity_bytes: u64) -> Plan {
         Plan {
             capacity_bytes,
@@ -213,23 +258,23 @@ mod tests {
     fn small_jobs_pass_large_ones_but_not_for_ever() {
         let mut plan = plan(100);
         let first = plan.enter(wish(60, 0));
-        assert_eq!(plan.admit(), [first]);
+        assert_eq!(admit(&mut plan), [first]);
         let large = plan.enter(wish(80, 0));
         let mut small = Vec::new();
         for _ in 0..MOST_PASSES {
             small.push(plan.enter(wish(10, 0)));
-            assert_eq!(plan.admit().len(), 1);
+            assert_eq!(admit(&mut plan).len(), 1);
             plan.leave(small.pop().unwrap());
         }
         let late = plan.enter(wish(10, 0));
         assert!(
-            plan.admit().is_empty(),
+            admit(&mut plan).is_empty(),
             "the large one was passed often enough"
         );
         assert!(plan.reason(late).unwrap().is_held_back);
         assert_eq!(plan.reason(large).unwrap().free_bytes, 40);
         plan.leave(first);
-        assert_eq!(plan.admit(), [large, late]);
+        assert_eq!(admit(&mut plan), [large, late]);
         assert_eq!(plan.reason(large), None);
     }
 
@@ -237,26 +282,26 @@ mod tests {
     fn higher_priorities_take_room_from_lower_ones() {
         let mut plan = plan(100);
         let low = plan.enter(wish(90, 0));
-        plan.admit();
+        admit(&mut plan);
         let (same, high) = (plan.enter(wish(20, 0)), plan.enter(wish(70, 5)));
-        assert_eq!(plan.admit(), [high]);
+        assert_eq!(admit(&mut plan), [high]);
         assert_eq!(plan.guarantees(), [(high, 70), (low, 30)]);
         plan.leave(high);
         assert_eq!(plan.guarantees(), [(low, 90)]);
         plan.leave(low);
-        assert_eq!(plan.admit(), [same]);
+        assert_eq!(admit(&mut plan), [same]);
     }
 
     #[test]
     fn what_cannot_fit_any_more_waits_no_more() {
         let mut plan = plan(100);
         let first = plan.enter(wish(50, 0));
-        plan.admit();
+        admit(&mut plan);
         let (large, small) = (plan.enter(wish(80, 0)), plan.enter(wish(60, 0)));
         plan.set_capacity(70);
         assert_eq!(plan.take_too_large(), [large]);
         plan.leave(first);
-        assert_eq!(plan.admit(), [small]);
+        assert_eq!(admit(&mut plan), [small]);
     }
 
     #[test]
@@ -269,7 +314,7 @@ mod tests {
         let ids = [wish(10, 0), until(9), until(5), until(2)].map(|wish| plan.enter(wish));
         assert_eq!(plan.take_late(Duration::from_secs(2)), [ids[3]]);
         for index in [2, 1, 0] {
-            assert_eq!(plan.admit(), [ids[index]]);
+            assert_eq!(admit(&mut plan), [ids[index]]);
             plan.leave(ids[index]);
         }
     }
@@ -278,7 +323,7 @@ mod tests {
     fn a_job_that_was_passed_often_holds_up_no_higher_one() {
         let mut plan = plan(100);
         let first = plan.enter(wish(60, 0));
-        plan.admit();
+        admit(&mut plan);
         let large = plan.enter(wish(80, 0));
         // Many that come at once pass no more often, nor do those with deadlines.
         let soon = Wish {
@@ -286,13 +331,43 @@ mod tests {
             ..wish(1, 0)
         };
         let small: Vec<_> = (0..40).map(|_| plan.enter(soon.clone())).collect();
-        assert_eq!(plan.admit(), small[..MOST_PASSES as usize]);
+        assert_eq!(admit(&mut plan), small[..MOST_PASSES as usize]);
         let high = plan.enter(wish(90, 1));
-        assert_eq!(plan.admit(), [high]);
+        assert_eq!(admit(&mut plan), [high]);
         plan.leave(high);
         small.iter().take(32).for_each(|id| plan.leave(*id));
         plan.leave(first);
-        assert_eq!(plan.admit()[0], large);
+        assert_eq!(admit(&mut plan)[0], large);
+    }
+
+    #[test]
+    fn a_job_waits_behind_memory_that_others_hold() {
+        let mut plan = plan(100);
+        let stuck = plan.enter(wish(60, 0));
+        // What no job holds is in its way, so it holds up nobody, however often it was passed.
+        for _ in 0..2 * MOST_PASSES {
+            let small = plan.enter(wish(30, 0));
+            let admitted = plan.admit(|id, _| match id == stuck {
+                true => Begun::WaitsForOthers,
+                false => Begun::Runs,
+            });
+            assert_eq!(admitted, [small]);
+            plan.leave(small);
+        }
+        // What jobs hold is in its way. As it was passed often, no more begin.
+        let small = plan.enter(wish(30, 0));
+        let admitted = plan.admit(|id, guarantees| {
+            assert_eq!(guarantees, [(id, 60)]);
+            Begun::WaitsForJobs
+        });
+        assert_eq!(
+            (admitted, plan.reason(small).unwrap().is_held_back),
+            (vec![], true)
+        );
+        assert_eq!(admit(&mut plan), [stuck, small]);
+        let failing = plan.enter(wish(10, 0));
+        assert!(plan.admit(|_, _| Begun::Fails).is_empty());
+        assert_eq!(plan.reason(failing), None);
     }
 
     /// A waiting job of the random test.
@@ -332,7 +407,7 @@ mod tests {
                 }
                 end > now
             });
-            for id in plan.admit() {
+            for id in admit(&mut plan) {
                 let at = waiting.iter().position(|one| one.id == id);
                 let at = at.expect("it is admitted once");
                 let Outside { priority, .. } = waiting.remove(at);

@@ -47,6 +47,7 @@ use std::sync::Arc;
 use crate::alloc::{AllocError, Growth, PoolConfig, SlabId, Step};
 use crate::driver::{BufferId, Caps};
 use crate::error::{Error, Result};
+use crate::number_map::NumberMap;
 
 pub(crate) use crate::printable::{printable, printable_end};
 pub use budget::Budget;
@@ -68,9 +69,9 @@ pub(crate) use report::MemoryReport;
 pub use report::SlabUse;
 pub use scope::{Scope, enter_scope};
 pub use share::{Amount, Share};
-pub(crate) use share::{ShareHandle, ShareId};
+pub(crate) use share::{MadeBy, ShareHandle, ShareId};
 use shares::Claim;
-pub(crate) use shares::{Hindrance, Lending, Shares, Whole, Whom};
+pub(crate) use shares::{Hindrance, Lending, Shares, Unmet, Whole, Whom};
 use slabs::Slabs;
 use slots::Slots;
 pub(crate) use slots::{Candidate, Fakes, Whereabouts};
@@ -263,12 +264,56 @@ impl Memory {
         name: &str,
         said: Share,
         around: Option<&Arc<ShareHandle>>,
+        made_by: MadeBy,
         whole: Whole,
     ) -> Result<Arc<ShareHandle>> {
         let dead_list = self.dead_list.clone();
-        let handle = self.shares.add(name, said, around, whole, &dead_list)?;
+        let handle = (self.shares).add(name, said, around, made_by, whole, &dead_list)?;
         self.previous.record(self.slabs.all());
         Ok(handle)
+    }
+
+    /// What a table of shares promises and could not keep now. A storage that is pinned only as
+    /// often as `but` says does not count as pinned.
+    pub(crate) fn unmet(&self, table: &Shares, lending: Lending, but: &NumberMap<u32>) -> Unmet {
+        let pinned = || shares::pinned_bytes(&self.slots, &self.slabs, but);
+        table.unmet(lending, self.slabs.live_bytes(), pinned)
+    }
+
+    /// Changes the shares, unless a promise could not be kept then that can be kept now. If it
+    /// fails, nothing has changed.
+    pub(crate) fn promise<T>(
+        &mut self,
+        lending: Lending,
+        change: impl FnOnce(&mut Memory) -> Result<T>,
+    ) -> Result<Result<T, Unmet>> {
+        let (before, no_pins) = (self.shares.clone(), NumberMap::default());
+        let changed = match change(self) {
+            Ok(changed) => changed,
+            Err(error) => {
+                self.shares.restore(before);
+                return Err(error);
+            }
+        };
+        let unmet = self.unmet(&self.shares, lending, &no_pins);
+        // Most promises can be kept, so that no storage is looked at.
+        if unmet == Unmet::default() || !unmet.exceeds(self.unmet(&before, lending, &no_pins)) {
+            return Ok(Ok(changed));
+        }
+        self.shares.restore(before);
+        Ok(Err(unmet))
+    }
+
+    /// As [`promise`](Self::promise), but the change is taken back in any case.
+    pub(crate) fn may_promise(
+        &mut self,
+        lending: Lending,
+        change: impl FnOnce(&mut Memory) -> Result<()>,
+    ) -> Result<Result<(), Unmet>> {
+        let before = self.shares.clone();
+        let promised = self.promise(lending, change);
+        self.shares.restore(before);
+        promised
     }
 
     /// A decision about who gives memory; `None` if there is no share.

@@ -131,6 +131,14 @@ impl ShareId {
     }
 }
 
+/// Who made a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MadeBy {
+    App,
+    /// It is the share of a job, which cannot change its own limits.
+    Jobs,
+}
+
 /// One share, as storages and engines hold it. The share ends with its last holder.
 pub struct ShareHandle {
     id: ShareId,
@@ -142,6 +150,7 @@ pub struct ShareHandle {
     is_closed: AtomicBool,
     is_cancelled: AtomicBool,
     priority: AtomicI8,
+    made_by: MadeBy,
     dead: Arc<DeadList>,
 }
 
@@ -151,6 +160,7 @@ impl ShareHandle {
         path: (Arc<str>, u32),
         priority: Option<i8>,
         around: Option<Arc<ShareHandle>>,
+        made_by: MadeBy,
         dead: Arc<DeadList>,
     ) -> Arc<Self> {
         let inherited = around.as_ref().map_or(0, |around| around.priority());
@@ -162,6 +172,7 @@ impl ShareHandle {
             around,
             is_closed: AtomicBool::new(false),
             is_cancelled: AtomicBool::new(false),
+            made_by,
             dead,
         })
     }
@@ -235,6 +246,18 @@ impl ShareHandle {
         match self.is_closed() {
             false => Ok(()),
             true => Err(self.not_open()),
+        }
+    }
+
+    /// Refuses a change of a job's limits: others were admitted by its peak.
+    pub(crate) fn check_may_resize(&self) -> Result<()> {
+        match self.made_by {
+            MadeBy::App => Ok(()),
+            MadeBy::Jobs => Err(self.error(
+                "it is the share of a job, which is held to its declared peak: declare a larger \
+                 one, or make a share within it"
+                    .into(),
+            )),
         }
     }
 

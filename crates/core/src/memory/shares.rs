@@ -9,13 +9,14 @@
 //!
 //! A share's *tree* is the share with all shares within it. Guarantee and ceiling concern the tree.
 //! What a tree holds beyond its guarantee is *borrowed*. A [`claim`] says from whom a share that
-//! needs room may take it.
+//! needs room may take it. [`promises`] says whether all guarantees could be kept.
 //!
 //! The device itself is no entry: what the shares do not hold is what is in no share.
 
 mod around;
 mod by_share;
 mod claim;
+mod promises;
 #[cfg(test)]
 mod tests;
 
@@ -24,16 +25,15 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::dead::DeadList;
-use super::share::{Amount, Share, ShareHandle, ShareId};
-use super::slabs::Slabs;
-use super::slots::Slots;
+use super::share::{Amount, MadeBy, Share, ShareHandle, ShareId};
 use super::victims::Clock;
 use crate::error::Result;
-use crate::number_map::NumberMap;
 use crate::shortage::ShareUse;
 use crate::units::{Bytes, Level};
 use by_share::ByShare;
 pub(crate) use claim::{Claim, Whom};
+pub(crate) use promises::Unmet;
+pub(super) use promises::pinned_bytes;
 
 /// A share that has run nothing for this many commands does not compete for borrowed memory.
 const IDLE_COMMANDS: Clock = 4096;
@@ -123,13 +123,21 @@ impl Shares {
         name: &str,
         said: Share,
         around: Option<&Arc<ShareHandle>>,
+        made_by: MadeBy,
         whole: Whole,
         dead: &Arc<DeadList>,
     ) -> Result<Arc<ShareHandle>> {
         let around_id = around.map_or(ShareId::MAIN, |around| around.id());
         let id = ShareId(self.last + 1);
         let path = self.numbered_path(name, around);
-        let handle = ShareHandle::new(id, path, said.priority, around.cloned(), dead.clone());
+        let handle = ShareHandle::new(
+            id,
+            path,
+            said.priority,
+            around.cloned(),
+            made_by,
+            dead.clone(),
+        );
         let (guaranteed_bytes, ceiling_bytes) =
             self.amounts(&handle, said, around_id, None, whole)?;
         self.last = id.0;
@@ -169,7 +177,8 @@ impl Shares {
         }
     }
 
-    /// Changes the amounts of a share. If it fails, nothing has changed.
+    /// Changes the amounts of a share, and those within it that are parts of its ceiling. If it
+    /// fails, nothing has changed.
     pub(crate) fn resize(&mut self, share: &ShareHandle, said: Share, whole: Whole) -> Result<()> {
         let Some(entry) = self.entries.get(share.id()) else {
             return Ok(());
@@ -186,14 +195,29 @@ impl Shares {
                 Bytes(within_bytes),
             )));
         }
-        if let Some(entry) = self.entries.get_mut(share.id()) {
+        let mut then = self.clone();
+        if let Some(entry) = then.entries.get_mut(share.id()) {
             entry.said = said;
             entry.guaranteed_bytes = guaranteed_bytes;
             entry.ceiling_bytes = ceiling_bytes;
             entry.priority = said.priority.unwrap_or(entry.priority);
-            share.set_priority(entry.priority);
         }
-        Ok(())
+        then.follow(whole);
+        match then
+            .contradiction()
+            .filter(|_| self.contradiction().is_none())
+        {
+            Some((path, reason)) => Err(share.error(format!("of `{path}`, {reason}"))),
+            None => {
+                *self = then;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a change back. Numbers that were given meanwhile stay given.
+    pub(super) fn restore(&mut self, before: Shares) {
+        (self.entries, self.lending) = (before.entries, before.lending);
     }
 
     /// The ceiling that a share would have with these amounts.
@@ -346,18 +370,26 @@ impl Shares {
         self.entries.values().any(|entry| entry.priority != 0)
     }
 
-    /// What a share is guaranteed and does not guarantee to shares within it.
-    pub(crate) fn unpromised_within(&self, share: ShareId) -> u64 {
-        let entry = self.entries.get(share);
-        let guaranteed_bytes = entry.map_or(0, |entry| entry.guaranteed_bytes);
-        guaranteed_bytes.saturating_sub(self.guaranteed_within(share, None))
+    /// What a share is guaranteed. Nothing, if it has ended.
+    pub(crate) fn guaranteed_bytes(&self, share: ShareId) -> u64 {
+        (self.entries.get(share)).map_or(0, |entry| entry.guaranteed_bytes)
     }
 
-    /// As [`promised_bytes`](Self::promised_bytes), if the device had these limits.
-    pub(crate) fn promised_within(&self, whole: Whole) -> u64 {
+    /// What a share with those within it holds on the device.
+    pub(crate) fn held_bytes(&self, share: ShareId) -> u64 {
+        (self.entries.get(share)).map_or(0, |entry| entry.tree_bytes.now)
+    }
+
+    /// What a share is guaranteed and does not guarantee to shares within it.
+    pub(crate) fn unpromised_within(&self, share: ShareId) -> u64 {
+        (self.guaranteed_bytes(share)).saturating_sub(self.guaranteed_within(share, None))
+    }
+
+    /// The table, if the device had these limits.
+    pub(crate) fn after(&self, whole: Whole) -> Shares {
         let mut then = self.clone();
         then.follow(whole);
-        then.promised_bytes()
+        then
     }
 
     /// The sum of what is guaranteed to shares that are in no other.
@@ -444,16 +476,23 @@ impl Shares {
         self.lending = lending;
     }
 
-    /// What hinders a share from taking `more_bytes` of free memory. It is the innermost ceiling
-    /// that they would exceed, or guarantees of others that could not be kept. `live_bytes` are
-    /// those of all blocks.
+    /// What hinders a share from taking `more_bytes` of free memory: guarantees of others that
+    /// could not be kept, or the innermost ceiling that they would exceed. `live_bytes` are those
+    /// of all blocks. What leaves because of a ceiling takes room that loans may need, so these come
+    /// first.
     pub(super) fn hindrance(
         &self,
         share: ShareId,
         more_bytes: u64,
         live_bytes: u64,
     ) -> Option<Hindrance> {
-        let ceilings = self.chain(share).find_map(|(share, entry)| {
+        let unlent = self.unlent(share, more_bytes, live_bytes);
+        unlent.or_else(|| self.over_ceiling(share, more_bytes))
+    }
+
+    /// The innermost ceiling that `more_bytes` more of a share would exceed.
+    pub(super) fn over_ceiling(&self, share: ShareId, more_bytes: u64) -> Option<Hindrance> {
+        self.chain(share).find_map(|(share, entry)| {
             let excess_bytes = entry.excess_bytes(more_bytes);
             (excess_bytes > 0).then_some(Hindrance {
                 share,
@@ -462,40 +501,6 @@ impl Shares {
                 limit_bytes: entry.ceiling_bytes,
                 is_ceiling: true,
             })
-        });
-        ceilings.or_else(|| self.unlent(share, more_bytes, live_bytes))
-    }
-
-    /// The hindrance if the bytes would have to be lent, and nobody could give them back.
-    fn unlent(&self, share: ShareId, more_bytes: u64, live_bytes: u64) -> Option<Hindrance> {
-        let lending = self.lending?;
-        let (outermost, held_bytes, guaranteed_bytes) = match self.chain(share).last() {
-            Some((id, entry)) => (id, entry.tree_bytes.now, entry.guaranteed_bytes),
-            None => (ShareId::MAIN, 0, 0),
-        };
-        if held_bytes.saturating_add(more_bytes) <= guaranteed_bytes {
-            return None;
-        }
-        let others = self.entries.iter();
-        let others = others
-            .filter(|(id, entry)| entry.around == ShareId::MAIN && *id != outermost)
-            .map(|(_, entry)| (entry.guaranteed_bytes).saturating_sub(entry.tree_bytes.now));
-        let unused_bytes = others.fold(0, u64::saturating_add);
-        let after_bytes = live_bytes.saturating_add(more_bytes);
-        // What makes place for the new bytes takes room, too.
-        let evicted_bytes = after_bytes.saturating_sub(lending.limit_bytes);
-        let room_bytes = lending.room_bytes.saturating_sub(evicted_bytes);
-        let held_bytes = after_bytes.min(lending.limit_bytes);
-        let free_bytes = lending.limit_bytes - held_bytes;
-        let excess_bytes = unused_bytes
-            .saturating_sub(free_bytes)
-            .saturating_sub(room_bytes);
-        (excess_bytes > 0).then_some(Hindrance {
-            share: outermost,
-            excess_bytes,
-            wanted_bytes: more_bytes,
-            limit_bytes: lending.limit_bytes.saturating_sub(unused_bytes),
-            is_ceiling: false,
         })
     }
 
@@ -510,29 +515,6 @@ impl Shares {
             most_bytes => most_bytes,
         };
         (entry.tree_bytes.now, most_bytes)
-    }
-
-    /// The bytes that shares may need at once: their guarantees, and pinned storages beyond them.
-    /// If they exceed the limit, a guarantee could not be kept. O(storages).
-    pub(crate) fn needed_for_guarantees(&self, slots: &Slots, slabs: &Slabs) -> u64 {
-        // By share: the pinned bytes of its own, and what the shares within it need.
-        let mut taken: NumberMap<u64> = NumberMap::default();
-        for slot in slots.rows().iter().filter(|slot| slot.block.is_some()) {
-            let storage = slot.storage.upgrade();
-            if let Some(storage) = storage.filter(|storage| storage.pins() > 0) {
-                let granted_bytes = slabs.granted_bytes(storage.size_bytes());
-                *taken.get_or_insert_with(storage.share().0.into(), || 0) += granted_bytes;
-            }
-        }
-        for id in self.outside_in().into_iter().rev() {
-            let Some(entry) = self.entries.get(id) else {
-                continue;
-            };
-            let within_bytes = taken.get(id.0.into()).copied().unwrap_or(0);
-            *taken.get_or_insert_with(entry.around.0.into(), || 0) +=
-                within_bytes.max(entry.guaranteed_bytes);
-        }
-        taken.get(ShareId::MAIN.0.into()).copied().unwrap_or(0)
     }
 
     /// The shares that hold more than their ceiling, because it was lowered.
@@ -563,6 +545,25 @@ impl Shares {
 }
 
 impl Entry {
+    /// Why the amounts contradict each other or what is guaranteed within the share.
+    fn contradiction(&self, within_bytes: u64) -> Option<String> {
+        let (guaranteed, ceiling) = (Bytes(self.guaranteed_bytes), Bytes(self.ceiling_bytes));
+        if self.guaranteed_bytes > self.ceiling_bytes {
+            let reason = format!("the ceiling of {ceiling} is below the guarantee of {guaranteed}");
+            return Some(reason);
+        }
+        if self.ceiling_bytes == 0 {
+            return Some("a ceiling of 0 bytes leaves no room for any tensor".into());
+        }
+        (self.guaranteed_bytes < within_bytes && !self.is_closed).then(|| {
+            format!(
+                "the guarantee of {guaranteed} is less than the {} that it guarantees to shares \
+                 within it",
+                Bytes(within_bytes),
+            )
+        })
+    }
+
     fn share_use(&self) -> ShareUse {
         ShareUse {
             path: self.path.to_string(),

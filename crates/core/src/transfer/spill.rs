@@ -170,7 +170,6 @@ impl SpillStore {
     }
 
     /// The bytes of the file that blocks take, with headers and rounded up to pages.
-    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.0.lock().room.used_bytes().now
     }
@@ -197,13 +196,6 @@ impl SpillStore {
     #[cfg(test)]
     pub(crate) fn quota_bytes(&self) -> u64 {
         self.0.lock().room.quota_bytes
-    }
-
-    /// The bytes that further blocks may take, if the disk has them.
-    pub(crate) fn left_bytes(&self) -> u64 {
-        let state = self.0.lock();
-        let used_bytes = state.room.used_bytes().now;
-        state.room.quota_bytes.saturating_sub(used_bytes)
     }
 
     /// Changes the quota. Blocks stay. If the quota is below the used bytes, no more is spilled,

@@ -7,7 +7,7 @@ use crate::driver::BoxFuture;
 use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
 use crate::error::{Error, Result};
-use crate::memory::Storage;
+use crate::memory::{Budget, Storage};
 
 /// What passes do for shares. One type does it; through the trait only a program that makes
 /// shares contains the code.
@@ -15,8 +15,16 @@ pub(in crate::engine) trait PassHooks: Debug + Sync {
     /// Notes what may be lent now. Lets amounts follow the operating system's limit.
     fn note_lending(&self, engine: &Engine);
 
-    /// Refuses a budget that does not leave what is guaranteed.
-    fn check_promises(&self, engine: &Engine, limit_bytes: u64) -> Result<()>;
+    /// Refuses a budget that does not leave what is guaranteed. `limit_bytes` are for slabs.
+    fn check_budget<'a>(
+        &self,
+        engine: &'a Arc<Engine>,
+        budget: &'a Budget,
+        limit_bytes: u64,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Refuses pins that would keep others from what they are guaranteed.
+    fn check_pins(&self, engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()>;
 
     /// Computes the amounts of shares again, after the limits changed.
     fn follow_limits(&self, engine: &Engine);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::lending;
 use super::limits;
+use super::promises;
 use crate::driver::BoxFuture;
 use crate::engine::handle::Engine;
 use crate::engine::kernel::Role;
@@ -12,11 +13,10 @@ use crate::engine::pass::share_hooks::PassHooks;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::reclaim;
 use crate::engine::reclaim::victims;
-use crate::engine::shares;
 use crate::engine::state::State;
 use crate::engine::state::features::{Choose, StateHooks};
 use crate::error::{Error, Result};
-use crate::memory::{Candidate, ShareHandle, Storage, Whom};
+use crate::memory::{Budget, Candidate, ShareHandle, Storage, Whom};
 
 #[derive(Debug)]
 pub(super) struct OfShares;
@@ -26,8 +26,17 @@ impl PassHooks for OfShares {
         lending::note_lending_of_shares(engine);
     }
 
-    fn check_promises(&self, engine: &Engine, limit_bytes: u64) -> Result<()> {
-        shares::check_promises(engine, limit_bytes)
+    fn check_budget<'a>(
+        &self,
+        engine: &'a Arc<Engine>,
+        budget: &'a Budget,
+        limit_bytes: u64,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(promises::check_budget(engine, budget, limit_bytes))
+    }
+
+    fn check_pins(&self, engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
+        promises::check_pins(engine, pinned)
     }
 
     fn follow_limits(&self, engine: &Engine) {

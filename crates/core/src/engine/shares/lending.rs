@@ -5,7 +5,7 @@ use crate::driver::AdapterKind;
 use crate::engine::handle::Engine;
 use crate::engine::pass::share_hooks::PassHooks;
 use crate::engine::state::State;
-use crate::memory::{Lending, Whole};
+use crate::memory::{Budget, Lending, Whole};
 use crate::transfer::OpenStore;
 
 /// The most bytes of all slabs; `u64::MAX` for no limit.
@@ -50,23 +50,31 @@ pub(super) fn note_lending_of_shares(engine: &Engine) {
     }
     // A share also ends with its last holder.
     note_promises(&mut engine.lock());
-    let host_bytes = match engine.caps().maps_slabs {
-        true => 0,
-        false => (engine.host.limit_bytes()).saturating_sub(engine.host.used_bytes()),
-    };
-    let disk_bytes = match cfg!(target_arch = "wasm32") {
-        true => 0,
-        false => engine.spill.left_bytes(),
-    };
-    let store_bytes = (engine.stores.iter())
-        .map(OpenStore::left_bytes)
-        .fold(0, u64::saturating_add);
-    let lending = Lending {
-        limit_bytes: limit_bytes(engine),
-        room_bytes: (host_bytes.saturating_add(store_bytes)).saturating_add(disk_bytes),
-    };
-    let is_bounded = lending.limit_bytes < u64::MAX && lending.room_bytes < lending.limit_bytes;
+    let lending = lending(engine, limit_bytes(engine), &engine.budget());
+    let is_bounded = lending.room_bytes < lending.limit_bytes;
     (engine.lock().memory.shares).set_lending(is_bounded.then_some(lending));
+}
+
+/// What may be lent where slabs have `limit_bytes`, with the room of `budget` for evicted bytes.
+/// While bytes leave, they count in both places. So whoever holds the engine's lock never finds
+/// more room than there is.
+pub(super) fn lending(engine: &Engine, limit_bytes: u64, budget: &Budget) -> Lending {
+    let host_bytes = match (engine.caps().maps_slabs, budget.host_bytes) {
+        // Where host and device share one memory, nothing leaves to the host's memory.
+        (true, _) => 0,
+        (false, None) => u64::MAX,
+        (false, Some(bytes)) => bytes.saturating_sub(engine.host.used_bytes()),
+    };
+    let disk_bytes = match (cfg!(target_arch = "wasm32"), budget.disk_bytes) {
+        (true, _) => 0,
+        (false, None) => u64::MAX,
+        (false, Some(bytes)) => bytes.saturating_sub(engine.spill.used_bytes()),
+    };
+    let stores = engine.stores.iter().map(OpenStore::room_bytes);
+    Lending {
+        limit_bytes,
+        room_bytes: stores.fold(host_bytes.saturating_add(disk_bytes), u64::saturating_add),
+    }
 }
 
 /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.

@@ -22,8 +22,9 @@ impl<T> ByShare<T> {
         self.0.is_empty()
     }
 
+    /// The index of a share in the order.
     #[inline]
-    fn place(&self, share: ShareId) -> Option<usize> {
+    pub(super) fn place(&self, share: ShareId) -> Option<usize> {
         let number = |(id, _): &(ShareId, T)| id.0;
         self.0.binary_search_by_key(&share.0, number).ok()
     }
@@ -59,7 +60,9 @@ impl<T> ByShare<T> {
         Some(self.0.remove(place).1)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (ShareId, &T)> {
+    pub(super) fn iter(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (ShareId, &T)> + ExactSizeIterator {
         self.0.iter().map(|(id, entry)| (*id, entry))
     }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::super::DeadList;
-use super::super::share::{Amount, Share, ShareHandle, ShareId};
+use super::super::share::{Amount, MadeBy, Share, ShareHandle, ShareId};
 use super::{IDLE_COMMANDS, Lending, Shares, Whole, Whom};
+use crate::number_map::NumberMap;
 
 const WHOLE: Whole = Whole {
     limit_bytes: 1000,
@@ -18,7 +19,7 @@ fn table(shares: &[(&str, u64, &str)]) -> (Shares, Vec<Arc<ShareHandle>>) {
     for &(name, guaranteed_bytes, around) in shares {
         let around = handles.iter().find(|one| **one.path() == *around);
         let share = Share::guaranteed(guaranteed_bytes);
-        let handle = table.add(name, share, around, WHOLE, &dead);
+        let handle = table.add(name, share, around, MadeBy::App, WHOLE, &dead);
         handles.push(handle.unwrap());
     }
     (table, handles)
@@ -38,7 +39,9 @@ fn promises_are_kept_or_refused() {
     let (mut table, handles) = table(&[("app", 600, ""), ("user", 400, "app")]);
     let dead = DeadList::new();
     let mut refuse = |share: Share, around: Option<&Arc<ShareHandle>>, why: &str| {
-        let error = table.add("x", share, around, WHOLE, &dead).unwrap_err();
+        let error = table
+            .add("x", share, around, MadeBy::App, WHOLE, &dead)
+            .unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     };
     let within = Some(&handles[0]);
@@ -52,7 +55,9 @@ fn promises_are_kept_or_refused() {
     refuse(Share::guaranteed(0).with_ceiling(0), None, "0 bytes");
     refuse(Share::guaranteed(Amount::OfDevice(5)), None, "give bytes");
     let half = Share::guaranteed(Amount::OfBudget(20)).with_ceiling(Amount::OfBudget(50));
-    let job = table.add("job", half, None, WHOLE, &dead).unwrap();
+    let job = table
+        .add("job", half, None, MadeBy::App, WHOLE, &dead)
+        .unwrap();
     let of_job = |table: &Shares| {
         let job = table.use_of(job.id()).unwrap();
         (job.guaranteed_bytes, job.ceiling_bytes)
@@ -114,6 +119,61 @@ fn what_could_not_be_given_back_is_not_lent() {
     assert_eq!(excess(&table, a, 600, 450), 0);
     table.gained(a, 100, false);
     assert_eq!(excess(&table, b, 1, 550), 1);
+}
+
+#[test]
+fn a_guarantee_within_a_share_is_lent_by_the_same_rule() {
+    let (mut table, handles) =
+        table(&[("app", 600, ""), ("user", 400, "app"), ("guest", 0, "app")]);
+    let (user, guest) = (handles[1].id(), handles[2].id());
+    let share = Share::guaranteed(600).with_ceiling(700);
+    table.resize(&handles[0], share, WHOLE).unwrap();
+    table.set_lending(Some(Lending {
+        limit_bytes: 1000,
+        room_bytes: 50,
+    }));
+    let excess = |table: &Shares, share, more_bytes, live_bytes| {
+        let hindrance = table.hindrance(share, more_bytes, live_bytes);
+        hindrance.map_or(0, |one| one.excess_bytes)
+    };
+    // The ceiling around both leaves 300 beside the user's guarantee, and 50 may leave.
+    assert_eq!(excess(&table, guest, 350, 0), 0);
+    assert_eq!(excess(&table, guest, 351, 0), 1);
+    table.gained(guest, 350, false);
+    // The user may claim what counts for it already.
+    assert_eq!(excess(&table, user, 350, 350), 0);
+    // Of the device, 300 are left beside the ceiling.
+    assert_eq!(excess(&table, ShareId::MAIN, 300, 350), 0);
+    assert_eq!(excess(&table, ShareId::MAIN, 301, 350), 1);
+}
+
+#[test]
+fn a_promise_needs_room_for_what_must_leave_and_for_what_is_pinned() {
+    let (mut table, handles) = table(&[("a", 600, ""), ("b", 0, "")]);
+    let (a, b) = (handles[0].id(), handles[1].id());
+    let unmet = |table: &Shares, room_bytes, pinned: &[(ShareId, u64)]| {
+        let lending = Lending {
+            limit_bytes: 1000,
+            room_bytes,
+        };
+        let mut by_share = NumberMap::default();
+        for (share, bytes) in pinned {
+            by_share.insert(share.number(), *bytes);
+        }
+        let unmet = table.unmet(lending, 900, || by_share);
+        (unmet.stuck_bytes, unmet.pinned_bytes)
+    };
+    table.gained(b, 800, false);
+    // 100 are in no share. So 500 have to leave, if `a` wants what it is guaranteed.
+    assert_eq!(unmet(&table, 500, &[]), (0, 0));
+    assert_eq!(unmet(&table, 499, &[]), (1, 0));
+    assert_eq!(unmet(&table, 500, &[(b, 400)]), (0, 0));
+    assert_eq!(unmet(&table, 500, &[(b, 350), (ShareId::MAIN, 51)]), (0, 1));
+    // Its own pins are in nobody's way.
+    assert_eq!(unmet(&table, 500, &[(a, 600), (b, 400)]), (0, 0));
+    // Without a guarantee nobody is owed anything, though pins exceed the limit.
+    table.close(&handles[0]);
+    assert_eq!(unmet(&table, 0, &[(a, 600), (b, 600)]), (0, 0));
 }
 
 #[test]

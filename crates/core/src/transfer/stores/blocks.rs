@@ -15,7 +15,7 @@ pub(super) trait Blocks: fmt::Debug + Send + Sync {
     fn dry(&self) -> Arc<dyn Blocks>;
     fn begin(self: Arc<Self>, len_bytes: u64) -> Result<Box<dyn StoreWriter>>;
     fn takes_bytes(&self) -> bool;
-    fn left_bytes(&self) -> u64;
+    fn room_bytes(&self) -> u64;
     fn usage(&self) -> StoreUse;
     fn reset_peak(&self);
 }

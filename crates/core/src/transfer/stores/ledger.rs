@@ -81,6 +81,8 @@ pub(super) struct Ledger {
     failures_in_a_row: u32,
     rests_until: Option<Instant>,
     full_until: Option<Instant>,
+    /// The store was full at the last write.
+    was_full: bool,
     last: StoreFailure,
 }
 
@@ -98,6 +100,7 @@ impl Ledger {
             failures_in_a_row: 0,
             rests_until: None,
             full_until: None,
+            was_full: false,
             last: StoreFailure::TimedOut,
         }
     }
@@ -105,6 +108,14 @@ impl Ledger {
     /// The bytes that are not in use.
     pub(super) fn left_bytes(&self) -> u64 {
         self.most_bytes.saturating_sub(self.used_bytes.now)
+    }
+
+    /// The bytes that the store would take now, as far as it has said.
+    pub(super) fn room_bytes(&mut self) -> u64 {
+        match self.was_full || self.refusal().is_some() {
+            true => 0,
+            false => self.left_bytes(),
+        }
     }
 
     /// Reserves room. `false` if there is none.
@@ -138,6 +149,7 @@ impl Ledger {
 
     pub(super) fn wrote(&mut self, bytes: u64) {
         self.written_bytes += bytes;
+        self.was_full = false;
         self.answered();
     }
 
@@ -162,7 +174,7 @@ impl Ledger {
         self.failures += 1;
         let until = Instant::now().checked_add(self.rest);
         if *failure == StoreFailure::Full {
-            self.full_until = until;
+            (self.full_until, self.was_full) = (until, true);
             return self.answered();
         }
         self.failures_in_a_row += 1;

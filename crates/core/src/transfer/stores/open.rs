@@ -68,11 +68,8 @@ impl Blocks for Shared {
         self.sizes_only || (self.worker).ledger(|ledger| ledger.refusal().is_none())
     }
 
-    fn left_bytes(&self) -> u64 {
-        match self.takes_bytes() {
-            true => self.worker.ledger(|ledger| ledger.left_bytes()),
-            false => 0,
-        }
+    fn room_bytes(&self) -> u64 {
+        self.worker.ledger(Ledger::room_bytes)
     }
 
     fn usage(&self) -> StoreUse {

@@ -36,9 +36,9 @@ impl OpenStore {
         self.0.takes_bytes()
     }
 
-    /// The bytes that further blocks may take; 0 while the store rests.
-    pub(crate) fn left_bytes(&self) -> u64 {
-        self.0.left_bytes()
+    /// The bytes that further blocks may take; 0 while the store rests or was full at last.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.0.room_bytes()
     }
 
     /// What the store did so far.

@@ -16,7 +16,7 @@ fn a_block_that_does_not_fit_is_refused_and_smaller_ones_are_not() {
         StoreFailure::Full
     );
     let second = keep(&store, &noise(4 * MIB, 4)).unwrap();
-    assert_eq!(store.left_bytes(), 0);
+    assert_eq!(store.room_bytes(), 0);
     assert_eq!(failure(keep(&store, &[1])), StoreFailure::Full);
     drop((first, second));
     // A block waits for the removal of others, if that makes room.
@@ -50,7 +50,7 @@ fn a_store_that_says_it_is_full_gets_nothing_for_a_while_and_is_still_read() {
     memory.fail(Some(|call| (call == "write").then_some(StoreFailure::Full)));
     assert_eq!(failure(keep(&store, &noise(1000, 2))), StoreFailure::Full);
     assert!(!store.takes_bytes());
-    assert_eq!(store.left_bytes(), 0);
+    assert_eq!(store.room_bytes(), 0);
     assert_eq!(read(&block, 0, 1000).unwrap(), noise(1000, 1));
     memory.fail(None);
     eventually("ready", || store.takes_bytes());

@@ -1,0 +1,183 @@
+//! Promises: a guarantee is given only if it can be kept, whatever others hold.
+//!
+//! [`Memory::promise`] decides. Memory may be in the way that is of no use to anybody: tensors that
+//! the app has dropped and queued commands still use, and tensors that have their bytes elsewhere,
+//! too. So a promise that cannot be made is tried once more after a pass made way.
+
+use std::sync::Arc;
+
+use super::lending::{lending, limit_bytes, whole};
+use crate::engine::handle::Engine;
+use crate::engine::pass::Pass;
+use crate::engine::reclaim;
+use crate::error::{Error, Result};
+use crate::memory::{Budget, Lending, Memory, ShareHandle, ShareId, Storage, Unmet, Whole, Whom};
+use crate::number_map::NumberMap;
+use crate::shortage::ReclaimStep;
+use crate::units::Bytes;
+
+/// The result of a promise, or what could not be kept.
+pub(crate) type Promised<T> = std::result::Result<T, Unmet>;
+
+/// Changes the shares, if all promises can be kept then.
+pub(super) fn promise<T>(
+    engine: &Engine,
+    change: impl FnOnce(&mut Memory) -> Result<T>,
+) -> Result<Promised<T>> {
+    with_lending(engine, |memory, lending| memory.promise(lending, change))
+}
+
+fn with_lending<T>(
+    engine: &Engine,
+    decide: impl FnOnce(&mut Memory, Lending) -> Result<Promised<T>>,
+) -> Result<Promised<T>> {
+    let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
+    let mut state = engine.lock();
+    // A share that just ended is guaranteed nothing, and a dropped tensor holds nothing.
+    state.free_dead();
+    let lending = lending(engine, limit_bytes, &budget);
+    decide(&mut state.memory, lending)
+}
+
+/// Whether a change of the shares could be made now. It is not made.
+pub(super) fn may_promise(
+    engine: &Engine,
+    change: impl FnOnce(&mut Memory) -> Result<()>,
+) -> Result<Promised<()>> {
+    with_lending(engine, |memory, lending| {
+        memory.may_promise(lending, change)
+    })
+}
+
+/// Makes a promise, if need be after making way. Inside a function of the app that the engine
+/// called nothing can wait, so no way is made there.
+pub(super) async fn promise_after_way<T>(
+    engine: &Arc<Engine>,
+    mut attempt: impl FnMut() -> Result<Promised<T>>,
+) -> Result<Promised<T>> {
+    match attempt()? {
+        Err(unmet) if !engine.is_inside() => {
+            make_way(engine, unmet).await?;
+            attempt()
+        }
+        made => Ok(made),
+    }
+}
+
+/// Runs the queue, and drops tensors whose bytes are elsewhere, too.
+pub(crate) async fn make_way(engine: &Arc<Engine>, unmet: Unmet) -> Result<()> {
+    let whom = Whom::owing(ShareId::MAIN, engine.share_id(), unmet.stuck_bytes);
+    let work = move |pass: Pass| async move {
+        pass.execute_all().await?;
+        pass.free_all_dead();
+        let steps = &[ReclaimStep::Drop];
+        reclaim::run_until_freed(&pass, steps, unmet.stuck_bytes, whom, |_, _| {}).await?;
+        Ok(())
+    };
+    Pass::run(engine, work).await
+}
+
+/// The error of a share whose guarantee could not be kept.
+pub(super) fn refused(share: &ShareHandle, unmet: Unmet) -> Error {
+    share.error(in_the_way(unmet))
+}
+
+/// What is in the way of a promise.
+pub(crate) fn in_the_way(unmet: Unmet) -> String {
+    let (stuck, pinned) = (Bytes(unmet.stuck_bytes), Bytes(unmet.pinned_bytes));
+    match unmet.pinned_bytes > 0 {
+        true => format!(
+            "{pinned} of what is guaranteed could not be given, because others have pinned them: \
+             unpin, or guarantee less"
+        ),
+        false => format!(
+            "{stuck} of what is guaranteed could not be given: others hold them, and the host's \
+             memory, stores and disk have no room for them: drop tensors, allow more there, or \
+             guarantee less"
+        ),
+    }
+}
+
+/// Refuses a budget under which promises contradict each other, or could not be kept. `limit_bytes`
+/// are for slabs.
+pub(super) async fn check_budget(
+    engine: &Arc<Engine>,
+    budget: &Budget,
+    limit_bytes: u64,
+) -> Result<()> {
+    let whole = Whole {
+        limit_bytes,
+        ..whole(engine)
+    };
+    let unmet = promise_after_way(engine, || {
+        let mut state = engine.lock();
+        state.free_dead();
+        let lending = lending(engine, limit_bytes, budget);
+        check_table(&state.memory, whole, lending)
+    });
+    match unmet.await? {
+        Ok(()) => Ok(()),
+        Err(unmet) => Err(wrong_budget(in_the_way(unmet))),
+    }
+}
+
+fn check_table(memory: &Memory, whole: Whole, lending: Lending) -> Result<Promised<()>> {
+    let then = memory.shares.after(whole);
+    let (promised_bytes, limit_bytes) = (then.promised_bytes(), whole.limit_bytes);
+    if promised_bytes > limit_bytes {
+        return Err(wrong_budget(format!(
+            "it leaves {} beside staging, and {} are guaranteed to shares: lower the guarantees \
+             first",
+            Bytes(limit_bytes),
+            Bytes(promised_bytes),
+        )));
+    }
+    // Limits that the system lowered may have made a contradiction before. That must not prevent
+    // a larger budget.
+    let is_new = memory.shares.contradiction().is_none();
+    if let Some((path, reason)) = then.contradiction().filter(|_| is_new) {
+        let reason = format!("of the share `{path}`, {reason} then: change that share first");
+        return Err(wrong_budget(reason));
+    }
+    let unmet = memory.unmet(&then, lending, &NumberMap::default());
+    Ok(match unmet == Unmet::default() {
+        true => Ok(()),
+        false => Err(unmet),
+    })
+}
+
+fn wrong_budget(reason: String) -> Error {
+    Error::Option {
+        option: "budget",
+        reason,
+    }
+}
+
+/// Refuses pins that would keep others from what they are guaranteed: pinned storages cannot leave.
+/// `pinned` has the storages that were just pinned, once each time.
+pub(super) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
+    let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
+    let state = engine.lock();
+    let memory = &state.memory;
+    let lending = lending(engine, limit_bytes, &budget);
+    let unmet = memory.unmet(&memory.shares, lending, &NumberMap::default());
+    if unmet.pinned_bytes == 0 {
+        return Ok(());
+    }
+    let mut but = NumberMap::default();
+    for storage in pinned {
+        *but.get_or_insert_with(storage.address() as u64, || 0) += 1;
+    }
+    let before = memory.unmet(&memory.shares, lending, &but);
+    match unmet.pinned_bytes > before.pinned_bytes {
+        false => Ok(()),
+        true => Err(Error::Buffer {
+            operation: "pin",
+            reason: format!(
+                "{} of what is guaranteed to others could not be given beside it: pin less, or \
+                 raise the guarantee of the share that pins",
+                Bytes(unmet.pinned_bytes),
+            ),
+        }),
+    }
+}
