@@ -10,13 +10,13 @@ use lapidary_core::{Advice, Buffer, Error, Residency, Result, Source};
 const OPERATION: &str = "recompute_with";
 
 impl Tensor {
-    /// Evicts the tensor now, with all its views: to the host's memory or to disk. If another copy
-    /// is valid, nothing is moved. The next command that uses the tensor restores it.
+    /// Evicts the tensor now, with all its views: to the host's memory, a store or the disk. If
+    /// another copy is valid, nothing is moved. The next command that uses the tensor restores it.
     ///
     /// # Errors
-    /// [`Error::Pinned`] for a pinned or imported tensor; [`Error::Spill`] when neither the host
-    /// nor the disk has room; the errors of [`force`](Self::force). After an error the tensor stays
-    /// where it is.
+    /// [`Error::Pinned`] for a pinned or imported tensor; [`Error::Spill`] when neither the host, a
+    /// store nor the disk has room; the errors of [`force`](Self::force). After an error the tensor
+    /// stays where it is.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -260,6 +260,14 @@ impl Tensor {
     /// [`Error::Length`] for a source that is too short. [`Error::Pinned`] for an imported tensor.
     /// The errors of [`force`](Self::force).
     pub fn backed_by(&self, source: Source) -> Result<()> {
+        block_on("Tensor::backed_by", self.backed_by_async(source))
+    }
+
+    /// As [`backed_by`](Self::backed_by), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`backed_by`](Self::backed_by).
+    pub async fn backed_by_async(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;
         if let Some(len_bytes) = source.len_bytes() {
@@ -271,6 +279,6 @@ impl Tensor {
                 });
             }
         }
-        block_on("Tensor::backed_by", self.engine.back(&self.storage, source))
+        self.engine.back(&self.storage, source).await
     }
 }

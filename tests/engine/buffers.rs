@@ -1,6 +1,6 @@
 //! Tensors and buffers that share bytes.
 
-use lapidary::{DType, Error, Kernel};
+use lapidary::{DType, Error, Kernel, Source};
 
 use crate::engine::{ended, open, options};
 
@@ -22,6 +22,29 @@ fn a_tensor_and_its_buffer_share_what_is_written() {
     assert!(row.shares_memory_with(&buffer));
     drop((buffer, part, tensor, row));
     ended(gpu, &sim);
+}
+
+#[test]
+fn a_buffer_that_is_awaited_has_its_elements_and_the_callers_line() {
+    let (gpu, sim) = open(options());
+    let words: Vec<u32> = (0..1 << 20).collect();
+    let (line, made) = (line!(), gpu.buffer_from_async(&words));
+    let buffer = pollster::block_on(made).unwrap();
+    assert_eq!(buffer.tag().line(), line);
+    assert!(buffer.to_vec::<u32>().unwrap() == words);
+    buffer
+        .backed_by(Source::bytes(bytes_of(&words).into()))
+        .unwrap();
+    let written_bytes = gpu.memory().stats().evicted_bytes;
+    buffer.evict().unwrap();
+    assert_eq!(gpu.memory().stats().evicted_bytes, written_bytes);
+    assert!(buffer.to_vec::<u32>().unwrap() == words);
+    drop(buffer);
+    ended(gpu, &sim);
+}
+
+fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 #[test]

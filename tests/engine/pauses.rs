@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use lapidary::interop::Pin;
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, DType, Gpu, Result};
+use lapidary::{Budget, DType, Gpu, Result, Source};
 
 use crate::engine::threads::watched;
 use crate::engine::{ended, numbers, open, options};
@@ -82,6 +82,30 @@ fn a_wait_for_everything_may_be_dropped_wherever_it_waits() {
         dropped_everywhere(|gpu, _| {
             let gpu = gpu.clone();
             async move { gpu.finish_async().await }
+        });
+    });
+}
+
+#[test]
+fn the_times_of_kernels_may_be_dropped_wherever_they_wait() {
+    watched(|| {
+        dropped_everywhere(|gpu, _| {
+            let gpu = gpu.clone();
+            async move { gpu.kernels().times_async().await }
+        });
+    });
+}
+
+#[test]
+fn a_source_may_be_dropped_wherever_it_waits() {
+    watched(|| {
+        let bytes: Vec<u8> = numbers(0, 20_000)
+            .iter()
+            .flat_map(|number| number.to_ne_bytes())
+            .collect();
+        dropped_everywhere(|_, x| {
+            let (x, source) = (x.clone(), Source::bytes(bytes.clone().into()));
+            async move { x.backed_by_async(source).await }
         });
     });
 }

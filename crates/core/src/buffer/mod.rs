@@ -32,9 +32,10 @@ pub use placement::Pin;
 /// memory is freed when the last of them is dropped, on any thread; the drop never waits.
 ///
 /// A buffer has no address. The engine looks up its place when it encodes a command that uses the
-/// buffer. So between any two commands the buffer may move, be evicted to the host or the disk, and
-/// be restored. A [`Kernel`](crate::Kernel) binds it by name. [`Gpu::with_bound`] gives your own
-/// passes its place for one call.
+/// buffer. So between any two commands the buffer may move, be evicted and be restored. An evicted
+/// buffer is in the host's memory, in a [store](crate::stores) or on disk. A
+/// [`Kernel`](crate::Kernel) binds it by name. [`Gpu::with_bound`] gives your own passes its place
+/// for one call.
 ///
 /// ```no_run
 /// use lapidary_core::{Gpu, Kernel, Options};
@@ -259,12 +260,32 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`buffer_zeroed`](Gpu::buffer_zeroed). In a browser also [`Error::WouldBlock`] for more
-    /// bytes than the staging memory has room for. There, use [`Buffer::write_async`], which waits.
+    /// bytes than the staging memory has room for. There, use
+    /// [`buffer_from_async`](Gpu::buffer_from_async), which waits.
     #[track_caller]
     pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer> {
         let buffer = self.buffer(size_of_val(elements) as u64)?;
         buffer.write(elements)?;
         Ok(buffer)
+    }
+
+    /// As [`buffer_from`](Gpu::buffer_from), as a future. In a browser it waits for staging memory
+    /// without blocking.
+    ///
+    /// # Errors
+    /// As [`buffer_from`](Gpu::buffer_from), without [`Error::WouldBlock`].
+    #[track_caller]
+    pub fn buffer_from_async<T: Element>(
+        &self,
+        elements: &[T],
+    ) -> impl Future<Output = Result<Buffer>> {
+        // Made here, because an async block does not know the caller's line.
+        let buffer = self.buffer(size_of_val(elements) as u64);
+        async move {
+            let buffer = buffer?;
+            buffer.write_async(elements).await?;
+            Ok(buffer)
+        }
     }
 
     /// A buffer with a source. The source gives the bytes at the first use, and again after each

@@ -23,14 +23,14 @@ impl Drop for Pin {
 }
 
 impl Buffer {
-    /// Evicts the buffer now, with all buffers that share its bytes: to the host's memory or to
-    /// disk. If another copy is valid, nothing is moved. The next command that uses the buffer
-    /// restores it.
+    /// Evicts the buffer now, with all buffers that share its bytes: to the host's memory, a store
+    /// or the disk. If another copy is valid, nothing is moved. The next command that uses the
+    /// buffer restores it.
     ///
     /// # Errors
-    /// [`Error::Pinned`] for a pinned or imported buffer; [`Error::Spill`] when neither the host
-    /// nor the disk has room; the errors of [`force`](Self::force). After an error the buffer stays
-    /// where it is.
+    /// [`Error::Pinned`] for a pinned or imported buffer; [`Error::Spill`] when neither the host, a
+    /// store nor the disk has room; the errors of [`force`](Self::force). After an error the buffer
+    /// stays where it is.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -200,9 +200,17 @@ impl Buffer {
     /// [`Error::Buffer`] for a slice or a source that is too short, [`Error::Pinned`] for an
     /// imported buffer; the errors of [`force`](Self::force).
     pub fn backed_by(&self, source: Source) -> Result<()> {
+        block_on("Buffer::backed_by", self.backed_by_async(source))
+    }
+
+    /// As [`backed_by`](Self::backed_by), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`backed_by`](Self::backed_by).
+    pub async fn backed_by_async(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;
         check_source(OPERATION, &source, self.size_bytes)?;
-        block_on("Buffer::backed_by", self.engine.back(&self.storage, source))
+        self.engine.back(&self.storage, source).await
     }
 }

@@ -62,16 +62,24 @@ impl GpuKernels<'_> {
         })
     }
 
-    /// Runs all recorded work. Returns how long each kernel took since
-    /// [`time`](Self::time) or the last call of this function, the longest total
-    /// first. Dispatches share an entry if they run the same kernel with operands of the same
-    /// sizes, for buffers made at the same place. To tell two layers apart that call one line, use
+    /// Runs all recorded work. Returns how long each kernel took, in nanoseconds, since
+    /// [`time`](Self::time) or the last call of this function. The longest total is first.
+    /// Dispatches share an entry if they run the same kernel with operands of the same sizes, for
+    /// buffers made at the same place. To tell two layers apart that call one line, use
     /// [`named`](crate::Buffer::named) or [`scope`](Gpu::scope).
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub fn times(self) -> Result<Vec<KernelTime>> {
-        block_on("GpuKernels::times", self.engine.flush())?;
+        block_on("GpuKernels::times", self.times_async())
+    }
+
+    /// As [`times`](Self::times), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub async fn times_async(self) -> Result<Vec<KernelTime>> {
+        self.engine.flush().await?;
         let mut times = self.engine.take_kernel_times();
         order::largest_first(&mut times, |time| (time.total_ns, 0));
         Ok(times)

@@ -56,7 +56,7 @@ impl Gpu {
     /// # async fn open() -> (wgpu::Adapter, wgpu::Device, wgpu::Queue) { unimplemented!() }
     /// # async fn example(gpu: lapidary_core::Gpu) -> lapidary_core::Result<()> {
     /// let (adapter, device, queue) = open().await;
-    /// let recovered = gpu.readopt(&adapter, &device, &queue)?;
+    /// let recovered = gpu.readopt_async(&adapter, &device, &queue).await?;
     /// println!("{} buffers are still there", recovered.kept);
     /// # Ok(())
     /// # }
@@ -72,8 +72,21 @@ impl Gpu {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
     ) -> Result<Recovered> {
+        block_on("Gpu::readopt", self.readopt_async(adapter, device, queue))
+    }
+
+    /// As [`readopt`](Gpu::readopt), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`readopt`](Gpu::readopt).
+    pub async fn readopt_async(
+        &self,
+        adapter: &wgpu::Adapter,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+    ) -> Result<Recovered> {
         let driver = self.wgpu("readopt")?;
         let readopt = || driver.readopt(Some(adapter), device, queue);
-        block_on("Gpu::readopt", self.engine.reopen_by(readopt))
+        self.engine.reopen_by(readopt).await
     }
 }
