@@ -35,12 +35,12 @@ impl GpuMemory<'_> {
     }
 
     /// Changes the budget, and brings memory use down to it. The engine releases empty slabs, moves
-    /// blocks together, and evicts buffers to the host's memory or to disk.
+    /// blocks together, and evicts buffers to the host's memory, to stores or to disk.
     ///
     /// Returns the shortfall in bytes, usually 0: how far memory that cannot leave still exceeds
-    /// the device's limit. Such memory is pinned buffers, and buffers that neither the host nor the
-    /// disk has room for. Until the shortfall is gone, the engine creates nothing, and work that
-    /// needs memory stays queued.
+    /// the device's limit. Such memory is pinned buffers, and buffers that neither the host, a
+    /// store nor the disk has room for. Until the shortfall is gone, the engine creates nothing,
+    /// and work that needs memory stays queued.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {

@@ -13,12 +13,13 @@ const MOST_QUOTED: usize = 60;
 
 /// How much memory a [`Gpu`](crate::Gpu) may use. `None` sets no limit.
 ///
-/// The device's share covers everything that the `Gpu` creates there: slabs, staging, read-back
+/// The device's limit covers everything that the `Gpu` creates there: slabs, staging, read-back
 /// buffers, and released slabs that the device still uses. Bytes are reserved before anything is
 /// created, so the limit is never exceeded, not even briefly. When work needs more, the engine
-/// evicts buffers that no current command uses, to the host's memory or to disk. It restores them
-/// when a command uses them. The operands and results of a single operation must fit on the device
-/// together. Imported buffers of the app do not count.
+/// evicts buffers that no current command uses: to the host's memory, to [stores](crate::stores) or
+/// to disk. It restores them when a command uses them. The operands and results of a single
+/// operation must fit on the device together. Imported buffers of the app do not count. The bytes
+/// in stores have limits of their own.
 ///
 /// A budget parses from text: `512MiB` limits the device. A list sets `device=`, `soft=`,
 /// `staging=`, `host=` and `disk=`, each at most once. The environment variable `LAPIDARY_BUDGET`
@@ -42,11 +43,11 @@ pub struct Budget {
     /// Soft limit on the device, in bytes. The engine exceeds it only after every step without
     /// traffic: callbacks, releasing empty slabs, moving blocks together.
     pub soft_device_bytes: Option<u64>,
-    /// Bytes of the device's share reserved for staging: uploads, reads, evictions and restores.
-    /// `None`: 1/32 of the limit, at most 128 MiB.
+    /// The part of the device's limit that is for staging, in bytes: uploads, reads, evictions and
+    /// restores. `None`: 1/32 of the limit, at most 128 MiB.
     pub staging_bytes: Option<u64>,
     /// Most bytes of evicted buffers in the host's memory; 0 for none. Where host and device share
-    /// one memory, eviction to the host frees nothing, so buffers go to disk at once.
+    /// one memory, eviction to the host frees nothing, so buffers go to stores and to disk at once.
     pub host_bytes: Option<u64>,
     /// Most bytes of evicted buffers on disk; 0 for none.
     pub disk_bytes: Option<u64>,

@@ -20,7 +20,7 @@ pub(in crate::engine) struct Counters {
     pub(in crate::engine) refused_submissions: u64,
     /// The plans that moved blocks.
     pub(in crate::engine) compactions: u64,
-    /// Bytes written out to the host or to disk.
+    /// Bytes written out to the host, to a store or to disk.
     pub(in crate::engine) evicted_bytes: u64,
     /// The bytes that were dropped because they had another copy.
     pub(in crate::engine) dropped_bytes: u64,
