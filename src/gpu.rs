@@ -81,7 +81,7 @@ impl Gpu {
     /// # Errors
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
-        let core = lapidary_core::Gpu::open_below(options, &LAYER).await?;
+        let core = lapidary_core::Gpu::open_with_layer(options, &LAYER).await?;
         Ok(Gpu(core))
     }
 
@@ -92,7 +92,7 @@ impl Gpu {
     /// As [`lapidary_core::Gpu::open_all`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open_all(options: Options) -> Result<Vec<Gpu>> {
-        let all = lapidary_core::Gpu::open_all_below(options, &LAYER)?;
+        let all = lapidary_core::Gpu::open_all_with_layer(options, &LAYER)?;
         Ok(all.into_iter().map(Gpu).collect())
     }
 
@@ -119,7 +119,7 @@ impl Gpu {
         queue: &wgpu::Queue,
         options: Options,
     ) -> Result<Gpu> {
-        lapidary_core::Gpu::adopt_below(adapter, device, queue, options, &LAYER).map(Gpu)
+        lapidary_core::Gpu::adopt_with_layer(adapter, device, queue, options, &LAYER).map(Gpu)
     }
 
     /// A simulated device, for tests: see [`sim`](crate::sim).
@@ -140,7 +140,7 @@ impl Gpu {
         device: crate::sim::SimOptions,
         options: Options,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
-        let (core, handle) = lapidary_core::Gpu::simulated_below(device, options, &LAYER)?;
+        let (core, handle) = lapidary_core::Gpu::simulated_with_layer(device, options, &LAYER)?;
         Ok((Gpu(core), handle))
     }
 }

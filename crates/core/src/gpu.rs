@@ -83,10 +83,10 @@ pub struct Options {
     pub budget: Option<Budget>,
     /// Tiers between the host's memory and the disk, such as the memory of another node. The engine
     /// uses the first one first. There are at most 4 [stores](crate::stores). Buffers are evicted
-    /// to them when neither the device nor the host's share has room. A browser has none.
+    /// to them when neither the device nor the host's memory has room. A browser has none.
     pub stores: Vec<StoreTier>,
     /// The folder of the spill file. Buffers are evicted to it when neither the device, the host's
-    /// share nor a store has room. `None`: the environment variable `LAPIDARY_SPILL_FOLDER`, else
+    /// memory nor a store has room. `None`: the environment variable `LAPIDARY_SPILL_FOLDER`, else
     /// the system's folder for temporary files. Some systems keep that folder in memory, and then
     /// spilling saves nothing.
     ///
@@ -226,12 +226,12 @@ impl Gpu {
     /// # Errors
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
-        Self::open_below(options, &NONE).await
+        Self::open_with_layer(options, &NONE).await
     }
 
     /// As [`open_async`](Gpu::open_async), with a layer above.
     #[doc(hidden)]
-    pub async fn open_below(options: Options, layer: &Layer) -> Result<Gpu> {
+    pub async fn open_with_layer(options: Options, layer: &Layer) -> Result<Gpu> {
         let (budget, mut setup) = options.memory(layer)?;
         let cache_folder = options.caches();
         let (fuse, tune) = (options.fuses()?, options.tunes()?);
@@ -265,7 +265,7 @@ impl Gpu {
     /// As [`open`](Gpu::open). If one adapter does not open, [`Error::Device`] says which.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open_all(options: Options) -> Result<Vec<Gpu>> {
-        Self::open_all_below(options, &NONE)
+        Self::open_all_with_layer(options, &NONE)
     }
 
     /// The indices of the adapters that [`open_all`](Gpu::open_all) opens.
@@ -281,7 +281,7 @@ impl Gpu {
     /// As [`open_all`](Gpu::open_all), with a layer above.
     #[doc(hidden)]
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn open_all_below(options: Options, layer: &Layer) -> Result<Vec<Gpu>> {
+    pub fn open_all_with_layer(options: Options, layer: &Layer) -> Result<Vec<Gpu>> {
         let indices = Self::indices_of_all(&options)?;
         let count = indices.len();
         let open = |(number, index): (usize, usize)| {
@@ -290,7 +290,7 @@ impl Gpu {
                 adapter,
                 ..options.clone()
             };
-            let opened = block_on("Gpu::open_all", Self::open_below(options, layer));
+            let opened = block_on("Gpu::open_all", Self::open_with_layer(options, layer));
             opened.map_err(|cause| Error::Device {
                 index: number,
                 count,
@@ -346,12 +346,12 @@ impl Gpu {
         queue: &wgpu::Queue,
         options: Options,
     ) -> Result<Gpu> {
-        Self::adopt_below(adapter, device, queue, options, &NONE)
+        Self::adopt_with_layer(adapter, device, queue, options, &NONE)
     }
 
     /// As [`adopt_with`](Gpu::adopt_with), with a layer above.
     #[doc(hidden)]
-    pub fn adopt_below(
+    pub fn adopt_with_layer(
         adapter: &wgpu::Adapter,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
@@ -389,13 +389,13 @@ impl Gpu {
         device: crate::sim::SimOptions,
         options: Options,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
-        Self::simulated_below(device, options, &NONE)
+        Self::simulated_with_layer(device, options, &NONE)
     }
 
     /// As [`simulated_with`](Gpu::simulated_with), with a layer above.
     #[doc(hidden)]
     #[cfg(any(test, feature = "sim"))]
-    pub fn simulated_below(
+    pub fn simulated_with_layer(
         device: crate::sim::SimOptions,
         options: Options,
         layer: &Layer,
