@@ -119,8 +119,8 @@ impl Replicas {
     /// Copies the parameters to each device of the group, and marks them by
     /// [`requires_grad`](Tensor::requires_grad). They may be on any device. The replica on their
     /// own device is the tensors themselves. Functions of [`Tensor::on_gradient`] that they have
-    /// already see the gradients of their own device; those that they get later are not called in a
-    /// backward of the replicas.
+    /// already see the gradients of their own device. A backward of the replicas does not call
+    /// functions that they get later.
     ///
     /// # Errors
     /// [`Error::Option`] for no parameters or for buckets of 0 bytes. [`Error::Device`] names the

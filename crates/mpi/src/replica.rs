@@ -82,7 +82,7 @@ impl<'a> Replica<'a> {
     /// Marks the parameters by [`requires_grad`](Tensor::requires_grad), and gives them the values
     /// that they have on rank 0. All ranks give parameters of the same shapes and types, in the
     /// same order. Functions of [`Tensor::on_gradient`] that they have already see the gradients of
-    /// this rank; those that they get later are not called in a backward of the replica.
+    /// this rank. A backward of the replica does not call functions that they get later.
     ///
     /// # Errors
     /// [`Error::Differs`] for other parameters or options on another rank. [`Error::Lapidary`] for

@@ -1,7 +1,7 @@
 //! The queue: commands in program order. The commands at its head have gone through fusion.
 //!
-//! The folder has the commands, what the one at the head has got so far, those that a pass left
-//! behind, and uploads that were lost with a device.
+//! `cmd` has the commands, `head` what the one at the head has so far. `left_behind` has those that
+//! a pass left behind, `staging_loss` the uploads that were lost with a device.
 
 pub(in crate::engine) mod cmd;
 pub(crate) mod fusion;

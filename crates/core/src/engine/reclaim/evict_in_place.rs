@@ -59,9 +59,9 @@ pub(super) async fn evict_in_place(
     Ok(())
 }
 
-/// Clears the block of an evicted storage, for the share that will get it. The host has just read
-/// the bytes, so most are in its caches: a clear by the device would take longer, and the host
-/// would wait for it before the next eviction from the slab.
+/// Clears the block of an evicted storage, for the share that will get it. The host does it: it has
+/// just read the bytes, so most are in its caches. A clear by the device would take longer. The
+/// host would wait for it before the next eviction from the slab.
 async fn clear(pass: &Pass, victim: &Candidate) -> DriverResult<()> {
     let place = victim.place;
     let granted_bytes = {
