@@ -238,14 +238,13 @@ fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
 /// mask alone says which.
 fn choices(op: BinaryOp, x: &Tensor, z: &Tensor) -> Result<SmallVec<[Tensor; 2]>> {
     use BinaryOp as Op;
-    let is_first = match op {
-        Op::Maximum | Op::Fmax => x.ge(z)?,
-        _ => x.le(z)?,
-    };
+    let or_alone = |is_first: Tensor| is_first.logical_or(&z.is_nan()?);
     Ok(match op {
-        Op::Maximum => smallvec![is_first, x.le(z)?],
-        Op::Minimum => smallvec![is_first, x.ge(z)?],
-        _ => smallvec![is_first.logical_or(&z.is_nan()?)?],
+        Op::Maximum => smallvec![x.ge(z)?, x.le(z)?],
+        Op::Minimum => smallvec![x.le(z)?, x.ge(z)?],
+        Op::Fmax => smallvec![or_alone(x.ge(z)?)?],
+        Op::Fmin => smallvec![or_alone(x.le(z)?)?],
+        _ => return Err(without_gradient(op.name())),
     })
 }
 
@@ -275,6 +274,7 @@ fn of_sum(op: BinaryOp, b: &Backward) -> Result<Grads> {
         Op::Add => grads![b; g.clone(), g.clone()],
         Op::Sub => grads![b; g.clone(), g.neg()?],
         // A quotient without its fraction changes in steps.
-        _ => Ok([None, None].into_iter().collect()),
+        Op::FloorDivide => Ok([None, None].into_iter().collect()),
+        _ => Err(without_gradient(op.name())),
     }
 }

@@ -42,7 +42,7 @@ impl Pairwise {
             let g = b.grad.cast(DType::F32)?;
             let g = match self.reduction {
                 Reduction::Mean => (g * (1.0 / count as f64))?,
-                _ => g,
+                Reduction::Sum | Reduction::None => g,
             };
             let operands = b.saved.iter().map(|operand| operand.cast(DType::F32));
             let operands = operands.collect::<Result<Vec<Tensor>>>()?;

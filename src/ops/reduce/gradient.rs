@@ -1,10 +1,10 @@
 //! The gradients of reductions in one pass.
 
-use super::{Fold, Lift, Op};
+use super::{Fold, Lift, Lower, Op};
 use crate::ops::bits::KeptMask;
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Backward, Save, grads};
+use crate::tensor::history::{Backward, Save, grads, without_gradient};
 use lapidary_core::{DType, Result};
 
 impl Tensor {
@@ -139,9 +139,15 @@ fn through_norm(op: Op, g: Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         // A row of zeros has the gradient 0.
         Op::EUCLIDEAN => (g * (x / y)?)?.masked_fill(&y.eq_scalar(0.0)?, 0.0),
         // The number is the order of the norm.
-        Op { number, .. } => {
+        Op {
+            lift: Lift::Power,
+            lower: Lower::PowerRoot,
+            number,
+            ..
+        } => {
             let ratio = (x.abs()? / y)?.pow_scalar(number - 1.0)?;
             (g * (x.sign()? * ratio)?)?.masked_fill(&x.eq_scalar(0.0)?, 0.0)
         }
+        _ => Err(without_gradient("reduction")),
     }
 }

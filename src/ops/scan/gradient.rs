@@ -3,7 +3,7 @@
 use super::{running, running_extreme};
 use crate::ops::reduce::{Fold, Op};
 use crate::tensor::Tensor;
-use crate::tensor::history::{Save, grads};
+use crate::tensor::history::{Save, grads, without_gradient};
 use lapidary_core::{DType, Result};
 
 /// The running sum or product of a tensor with axes, with its gradient.
@@ -19,7 +19,8 @@ pub(super) fn running_recorded(
     let y = running(&x.untracked(), operation, axis, op)?;
     let saves: &[Save<'_>] = match op.fold {
         Fold::Product => &[Save::Operand(0)],
-        _ => &[],
+        Fold::Sum => &[],
+        Fold::Max | Fold::Min => return Err(without_gradient(operation)),
     };
     Ok(y.recorded_as(operation, &[x], saves, move |b| {
         grads![b; match b.saved.first() {

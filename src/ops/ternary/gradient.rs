@@ -24,9 +24,10 @@ impl Tensor {
         // The last operand's gradient needs the others, and theirs only the last one.
         let count = match (op, others.map(Tensor::is_tracked)) {
             (TernaryOp::Lerp, [_, true]) => 3,
-            (_, [_, true]) => 2,
-            (TernaryOp::Lerp, _) | (_, [true, _]) => 1,
-            _ => 0,
+            (TernaryOp::Lerp, _) => 1,
+            (TernaryOp::Addcmul | TernaryOp::Addcdiv, [_, true]) => 2,
+            (TernaryOp::Addcmul | TernaryOp::Addcdiv, [true, _]) => 1,
+            (TernaryOp::Addcmul | TernaryOp::Addcdiv, [false, false]) => 0,
         };
         let rule = move |b: &Backward| {
             let mut grads = through(op, b, value)?;

@@ -11,32 +11,45 @@ use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads, without_gradient};
 use lapidary_core::Result;
 
+/// What the rule of an operation reads beside the gradient of the result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Nothing, and the gradient is 0 everywhere: the result is no float, or changes in steps.
+    Constant,
+    Nothing,
+    Result,
+    Operand,
+    /// Of the operand no more than a mask.
+    Mask(MaskRule),
+}
+
+/// An operation whose rule reads a [mask](MaskRule::of) of the operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MaskRule {
+    Clamp,
+    Hardsigmoid,
+    LeakyRelu,
+}
+
 impl UnaryOp {
-    /// Is the gradient computed from the result? Otherwise it is from the operand.
-    fn keeps_result(self) -> bool {
+    /// Names each operation, so that a new one does not compile until its author has decided.
+    fn reads(self) -> Reads {
         use UnaryOp::*;
-        matches!(
-            self,
-            Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Recip | Tanh | Sigmoid | Tan | Erfinv
-        )
-    }
-
-    /// Does the gradient need neither?
-    fn keeps_nothing(self) -> bool {
-        use UnaryOp::*;
-        matches!(self, Neg | Frac | Deg2rad | Rad2deg) || self.is_constant()
-    }
-
-    /// Is the gradient 0 everywhere, because the result changes in steps?
-    fn is_constant(self) -> bool {
-        use UnaryOp::*;
-        matches!(self, Sign | Floor | Ceil | Round | Trunc)
-    }
-
-    /// Does the gradient need no more than a [mask](mask_of) of the operand?
-    fn has_mask(self) -> bool {
-        use UnaryOp::*;
-        matches!(self, Clamp | Hardsigmoid | LeakyRelu)
+        match self {
+            Sign | Floor | Ceil | Round | Trunc => Reads::Constant,
+            LogicalNot | IsNan | IsFinite | IsInf | Signbit | BitwiseNot => Reads::Constant,
+            Neg | Frac | Deg2rad | Rad2deg => Reads::Nothing,
+            Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Recip | Tanh | Sigmoid | Tan | Erfinv | Relu => {
+                Reads::Result
+            }
+            Abs | Square | Log | Log2 | Log10 | Log1p | Sin | Cos | Asin | Acos | Atan | Sinh
+            | Cosh | Asinh | Acosh | Atanh | Erf | Erfc | Ndtr | Sinc | Logit | Tanhshrink
+            | Silu | Gelu | GeluTanh | Softplus | LogSigmoid | Softsign | Mish | Hardswish
+            | Elu | Celu => Reads::Operand,
+            Clamp => Reads::Mask(MaskRule::Clamp),
+            Hardsigmoid => Reads::Mask(MaskRule::Hardsigmoid),
+            LeakyRelu => Reads::Mask(MaskRule::LeakyRelu),
+        }
     }
 }
 
@@ -52,17 +65,18 @@ impl Tensor {
         if op == UnaryOp::Relu {
             return Ok(y.recorded_by_mask(op.name(), self, |y| y.le_scalar(0.0)));
         }
-        if op.has_mask() && self.is_better_reduced() {
-            return self.unary_recorded_by_mask(op, y, scalars.map(f32::from_bits));
-        }
-        let save = match op {
-            _ if op.keeps_nothing() => None,
-            _ if op.keeps_result() => Some(Save::Result),
-            _ => Some(Save::Operand(0)),
-        };
         let (bits, scalars) = (scalars, scalars.map(f32::from_bits));
+        let reads = op.reads();
+        let save = match reads {
+            Reads::Constant | Reads::Nothing => None,
+            Reads::Result => Some(Save::Result),
+            Reads::Mask(mask) if self.is_better_reduced() => {
+                return self.unary_recorded_by_mask(op, mask, y, scalars);
+            }
+            Reads::Operand | Reads::Mask(_) => Some(Save::Operand(0)),
+        };
         let rule = move |b: &Backward| {
-            if op.is_constant() {
+            if reads == Reads::Constant {
                 return Ok([None].into_iter().collect());
             }
             grads![b; through(op, &b.grad, b.saved.first().unwrap_or(&b.grad), scalars)?]
@@ -74,36 +88,44 @@ impl Tensor {
         Ok(y.recorded_cheap_as(op.name(), &[self], save.as_slice(), again, rule))
     }
 
-    /// The result of an operation that [has a mask](UnaryOp::has_mask), with its gradient.
+    /// The result of an operation whose rule reads a mask, with its gradient.
     #[track_caller]
-    fn unary_recorded_by_mask(&self, op: UnaryOp, y: Tensor, scalars: [f32; 2]) -> Result<Tensor> {
+    fn unary_recorded_by_mask(
+        &self,
+        op: UnaryOp,
+        mask: MaskRule,
+        y: Tensor,
+        scalars: [f32; 2],
+    ) -> Result<Tensor> {
         self.keep_less()?;
-        let mask = KeptMask::of(&mask_of(op, &self.untracked(), scalars)?)?;
-        let shape = mask.shape();
+        let kept = KeptMask::of(&mask.of(&self.untracked(), scalars)?)?;
+        let shape = kept.shape();
         let rule = move |b: &Backward| {
-            let mask = shape.mask(&b.saved[0])?;
-            grads![b; by_mask(op, &b.grad, &mask, scalars)?]
+            let bits = shape.mask(&b.saved[0])?;
+            grads![b; mask.through(&b.grad, &bits, scalars)?]
         };
-        Ok(y.recorded_as(op.name(), &[self], &[mask.save()], rule))
+        Ok(y.recorded_as(op.name(), &[self], &[kept.save()], rule))
     }
 }
 
-/// Where the gradient of the operand `x` is 0; of a leaky relu, where it is not scaled.
-fn mask_of(op: UnaryOp, x: &Tensor, [first, second]: [f32; 2]) -> Result<Tensor> {
-    let is_within = match op {
-        UnaryOp::Clamp => x.ge_scalar(first)?.logical_and(&x.le_scalar(second)?)?,
-        UnaryOp::Hardsigmoid => x.abs()?.lt_scalar(3.0)?,
-        _ => return x.gt_scalar(0.0),
-    };
-    is_within.logical_not()
-}
+impl MaskRule {
+    /// Where the gradient of the operand `x` is 0; of a leaky relu, where it is not scaled.
+    fn of(self, x: &Tensor, [first, second]: [f32; 2]) -> Result<Tensor> {
+        let is_within = match self {
+            MaskRule::Clamp => x.ge_scalar(first)?.logical_and(&x.le_scalar(second)?)?,
+            MaskRule::Hardsigmoid => x.abs()?.lt_scalar(3.0)?,
+            MaskRule::LeakyRelu => return x.gt_scalar(0.0),
+        };
+        is_within.logical_not()
+    }
 
-/// The gradient of an operand with this mask.
-fn by_mask(op: UnaryOp, g: &Tensor, mask: &Tensor, [first, _]: [f32; 2]) -> Result<Tensor> {
-    match op {
-        UnaryOp::Clamp => g.masked_fill(mask, 0.0),
-        UnaryOp::Hardsigmoid => (g * (1.0 / 6.0))?.masked_fill(mask, 0.0),
-        _ => mask.where_(g, &(g * first)?),
+    /// The gradient of an operand with these bits.
+    fn through(self, g: &Tensor, bits: &Tensor, [first, _]: [f32; 2]) -> Result<Tensor> {
+        match self {
+            MaskRule::Clamp => g.masked_fill(bits, 0.0),
+            MaskRule::Hardsigmoid => (g * (1.0 / 6.0))?.masked_fill(bits, 0.0),
+            MaskRule::LeakyRelu => bits.where_(g, &(g * first)?),
+        }
     }
 }
 
@@ -154,13 +176,16 @@ fn through(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Ten
         Op::Deg2rad => g * (PI / 180.0),
         Op::Rad2deg => g * (180.0 / PI),
         Op::Frac => Ok(g.clone()),
-        _ => of_activation(op, g, x, scalars),
+        _ => through_activation(op, g, x, scalars),
     }
 }
 
 /// The gradient of an activation's operand `x`.
-fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Tensor> {
+fn through_activation(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Tensor> {
     use UnaryOp as Op;
+    if let Reads::Mask(mask) = op.reads() {
+        return mask.through(g, &mask.of(x, scalars)?, scalars);
+    }
     let [first, second] = scalars;
     match op {
         Op::Silu => {
@@ -170,9 +195,6 @@ fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Resu
         }
         Op::Gelu => g.gelu_backward(x),
         Op::GeluTanh => by_gelu_tanh(g, x),
-        Op::Clamp | Op::Hardsigmoid | Op::LeakyRelu => {
-            by_mask(op, g, &mask_of(op, x, scalars)?, scalars)
-        }
         Op::Softplus => g * x.sigmoid()?,
         Op::LogSigmoid => g * x.neg()?.sigmoid()?,
         Op::Softsign => g / (x.abs()? + 1.0)?.square()?,
@@ -195,7 +217,7 @@ fn of_activation(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Resu
             let below = (g * (x.clamp(f32::MIN, 0.0)? * first.recip())?.exp()?)?;
             x.gt_scalar(0.0)?.where_(g, &below)
         }
-        // The others give no floats, or are constant.
+        // The others are constant, or are recorded by the methods that call them.
         _ => Err(without_gradient(op.name())),
     }
 }
