@@ -8,7 +8,7 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 use super::name;
-use super::structure::{Fetch, Input, Node, Places, Structure, TailShape, WORDS, ZERO};
+use super::structure::{ExprNode, Fetch, Input, Places, Structure, TailShape, WORDS, ZERO};
 use crate::ops::elementwise::element::SCALARS;
 use crate::ops::functions::push_functions;
 use crate::ops::readers::{READER_WORDS, unseen_word};
@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
     fn push_steps(&mut self) {
         let structures = [self.structure.before.as_deref(), Some(self.structure)];
         push_operations(&mut self.out, structures.into_iter().flatten());
-        let is_float = |node: &Node| node.dtype.is_float() || node.main.is_float();
+        let is_float = |node: &ExprNode| node.dtype.is_float() || node.main.is_float();
         if self.structure.head.is_some() || self.structure.nodes.iter().any(is_float) {
             let zero = self.word(ZERO);
             self.push(format_args!(
@@ -391,7 +391,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The call that computes a node.
-    fn call(&self, number: usize, node: &Node) -> String {
+    fn call(&self, number: usize, node: &ExprNode) -> String {
         let kind = node.main.wgsl();
         let slot = |slot: u8| self.word(self.places.scalars + usize::from(slot));
         let mut arguments: Vec<String> = Vec::new();
@@ -417,7 +417,7 @@ impl<'a> Writer<'a> {
         arguments.extend(node.scalars.iter().flatten().map(|&number| slot(number)));
         let call = format!("{}({})", function(node), arguments.join(", "));
         // A store narrows values that no other node reads.
-        let reads = |other: &Node| other.inputs.contains(&Input::Node(number as u8));
+        let reads = |other: &ExprNode| other.inputs.contains(&Input::Node(number as u8));
         let is_read = self.structure.tail.is_some() || self.structure.nodes.iter().any(reads);
         match node.dtype {
             _ if !is_read => call,
@@ -436,7 +436,7 @@ fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
 }
 
 /// The name of a node's function.
-fn function(node: &Node) -> String {
+fn function(node: &ExprNode) -> String {
     let (from, to) = (node.main.wgsl(), node.dtype.wgsl());
     match from == to {
         true => format!("{}_{from}", node.section),
@@ -458,7 +458,7 @@ fn push_operations<'a>(out: &mut String, structures: impl Iterator<Item = &'a St
         known.push(function);
     }
     let rounds = |dtype: &DType| {
-        let of_type = |node: &Node| node.dtype == *dtype && needs_narrowing(node);
+        let of_type = |node: &ExprNode| node.dtype == *dtype && needs_narrowing(node);
         structures.clone().any(|one| {
             let mut made = one.leaves[one.bound()..].iter();
             one.nodes.iter().any(of_type) || made.any(|leaf| leaf.dtype == *dtype)
@@ -473,7 +473,7 @@ fn push_operations<'a>(out: &mut String, structures: impl Iterator<Item = &'a St
 }
 
 /// The text of an operation's function `op`, with its own name and explicit types.
-fn with_types(text: &str, from: &str, to: &str, function: &str, node: &Node) -> String {
+fn with_types(text: &str, from: &str, to: &str, function: &str, node: &ExprNode) -> String {
     let mut out = with_words(text, |word| match word {
         "op" => Some(function.into()),
         "A" => Some(format!("vec4<{from}>").into()),
@@ -521,7 +521,7 @@ fn narrowing(dtype: DType) -> Option<(&'static str, &'static str)> {
 }
 
 /// Whether a store and a load would change its value.
-fn needs_narrowing(node: &Node) -> bool {
+fn needs_narrowing(node: &ExprNode) -> bool {
     const EXACT: [&str; 7] = ["where", "same", "relu", "neg", "abs", "maximum", "minimum"];
     let is_kept = EXACT.contains(&node.section) && node.main == node.dtype;
     narrowing(node.dtype).is_some() && !(is_kept && node.dtype.is_float())

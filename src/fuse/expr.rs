@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::maps::{is_row_major, refine, spread};
 use super::member::Member;
-use super::structure::{Dims, Input, Node, WORDS};
+use super::structure::{Dims, ExprNode, Input, WORDS};
 use crate::ops::elementwise::Fetch as LaunchFetch;
 use crate::ops::elementwise::element::Map;
 use lapidary_core::DType;
@@ -52,7 +52,7 @@ pub(super) struct Expr {
     /// The number of elements.
     pub(super) len: u32,
     pub(super) dims: Dims,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<ExprNode>,
     /// One for each node. Nodes that compute the same have the same signature.
     signatures: Vec<u64>,
     pub(super) leaves: SmallVec<[Leaf; MAX_OPERANDS]>,
@@ -120,7 +120,7 @@ impl Expr {
             is_used.then(|| self.scalar(seen.scalars[which]))
         });
         let main = if bound > 1 { seen.element.main } else { 0 };
-        let node = Node {
+        let node = ExprNode {
             element: seen.element,
             op: seen.code.op(),
             section: member.section,
@@ -290,7 +290,7 @@ pub(super) fn storage_of(members: &[Member], at: At) -> &Arc<Storage> {
 }
 
 /// Whether computing it again costs no more than another read of memory.
-pub(super) fn is_cheap(node: &Node) -> bool {
+pub(super) fn is_cheap(node: &ExprNode) -> bool {
     const CHEAP: [&str; 13] = [
         "add", "sub", "mul", "neg", "abs", "relu", "square", "same", "convert", "where", "maximum",
         "minimum", "full",

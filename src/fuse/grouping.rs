@@ -31,7 +31,7 @@ const MOST_READERS: usize = 4;
 
 /// Launches that may run together: first `earlier`, then `members`.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct FuseGroup {
     /// Pairs of launches, perhaps none, and the reader that reads their result.
     pub(super) earlier: Vec<(Vec<Member>, Reading)>,
     pub(super) members: Vec<Member>,
@@ -54,13 +54,13 @@ pub(super) struct Reading {
 /// The state of grouping.
 #[derive(Debug, Default)]
 pub(super) struct Grouping {
-    open: Vec<Group>,
+    open: Vec<FuseGroup>,
     /// Groups that run now, in this order.
-    pub(super) closed: Vec<Group>,
+    pub(super) closed: Vec<FuseGroup>,
     /// The command that runs after `closed`.
     pub(super) passed: Option<Cmd>,
     /// Empty groups, kept for reuse of their allocations.
-    pub(super) spare: Vec<Group>,
+    pub(super) spare: Vec<FuseGroup>,
 }
 
 fn address(storage: &Arc<Storage>) -> usize {
@@ -72,7 +72,7 @@ fn share_of(launch: &Launch) -> Option<u64> {
     Some(launch.args.last()?.storage.share_number())
 }
 
-impl Group {
+impl FuseGroup {
     /// Removes everything, but keeps the allocations.
     pub(super) fn clear(&mut self) {
         self.earlier.clear();
@@ -159,7 +159,7 @@ impl Grouping {
             concerned |= self.ended_by(&arg.storage, role);
         }
         let share = share_of(&reading.launch);
-        let makes_x = |group: &Group| {
+        let makes_x = |group: &FuseGroup| {
             group.writes.contains(&x) && group.earlier.len() < MOST_READERS && group.is_in(share)
         };
         let joined = match self.open.iter().position(makes_x) {
@@ -215,11 +215,11 @@ impl Grouping {
         }
     }
 
-    fn empty(&mut self) -> Group {
+    fn empty(&mut self) -> FuseGroup {
         self.spare.pop().unwrap_or_default()
     }
 
-    fn open(&mut self, group: Group) {
+    fn open(&mut self, group: FuseGroup) {
         if self.open.len() >= MOST_OPEN {
             let oldest = self.open.remove(0);
             self.closed.push(oldest);
@@ -256,12 +256,12 @@ impl Grouping {
     }
 
     /// Merges some of the open groups and takes them out; closes others.
-    fn merge(&mut self, joined: u32, others: u32) -> Option<Group> {
+    fn merge(&mut self, joined: u32, others: u32) -> Option<FuseGroup> {
         if joined == 0 {
             self.close(others);
             return None;
         }
-        let mut whole: Option<Group> = None;
+        let mut whole: Option<FuseGroup> = None;
         for index in (0..self.open.len()).rev() {
             if others >> index & 1 == 1 {
                 let group = self.open.remove(index);
@@ -320,7 +320,7 @@ impl Grouping {
 /// so.
 const SHRINKS: u64 = 4;
 
-impl Group {
+impl FuseGroup {
     /// The position of its last launch among the recorded commands.
     pub(super) fn last(&self) -> usize {
         let last_reading = self.earlier.last().map(|(_, reading)| reading.order);

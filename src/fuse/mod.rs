@@ -39,7 +39,7 @@ use crate::ops::families::seen;
 use crate::ops::readers::reader_of;
 use codegen::{OUTS, leaf_names};
 use expr::Expr;
-use grouping::{Group, Grouping, Reading};
+use grouping::{FuseGroup, Grouping, Reading};
 use lapidary_core::internal::{
     Arg, Cmd, DeadList, Engine, Fuse, Fused, FusedReference, Launch, Operand, Pending, Program,
 };
@@ -203,7 +203,7 @@ impl Fuser {
     }
 
     /// Emits the launches of a group as few kernels.
-    fn emit(&mut self, group: &mut Group, limits: &Limits, ready: &mut Vec<Cmd>) {
+    fn emit(&mut self, group: &mut FuseGroup, limits: &Limits, ready: &mut Vec<Cmd>) {
         if !group.earlier.is_empty() {
             self.emit_readings(group, limits, ready);
         }
@@ -216,7 +216,7 @@ impl Fuser {
     }
 
     /// Emits all of a group, except for the members that the last reader's kernel did not include.
-    fn emit_readings(&mut self, group: &mut Group, limits: &Limits, ready: &mut Vec<Cmd>) {
+    fn emit_readings(&mut self, group: &mut FuseGroup, limits: &Limits, ready: &mut Vec<Cmd>) {
         let mut readings = Vec::with_capacity(group.earlier.len());
         let mut expressions = VecDeque::with_capacity(group.earlier.len() + 1);
         for (members, reading) in group.earlier.drain(..) {

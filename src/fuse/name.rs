@@ -1,7 +1,7 @@
 //! The name of a fused kernel: the formula that it computes.
 
 use super::codegen::LEAVES;
-use super::structure::{Input, Node, Structure};
+use super::structure::{ExprNode, Input, Structure};
 
 /// Longer formulas are cut.
 const LONGEST: usize = 120;
@@ -69,7 +69,7 @@ impl Known {
     }
 }
 
-fn formula(node: &Node, formulas: &[(String, Bond)], known: &Known) -> (String, Bond) {
+fn formula(node: &ExprNode, formulas: &[(String, Bond)], known: &Known) -> (String, Bond) {
     let scalar = |slot: u8| format!("s{}", known.scalars + usize::from(slot));
     let input = |input: &Input, least: Bond| match *input {
         Input::Leaf(leaf) if usize::from(leaf) == known.bound => known.made.clone(),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::structure::{Fetch, Input, Node, Params, Structure, TailShape};
+use super::structure::{ExprNode, Fetch, Input, Params, Structure, TailShape};
 use crate::ops::elementwise::Code;
 use crate::ops::elementwise::element::{are_vec4s, into};
 use crate::ops::families::copy_family;
 use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Arg, Kernel, Storage};
+use lapidary_core::internal::{Arg, BuiltInKernel, Storage};
 use lapidary_core::internal::{Launch, Program};
 #[cfg(any(test, feature = "sim"))]
 use lapidary_core::internal::{MAX_OPERANDS, ReferenceCall, Variant};
@@ -33,7 +33,7 @@ enum Slot {
 /// One launch, without its storages.
 #[derive(Debug)]
 struct Step {
-    kernel: &'static Kernel,
+    kernel: &'static BuiltInKernel,
     code: u64,
     words: SmallVec<[u32; 16]>,
     groups: [u32; 3],
@@ -100,7 +100,7 @@ fn step_of(
     caps: &Caps,
     params: &[u32],
     (dims, leaves): (&[usize], &[Layout]),
-    (number, node): (usize, &Node),
+    (number, node): (usize, &ExprNode),
 ) -> Option<Step> {
     let first = structure.places().scalars;
     let scalar = |slot: u8| params[first + usize::from(slot)];
@@ -323,7 +323,7 @@ fn reader_launch<'a>(
 
 /// Runs a kernel's reference kernel.
 #[cfg(any(test, feature = "sim"))]
-fn run_one(kernel: &Kernel, call: &mut ReferenceCall) {
+fn run_one(kernel: &BuiltInKernel, call: &mut ReferenceCall) {
     let run = kernel
         .reference
         .expect("reference kernels are compiled in with the simulated device");

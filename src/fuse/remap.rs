@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::expr::{Expr, is_cheap, is_one, storage_of};
 use super::maps::is_row_major;
 use super::member::Member;
-use super::structure::{Dims, Node};
+use super::structure::{Dims, ExprNode};
 use crate::ops::elementwise::element::Map;
 
 impl Expr {
@@ -64,7 +64,7 @@ impl Expr {
         });
         let is_repeated = seen.len > self.len && !self.nodes.iter().all(is_cheap);
         // Elements have other numbers under the view.
-        let counts = self.nodes.iter().any(Node::counts);
+        let counts = self.nodes.iter().any(ExprNode::counts);
         if !is_for_this || is_repeated || counts {
             return None;
         }

@@ -46,7 +46,7 @@ const MOST_INPUTS: usize = 3;
 
 /// One operation.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct ExprNode {
     pub(super) element: &'static Element,
     pub(super) op: u8,
     /// The section of the family's WGSL.
@@ -60,7 +60,7 @@ pub(super) struct Node {
     pub(super) dtype: DType,
 }
 
-impl Node {
+impl ExprNode {
     /// Whether an element depends on its number, and not only on the inputs.
     pub(super) fn counts(&self) -> bool {
         self.inputs.is_empty() && self.section != "full"
@@ -131,7 +131,7 @@ pub(super) struct OutShape {
 /// Everything that the text depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Structure {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<ExprNode>,
     pub(super) leaves: SmallVec<[LeafShape; 8]>,
     pub(super) outs: SmallVec<[OutShape; 4]>,
     /// The number of scalars among the parameters.

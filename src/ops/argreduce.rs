@@ -17,13 +17,13 @@ use super::rows::{self, Axes, Rows};
 use super::text::{Text, key_section};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/argreduce.wgsl");
 
 /// `y[r]` = the position of the extreme in row `r` of `x`.
-pub(super) static ARGREDUCE: Kernel = Kernel {
+pub(super) static ARGREDUCE: BuiltInKernel = BuiltInKernel {
     name: "argreduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
@@ -31,7 +31,7 @@ pub(super) static ARGREDUCE: Kernel = Kernel {
 };
 
 /// `y[r]` = the best of the positions in row `r` of `x` that `c` holds.
-static ARGREDUCE_PICK: Kernel = Kernel {
+static ARGREDUCE_PICK: BuiltInKernel = BuiltInKernel {
     name: "argreduce_pick",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text: pick_text,

@@ -14,7 +14,7 @@ use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
 use crate::tensor::layout::broadcast_shapes;
 use lapidary_core::Result;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 
 const WGSL: &str = include_str!("../../shaders/binary.wgsl");
 

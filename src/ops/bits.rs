@@ -18,13 +18,13 @@ use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, LEAST_BYTES, Reduce, Save, grads};
 use crate::tensor::layout::Dims;
-use lapidary_core::internal::{Kernel, Launch, MaybeShared, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, MaybeShared, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/bits.wgsl");
 
 /// `y` has a bit for each element of `x`.
-static PACK: Kernel = Kernel {
+static PACK: BuiltInKernel = BuiltInKernel {
     name: "pack",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,

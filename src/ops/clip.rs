@@ -16,7 +16,7 @@ use super::together;
 use crate::tensor::Tensor;
 use lapidary_core::adapter::AdapterKind;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{Arg, Kernel, Launch, MAX_OPERANDS, Operand, Ranges, Variant};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, MAX_OPERANDS, Operand, Ranges, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/clip.wgsl");
@@ -51,8 +51,8 @@ const SCALED: [Operand; MAX_OPERANDS] = [
 ];
 
 /// A kernel of the first operands.
-const fn kernel(name: &'static str, all: &'static [Operand], tensors: usize) -> Kernel {
-    Kernel {
+const fn kernel(name: &'static str, all: &'static [Operand], tensors: usize) -> BuiltInKernel {
+    BuiltInKernel {
         name,
         operands: all.split_at(1 + tensors).0,
         text,
@@ -75,8 +75,8 @@ macro_rules! kernels {
     };
 }
 
-static FOLD: [Kernel; MOST] = kernels!("fold_all", FOLDED);
-static SCALE: [Kernel; MOST] = kernels!("scale_all", SCALED);
+static FOLD: [BuiltInKernel; MOST] = kernels!("fold_all", FOLDED);
+static SCALE: [BuiltInKernel; MOST] = kernels!("scale_all", SCALED);
 
 /// `struct Params` of `shaders/clip.wgsl`.
 #[repr(C)]
@@ -177,7 +177,7 @@ fn fold(tensors: &[&Tensor], task: Task) -> Result<Tensor> {
 /// Appends the launches for all tensors. `first` is the operand that all share.
 #[track_caller]
 fn launches(
-    kernels: &'static [Kernel; MOST],
+    kernels: &'static [BuiltInKernel; MOST],
     task: Task,
     first: &Tensor,
     tensors: &[&Tensor],

@@ -17,7 +17,7 @@ use super::rows;
 use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, axis};
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "concat";
@@ -27,7 +27,7 @@ const WGSL: &str = include_str!("../../shaders/concat.wgsl");
 const INPUTS: usize = 4;
 
 /// Writes the first inputs. If there are more, the rest of `y` is not defined yet.
-static CONCAT: Kernel = Kernel {
+static CONCAT: BuiltInKernel = BuiltInKernel {
     name: "concat",
     operands: &[
         Operand::read("a"),
@@ -41,7 +41,7 @@ static CONCAT: Kernel = Kernel {
 };
 
 /// Writes further inputs, and keeps the other elements.
-static CONCAT_MORE: Kernel = Kernel {
+static CONCAT_MORE: BuiltInKernel = BuiltInKernel {
     name: "concat_more",
     operands: &[
         Operand::read("a"),
@@ -178,7 +178,7 @@ fn fitting(inputs: &[Input], y: &Tensor) -> usize {
 }
 
 /// Appends the launch that writes these neighbouring inputs.
-fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> Result<()> {
+fn place(inputs: &[Input], line: usize, kernel: &'static BuiltInKernel, y: &Tensor) -> Result<()> {
     let elements = y.layout.len();
     let mut params = Params {
         line: line as u32,

@@ -32,7 +32,7 @@ use crate::tensor::Tensor;
 use crate::tensor::history::grads;
 use crate::tensor::layout::checked;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{Kernel, Launch, Operand, Ranges, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Ranges, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/copy.wgsl");
@@ -40,7 +40,7 @@ const WGSL: &str = include_str!("../../shaders/copy.wgsl");
 macro_rules! kernels {
     ($($(#[$doc:meta])* $kernel:ident $name:literal $y:ident $text:ident $reference:ident;)*) => {$(
         $(#[$doc])*
-        pub(super) static $kernel: Kernel = Kernel {
+        pub(super) static $kernel: BuiltInKernel = BuiltInKernel {
             name: $name,
             operands: &[Operand::read("x"), Operand::$y("y")],
             text: $text,

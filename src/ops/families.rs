@@ -3,7 +3,7 @@
 
 use super::elementwise::element::{Element, Seen};
 use super::{binary, copy, fill, select, ternary, unary};
-use lapidary_core::internal::{Kernel, Launch, Program};
+use lapidary_core::internal::{BuiltInKernel, Launch, Program};
 
 static ELEMENTS: [&Element; 9] = [
     &binary::ELEMENT,
@@ -18,7 +18,7 @@ static ELEMENTS: [&Element; 9] = [
 ];
 
 /// The family of a kernel, and whether the kernel writes a part of an old storage.
-pub(crate) fn family_of(kernel: &'static Kernel) -> Option<(&'static Element, bool)> {
+pub(crate) fn family_of(kernel: &'static BuiltInKernel) -> Option<(&'static Element, bool)> {
     ELEMENTS.iter().find_map(|element| match kernel {
         _ if std::ptr::eq(kernel, element.fresh) => Some((*element, false)),
         _ if std::ptr::eq(kernel, element.into) => Some((*element, true)),

@@ -12,7 +12,7 @@ use super::operation::{Takes, kernels, operations};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
-use lapidary_core::internal::{Engine, Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Engine, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/fill.wgsl");

@@ -11,13 +11,13 @@ use super::index_select::check_index_type;
 use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/gather.wgsl");
 
 /// `y[c]` = `x[c]`, with `i[c]` in place of one coordinate.
-static GATHER: Kernel = Kernel {
+static GATHER: BuiltInKernel = BuiltInKernel {
     name: "gather",
     operands: &[Operand::read("i"), Operand::read("x"), Operand::write("y")],
     text,

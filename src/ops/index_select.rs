@@ -13,14 +13,14 @@ use super::rows::{self, Side};
 use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
-use lapidary_core::internal::{Kernel, Launch, Operand, RowsNamed, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, RowsNamed, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "index_select";
 const WGSL: &str = include_str!("../../shaders/index_select.wgsl");
 
 /// `y[.., j, ..]` = `x[.., i[j], ..]`.
-static INDEX_SELECT: Kernel = Kernel {
+static INDEX_SELECT: BuiltInKernel = BuiltInKernel {
     name: "index_select",
     operands: &[
         Operand::table("x", rows_of),

@@ -4,11 +4,11 @@
 use super::elementwise::{arg, groups};
 use crate::tensor::Tensor;
 use lapidary_core::Result;
-use lapidary_core::internal::{Kernel, Launch};
+use lapidary_core::internal::{BuiltInKernel, Launch};
 
 /// One invocation for each vec4 of `result`.
 pub(super) fn by_vec4s<P: bytemuck::NoUninit, const N: usize>(
-    kernel: &'static Kernel,
+    kernel: &'static BuiltInKernel,
     code: u64,
     operands: [&Tensor; N],
     result: &Tensor,
@@ -19,7 +19,7 @@ pub(super) fn by_vec4s<P: bytemuck::NoUninit, const N: usize>(
 
 /// The same for a launch that takes `work` multiply-adds in all.
 pub(super) fn by_vec4s_with_work<P: bytemuck::NoUninit, const N: usize>(
-    kernel: &'static Kernel,
+    kernel: &'static BuiltInKernel,
     code: u64,
     operands: [&Tensor; N],
     result: &Tensor,

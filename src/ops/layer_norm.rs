@@ -11,14 +11,14 @@ use super::normalize::{self, Form};
 use super::reduce::{Op, fold};
 use super::rows::{Axes, RowParams, Rows};
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/layer_norm.wgsl");
 
 /// Normalizes whole rows in one launch. A missing weight or bias is replaced by `x`, which is not
 /// read.
-pub(super) static LAYER_NORM: Kernel = Kernel {
+pub(super) static LAYER_NORM: BuiltInKernel = BuiltInKernel {
     name: "layer_norm",
     operands: &[
         Operand::read("x"),
@@ -31,7 +31,7 @@ pub(super) static LAYER_NORM: Kernel = Kernel {
 };
 
 /// Applies the mean `s` of every row, and the sum `t` of the squared distances from it.
-static LAYER_NORM_APPLY: Kernel = Kernel {
+static LAYER_NORM_APPLY: BuiltInKernel = BuiltInKernel {
     name: "layer_norm_apply",
     operands: &[
         Operand::read("x"),

@@ -11,14 +11,14 @@ use super::elementwise::arg;
 use super::rows;
 use super::text::Text;
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/layer_norm_backward.wgsl");
 
 /// `y` is the gradient of `x` by the gradient `g` of the result. `s` gets the mean of each row, and
 /// `t` the reciprocal of its deviation. A missing weight `w` is replaced by `x`.
-static BACKWARD: Kernel = Kernel {
+static BACKWARD: BuiltInKernel = BuiltInKernel {
     name: "layer_norm_backward",
     operands: &[
         Operand::read("x"),

@@ -16,13 +16,13 @@ use super::normalize::check_float;
 use super::rows::{self, Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/loss.wgsl");
 
 /// `y[r]` = minus the element `i[r]` of row `r` of `x`.
-static LOSS: Kernel = Kernel {
+static LOSS: BuiltInKernel = BuiltInKernel {
     name: "loss",
     operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
     text,
@@ -30,7 +30,7 @@ static LOSS: Kernel = Kernel {
 };
 
 /// `y[r]` = `m[r]` minus the element `i[r]` of row `r` of `x`.
-static LOSS_OF_LOGITS: Kernel = Kernel {
+static LOSS_OF_LOGITS: BuiltInKernel = BuiltInKernel {
     name: "loss_of_logits",
     operands: &[
         Operand::read("x"),

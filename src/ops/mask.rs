@@ -12,7 +12,7 @@ use super::operation::{kernels, operations};
 use super::random;
 use crate::tensor::Tensor;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/mask.wgsl");

@@ -42,7 +42,7 @@ use std::borrow::Cow;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
 
 pub use epilogue::{Activation, Epilogue};
@@ -53,8 +53,8 @@ pub(super) use form::{Packing, Tile};
 pub(super) use problem::Params;
 pub(super) use right::{Groups, Right};
 
-const fn kernel(operands: &'static [Operand]) -> Kernel {
-    Kernel {
+const fn kernel(operands: &'static [Operand]) -> BuiltInKernel {
+    BuiltInKernel {
         name: "matmul",
         operands,
         text,
@@ -70,7 +70,7 @@ const RESIDUAL: Operand = Operand::read("residual");
 const C: Operand = Operand::write("c");
 
 /// The kernel's index: + 1 with scales, + 2 with a bias, + 4 with a residual.
-static MATMUL: [Kernel; 8] = [
+static MATMUL: [BuiltInKernel; 8] = [
     kernel(&[A, B, C]),
     kernel(&[A, B, SCALES, C]),
     kernel(&[A, B, BIAS, C]),
@@ -81,7 +81,7 @@ static MATMUL: [Kernel; 8] = [
     kernel(&[A, B, SCALES, BIAS, RESIDUAL, C]),
 ];
 
-fn kernel_of(form: Form) -> &'static Kernel {
+fn kernel_of(form: Form) -> &'static BuiltInKernel {
     let with = [form.has_scales(), form.end.bias, form.end.residual];
     let index = with.map(usize::from);
     &MATMUL[index[0] + 2 * index[1] + 4 * index[2]]

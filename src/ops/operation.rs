@@ -134,7 +134,7 @@ pub(super) use operations;
 macro_rules! kernels {
     ($reference:ident: $($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
         $(#[$doc])*
-        pub(super) static $kernel: Kernel = Kernel {
+        pub(super) static $kernel: BuiltInKernel = BuiltInKernel {
             name: $name,
             operands: &[$($operand),*],
             text,

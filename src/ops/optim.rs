@@ -24,7 +24,7 @@ use super::together;
 use crate::tensor::Tensor;
 use lapidary_core::Result;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{Arg, Kernel, Launch, MAX_OPERANDS, Operand, Ranges, Variant};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, MAX_OPERANDS, Operand, Ranges, Variant};
 
 const WGSL: &str = include_str!("../../shaders/optim.wgsl");
 
@@ -76,8 +76,8 @@ const WITH_STATES: [Operand; 5] = [
 const COUNTED: [Operand; 3] = [Operand::update("k"), Operand::read("f"), Operand::read("c")];
 
 /// A kernel of the first operands.
-const fn kernel(name: &'static str, all: &'static [Operand], operands: usize) -> Kernel {
-    Kernel {
+const fn kernel(name: &'static str, all: &'static [Operand], operands: usize) -> BuiltInKernel {
+    BuiltInKernel {
         name,
         operands: all.split_at(operands).0,
         text,
@@ -85,32 +85,32 @@ const fn kernel(name: &'static str, all: &'static [Operand], operands: usize) ->
     }
 }
 
-static SGD: [Kernel; MOST] = [
+static SGD: [BuiltInKernel; MOST] = [
     kernel("sgd", &WITHOUT_STATE, 3),
     kernel("sgd", &WITHOUT_STATE, 5),
     kernel("sgd", &WITHOUT_STATE, 7),
 ];
-static SGD_MOMENTUM: [Kernel; MOST] = [
+static SGD_MOMENTUM: [BuiltInKernel; MOST] = [
     kernel("sgd", &WITH_STATE, 4),
     kernel("sgd", &WITH_STATE, 6),
     kernel("sgd", &WITH_STATE, 8),
 ];
-static ADAMW: [Kernel; MOST] = [
+static ADAMW: [BuiltInKernel; MOST] = [
     kernel("adamw", &WITH_STATE, 4),
     kernel("adamw", &WITH_STATE, 6),
     kernel("adamw", &WITH_STATE, 8),
 ];
-static ADAMW_ALONE: Kernel = kernel("adamw", &WITH_STATES, 5);
+static ADAMW_ALONE: BuiltInKernel = kernel("adamw", &WITH_STATES, 5);
 
 /// The first is of a step that is always done.
-static COUNT: [Kernel; 3] = [
+static COUNT: [BuiltInKernel; 3] = [
     counting(1, text_of_count),
     counting(2, text_of_count),
     counting(3, text_of_count),
 ];
 
-const fn counting(operands: usize, text: fn(&Variant) -> Cow<'static, str>) -> Kernel {
-    Kernel {
+const fn counting(operands: usize, text: fn(&Variant) -> Cow<'static, str>) -> BuiltInKernel {
+    BuiltInKernel {
         name: "count_steps",
         operands: COUNTED.split_at(operands).0,
         text,
@@ -141,43 +141,43 @@ pub(super) struct CountParams {
 
 /// The formula by which parameters change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Formula {
+pub(crate) enum UpdateFormula {
     Sgd,
     SgdMomentum,
     SgdNesterov,
     AdamW,
 }
 
-impl Formula {
-    const ALL: [Formula; 4] = [
-        Formula::Sgd,
-        Formula::SgdMomentum,
-        Formula::SgdNesterov,
-        Formula::AdamW,
+impl UpdateFormula {
+    const ALL: [UpdateFormula; 4] = [
+        UpdateFormula::Sgd,
+        UpdateFormula::SgdMomentum,
+        UpdateFormula::SgdNesterov,
+        UpdateFormula::AdamW,
     ];
 
     /// The elements of state for each element of a parameter.
     pub(crate) fn planes(self) -> usize {
         match self {
-            Formula::Sgd => 0,
-            Formula::SgdMomentum | Formula::SgdNesterov => 1,
-            Formula::AdamW => 2,
+            UpdateFormula::Sgd => 0,
+            UpdateFormula::SgdMomentum | UpdateFormula::SgdNesterov => 1,
+            UpdateFormula::AdamW => 2,
         }
     }
 
-    pub(super) fn of(code: u64) -> Formula {
-        Formula::ALL[(code & 3) as usize]
+    pub(super) fn of(code: u64) -> UpdateFormula {
+        UpdateFormula::ALL[(code & 3) as usize]
     }
 
     fn code(self, members: usize, has_states: bool) -> u64 {
         self as u64 | (members as u64) << 2 | if has_states { STATES } else { 0 }
     }
 
-    fn kernels(self) -> &'static [Kernel; MOST] {
+    fn kernels(self) -> &'static [BuiltInKernel; MOST] {
         match self {
-            Formula::Sgd => &SGD,
-            Formula::SgdMomentum | Formula::SgdNesterov => &SGD_MOMENTUM,
-            Formula::AdamW => &ADAMW,
+            UpdateFormula::Sgd => &SGD,
+            UpdateFormula::SgdMomentum | UpdateFormula::SgdNesterov => &SGD_MOMENTUM,
+            UpdateFormula::AdamW => &ADAMW,
         }
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn members_of(code: u64) -> usize {
 
 /// The number of operands in front of the parameters.
 pub(super) fn heads_of(code: u64) -> usize {
-    match Formula::of(code).planes() {
+    match UpdateFormula::of(code).planes() {
         0 => 1,
         _ if code & STATES != 0 => 3,
         _ => 2,
@@ -267,7 +267,7 @@ pub(crate) struct Member {
 /// An update of parameters that share a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update<'a> {
-    pub(crate) formula: Formula,
+    pub(crate) formula: UpdateFormula,
     pub(crate) factors: [f32; 8],
     pub(crate) counts: &'a Tensor,
     /// A tensor with the state of all, or one for each plane of a single parameter.
@@ -329,7 +329,7 @@ impl Update<'_> {
 
 /// The WGSL of an update.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let (formula, code) = (Formula::of(variant.code), variant.code);
+    let (formula, code) = (UpdateFormula::of(variant.code), variant.code);
     let word = |name: &str, texts: &[&str]| {
         let index: usize = texts[0].parse().expect("a skeleton numbers its parameters");
         let more = if index < 4 { "" } else { "more_" };
@@ -343,13 +343,13 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         let skeleton = Skeleton::new(section_for(WGSL, section, ""))
             .numbers([("members", members_of(code) as u32)])
             .with("has_momentum", formula.planes() == 1)
-            .with("is_nesterov", formula == Formula::SgdNesterov)
+            .with("is_nesterov", formula == UpdateFormula::SgdNesterov)
             .with("second", second)
             .with("second_at", second_at);
         skeleton.function(&word).fill()
     };
     let rule = match formula {
-        Formula::AdamW => "adamw",
+        UpdateFormula::AdamW => "adamw",
         _ => "sgd",
     };
     Text::from(filled("update") + &filled(rule)).done()
@@ -374,7 +374,7 @@ mod tests {
             .into_iter()
             .flat_map(|x| [(x, DType::F32), (x, DType::Bf16)])
         {
-            for formula in Formula::ALL {
+            for formula in UpdateFormula::ALL {
                 for members in 1..=MOST {
                     let head = [DType::U32, state];
                     let head = &head[..1 + formula.planes().min(1)];
@@ -385,7 +385,12 @@ mod tests {
                 }
             }
             let dtypes = [DType::U32, state, state, value, value];
-            valid(&ADAMW_ALONE, Formula::AdamW.code(1, true), &dtypes, 0b11110);
+            valid(
+                &ADAMW_ALONE,
+                UpdateFormula::AdamW.code(1, true),
+                &dtypes,
+                0b11110,
+            );
         }
     }
 

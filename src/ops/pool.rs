@@ -15,7 +15,7 @@ pub(super) mod reference;
 
 use crate::tensor::Tensor;
 use call::Planes;
-use kernel::Fold;
+use kernel::PoolFold;
 use lapidary_core::Result;
 pub use options::Pool;
 
@@ -46,7 +46,7 @@ macro_rules! pools {
             #[track_caller]
             pub fn $forward(&self, pool: &Pool<$dims>) -> Result<Tensor> {
                 let planes = Planes::of(stringify!($forward), self, $dims)?;
-                planes.by_pool(&pool.over_planes(), Fold::$fold)?.forward(Fold::$fold)
+                planes.by_pool(&pool.over_planes(), PoolFold::$fold)?.forward(PoolFold::$fold)
             }
 
             #[doc = concat!("The gradient of [`", stringify!($forward), "`](Tensor::", stringify!($forward),
@@ -61,7 +61,7 @@ macro_rules! pools {
             #[track_caller]
             pub fn $backward(&self, input: &Tensor, pool: &Pool<$dims>) -> Result<Tensor> {
                 let planes = Planes::of(stringify!($backward), input, $dims)?;
-                planes.by_pool(&pool.over_planes(), Fold::$fold)?.backward(Fold::$fold, self)
+                planes.by_pool(&pool.over_planes(), PoolFold::$fold)?.backward(PoolFold::$fold, self)
             }
             )*
         }
@@ -101,7 +101,7 @@ macro_rules! adaptive_pools {
             #[track_caller]
             pub fn $forward(&self, output: [usize; $dims]) -> Result<Tensor> {
                 let planes = Planes::of(stringify!($forward), self, $dims)?;
-                planes.adaptive(&output)?.forward(Fold::$fold)
+                planes.adaptive(&output)?.forward(PoolFold::$fold)
             }
 
             #[doc = concat!("The gradient of [`", stringify!($forward), "`](Tensor::", stringify!($forward),
@@ -117,7 +117,7 @@ macro_rules! adaptive_pools {
             pub fn $backward(&self, input: &Tensor) -> Result<Tensor> {
                 let planes = Planes::of(stringify!($backward), input, $dims)?;
                 let windows = self.shape().len().saturating_sub($dims);
-                planes.adaptive(&self.shape()[windows..])?.backward(Fold::$fold, self)
+                planes.adaptive(&self.shape()[windows..])?.backward(PoolFold::$fold, self)
             }
             )*
         }
@@ -148,7 +148,7 @@ macro_rules! pools_with_indices {
             #[track_caller]
             pub fn $name(&self, pool: &Pool<$dims>) -> Result<(Tensor, Tensor)> {
                 let planes = Planes::of(stringify!($name), self, $dims)?;
-                planes.by_pool(&pool.over_planes(), Fold::Place)?.places()
+                planes.by_pool(&pool.over_planes(), PoolFold::Place)?.places()
             }
 
             #[doc = concat!("[`", $of_adaptive, "`](Tensor::", $of_adaptive, "), and the place of each maximum, as in [`",

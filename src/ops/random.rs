@@ -11,7 +11,7 @@ use super::elementwise::element::Element;
 use super::elementwise::{self, Code};
 use super::operation::{kernels, operations};
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Engine, Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Engine, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/random.wgsl");

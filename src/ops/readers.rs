@@ -4,12 +4,12 @@
 
 use super::rows::RowParams;
 use super::{argreduce, layer_norm, normalize, reduce, softmax};
-use lapidary_core::internal::Kernel;
+use lapidary_core::internal::BuiltInKernel;
 
 /// A kernel whose first operand is `x`.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    pub(crate) kernel: &'static Kernel,
+    pub(crate) kernel: &'static BuiltInKernel,
     /// How often it reads each element.
     pub(crate) times: u32,
     /// What a variant computes, by its code.
@@ -59,7 +59,7 @@ static READERS: [Reader; 5] = [
 ];
 
 /// The reader of a kernel, if it has one.
-pub(crate) fn reader_of(kernel: &'static Kernel) -> Option<&'static Reader> {
+pub(crate) fn reader_of(kernel: &'static BuiltInKernel) -> Option<&'static Reader> {
     READERS.iter().find(|one| std::ptr::eq(one.kernel, kernel))
 }
 

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use super::elementwise::arg;
 use super::rows::{self, Axes, Rows, Side};
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{Caps, DType, Error, Result};
 
 pub(super) use op::{Fold, Lift, Lower, Op, name_of};
@@ -48,7 +48,7 @@ const FEW_ROWS: u32 = 1 << 16;
 const LONG_COLUMN: u32 = 512;
 
 /// `y[r]` = the fold of row `r` of `x`.
-pub(super) static REDUCE: Kernel = Kernel {
+pub(super) static REDUCE: BuiltInKernel = BuiltInKernel {
     name: "reduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
@@ -56,7 +56,7 @@ pub(super) static REDUCE: Kernel = Kernel {
 };
 
 /// `y[r]` = the fold of row `r` of `x` after `lift`, which also takes `m[r]`.
-pub(super) static REDUCE_AROUND: Kernel = Kernel {
+pub(super) static REDUCE_AROUND: BuiltInKernel = BuiltInKernel {
     name: "reduce_around",
     operands: &[Operand::read("x"), Operand::read("m"), Operand::write("y")],
     text,

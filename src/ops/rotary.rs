@@ -12,14 +12,14 @@ use super::launch::by_vec4s;
 use super::normalize::check_float;
 use super::text::Text;
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "rotary";
 const WGSL: &str = include_str!("../../shaders/rotary.wgsl");
 
 /// `y` = `x` with its pairs rotated.
-static ROTARY: Kernel = Kernel {
+static ROTARY: BuiltInKernel = BuiltInKernel {
     name: "rotary",
     operands: &[
         Operand::read("x"),

@@ -16,13 +16,13 @@ use super::rows::{self, Axes, Rows};
 use super::text::{bounds, nan_key};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis};
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/scan.wgsl");
 
 /// Scans whole rows.
-static SCAN: Kernel = Kernel {
+static SCAN: BuiltInKernel = BuiltInKernel {
     name: "scan",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
@@ -30,7 +30,7 @@ static SCAN: Kernel = Kernel {
 };
 
 /// Scans rows in parts. `c` holds the scanned folds of the parts.
-static SCAN_PARTS: Kernel = Kernel {
+static SCAN_PARTS: BuiltInKernel = BuiltInKernel {
     name: "scan_parts",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text,

@@ -12,13 +12,13 @@ use super::rows;
 use super::scatter::{self, How, LONGEST_RUN_ON_CPU, Params, Settle};
 use super::sort::sorted;
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Result, adapter::AdapterKind};
 
 const WGSL: &str = include_str!("../../shaders/scatter_into.wgsl");
 
 /// `y` with elements of `s` at the keys `k`, whose places are `o`.
-static SCATTER_INTO: Kernel = Kernel {
+static SCATTER_INTO: BuiltInKernel = BuiltInKernel {
     name: "scatter_indexed_into",
     operands: &[
         Operand::read("k"),

@@ -11,14 +11,14 @@ use super::launch::by_vec4s;
 use super::operation::{Takes, same_dtype};
 use super::text::Text;
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "search_sorted";
 const WGSL: &str = include_str!("../../shaders/search_sorted.wgsl");
 
 /// `y[r, k]` = the number of elements of row `r` of `s` that come before `v[r, k]`.
-static SEARCH_SORTED: Kernel = Kernel {
+static SEARCH_SORTED: BuiltInKernel = BuiltInKernel {
     name: "search_sorted",
     operands: &[Operand::read("s"), Operand::read("v"), Operand::write("y")],
     text,

@@ -13,7 +13,7 @@ use super::operation::{Takes, kernels, same_dtype};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::layout::broadcast_shapes;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/select.wgsl");

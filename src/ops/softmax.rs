@@ -13,12 +13,12 @@ use super::rows::{Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::axis;
 use lapidary_core::Result;
-use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
 
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
 
 /// Normalizes whole rows in one launch.
-pub(super) static SOFTMAX: Kernel = Kernel {
+pub(super) static SOFTMAX: BuiltInKernel = BuiltInKernel {
     name: "softmax",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
@@ -26,7 +26,7 @@ pub(super) static SOFTMAX: Kernel = Kernel {
 };
 
 /// Applies the maximum `s` and the sum `t` of every row.
-static SOFTMAX_APPLY: Kernel = Kernel {
+static SOFTMAX_APPLY: BuiltInKernel = BuiltInKernel {
     name: "softmax_apply",
     operands: &[
         Operand::read("x"),

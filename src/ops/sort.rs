@@ -15,7 +15,7 @@ use super::rows::{self, Axes, Rows};
 use super::text::{Text, key_section};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/sort.wgsl");
@@ -24,7 +24,7 @@ const WGSL: &str = include_str!("../../shaders/sort.wgsl");
 const BLOCK: u64 = 8;
 
 /// The keys and the order of every block of `x`.
-static SORT_BLOCKS: Kernel = Kernel {
+static SORT_BLOCKS: BuiltInKernel = BuiltInKernel {
     name: "sort_blocks",
     operands: &[Operand::read("x"), Operand::write("k"), Operand::write("o")],
     text: blocks_text,
@@ -32,7 +32,7 @@ static SORT_BLOCKS: Kernel = Kernel {
 };
 
 /// The keys `l` and the order `q` of runs that are twice as long.
-static SORT_MERGE: Kernel = Kernel {
+static SORT_MERGE: BuiltInKernel = BuiltInKernel {
     name: "sort_merge",
     operands: &[
         Operand::read("k"),

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::elementwise::{Code, Fetch, Plan};
 use super::{binary, check, copy, fill, mask, random, select, ternary, unary};
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Kernel, Look, MAX_OPERANDS, Variant};
+use lapidary_core::internal::{BuiltInKernel, Look, MAX_OPERANDS, Variant};
 use lapidary_core::sim::SimOptions;
 use lapidary_core::{Caps, DType, Gpu, adapter::AdapterKind};
 
@@ -63,7 +63,7 @@ fn vec4s(code: u64, is_scalar: &[bool]) -> u8 {
 }
 
 /// Checks an operation in every form, and the first form in every type.
-fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec<DType>]) {
+fn check(kernel: &BuiltInKernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec<DType>]) {
     let tensors = is_scalar.iter().filter(|scalar| !**scalar).count();
     let flags = op | if into { INTO } else { 0 };
     for (which, code) in codes(tensors, is_scalar).into_iter().enumerate() {

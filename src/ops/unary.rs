@@ -13,7 +13,7 @@ use super::operation::{as_float, kernels, operations};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/unary.wgsl");

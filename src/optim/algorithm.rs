@@ -1,6 +1,6 @@
 //! The options of optimizers, and the factors of their formulas.
 
-use crate::ops::optim::Formula;
+use crate::ops::optim::UpdateFormula;
 use lapidary_core::{DType, Error, Result};
 
 /// Options of [`Sgd`](super::Sgd). The defaults are PyTorch's.
@@ -94,18 +94,18 @@ impl Algorithm {
     /// The names of the states of a parameter, which are PyTorch's.
     pub(super) fn names(&self) -> &'static [&'static str] {
         match self.formula() {
-            Formula::Sgd => &[],
-            Formula::SgdMomentum | Formula::SgdNesterov => &["momentum_buffer"],
-            Formula::AdamW => &["exp_avg", "exp_avg_sq"],
+            UpdateFormula::Sgd => &[],
+            UpdateFormula::SgdMomentum | UpdateFormula::SgdNesterov => &["momentum_buffer"],
+            UpdateFormula::AdamW => &["exp_avg", "exp_avg_sq"],
         }
     }
 
-    pub(super) fn formula(&self) -> Formula {
+    pub(super) fn formula(&self) -> UpdateFormula {
         match self {
-            Algorithm::Sgd(options) if options.momentum == 0.0 => Formula::Sgd,
-            Algorithm::Sgd(options) if options.nesterov => Formula::SgdNesterov,
-            Algorithm::Sgd(_) => Formula::SgdMomentum,
-            Algorithm::AdamW(_) => Formula::AdamW,
+            Algorithm::Sgd(options) if options.momentum == 0.0 => UpdateFormula::Sgd,
+            Algorithm::Sgd(options) if options.nesterov => UpdateFormula::SgdNesterov,
+            Algorithm::Sgd(_) => UpdateFormula::SgdMomentum,
+            Algorithm::AdamW(_) => UpdateFormula::AdamW,
         }
     }
 

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::ops::fill;
-use crate::ops::optim::{Formula, MOST, UNIT};
+use crate::ops::optim::{MOST, UNIT, UpdateFormula};
 use crate::ops::together;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
@@ -12,7 +12,7 @@ use lapidary_core::{DType, Result};
 /// Parameters that share a launch. A parameter that is alone has a tensor for each plane of its
 /// state, in its shape. Several have one tensor: the first plane of each, then the second of each.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ParameterGroup {
     members: Vec<Member>,
     state: SmallVec<[Tensor; 2]>,
     /// Elements of a plane of all members.
@@ -29,14 +29,14 @@ pub(super) struct Member {
     shape: Vec<usize>,
 }
 
-impl Group {
+impl ParameterGroup {
     /// Puts all parameters into groups. The state is 0.
     #[track_caller]
     pub(super) fn all(
         parameters: &[Tensor],
-        formula: Formula,
+        formula: UpdateFormula,
         state_dtype: DType,
-    ) -> Result<Vec<Group>> {
+    ) -> Result<Vec<ParameterGroup>> {
         let Some(first) = parameters.first() else {
             return Ok(Vec::new());
         };
@@ -51,7 +51,12 @@ impl Group {
         let mut groups = Vec::new();
         let most = MOST.min(most as usize);
         for numbers in together::groups(first.engine.caps(), &bytes, most) {
-            groups.push(Group::new(parameters, &numbers, planes, state_dtype)?);
+            groups.push(ParameterGroup::new(
+                parameters,
+                &numbers,
+                planes,
+                state_dtype,
+            )?);
         }
         Ok(groups)
     }
@@ -62,7 +67,7 @@ impl Group {
         numbers: &[usize],
         planes: usize,
         state_dtype: DType,
-    ) -> Result<Group> {
+    ) -> Result<ParameterGroup> {
         let (mut members, mut plane) = (Vec::new(), 0);
         for &number in numbers {
             let parameter = &parameters[number];
@@ -85,7 +90,7 @@ impl Group {
             let zeros = fill::full(engine, shape, 0.0.into(), state_dtype)?;
             state.push(zeros.named("optimizer state"));
         }
-        Ok(Group {
+        Ok(ParameterGroup {
             members,
             state,
             plane,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::LossScaler;
 use super::algorithm::{AdamWOptions, Algorithm, SgdOptions, at_least_0};
-use super::group::Group;
+use super::group::ParameterGroup;
 use crate::grad::Gradients;
 use crate::ops::fill;
 use crate::ops::optim::{COUNT_STEP, Condition, FIRST_COUNT, Member, Update, count};
@@ -29,7 +29,7 @@ pub type AdamW = Optimizer<AdamWOptions>;
 pub struct Optimizer<O> {
     pub(super) parameters: Vec<Tensor>,
     pub(super) algorithm: Algorithm,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<ParameterGroup>,
     /// What the last step was, then the number of updates of each parameter with its
     /// corrections, as u32.
     pub(super) counts: Tensor,
@@ -91,7 +91,7 @@ impl<O> Optimizer<O> {
         let len = FIRST_COUNT + COUNT_STEP * parameters.len();
         let counts = fill::full(&parameters[0].engine, &[len], 0.into(), DType::U32)?;
         Ok(Optimizer {
-            groups: Group::all(&parameters, formula, dtype)?,
+            groups: ParameterGroup::all(&parameters, formula, dtype)?,
             counts: counts.named("optimizer state"),
             parameters,
             algorithm,
@@ -171,7 +171,7 @@ impl<O> Optimizer<O> {
 
     /// Updates the parameters of a group that have gradients.
     #[track_caller]
-    fn update(&self, group: &Group, gradients: &[Option<Tensor>]) -> Result<()> {
+    fn update(&self, group: &ParameterGroup, gradients: &[Option<Tensor>]) -> Result<()> {
         let (mut members, mut copies) = (Vec::new(), Vec::new());
         for member in group.members() {
             let Some(gradient) = &gradients[member.number] else {

@@ -267,15 +267,15 @@ fn what_found_no_room_has_taken_over_nothing() {
     };
     gpu.memory().set_budget(budget).unwrap();
     let len = 1000;
-    let [x, dying] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
+    let [x, donor] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
     let holder = gpu.zeros(&[34_200], DType::F32).unwrap();
-    for tensor in [&x, &dying, &holder] {
+    for tensor in [&x, &donor, &holder] {
         tensor.force().unwrap();
     }
-    // One kernel with two results, one of which could take over the block of `dying`.
+    // One kernel with two results, one of which could take over the block of `donor`.
     let tripled = x.mul_scalar(3).unwrap();
-    let sum = dying.add(&tripled).unwrap();
-    drop(dying);
+    let sum = donor.add(&tripled).unwrap();
+    drop(donor);
     assert!(matches!(sum.force(), Err(Error::OutOfMemory(_))));
     drop(holder);
     let expected: Vec<f32> = (0..len).map(|n| (n + 1 + 3 * n) as f32).collect();
@@ -289,10 +289,10 @@ fn what_found_no_room_has_taken_over_nothing() {
 fn what_could_not_be_compiled_has_taken_over_nothing() {
     let (gpu, sim) = open(options());
     let len = 1000;
-    let [x, dying] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
+    let [x, donor] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
     let tripled = x.mul_scalar(3).unwrap();
-    let sum = dying.add(&tripled).unwrap();
-    drop(dying);
+    let sum = donor.add(&tripled).unwrap();
+    drop(donor);
     // The fused kernel of both.
     sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
     let expected: Vec<f32> = (0..len).map(|n| (n + 1 + 3 * n) as f32).collect();

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The kind of a file, and the version of its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct FileKind {
     pub(crate) name: &'static str,
     pub(crate) version: u32,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Kind {
 const MOST_BYTES: u64 = 256 << 20;
 
 /// The contents of the file. `None` if it is absent or damaged.
-pub(crate) fn read(path: &Path, kind: Kind) -> Option<Vec<u8>> {
+pub(crate) fn read(path: &Path, kind: FileKind) -> Option<Vec<u8>> {
     look(path, kind).unwrap_or_else(|why| {
         log::warn!("lapidary: {} is not used: {why}", path.display());
         None
@@ -27,7 +27,7 @@ pub(crate) fn read(path: &Path, kind: Kind) -> Option<Vec<u8>> {
 }
 
 /// As [`read`], without a warning. An error says why the file is there but not used.
-pub(crate) fn look(path: &Path, kind: Kind) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn look(path: &Path, kind: FileKind) -> Result<Option<Vec<u8>>, String> {
     match fs::metadata(path).map(|file| file.len()) {
         Ok(0..=MOST_BYTES) => {}
         Ok(_) => return Err("it is too large".to_owned()),
@@ -45,16 +45,16 @@ pub(crate) fn look(path: &Path, kind: Kind) -> Result<Option<Vec<u8>>, String> {
 
 /// Replaces the file by `bytes` in one step. A failure only makes the next start slower, so it is a
 /// warning. Returns whether the file was written.
-pub(crate) fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
+pub(crate) fn replace(path: &Path, kind: FileKind, bytes: &[u8]) -> bool {
     put(path, kind, bytes, false)
 }
 
 /// As [`replace`], and syncs the file to the disk, so that it survives a crash of the machine.
-pub(crate) fn replace_for_sure(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
+pub(crate) fn replace_for_sure(path: &Path, kind: FileKind, bytes: &[u8]) -> bool {
     put(path, kind, bytes, true)
 }
 
-fn put(path: &Path, kind: Kind, bytes: &[u8], for_sure: bool) -> bool {
+fn put(path: &Path, kind: FileKind, bytes: &[u8], for_sure: bool) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unique = RandomState::new().build_hasher().finish();
     let beside = path.with_file_name(format!("{name}.{unique:016x}.new"));
@@ -89,8 +89,8 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-fn headline(kind: Kind, rest: &[u8]) -> String {
-    let Kind { name, version } = kind;
+fn headline(kind: FileKind, rest: &[u8]) -> String {
+    let FileKind { name, version } = kind;
     format!(
         "lapidary {name} {version} crc32 {:08x}\n",
         crc32fast::hash(rest)
@@ -118,7 +118,7 @@ fn new_file() -> OpenOptions {
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind {
+    const KIND: FileKind = FileKind {
         name: "test",
         version: 1,
     };
@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(read(&path, KIND).as_deref(), Some(bytes));
         }
         let whole = fs::read(&path).unwrap();
-        let next = Kind { version: 2, ..KIND };
+        let next = FileKind { version: 2, ..KIND };
         assert_eq!(read(&path, next), None, "another version's");
         for at in 0..whole.len() {
             let mut flipped = whole.clone();

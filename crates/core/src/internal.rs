@@ -8,8 +8,8 @@ pub use crate::engine::kernel::fused::{Fused, FusedReference};
 pub use crate::engine::kernel::sections;
 pub use crate::engine::kernel::wgsl;
 pub use crate::engine::kernel::{
-    Arg, Kernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Operand, Program, Ranges, ReferenceCall,
-    Role, RowsNamed, Variant,
+    Arg, BuiltInKernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Operand, Program, Ranges,
+    ReferenceCall, Role, RowsNamed, Variant,
 };
 pub use crate::engine::queue::fusion::{Fuse, Pending};
 pub use crate::engine::trial::{end_trial, prepare_trial};

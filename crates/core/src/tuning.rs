@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHasher;
 
-use crate::cache_file::{self, Kind};
+use crate::cache_file::{self, FileKind};
 use crate::number_map::NumberMap;
 use markers::left_behind;
 
-const KIND: Kind = Kind {
+const KIND: FileKind = FileKind {
     name: "tuning",
     version: 1,
 };
@@ -95,7 +95,7 @@ pub enum Ready {
 
 /// The results of trials, and their costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Findings {
+pub(crate) struct TrialResults {
     pub(crate) best: Vec<(String, String)>,
     pub(crate) never: Vec<String>,
     pub(crate) trials: u64,
@@ -241,9 +241,9 @@ impl Tuning {
     }
 
     /// The findings, for reports.
-    pub(crate) fn findings(&self) -> Findings {
+    pub(crate) fn findings(&self) -> TrialResults {
         let known = self.known();
-        Findings {
+        TrialResults {
             best: known.best.clone(),
             never: known.never.clone(),
             trials: known.trials,

@@ -12,10 +12,10 @@ use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::Result;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 
 /// Without a mask, `q` is bound in its place and not read.
-pub(super) static ATTENTION: Kernel = Kernel {
+pub(super) static ATTENTION: BuiltInKernel = BuiltInKernel {
     name: "attention",
     operands: &[
         Operand::read("q"),

@@ -10,12 +10,12 @@ use crate::ops::rows::count_out;
 use crate::ops::skeleton::Skeleton;
 use crate::tensor::Tensor;
 use lapidary_core::Result;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/conv.wgsl");
 
 /// Without a bias, `w` is bound in its place and not read.
-pub(super) static CONV: Kernel = Kernel {
+pub(super) static CONV: BuiltInKernel = BuiltInKernel {
     name: "conv",
     operands: &[
         Operand::read("x"),

@@ -8,16 +8,16 @@ use super::plan::Plan;
 use crate::tensor::layout::{Layout, MAX_RANK};
 use lapidary_core::Caps;
 use lapidary_core::internal::sections::{section, section_for};
-use lapidary_core::internal::{Kernel, Launch, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Variant};
 
 /// Two kernels with one text: one writes a new storage, one a part of an old storage. The families
 /// that `families` lists can become part of a fused kernel.
 #[derive(Debug)]
 pub(crate) struct Element {
     /// Writes a new storage.
-    pub(crate) fresh: &'static Kernel,
+    pub(crate) fresh: &'static BuiltInKernel,
     /// Writes a part of an old storage.
-    pub(crate) into: &'static Kernel,
+    pub(crate) into: &'static BuiltInKernel,
     /// The names of the inputs in the text. Without inputs, an element depends on its number.
     pub(crate) names: &'static [&'static str],
     /// The input whose type is `A`.

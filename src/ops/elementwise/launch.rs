@@ -8,12 +8,12 @@ use super::code::GROUP;
 use crate::ops::rows;
 use crate::tensor::Tensor;
 use lapidary_core::Caps;
-use lapidary_core::internal::{Arg, Kernel, Launch, Program, Ranges};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Program, Ranges};
 
 /// A launch whose parameters are words. Its operands are whole storages, and the output reuses none
 /// of them.
 pub(in crate::ops) fn launch_of(
-    kernel: &'static Kernel,
+    kernel: &'static BuiltInKernel,
     code: u64,
     args: impl IntoIterator<Item = Arg>,
     words: &[u32],

@@ -12,11 +12,11 @@ use crate::tensor::Tensor;
 use lapidary_core::Result;
 #[cfg(any(test, feature = "sim"))]
 use lapidary_core::internal::ReferenceCall;
-use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 
 /// `y` is the gradient of logits `x`. It is the softmax of a row minus 1 at its target `i`, times
 /// the gradient `g` of the row's loss. `m` holds the logarithm of the sum of a row's exponentials.
-static SLOPES: Kernel = Kernel {
+static SLOPES: BuiltInKernel = BuiltInKernel {
     name: "loss_of_logits_backward",
     operands: &[
         Operand::read("x"),

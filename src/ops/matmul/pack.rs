@@ -7,10 +7,10 @@ use super::problem::{Problem, Side};
 use super::{choice, variants};
 use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Kernel, Launch, Operand};
+use lapidary_core::internal::{BuiltInKernel, Launch, Operand};
 use lapidary_core::{DType, Result};
 
-pub(super) static PACK: Kernel = Kernel {
+pub(super) static PACK: BuiltInKernel = BuiltInKernel {
     name: "matmul_pack",
     operands: &[Operand::read("a"), Operand::write("c")],
     text: variants::pack,

@@ -15,7 +15,7 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
 use lapidary_core::internal::wgsl::{Target, shader};
-use lapidary_core::internal::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Variant, wgsl};
+use lapidary_core::internal::{BuiltInKernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Variant, wgsl};
 use lapidary_core::{
     Caps, DType,
     adapter::{AdapterKind, ShaderCompiler},
@@ -84,7 +84,7 @@ fn validate_of(form: Form, dtypes: [DType; MAX_OPERANDS], vec4s: u8) {
     validate_variant(kernel_of(form), &variant);
 }
 
-fn validate_variant(kernel: &Kernel, variant: &Variant) {
+fn validate_variant(kernel: &BuiltInKernel, variant: &Variant) {
     let last = kernel.operands.len() - 1;
     for (windows, wide_words) in [(1, true), (1, false), (3, false)] {
         let mut layout = wgsl::Layout {
@@ -120,7 +120,7 @@ fn validate_variant(kernel: &Kernel, variant: &Variant) {
 }
 
 /// Whether a device with FXC can get the variant. It has no subgroups, and so no packed operands.
-fn is_of_fxc(kernel: &Kernel, variant: &Variant) -> bool {
+fn is_of_fxc(kernel: &BuiltInKernel, variant: &Variant) -> bool {
     let fxc = {
         let mut caps = caps(AdapterKind::Discrete, None);
         caps.compiler = ShaderCompiler::Fxc;

@@ -1,7 +1,7 @@
 //! The reference kernels of `optim`: one element after the other, in f64.
 
 use crate::ops::optim::{
-    COUNT_STEP, CountParams, FIRST_COUNT, Formula, Params, heads_of, members_of,
+    COUNT_STEP, CountParams, FIRST_COUNT, Params, UpdateFormula, heads_of, members_of,
 };
 use lapidary_core::internal::ReferenceCall;
 
@@ -44,8 +44,8 @@ pub(crate) fn run(call: &mut ReferenceCall) {
             let x = f64::from(call.f32(value, at));
             let g = f64::from(call.f32(value + 1, at)) * factor;
             let state = p.starts[member] as usize + at;
-            let updated = match Formula::of(code) {
-                Formula::AdamW => adamw(call, &p, (x, g), state, own),
+            let updated = match UpdateFormula::of(code) {
+                UpdateFormula::AdamW => adamw(call, &p, (x, g), state, own),
                 formula => sgd(call, &p, (x, g), state, own, formula),
             };
             call.put_f32(value, at, updated as f32);
@@ -59,18 +59,18 @@ fn sgd(
     (x, g): (f64, f64),
     at: usize,
     own: usize,
-    formula: Formula,
+    formula: UpdateFormula,
 ) -> f64 {
     let [rate, momentum, share, decay] = [0, 1, 2, 3].map(|index| f64::from(p.factors[index]));
     let mut step = g + decay * x;
-    if formula != Formula::Sgd {
+    if formula != UpdateFormula::Sgd {
         let velocity = match call.int(0, own) {
             1 => step,
             _ => momentum * f64::from(call.f32(1, at)) + share * step,
         };
         call.put_f32(1, at, velocity as f32);
         step = match formula {
-            Formula::SgdNesterov => step + momentum * velocity,
+            UpdateFormula::SgdNesterov => step + momentum * velocity,
             _ => velocity,
         };
     }

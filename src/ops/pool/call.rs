@@ -1,6 +1,6 @@
 //! A pooling of planes, forward and backward.
 
-use super::kernel::{Fold, POOL, POOL_BACKWARD, POOL_CHOSEN, code};
+use super::kernel::{POOL, POOL_BACKWARD, POOL_CHOSEN, PoolFold, code};
 use super::options::Pool;
 use super::windows::Windows;
 use crate::ops::conv::{padded, windows};
@@ -64,7 +64,7 @@ impl Planes {
         })
     }
 
-    pub(super) fn by_pool(self, pool: &Pool<2>, fold: Fold) -> Result<Call> {
+    pub(super) fn by_pool(self, pool: &Pool<2>, fold: PoolFold) -> Result<Call> {
         let windows = Windows::of_pool(self.operation, self.size(), pool, fold)?;
         Ok(Call {
             planes: self,
@@ -107,17 +107,17 @@ impl Call {
     /// The maxima, and their places in the planes.
     #[track_caller]
     pub(super) fn places(&self) -> Result<(Tensor, Tensor)> {
-        let values = self.forward(Fold::Max)?;
-        Ok((values, self.forward(Fold::Place)?))
+        let values = self.forward(PoolFold::Max)?;
+        Ok((values, self.forward(PoolFold::Place)?))
     }
 
     #[track_caller]
-    pub(super) fn forward(&self, fold: Fold) -> Result<Tensor> {
+    pub(super) fn forward(&self, fold: PoolFold) -> Result<Tensor> {
         self.planes.restore(self.folding(fold).of(&self.planes.x)?)
     }
 
     #[track_caller]
-    pub(super) fn backward(&self, fold: Fold, grad: &Tensor) -> Result<Tensor> {
+    pub(super) fn backward(&self, fold: PoolFold, grad: &Tensor) -> Result<Tensor> {
         let (planes, windows) = (&self.planes, &self.windows);
         let (operation, x) = (planes.operation, &planes.x);
         x.same_engine(operation, grad)?;
@@ -143,7 +143,7 @@ impl Call {
         planes.restore(self.folding(fold).through(&given.x, Some(x))?)
     }
 
-    fn folding(&self, fold: Fold) -> Folding {
+    fn folding(&self, fold: PoolFold) -> Folding {
         Folding {
             operation: self.planes.operation,
             windows: self.windows,
@@ -157,7 +157,7 @@ impl Call {
 pub(super) struct Folding {
     pub(super) operation: &'static str,
     pub(super) windows: Windows,
-    pub(super) fold: Fold,
+    pub(super) fold: PoolFold,
 }
 
 impl Folding {
@@ -168,9 +168,9 @@ impl Folding {
         }
         let Folding { windows, fold, .. } = self;
         let differ = match fold {
-            Fold::Mean => windows.divisor.is_none(),
-            Fold::Max => windows.are_adaptive,
-            Fold::Place | Fold::Position => true,
+            PoolFold::Mean => windows.divisor.is_none(),
+            PoolFold::Max => windows.are_adaptive,
+            PoolFold::Place | PoolFold::Position => true,
         };
         match differ {
             false => uniform(x, windows, *fold),
@@ -191,7 +191,10 @@ impl Folding {
             windows.only_along(0, windows.input[1]),
             windows.only_along(1, windows.output[0]),
         ];
-        if matches!(fold, Fold::Place | Fold::Position) || !is_short(&down) || !is_short(&across) {
+        if matches!(fold, PoolFold::Place | PoolFold::Position)
+            || !is_short(&down)
+            || !is_short(&across)
+        {
             return Err(self.too_long("the result", windows.area()));
         }
         let rows = in_planes(&x.cast(DType::F32)?, &down, fold)?;
@@ -216,7 +219,7 @@ impl Folding {
         let (x, positions) = (x.contiguous()?, positions.contiguous()?);
         let planes = x.shape()[0] * x.shape()[1];
         let params = (self.windows).params(planes, [x.layout.offset, positions.layout.offset]);
-        let code = code(Fold::Position, &self.windows);
+        let code = code(PoolFold::Position, &self.windows);
         by_vec4s(&POOL_CHOSEN, code, [&x, &positions], &y, &params)?;
         Ok(y)
     }
@@ -230,14 +233,14 @@ impl Folding {
         }
         let windows = &self.windows;
         let rounds = match self.fold {
-            Fold::Mean | Fold::Position => windows.holders(),
+            PoolFold::Mean | PoolFold::Position => windows.holders(),
             _ => windows.holders().saturating_mul(windows.area()),
         };
         if !is_short(g, rounds) {
             return Err(self.too_long("the gradient", rounds));
         }
         let x = match (self.fold, x) {
-            (Fold::Mean, _) | (_, None) => None,
+            (PoolFold::Mean, _) | (_, None) => None,
             (_, Some(x)) => Some(merged(&x.untracked())?),
         };
         let whole = merged(g)?;
@@ -284,10 +287,10 @@ fn merged(x: &Tensor) -> Result<Tensor> {
 
 /// Pools by a reduction over a view of windows of equal size.
 #[track_caller]
-fn uniform(x: &Tensor, windows: &Windows, by: Fold) -> Result<Tensor> {
+fn uniform(x: &Tensor, windows: &Windows, by: PoolFold) -> Result<Tensor> {
     let after = [0, 1].map(|at| windows.padding[at] + windows.beyond[at]);
     let outside = match by {
-        Fold::Mean => 0.0,
+        PoolFold::Mean => 0.0,
         _ => f64::NEG_INFINITY,
     };
     let x = padded(x, windows.padding, after, outside)?;
@@ -306,20 +309,20 @@ fn uniform(x: &Tensor, windows: &Windows, by: Fold) -> Result<Tensor> {
 }
 
 /// The reduction of a window. The divisor is passed as its difference from the number of elements.
-fn reduction(windows: &Windows, by: Fold) -> Op {
+fn reduction(windows: &Windows, by: PoolFold) -> Op {
     match (by, windows.divisor) {
-        (Fold::Mean, Some(divisor)) => Op {
+        (PoolFold::Mean, Some(divisor)) => Op {
             number: windows.area() as f64 - divisor as f64,
             ..Op::MEAN
         },
-        (Fold::Mean, None) => Op::MEAN,
+        (PoolFold::Mean, None) => Op::MEAN,
         _ => Op::MAX,
     }
 }
 
 /// Runs the kernel, in as few parts as the device can take.
 #[track_caller]
-fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
+fn in_planes(x: &Tensor, windows: &Windows, fold: PoolFold) -> Result<Tensor> {
     let of = merged(x)?;
     let [down, across] = windows.output;
     let y = match step(x, of.shape()[0], windows.output, windows.area()) {
@@ -340,7 +343,7 @@ fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
 
 /// Folds the windows of some planes.
 #[track_caller]
-fn fold_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
+fn fold_planes(x: &Tensor, windows: &Windows, fold: PoolFold) -> Result<Tensor> {
     let [down, across] = windows.output;
     let shape = [x.shape()[0], down, across];
     let y = Tensor::output(&x.engine, &shape, fold.dtype(x.dtype, windows))?;
@@ -361,7 +364,7 @@ fn gradient(
     x: Option<&Tensor>,
     g: &Tensor,
     windows: &Windows,
-    by: Fold,
+    by: PoolFold,
     rounds: u64,
 ) -> Result<Tensor> {
     let planes = g.shape()[0];
@@ -409,8 +412,8 @@ mod tests {
                 divisor_override: Some(divisor),
                 ..Pool::new(kernel)
             };
-            let windows = Windows::of_pool("avg_pool2d", kernel, &pool, Fold::Mean).unwrap();
-            let op = reduction(&windows, Fold::Mean);
+            let windows = Windows::of_pool("avg_pool2d", kernel, &pool, PoolFold::Mean).unwrap();
+            let op = reduction(&windows, PoolFold::Mean);
             let divides_by = op.scalar(windows.area() as u32);
             assert_eq!(divides_by, divisor as f32, "{kernel:?}");
         }

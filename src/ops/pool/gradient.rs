@@ -1,7 +1,7 @@
 //! The gradients of poolings and of their gradients.
 
 use super::call::Folding;
-use super::kernel::Fold;
+use super::kernel::PoolFold;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
 use lapidary_core::Result;
@@ -15,15 +15,15 @@ impl Folding {
     pub(super) fn recorded(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.of(&x.untracked())?;
         match self.fold {
-            Fold::Mean => Ok(self.recorded_by(y, x, &[])),
-            Fold::Max if x.is_better_reduced() && self.has_positions(x) => {
+            PoolFold::Mean => Ok(self.recorded_by(y, x, &[])),
+            PoolFold::Max if x.is_better_reduced() && self.has_positions(x) => {
                 x.keep_less()?;
-                let by_position = self.with(Fold::Position);
+                let by_position = self.with(PoolFold::Position);
                 let positions = by_position.of(&x.untracked())?;
                 Ok(by_position.recorded_by(y, x, &[Save::Other(&positions)]))
             }
-            Fold::Max => Ok(self.recorded_by(y, x, &[Save::Operand(0)])),
-            Fold::Place | Fold::Position => Ok(y),
+            PoolFold::Max => Ok(self.recorded_by(y, x, &[Save::Operand(0)])),
+            PoolFold::Place | PoolFold::Position => Ok(y),
         }
     }
 
@@ -39,17 +39,17 @@ impl Folding {
     #[track_caller]
     pub(super) fn through_recorded(&self, g: &Tensor, x: Option<&Tensor>) -> Result<Tensor> {
         let y = self.through(&g.untracked(), x)?;
-        let x = x.filter(|_| self.fold != Fold::Mean);
+        let x = x.filter(|_| self.fold != PoolFold::Mean);
         let save = x.map(Save::Other);
         let folding = *self;
         let rule = move |b: &Backward| {
             grads![b; match b.saved.first() {
                 None => folding.of(&b.grad)?,
-                Some(positions) if folding.fold == Fold::Position => {
+                Some(positions) if folding.fold == PoolFold::Position => {
                     folding.chosen(&b.grad, positions)?
                 }
                 Some(x) => {
-                    let by_position = folding.with(Fold::Position);
+                    let by_position = folding.with(PoolFold::Position);
                     by_position.chosen(&b.grad, &by_position.of(&x.untracked())?)?
                 }
             }]
@@ -63,10 +63,10 @@ impl Folding {
     pub(super) fn chosen_recorded(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
         let y = self.chosen(&x.untracked(), positions)?;
         let saves = [Save::Other(positions)];
-        Ok(self.with(Fold::Position).recorded_by(y, x, &saves))
+        Ok(self.with(PoolFold::Position).recorded_by(y, x, &saves))
     }
 
-    fn with(&self, fold: Fold) -> Folding {
+    fn with(&self, fold: PoolFold) -> Folding {
         Folding { fold, ..*self }
     }
 }

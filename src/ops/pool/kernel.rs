@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use super::windows::Windows;
 use crate::ops::text::Text;
 use lapidary_core::DType;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/pool.wgsl");
 
 /// `y` is the fold of each window of `x`.
-pub(super) static POOL: Kernel = Kernel {
+pub(super) static POOL: BuiltInKernel = BuiltInKernel {
     name: "pool",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
@@ -18,7 +18,7 @@ pub(super) static POOL: Kernel = Kernel {
 };
 
 /// `y` is the gradient with respect to `x`; `g` is that with respect to the result.
-pub(super) static POOL_BACKWARD: Kernel = Kernel {
+pub(super) static POOL_BACKWARD: BuiltInKernel = BuiltInKernel {
     name: "pool_backward",
     operands: &[Operand::read("x"), Operand::read("g"), Operand::write("y")],
     text: text_of_gradient,
@@ -26,7 +26,7 @@ pub(super) static POOL_BACKWARD: Kernel = Kernel {
 };
 
 /// `y` is the element of `x` at the position that `g` has for each window.
-pub(super) static POOL_CHOSEN: Kernel = Kernel {
+pub(super) static POOL_CHOSEN: BuiltInKernel = BuiltInKernel {
     name: "pool_chosen",
     operands: &[Operand::read("x"), Operand::read("g"), Operand::write("y")],
     text: text_of_chosen,
@@ -35,7 +35,7 @@ pub(super) static POOL_CHOSEN: Kernel = Kernel {
 
 /// How a window is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Fold {
+pub(in crate::ops) enum PoolFold {
     Mean,
     Max,
     /// The place of the maximum in its plane.
@@ -48,12 +48,12 @@ pub(in crate::ops) enum Fold {
 /// Most elements of a window whose positions fit into a byte.
 const MOST_FOR_A_BYTE: u64 = 1 << 8;
 
-impl Fold {
+impl PoolFold {
     /// The type of the result.
     pub(super) fn dtype(self, x: DType, windows: &Windows) -> DType {
         match self {
-            Fold::Position if windows.area() <= MOST_FOR_A_BYTE => DType::U8,
-            Fold::Place | Fold::Position => DType::U32,
+            PoolFold::Position if windows.area() <= MOST_FOR_A_BYTE => DType::U8,
+            PoolFold::Place | PoolFold::Position => DType::U32,
             _ => x,
         }
     }
@@ -63,7 +63,7 @@ impl Fold {
 const ADAPTIVE: u64 = 1 << 4;
 const DILATED: u64 = 1 << 5;
 
-pub(super) fn code(fold: Fold, windows: &Windows) -> u64 {
+pub(super) fn code(fold: PoolFold, windows: &Windows) -> u64 {
     let adaptive = if windows.are_adaptive { ADAPTIVE } else { 0 };
     let dilated = if windows.dilation == [1, 1] {
         0
@@ -73,12 +73,12 @@ pub(super) fn code(fold: Fold, windows: &Windows) -> u64 {
     fold as u64 | adaptive | dilated
 }
 
-pub(in crate::ops) fn fold_of(code: u64) -> Fold {
+pub(in crate::ops) fn fold_of(code: u64) -> PoolFold {
     match code & 3 {
-        0 => Fold::Mean,
-        1 => Fold::Max,
-        2 => Fold::Place,
-        _ => Fold::Position,
+        0 => PoolFold::Mean,
+        1 => PoolFold::Max,
+        2 => PoolFold::Place,
+        _ => PoolFold::Position,
     }
 }
 
@@ -100,10 +100,10 @@ fn windows(code: u64) -> Text {
 /// The WGSL of a pooling.
 fn text(variant: &Variant) -> Cow<'static, str> {
     let folds: &[&str] = match fold_of(variant.code) {
-        Fold::Mean => &["forward", "mean"],
-        Fold::Max => &["forward", "maximum", "places", "search"],
-        Fold::Place => &["forward", "place", "places", "search"],
-        Fold::Position => &["forward", "position", "places", "search"],
+        PoolFold::Mean => &["forward", "mean"],
+        PoolFold::Max => &["forward", "maximum", "places", "search"],
+        PoolFold::Place => &["forward", "place", "places", "search"],
+        PoolFold::Position => &["forward", "position", "places", "search"],
     };
     windows(variant.code).sections(WGSL, folds).done()
 }
@@ -117,9 +117,9 @@ fn text_of_chosen(variant: &Variant) -> Cow<'static, str> {
 /// The WGSL of a gradient.
 fn text_of_gradient(variant: &Variant) -> Cow<'static, str> {
     let shares: &[&str] = match fold_of(variant.code) {
-        Fold::Mean => &["gradient", "share_of_mean"],
-        Fold::Position => &["gradient", "share_of_position", "places"],
-        Fold::Max | Fold::Place => &["gradient", "share_of_maximum", "places", "search"],
+        PoolFold::Mean => &["gradient", "share_of_mean"],
+        PoolFold::Position => &["gradient", "share_of_position", "places"],
+        PoolFold::Max | PoolFold::Place => &["gradient", "share_of_maximum", "places", "search"],
     };
     windows(variant.code).sections(WGSL, shares).done()
 }
@@ -133,13 +133,13 @@ mod tests {
     fn every_text_is_a_valid_shader() {
         for x in [DType::F32, DType::F16, DType::Bf16] {
             for windows in [0, ADAPTIVE, DILATED] {
-                for fold in [Fold::Mean, Fold::Max] {
+                for fold in [PoolFold::Mean, PoolFold::Max] {
                     valid(&POOL, fold as u64 | windows, &[x; 2], 0b10);
                     valid(&POOL_BACKWARD, fold as u64 | windows, &[x; 3], 0b100);
                 }
-                let code = Fold::Place as u64 | windows;
+                let code = PoolFold::Place as u64 | windows;
                 valid(&POOL, code, &[x, DType::U32], 0b10);
-                let code = Fold::Position as u64 | windows;
+                let code = PoolFold::Position as u64 | windows;
                 for at in [DType::U8, DType::U32] {
                     valid(&POOL, code, &[x, at], 0b10);
                     valid(&POOL_BACKWARD, code, &[at, x, x], 0b100);

@@ -1,6 +1,6 @@
 //! The reference kernels of pool: every window folds its elements, or distributes its gradient.
 
-use super::kernel::{Fold, fold_of, is_adaptive};
+use super::kernel::{PoolFold, fold_of, is_adaptive};
 use super::windows::Params;
 use lapidary_core::internal::ReferenceCall;
 
@@ -9,7 +9,7 @@ pub(crate) fn run(call: &mut ReferenceCall) {
     for at in 0..p.planes[0] * p.planes[3] * p.kernel[0] {
         let window = Window::new(&p, call.variant.code, at);
         match fold_of(call.variant.code) {
-            Fold::Mean => {
+            PoolFold::Mean => {
                 let values = window
                     .places
                     .iter()
@@ -17,16 +17,16 @@ pub(crate) fn run(call: &mut ReferenceCall) {
                 let sum: f64 = values.map(f64::from).sum();
                 call.put_f32(1, at as usize, (sum / f64::from(window.counted)) as f32);
             }
-            Fold::Max => {
+            PoolFold::Max => {
                 let place = place_of_maximum(call, &p, &window).unwrap_or(0);
                 let maximum = value(call, &p, &window, place);
                 call.put_f32(1, at as usize, maximum);
             }
-            Fold::Place => {
+            PoolFold::Place => {
                 let place = place_of_maximum(call, &p, &window).unwrap_or(0);
                 call.put_int(1, at as usize, place);
             }
-            Fold::Position => {
+            PoolFold::Position => {
                 let place = place_of_maximum(call, &p, &window);
                 let position = window.places.iter().position(|&one| Some(one) == place);
                 call.put_int(1, at as usize, position.unwrap_or(0) as u32);
@@ -54,8 +54,8 @@ pub(crate) fn run_backward(call: &mut ReferenceCall) {
         let window = Window::new(&p, call.variant.code, at);
         let g = f64::from(call.f32(1, (p.rest[0] + at) as usize));
         let places = match fold_of(call.variant.code) {
-            Fold::Mean => window.places.clone(),
-            Fold::Position => {
+            PoolFold::Mean => window.places.clone(),
+            PoolFold::Position => {
                 let position = call.int(0, (p.margin[3] + at) as usize);
                 let place = window.places.get(position as usize);
                 place.copied().into_iter().collect()
@@ -63,7 +63,7 @@ pub(crate) fn run_backward(call: &mut ReferenceCall) {
             _ => place_of_maximum(call, &p, &window).into_iter().collect(),
         };
         let share = match fold_of(call.variant.code) {
-            Fold::Mean => g / f64::from(window.counted),
+            PoolFold::Mean => g / f64::from(window.counted),
             _ => g,
         };
         for place in places {

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::kernel::Fold;
+use super::kernel::PoolFold;
 use super::options::Pool;
 use lapidary_core::{Error, Result};
 
@@ -48,10 +48,10 @@ impl Windows {
         operation: &'static str,
         input: [usize; 2],
         pool: &Pool<2>,
-        fold: Fold,
+        fold: PoolFold,
     ) -> Result<Self> {
         let refuse = |reason: String| Err(Error::Shape { operation, reason });
-        let is_mean = fold == Fold::Mean;
+        let is_mean = fold == PoolFold::Mean;
         if !is_mean && (pool.divisor_override.is_some() || !pool.count_include_pad) {
             return refuse(
                 "`divisor_override` and `count_include_pad` are for means: leave them as \

@@ -11,13 +11,13 @@ use crate::ops::launch::by_vec4s;
 use crate::ops::sort::sorted;
 use crate::ops::text::{Text, nan_key};
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../../shaders/scatter.wgsl");
 
 /// `y` = `x` with elements of `s` at the keys `k`, whose places are `o`.
-pub(super) static SCATTER: Kernel = Kernel {
+pub(super) static SCATTER: BuiltInKernel = BuiltInKernel {
     name: "scatter_indexed",
     operands: &[
         Operand::read("x"),

@@ -2,7 +2,7 @@
 
 use lapidary_core::DType;
 use lapidary_core::internal::wgsl::{Layout, Target, shader};
-use lapidary_core::internal::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
+use lapidary_core::internal::{BuiltInKernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
 use lapidary_testing::{translate, translate_beyond_fxc};
 
 /// How a launch on an adapter binds a variant's operands.
@@ -25,17 +25,17 @@ const APART: Setting = Setting {
 
 /// Parses, validates and translates a variant's shader: with separate operands in one window and in
 /// three, and with all operands in one part.
-pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], vec4s: u8) {
+pub(super) fn valid(kernel: &BuiltInKernel, code: u64, dtypes: &[DType], vec4s: u8) {
     valid_by(translate, kernel, code, dtypes, vec4s);
 }
 
 /// The same for a variant that no device with FXC gets.
-pub(super) fn valid_beyond_fxc(kernel: &Kernel, code: u64, dtypes: &[DType], vec4s: u8) {
+pub(super) fn valid_beyond_fxc(kernel: &BuiltInKernel, code: u64, dtypes: &[DType], vec4s: u8) {
     valid_by(translate_beyond_fxc, kernel, code, dtypes, vec4s);
 }
 
 /// The same for an adapter whose bindings are so small that a launch needs many windows.
-pub(super) fn valid_through_windows(kernel: &Kernel, variant: &Variant, windows: u8) {
+pub(super) fn valid_through_windows(kernel: &BuiltInKernel, variant: &Variant, windows: u8) {
     let each = windows / kernel.operands.len() as u8;
     for (are_apart, windows) in [(true, each), (false, windows)] {
         let setting = Setting {
@@ -49,7 +49,7 @@ pub(super) fn valid_through_windows(kernel: &Kernel, variant: &Variant, windows:
 
 fn valid_by(
     translate: impl Fn(&str, &str) -> lapidary_testing::naga::Module,
-    kernel: &Kernel,
+    kernel: &BuiltInKernel,
     code: u64,
     dtypes: &[DType],
     vec4s: u8,
@@ -85,7 +85,7 @@ impl Setting {
     fn check(
         self,
         translate: impl Fn(&str, &str) -> lapidary_testing::naga::Module,
-        kernel: &Kernel,
+        kernel: &BuiltInKernel,
         variant: &Variant,
     ) {
         let mut layout = Layout {

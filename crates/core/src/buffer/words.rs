@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::dtype::DType;
 use crate::engine::kernel::reference;
 use crate::engine::kernel::sections::push_sections;
-use crate::engine::{Arg, Engine, Kernel, Launch, Operand};
+use crate::engine::{Arg, BuiltInKernel, Engine, Launch, Operand};
 use crate::error::{Error, Result};
 use crate::memory::Storage;
 
@@ -18,7 +18,7 @@ const WGSL: &str = include_str!("../../shaders/words.wgsl");
 const MOST_WORDS: u32 = 1 << 31;
 
 /// Writes one word everywhere.
-pub(crate) static FILL_WORDS: Kernel = Kernel {
+pub(crate) static FILL_WORDS: BuiltInKernel = BuiltInKernel {
     name: "fill_words",
     operands: &[Operand::write("y")],
     text: |_| text("fill"),
@@ -31,7 +31,7 @@ pub(crate) static FILL_WORDS: Kernel = Kernel {
 };
 
 /// Copies words.
-pub(crate) static COPY_WORDS: Kernel = Kernel {
+pub(crate) static COPY_WORDS: BuiltInKernel = BuiltInKernel {
     name: "copy_words",
     operands: &[Operand::read("x"), Operand::write("y")],
     text: |_| text("copy"),

@@ -32,7 +32,7 @@ struct Readings {
     scale: Option<f64>,
     /// The work under way, the oldest first. A browser has no clock.
     #[cfg(not(target_arch = "wasm32"))]
-    under_way: VecDeque<Work>,
+    under_way: VecDeque<MeteredWork>,
     /// When older work was last seen to be done.
     #[cfg(not(target_arch = "wasm32"))]
     done_at: Option<Instant>,
@@ -42,7 +42,7 @@ struct Readings {
 
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
-struct Work {
+struct MeteredWork {
     serial: u64,
     submitted_at: Instant,
     predicted_ns: f64,
@@ -77,7 +77,7 @@ impl Meter {
         let now = Instant::now();
         let mut readings = self.lock();
         readings.take_done(completed, now);
-        readings.under_way.push_back(Work {
+        readings.under_way.push_back(MeteredWork {
             serial,
             submitted_at: now,
             predicted_ns,
@@ -121,7 +121,7 @@ impl Readings {
     /// Forgets the work that is done. Returns its predicted time.
     fn take_done(&mut self, completed: u64, now: Instant) -> f64 {
         let mut predicted_ns = 0.0;
-        let is_done = |work: &&Work| work.serial <= completed;
+        let is_done = |work: &&MeteredWork| work.serial <= completed;
         while let Some(work) = self.under_way.front().filter(is_done) {
             predicted_ns += work.predicted_ns;
             self.done_at = Some(now);

@@ -49,7 +49,7 @@ pub(crate) use failure::{DriverError, DriverResult};
 pub(crate) use interface::{Driver, KernelRun};
 pub(crate) use ledger::{Account, Ledger, Levels};
 pub(crate) use op::{
-    Access, BindGroupId, Binding, BufferId, BufferKind, MOST_BIND_GROUPS, MapMode, Op,
+    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MOST_BIND_GROUPS, MapMode, Op,
     PipelineDesc, PipelineId, ReferenceKernel, Submission,
 };
 pub(crate) use os_budget::OsBudget;

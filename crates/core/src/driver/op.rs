@@ -10,7 +10,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(crate) struct $name(pub(crate) table::Key);
+        pub(crate) struct $name(pub(crate) table::TableKey);
     )*};
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum MapMode {
 
 /// Whether a kernel may write through a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Access {
+pub(crate) enum BindingAccess {
     /// `var<storage, read>`
     Read,
     /// `var<storage, read_write>`
@@ -120,7 +120,7 @@ pub(crate) struct PipelineDesc {
     /// The entry point.
     pub(crate) entry: String,
     /// Access of each storage binding, in order.
-    pub(crate) bindings: Vec<Access>,
+    pub(crate) bindings: Vec<BindingAccess>,
     /// Bytes of parameters: immediates, or a uniform binding after the last storage binding.
     pub(crate) params_bytes: u32,
     /// Whether workgroup memory starts as zeros, as WGSL requires. A kernel that writes before it

@@ -5,12 +5,12 @@ use std::hash::{Hash, Hasher};
 
 /// The index and the generation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct TableKey {
     index: u32,
     generation: u32,
 }
 
-impl Key {
+impl TableKey {
     /// A number that no other key has.
     pub(crate) fn number(self) -> u64 {
         (u64::from(self.generation) << 32) | u64::from(self.index)
@@ -18,13 +18,13 @@ impl Key {
 }
 
 /// Hashes one word instead of two: the key of a bind group contains many of these keys.
-impl Hash for Key {
+impl Hash for TableKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.number());
     }
 }
 
-/// Objects by [`Key`]. Slots are reused.
+/// Objects by [`TableKey`]. Slots are reused.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -41,37 +41,37 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    pub(crate) fn insert(&mut self, value: T) -> Key {
+    pub(crate) fn insert(&mut self, value: T) -> TableKey {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             slot.1 = Some(value);
-            return Key {
+            return TableKey {
                 index,
                 generation: slot.0,
             };
         }
         self.slots.push((0, Some(value)));
-        Key {
+        TableKey {
             index: (self.slots.len() - 1) as u32,
             generation: 0,
         }
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+    pub(crate) fn get(&self, key: TableKey) -> Option<&T> {
         match self.slots.get(key.index as usize) {
             Some((generation, value)) if *generation == key.generation => value.as_ref(),
             _ => None,
         }
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: TableKey) -> Option<&mut T> {
         match self.slots.get_mut(key.index as usize) {
             Some((generation, value)) if *generation == key.generation => value.as_mut(),
             _ => None,
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: TableKey) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize)?;
         if slot.0 != key.generation {
             return None;
@@ -96,11 +96,11 @@ impl<T> Table<T> {
     }
 
     /// The entries and their keys.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TableKey, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| {
             let (generation, value) = slot;
             let generation = *generation;
-            Some((Key { index, generation }, value.as_ref()?))
+            Some((TableKey { index, generation }, value.as_ref()?))
         })
     }
 

@@ -36,7 +36,7 @@ pub(super) use gear::Gear;
 pub use look::Look;
 use look::PAGE_ANSWERS;
 pub(super) use look::{ANSWER_BYTES, PARAMS_BYTES, PATTERN_BYTES};
-pub(super) use over::{Group, begin_look_over, look_at_freed, look_at_groups};
+pub(super) use over::{ZoneGroup, begin_look_over, look_at_freed, look_at_groups};
 use watch::Watch;
 pub(super) use watch::{watch_after, watch_before, watch_foreign, watch_read};
 

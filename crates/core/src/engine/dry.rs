@@ -22,8 +22,8 @@ use super::block_on;
 use super::handle::Engine;
 use super::queue::cmd::Cmd;
 use super::report::{EngineReport, alive};
-use super::state::account::Account;
-use crate::driver::{Account as LedgerAccount, DryDriver};
+use super::state::account::DryRunAccount;
+use crate::driver::{Account, DryDriver};
 use crate::error::Result;
 use crate::memory::{Copies, Fakes, HostCopy, Kept, Residency, Source, Storage};
 use crate::shortage::Holder;
@@ -96,9 +96,7 @@ impl Run {
             (state.memory.fake(&self.fakes.borrow(), dead_list), kept)
         };
         let make = |size_bytes| {
-            let made = dry
-                .driver
-                .create_buffer(LedgerAccount::Slabs, size_bytes, "slab");
+            let made = dry.driver.create_buffer(Account::Slabs, size_bytes, "slab");
             let made = async { made.await.map_err(|error| refusal("a slab", error)) };
             block_on("a dry run", made)
         };
@@ -207,7 +205,7 @@ impl DryRunGuard {
         state.memory.census.watch_peak();
         guard.live_before_bytes = state.memory.slabs.live_bytes();
         let moved_bytes = state.memory.slabs.moved_bytes();
-        state.dry = Some(Box::new(Account::new(moved_bytes)));
+        state.dry = Some(Box::new(DryRunAccount::new(moved_bytes)));
         drop(state);
         Ok(guard)
     }
@@ -227,15 +225,15 @@ impl DryRunGuard {
         let holders = state.memory.census.holders_at_peak();
         let moved_bytes = report.memory.alloc.moved_bytes;
         let account = state.dry.take();
-        let of = |count: fn(&Account) -> u64| account.as_deref().map_or(0, count);
+        let of = |count: fn(&DryRunAccount) -> u64| account.as_deref().map_or(0, count);
         Ok(DryCounts {
             live_before_bytes: self.live_before_bytes,
-            launches: of(Account::launches),
-            uploaded_bytes: of(Account::uploaded_bytes),
+            launches: of(DryRunAccount::launches),
+            uploaded_bytes: of(DryRunAccount::uploaded_bytes),
             moved_bytes: (account.as_deref()).map_or(0, |account| account.moved_bytes(moved_bytes)),
-            compute_ns: of(Account::compute_ns),
-            recompute_ns: of(Account::recompute_ns),
-            transfer_ns: of(Account::transfer_ns),
+            compute_ns: of(DryRunAccount::compute_ns),
+            recompute_ns: of(DryRunAccount::recompute_ns),
+            transfer_ns: of(DryRunAccount::transfer_ns),
             report,
             holders,
         })

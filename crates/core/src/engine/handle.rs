@@ -15,7 +15,7 @@ use super::diagnose::{Diagnose, Diagnostics, Findings, Wanted};
 use super::inside::{Inside, Recording};
 use super::limits::Limits;
 use super::limits::outside::Outside;
-use super::limits::watermarks::Watermarks;
+use super::limits::watermarks::WatermarkListeners;
 use super::pass::execution_lock::ExecutionLock;
 use super::pass::share_hooks::PassHooks;
 use super::state::State;
@@ -52,7 +52,7 @@ pub struct EngineCore {
     pub(super) spill: SpillStore,
     limits: Mutex<Limits>,
     pub(super) outside: Outside,
-    pub(super) watermarks: Watermarks,
+    pub(super) watermarks: WatermarkListeners,
     /// The results of tuning, if the app turned tuning on. A dry run shares those of its device.
     tuning: Option<Arc<Tuning>>,
     /// Whether this is the engine of a dry run, which has no values.
@@ -144,7 +144,7 @@ impl Engine {
             spill,
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
-            watermarks: Watermarks::default(),
+            watermarks: WatermarkListeners::default(),
             tuning: setup.tuning,
             is_dry: setup.is_dry,
             wanted,

@@ -151,7 +151,7 @@ impl fmt::Debug for Variant {
 }
 
 /// A kernel of our crates: a constant.
-pub struct Kernel {
+pub struct BuiltInKernel {
     /// The stem of its WGSL file.
     pub name: &'static str,
     /// Its operands, in the order in which commands name them.
@@ -163,7 +163,7 @@ pub struct Kernel {
     pub reference: Option<fn(&mut ReferenceCall)>,
 }
 
-impl fmt::Debug for Kernel {
+impl fmt::Debug for BuiltInKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -230,7 +230,7 @@ impl Drop for Custom {
 #[derive(Clone, Debug)]
 pub enum Program {
     /// A kernel of our crates.
-    Builtin(&'static Kernel),
+    Builtin(&'static BuiltInKernel),
     /// A kernel of the user. It is submitted alone, so that its failure affects no other command.
     Custom(Arc<Custom>),
     /// Several kernels of our crates, fused.
@@ -345,7 +345,7 @@ impl Launch {
 
     /// A launch of a kernel of our crates.
     pub fn new<P: bytemuck::NoUninit>(
-        kernel: &'static Kernel,
+        kernel: &'static BuiltInKernel,
         code: u64,
         args: impl IntoIterator<Item = Arg>,
         params: &P,
@@ -425,8 +425,8 @@ pub(crate) use reference;
 /// The arguments of a reference kernel: each operand's storage as bytes, from its start.
 #[derive(Debug)]
 pub struct ReferenceCall {
-    /// The operands, in the order of [`Kernel::operands`]. The results are left in the written
-    /// ones.
+    /// The operands, in the order of [`BuiltInKernel::operands`]. The results are left in the
+    /// written ones.
     pub operands: Vec<Vec<u8>>,
     /// The variant.
     pub variant: Variant,

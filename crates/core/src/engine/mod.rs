@@ -78,7 +78,7 @@ pub(crate) use dry::{DryCounts, DryRunGuard};
 pub use handle::Engine;
 pub(crate) use handle::Setup;
 pub(crate) use handle::WeakEngine;
-pub(crate) use kernel::{Arg, Kernel, Launch, Operand, UNWRITTEN, Variant};
+pub(crate) use kernel::{Arg, BuiltInKernel, Launch, Operand, UNWRITTEN, Variant};
 pub use limits::outside::{Pressure, PressureGuard};
 pub use limits::watermarks::{Watermark, WatermarkGuard};
 pub(crate) use pins::Pinned;

@@ -46,7 +46,7 @@ use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::memory::Tier;
-use crate::memory::{Fit, Hindrance, ShareId, Storage, Whom};
+use crate::memory::{Hindrance, HoleChoice, ShareId, Storage, Whom};
 use crate::shortage::{ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 use compact::Outcome;
@@ -354,13 +354,13 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
         match in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await? {
             Outcome::Done => {
                 let mut state = pass.lock();
-                for fit in [Fit::Best, Fit::Anywhere] {
+                for fit in [HoleChoice::Best, HoleChoice::Anywhere] {
                     if state.memory.slabs.has_room(size_bytes, fit) {
                         state.head.set_fit(fit);
                         return Ok(Some(Ok(())));
                     }
                 }
-                state.head.set_fit(Fit::Best);
+                state.head.set_fit(HoleChoice::Best);
             }
             // The driver has less memory than the budget allows. Tries the smallest slab that will
             // do, then the slabs that exist.

@@ -32,7 +32,7 @@ use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Copies, Dead, Event, Memory, Storage};
 use crate::transfer::Readbacks;
-use account::Account;
+use account::DryRunAccount;
 use batch::Batch;
 use caches::{BindGroups, Pipelines, ProgramId};
 use cleaning::Cleanings;
@@ -82,7 +82,7 @@ pub(super) struct State {
     /// The order of commands, once shares have different priorities.
     pub(super) priorities: Option<&'static dyn Priorities>,
     /// What a dry run counts.
-    pub(super) dry: Option<Box<Account>>,
+    pub(super) dry: Option<Box<DryRunAccount>>,
     pub(super) counters: Counters,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Kernel;
 use super::diagnose;
-use super::reflect::Operand;
+use super::reflect::StorageBinding;
 use crate::buffer::{Buffer, words};
 use crate::dtype::DType;
 use crate::engine::kernel::{Arg, Launch};
@@ -77,14 +77,14 @@ enum Given<T> {
 }
 
 /// An operand as the device gets it.
-struct Seen {
+struct SeenOperand {
     buffer: Buffer,
     dtype: DType,
     /// The range in the storage: offset and size, in bytes.
     range: (u64, u64),
 }
 
-impl Seen {
+impl SeenOperand {
     /// A whole buffer, rounded to whole words.
     fn part(buffer: Buffer, dtype: DType) -> Self {
         let start = match buffer.is_empty() {
@@ -92,14 +92,14 @@ impl Seen {
             false => buffer.offset_bytes(),
         };
         let range = (start, buffer.size_bytes().next_multiple_of(4));
-        Seen {
+        SeenOperand {
             buffer,
             dtype,
             range,
         }
     }
 
-    fn overlaps(&self, other: &Seen) -> bool {
+    fn overlaps(&self, other: &SeenOperand) -> bool {
         let ((start, len), (other_start, other_len)) = (self.range, other.range);
         self.buffer.shares_memory_with(&other.buffer)
             && start < other_start + other_len
@@ -267,7 +267,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         first.unwrap_or_else(|| own.clone())
     }
 
-    fn operands(&self) -> &[Operand] {
+    fn operands(&self) -> &[StorageBinding] {
         &self.kernel.text.operands
     }
 
@@ -275,7 +275,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         Err(diagnose::error(&self.kernel.text.entry, message))
     }
 
-    fn refuse_at<R>(&self, operand: &Operand, label: &str, message: String) -> Result<R> {
+    fn refuse_at<R>(&self, operand: &StorageBinding, label: &str, message: String) -> Result<R> {
         let text = &self.kernel.text;
         let place = operand.at.name.clone();
         Err(diagnose::error_at(
@@ -288,7 +288,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     }
 
     fn bindings(&self) -> String {
-        let access = |operand: &Operand| match operand.writes {
+        let access = |operand: &StorageBinding| match operand.writes {
             true => "read_write",
             false => "read",
         };
@@ -297,7 +297,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         named.collect::<Vec<_>>().join(", ")
     }
 
-    fn given(&self, operand: &Operand) -> Option<&Given<T>> {
+    fn given(&self, operand: &StorageBinding) -> Option<&Given<T>> {
         let mut given = self.given.iter();
         let found = given.find(|(name, _)| *name == operand.name);
         found.map(|(_, given)| given)
@@ -387,7 +387,7 @@ impl<T: Bind + Clone> KernelCall<T> {
 
     /// The buffer of an operand and its bytes. Makes or copies the buffer if necessary.
     #[track_caller]
-    fn see(&self, operand: &Operand, engine: &Arc<Engine>) -> Result<Seen> {
+    fn see(&self, operand: &StorageBinding, engine: &Arc<Engine>) -> Result<SeenOperand> {
         let name = &operand.name;
         let (dtype, what) = match self.given(operand) {
             Some(Given::Bound(bound)) => (bound.dtype(), bound.noun()),
@@ -430,10 +430,10 @@ impl<T: Bind + Clone> KernelCall<T> {
     fn see_output(
         &self,
         engine: &Arc<Engine>,
-        operand: &Operand,
+        operand: &StorageBinding,
         size_bytes: u64,
         dtype: DType,
-    ) -> Result<Seen> {
+    ) -> Result<SeenOperand> {
         if !operand.writes {
             let name = &operand.name;
             let message = format!(
@@ -443,7 +443,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             return self.refuse_at(operand, "read", message);
         }
         let buffer = Buffer::whole(engine, engine.storage(size_bytes)?);
-        Ok(Seen::part(buffer, dtype))
+        Ok(SeenOperand::part(buffer, dtype))
     }
 
     /// The operand in place if possible, else a copy of it.
@@ -451,10 +451,10 @@ impl<T: Bind + Clone> KernelCall<T> {
     fn see_bound(
         &self,
         engine: &Arc<Engine>,
-        operand: &Operand,
+        operand: &StorageBinding,
         bound: &T,
         dtype: DType,
-    ) -> Result<Seen> {
+    ) -> Result<SeenOperand> {
         let reason = match bound.buffer() {
             Some(buffer) => {
                 if !engine.may_read(buffer.engine(), buffer.storage()) {
@@ -463,7 +463,7 @@ impl<T: Bind + Clone> KernelCall<T> {
                     });
                 }
                 match self.misfit(&buffer, operand.writes) {
-                    None => return Ok(Seen::part(buffer, dtype)),
+                    None => return Ok(SeenOperand::part(buffer, dtype)),
                     Some(reason) => reason,
                 }
             }
@@ -477,7 +477,7 @@ impl<T: Bind + Clone> KernelCall<T> {
                 let message = format!("`{}` is changed in place, but {reason}", operand.name);
                 self.refuse_at(operand, "read_write", message)
             }
-            false => Ok(Seen::part(bound.copied()?, dtype)),
+            false => Ok(SeenOperand::part(bound.copied()?, dtype)),
         }
     }
 
@@ -485,7 +485,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     /// memory, the second gets a copy: both may have to be declared `read_write`, and such bindings
     /// must not overlap.
     #[track_caller]
-    fn separate(&self, seen: &mut [Seen]) -> Result<()> {
+    fn separate(&self, seen: &mut [SeenOperand]) -> Result<()> {
         for (second, operand) in self.operands().iter().enumerate() {
             let overlaps = |first: &usize| seen[*first].overlaps(&seen[second]);
             let Some(first) = (0..second).find(overlaps) else {
@@ -502,7 +502,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             }
             // An operand that starts inside a word has been copied already.
             let copy = &seen[second];
-            seen[second] = Seen::part(copy.buffer.copy()?, copy.dtype);
+            seen[second] = SeenOperand::part(copy.buffer.copy()?, copy.dtype);
         }
         Ok(())
     }
@@ -510,7 +510,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     /// With diagnostics on, a written binding includes a part of the canary behind it, if the
     /// kernel cannot notice. Returns the bindings with a canary, and the outputs that are checked
     /// for unwritten bytes.
-    fn watched(&self, seen: &mut [Seen]) -> (u64, u64) {
+    fn watched(&self, seen: &mut [SeenOperand]) -> (u64, u64) {
         let Some(wanted) = self.kernel.engine.diagnostics() else {
             return (0, 0);
         };
@@ -543,7 +543,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     }
 
     /// The new buffers, in the order of the calls of `out`.
-    fn outputs(&self, seen: &[Seen]) -> Vec<Buffer> {
+    fn outputs(&self, seen: &[SeenOperand]) -> Vec<Buffer> {
         let mut outputs = Vec::new();
         for (name, given) in &self.given {
             let index = self

@@ -285,7 +285,7 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
 }
 
 /// A kernel may write only a part of a binding, or read its old value.
-fn role(operand: &reflect::Operand) -> Role {
+fn role(operand: &reflect::StorageBinding) -> Role {
     match operand.writes {
         true => Role::Update,
         false => Role::Read,

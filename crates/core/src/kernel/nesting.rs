@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::tokens::{Kind, Token};
+use super::tokens::{Token, TokenKind};
 
 /// Greatest depth of the tree of one declaration: operators and brackets from its root to a leaf.
 /// Unoptimized naga takes up to 60 KiB per level, so this depth fits
@@ -23,7 +23,7 @@ const MOST_DECLARATIONS: usize = 1000;
 /// between terms is at most `n` deep above its deepest term. A term is at most as deep as its
 /// marks, above its deepest bracket.
 #[derive(Clone, Copy, Default)]
-struct Level {
+struct Depths {
     /// Operators between terms of the current part, and each `<` that may open a template.
     operators: usize,
     /// Each `<` without its `>` in the current part: a comma does not end a template.
@@ -38,7 +38,7 @@ struct Level {
     part: usize,
 }
 
-impl Level {
+impl Depths {
     fn depth(&self) -> usize {
         let term = self.term.max(self.marks + self.bracket);
         self.part.max(self.operators + term)
@@ -53,11 +53,11 @@ impl Level {
     /// A comma, a semicolon or a block ends a part.
     fn end_part(&mut self, keeps_angles: bool) {
         let angles = if keeps_angles { self.angles } else { 0 };
-        *self = Level {
+        *self = Depths {
             operators: angles,
             angles,
             part: self.depth(),
-            ..Level::default()
+            ..Depths::default()
         };
     }
 
@@ -78,13 +78,13 @@ impl Level {
 /// Refuses a text that is too deep or has too many declarations. The error gives the place and the
 /// reason.
 pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usize>, String)> {
-    let mut open: Vec<Level> = vec![];
-    let mut here = Level::default();
+    let mut open: Vec<Depths> = vec![];
+    let mut here = Depths::default();
     // Depth of all open brackets, from the outermost to this one.
     let mut above = 0;
     let mut declarations = 0;
     for (index, token) in tokens.iter().enumerate() {
-        let Kind::Mark(mark) = token.kind else {
+        let TokenKind::Mark(mark) = token.kind else {
             continue;
         };
         match mark {
@@ -114,7 +114,7 @@ pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usi
             _ => {
                 let before = index.checked_sub(1).map(|before| tokens[before]);
                 let is_binary = before.is_some_and(|before| {
-                    before.kind == Kind::Word || before.is(b')') || before.is(b']')
+                    before.kind == TokenKind::Word || before.is(b')') || before.is(b']')
                 });
                 here.operator(mark, is_binary);
             }
@@ -179,7 +179,7 @@ fn before_attributes(tokens: &[Token], mut first: usize) -> usize {
                 }
             }
         }
-        if at < 2 || tokens[at - 1].kind != Kind::Word || !tokens[at - 2].is(b'@') {
+        if at < 2 || tokens[at - 1].kind != TokenKind::Word || !tokens[at - 2].is(b'@') {
             return first;
         }
         first = at - 2;

@@ -34,7 +34,7 @@ pub(super) struct Reflection {
     /// The name of the entry point.
     pub(super) entry: String,
     /// The storage bindings, in the order of their declarations.
-    pub(super) operands: Vec<Operand>,
+    pub(super) operands: Vec<StorageBinding>,
     /// The uniform, if there is one.
     pub(super) params: Option<Params>,
     /// The bindings of other entry points: the range of attributes, `var` and template list, and
@@ -49,7 +49,7 @@ pub(super) struct Reflection {
 
 /// A storage binding.
 #[derive(Debug)]
-pub(super) struct Operand {
+pub(super) struct StorageBinding {
     pub(super) name: String,
     pub(super) at: Declaration,
     /// Declared `read_write`.
@@ -354,7 +354,7 @@ impl<'a> Reader<'a> {
         heads.collect()
     }
 
-    fn globals(&self) -> Result<(Vec<Operand>, Option<Params>)> {
+    fn globals(&self) -> Result<(Vec<StorageBinding>, Option<Params>)> {
         let scalars = scalars(self.module);
         let (mut operands, mut params) = (Vec::new(), None);
         for (handle, variable) in self.used() {
@@ -384,7 +384,7 @@ impl<'a> Reader<'a> {
             if let AddressSpace::Storage { access } = variable.space {
                 let reads = self.info.get_entry_point(self.index)[handle].contains(GlobalUse::READ);
                 let operand = self.operand(name, at, variable, access, &scalars)?;
-                operands.push(Operand { reads, ..operand });
+                operands.push(StorageBinding { reads, ..operand });
             } else if params.is_some() {
                 let message = "a kernel has one uniform: put all parameters into one struct";
                 return self.refuse(at.name, "the second", message.into());
@@ -402,7 +402,7 @@ impl<'a> Reader<'a> {
         variable: &GlobalVariable,
         access: StorageAccess,
         scalars: &[u8],
-    ) -> Result<Operand> {
+    ) -> Result<StorageBinding> {
         let dtypes = dtypes(scalars[variable.ty.index()]);
         let is_array_of_bindings = matches!(
             self.module.types[variable.ty].inner,
@@ -413,7 +413,7 @@ impl<'a> Reader<'a> {
             let message = format!("`{name}` is a `{ty}`: no element type matches it");
             return self.refuse(at.name, "", message);
         }
-        Ok(Operand {
+        Ok(StorageBinding {
             name,
             at,
             writes: access.contains(StorageAccess::STORE),
@@ -483,7 +483,7 @@ impl<'a> Reader<'a> {
         uses
     }
 
-    fn check_count(&self, operands: &[Operand], caps: &Caps) -> Result<()> {
+    fn check_count(&self, operands: &[StorageBinding], caps: &Caps) -> Result<()> {
         // One fewer than the limit, because some drivers miscount.
         let most = (caps.max_storage_bindings.saturating_sub(1) as usize).min(MAX_OPERANDS);
         if let Some(operand) = operands.get(most) {

@@ -12,7 +12,7 @@ pub(super) const MOST_TEXT_BYTES: usize = 1 << 20;
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// A name, a keyword or a number.
     Word,
     /// Any other character, or a pair that is one operator.
@@ -22,7 +22,7 @@ pub(super) enum Kind {
 /// A token and its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     start: u32,
     end: u32,
 }
@@ -33,12 +33,12 @@ impl Token {
     }
 
     pub(super) fn is(&self, mark: u8) -> bool {
-        self.kind == Kind::Mark(mark)
+        self.kind == TokenKind::Mark(mark)
     }
 
     /// Is it this word of the text?
     pub(super) fn is_word(&self, text: &str, word: &str) -> bool {
-        self.kind == Kind::Word && text.get(self.range()) == Some(word)
+        self.kind == TokenKind::Word && text.get(self.range()) == Some(word)
     }
 }
 
@@ -59,15 +59,15 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
         } else if is_blank(first) {
             (None, first.len_utf8())
         } else if first.is_ascii_digit() {
-            (Some(Kind::Word), number_bytes(rest))
+            (Some(TokenKind::Word), number_bytes(rest))
         } else if is_word(first) {
-            (Some(Kind::Word), word_bytes(rest))
+            (Some(TokenKind::Word), word_bytes(rest))
         } else {
             // Any character outside words is ASCII, so it is one byte.
             let mark = rest.as_bytes()[0];
             let second = rest.as_bytes().get(1);
             let is_pair = second.is_some_and(|&second| is_pair(mark, second));
-            (Some(Kind::Mark(mark)), 1 + usize::from(is_pair))
+            (Some(TokenKind::Mark(mark)), 1 + usize::from(is_pair))
         };
         let end = start + len;
         tokens.extend(kind.map(|kind| Token {
@@ -95,7 +95,7 @@ pub(super) fn lengths(
             let [open, and, name, ..] = rest else {
                 return None;
             };
-            if !open.is(b'(') || !and.is(b'&') || name.kind != Kind::Word {
+            if !open.is(b'(') || !and.is(b'&') || name.kind != TokenKind::Word {
                 return None;
             }
             let mut members = rest[3..].chunks(2);

@@ -79,7 +79,7 @@ struct Measuring {
 
 /// A block and its storage, for the counters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedBlock {
     pub(super) tag: u32,
     /// Requested bytes.
     pub(super) bytes: u64,
@@ -157,7 +157,7 @@ impl Census {
 
     /// A storage of a tag has got a block. It comes back if it was evicted.
     #[inline]
-    pub(super) fn gained(&mut self, class: SlabClass, block: Counted, is_back: bool) {
+    pub(super) fn gained(&mut self, class: SlabClass, block: CountedBlock, is_back: bool) {
         self.sums.requested_bytes.raise(block.bytes);
         self.sums.live_bytes.raise(block.granted_bytes);
         self.sums.storages.raise(1);
@@ -176,7 +176,7 @@ impl Census {
 
     /// A storage is about to lose its block.
     #[inline]
-    pub(super) fn lost(&mut self, class: SlabClass, block: Counted, is_evicted: bool) {
+    pub(super) fn lost(&mut self, class: SlabClass, block: CountedBlock, is_evicted: bool) {
         if let Some(peak) = &mut self.peak {
             peak.falls(&self.tags);
         }

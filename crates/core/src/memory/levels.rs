@@ -2,7 +2,7 @@
 
 use super::Memory;
 use super::canary::Zone;
-use super::census::Counted;
+use super::census::CountedBlock;
 use super::history::Event;
 use super::place::Place;
 use super::share::ShareId;
@@ -23,7 +23,7 @@ impl Memory {
         if share != ShareId::MAIN {
             self.shares.gained(share, granted_bytes, is_back);
         }
-        let block = Counted {
+        let block = CountedBlock {
             tag,
             bytes,
             granted_bytes,
@@ -78,7 +78,7 @@ impl Memory {
             let device_bytes = self.slabs.live_bytes();
             (self.watermarks).falls(share, granted_bytes, device_bytes, &self.shares);
         }
-        let block = Counted {
+        let block = CountedBlock {
             tag,
             bytes,
             granted_bytes,
@@ -104,14 +104,14 @@ impl Memory {
         let tag = self.census.tag_index(heir);
         let number = self.slots.next_number();
         let slot = self.slots.at_mut(index);
-        let (before, dying, bytes) = (slot.tag, slot.number, slot.size_bytes);
+        let (before, donor, bytes) = (slot.tag, slot.number, slot.size_bytes);
         (slot.tag, slot.number) = (tag, number);
         if slot.block.is_none() {
             return;
         }
         self.census.retagged(before, tag, bytes);
         self.census.happened(Event::Donate {
-            storage: dying,
+            storage: donor,
             heir: number,
             tag,
             bytes,

@@ -7,10 +7,10 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-type Site = Option<&'static Location<'static>>;
+type CallSite = Option<&'static Location<'static>>;
 
 thread_local! {
-    static SITE: Cell<Site> = const { Cell::new(None) };
+    static SITE: Cell<CallSite> = const { Cell::new(None) };
 }
 
 /// While it lives, the storages that its thread makes are for a line. Guards end in the opposite
@@ -18,7 +18,7 @@ thread_local! {
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct MadeFor {
-    before: Site,
+    before: CallSite,
     /// It belongs to the thread on which it began.
     _thread: PhantomData<*const ()>,
 }
@@ -41,7 +41,7 @@ impl MadeFor {
         site.unwrap_or(caller)
     }
 
-    fn begin(site: Site) -> Self {
+    fn begin(site: CallSite) -> Self {
         MadeFor {
             before: SITE.replace(site),
             _thread: PhantomData,

@@ -62,7 +62,7 @@ pub use history::{Event, Moment};
 pub use made_for::MadeFor;
 pub(crate) use map::Map;
 pub use map::{Block, BlockState, EvictedStorage, SlabMap};
-pub(crate) use place::{Fit, Place};
+pub(crate) use place::{HoleChoice, Place};
 pub(crate) use placing::{Moved, PendingRestore};
 use previous::Previous;
 pub(crate) use report::MemoryReport;

@@ -14,7 +14,7 @@ pub(crate) struct Place {
 
 /// The holes that a request may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum HoleChoice {
     /// The holes that the pools keep for its size.
     #[default]
     Best,

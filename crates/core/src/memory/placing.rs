@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 use super::Memory;
 use super::canary::Zone;
 use super::copies::Copies;
-use super::place::{Fit, Place};
+use super::place::{HoleChoice, Place};
 use super::share::ShareId;
 use super::shares::Hindrance;
 use super::storage::{Residency, Storage};
@@ -54,7 +54,7 @@ impl Memory {
     pub(crate) fn place(
         &mut self,
         storage: &Arc<Storage>,
-        fit: Fit,
+        fit: HoleChoice,
     ) -> Result<Option<Place>, AllocError> {
         let Some((block, place)) = self.take_block(storage, fit)? else {
             return Ok(None);
@@ -69,7 +69,7 @@ impl Memory {
     fn take_block(
         &mut self,
         storage: &Storage,
-        fit: Fit,
+        fit: HoleChoice,
     ) -> Result<Option<(BlockId, Place)>, AllocError> {
         let size_bytes = storage.size_bytes();
         let granted_bytes = self.slabs.granted_bytes(size_bytes);
@@ -157,9 +157,9 @@ impl Memory {
         }
     }
 
-    /// `heir` takes over the bytes of `dying`, which only the current command holds.
-    pub(crate) fn donate(&mut self, dying: &Storage, heir: &Arc<Storage>) {
-        if let Some(slot) = dying.slot() {
+    /// `heir` takes over the bytes of `donor`, which only the current command holds.
+    pub(crate) fn donate(&mut self, donor: &Storage, heir: &Arc<Storage>) {
+        if let Some(slot) = donor.slot() {
             let now = self.slots.now();
             let handed = self.slots.at_mut(slot);
             handed.storage = Arc::downgrade(heir);
@@ -168,21 +168,21 @@ impl Memory {
             self.slots.forget(copies);
             self.donated(slot, heir);
             heir.set_slot(slot, Residency::Device);
-            dying.donate_slot();
+            donor.donate_slot();
         }
     }
 
-    /// Undoes `donate`: the command did not run. A storage that took over the bytes of `dying` has
+    /// Undoes `donate`: the command did not run. A storage that took over the bytes of `donor` has
     /// no place.
-    pub(crate) fn take_back(&mut self, dying: &Arc<Storage>) {
-        let Some(index) = dying.slot().filter(|_| dying.is_donated()) else {
+    pub(crate) fn take_back(&mut self, donor: &Arc<Storage>) {
+        let Some(index) = donor.slot().filter(|_| donor.is_donated()) else {
             return;
         };
         let slot = self.slots.at_mut(index);
-        let heir = std::mem::replace(&mut slot.storage, Arc::downgrade(dying));
+        let heir = std::mem::replace(&mut slot.storage, Arc::downgrade(donor));
         let residency = slot.residency();
-        self.donated(index, dying);
-        dying.set_slot(index, residency);
+        self.donated(index, donor);
+        donor.set_slot(index, residency);
         if let Some(heir) = heir.upgrade() {
             heir.clear_slot();
         }
@@ -204,7 +204,7 @@ impl Memory {
     pub(crate) fn begin_restore(
         &mut self,
         storage: &Storage,
-        fit: Fit,
+        fit: HoleChoice,
     ) -> Result<Option<PendingRestore>, AllocError> {
         let size_bytes = storage.size_bytes();
         let taken = self.take_block(storage, fit)?;

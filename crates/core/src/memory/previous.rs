@@ -17,11 +17,11 @@ struct Range {
 
 /// Who has written to which bytes; nothing until there is a share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Previous(Option<Box<Ranges>>);
+pub(crate) struct Previous(Option<Box<PreviousRanges>>);
 
 /// Who has written to which bytes, and what must be cleared.
 #[derive(Clone, Debug, Default)]
-struct Ranges {
+struct PreviousRanges {
     /// By the index of the slab: its ranges, in order. They do not overlap.
     slabs: Vec<Vec<Range>>,
     /// A slab and one of its ranges: mostly the next block lies there.
@@ -38,7 +38,7 @@ impl Range {
     }
 }
 
-impl Ranges {
+impl PreviousRanges {
     /// Gives a range of a slab to a share. Returns whether another share may have left bytes there.
     #[inline]
     fn hand_over(&mut self, slab: u32, start: u64, end: u64, to: ShareId) -> bool {
@@ -116,7 +116,7 @@ impl Ranges {
     }
 }
 
-impl Ranges {
+impl PreviousRanges {
     /// A range of a slab holds zeros.
     fn cleared(&mut self, slab: u32, start: u64, end: u64) {
         self.likely = None;
@@ -146,7 +146,7 @@ impl Previous {
         if self.0.is_some() {
             return;
         }
-        let mut ranges = Box::<Ranges>::default();
+        let mut ranges = Box::<PreviousRanges>::default();
         for (index, slab) in (0..).zip(slabs) {
             if let Some(slab) = slab {
                 ranges.hand_over(index, 0, slab.size_bytes, ShareId::MAIN);
@@ -236,7 +236,7 @@ mod tests {
     fn a_range_is_foreign_if_any_byte_of_it_is() {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut previous, mut bytes) = (Ranges::default(), vec![None; 200]);
+        let (mut previous, mut bytes) = (PreviousRanges::default(), vec![None; 200]);
         previous.slabs.push(Vec::new());
         for round in 0..5000 {
             let start = random.u64(0..199);

@@ -2,7 +2,7 @@
 
 mod plans;
 
-use super::place::{Fit, Place};
+use super::place::{HoleChoice, Place};
 use crate::alloc::{
     AllocError, AllocStats, BlockId, Growth, Planner, PoolConfig, Pools, SlabClass, SlabId,
     SlabInfo, Spot,
@@ -141,11 +141,11 @@ impl Slabs {
     pub(super) fn take(
         &mut self,
         size_bytes: u64,
-        fit: Fit,
+        fit: HoleChoice,
     ) -> Result<Option<(BlockId, Place)>, AllocError> {
         let block_bytes = size_bytes + self.canary_bytes;
         let block = match self.pools.allocate(block_bytes) {
-            Err(AllocError::NeedsSlab { .. }) if fit == Fit::Anywhere => {
+            Err(AllocError::NeedsSlab { .. }) if fit == HoleChoice::Anywhere => {
                 self.pools.allocate_anywhere(block_bytes)
             }
             done => done,
@@ -197,11 +197,11 @@ impl Slabs {
     }
 
     /// Is there room for a storage of this size?
-    pub(crate) fn has_room(&mut self, size_bytes: u64, fit: Fit) -> bool {
+    pub(crate) fn has_room(&mut self, size_bytes: u64, fit: HoleChoice) -> bool {
         let size_bytes = size_bytes + self.canary_bytes;
         let block = match fit {
-            Fit::Anywhere => self.pools.allocate_anywhere(size_bytes),
-            Fit::Best => self.pools.allocate(size_bytes),
+            HoleChoice::Anywhere => self.pools.allocate_anywhere(size_bytes),
+            HoleChoice::Best => self.pools.allocate(size_bytes),
         };
         block.is_ok_and(|block| self.pools.free(block).is_ok())
     }

@@ -25,7 +25,7 @@ struct File<'a> {
 
 /// The beginning of a file. It says whether this version can read the rest.
 #[derive(Deserialize)]
-struct Head {
+struct FileHead {
     format: String,
     version: u32,
 }
@@ -68,7 +68,7 @@ impl Snapshot {
     /// [`Error::Format`] if the JSON is not a snapshot, has another version, is cut off, or
     /// contradicts itself. The error says where.
     pub fn from_json(json: &[u8]) -> Result<Snapshot> {
-        let head: Head = serde_json::from_slice(json).map_err(|error| broken(&error))?;
+        let head: FileHead = serde_json::from_slice(json).map_err(|error| broken(&error))?;
         if head.format != SNAPSHOT_FORMAT {
             let format = crate::memory::printable(&head.format, 40);
             return Err(wrong(format!(

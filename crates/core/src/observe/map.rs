@@ -120,7 +120,7 @@ impl Cell {
 }
 
 /// How large a cell is, and which slabs are drawn.
-struct Plan<'a> {
+struct MapPlan<'a> {
     cell_bytes: u64,
     cells: usize,
     slabs: Vec<&'a SlabMap>,
@@ -129,7 +129,7 @@ struct Plan<'a> {
 }
 
 impl Picture<'_> {
-    fn plan(&self, rows: usize) -> Plan<'_> {
+    fn plan(&self, rows: usize) -> MapPlan<'_> {
         let cells = self.columns - MARGIN;
         let mut slabs: Vec<&SlabMap> = self.snapshot.slabs.iter().collect();
         slabs.sort_by_key(|slab| (Reverse(slab.size_bytes), slab.slab));
@@ -143,7 +143,7 @@ impl Picture<'_> {
             .fold(0, |sum: u64, slab| sum.saturating_add(slab.size_bytes));
         let rest = (rest.len(), rest_bytes);
         slabs.truncate(shown);
-        let mut plan = Plan {
+        let mut plan = MapPlan {
             cell_bytes: self.snapshot.granule_bytes.max(1),
             cells,
             slabs,
@@ -173,7 +173,7 @@ impl Picture<'_> {
     fn print_slab(
         &self,
         f: &mut fmt::Formatter<'_>,
-        plan: &Plan<'_>,
+        plan: &MapPlan<'_>,
         slab: &SlabMap,
         letters: &FxHashMap<u32, usize>,
     ) -> fmt::Result {
@@ -223,7 +223,7 @@ impl Picture<'_> {
     }
 }
 
-impl Plan<'_> {
+impl MapPlan<'_> {
     fn fits(&self, rows: usize) -> bool {
         let row_bytes = u128::from(self.cell_bytes) * self.cells as u128;
         let rows_of = |slab: &&SlabMap| u128::from(slab.size_bytes).div_ceil(row_bytes).max(1);

@@ -64,7 +64,7 @@ struct InFlight {
     buffer: BufferId,
     buffer_bytes: u64,
     signal: Signal,
-    /// The epoch of the buffer's device, as [`Pool::epoch`] counts.
+    /// The epoch of the buffer's device, as [`ReadbackPool::epoch`] counts.
     epoch: u64,
 }
 
@@ -196,12 +196,12 @@ impl Reading {
 }
 
 #[derive(Debug, Default)]
-struct Pool {
+struct ReadbackPool {
     free: Vec<(BufferId, u64)>,
     total_bytes: u64,
     /// Readings with submitted pieces, oldest first.
     readings: VecDeque<Arc<Reading>>,
-    kept: Kept,
+    kept: SpareBuffer,
     /// The number of times that all buffers were forgotten.
     epoch: u64,
     /// The bytes of buffers whose contents a caller is looking at.
@@ -211,7 +211,7 @@ struct Pool {
 /// A buffer for when the driver has no memory for another. Without a buffer, no tensor could be
 /// evicted to free memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kept {
+enum SpareBuffer {
     #[default]
     None,
     Idle(BufferId),
@@ -219,12 +219,12 @@ enum Kept {
     Lent,
 }
 
-impl Pool {
+impl ReadbackPool {
     /// Counts a destroyed buffer. If it was the kept buffer, another will be created.
     fn is_gone(&mut self, buffer_bytes: u64) {
         self.total_bytes -= buffer_bytes;
-        if self.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
-            self.kept = Kept::None;
+        if self.kept == SpareBuffer::Lent && buffer_bytes == KEPT_BYTES {
+            self.kept = SpareBuffer::None;
         }
     }
 }
@@ -235,7 +235,7 @@ pub(crate) struct Readbacks {
     driver: Device,
     /// Whether a read took place since the last trim.
     used: AtomicBool,
-    pool: Mutex<Pool>,
+    pool: Mutex<ReadbackPool>,
 }
 
 impl Readbacks {
@@ -243,7 +243,7 @@ impl Readbacks {
         Readbacks {
             driver,
             used: AtomicBool::new(false),
-            pool: Mutex::new(Pool::default()),
+            pool: Mutex::new(ReadbackPool::default()),
         }
     }
 
@@ -345,18 +345,18 @@ impl Readbacks {
     /// Keeps a small buffer aside as long as there is something to evict. If there is no memory for
     /// this buffer, the driver has none to save either.
     pub(crate) async fn keep_one(&self) {
-        if self.lock().kept != Kept::None {
+        if self.lock().kept != SpareBuffer::None {
             return;
         }
         if let Ok(buffer) = self.create(KEPT_BYTES).await {
-            self.lock().kept = Kept::Idle(buffer);
+            self.lock().kept = SpareBuffer::Idle(buffer);
         }
     }
 
     /// Releases the kept buffer, because nothing is left to evict.
     pub(crate) fn keep_none(&self) {
         let kept = std::mem::take(&mut self.lock().kept);
-        if let Kept::Idle(buffer) = kept {
+        if let SpareBuffer::Idle(buffer) = kept {
             self.driver.destroy_buffer(buffer, 0);
         }
     }
@@ -364,8 +364,8 @@ impl Readbacks {
     fn lend_kept(&self, size_bytes: u64) -> bool {
         let mut pool = self.lock();
         match pool.kept {
-            Kept::Idle(buffer) if size_bytes <= KEPT_BYTES => {
-                pool.kept = Kept::Lent;
+            SpareBuffer::Idle(buffer) if size_bytes <= KEPT_BYTES => {
+                pool.kept = SpareBuffer::Lent;
                 pool.free.push((buffer, KEPT_BYTES));
                 pool.total_bytes += KEPT_BYTES;
                 true
@@ -536,10 +536,10 @@ impl Readbacks {
     }
 
     /// Releases a free buffer to the driver, unless it is the kept one.
-    fn set_aside(&self, pool: &mut Pool, (buffer, buffer_bytes): (BufferId, u64)) {
+    fn set_aside(&self, pool: &mut ReadbackPool, (buffer, buffer_bytes): (BufferId, u64)) {
         pool.total_bytes -= buffer_bytes;
-        if pool.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
-            pool.kept = Kept::Idle(buffer);
+        if pool.kept == SpareBuffer::Lent && buffer_bytes == KEPT_BYTES {
+            pool.kept = SpareBuffer::Idle(buffer);
         } else {
             self.driver.destroy_buffer(buffer, 0);
         }
@@ -568,7 +568,7 @@ impl Readbacks {
             pool.epoch += 1;
             pool.free.clear();
             pool.total_bytes = 0;
-            pool.kept = Kept::None;
+            pool.kept = SpareBuffer::None;
             std::mem::take(&mut pool.readings)
         };
         for reading in readings {
@@ -582,12 +582,12 @@ impl Readbacks {
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let pool = self.lock();
         match pool.kept {
-            Kept::Idle(_) => pool.total_bytes + KEPT_BYTES,
-            Kept::None | Kept::Lent => pool.total_bytes,
+            SpareBuffer::Idle(_) => pool.total_bytes + KEPT_BYTES,
+            SpareBuffer::None | SpareBuffer::Lent => pool.total_bytes,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pool> {
+    fn lock(&self) -> MutexGuard<'_, ReadbackPool> {
         self.pool.lock()
     }
 }

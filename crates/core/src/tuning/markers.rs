@@ -41,7 +41,7 @@ impl Marker {
 
 /// The variants in trial when processes ended.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct LeftVariants {
     /// Variants of processes that have ended, with their markers.
     pub(super) ended: Vec<(String, Marker)>,
     /// Variants of processes that may have ended.
@@ -49,12 +49,12 @@ pub(super) struct Left {
 }
 
 /// The markers beside the findings, without those of processes that still run.
-pub(super) fn left_behind(file: &Path) -> Left {
+pub(super) fn left_behind(file: &Path) -> LeftVariants {
     let (Some(folder), Some(stem)) = (file.parent(), file.file_stem()) else {
-        return Left::default();
+        return LeftVariants::default();
     };
     let stem = stem.to_string_lossy();
-    let mut left = Left::default();
+    let mut left = LeftVariants::default();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
         let Some(owner) = name.to_str().and_then(|name| owner_of(name, &stem)) else {

@@ -3,11 +3,12 @@
 
 use std::ops::Range;
 
-use super::contents::{Buffer, Mapping};
+use super::contents::{Mapping, SimBuffer};
 use super::queue::State;
 use super::work::Step;
 use crate::driver::{
-    Access, BindGroupId, Binding, BufferId, BufferKind, MapMode, Op, PipelineDesc, PipelineId,
+    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MapMode, Op, PipelineDesc,
+    PipelineId,
 };
 
 /// The result of a check, or the broken rule.
@@ -268,13 +269,13 @@ impl State {
         }
     }
 
-    fn buffer(&self, id: BufferId) -> Check<&Buffer> {
+    fn buffer(&self, id: BufferId) -> Check<&SimBuffer> {
         let buffer = self.memory.get(id);
         buffer.ok_or_else(|| "the buffer does not exist (any more)".to_string())
     }
 
     /// The buffer, unless it is mapped or a mapping was requested.
-    fn usable(&self, id: BufferId) -> Check<&Buffer> {
+    fn usable(&self, id: BufferId) -> Check<&SimBuffer> {
         let buffer = self.buffer(id)?;
         match buffer.is_mapped() {
             true => Err(format!(
@@ -286,19 +287,19 @@ impl State {
     }
 }
 
-fn name(buffer: &Buffer) -> String {
+fn name(buffer: &SimBuffer) -> String {
     let (kind, size) = (buffer.kind, buffer.size_bytes);
     format!("buffer `{}` ({kind:?} of {size} B)", buffer.label)
 }
 
-fn check_target(buffer: &Buffer) -> Check {
+fn check_target(buffer: &SimBuffer) -> Check {
     match buffer.kind {
         BufferKind::Upload => Err(format!("{} cannot be written", name(buffer))),
         _ => Ok(()),
     }
 }
 
-fn check_range(buffer: &Buffer, offset_bytes: u64, size_bytes: u64) -> Check {
+fn check_range(buffer: &SimBuffer, offset_bytes: u64, size_bytes: u64) -> Check {
     if !offset_bytes.is_multiple_of(4) || !size_bytes.is_multiple_of(4) {
         return Err(format!(
             "{size_bytes} B at {offset_bytes}: both must be multiples of 4"
@@ -323,7 +324,7 @@ fn check_mapped_alignment(offset_bytes: u64, size_bytes: u64) -> Check {
 }
 
 /// Checks two bindings of a dispatch: one buffer has one access, and written ranges are disjoint.
-fn check_alias(a: &Binding, b: &Binding, accesses: (Access, Access)) -> Check {
+fn check_alias(a: &Binding, b: &Binding, accesses: (BindingAccess, BindingAccess)) -> Check {
     if a.buffer != b.buffer {
         return Ok(());
     }
@@ -332,7 +333,7 @@ fn check_alias(a: &Binding, b: &Binding, accesses: (Access, Access)) -> Check {
     }
     let overlap = a.offset_bytes < b.offset_bytes + b.size_bytes
         && b.offset_bytes < a.offset_bytes + a.size_bytes;
-    match overlap && accesses.0 == Access::ReadWrite {
+    match overlap && accesses.0 == BindingAccess::ReadWrite {
         true => Err("ranges that are written overlap".to_string()),
         false => Ok(()),
     }

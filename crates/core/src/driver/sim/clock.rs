@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use super::contents::Memory;
+use super::contents::Contents;
 use super::work::Step;
 use crate::driver::{BufferId, BufferKind, Speed};
 
 /// One queue, which works on one submission at a time.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct QueueClock {
     busy_until: Option<Instant>,
 }
 
-impl Clock {
+impl QueueClock {
     /// The end of a submission that is queued now.
-    pub(super) fn end_of(&mut self, steps: &[Step], memory: &Memory, speed: Speed) -> Instant {
+    pub(super) fn end_of(&mut self, steps: &[Step], memory: &Contents, speed: Speed) -> Instant {
         let now = Instant::now();
         let begin = self.busy_until.map_or(now, |until| until.max(now));
         let taken: Duration = steps.iter().map(|step| time_of(step, memory, speed)).sum();
@@ -25,7 +25,7 @@ impl Clock {
 }
 
 /// Kernels move the bytes that they bind. Copies between host and device go over the link.
-fn time_of(step: &Step, memory: &Memory, speed: Speed) -> Duration {
+fn time_of(step: &Step, memory: &Contents, speed: Speed) -> Duration {
     let is_slab = |id: BufferId| memory.kind(id) == Some(BufferKind::Slab);
     let (bytes, bytes_per_s) = match step {
         Step::Copy {

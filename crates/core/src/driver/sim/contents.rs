@@ -40,7 +40,7 @@ impl Mapping {
 
 /// A buffer.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(super) struct SimBuffer {
     pub(super) kind: BufferKind,
     pub(super) size_bytes: u64,
     pub(super) label: String,
@@ -53,9 +53,9 @@ pub(super) struct Buffer {
 
 /// All buffers.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    live: Table<Buffer>,
-    retiring: FxHashMap<BufferId, Buffer>,
+pub(super) struct Contents {
+    live: Table<SimBuffer>,
+    retiring: FxHashMap<BufferId, SimBuffer>,
     pub(super) live_bytes: u64,
     pub(super) retiring_bytes: u64,
     pub(super) peak_bytes: u64,
@@ -63,7 +63,7 @@ pub(super) struct Memory {
     zeros: Arc<[u8]>,
 }
 
-impl Memory {
+impl Contents {
     /// The kind of an existing buffer.
     pub(super) fn kind(&self, id: BufferId) -> Option<BufferKind> {
         self.live.get(id.0).map(|buffer| buffer.kind)
@@ -84,7 +84,7 @@ impl Memory {
         };
         self.live_bytes += size_bytes;
         self.peak_bytes = self.peak_bytes.max(self.taken_bytes());
-        Some(BufferId(self.live.insert(Buffer {
+        Some(BufferId(self.live.insert(SimBuffer {
             kind,
             size_bytes,
             label,
@@ -104,11 +104,11 @@ impl Memory {
     }
 
     /// The buffer, unless it was destroyed.
-    pub(super) fn get(&self, id: BufferId) -> Option<&Buffer> {
+    pub(super) fn get(&self, id: BufferId) -> Option<&SimBuffer> {
         self.live.get(id.0)
     }
 
-    pub(super) fn get_mut(&mut self, id: BufferId) -> Option<&mut Buffer> {
+    pub(super) fn get_mut(&mut self, id: BufferId) -> Option<&mut SimBuffer> {
         self.live.get_mut(id.0)
     }
 
@@ -121,9 +121,9 @@ impl Memory {
 
     /// Removes all buffers at once, also those in use.
     pub(super) fn clear_all(&mut self) {
-        *self = Memory {
+        *self = Contents {
             peak_bytes: self.peak_bytes,
-            ..Memory::default()
+            ..Contents::default()
         };
     }
 
@@ -205,7 +205,7 @@ impl Memory {
 
 const KEPT: &str = "a buffer stays until the submissions that use it are executed";
 
-impl Buffer {
+impl SimBuffer {
     /// Replaces a part of the contents, if the buffer has contents.
     pub(super) fn write(&mut self, offset_bytes: u64, bytes: &[u8]) {
         if !self.bytes.is_empty() {

@@ -13,7 +13,7 @@ use super::queue::{Fate, State};
 use crate::driver::Caps;
 
 /// The state that driver and handle share.
-pub(super) struct Device {
+pub(super) struct SimDevice {
     pub(super) caps: Caps,
     pub(super) pauses: u32,
     pub(super) files: FileFaults,
@@ -22,7 +22,7 @@ pub(super) struct Device {
     pub(super) state: Mutex<State>,
 }
 
-impl Device {
+impl SimDevice {
     /// Runs `work` under the lock, and sets the due signals after the lock is released: a woken
     /// thread may call the driver at once.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
@@ -54,7 +54,7 @@ impl Device {
     }
 }
 
-impl fmt::Debug for Device {
+impl fmt::Debug for SimDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimDevice")
             .field("name", &self.caps.name)

@@ -8,14 +8,14 @@ use std::task::Poll;
 use parking_lot::Mutex;
 
 use super::contents::Mapping;
-use super::device::Device;
+use super::device::SimDevice;
 use super::faults::Site;
 use super::files::FileFaults;
 use super::handle::SimHandle;
 use super::interpreted::Interpreted;
 use super::options::{SimKernels, SimOptions};
 use super::queue::State;
-use super::work::{Group, Pipeline, Work};
+use super::work::{BoundRanges, Pipeline, Work};
 use crate::driver::failure::REPLACED;
 use crate::driver::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
@@ -26,7 +26,7 @@ use crate::error::Result;
 /// The driver of a simulated device.
 #[derive(Debug)]
 pub(crate) struct SimDriver {
-    device: Arc<Device>,
+    device: Arc<SimDevice>,
 }
 
 impl SimDriver {
@@ -35,7 +35,7 @@ impl SimDriver {
         let (caps, pauses) = (options.caps()?, options.pauses);
         let files = FileFaults::new(options.seed);
         let state = State::new(options);
-        let device = Arc::new(Device {
+        let device = Arc::new(SimDevice {
             caps,
             pauses,
             files,
@@ -174,7 +174,7 @@ impl Driver for SimDriver {
             state.counters.bind_groups_created += 1;
             state.digest.note((Site::CreateBindGroup, bindings));
             let bindings = bindings.into();
-            let group = state.groups.insert(Group { pipeline, bindings });
+            let group = state.groups.insert(BoundRanges { pipeline, bindings });
             Ok(BindGroupId(group))
         })
     }

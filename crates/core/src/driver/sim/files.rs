@@ -91,10 +91,10 @@ pub struct FileFault {
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct FileFaults(Arc<Mutex<Plan>>);
+pub struct FileFaults(Arc<Mutex<FileFaultPlan>>);
 
 #[derive(Debug)]
-struct Plan {
+struct FileFaultPlan {
     armed: Vec<(FileFault, u64)>,
     chance: Chance,
     calls: [u64; SITES],
@@ -110,7 +110,7 @@ impl Default for FileFaults {
 impl FileFaults {
     /// An empty plan. Random faults use this seed.
     pub fn new(seed: u64) -> Self {
-        FileFaults(Arc::new(Mutex::new(Plan {
+        FileFaults(Arc::new(Mutex::new(FileFaultPlan {
             armed: Vec::new(),
             chance: Chance(seed),
             calls: [0; SITES],
@@ -167,7 +167,7 @@ impl FileFaults {
         }
     }
 
-    fn with<R>(&self, work: impl FnOnce(&mut Plan) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut FileFaultPlan) -> R) -> R {
         work(&mut self.0.lock())
     }
 }

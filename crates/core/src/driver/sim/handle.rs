@@ -4,7 +4,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use super::counters::SimCounters;
-use super::device::Device;
+use super::device::SimDevice;
 use super::faults::Fault;
 use super::files::FileFaults;
 use super::options::SimOptions;
@@ -16,7 +16,7 @@ use super::work::{Pipeline, Work};
 /// referenced.
 #[derive(Clone, Debug)]
 pub struct SimHandle {
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<SimDevice>,
 }
 
 impl SimHandle {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   SimDriver ──┐                      ┌─ contents  buffers, their bytes and their sizes
-//!               ├─► Device (one lock) ─┼─ queue     submissions that are not executed yet
+//!               ├► SimDevice (one lock)┼─ queue     submissions that are not executed yet
 //!   SimHandle ──┘                      ├─ work      what a submission does
 //!                                      ├─ clock     the time that work takes, if any
 //!                                      ├─ interpret WGSL, and the faults of kernels

@@ -7,7 +7,7 @@
 //!                                  when a test runs it        (SimHandle::run)
 //! ```
 //!
-//! Signals that are due are collected under the lock and set without it: see `Device::with`.
+//! Signals that are due are collected under the lock and set without it: see `SimDevice::with`.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,15 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::clock::Clock;
-use super::contents::{Mapping, Memory};
+use super::clock::QueueClock;
+use super::contents::{Contents, Mapping};
 use super::counters::{Digest, SimCounters};
 use super::faults::{Chance, FaultKind, FaultPlan, SITES, Site};
 use super::options::{SimMode, SimOptions};
-use super::work::{Group, Pipeline, Step, Work};
+use super::work::{BoundRanges, Pipeline, Step, Work};
 use crate::driver::table::Table;
 use crate::driver::{
-    Access, Binding, BufferId, DriverError, DriverResult, ReferenceKernel, Signal, Submission,
+    Binding, BindingAccess, BufferId, DriverError, DriverResult, ReferenceKernel, Signal,
+    Submission,
 };
 
 /// A submission that is not executed yet.
@@ -49,9 +50,9 @@ pub(super) enum Fate {
 /// The state that the device's lock guards.
 pub(super) struct State {
     pub(super) options: SimOptions,
-    pub(super) memory: Memory,
+    pub(super) memory: Contents,
     pub(super) pipelines: Table<Arc<Pipeline>>,
-    pub(super) groups: Table<Group>,
+    pub(super) groups: Table<BoundRanges>,
     pub(super) faults: FaultPlan,
     pub(super) counters: SimCounters,
     pub(super) digest: Digest,
@@ -69,7 +70,7 @@ pub(super) struct State {
     /// Whether a device was replaced. Then callers may still release ids of an earlier device.
     pub(super) reopened: bool,
     chance: Chance,
-    clock: Clock,
+    clock: QueueClock,
     pending: VecDeque<Pending>,
     /// Empty lists of steps, to be filled again. A new one for each submission would let the
     /// system's allocator merge what it keeps of small sizes, so all others would pay for it.
@@ -92,7 +93,7 @@ const SPARE_STEPS: usize = 8;
 impl State {
     pub(super) fn new(options: SimOptions) -> Self {
         State {
-            memory: Memory::default(),
+            memory: Contents::default(),
             pipelines: Table::default(),
             groups: Table::default(),
             faults: FaultPlan::new(&options.faults, options.seed),
@@ -108,7 +109,7 @@ impl State {
             // This generator differs from that of the faults: arming a fault must not change the
             // lateness.
             chance: Chance(options.seed ^ 0x6c61_7465),
-            clock: Clock::default(),
+            clock: QueueClock::default(),
             pending: VecDeque::new(),
             spare_steps: Vec::new(),
             wanted: Vec::new(),
@@ -373,7 +374,10 @@ impl State {
                                 .iter()
                                 .zip(&kernel.bindings)
                                 .map(|(binding, access)| {
-                                    (self.memory.load(binding), *access == Access::ReadWrite)
+                                    (
+                                        self.memory.load(binding),
+                                        *access == BindingAccess::ReadWrite,
+                                    )
                                 });
                         let seed = self.dispatches;
                         self.dispatches += 1;
@@ -413,7 +417,7 @@ impl State {
                     "the reference kernel of `{label}` changed a binding's length"
                 ));
             }
-            if *access == Access::ReadWrite {
+            if *access == BindingAccess::ReadWrite {
                 self.memory.store(binding, bytes);
             }
         }

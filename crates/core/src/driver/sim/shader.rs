@@ -4,7 +4,7 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess};
 
 use super::SimOptions;
-use crate::driver::{Access, PipelineDesc};
+use crate::driver::{BindingAccess, PipelineDesc};
 
 /// A shader that is valid on the device.
 pub(super) struct Valid {
@@ -79,8 +79,8 @@ pub(super) fn check(desc: &PipelineDesc, options: &SimOptions) -> Result<(), Str
         let expected = match (variable.space, place) {
             (AddressSpace::Storage { access }, Some((0, index))) => {
                 let access = match access.contains(StorageAccess::STORE) {
-                    true => Access::ReadWrite,
-                    false => Access::Read,
+                    true => BindingAccess::ReadWrite,
+                    false => BindingAccess::Read,
                 };
                 desc.bindings.get(index as usize) == Some(&access)
             }

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::interpreted::Interpreted;
-use crate::driver::{Access, Binding, BufferId, PipelineId, ReferenceKernel};
+use crate::driver::{Binding, BindingAccess, BufferId, PipelineId, ReferenceKernel};
 
 /// A compiled kernel.
 #[derive(Clone)]
 pub(super) struct Pipeline {
     pub(super) label: String,
-    pub(super) bindings: Vec<Access>,
+    pub(super) bindings: Vec<BindingAccess>,
     pub(super) params_bytes: u32,
     pub(super) work: Work,
 }
@@ -25,7 +25,7 @@ pub(super) enum Work {
 }
 
 /// Ranges bound to a kernel.
-pub(super) struct Group {
+pub(super) struct BoundRanges {
     pub(super) pipeline: PipelineId,
     pub(super) bindings: Arc<[Binding]>,
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use parking_lot::MutexGuard;
 
 use super::super::{BoxFuture, DriverError, DriverResult, panic_message};
-use super::progress::Progress;
+use super::progress::QueueProgress;
 
 /// The error that a scope caught, once it is known: at once natively, later in a browser.
 pub(super) type Late = BoxFuture<'static, Option<wgpu::Error>>;
@@ -40,7 +40,7 @@ pub(super) struct Guarded<T> {
 /// A device of wgpu with what the guard needs: whether it is lost, and the errors that it reports.
 pub(super) struct Guard {
     pub(super) device: wgpu::Device,
-    pub(super) progress: Arc<Progress>,
+    pub(super) progress: Arc<QueueProgress>,
     pub(super) buffers_created: AtomicU64,
     /// The longest single wait inside wgpu. `None` if waits inside wgpu are not allowed.
     #[cfg_attr(

@@ -9,8 +9,8 @@ use wgpu::BufferUsages as Usages;
 
 use super::super::failure::invalid;
 use super::super::{
-    Access, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, DriverResult, PipelineDesc,
-    PipelineId, with_deep_stack,
+    BindGroupId, Binding, BindingAccess, BoxFuture, BufferId, BufferKind, DriverResult,
+    PipelineDesc, PipelineId, with_deep_stack,
 };
 use super::ending;
 use super::mapping::unmap;
@@ -205,7 +205,7 @@ impl Opened {
             false => ending::module(&self.guard.device, source),
         };
         let storage = desc.bindings.iter().map(|access| {
-            let read_only = *access == Access::Read;
+            let read_only = *access == BindingAccess::Read;
             (wgpu::BufferBindingType::Storage { read_only }, None)
         });
         let uniform = uniform_bytes(&self.caps, desc.params_bytes)

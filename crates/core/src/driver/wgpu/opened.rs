@@ -11,7 +11,7 @@ use super::super::{Caps, DriverResult};
 use super::guard::Guard;
 use super::params::ParamPages;
 use super::pipeline_cache::PipelineCache;
-use super::progress::Progress;
+use super::progress::QueueProgress;
 use super::tables::{Leftovers, Tables};
 use super::timing::KernelTimes;
 
@@ -66,7 +66,7 @@ impl Opened {
         let (tables, leftovers) = old.tables_mut().hand_over();
         self.tables = RwLock::new(tables);
         let (new, old) = (&mut self.guard, &old.guard);
-        new.progress = Arc::new(Progress::after(&old.progress));
+        new.progress = Arc::new(QueueProgress::after(&old.progress));
         *new.buffers_created.get_mut() += old.buffers_created.load(Ordering::Relaxed);
         leftovers
     }

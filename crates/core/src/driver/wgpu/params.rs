@@ -33,11 +33,11 @@ pub(super) fn uniform_bytes(caps: &Caps, params_bytes: u32) -> Option<NonZeroU64
 /// The pages that no thread uses now.
 pub(super) struct ParamPages {
     alignment_bytes: u64,
-    pool: Mutex<Pool>,
+    pool: Mutex<ParamsPool>,
 }
 
 #[derive(Default)]
-struct Pool {
+struct ParamsPool {
     free: Vec<Page>,
     made: usize,
 }

@@ -10,9 +10,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache_file::{self, Kind};
+use crate::cache_file::{self, FileKind};
 
-const KIND: Kind = Kind {
+const KIND: FileKind = FileKind {
     name: "pipelines",
     version: 1,
 };

@@ -11,7 +11,7 @@ use super::super::{Signal, Submission};
 
 /// The state that the driver shares with callbacks, which outlive the driver.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct QueueProgress {
     lost: OnceLock<String>,
     /// Whether this device was lost, or one before it.
     was_lost: Arc<AtomicBool>,
@@ -48,7 +48,7 @@ impl Pending {
 /// Marks a submission as done when it is dropped. wgpu calls the callback or, at worst, drops it;
 /// both happen only after the device has finished.
 pub(super) struct DoneNotice {
-    progress: Arc<Progress>,
+    progress: Arc<QueueProgress>,
     serial: u64,
 }
 
@@ -73,14 +73,14 @@ impl Drop for MapNotice {
     }
 }
 
-impl Progress {
+impl QueueProgress {
     /// The progress of a device that replaces a lost one, which gives no further serials.
-    pub(super) fn after(old: &Progress) -> Self {
+    pub(super) fn after(old: &QueueProgress) -> Self {
         let last = old.pending().submitted;
-        let progress = Progress {
+        let progress = QueueProgress {
             was_lost: Arc::clone(&old.was_lost),
             completed: AtomicU64::new(last),
-            ..Progress::default()
+            ..QueueProgress::default()
         };
         progress.pending().submitted = last;
         progress

@@ -5,7 +5,7 @@ use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, Pipelin
 use super::opened::Opened;
 use super::params::{Page, uniform_bytes};
 use super::tables::Tables;
-use super::timing::Timing;
+use super::timing::Timestamps;
 
 /// The commands of one submission during encoding.
 struct Encoding<'a> {
@@ -13,13 +13,13 @@ struct Encoding<'a> {
     tables: &'a Tables,
     params: &'a [u8],
     encoder: wgpu::CommandEncoder,
-    pass: Option<Pass>,
+    pass: Option<OpenPass>,
     pages: Vec<Page>,
-    timing: Option<&'a mut Timing>,
+    timing: Option<&'a mut Timestamps>,
 }
 
 /// A compute pass and its present state.
-struct Pass {
+struct OpenPass {
     raw: wgpu::ComputePass<'static>,
     pipeline: Option<PipelineId>,
     group: Option<BindGroupId>,
@@ -80,7 +80,7 @@ impl Opened {
         ops: &[Op],
         params: &[u8],
         pages: &mut Vec<Page>,
-        timing: Option<&mut Timing>,
+        timing: Option<&mut Timestamps>,
     ) -> DriverResult<wgpu::CommandBuffer> {
         let tables = self.tables();
         let mut encoding = Encoding {
@@ -173,7 +173,7 @@ impl<'a> Encoding<'a> {
         }
         let stamps = timing.and_then(|timing| timing.next());
         let encoder = &mut self.encoder;
-        let pass = self.pass.get_or_insert_with(|| Pass {
+        let pass = self.pass.get_or_insert_with(|| OpenPass {
             raw: encoder
                 .begin_compute_pass(&wgpu::ComputePassDescriptor {
                     label: None,

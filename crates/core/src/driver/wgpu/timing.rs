@@ -15,7 +15,7 @@ const MOST_DISPATCHES: u32 = 1024;
 const STAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;
 
 /// The timestamps of one submission, and the times read so far.
-pub(super) struct Timing {
+pub(super) struct Timestamps {
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
     readable: wgpu::Buffer,
@@ -27,10 +27,10 @@ pub(super) struct Timing {
     /// Whether the timestamps are mapped, or will soon be.
     is_mapped: bool,
     /// [`end_of_timed`]. Only a program that times kernels contains it.
-    end: fn(&Guard, &mut Timing, bool),
+    end: fn(&Guard, &mut Timestamps, bool),
 }
 
-impl Timing {
+impl Timestamps {
     fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
         use wgpu::BufferUsages as Usages;
         let buffer = |usage| {
@@ -41,7 +41,7 @@ impl Timing {
                 mapped_at_creation: false,
             })
         };
-        Timing {
+        Timestamps {
             queries: device.create_query_set(&wgpu::QuerySetDescriptor {
                 label: Some("kernel times"),
                 ty: wgpu::QueryType::Timestamp,
@@ -106,7 +106,7 @@ impl Timing {
 /// until its end.
 #[derive(Default)]
 pub(super) struct KernelTimes {
-    timing: Mutex<Option<Timing>>,
+    timing: Mutex<Option<Timestamps>>,
 }
 
 impl KernelTimes {
@@ -128,13 +128,13 @@ impl KernelTimes {
         if !features.contains(wgpu::Features::TIMESTAMP_QUERY) {
             return invalid("the device was opened without timestamps, or has none");
         }
-        let created = guard.guarded(|| Timing::new(&guard.device, queue));
+        let created = guard.guarded(|| Timestamps::new(&guard.device, queue));
         *timing = Some(guard.now(created)?);
         Ok(())
     }
 
     /// The timestamps of the submission that is encoded next, while kernels are timed.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Timing>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Timestamps>> {
         self.timing.lock()
     }
 
@@ -150,7 +150,7 @@ impl KernelTimes {
 
 /// Reads the timestamps of the last submission, if it `happened`. Work whose times cannot be read
 /// is done all the same, so this returns no error.
-fn end_of_timed(guard: &Guard, timing: &mut Timing, happened: bool) {
+fn end_of_timed(guard: &Guard, timing: &mut Timestamps, happened: bool) {
     if happened && read_stamps(guard, timing).is_ok() {
         return;
     }
@@ -162,7 +162,7 @@ fn end_of_timed(guard: &Guard, timing: &mut Timing, happened: bool) {
 }
 
 /// Waits for the last submission, and reads its timestamps.
-fn read_stamps(guard: &Guard, timing: &mut Timing) -> DriverResult<()> {
+fn read_stamps(guard: &Guard, timing: &mut Timestamps) -> DriverResult<()> {
     let bytes = u64::from(timing.running) * 2 * STAMP_BYTES;
     if bytes == 0 {
         return Ok(());

@@ -242,9 +242,9 @@ pub struct Leak {
 }
 
 /// Displays a tag, if there is one.
-struct Maker<'a>(&'a Option<Tag>);
+struct MadeAt<'a>(&'a Option<Tag>);
 
-impl fmt::Display for Maker<'_> {
+impl fmt::Display for MadeAt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(tag) => write!(f, "{tag}"),
@@ -282,10 +282,10 @@ impl fmt::Display for Finding {
                     f,
                     "{words} words in bytes {first_byte}..{end_byte} of a tensor of {size_bytes} \
                      bytes were overwritten, past its end. It was made at {}.",
-                    Maker(made_at)
+                    MadeAt(made_at)
                 )?;
                 if next.is_some() {
-                    let next = Maker(next);
+                    let next = MadeAt(next);
                     write!(f, " Behind it lies the tensor made at {next}.")?;
                 }
                 write!(f, "{}", Suspects(suspects))
@@ -301,7 +301,7 @@ impl fmt::Display for Finding {
                 f,
                 "{words} words in bytes {first_byte}..{end_byte} of a tensor of {size_bytes} bytes \
                  were written after it was freed. It was made at {}.{}",
-                Maker(made_at),
+                MadeAt(made_at),
                 Suspects(suspects)
             ),
             Finding::Unwritten {

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use crate::engine::kernel::reference;
 use crate::engine::kernel::sections::push_sections;
-use crate::engine::{Kernel, Look, Operand, Variant};
+use crate::engine::{BuiltInKernel, Look, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/probe.wgsl");
 
 /// Reads `x`, and writes an answer to `y`.
-pub static PROBE: Kernel = Kernel {
+pub static PROBE: BuiltInKernel = BuiltInKernel {
     name: "probe",
     operands: &[Operand::read("x"), Operand::update("y")],
     text,
@@ -17,7 +17,7 @@ pub static PROBE: Kernel = Kernel {
 };
 
 /// The same, and also writes to `x`.
-pub static CLEAR: Kernel = Kernel {
+pub static CLEAR: BuiltInKernel = BuiltInKernel {
     name: "clear",
     operands: &[Operand::update("x"), Operand::update("y")],
     text,

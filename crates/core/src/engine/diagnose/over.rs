@@ -13,12 +13,12 @@ const TABLED_BYTES: u64 = 4 << 10;
 type Tabled = (Zone, fn(Zone) -> About);
 
 /// Zones of one slab that fit in one binding.
-pub(in crate::engine) struct Group {
+pub(in crate::engine) struct ZoneGroup {
     seen: Binding,
     zones: Vec<Tabled>,
 }
 
-impl Group {
+impl ZoneGroup {
     /// The number of answers of the group.
     pub(in crate::engine) fn len(&self) -> usize {
         self.zones.len()
@@ -38,7 +38,7 @@ impl Group {
 
 /// Begins a check of everything. Returns the large freed ranges, which are checked one by one, and
 /// all other zones in groups.
-pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<Group>)> {
+pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<ZoneGroup>)> {
     state.diagnose.as_mut()?.is_all_seen = true;
     super::handle_changes(state);
     let memory = &state.memory;
@@ -66,7 +66,7 @@ pub(in crate::engine) fn look_at_freed(state: &mut State, zone: Zone) {
 
 /// Records one dispatch for each group. Its table of zones lies in the buffer of the answers, from
 /// the answer `first` on.
-pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<Group>, first: u32) {
+pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<ZoneGroup>, first: u32) {
     let Some(mut diagnose) = state.diagnose.take() else {
         return;
     };
@@ -94,16 +94,16 @@ pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<Group>, f
 
 /// Groups zones, sorted by slab and offset, by binding. Limits the size of a group so that its
 /// answers fit.
-fn by_window(state: &State, zones: Vec<Tabled>) -> Vec<Group> {
+fn by_window(state: &State, zones: Vec<Tabled>) -> Vec<ZoneGroup> {
     let (alignment, window_bytes) = steps(state.driver.caps());
     let gear = state.diagnose.as_ref().and_then(|one| one.gear.as_ref());
     let most = gear.map_or(0, |gear| gear.answers as usize / 4);
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ZoneGroup> = Vec::new();
     for (zone, about) in zones {
         let place = zone.place;
         let end = place.offset_bytes + zone.size_bytes;
         match groups.last_mut() {
-            Some(Group { seen, zones })
+            Some(ZoneGroup { seen, zones })
                 if seen.buffer == place.buffer
                     && end - seen.offset_bytes <= window_bytes
                     && zones.len() < most =>
@@ -113,7 +113,7 @@ fn by_window(state: &State, zones: Vec<Tabled>) -> Vec<Group> {
             }
             _ => {
                 let base = place.offset_bytes & !(alignment - 1);
-                groups.push(Group {
+                groups.push(ZoneGroup {
                     seen: Binding {
                         buffer: place.buffer,
                         offset_bytes: base,

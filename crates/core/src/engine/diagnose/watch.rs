@@ -32,7 +32,7 @@ impl std::ops::BitOr for Taint {
 
 /// The origin of a value.
 #[derive(Debug)]
-pub(super) struct Maker {
+pub(super) struct ValueOrigin {
     /// The operation that computed it. `None` for values that the app or a source wrote.
     pub(super) operation: Option<String>,
     pub(super) tag: Tag,
@@ -62,7 +62,7 @@ pub(super) struct Output {
 /// The history of values, by the numbers of the writes that made them.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    pub(super) makers: NumberMap<Maker>,
+    pub(super) makers: NumberMap<ValueOrigin>,
     pub(super) outputs: NumberMap<Output>,
     /// Results with padding, as (elements of a row, elements that are no padding).
     padded: Vec<(Weak<Storage>, (u32, u32))>,
@@ -264,7 +264,7 @@ pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
                 continue;
             }
             let version = state.memory.slots.writes_to(&arg.storage);
-            let maker = Maker {
+            let maker = ValueOrigin {
                 operation: Some(diagnose.watch.operation.clone()),
                 inputs: diagnose.watch.inputs.clone(),
                 ..maker(&arg.storage, arg.dtype)
@@ -324,8 +324,8 @@ fn ends(state: &State, launch: &Launch) -> SmallVec<[Zone; 2]> {
     ends
 }
 
-fn maker(storage: &Storage, dtype: DType) -> Maker {
-    Maker {
+fn maker(storage: &Storage, dtype: DType) -> ValueOrigin {
+    ValueOrigin {
         operation: None,
         tag: storage.tag(),
         dtype,

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::make_gear;
 use crate::driver::{DriverError, DriverResult, Op};
-use crate::engine::diagnose::{self, ANSWER_BYTES, Group, PATTERN_BYTES};
+use crate::engine::diagnose::{self, ANSWER_BYTES, PATTERN_BYTES, ZoneGroup};
 use crate::engine::pass::Pass;
 use crate::error::Result;
 use crate::transfer::{Piece, Reading};
@@ -65,8 +65,8 @@ fn is_half_full(pass: &Pass) -> bool {
 }
 
 /// Records one dispatch per slab, or per window of one, over a table of the zones.
-async fn look_at_groups(pass: &Pass, groups: Vec<Group>) -> DriverResult<()> {
-    let table: Vec<u8> = groups.iter().flat_map(Group::table).collect();
+async fn look_at_groups(pass: &Pass, groups: Vec<ZoneGroup>) -> DriverResult<()> {
+    let table: Vec<u8> = groups.iter().flat_map(ZoneGroup::table).collect();
     let count = (table.len() as u64 / ANSWER_BYTES) as u32;
     let (first, at) = match &mut pass.lock().diagnose {
         Some(diagnose) => diagnose.take_table(count),

@@ -260,21 +260,21 @@ impl State {
             if launch.may_reuse >> index & 1 == 0 {
                 continue;
             }
-            let dying = &arg.storage;
+            let donor = &arg.storage;
             let args = launch.args.iter().enumerate();
-            let same = args.filter(|(_, other)| Arc::ptr_eq(&other.storage, dying));
+            let same = args.filter(|(_, other)| Arc::ptr_eq(&other.storage, donor));
             let (mut here, mut reusable) = (0, true);
             for (index, _) in same {
                 here += 1;
                 // Another operand may show the same bytes in another layout.
                 reusable &= launch.may_reuse >> index & 1 == 1;
             }
-            let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
-            let ours = self.memory.slots.in_slab(dying) && dying.share() == output.storage.share();
+            let last = reusable && Arc::strong_count(donor) == here && donor.pins() == 0;
+            let ours = self.memory.slots.in_slab(donor) && donor.share() == output.storage.share();
             // The elements have the same size, and no other output has taken the storage over.
-            let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !dying.is_donated();
-            if last && ours && fits && dying.size_bytes() == output.storage.size_bytes() {
-                self.memory.donate(dying, &output.storage);
+            let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !donor.is_donated();
+            if last && ours && fits && donor.size_bytes() == output.storage.size_bytes() {
+                self.memory.donate(donor, &output.storage);
                 self.counters.donated += 1;
                 return true;
             }

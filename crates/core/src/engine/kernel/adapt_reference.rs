@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fused::Fused;
 use super::wgsl::Layout;
-use super::{Custom, Kernel, Variant};
+use super::{BuiltInKernel, Custom, Variant};
 #[cfg(any(test, feature = "sim"))]
 use super::{ReferenceCall, Role};
 use crate::driver::{Caps, ReferenceKernel};
@@ -12,7 +12,7 @@ use crate::driver::{Caps, ReferenceKernel};
 /// The reference kernel for a layout. `None` on a device that runs the WGSL.
 #[cfg(any(test, feature = "sim"))]
 pub(in crate::engine) fn builtin_reference(
-    kernel: &'static Kernel,
+    kernel: &'static BuiltInKernel,
     variant: Variant,
     layout: Layout,
     caps: &Caps,
@@ -104,7 +104,7 @@ pub(in crate::engine) fn custom_reference(_: &Custom, _: u64, _: &Caps) -> Optio
 /// The reference kernels are not compiled in: no device of this build computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
 pub(in crate::engine) fn builtin_reference(
-    _: &'static Kernel,
+    _: &'static BuiltInKernel,
     _: Variant,
     _: Layout,
     _: &Caps,

@@ -13,7 +13,7 @@ mod access;
 use std::fmt::Write;
 
 use super::{MAX_OPERANDS, Operand, Role, Variant};
-use crate::driver::Access;
+use crate::driver::BindingAccess;
 use crate::dtype::DType;
 use access::declare_operand;
 
@@ -39,12 +39,12 @@ impl Layout {
     }
 
     /// The access of each binding, in order: all windows of the first part, then of the next.
-    pub(crate) fn bindings(&self, operands: usize) -> Vec<Access> {
+    pub(crate) fn bindings(&self, operands: usize) -> Vec<BindingAccess> {
         let mut bindings = Vec::new();
         for part in 0..self.part_count(operands) {
             let access = match self.writable >> part & 1 {
-                0 => Access::Read,
-                _ => Access::ReadWrite,
+                0 => BindingAccess::Read,
+                _ => BindingAccess::ReadWrite,
             };
             bindings.extend(std::iter::repeat_n(access, usize::from(self.windows[part])));
         }
@@ -540,7 +540,7 @@ mod tests {
         };
         let whole = check(variant, layout, 1 << 20, true);
         assert_eq!(whole.matches("@binding").count(), 1);
-        assert_eq!(layout.bindings(2), [Access::ReadWrite]);
+        assert_eq!(layout.bindings(2), [BindingAccess::ReadWrite]);
     }
 
     #[test]

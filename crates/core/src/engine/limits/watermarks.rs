@@ -40,7 +40,7 @@ struct Listener {
 
 /// The app's callbacks for watermarks.
 #[derive(Default)]
-pub(in crate::engine) struct Watermarks(Arc<Mutex<Listeners>>);
+pub(in crate::engine) struct WatermarkListeners(Arc<Mutex<Listeners>>);
 
 #[derive(Default)]
 struct Listeners {
@@ -48,9 +48,9 @@ struct Listeners {
     all: Vec<Listener>,
 }
 
-impl fmt::Debug for Watermarks {
+impl fmt::Debug for WatermarkListeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watermarks")
+        f.write_str("WatermarkListeners")
     }
 }
 
@@ -83,7 +83,7 @@ impl Drop for WatermarkGuard {
     }
 }
 
-impl Watermarks {
+impl WatermarkListeners {
     /// Registers a callback. Returns its number and its guard.
     pub(in crate::engine) fn listen(
         &self,

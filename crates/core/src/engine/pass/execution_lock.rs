@@ -5,8 +5,8 @@
 //! unlock wakes all waiters, and the first one to be polled gets the lock.
 //!
 //! In a browser a pass really waits, and the app may keep its future without polling it. That
-//! future holds the lock. So the pass lends its work to the lock as [`Work`], and the waiters for
-//! the lock poll that work.
+//! future holds the lock. So the pass lends its work to the lock as [`LockedWork`], and the waiters
+//! for the lock poll that work.
 
 #![cfg_attr(
     not(any(target_arch = "wasm32", test, feature = "sim")),
@@ -32,7 +32,7 @@ const CAN_LEND: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
 pub(in crate::engine) struct ExecutionLock {
     shared: Arc<Shared>,
     /// The work of the lock's holder, if waiters may poll it. Locked after `shared`.
-    work: Mutex<Option<Arc<Work>>>,
+    work: Mutex<Option<Arc<LockedWork>>>,
 }
 
 /// The waker's part. It is apart from the work because, in a browser, a waker may change threads
@@ -110,13 +110,13 @@ impl ExecutionLock {
     }
 
     /// Lets the waiters poll the work of the lock's holder.
-    fn lend(&self, work: Arc<Work>) {
+    fn lend(&self, work: Arc<LockedWork>) {
         let mut state = self.shared.lock();
         state.is_lent = true;
         *self.work() = Some(work);
     }
 
-    fn work(&self) -> MutexGuard<'_, Option<Arc<Work>>> {
+    fn work(&self) -> MutexGuard<'_, Option<Arc<LockedWork>>> {
         self.work.lock()
     }
 }
@@ -167,7 +167,7 @@ impl Drop for ExecutionGuard {
 }
 
 /// Work under the execution lock. It drops the lock at its end.
-struct Work {
+struct LockedWork {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     /// Tasks that found another task polling the work. They poll it next, because their wake-up may
     /// have come too late for the other task, which may never poll again.
@@ -176,15 +176,15 @@ struct Work {
     is_given_up: AtomicBool,
 }
 
-impl std::fmt::Debug for Work {
+impl std::fmt::Debug for LockedWork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Work").finish_non_exhaustive()
+        f.debug_struct("LockedWork").finish_non_exhaustive()
     }
 }
 
-impl Work {
+impl LockedWork {
     fn new(future: BoxFuture<'static, ()>) -> Self {
-        Work {
+        LockedWork {
             future: Mutex::new(Some(future)),
             missed_wakers: Mutex::default(),
             is_given_up: AtomicBool::new(false),
@@ -238,7 +238,7 @@ impl Work {
 }
 
 /// Gives up the work when it is dropped.
-struct WorkOwner(Arc<Work>);
+struct WorkOwner(Arc<LockedWork>);
 
 impl Drop for WorkOwner {
     fn drop(&mut self) {
@@ -255,7 +255,7 @@ impl ExecutionGuard {
         let result = Arc::new(Mutex::new(None));
         let slot = result.clone();
         let (lender, shared) = (self.0.clone(), self.0.shared.clone());
-        let owner = WorkOwner(Arc::new(Work::new(Box::pin(async move {
+        let owner = WorkOwner(Arc::new(LockedWork::new(Box::pin(async move {
             let done = work.await;
             *slot.lock() = Some(done);
             drop(self);
@@ -332,7 +332,7 @@ mod tests {
             }
             Poll::Ready(())
         });
-        execution_lock.lend(Arc::new(Work::new(Box::pin(async move {
+        execution_lock.lend(Arc::new(LockedWork::new(Box::pin(async move {
             work.await;
             drop(guard);
         }))));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::picking::Picking;
-use crate::memory::{Fit, Storage};
+use crate::memory::{HoleChoice, Storage};
 
 /// The state of the command at the head of the queue.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(in crate::engine) struct Head {
     /// The rows that the command picks from a table that is not on the device.
     picking: Option<Picking>,
     /// The holes that the operands may use.
-    fit: Fit,
+    fit: HoleChoice,
     /// While slabs drain to a lower limit, the operands of the command may be evicted too.
     may_evict_operands: bool,
 }
@@ -22,7 +22,7 @@ impl Head {
     /// Resets the state after the command has run or was moved to another list.
     #[inline]
     pub(in crate::engine) fn reset(&mut self) {
-        self.fit = Fit::Best;
+        self.fit = HoleChoice::Best;
         if !self.placed.is_empty() {
             self.placed.clear();
         }
@@ -30,18 +30,18 @@ impl Head {
 
     /// The holes that the operands may use.
     #[inline]
-    pub(in crate::engine) fn fit(&self) -> Fit {
+    pub(in crate::engine) fn fit(&self) -> HoleChoice {
         self.fit
     }
 
     /// Sets the holes that the operands may use, until the command has run, found no room, or a
     /// placement took the permission.
-    pub(in crate::engine) fn set_fit(&mut self, fit: Fit) {
+    pub(in crate::engine) fn set_fit(&mut self, fit: HoleChoice) {
         self.fit = fit;
     }
 
     /// Takes the permission for one placement. Later ones get the best holes again.
-    pub(in crate::engine) fn take_fit(&mut self) -> Fit {
+    pub(in crate::engine) fn take_fit(&mut self) -> HoleChoice {
         std::mem::take(&mut self.fit)
     }
 

@@ -16,7 +16,7 @@ use crate::engine::pass::Pass;
 use crate::engine::restore::{self, RestoreGuard};
 use crate::engine::tiers;
 use crate::error::Result;
-use crate::memory::{Fit, PendingRestore, ShareId, Storage, Whom};
+use crate::memory::{HoleChoice, PendingRestore, ShareId, Storage, Whom};
 use crate::order;
 
 /// Evicts the operands of the command at the head of the queue, or only this storage, and gives
@@ -74,7 +74,7 @@ pub(super) async fn repack(
         }
     }
     // The hole for a storage that is no operand, or is overwritten, is left for the request.
-    pass.lock().head.set_fit(Fit::Anywhere);
+    pass.lock().head.set_fit(HoleChoice::Anywhere);
     Ok((Some(Ok(())), freed_bytes))
 }
 
@@ -111,7 +111,7 @@ async fn new_block(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Pending
     for _ in 0..2 {
         let growth = {
             let mut state = pass.lock();
-            let received = state.memory.begin_restore(storage, Fit::Anywhere);
+            let received = state.memory.begin_restore(storage, HoleChoice::Anywhere);
             if let Ok(Some(pending_restore)) = received {
                 return Ok(Some(pending_restore));
             }

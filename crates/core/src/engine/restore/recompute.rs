@@ -86,7 +86,7 @@ impl Recompute for ByLineage {
 
 /// The way to a value.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Plan {
+pub(in crate::engine) struct RecomputePlan {
     /// The storages that must stay as they are.
     leaves: Vec<Arc<Storage>>,
     /// The predicted cost, with that of inputs that are not on the device.
@@ -95,7 +95,7 @@ pub(in crate::engine) struct Plan {
     needed_bytes: u64,
 }
 
-impl Plan {
+impl RecomputePlan {
     /// The predicted time in nanoseconds.
     pub(in crate::engine) fn ns(&self) -> f64 {
         self.ns
@@ -118,7 +118,7 @@ impl State {
     /// The way to compute a storage again. `None` if there is none, or if a launch would exceed the
     /// budget. Also `None` if a launch needs a value that the command at the head of the queue
     /// overwrites.
-    pub(in crate::engine) fn recompute_plan(&self, storage: &Storage) -> Option<Plan> {
+    pub(in crate::engine) fn recompute_plan(&self, storage: &Storage) -> Option<RecomputePlan> {
         let plan = self.plan_of(storage)?;
         // The value may be from a time when the budget was larger.
         let budget_bytes = self.driver.ledger().slab_limit_bytes();
@@ -137,17 +137,23 @@ impl State {
     }
 
     /// The way to the value of a storage, if there is one.
-    fn plan_of(&self, storage: &Storage) -> Option<Plan> {
+    fn plan_of(&self, storage: &Storage) -> Option<RecomputePlan> {
         let write = self.memory.slots.writes_to(storage);
         let made = self.lineages.of(storage, write)?;
-        let mut plan = Plan::default();
+        let mut plan = RecomputePlan::default();
         let is_possible = self.follow(made, &mut plan, true, &mut { MOST_INPUTS });
         is_possible.then_some(plan)
     }
 
     /// Adds the way to a value. The leaves of inputs that were dropped themselves are theirs, so
     /// they are followed for their cost only. `most` bounds the inputs.
-    fn follow(&self, made: &Made, plan: &mut Plan, are_leaves: bool, most: &mut u32) -> bool {
+    fn follow(
+        &self,
+        made: &Made,
+        plan: &mut RecomputePlan,
+        are_leaves: bool,
+        most: &mut u32,
+    ) -> bool {
         plan.ns += made.by.predicted_ns * self.driver.time_scale();
         plan.needed_bytes = plan.needed_bytes.max(made.by.needed_bytes);
         made.by.operands.iter().all(|operand| {

@@ -4,7 +4,7 @@ use crate::memory::TransferCost;
 
 /// Work and transfers since a dry run began.
 #[derive(Debug)]
-pub(in crate::engine) struct Account {
+pub(in crate::engine) struct DryRunAccount {
     launches: u64,
     /// The predicted time of the launches of the program, and of those that compute dropped
     /// storages again.
@@ -16,9 +16,9 @@ pub(in crate::engine) struct Account {
     moved_before_bytes: u64,
 }
 
-impl Account {
+impl DryRunAccount {
     pub(in crate::engine) fn new(moved_before_bytes: u64) -> Self {
-        Account {
+        DryRunAccount {
             launches: 0,
             compute_ns: 0.0,
             recompute_ns: 0.0,

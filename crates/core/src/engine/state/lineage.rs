@@ -44,7 +44,7 @@ pub(in crate::engine) struct Made {
 #[derive(Debug)]
 pub(in crate::engine) struct Lineage {
     pub(in crate::engine) launch: Launch,
-    pub(in crate::engine) operands: SmallVec<[Operand; 4]>,
+    pub(in crate::engine) operands: SmallVec<[LineageOperand; 4]>,
     /// The predicted time in nanoseconds, before the meter scales it.
     pub(in crate::engine) predicted_ns: f64,
     /// The memory that the launch needs, with its operands and results.
@@ -54,7 +54,7 @@ pub(in crate::engine) struct Lineage {
 }
 
 #[derive(Debug)]
-pub(in crate::engine) struct Operand {
+pub(in crate::engine) struct LineageOperand {
     pub(in crate::engine) dtype: DType,
     pub(in crate::engine) vec4s: bool,
     pub(in crate::engine) kind: Kind,
@@ -124,7 +124,7 @@ impl Lineages {
         let depth = |(_, made): &(u64, Option<Made>)| made.as_ref().map_or(0, |one| one.by.depth);
         let depth = 1 + inputs.0.iter().map(depth).max().unwrap_or(0);
         let operands = launch.args.iter().zip(inputs.0).enumerate();
-        let operands = operands.map(|(index, (arg, (write, made)))| Operand {
+        let operands = operands.map(|(index, (arg, (write, made)))| LineageOperand {
             dtype: arg.dtype,
             vec4s: arg.vec4s,
             kind: match launch.program.role(index) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::timing::Table;
+use super::timing::TimesTable;
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Role};
 use crate::memory::{Storage, Tag};
@@ -175,7 +175,7 @@ impl Times {
     }
 }
 
-impl Table for Times {
+impl TimesTable for Times {
     fn others(&self) -> Entry {
         self.entry(0)
     }

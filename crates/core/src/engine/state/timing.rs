@@ -17,11 +17,11 @@ pub(in crate::engine) struct Timing {
     #[cfg(not(target_arch = "wasm32"))]
     opened: Instant,
     /// The times of kernels, if timing is on.
-    times: Option<Box<dyn Table>>,
+    times: Option<Box<dyn TimesTable>>,
 }
 
 /// The functions of [`Times`]. Through them only a program that times kernels contains their code.
-pub(super) trait Table: Debug + Send {
+pub(super) trait TimesTable: Debug + Send {
     /// The shared entry of dispatches about which nothing is known.
     fn others(&self) -> Entry;
 

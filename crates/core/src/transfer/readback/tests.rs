@@ -62,7 +62,7 @@ fn the_buffer_that_is_kept_stays_kept() {
     pollster::block_on(others).unwrap();
     for _ in 0..3 {
         let lent = pollster::block_on(readbacks.provide(KEPT_BYTES));
-        assert!(lent.is_ok() && readbacks.lock().kept == Kept::Lent);
+        assert!(lent.is_ok() && readbacks.lock().kept == SpareBuffer::Lent);
         // The request is too large for the memory, even if the free buffer were released for it.
         let larger = pollster::block_on(readbacks.provide(2 * KEPT_BYTES));
         assert_eq!(larger, Err(DriverError::OutOfMemory));

@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 
-use super::room::Piece;
+use super::room::FileRange;
 use crate::units::MIB;
 
 /// The size of a header.
@@ -54,7 +54,7 @@ pub(super) struct Header {
 /// A part of a block, and its place in the file.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) piece: Piece,
+    pub(super) piece: FileRange,
     pub(super) header: Header,
 }
 
@@ -137,13 +137,13 @@ pub(super) fn pack(raw: &[u8]) -> Vec<u8> {
 
 /// The frames of a block of `block_bytes` in these pieces, in order.
 pub(super) fn plan(
-    pieces: Vec<Piece>,
+    pieces: Vec<FileRange>,
     block_bytes: u64,
     share: u64,
     generation: u64,
 ) -> Vec<Frame> {
     let mut start_bytes = 0;
-    let frame = |piece: Piece| {
+    let frame = |piece: FileRange| {
         let room_bytes = (piece.size_bytes - HEADER_BYTES).min(FRAME_BYTES);
         let raw_bytes = room_bytes.min(block_bytes - start_bytes) as u32;
         let header = Header {

@@ -25,7 +25,7 @@ const EXTENT_BYTES: u64 = 4 * MIB;
 
 /// A range of the file.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct FileRange {
     id: BlockId,
     pub(super) offset_bytes: u64,
     pub(super) size_bytes: u64,
@@ -94,7 +94,7 @@ impl Room {
         &mut self,
         payload_bytes: u64,
         create: impl FnOnce() -> io::Result<SpillFile>,
-    ) -> Result<(Arc<SpillFile>, Vec<Piece>), Refusal> {
+    ) -> Result<(Arc<SpillFile>, Vec<FileRange>), Refusal> {
         if payload_bytes > self.quota_bytes.saturating_sub(self.used_bytes.now) {
             return Err(Refusal::Quota);
         }
@@ -119,7 +119,7 @@ impl Room {
         &mut self,
         payload_bytes: u64,
         file: &SpillFile,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<FileRange>,
     ) -> Result<(), Refusal> {
         let mut left_bytes = payload_bytes;
         let mut most_bytes = FRAME_BYTES;
@@ -142,11 +142,11 @@ impl Room {
         Ok(())
     }
 
-    fn allocate(&mut self, wanted_bytes: u64) -> Option<Piece> {
+    fn allocate(&mut self, wanted_bytes: u64) -> Option<FileRange> {
         let id = self.carver.allocate(wanted_bytes).ok()?;
         let block = self.carver.block(id).ok()?;
         self.used_bytes.raise(block.size_bytes);
-        Some(Piece {
+        Some(FileRange {
             id,
             offset_bytes: self.begins[block.slab.index()] + block.offset_bytes,
             size_bytes: block.size_bytes,
@@ -196,7 +196,7 @@ impl Room {
 
     /// Exchanges a range that is too large for its frame for one that fits.
     #[cfg(feature = "lz4")]
-    pub(super) fn refit(&mut self, piece: &mut Piece, wanted_bytes: u64) {
+    pub(super) fn refit(&mut self, piece: &mut FileRange, wanted_bytes: u64) {
         // The search may overlook a hole that is less than an eighth larger than the request.
         if wanted_bytes.next_multiple_of(GRANULE_BYTES) > piece.size_bytes / 8 * 7 {
             return;
@@ -209,7 +209,7 @@ impl Room {
 
     /// Frees ranges, and cuts off the end of the file if it is unused. After a failure the file is
     /// closed when its last range is freed: the next file may work.
-    pub(super) fn give_back(&mut self, pieces: Vec<Piece>, file_failed: bool) {
+    pub(super) fn give_back(&mut self, pieces: Vec<FileRange>, file_failed: bool) {
         for piece in pieces {
             self.release(piece.id, piece.size_bytes);
         }

@@ -25,7 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A block in a store. Dropping it removes its values.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct StoredBlock {
     shared: Arc<Shared>,
     /// The key of the first part. The others follow.
     first: Key,
@@ -34,9 +34,9 @@ pub(super) struct Block {
     checksums: Vec<u32>,
 }
 
-impl Block {
-    pub(super) fn new(shared: Arc<Shared>, first: Key, len_bytes: u64) -> Block {
-        Block {
+impl StoredBlock {
+    pub(super) fn new(shared: Arc<Shared>, first: Key, len_bytes: u64) -> StoredBlock {
+        StoredBlock {
             shared,
             first,
             len_bytes,
@@ -57,13 +57,13 @@ impl Block {
     }
 }
 
-impl StoreBlock for Block {
+impl StoreBlock for StoredBlock {
     fn reader(&self) -> Box<dyn StoreReader + '_> {
-        Box::new(Reader::new(self))
+        Box::new(BlockReader::new(self))
     }
 }
 
-impl Drop for Block {
+impl Drop for StoredBlock {
     fn drop(&mut self) {
         self.shared.remove(Removal {
             first: self.first,
@@ -76,7 +76,7 @@ impl Drop for Block {
 
 /// A block that is being filled. If it is dropped before `finish`, its values are removed.
 pub(super) struct Writer {
-    block: Block,
+    block: StoredBlock,
     /// The bytes of the next part.
     part: Vec<u8>,
     written_bytes: u64,
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn new(block: Block) -> Writer {
+    pub(super) fn new(block: StoredBlock) -> Writer {
         Writer {
             block,
             part: Vec::new(),
@@ -203,7 +203,7 @@ impl StoreWriter for Writer {
             return Err(self.block.error("write", failure));
         }
         // Nothing is reserved for the one that is left behind.
-        let nothing = Block::new(self.block.shared.clone(), self.block.first, 0);
+        let nothing = StoredBlock::new(self.block.shared.clone(), self.block.first, 0);
         Ok(Arc::new(std::mem::replace(&mut self.block, nothing)))
     }
 }
@@ -215,17 +215,17 @@ impl Drop for Writer {
 }
 
 /// Reads a block, in order or not.
-pub(super) struct Reader<'a> {
-    block: &'a Block,
+pub(super) struct BlockReader<'a> {
+    block: &'a StoredBlock,
     /// The part that was read last.
     part: Option<(u32, Vec<u8>)>,
     /// Reads under way of the next parts.
     ahead: VecDeque<(u32, Arc<Call>)>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(block: &'a Block) -> Reader<'a> {
-        Reader {
+impl<'a> BlockReader<'a> {
+    fn new(block: &'a StoredBlock) -> BlockReader<'a> {
+        BlockReader {
             block,
             part: None,
             ahead: VecDeque::new(),
@@ -297,7 +297,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl StoreReader for Reader<'_> {
+impl StoreReader for BlockReader<'_> {
     fn fetch(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<()> {
         let part = (offset_bytes / MOST_VALUE_BYTES) as u32;
         if self.part.as_ref().is_some_and(|(known, _)| *known == part) {
@@ -335,7 +335,7 @@ impl StoreReader for Reader<'_> {
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for BlockReader<'_> {
     fn drop(&mut self) {
         self.give_up_ahead();
     }

@@ -68,7 +68,7 @@ impl StoreUse {
 
 /// What the engine knows of a store.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct StoreLedger {
     pub(super) most_bytes: u64,
     pub(super) used_bytes: Level,
     /// The part of the used bytes that is to be removed.
@@ -86,9 +86,9 @@ pub(super) struct Ledger {
     last: StoreFailure,
 }
 
-impl Ledger {
-    pub(super) fn new(most_bytes: u64, timeout: Duration) -> Ledger {
-        Ledger {
+impl StoreLedger {
+    pub(super) fn new(most_bytes: u64, timeout: Duration) -> StoreLedger {
+        StoreLedger {
             most_bytes,
             used_bytes: Level::default(),
             leaving_bytes: 0,

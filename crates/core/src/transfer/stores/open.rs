@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::block::{Block, Writer};
+use super::block::{StoredBlock, Writer};
 use super::blocks::{Blocks, StoreWriter};
-use super::ledger::{Ledger, StoreUse};
+use super::ledger::{StoreLedger, StoreUse};
 use super::store::{Key, MOST_VALUE_BYTES};
 use super::tier::StoreTier;
 use super::worker::{Call, Removal, Worker};
@@ -30,7 +30,7 @@ pub(super) struct Shared {
 /// Opens a tier of the app. Calls nothing yet.
 pub(super) fn open(tier: StoreTier, sizes_only: bool) -> Arc<dyn Blocks> {
     let timeout = tier.timeout.min(MOST_TIMEOUT);
-    let ledger = Ledger::new(tier.most_bytes, timeout);
+    let ledger = StoreLedger::new(tier.most_bytes, timeout);
     Arc::new(Shared {
         worker: Worker::new(tier.name.clone(), tier.store.clone(), ledger),
         timeout,
@@ -60,7 +60,7 @@ impl Blocks for Shared {
             run: self.run,
             number,
         };
-        let block = Block::new(self.clone(), first, len_bytes);
+        let block = StoredBlock::new(self.clone(), first, len_bytes);
         Ok(Box::new(Writer::new(block)))
     }
 
@@ -95,7 +95,7 @@ impl Shared {
 
     /// Queues a call, unless the store rests.
     pub(super) fn queue(&self, call: &Arc<Call>) -> Result<(), StoreFailure> {
-        match self.worker.ledger(Ledger::resting) {
+        match self.worker.ledger(StoreLedger::resting) {
             Some(failure) => Err(failure),
             None => self.worker.queue(call),
         }

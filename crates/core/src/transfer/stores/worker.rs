@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::ledger::Ledger;
+use super::ledger::StoreLedger;
 use super::store::{Key, MOST_VALUE_BYTES, Store};
 use crate::error::StoreFailure;
 
@@ -23,12 +23,12 @@ type Outcome = Result<(), StoreFailure>;
 pub(super) struct Call {
     key: Key,
     is_read: bool,
-    step: Mutex<Step>,
+    step: Mutex<CallStep>,
     ended: Condvar,
 }
 
 /// How far a call has come, with its bytes.
-enum Step {
+enum CallStep {
     Waiting(Vec<u8>),
     Running,
     Ended(Outcome, Vec<u8>),
@@ -49,7 +49,7 @@ impl Call {
         Arc::new(Call {
             key,
             is_read,
-            step: Mutex::new(Step::Waiting(bytes)),
+            step: Mutex::new(CallStep::Waiting(bytes)),
             ended: Condvar::new(),
         })
     }
@@ -57,27 +57,27 @@ impl Call {
     /// Waits for the end of the call, until a time. Then the call is given up.
     pub(super) fn wait(&self, until: Instant) -> (Outcome, Vec<u8>) {
         let mut step = self.step.lock();
-        while matches!(*step, Step::Waiting(_) | Step::Running) {
+        while matches!(*step, CallStep::Waiting(_) | CallStep::Running) {
             if self.ended.wait_until(&mut step, until).timed_out() {
                 break;
             }
         }
-        match std::mem::replace(&mut *step, Step::GivenUp) {
-            Step::Ended(outcome, bytes) => (outcome, bytes),
-            Step::Waiting(bytes) => (Err(StoreFailure::TimedOut), bytes),
-            Step::Running | Step::GivenUp => (Err(StoreFailure::TimedOut), Vec::new()),
+        match std::mem::replace(&mut *step, CallStep::GivenUp) {
+            CallStep::Ended(outcome, bytes) => (outcome, bytes),
+            CallStep::Waiting(bytes) => (Err(StoreFailure::TimedOut), bytes),
+            CallStep::Running | CallStep::GivenUp => (Err(StoreFailure::TimedOut), Vec::new()),
         }
     }
 
     /// Nobody waits for the call any more.
     pub(super) fn give_up(&self) {
-        *self.step.lock() = Step::GivenUp;
+        *self.step.lock() = CallStep::GivenUp;
     }
 
     fn make(&self, store: &dyn Store) {
-        let begun = std::mem::replace(&mut *self.step.lock(), Step::Running);
-        let Step::Waiting(mut bytes) = begun else {
-            *self.step.lock() = Step::GivenUp;
+        let begun = std::mem::replace(&mut *self.step.lock(), CallStep::Running);
+        let CallStep::Waiting(mut bytes) = begun else {
+            *self.step.lock() = CallStep::GivenUp;
             return;
         };
         let outcome = guarded(|| match self.is_read {
@@ -85,8 +85,8 @@ impl Call {
             false => store.write(self.key, &bytes),
         });
         let mut step = self.step.lock();
-        if matches!(*step, Step::Running) {
-            *step = Step::Ended(outcome, bytes);
+        if matches!(*step, CallStep::Running) {
+            *step = CallStep::Ended(outcome, bytes);
             self.ended.notify_all();
         }
     }
@@ -109,7 +109,7 @@ pub(super) struct Removal {
     pub(super) left_bytes: u64,
 }
 
-enum Job {
+enum StoreJob {
     Call(Arc<Call>),
     Remove(Removal),
 }
@@ -126,9 +126,9 @@ struct Inner {
 }
 
 struct State {
-    ledger: Ledger,
+    ledger: StoreLedger,
     reads: VecDeque<Arc<Call>>,
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<StoreJob>,
     /// Removals that failed, until they are tried again.
     failed: Vec<Removal>,
     has_thread: bool,
@@ -139,7 +139,7 @@ impl State {
     /// Tries failed removals again.
     fn remove_failed(&mut self) {
         let failed = std::mem::take(&mut self.failed);
-        self.jobs.extend(failed.into_iter().map(Job::Remove));
+        self.jobs.extend(failed.into_iter().map(StoreJob::Remove));
     }
 }
 
@@ -157,7 +157,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    pub(super) fn new(name: String, store: Arc<dyn Store>, ledger: Ledger) -> Worker {
+    pub(super) fn new(name: String, store: Arc<dyn Store>, ledger: StoreLedger) -> Worker {
         let state = State {
             ledger,
             reads: VecDeque::new(),
@@ -180,7 +180,7 @@ impl Worker {
     }
 
     /// Looks at the account, or changes it.
-    pub(super) fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
+    pub(super) fn ledger<T>(&self, look: impl FnOnce(&mut StoreLedger) -> T) -> T {
         look(&mut self.0.state.lock().ledger)
     }
 
@@ -213,7 +213,7 @@ impl Worker {
         let mut state = self.0.state.lock();
         match call.is_read {
             true => state.reads.push_back(call.clone()),
-            false => state.jobs.push_back(Job::Call(call.clone())),
+            false => state.jobs.push_back(StoreJob::Call(call.clone())),
         }
         self.wake(state)
     }
@@ -229,7 +229,7 @@ impl Worker {
             return;
         }
         state.ledger.leaving_bytes += leaving_bytes;
-        state.jobs.push_back(Job::Remove(Removal {
+        state.jobs.push_back(StoreJob::Remove(Removal {
             left_bytes: leaving_bytes,
             ..removal
         }));
@@ -256,18 +256,18 @@ impl Inner {
     fn run(&self) {
         while let Some(job) = self.next_job() {
             match job {
-                Job::Call(call) => call.make(&*self.store),
-                Job::Remove(removal) => self.remove(removal),
+                StoreJob::Call(call) => call.make(&*self.store),
+                StoreJob::Remove(removal) => self.remove(removal),
             }
         }
     }
 
     /// Waits for the next job. `None` if there will be no more.
-    fn next_job(&self) -> Option<Job> {
+    fn next_job(&self) -> Option<StoreJob> {
         let mut state = self.state.lock();
         loop {
             if let Some(call) = state.reads.pop_front() {
-                return Some(Job::Call(call));
+                return Some(StoreJob::Call(call));
             }
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
@@ -316,7 +316,7 @@ impl Inner {
             state.remove_failed();
             self.removed.notify_all();
             if !state.reads.is_empty() && removal.part < removal.parts {
-                state.jobs.push_front(Job::Remove(removal));
+                state.jobs.push_front(StoreJob::Remove(removal));
                 return;
             }
         }

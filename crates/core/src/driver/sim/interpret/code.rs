@@ -35,7 +35,7 @@ pub(super) struct Code {
     /// The words of workgroup memory.
     pub(super) shared_words: u32,
     pub(super) buffers: Vec<Buffer>,
-    pub(super) bounds: Vec<Bound>,
+    pub(super) bounds: Vec<IndexBound>,
     pub(super) switches: Vec<Switch>,
     pub(super) collectives: Vec<Collective>,
     pub(super) cooperatives: Vec<Cooperative>,
@@ -94,7 +94,7 @@ impl Num {
 
 /// The limit of an index, and the distance of elements.
 #[derive(Clone, Debug)]
-pub(super) struct Bound {
+pub(super) struct IndexBound {
     pub(super) count: Count,
     /// In words, or in bytes of a buffer.
     pub(super) stride: u32,
@@ -197,7 +197,7 @@ pub(super) enum Instr {
         a: Reg,
         b: Reg,
     },
-    Memory(Memory),
+    Memory(MemoryAccess),
     Flow(Flow),
 }
 
@@ -250,7 +250,7 @@ pub(super) enum Move {
 
 /// Accesses memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Memory {
+pub(super) enum MemoryAccess {
     /// `to = previous + index * stride`, checked.
     Index {
         to: Reg,

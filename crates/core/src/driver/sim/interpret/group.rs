@@ -16,7 +16,7 @@ use super::collective::{self, Lanes};
 use super::cooperative;
 use super::lane::{Lane, Stop};
 use super::memory::Memory;
-use super::report::{Fault, Kind, invocation, split};
+use super::report::{FoundFault, Kind, invocation, split};
 use super::shadow::Now;
 use crate::driver::sim::faults::Chance;
 
@@ -364,8 +364,8 @@ impl<'c> Group<'c> {
         }
     }
 
-    fn fault(&self, kind: Kind, instr: u32, lane: u32, detail: String) -> Fault {
-        Fault {
+    fn fault(&self, kind: Kind, instr: u32, lane: u32, detail: String) -> FoundFault {
+        FoundFault {
             kind,
             instr,
             at: 0,

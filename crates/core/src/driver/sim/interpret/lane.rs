@@ -3,10 +3,10 @@
 use super::arithmetic;
 use super::bits;
 use super::code::{Address, Atomic, Code, Count, Flow, Instr, Move, NONE, Num, Reg, Space};
-use super::code::{Bound, Memory as Access};
+use super::code::{IndexBound, MemoryAccess};
 use super::geometry::{self, Operands};
 use super::memory::Memory;
-use super::report::{Fault, Kind};
+use super::report::{FoundFault, Kind};
 use super::shadow::Now;
 use super::value::Number;
 
@@ -220,7 +220,7 @@ impl Lane<'_> {
     }
 
     /// The index if it is within its bound. Otherwise clamps it and reports a fault.
-    fn checked(&mut self, memory: &mut Memory, instr: u32, bound: &Bound, index: Reg) -> u32 {
+    fn checked(&mut self, memory: &mut Memory, instr: u32, bound: &IndexBound, index: Reg) -> u32 {
         let index = self.registers[index as usize];
         let count = match bound.count {
             Count::Fixed(count) => count,
@@ -236,7 +236,7 @@ impl Lane<'_> {
             true => i64::from(index as i32),
             false => i64::from(index),
         };
-        memory.reports.add(Fault {
+        memory.reports.add(FoundFault {
             kind: Kind::Index,
             instr,
             at: 0,
@@ -271,9 +271,9 @@ impl Lane<'_> {
         }
     }
 
-    fn access(&mut self, code: &Code, memory: &mut Memory, instr: u32, access: &Access) {
+    fn access(&mut self, code: &Code, memory: &mut Memory, instr: u32, access: &MemoryAccess) {
         match *access {
-            Access::Index {
+            MemoryAccess::Index {
                 to,
                 previous,
                 index,
@@ -288,7 +288,7 @@ impl Lane<'_> {
                     previous => self.registers[previous as usize].wrapping_add(offset),
                 };
             }
-            Access::Begin {
+            MemoryAccess::Begin {
                 at,
                 words,
                 is_written,
@@ -299,7 +299,7 @@ impl Lane<'_> {
                     self.registers[variable].fill(0);
                 }
             }
-            Access::Length { to, bound } => {
+            MemoryAccess::Length { to, bound } => {
                 let bound = &code.bounds[bound as usize];
                 if let Count::Runtime {
                     buffer,
@@ -310,19 +310,19 @@ impl Lane<'_> {
                     self.registers[to as usize] = length;
                 }
             }
-            Access::Load {
+            MemoryAccess::Load {
                 to,
                 space,
                 from,
                 words,
             } => self.load(memory, self.now(space, instr), (space, from), to, words),
-            Access::Store {
+            MemoryAccess::Store {
                 from,
                 space,
                 to,
                 words,
             } => self.store(memory, self.now(space, instr), (space, to), from, words),
-            Access::LoadHalves {
+            MemoryAccess::LoadHalves {
                 to,
                 buffer,
                 from,
@@ -334,7 +334,7 @@ impl Lane<'_> {
                     self.registers[(to + half) as usize] = value & 0xffff;
                 }
             }
-            Access::StoreHalves {
+            MemoryAccess::StoreHalves {
                 from,
                 buffer,
                 to,
@@ -397,9 +397,9 @@ impl Lane<'_> {
         copy(self.registers, to, from, words);
     }
 
-    fn atomic(&mut self, memory: &mut Memory, instr: u32, access: &Access) {
+    fn atomic(&mut self, memory: &mut Memory, instr: u32, access: &MemoryAccess) {
         match *access {
-            Access::AtomicLoad {
+            MemoryAccess::AtomicLoad {
                 to,
                 space,
                 from,
@@ -412,7 +412,7 @@ impl Lane<'_> {
                     self.registers[(to + word) as usize] = value;
                 }
             }
-            Access::AtomicStore {
+            MemoryAccess::AtomicStore {
                 from,
                 space,
                 to,
@@ -424,7 +424,7 @@ impl Lane<'_> {
                     memory.replace(space, to + word * step_of(space), value, &now);
                 }
             }
-            Access::Atomic {
+            MemoryAccess::Atomic {
                 num,
                 op,
                 old,
@@ -440,7 +440,7 @@ impl Lane<'_> {
                 write_wide(memory, space, at, width, after, &now);
                 self.put_wide(old, width, before);
             }
-            Access::CompareExchange {
+            MemoryAccess::CompareExchange {
                 old,
                 value,
                 compare,

@@ -46,7 +46,7 @@ impl Kind {
 
 /// A fault, as it is found.
 #[derive(Clone, Debug)]
-pub(super) struct Fault {
+pub(super) struct FoundFault {
     pub(super) kind: Kind,
     pub(super) instr: u32,
     /// In words, or in bytes of a buffer.
@@ -71,7 +71,7 @@ pub(in crate::driver::sim) struct Report {
 /// The faults of a dispatch.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    found: Vec<Fault>,
+    found: Vec<FoundFault>,
     known: FxHashSet<(Kind, u32)>,
     is_endless: bool,
 }
@@ -79,7 +79,7 @@ pub(super) struct Reports {
 impl Reports {
     /// Adds a fault. Only the first of each kind and instruction is kept: the others are the same
     /// mistake.
-    pub(super) fn add(&mut self, fault: Fault) {
+    pub(super) fn add(&mut self, fault: FoundFault) {
         if !self.is_over() && self.known.insert((fault.kind, fault.instr)) {
             self.is_endless = fault.kind == Kind::Endless;
             self.found.push(fault);
@@ -93,7 +93,7 @@ impl Reports {
     }
 
     pub(super) fn race(&mut self, is_buffer: bool, at: u32, now: &Now, rival: Rival, writes: bool) {
-        self.add(Fault {
+        self.add(FoundFault {
             kind: Kind::Race,
             other: Some((rival, writes)),
             ..fault(Kind::Race, is_buffer, at, now)
@@ -106,7 +106,7 @@ impl Reports {
 
     /// Reports an access beyond the end of memory. Returns poison as the value.
     pub(super) fn beyond(&mut self, is_buffer: bool, at: u32, now: &Now) -> u32 {
-        self.add(Fault {
+        self.add(FoundFault {
             detail: "beyond the end".into(),
             ..fault(Kind::Index, is_buffer, at, now)
         });
@@ -115,7 +115,7 @@ impl Reports {
 
     /// All faults with their messages. `groups` are the workgroups of the dispatch.
     pub(super) fn told(&self, code: &Code, text: &str, groups: [u32; 3]) -> Vec<Report> {
-        let tell = |fault: &Fault| Report {
+        let tell = |fault: &FoundFault| Report {
             kind: fault.kind,
             place: place(code, fault.instr),
             message: fault.message(code, text, groups),
@@ -124,8 +124,8 @@ impl Reports {
     }
 }
 
-fn fault(kind: Kind, is_buffer: bool, at: u32, now: &Now) -> Fault {
-    Fault {
+fn fault(kind: Kind, is_buffer: bool, at: u32, now: &Now) -> FoundFault {
+    FoundFault {
         kind,
         instr: now.instr,
         at,
@@ -141,7 +141,7 @@ fn place(code: &Code, instr: u32) -> Range<usize> {
     place.start as usize..place.end as usize
 }
 
-impl Fault {
+impl FoundFault {
     fn message(&self, code: &Code, text: &str, groups: [u32; 3]) -> String {
         let who = |who| invocation(code, groups, who);
         let name = code.origins[self.instr as usize].name;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::driver::{
-    Access, BindGroupId, Binding, BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode,
-    Op, OsBudget, PipelineDesc, PipelineId, Signal,
+    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, Driver, DriverError, DriverResult,
+    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal,
 };
 
 /// A device with a small kernel: `y[i] += x[i] + p`, in words.
@@ -32,7 +32,7 @@ pub(super) fn add() -> PipelineDesc {
         label: "add".to_string(),
         wgsl: ADD.to_string(),
         entry: "main".to_string(),
-        bindings: vec![Access::Read, Access::ReadWrite],
+        bindings: vec![BindingAccess::Read, BindingAccess::ReadWrite],
         params_bytes: 4,
         zeroes_workgroup: true,
         bounds_loops: true,

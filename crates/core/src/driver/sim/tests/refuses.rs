@@ -64,13 +64,15 @@ fn buffers_and_kernels_that_cannot_be() {
     }
     type Spoil = fn(&mut PipelineDesc);
     let cases: [(&str, Spoil); 10] = [
-        ("at most 2", |desc| desc.bindings = vec![Access::Read; 3]),
+        ("at most 2", |desc| {
+            desc.bindings = vec![BindingAccess::Read; 3]
+        }),
         ("at most 16", |desc| desc.params_bytes = 20),
         ("a multiple of 4", |desc| desc.params_bytes = 6),
         ("expected", |desc| desc.wgsl = "fn main( {".to_string()),
         ("no compute entry point", |desc| desc.entry.push('x')),
-        ("`y`", |desc| desc.bindings[1] = Access::Read),
-        ("`x`", |desc| desc.bindings[0] = Access::ReadWrite),
+        ("`y`", |desc| desc.bindings[1] = BindingAccess::Read),
+        ("`x`", |desc| desc.bindings[0] = BindingAccess::ReadWrite),
         ("`y`", |desc| desc.bindings.truncate(1)),
         ("`p`", |desc| desc.params_bytes = 0),
         ("`p`", |desc| {
@@ -145,7 +147,7 @@ fn bindings_that_cannot_be() {
 
 #[test]
 fn written_ranges_that_overlap_are_refused_and_read_ones_are_not() {
-    let try_with = |accesses: [Access; 2], second_offset: u64| {
+    let try_with = |accesses: [BindingAccess; 2], second_offset: u64| {
         let room = room();
         let mut desc = add();
         desc.wgsl = "@compute @workgroup_size(1) fn main() {}".to_string();
@@ -158,10 +160,10 @@ fn written_ranges_that_overlap_are_refused_and_read_ones_are_not() {
         let group = room.bench.driver.create_bind_group(pipeline, &ranges);
         group.is_ok()
     };
-    assert!(!try_with([Access::ReadWrite; 2], 256));
-    assert!(!try_with([Access::ReadWrite; 2], 0));
-    assert!(try_with([Access::ReadWrite; 2], 512));
-    assert!(try_with([Access::Read; 2], 256));
+    assert!(!try_with([BindingAccess::ReadWrite; 2], 256));
+    assert!(!try_with([BindingAccess::ReadWrite; 2], 0));
+    assert!(try_with([BindingAccess::ReadWrite; 2], 512));
+    assert!(try_with([BindingAccess::Read; 2], 256));
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn a_shader_that_does_not_compile_says_where() {
     };
     assert!(message.contains("nothing"), "{message}");
     let mut wrong_entry = kernel(&ADD.replace("PARAMS", "var<immediate> p: Params;"), &[]);
-    wrong_entry.bindings = vec![Access::Read];
+    wrong_entry.bindings = vec![BindingAccess::Read];
     assert!(is_invalid(&block_on(driver.create_pipeline(wrong_entry))));
     driver.works();
 }

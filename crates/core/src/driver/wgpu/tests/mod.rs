@@ -9,8 +9,8 @@ mod work;
 use pollster::block_on;
 
 use super::super::{
-    Access, BindGroupId, Binding, BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode,
-    Op, PipelineDesc, PipelineId, Submission,
+    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, Driver, DriverError, DriverResult,
+    MapMode, Op, PipelineDesc, PipelineId, Submission,
 };
 use super::open::{Found, OpenRequest};
 use super::{WgpuDriver, caps};
@@ -58,7 +58,7 @@ impl WgpuDriver {
             0 => "@group(0) @binding(1) var<uniform> p: Params;",
             _ => "var<immediate> p: Params;",
         };
-        let desc = kernel(&ADD.replace("PARAMS", params), &[Access::ReadWrite]);
+        let desc = kernel(&ADD.replace("PARAMS", params), &[BindingAccess::ReadWrite]);
         block_on(self.create_pipeline(desc)).expect("a pipeline")
     }
 
@@ -118,7 +118,7 @@ fn read_u32(bytes: &[u8]) -> u32 {
     u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-fn kernel(wgsl: &str, bindings: &[Access]) -> PipelineDesc {
+fn kernel(wgsl: &str, bindings: &[BindingAccess]) -> PipelineDesc {
     PipelineDesc {
         label: "add".to_owned(),
         wgsl: wgsl.to_owned(),

@@ -6,7 +6,7 @@ use naga::valid::ModuleInfo;
 use naga::{Handle, Module, Span, Type, TypeInner};
 use rustc_hash::FxHashMap;
 
-use super::place::Place;
+use super::place::Pointee;
 use crate::driver::sim::interpret::code::{Code, Instr, Num, Origin, Reg};
 
 /// The most instructions of one kernel.
@@ -44,7 +44,7 @@ pub(super) struct Compiler<'m> {
     pub(super) here: Origin,
     /// The registers of constants.
     pub(super) known: FxHashMap<Vec<u32>, Reg>,
-    pub(super) globals: Vec<Option<Place>>,
+    pub(super) globals: Vec<Option<Pointee>>,
     pub(super) frames: Vec<Option<Frame>>,
 }
 

@@ -3,8 +3,8 @@
 use naga::{Arena, Expression, Handle, Literal, TypeInner};
 
 use super::compiler::{Compiler, Result};
-use super::place::Place;
-use crate::driver::sim::interpret::code::{Instr, Memory, Move};
+use super::place::Pointee;
+use crate::driver::sim::interpret::code::{Instr, MemoryAccess, Move};
 
 impl Compiler<'_> {
     /// The words of a constant expression.
@@ -57,7 +57,7 @@ impl Compiler<'_> {
     /// Begins the life of a variable.
     pub(super) fn begin(
         &mut self,
-        place: &Place,
+        place: &Pointee,
         inner: &TypeInner,
         init: Option<Handle<Expression>>,
         expressions: Option<&Arena<Expression>>,
@@ -70,7 +70,7 @@ impl Compiler<'_> {
             let to = place.at;
             self.emit(Instr::Move(Move::Copy { to, from, words }))?;
         }
-        self.emit(Instr::Memory(Memory::Begin {
+        self.emit(Instr::Memory(MemoryAccess::Begin {
             at: place.at,
             words,
             is_written: !place.is_tracked,

@@ -7,7 +7,7 @@ use super::compiler::Result;
 use super::cooperative;
 use super::values::Values;
 use crate::driver::sim::interpret::code::{
-    Binary, Count, Geometry, Instr, Memory, Move, NONE, Num, Pack, Pair, Reg, Unary,
+    Binary, Count, Geometry, Instr, MemoryAccess, Move, NONE, Num, Pack, Pair, Reg, Unary,
 };
 
 impl Values<'_, '_> {
@@ -164,7 +164,7 @@ impl Values<'_, '_> {
             _ => return self.all.refuse("an index into a type that has no elements"),
         };
         let stride = self.all.stride_words(inner)?;
-        self.all.code.bounds.push(super::super::code::Bound {
+        self.all.code.bounds.push(super::super::code::IndexBound {
             count: Count::Fixed(count),
             stride,
             signed,
@@ -428,7 +428,8 @@ impl Values<'_, '_> {
         };
         let bound = self.bound(&inner, &place, stride, false)?;
         let to = self.result(expression)?;
-        self.all.emit(Instr::Memory(Memory::Length { to, bound }))?;
+        self.all
+            .emit(Instr::Memory(MemoryAccess::Length { to, bound }))?;
         Ok(())
     }
 }

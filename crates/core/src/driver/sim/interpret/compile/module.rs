@@ -5,7 +5,7 @@ use naga::{AddressSpace, Block, Expression, Function, Handle, Module, Statement,
 use rustc_hash::FxHashMap;
 
 use super::compiler::{Compiler, Frame, MOST, Result};
-use super::place::Place;
+use super::place::Pointee;
 use super::statements::Body;
 use super::values::Values;
 use crate::driver::sim::interpret::code::{Buffer, Code, NONE, Origin, Reg, Source, Space};
@@ -127,7 +127,7 @@ impl<'m> Compiler<'m> {
                 }
                 _ => return self.refuse("only buffers and memory are interpreted, no textures"),
             };
-            self.globals[handle.index()] = Some(Place {
+            self.globals[handle.index()] = Some(Pointee {
                 space,
                 at,
                 dynamic: NONE,

@@ -4,7 +4,7 @@ use crate::driver::sim::interpret::code::{Address, Reg, Space};
 
 /// The target of a pointer.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Pointee {
     pub(super) space: Space,
     /// In words, or in bytes of a buffer.
     pub(super) at: u32,
@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub(super) is_tracked: bool,
 }
 
-impl Place {
+impl Pointee {
     pub(super) fn address(&self) -> Address {
         Address {
             at: self.at,

@@ -4,15 +4,15 @@ use naga::{AddressSpace, ArraySize, Expression, Handle, TypeInner};
 
 use super::compiler::Result;
 use super::layout::column_bytes;
-use super::place::Place;
+use super::place::Pointee;
 use super::values::Values;
 use crate::driver::sim::interpret::code::{
-    Address, Binary, Bound, Count, Instr, Memory, Move, NONE, Num, Pair, Reg, Space,
+    Address, Binary, Count, IndexBound, Instr, MemoryAccess, Move, NONE, Num, Pair, Reg, Space,
 };
 
 impl Values<'_, '_> {
     /// The target of a computed pointer or of a variable.
-    pub(super) fn place(&mut self, pointer: Handle<Expression>) -> Result<Place> {
+    pub(super) fn place(&mut self, pointer: Handle<Expression>) -> Result<Pointee> {
         if let Some(place) = &self.places[pointer.index()] {
             return Ok(place.clone());
         }
@@ -30,7 +30,7 @@ impl Values<'_, '_> {
                     }
                     _ => return self.all.refuse("a value where a pointer was expected"),
                 };
-                Ok(Place {
+                Ok(Pointee {
                     space: match space {
                         AddressSpace::Function | AddressSpace::Private => Space::Private,
                         AddressSpace::WorkGroup => Space::Shared,
@@ -73,7 +73,7 @@ impl Values<'_, '_> {
     }
 
     /// The pointer to a member, or to an element whose index is known.
-    pub(super) fn member(&mut self, base: Handle<Expression>, index: u32) -> Result<Place> {
+    pub(super) fn member(&mut self, base: Handle<Expression>, index: u32) -> Result<Pointee> {
         let mut place = self.place(base)?;
         let inner = self.pointee(base)?;
         let offset = match place.is_buffer() {
@@ -99,13 +99,18 @@ impl Values<'_, '_> {
         &mut self,
         base: Handle<Expression>,
         index: Handle<Expression>,
-    ) -> Result<Place> {
+    ) -> Result<Pointee> {
         let signed = self.is_signed(index);
         let index = self.value(index)?;
         self.element_at(base, index, signed)
     }
 
-    fn element_at(&mut self, base: Handle<Expression>, index: Reg, signed: bool) -> Result<Place> {
+    fn element_at(
+        &mut self,
+        base: Handle<Expression>,
+        index: Reg,
+        signed: bool,
+    ) -> Result<Pointee> {
         let mut place = self.place(base)?;
         let inner = self.pointee(base)?;
         let stride = match place.is_buffer() {
@@ -115,7 +120,7 @@ impl Values<'_, '_> {
         let bound = self.bound(&inner, &place, stride, signed)?;
         let to = self.all.registers(1)?;
         self.all.here.name = place.name;
-        self.all.emit(Instr::Memory(Memory::Index {
+        self.all.emit(Instr::Memory(MemoryAccess::Index {
             to,
             previous: place.dynamic,
             index,
@@ -133,7 +138,7 @@ impl Values<'_, '_> {
     pub(super) fn bound(
         &mut self,
         inner: &TypeInner,
-        place: &Place,
+        place: &Pointee,
         stride: u32,
         signed: bool,
     ) -> Result<u32> {
@@ -159,7 +164,7 @@ impl Values<'_, '_> {
             },
             _ => return self.all.refuse("an index into a type that has no elements"),
         };
-        self.all.code.bounds.push(Bound {
+        self.all.code.bounds.push(IndexBound {
             count,
             stride,
             signed,
@@ -177,7 +182,7 @@ impl Values<'_, '_> {
     }
 
     /// The register that holds a pointer's offset, for a call.
-    pub(super) fn offset(&mut self, place: &Place) -> Result<Reg> {
+    pub(super) fn offset(&mut self, place: &Pointee) -> Result<Reg> {
         let at = self.all.constant(vec![place.at])?;
         if place.dynamic == NONE {
             return Ok(at);
@@ -218,13 +223,13 @@ impl Values<'_, '_> {
         if matches!(inner, TypeInner::Atomic(_)) {
             let words = words as u8;
             let moved = self.all.emit(Instr::Memory(match writes {
-                false => Memory::AtomicLoad {
+                false => MemoryAccess::AtomicLoad {
                     to: register,
                     space,
                     from: address,
                     words,
                 },
-                true => Memory::AtomicStore {
+                true => MemoryAccess::AtomicStore {
                     from: register,
                     space,
                     to: address,
@@ -265,13 +270,13 @@ impl Values<'_, '_> {
 /// Moves words between memory and registers.
 fn words_of(space: Space, address: Address, register: Reg, words: u32, writes: bool) -> Instr {
     Instr::Memory(match writes {
-        false => Memory::Load {
+        false => MemoryAccess::Load {
             to: register,
             space,
             from: address,
             words,
         },
-        true => Memory::Store {
+        true => MemoryAccess::Store {
             from: register,
             space,
             to: address,
@@ -283,13 +288,13 @@ fn words_of(space: Space, address: Address, register: Reg, words: u32, writes: b
 /// Moves f16 elements between a buffer and registers.
 fn halves_of(buffer: u32, address: Address, register: Reg, count: u32, writes: bool) -> Instr {
     Instr::Memory(match writes {
-        false => Memory::LoadHalves {
+        false => MemoryAccess::LoadHalves {
             to: register,
             buffer,
             from: address,
             count,
         },
-        true => Memory::StoreHalves {
+        true => MemoryAccess::StoreHalves {
             from: register,
             buffer,
             to: address,

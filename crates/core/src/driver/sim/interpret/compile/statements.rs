@@ -6,9 +6,11 @@ use naga::{
 
 use super::compiler::Result;
 use super::cooperative;
-use super::place::Place;
+use super::place::Pointee;
 use super::values::Values;
-use crate::driver::sim::interpret::code::{Atomic, Flow, Instr, Memory, NONE, Reg, Space, Switch};
+use crate::driver::sim::interpret::code::{
+    Atomic, Flow, Instr, MemoryAccess, NONE, Reg, Space, Switch,
+};
 use crate::driver::sim::interpret::together::{Collective, Gather, Kind};
 
 /// A loop or a switch around a statement, and its jumps that need a target.
@@ -87,7 +89,7 @@ impl<'c, 'm> Body<'c, 'm> {
                 .at(self.values.function.local_variables.get_span(handle));
             let inner = self.values.all.inner(variable.ty);
             let words = self.values.all.words(inner)?;
-            let place = Place {
+            let place = Pointee {
                 space: Space::Private,
                 at: self.values.all.registers(words)?,
                 dynamic: NONE,
@@ -378,7 +380,7 @@ impl<'c, 'm> Body<'c, 'm> {
                 let compare = self.values.value(compare)?;
                 self.values
                     .all
-                    .emit(Instr::Memory(Memory::CompareExchange {
+                    .emit(Instr::Memory(MemoryAccess::CompareExchange {
                         old,
                         value,
                         compare,
@@ -389,7 +391,7 @@ impl<'c, 'm> Body<'c, 'm> {
                 return Ok(());
             }
         };
-        self.values.all.emit(Instr::Memory(Memory::Atomic {
+        self.values.all.emit(Instr::Memory(MemoryAccess::Atomic {
             num,
             op,
             old,

@@ -4,7 +4,7 @@ use naga::valid::FunctionInfo;
 use naga::{Expression, Function, Handle, TypeInner};
 
 use super::compiler::{Compiler, Frame, Result};
-use super::place::Place;
+use super::place::Pointee;
 use crate::driver::sim::interpret::code::Reg;
 
 /// The values and the pointers of a function.
@@ -16,9 +16,9 @@ pub(super) struct Values<'c, 'm> {
     /// The registers of the values computed so far.
     pub(super) known: Vec<Option<Reg>>,
     /// The targets of the pointers computed so far.
-    pub(super) places: Vec<Option<Place>>,
+    pub(super) places: Vec<Option<Pointee>>,
     /// The places of the function's variables.
-    pub(super) locals: Vec<Place>,
+    pub(super) locals: Vec<Pointee>,
 }
 
 impl<'c, 'm> Values<'c, 'm> {
