@@ -2,12 +2,12 @@
 //!
 //! [`source`] reads a file and marks which bytes are code, and [`modules`] follows paths between
 //! files. [`layers`] has the order of modules, [`structure`] the links between modules, and
-//! [`size`] the limits of lengths. [`panics`] has the rules for panics, [`prose`] those for texts,
-//! and [`markdown`] those for pages. [`links`] checks that links have targets, [`kernels`] that a
-//! shader has its layout and its reference kernel, and [`manifest`] that dependencies are
-//! explained. [`programs`] checks how the tests are grouped. Each check returns its findings as
-//! `file:line: what`, so each is tested with a bad sample. The exceptions and their reasons are at
-//! the top of those files.
+//! [`size`] the limits of lengths. [`names`] checks that a name means one type, [`panics`] has the
+//! rules for panics, [`prose`] those for texts, and [`markdown`] those for pages. [`links`] checks
+//! that links have targets, [`kernels`] that a shader has its layout and its reference kernel, and
+//! [`manifest`] that dependencies are explained. [`programs`] checks how the tests are grouped.
+//! Each check returns its findings as `file:line: what`, so each is tested with a bad sample. The
+//! exceptions and their reasons are at the top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
@@ -21,6 +21,8 @@ mod manifest;
 mod markdown;
 #[path = "tidy/modules.rs"]
 mod modules;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/panics.rs"]
 mod panics;
 #[path = "tidy/paths.rs"]
@@ -126,6 +128,11 @@ fn unsafe_is_where_it_is_allowed_and_nowhere_else() {
 fn files_and_functions_fit_into_a_head() {
     assert_tidy(size::check_files(&crate_files()));
     assert_tidy(size::check_functions(&crate_files()));
+}
+
+#[test]
+fn a_name_that_a_crate_sees_means_one_type() {
+    assert_tidy(names::check(&crate_files()));
 }
 
 #[test]

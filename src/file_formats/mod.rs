@@ -11,11 +11,11 @@ mod unfinished;
 
 #[cfg(feature = "safetensors")]
 pub(crate) use model_file::{
-    Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, ModelWriter,
-    Saved as SavedArray, ShownShape, can_load, device_type,
+    ModelDirectory, ModelEntry, ModelFault, ModelReader, ModelWriter, SavedArray, ShownShape,
+    can_load, device_type,
 };
 pub(crate) use replace::FileOptions;
-pub(crate) use state_file::{Entry, StateReader, StateWriter};
+pub(crate) use state_file::{StateEntry, StateReader, StateWriter};
 
 /// A name for an error: terminal control characters are escaped, and a long name is shortened.
 fn quoted(name: &str) -> String {

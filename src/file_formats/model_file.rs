@@ -26,9 +26,9 @@ use header::Header;
 use lapidary_core::{DType, Error, Result};
 
 pub(crate) use convert::{can_load, device_type};
-pub(crate) use fault::Fault;
-pub(crate) use header::{Entry, ShownShape};
-pub(crate) use writer::{ModelWriter, Saved};
+pub(crate) use fault::ModelFault;
+pub(crate) use header::{ModelEntry, ShownShape};
+pub(crate) use writer::{ModelWriter, SavedArray};
 
 /// The directory of a model file. It may outlive the open file.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl ModelReader {
         Self::over(name, Ok(Contents::Bytes(bytes)))
     }
 
-    fn over(path: String, contents: Result<Contents, Fault>) -> Result<ModelReader> {
+    fn over(path: String, contents: Result<Contents, ModelFault>) -> Result<ModelReader> {
         let read = contents.and_then(|contents| {
             check_system()?;
             let header = Header::read(&contents)?;
@@ -106,7 +106,7 @@ impl ModelReader {
 
 impl ModelDirectory {
     /// The arrays, in the order of the file.
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[ModelEntry] {
         &self.header.entries
     }
 
@@ -121,7 +121,7 @@ impl ModelDirectory {
     }
 
     /// Converts a fault into the crate's error.
-    pub(crate) fn error(&self, fault: Fault) -> Error {
+    pub(crate) fn error(&self, fault: ModelFault) -> Error {
         error(&self.path, fault)
     }
 }

@@ -21,17 +21,17 @@ use std::path::Path;
 use super::replace::Failure;
 use lapidary_core::{Error, Result, failure::StateFailure};
 
-pub(crate) use format::Entry;
+pub(crate) use format::StateEntry;
 pub(crate) use reader::StateReader;
 pub(crate) use writer::StateWriter;
 
 /// A problem with a file that is read or written.
 #[derive(Debug)]
-struct Fault(StateFailure, String);
+struct StateFault(StateFailure, String);
 
-impl Fault {
-    fn damaged(reason: impl Into<String>) -> Fault {
-        Fault(StateFailure::Damaged, reason.into())
+impl StateFault {
+    fn damaged(reason: impl Into<String>) -> StateFault {
+        StateFault(StateFailure::Damaged, reason.into())
     }
 
     fn at(self, path: &Path) -> Error {
@@ -46,12 +46,12 @@ impl Fault {
 /// The system's error for this operation.
 fn io_error(path: &Path, operation: &str, error: &io::Error) -> Error {
     let reason = format!("could not {operation}: {error}");
-    Fault(kind_of(error.kind()), reason).at(path)
+    StateFault(kind_of(error.kind()), reason).at(path)
 }
 
 /// The error of a failed replacement.
 fn failed(path: &Path, failure: Failure) -> Error {
-    Fault(kind_of(failure.kind), failure.reason).at(path)
+    StateFault(kind_of(failure.kind), failure.reason).at(path)
 }
 
 fn kind_of(kind: ErrorKind) -> StateFailure {
@@ -71,5 +71,5 @@ fn check_system(path: &Path) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Fault(StateFailure::Unavailable, reason.into()).at(path))
+    Err(StateFault(StateFailure::Unavailable, reason.into()).at(path))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Files;
 use super::stream::{PART_BYTES, changed, stream, versions};
-use crate::file_formats::{Entry, StateReader, StateWriter};
+use crate::file_formats::{StateEntry, StateReader, StateWriter};
 use crate::tensor::Tensor;
 use lapidary_core::{Error, Result, Source, failure::StateFailure};
 
@@ -129,7 +129,7 @@ impl Files<'_> {
         let saved: Vec<&Tensor> = tensors.iter().map(|&(_, tensor)| tensor).collect();
         let versions = versions(self.gpu, &saved, "save_state")?;
         let entries = tensors.iter();
-        let entries = entries.map(|(name, t)| Entry::new(name, t.dtype(), t.shape()));
+        let entries = entries.map(|(name, t)| StateEntry::new(name, t.dtype(), t.shape()));
         let options = self.gpu.file_options();
         let mut writer = StateWriter::create(path, entries.collect(), &options)?;
 
@@ -215,7 +215,7 @@ impl Files<'_> {
 
     /// A tensor as an entry describes it, without a value yet.
     #[track_caller]
-    fn tensor_for(self, entry: &Entry) -> Result<Tensor> {
+    fn tensor_for(self, entry: &StateEntry) -> Result<Tensor> {
         let dims = entry.shape.iter().map(|&dim| usize::try_from(dim));
         let shape: Vec<usize> = dims.collect::<Result<_, _>>().map_err(|_| Error::Shape {
             operation: "load_state",

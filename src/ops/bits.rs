@@ -16,7 +16,7 @@ use super::elementwise::{arg, groups, is_wide};
 use super::fill;
 use super::text::Text;
 use crate::tensor::Tensor;
-use crate::tensor::history::{Backward, LEAST_BYTES, Reduce, Save, grads};
+use crate::tensor::history::{Backward, LEAST_BYTES, MakeLesser, Save, grads};
 use crate::tensor::layout::Dims;
 use lapidary_core::internal::{BuiltInKernel, Launch, MaybeShared, Operand, Variant};
 use lapidary_core::{DType, Result};
@@ -115,7 +115,7 @@ impl Tensor {
     ) -> Tensor {
         let shape = MaskShape(self.layout.shape.clone());
         let of_result = mask.clone();
-        let reduce: Arc<Reduce> = Arc::new(move |y: &Tensor| Ok(KeptMask::of(&mask(y)?)?.kept));
+        let reduce: Arc<MakeLesser> = Arc::new(move |y: &Tensor| Ok(KeptMask::of(&mask(y)?)?.kept));
         let rule = move |b: &Backward| {
             let kept = &b.saved[0];
             let mask = match kept.dtype.is_float() {

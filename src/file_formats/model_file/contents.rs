@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::fault::Fault;
+use super::fault::ModelFault;
 use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::SpillFile;
 
@@ -25,7 +25,7 @@ pub(super) enum Contents {
 }
 
 impl Contents {
-    pub(super) fn open(path: &Path) -> Result<Contents, Fault> {
+    pub(super) fn open(path: &Path) -> Result<Contents, ModelFault> {
         check_files()?;
         let failed = |error| io_fault("open it", &error);
         // Check before opening: opening a pipe waits for its other end, and a device has no end.
@@ -35,7 +35,7 @@ impl Contents {
                 true => "it is a folder",
                 false => "it is not a regular file",
             };
-            return Err(Fault(ModelFailure::Io, reason.into()));
+            return Err(ModelFault(ModelFailure::Io, reason.into()));
         }
         let file = File::open(path).map_err(failed)?;
         let known = file.metadata().map_err(failed)?;
@@ -55,12 +55,12 @@ impl Contents {
     }
 
     /// Fills `into` from a position on. It returns no bytes of a file that has changed.
-    pub(super) fn read(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn read(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), ModelFault> {
         match self {
             Contents::Bytes(bytes) => {
                 let from = usize::try_from(offset_bytes).ok();
                 let from = from.and_then(|from| bytes.get(from..)?.get(..into.len()));
-                let from = from.ok_or_else(|| Fault::damaged("it ends before"))?;
+                let from = from.ok_or_else(|| ModelFault::damaged("it ends before"))?;
                 into.copy_from_slice(from);
                 Ok(())
             }
@@ -79,15 +79,15 @@ impl Contents {
                         "it had {len_bytes} bytes when it was opened, and has {} now",
                         now.len()
                     );
-                    return Err(Fault(ModelFailure::Changed, reason));
+                    return Err(ModelFault(ModelFailure::Changed, reason));
                 }
                 if now.modified().ok() != *modified {
                     let reason = "it was written to after it had been opened";
-                    return Err(Fault(ModelFailure::Changed, reason.into()));
+                    return Err(ModelFault(ModelFailure::Changed, reason.into()));
                 }
                 match read {
                     Ok(true) => Ok(()),
-                    Ok(false) => Err(Fault::damaged("it ends before")),
+                    Ok(false) => Err(ModelFault::damaged("it ends before")),
                     Err(error) => Err(io_fault("read it", &error)),
                 }
             }
@@ -96,18 +96,18 @@ impl Contents {
 }
 
 /// Refuses systems without files.
-pub(super) fn check_files() -> Result<(), Fault> {
+pub(super) fn check_files() -> Result<(), ModelFault> {
     if cfg!(not(any(unix, windows))) {
         let reason = "there are no files on this system";
-        return Err(Fault(ModelFailure::Unavailable, reason.into()));
+        return Err(ModelFault(ModelFailure::Unavailable, reason.into()));
     }
     Ok(())
 }
 
 /// The system's error for this operation.
-fn io_fault(operation: &str, error: &std::io::Error) -> Fault {
+fn io_fault(operation: &str, error: &std::io::Error) -> ModelFault {
     let reason = format!("could not {operation}: {error}");
-    Fault(kind_of(error.kind()), reason)
+    ModelFault(kind_of(error.kind()), reason)
 }
 
 pub(super) fn kind_of(kind: ErrorKind) -> ModelFailure {

@@ -5,8 +5,8 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 
 use super::contents::Contents;
-use super::fault::Fault;
-use super::header::Entry;
+use super::fault::ModelFault;
+use super::header::ModelEntry;
 use crate::file_formats::quoted;
 use lapidary_core::{DType, failure::ModelFailure};
 
@@ -39,12 +39,12 @@ pub(crate) fn can_load(stored: Dtype, dtype: DType) -> bool {
 /// Fills `into` with an entry converted to `dtype`, from an offset in the converted entry on.
 pub(super) fn read(
     contents: &Contents,
-    entry: &Entry,
+    entry: &ModelEntry,
     dtype: DType,
     offset_bytes: u64,
     into: &mut [u8],
-) -> Result<(), Fault> {
-    let outside = || Fault::damaged(format!("{} ends before", quoted(&entry.name)));
+) -> Result<(), ModelFault> {
+    let outside = || ModelFault::damaged(format!("{} ends before", quoted(&entry.name)));
     let stored_bytes = entry.stored.bitsize() as u64 / 8;
     let is_same = stored_bytes == dtype.size_bytes() && device_type(entry.stored) == Some(dtype);
     let within = |offset: u64, len: usize| {
@@ -85,12 +85,12 @@ pub(super) fn read(
 
 /// Converts elements. The first has this index in the entry.
 fn convert(
-    entry: &Entry,
+    entry: &ModelEntry,
     dtype: DType,
     first: u64,
     from: &[u8],
     into: &mut [u8],
-) -> Result<(), Fault> {
+) -> Result<(), ModelFault> {
     use Dtype::{BF16, F16, F32, F64, I16, I64, U16, U64};
     let f64_f32 = |value: f64| Some(value as f32).filter(|to| is_kept(value, f64::from(*to)));
     let f64_f16 = |value: f64| Some(f16::from_f64(value)).filter(|to| is_kept(value, to.to_f64()));
@@ -140,7 +140,7 @@ fn convert(
                 quoted(&entry.name),
                 entry.stored
             );
-            return Err(Fault(ModelFailure::Unsupported, reason));
+            return Err(ModelFault(ModelFailure::Unsupported, reason));
         }
     };
     converted.map_err(|(at, value)| unfit(entry, dtype, first + at as u64, value))
@@ -182,10 +182,15 @@ fn each<V: Copy + ToString, T, const N: usize, const M: usize>(
     Ok(())
 }
 
-fn unfit(entry: &Entry, dtype: DType, index: u64, value: impl std::fmt::Display) -> Fault {
+fn unfit(
+    entry: &ModelEntry,
+    dtype: DType,
+    index: u64,
+    value: impl std::fmt::Display,
+) -> ModelFault {
     let reason = format!(
         "element {index} of {} is {value}, which does not fit into {dtype}",
         quoted(&entry.name)
     );
-    Fault(ModelFailure::Value, reason)
+    ModelFault(ModelFailure::Value, reason)
 }

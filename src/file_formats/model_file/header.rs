@@ -12,7 +12,7 @@ use safetensors::tensor::TensorInfo;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::contents::Contents;
-use super::fault::Fault;
+use super::fault::ModelFault;
 use crate::file_formats::quoted;
 use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::printable;
@@ -31,7 +31,7 @@ pub(super) const METADATA: &str = "__metadata__";
 
 /// One array of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ModelEntry {
     pub(crate) name: String,
     pub(crate) stored: Dtype,
     pub(crate) shape: Vec<usize>,
@@ -44,17 +44,17 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(super) struct Header {
     /// In the order of the file.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ModelEntry>,
     pub(super) metadata: BTreeMap<String, String>,
     /// Indices of the entries, sorted by name.
     sorted: Vec<u32>,
 }
 
 impl Header {
-    pub(super) fn read(contents: &Contents) -> Result<Header, Fault> {
+    pub(super) fn read(contents: &Contents) -> Result<Header, ModelFault> {
         let file_bytes = contents.len_bytes();
         if file_bytes < LENGTH_BYTES {
-            return Err(Fault::damaged(format!(
+            return Err(ModelFault::damaged(format!(
                 "it has {file_bytes} bytes, but {LENGTH_BYTES} bytes of header length come first"
             )));
         }
@@ -68,7 +68,7 @@ impl Header {
         let len = header_bytes as usize;
         if text.try_reserve_exact(len).is_err() {
             let reason = format!("the host has no room for its header of {len} bytes");
-            return Err(Fault(ModelFailure::Io, reason));
+            return Err(ModelFault(ModelFailure::Io, reason));
         }
         text.resize(len, 0);
         contents.read(LENGTH_BYTES, &mut text)?;
@@ -91,7 +91,7 @@ impl Header {
 }
 
 /// The error for an impossible header length. It guesses what the file may be instead.
-fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> Fault {
+fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> ModelFault {
     let instead = match start {
         b"version " => ": it looks like a pointer of Git LFS, which `git lfs pull` replaces",
         [b'P', b'K', ..] | [0x80, 0x02..=0x04, ..] => {
@@ -102,7 +102,7 @@ fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> Fault {
         _ if header_bytes > MOST_HEADER_BYTES => "",
         _ => ": it was cut off, or is not a safetensors file",
     };
-    Fault::damaged(format!(
+    ModelFault::damaged(format!(
         "its header should have {header_bytes} bytes; the file has {}, and {MOST_HEADER_BYTES} are \
          the most{instead}",
         file_bytes - LENGTH_BYTES,
@@ -115,8 +115,8 @@ struct Parsed {
     metadata: Option<BTreeMap<String, String>>,
 }
 
-fn parse(text: &[u8]) -> Result<Parsed, Fault> {
-    let damaged = |reason: String| Fault::damaged(format!("its header {reason}"));
+fn parse(text: &[u8]) -> Result<Parsed, ModelFault> {
+    let damaged = |reason: String| ModelFault::damaged(format!("its header {reason}"));
     let text = std::str::from_utf8(text).map_err(|error| {
         let at = LENGTH_BYTES + error.valid_up_to() as u64;
         damaged(format!("is not UTF-8, at byte {at}"))
@@ -198,7 +198,7 @@ fn lay_out(
     mut tensors: Vec<(String, TensorInfo)>,
     data_at: u64,
     data_bytes: u64,
-) -> Result<Vec<Entry>, Fault> {
+) -> Result<Vec<ModelEntry>, ModelFault> {
     tensors.sort_by_key(|(_, info)| info.data_offsets);
     let mut entries = Vec::with_capacity(tensors.len());
     let mut end = 0;
@@ -208,7 +208,7 @@ fn lay_out(
         entries.push(entry);
     }
     if end != data_bytes {
-        return Err(Fault::damaged(format!(
+        return Err(ModelFault::damaged(format!(
             "its tensors end at byte {end} of its data, which has {data_bytes}"
         )));
     }
@@ -222,8 +222,8 @@ fn entry(
     data_at: u64,
     expected: u64,
     data_bytes: u64,
-) -> Result<Entry, Fault> {
-    let wrong = |reason: String| Err(Fault::damaged(format!("{} {reason}", quoted(&name))));
+) -> Result<ModelEntry, ModelFault> {
+    let wrong = |reason: String| Err(ModelFault::damaged(format!("{} {reason}", quoted(&name))));
     let (from, to) = (info.data_offsets.0 as u64, info.data_offsets.1 as u64);
     if to < from {
         return wrong(format!(
@@ -262,7 +262,7 @@ fn entry(
             to - from
         ));
     }
-    Ok(Entry {
+    Ok(ModelEntry {
         stored: info.dtype,
         shape: info.shape,
         offset_bytes: data_at + from,
@@ -287,9 +287,9 @@ impl fmt::Debug for ShownShape<'_> {
 }
 
 /// Sorts the entries by name, and refuses a repeated name.
-fn sort(entries: &[Entry]) -> Result<Vec<u32>, Fault> {
+fn sort(entries: &[ModelEntry]) -> Result<Vec<u32>, ModelFault> {
     let Ok(count) = u32::try_from(entries.len()) else {
-        return Err(Fault::damaged("it holds more than 2³² tensors"));
+        return Err(ModelFault::damaged("it holds more than 2³² tensors"));
     };
     let mut sorted: Vec<u32> = (0..count).collect();
     let name = |at: u32| entries[at as usize].name.as_str();
@@ -298,7 +298,7 @@ fn sort(entries: &[Entry]) -> Result<Vec<u32>, Fault> {
         .windows(2)
         .find(|pair| name(pair[0]) == name(pair[1]))
     {
-        Some(pair) => Err(Fault::damaged(format!(
+        Some(pair) => Err(ModelFault::damaged(format!(
             "its header has two tensors called {}",
             quoted(name(pair[0]))
         ))),

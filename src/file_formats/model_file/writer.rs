@@ -8,7 +8,7 @@ use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::contents::{check_files, kind_of};
-use super::fault::{Fault, check_system, error};
+use super::fault::{ModelFault, check_system, error};
 use super::header::{LENGTH_BYTES, METADATA, MOST_HEADER_BYTES};
 use crate::file_formats::quoted;
 use crate::file_formats::replace::{Failure, FileOptions, Readers, Replacement};
@@ -16,7 +16,7 @@ use lapidary_core::{DType, Result, failure::ModelFailure};
 
 /// One array to save.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Saved<'a> {
+pub(crate) struct SavedArray<'a> {
     pub(crate) name: &'a str,
     pub(crate) dtype: DType,
     pub(crate) shape: &'a [usize],
@@ -39,7 +39,7 @@ impl ModelWriter {
     /// [`Error::Model`](crate::Error::Model).
     pub(crate) fn create(
         path: &Path,
-        arrays: &[Saved<'_>],
+        arrays: &[SavedArray<'_>],
         metadata: &[(&str, &str)],
         options: &FileOptions,
     ) -> Result<(ModelWriter, Vec<usize>)> {
@@ -84,26 +84,26 @@ impl ModelWriter {
             true => self.file.finish().map_err(fault),
             false => {
                 let reason = "its tensors were not given as many bytes as their shapes hold";
-                Err(Fault(ModelFailure::Io, reason.into()))
+                Err(ModelFault(ModelFailure::Io, reason.into()))
             }
         };
         ended.map_err(|fault| error(&self.path.display().to_string(), fault))
     }
 }
 
-fn fault(failure: Failure) -> Fault {
-    Fault(kind_of(failure.kind), failure.reason)
+fn fault(failure: Failure) -> ModelFault {
+    ModelFault(kind_of(failure.kind), failure.reason)
 }
 
 /// The header, padded so that the data begins at a multiple of 8; the order of the arrays; the size
 /// of all arrays in bytes.
 fn encode(
-    arrays: &[Saved<'_>],
+    arrays: &[SavedArray<'_>],
     metadata: &[(&str, &str)],
-) -> Result<(Vec<u8>, Vec<usize>, u64), Fault> {
-    let unsavable = |reason: String| Fault(ModelFailure::Name, reason);
+) -> Result<(Vec<u8>, Vec<usize>, u64), ModelFault> {
+    let unsavable = |reason: String| ModelFault(ModelFailure::Name, reason);
     let mut seen = HashSet::new();
-    for Saved { name, .. } in arrays {
+    for SavedArray { name, .. } in arrays {
         if *name == METADATA {
             let reason = format!("no tensor can be called {METADATA}");
             return Err(unsavable(reason));
@@ -127,7 +127,7 @@ fn encode(
     });
     let (mut entries, mut end) = (Vec::with_capacity(order.len()), 0);
     for &at in &order {
-        let Saved { name, dtype, shape } = arrays[at];
+        let SavedArray { name, dtype, shape } = arrays[at];
         let from = end;
         end += shape.iter().product::<usize>() * dtype.size_bytes() as usize;
         let info = TensorInfo {

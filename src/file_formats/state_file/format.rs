@@ -18,7 +18,7 @@
 
 use std::collections::HashSet;
 
-use super::Fault;
+use super::StateFault;
 use crate::file_formats::quoted;
 use lapidary_core::units::Bytes;
 use lapidary_core::units::KIB;
@@ -53,7 +53,7 @@ const LEAST_ENTRY_BYTES: u64 = 28;
 
 /// An array: its name, type, shape and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct StateEntry {
     pub(crate) name: String,
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<u64>,
@@ -72,13 +72,13 @@ pub(super) struct Header {
     pub(super) table_checksum: u32,
 }
 
-impl Entry {
+impl StateEntry {
     /// An array to write.
-    pub(crate) fn new(name: &str, dtype: DType, shape: &[usize]) -> Entry {
+    pub(crate) fn new(name: &str, dtype: DType, shape: &[usize]) -> StateEntry {
         let shape: Vec<u64> = shape.iter().map(|&dim| dim as u64).collect();
         // `lay_out` refuses impossible shapes.
         let len_bytes = array_bytes(&shape, dtype).unwrap_or(u64::MAX);
-        Entry {
+        StateEntry {
             name: name.to_owned(),
             dtype,
             shape,
@@ -120,7 +120,7 @@ impl Entry {
 }
 
 /// Assigns each array its offset. Returns the sizes of the table and of the file, in bytes.
-pub(super) fn lay_out(entries: &mut [Entry]) -> Result<(u64, u64), Fault> {
+pub(super) fn lay_out(entries: &mut [StateEntry]) -> Result<(u64, u64), StateFault> {
     let mut names = HashSet::new();
     for entry in entries.iter() {
         if entry.name.len() > MOST_NAME_BYTES {
@@ -129,18 +129,18 @@ pub(super) fn lay_out(entries: &mut [Entry]) -> Result<(u64, u64), Fault> {
                 entry.name.len(),
                 quoted(&entry.name)
             );
-            return Err(Fault(StateFailure::Name, reason));
+            return Err(StateFault(StateFailure::Name, reason));
         }
         if !names.insert(entry.name.as_str()) {
             let reason = format!("two tensors are called {}", quoted(&entry.name));
-            return Err(Fault(StateFailure::Name, reason));
+            return Err(StateFault(StateFailure::Name, reason));
         }
     }
     let too_large = || {
         let reason = "more arrays, or more bytes, than a state file holds";
-        Fault(StateFailure::Io, reason.into())
+        StateFault(StateFailure::Io, reason.into())
     };
-    let table_bytes = entries.iter().map(Entry::table_bytes);
+    let table_bytes = entries.iter().map(StateEntry::table_bytes);
     let table_bytes = table_bytes.fold(0_u64, u64::saturating_add);
     if table_bytes > MOST_TABLE_BYTES || entries.iter().any(|e| e.shape.len() > MOST_RANK) {
         return Err(too_large());
@@ -171,7 +171,7 @@ fn array_bytes(shape: &[u64], dtype: DType) -> Option<u64> {
 }
 
 /// Encodes the header and the table.
-pub(super) fn encode(entries: &[Entry], table_bytes: u64, file_bytes: u64) -> Vec<u8> {
+pub(super) fn encode(entries: &[StateEntry], table_bytes: u64, file_bytes: u64) -> Vec<u8> {
     let mut table = Vec::new();
     entries.iter().for_each(|entry| entry.encode(&mut table));
     debug_assert_eq!(table.len() as u64, table_bytes);
@@ -190,16 +190,16 @@ pub(super) fn encode(entries: &[Entry], table_bytes: u64, file_bytes: u64) -> Ve
 }
 
 /// Decodes the header of a file of `file_bytes` bytes.
-pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fault> {
+pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, StateFault> {
     let cut_off = || {
         let reason = format!("it is cut off after {}", Bytes(bytes.len() as u64));
-        Fault::damaged(reason)
+        StateFault::damaged(reason)
     };
     if bytes.is_empty() {
-        return Err(Fault::damaged("it is empty"));
+        return Err(StateFault::damaged("it is empty"));
     }
     if !bytes.starts_with(&MAGIC[..bytes.len().min(8)]) {
-        return Err(Fault::damaged("it is not a state file"));
+        return Err(StateFault::damaged("it is not a state file"));
     }
     let (head, mut rest) = (bytes, bytes.get(8..).ok_or_else(cut_off)?);
     let order = take_u32(&mut rest).ok_or_else(cut_off)?;
@@ -207,12 +207,12 @@ pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fau
     let checked = head.get(..CHECKED_BYTES).ok_or_else(cut_off)?;
     let mut after = &head[CHECKED_BYTES..];
     let checksum = take_u32(&mut after).ok_or_else(cut_off)?;
-    let unsupported = |reason: String| Err(Fault(StateFailure::Unsupported, reason));
+    let unsupported = |reason: String| Err(StateFault(StateFailure::Unsupported, reason));
     if order == BYTE_ORDER.swap_bytes() {
         return unsupported("a big-endian machine wrote it".into());
     }
     if crc32fast::hash(checked) != checksum || order != BYTE_ORDER {
-        return Err(Fault::damaged("the checksum of the header is wrong"));
+        return Err(StateFault::damaged("the checksum of the header is wrong"));
     }
     if version != VERSION {
         return unsupported(format!("it has version {version}, not {VERSION}"));
@@ -221,13 +221,13 @@ pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fau
     let (count, table_bytes, said_bytes) = (number()?, number()?, number()?);
     let table_checksum = take_u32(&mut rest).ok_or_else(cut_off)?;
     if said_bytes != file_bytes {
-        return Err(Fault::damaged(format!(
+        return Err(StateFault::damaged(format!(
             "it has {file_bytes} bytes, but {said_bytes} were written"
         )));
     }
     let fits = table_bytes <= MOST_TABLE_BYTES && table_bytes <= file_bytes - HEADER_BYTES;
     if !fits || count > table_bytes / LEAST_ENTRY_BYTES {
-        return Err(Fault::damaged(format!(
+        return Err(StateFault::damaged(format!(
             "{count} entries in a table of {table_bytes} bytes do not fit into {file_bytes} bytes"
         )));
     }
@@ -240,34 +240,38 @@ pub(super) fn decode_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Fau
 }
 
 /// Decodes the table that belongs to a header.
-pub(super) fn decode_table(table: &[u8], header: &Header) -> Result<Vec<Entry>, Fault> {
+pub(super) fn decode_table(table: &[u8], header: &Header) -> Result<Vec<StateEntry>, StateFault> {
     if crc32fast::hash(table) != header.table_checksum {
-        return Err(Fault::damaged("the checksum of the table is wrong"));
+        return Err(StateFault::damaged("the checksum of the table is wrong"));
     }
     let (mut rest, mut entries, mut names) = (table, Vec::new(), HashSet::new());
     let mut end = HEADER_BYTES + header.table_bytes;
     for index in 0..header.count {
         let entry = decode_entry(&mut rest, &mut end, header.file_bytes);
-        let entry = entry.map_err(|Fault(failure, reason)| {
-            Fault(failure, format!("entry {index} of the table: {reason}"))
+        let entry = entry.map_err(|StateFault(failure, reason)| {
+            StateFault(failure, format!("entry {index} of the table: {reason}"))
         })?;
         if !names.insert(entry.name.clone()) {
             let reason = format!("two entries are called {}", quoted(&entry.name));
-            return Err(Fault::damaged(reason));
+            return Err(StateFault::damaged(reason));
         }
         entries.push(entry);
     }
     if !rest.is_empty() {
-        return Err(Fault::damaged("the table is longer than its entries"));
+        return Err(StateFault::damaged("the table is longer than its entries"));
     }
     if end != header.file_bytes {
-        return Err(Fault::damaged("the file is longer than its contents"));
+        return Err(StateFault::damaged("the file is longer than its contents"));
     }
     Ok(entries)
 }
 
-fn decode_entry(rest: &mut &[u8], end: &mut u64, file_bytes: u64) -> Result<Entry, Fault> {
-    let cut_off = || Fault::damaged("it is cut off");
+fn decode_entry(
+    rest: &mut &[u8],
+    end: &mut u64,
+    file_bytes: u64,
+) -> Result<StateEntry, StateFault> {
+    let cut_off = || StateFault::damaged("it is cut off");
     let name_bytes = take_u32(rest).ok_or_else(cut_off)? as usize;
     let code = take_u32(rest).ok_or_else(cut_off)?;
     let rank = take_u32(rest).ok_or_else(cut_off)? as usize;
@@ -278,24 +282,24 @@ fn decode_entry(rest: &mut &[u8], end: &mut u64, file_bytes: u64) -> Result<Entr
         .find(|&dtype| dtype_code(dtype) == code);
     let dtype = dtype.ok_or_else(|| {
         let reason = format!("the unknown element type {code}");
-        Fault(StateFailure::Unsupported, reason)
+        StateFault(StateFailure::Unsupported, reason)
     })?;
     if name_bytes > MOST_NAME_BYTES || rank > MOST_RANK {
         let reason = format!("a name of {name_bytes} bytes and {rank} dimensions");
-        return Err(Fault::damaged(reason));
+        return Err(StateFault::damaged(reason));
     }
     let dims = (0..rank).map(|_| take_u64(rest));
     let shape: Vec<u64> = dims.collect::<Option<_>>().ok_or_else(cut_off)?;
     if array_bytes(&shape, dtype) != Some(len_bytes) {
         let reason = format!("{len_bytes} bytes for {dtype}{shape:?}");
-        return Err(Fault::damaged(reason));
+        return Err(StateFault::damaged(reason));
     }
     let place = placed(*end, len_bytes).filter(|(_, end)| *end <= file_bytes);
     match place {
         Some((expected, after)) if expected == offset_bytes => *end = after,
         _ => {
             let reason = format!("{len_bytes} bytes at the impossible offset {offset_bytes}");
-            return Err(Fault::damaged(reason));
+            return Err(StateFault::damaged(reason));
         }
     }
     // The array lies within the file, so the number of checksums is small in comparison.
@@ -306,8 +310,9 @@ fn decode_entry(rest: &mut &[u8], end: &mut u64, file_bytes: u64) -> Result<Entr
         .filter_map(|mut sum| take_u32(&mut sum));
     let checksums = checksums.collect();
     let name = take(rest, name_bytes).ok_or_else(cut_off)?;
-    let name = std::str::from_utf8(name).map_err(|_| Fault::damaged("its name is not UTF-8"))?;
-    Ok(Entry {
+    let name =
+        std::str::from_utf8(name).map_err(|_| StateFault::damaged("its name is not UTF-8"))?;
+    Ok(StateEntry {
         name: name.to_owned(),
         dtype,
         shape,

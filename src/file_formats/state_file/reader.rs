@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::format::{
-    ALIGNMENT_BYTES, Entry, FRAME_BYTES, HEADER_BYTES, decode_header, decode_table,
+    ALIGNMENT_BYTES, FRAME_BYTES, HEADER_BYTES, StateEntry, decode_header, decode_table,
 };
-use super::{Fault, check_system, io_error};
+use super::{StateFault, check_system, io_error};
 use crate::file_formats::replace::FileOptions;
 use lapidary_core::internal::SpillFile;
 #[cfg(any(test, feature = "sim"))]
@@ -19,7 +19,7 @@ use lapidary_core::{DType, Result, failure::StateFailure};
 pub(crate) struct StateReader {
     path: PathBuf,
     file: SpillFile,
-    entries: Vec<Entry>,
+    entries: Vec<StateEntry>,
 }
 
 impl StateReader {
@@ -39,7 +39,7 @@ impl StateReader {
         let FileOptions {} = options;
         // Check before opening: opening a pipe waits for its other end, and a device has no end.
         if !fs::metadata(path).map_err(opened)?.is_file() {
-            return Err(Fault(StateFailure::Io, "it is not a regular file".into()).at(path));
+            return Err(StateFault(StateFailure::Io, "it is not a regular file".into()).at(path));
         }
         let file = File::open(path).map_err(opened)?;
         let file_bytes = file.metadata().map_err(opened)?.len();
@@ -67,7 +67,7 @@ impl StateReader {
     }
 
     /// The arrays, in the order in which they were saved.
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[StateEntry] {
         &self.entries
     }
 
@@ -118,7 +118,7 @@ impl StateReader {
         Ok(())
     }
 
-    fn read_frame(&self, entry: &Entry, index: u64, bytes: &mut [u8]) -> Result<()> {
+    fn read_frame(&self, entry: &StateEntry, index: u64, bytes: &mut [u8]) -> Result<()> {
         let at = entry.offset_bytes + index * FRAME_BYTES;
         self.read_raw(at, bytes)?;
         let expected = entry.checksums.get(index as usize);
@@ -162,13 +162,13 @@ impl StateReader {
         let mut bytes = Vec::new();
         if bytes.try_reserve_exact(len_bytes as usize).is_err() {
             let reason = "the host has no room for its table";
-            return Err(Fault(StateFailure::Io, reason.into()).at(&self.path));
+            return Err(StateFault(StateFailure::Io, reason.into()).at(&self.path));
         }
         bytes.resize(len_bytes as usize, 0);
         Ok(bytes)
     }
 
     fn fault(&self, reason: &str) -> lapidary_core::Error {
-        Fault::damaged(reason).at(&self.path)
+        StateFault::damaged(reason).at(&self.path)
     }
 }

@@ -8,7 +8,7 @@ mod place;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::format::Entry;
+use super::format::StateEntry;
 use super::{StateReader, StateWriter};
 use crate::file_formats::replace::FileOptions;
 use lapidary_core::internal::random;
@@ -44,17 +44,20 @@ impl Drop for Folder {
 }
 
 /// Arrays with their contents.
-type Arrays = Vec<(Entry, Vec<u8>)>;
+type Arrays = Vec<(StateEntry, Vec<u8>)>;
 
 /// A few small arrays. `value` makes two sets differ.
 fn small(value: u8) -> Arrays {
     vec![
-        (Entry::new("x", DType::U8, &[3]), vec![value; 3]),
-        (Entry::new("none", DType::F32, &[0, 7]), Vec::new()),
-        (Entry::new("flags", DType::Bool, &[2, 2]), vec![1, 0, 0, 1]),
-        (Entry::new("ÿ", DType::F32, &[]), vec![value; 4]),
-        (Entry::new("w", DType::I8, &[1]), vec![value]),
-        (Entry::new("h", DType::Bf16, &[1]), vec![value; 2]),
+        (StateEntry::new("x", DType::U8, &[3]), vec![value; 3]),
+        (StateEntry::new("none", DType::F32, &[0, 7]), Vec::new()),
+        (
+            StateEntry::new("flags", DType::Bool, &[2, 2]),
+            vec![1, 0, 0, 1],
+        ),
+        (StateEntry::new("ÿ", DType::F32, &[]), vec![value; 4]),
+        (StateEntry::new("w", DType::I8, &[1]), vec![value]),
+        (StateEntry::new("h", DType::Bf16, &[1]), vec![value; 2]),
     ]
 }
 
@@ -62,7 +65,7 @@ fn small(value: u8) -> Arrays {
 fn large(value: u8) -> Arrays {
     let mut arrays = small(value);
     let bytes = vec![value; (5 << 19) + 3];
-    let entry = Entry::new("large", DType::U8, &[bytes.len()]);
+    let entry = StateEntry::new("large", DType::U8, &[bytes.len()]);
     arrays.insert(1, (entry, bytes));
     arrays
 }
@@ -99,7 +102,7 @@ fn load(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 fn contents(arrays: &Arrays) -> Vec<(String, Vec<u8>)> {
-    let named = |(entry, bytes): &(Entry, Vec<u8>)| (entry.name.clone(), bytes.clone());
+    let named = |(entry, bytes): &(StateEntry, Vec<u8>)| (entry.name.clone(), bytes.clone());
     arrays.iter().map(named).collect()
 }
 
@@ -122,7 +125,10 @@ fn what_is_saved_is_loaded_from_any_offset() {
     let mut bytes: Vec<u8> = (0..(5 << 19) + 3)
         .map(|at| ((at * 31) >> 8) as u8)
         .collect();
-    let arrays = vec![(Entry::new("a", DType::U8, &[bytes.len()]), bytes.clone())];
+    let arrays = vec![(
+        StateEntry::new("a", DType::U8, &[bytes.len()]),
+        bytes.clone(),
+    )];
     save(&folder.file(), &arrays).unwrap();
     let reader = StateReader::open(&folder.file(), &FileOptions::default()).unwrap();
     reader.verify().unwrap();
@@ -151,7 +157,7 @@ fn what_is_saved_is_loaded_from_any_offset() {
 fn too_few_or_too_many_bytes_make_no_file() {
     let folder = Folder::new();
     for bytes in [0, 9, 11] {
-        let entries = vec![Entry::new("a", DType::U8, &[10])];
+        let entries = vec![StateEntry::new("a", DType::U8, &[10])];
         let options = FileOptions::default();
         let mut writer = StateWriter::create(&folder.file(), entries, &options).unwrap();
         let made = writer

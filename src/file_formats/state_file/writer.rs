@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::format::{Entry, FRAME_BYTES, encode, lay_out};
-use super::{Fault, check_system, failed};
+use super::format::{FRAME_BYTES, StateEntry, encode, lay_out};
+use super::{StateFault, check_system, failed};
 use crate::file_formats::replace::{FileOptions, Readers, Replacement};
 use lapidary_core::{Result, failure::StateFailure};
 
@@ -13,7 +13,7 @@ pub(crate) struct StateWriter {
     /// The path to replace, as given, for errors.
     path: PathBuf,
     file: Replacement,
-    entries: Vec<Entry>,
+    entries: Vec<StateEntry>,
     table_bytes: u64,
     file_bytes: u64,
     /// The array that is being written, how many of its bytes are written, and the checksum of its
@@ -30,7 +30,7 @@ impl StateWriter {
     /// [`Error::State`](crate::Error::State).
     pub(crate) fn create(
         path: &Path,
-        mut entries: Vec<Entry>,
+        mut entries: Vec<StateEntry>,
         options: &FileOptions,
     ) -> Result<StateWriter> {
         check_system(path)?;
@@ -91,7 +91,7 @@ impl StateWriter {
     }
 
     fn skip_full(&mut self) {
-        let is_full = |entry: &Entry, done_bytes| entry.len_bytes == done_bytes;
+        let is_full = |entry: &StateEntry, done_bytes| entry.len_bytes == done_bytes;
         while self
             .entries
             .get(self.current)
@@ -109,6 +109,6 @@ impl StateWriter {
 
     fn miscounted(&self) -> lapidary_core::Error {
         let reason = "its arrays were not given as many bytes as their shapes hold";
-        Fault(StateFailure::Io, reason.into()).at(&self.path)
+        StateFault(StateFailure::Io, reason.into()).at(&self.path)
     }
 }

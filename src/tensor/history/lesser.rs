@@ -18,9 +18,9 @@ use lapidary_core::Result;
 use lapidary_core::internal::{Engine, MadeFor, MaybeShared, Storage};
 
 /// Makes of a result what its backward needs.
-pub(crate) type Reduce = dyn ReduceFn;
-pub(crate) trait ReduceFn: Fn(&Tensor) -> Result<Tensor> + MaybeShared {}
-impl<F: Fn(&Tensor) -> Result<Tensor> + MaybeShared> ReduceFn for F {}
+pub(crate) type MakeLesser = dyn MakeLesserFn;
+pub(crate) trait MakeLesserFn: Fn(&Tensor) -> Result<Tensor> + MaybeShared {}
+impl<F: Fn(&Tensor) -> Result<Tensor> + MaybeShared> MakeLesserFn for F {}
 
 /// A result, or the part of it that a backward needs.
 pub(super) struct Lesser(Mutex<State>);
@@ -28,11 +28,11 @@ pub(super) struct Lesser(Mutex<State>);
 struct State {
     kept: Saved,
     /// Makes the part. `None` once that is kept.
-    reduce: Option<Arc<Reduce>>,
+    reduce: Option<Arc<MakeLesser>>,
 }
 
 impl Lesser {
-    pub(super) fn new(result: &Tensor, reduce: &Arc<Reduce>) -> Arc<Lesser> {
+    pub(super) fn new(result: &Tensor, reduce: &Arc<MakeLesser>) -> Arc<Lesser> {
         Arc::new(Lesser(Mutex::new(State {
             kept: result.saved(),
             reduce: Some(Arc::clone(reduce)),

@@ -30,7 +30,7 @@ use std::panic::Location;
 
 pub(crate) use dry::{DryGuard, run, undo_later};
 pub(crate) use formula::LEAST_BYTES;
-pub(crate) use lesser::Reduce;
+pub(crate) use lesser::MakeLesser;
 pub(crate) use link::Link;
 pub(crate) use mode::{Paused, is_paused, unrecorded};
 pub(crate) use node::{Edge, Hook, Node, Work};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::formula::{Formula, Kept};
-use super::lesser::{Lesser, Reduce};
+use super::lesser::{Lesser, MakeLesser};
 use super::node::{Again, AgainFn, Body, Node, RuleFn, Source, Work};
 use crate::tensor::Tensor;
 use lapidary_core::internal::MadeFor;
@@ -39,7 +39,7 @@ pub(crate) enum Save<'a> {
     Result,
     /// The result, or what this function makes of it. It makes that once another operation says
     /// that it does not need the result, if no other one keeps it.
-    Lesser(&'a Arc<Reduce>),
+    Lesser(&'a Arc<MakeLesser>),
     /// A tensor that has no gradient, such as indices.
     Other(&'a Tensor),
 }
