@@ -9,6 +9,7 @@ use super::fill;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Grads, line};
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 impl Tensor {
@@ -32,6 +33,7 @@ impl Tensor {
     pub(super) fn assign(&self, operation: &'static str, value: &Tensor) -> Result<()> {
         self.check_is_no_leaf(operation)?;
         self.check_is_not_saved(operation)?;
+        let _line = MadeFor::caller();
         self.untracked().copy_(&value.untracked())?;
         let elements = (self.storage.len_bytes() / self.dtype.size_bytes()) as usize;
         let is_whole = self.layout.is_contiguous() && self.layout.len() == elements;

@@ -14,7 +14,7 @@ use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
 use crate::tensor::layout::broadcast_shapes;
 use lapidary_core::Result;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 
 const WGSL: &str = include_str!("../../shaders/binary.wgsl");
 
@@ -175,6 +175,7 @@ impl Tensor {
             return x.with_scalar(op, value);
         }
         if self.is_tracked() {
+            let _line = MadeFor::caller();
             return self.with_scalar_recorded(op, value);
         }
         let scalars = self.scalar_of(op, value)?;

@@ -11,7 +11,7 @@ use super::normalize::{self, Form};
 use super::reduce::{Op, fold};
 use super::rows::{Axes, RowParams, Rows};
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/layer_norm.wgsl");
@@ -154,6 +154,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         const OPERATION: &str = "group_norm";
         if is_recorded(self, [weight, bias]) {
+            let _line = MadeFor::caller();
             return self.group_norm_recorded(OPERATION, groups, [weight, bias], eps);
         }
         normalize::check_float(OPERATION, self)?;
@@ -202,6 +203,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         if is_recorded(self, [weight, bias]) {
             let (affine, kind) = ([weight, bias], (kind, dtype));
+            let _line = MadeFor::caller();
             return self.normalized_recorded(operation, normalized_shape, affine, eps, kind);
         }
         normalize::check_float(operation, self)?;

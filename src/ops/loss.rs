@@ -16,7 +16,7 @@ use super::normalize::check_float;
 use super::rows::{self, Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/loss.wgsl");
@@ -129,6 +129,7 @@ impl Tensor {
                 reduction,
                 slopes: gradient::of_squares,
             };
+            let _line = MadeFor::caller();
             return loss.recorded(&[self, target], |x| x[0].mse_loss(&x[1], reduction));
         }
         reduced(self.sub(target)?.square()?, reduction)
@@ -160,6 +161,7 @@ impl Tensor {
                 slopes: gradient::of_binary,
             };
             let compute = |x: &[Tensor]| x[0].binary_cross_entropy(&x[1], reduction);
+            let _line = MadeFor::caller();
             return loss.recorded(&[self, target], compute);
         }
         let yes = self.log()?.maximum_scalar(-100)?;
@@ -205,6 +207,7 @@ impl Tensor {
             };
             let compute =
                 |x: &[Tensor]| x[0].binary_cross_entropy_with_logits(&x[1], x.get(2), reduction);
+            let _line = MadeFor::caller();
             return loss.recorded(&operands, compute);
         }
         let yes = self.log_sigmoid()?;

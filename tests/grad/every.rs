@@ -1,6 +1,8 @@
 //! Every operation of the library: its result is recorded, and its gradient is the slope along a
 //! direction in which all operands change.
 
+use std::collections::BTreeMap;
+
 use lapidary::{DType, Gpu, Result, Tensor, sim::SimOptions};
 
 use crate::common::operations::{Operation, all, plain};
@@ -69,23 +71,26 @@ fn value(results: &[Tensor], counts: &[bool]) -> (f64, f64) {
     (sum, size)
 }
 
+/// Parameters for an operation, and operands that depend on them: a parameter may not be written in
+/// place, what depends on one may.
+fn tracked(gpu: &Gpu, operation: &Operation) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    let operands = operands(gpu, operation, 0.0).into_iter();
+    let parameters = operands.map(|operand| match operand.dtype() {
+        DType::F32 => operand.requires_grad(),
+        _ => Ok(operand),
+    });
+    let parameters: Vec<Tensor> = parameters.collect::<Result<_>>()?;
+    let dependent = parameters.iter().map(|parameter| match parameter.dtype() {
+        DType::F32 => parameter.mul_scalar(1.0),
+        _ => Ok(parameter.clone()),
+    });
+    let dependent = dependent.collect::<Result<_>>()?;
+    Ok((parameters, dependent))
+}
+
 /// What is wrong with the gradient of an operation.
 fn examine(gpu: &Gpu, operation: &Operation) -> Result<Option<String>> {
-    let parameters: Vec<Tensor> = operands(gpu, operation, 0.0)
-        .into_iter()
-        .map(|operand| match operand.dtype() {
-            DType::F32 => operand.requires_grad(),
-            _ => Ok(operand),
-        })
-        .collect::<Result<_>>()?;
-    // A parameter may not be written in place, what depends on one may.
-    let dependent: Vec<Tensor> = parameters
-        .iter()
-        .map(|parameter| match parameter.dtype() {
-            DType::F32 => parameter.mul_scalar(1.0),
-            _ => Ok(parameter.clone()),
-        })
-        .collect::<Result<_>>()?;
+    let (parameters, dependent) = tracked(gpu, operation)?;
     let results = (operation.call)(&dependent)?;
     let is_float = |result: &&Tensor| result.dtype() == DType::F32;
     let floats: Vec<&Tensor> = results.iter().filter(is_float).collect();
@@ -154,4 +159,33 @@ fn every_operation_is_recorded_and_has_the_slope_that_differences_show() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// Runs an operation and its backward.
+fn run(gpu: &Gpu, operation: &Operation) -> Result<()> {
+    let (_, dependent) = tracked(gpu, operation)?;
+    for result in (operation.call)(&dependent)? {
+        if result.has_grad() {
+            let seed = result.detach().ones_like()?;
+            result.backprop().seed(&seed).keep_history().run()?;
+        }
+    }
+    gpu.finish()
+}
+
+#[test]
+fn no_line_of_the_library_holds_what_a_recorded_operation_makes() {
+    let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
+    let mut strangers = BTreeMap::new();
+    for operation in all().filter(|operation| operation.dtypes.contains(&DType::F32)) {
+        run(&gpu, operation).unwrap_or_else(|error| panic!("{}: {error}", operation.name));
+        for held in &gpu.memory().stats().tags {
+            let tag = held.tag.as_ref().expect("they are few");
+            if !tag.file().starts_with("tests") {
+                let first = strangers.entry(tag.to_string());
+                first.or_insert(operation.name);
+            }
+        }
+    }
+    assert!(strangers.is_empty(), "{strangers:#?}");
 }

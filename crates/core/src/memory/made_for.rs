@@ -34,6 +34,12 @@ impl MadeFor {
         MadeFor::begin(None)
     }
 
+    /// Storages are for the caller's line, also where a closure makes them.
+    #[track_caller]
+    pub fn caller() -> Self {
+        MadeFor::line(MadeFor::or(Location::caller()))
+    }
+
     /// The line for what this caller makes now.
     pub fn or(caller: &'static Location<'static>) -> &'static Location<'static> {
         // While a thread ends, its thread-local values may be gone already.
