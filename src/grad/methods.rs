@@ -39,8 +39,10 @@ impl Gpu {
     ///
     /// Tensors that the function captures get their gradients too; do not write to them before the
     /// backward. If no input and nothing that it captures depends on a parameter, nothing is kept.
-    /// It must compute the same each time: give random numbers a fixed seed. (Chen et al.,
-    /// *Training Deep Nets with Sublinear Memory Cost*, 2016.)
+    /// It must compute the same each time: give random numbers a fixed seed. If it returns an
+    /// input, a captured parameter or a view of one, the result is a copy. Under
+    /// [`no_grad`](Self::no_grad) it is only called. (Chen et al., *Training Deep Nets with
+    /// Sublinear Memory Cost*, 2016.)
     ///
     /// ```no_run
     /// # use lapidary::{Gpu, Tensor};
@@ -52,7 +54,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Those of the function.
+    /// Those of the function. [`Error::Gradient`] if it writes to an input.
     #[track_caller]
     pub fn checkpoint(
         &self,
@@ -65,17 +67,42 @@ impl Gpu {
         if is_paused() {
             return function(&handles(Tensor::clone));
         }
+        let writes_before: Vec<u64> = inputs.iter().map(|input| input.writes()).collect();
         let (made, depends_on_captured) = unrecorded(|| function(&handles(Tensor::untracked)));
         let made = made?;
-        let depends = depends_on_captured
-            || made.is_tracked()
-            || inputs.iter().any(|input| input.is_tracked());
-        match depends && made.dtype.is_float() {
-            true => Ok(made
-                .untracked()
-                .computed_again_as("checkpoint", inputs, function)),
-            false => Ok(made),
+        let is_captured = made.is_tracked();
+        let is_input = |input: &&Tensor| Arc::ptr_eq(&input.storage, &made.storage);
+        // The history of the result is not that of memory which the function passed on.
+        let is_passed_on = is_captured || inputs.iter().any(is_input);
+        let made = match is_passed_on {
+            true => made.untracked().copy()?,
+            false => made,
+        };
+        let depends =
+            depends_on_captured || is_captured || inputs.iter().any(|input| input.is_tracked());
+        if !(depends && made.dtype.is_float()) {
+            return Ok(made);
         }
+        check_unwritten(inputs, &writes_before)?;
+        Ok(made.computed_again_as(CHECKPOINT, inputs, function))
+    }
+}
+
+const CHECKPOINT: &str = "checkpoint";
+
+/// Refuses a function that wrote to an input: at the backward it would compute something else.
+fn check_unwritten(inputs: &[&Tensor], writes_before: &[u64]) -> Result<()> {
+    let mut pairs = inputs.iter().zip(writes_before);
+    match pairs.position(|(input, before)| input.writes() != *before) {
+        None => Ok(()),
+        Some(number) => Err(Error::Gradient {
+            operation: CHECKPOINT,
+            reason: format!(
+                "the function wrote to its input number {number}, made at {}, so it would compute \
+                 something else at the backward. Write to a `copy`",
+                inputs[number].tag()
+            ),
+        }),
     }
 }
 
@@ -124,6 +151,11 @@ impl Tensor {
                 &other.shape[..]
             ),
         })
+    }
+
+    /// The number of writes to its memory so far.
+    fn writes(&self) -> u64 {
+        self.engine.storage_here(&self.storage).version()
     }
 
     /// Whether it is a parameter, or depends on one.

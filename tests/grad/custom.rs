@@ -239,6 +239,44 @@ fn a_checkpoint_of_nothing_that_is_tracked_keeps_nothing() {
     assert_eq!(run(&w), (false, 0));
 }
 
+#[test]
+fn a_write_to_what_a_checkpoint_passed_on_is_a_write_to_nothing_else() {
+    let gpu = gpu();
+    let [x, p] = [1.0, 3.0].map(|first| parameter(&gpu, &[first, 2.0], &[2]));
+    let h = x.mul_scalar(2.0).unwrap();
+    let y = gpu
+        .checkpoint(&[&h], |inputs| Ok(inputs[0].clone()))
+        .unwrap();
+    y.mul_(&p).unwrap();
+    assert_eq!(h.to_vec::<f32>().unwrap(), [2.0, 4.0]);
+    let gradients = (&h + &y).unwrap().sum_all().unwrap().backward().unwrap();
+    let of = |parameter| gradients.get(parameter).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!((of(&x), of(&p)), (vec![8.0, 6.0], vec![2.0, 4.0]));
+    // So is a write to a parameter that it captured.
+    let captured = x.clone();
+    let y = gpu
+        .checkpoint(&[], move |_| captured.narrow(0, 1, 1))
+        .unwrap();
+    y.mul_scalar_(7.0).unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    let gradient = y.backward().unwrap().get(&x).unwrap();
+    assert_eq!(gradient.to_vec::<f32>().unwrap(), [0.0, 7.0]);
+}
+
+#[test]
+fn a_checkpoint_that_writes_to_an_input_is_refused() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let h = x.mul_scalar(2.0).unwrap();
+    let made = gpu.checkpoint(&[&x, &h], |inputs| {
+        inputs[1].narrow(0, 0, 1)?.add_scalar_(1.0)?;
+        inputs[1].exp()
+    });
+    let error = made.unwrap_err().to_string();
+    let parts = ["number 1", "`copy`", file!()];
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+}
+
 /// `y = exp(x)` and `z = x · y`, whose gradient uses `y`.
 const TWO_RESULTS: &str = "
     @group(0) @binding(0) var<storage, read> x: array<f32>;
