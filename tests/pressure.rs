@@ -3,9 +3,9 @@
 //! vectors. Also every call of the driver and of the file system fails once, and bad input is
 //! tried.
 //!
-//! `LAPIDARY_SEED` runs one random program of each kind. `LAPIDARY_STEPS` sets the number of steps
-//! of each kind, from that seed on if both are set. It also makes the faults hit every call instead
-//! of some.
+//! `LAPIDARY_SEED` runs one random program of each kind, and chooses which calls fail.
+//! `LAPIDARY_STEPS` sets the number of steps of each kind, from that seed on if both are set. It
+//! also makes more calls fail, up to all of them.
 
 mod data;
 mod faults;

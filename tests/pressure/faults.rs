@@ -8,8 +8,8 @@ use lapidary::sim::{
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Source, Tensor};
 
 use crate::faults::{KINDS, SITES};
-use crate::pressure::number;
 use crate::pressure::world::folder;
+use crate::pressure::{Seed, number};
 
 const FILE_SITES: [FileSite; 4] = [
     FileSite::Create,
@@ -34,7 +34,8 @@ const SAMPLE: Sample = Sample {
     longest: 1,
 };
 
-/// One in this many faults is tried: in the suite, and in longer runs of the random programs.
+/// One in this many faults is tried: in the suite, and in longer runs of the random programs. A
+/// seed chooses which, so each run tries others.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) short: usize,
@@ -205,15 +206,23 @@ struct May {
     forget_kernels: bool,
 }
 
-/// The faults to try.
-pub(crate) fn sampled<T>(faults: Vec<T>, sample: Sample) -> Vec<T> {
+/// The faults to try: one of each `every` in a row. The seed is to be held while they are tried.
+pub(crate) fn sampled<T: Copy>(faults: &[T], sample: Sample) -> (Seed, Vec<T>) {
     let every = match number("LAPIDARY_STEPS") {
         None => sample.short,
         Some(LONGEST_STEPS..) => sample.longest,
         Some(_) => sample.longer,
     };
-    let first = faults.len() % every;
-    faults.into_iter().skip(first).step_by(every).collect()
+    let seed = number("LAPIDARY_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let rows = faults.chunks(every);
+    let chosen: Vec<T> = rows.map(|row| row[rng.usize(..row.len())]).collect();
+    println!(
+        "{} of {} faults, LAPIDARY_SEED={seed}",
+        chosen.len(),
+        faults.len()
+    );
+    (Seed(seed), chosen)
 }
 
 /// The calls of each kind so far.
@@ -254,7 +263,8 @@ fn every_driver_fault(maps_slabs: bool) {
     drop(scenario(&gpu, &before));
     let faults = faults_since(&sim, calls_before);
     assert!(faults.len() > 1000, "{} faults", faults.len());
-    for fault in sampled(faults, SAMPLE) {
+    let (_seed, faults) = sampled(&faults, SAMPLE);
+    for fault in faults {
         let may = May {
             lose_device: fault.kind == FaultKind::Lost,
             forget_kernels: forgets_kernels(fault),
@@ -298,7 +308,8 @@ fn every_call_of_the_file_system_failed() {
         }
     }
     assert!(faults.len() > 100, "{} faults", faults.len());
-    for fault in sampled(faults, SAMPLE) {
+    let (_seed, faults) = sampled(&faults, SAMPLE);
+    for fault in faults {
         let may = May {
             lose_bytes: matches!(fault.kind, FileFaultKind::Torn | FileFaultKind::Flip),
             ..May::default()

@@ -8,6 +8,11 @@ use crate::suite::{selected, selected_except};
 /// Steps of each kind of random program. With four and a half kinds this is ten million in all.
 const STEPS: &str = "2250000";
 
+/// Trainings in which every call of the driver fails in every way. A debug build would take more
+/// than an hour, so an optimized one runs them, with the assertions of a debug build.
+const TRAININGS: &[&str] = &["pressure::training::"];
+const ASSERTS: (&str, &str) = ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
+
 /// How often memory passes from one share to another in the searches for bytes of other shares.
 const HAND_OVERS: &str = "100000";
 
@@ -82,8 +87,10 @@ const NOT_COMPACTED: &[&str] = &["model::"];
 
 /// The random programs, with faults at every call.
 pub(crate) fn programs() -> Result<String> {
-    let tests = selected(&["--test", "memory"], &["pressure::"])?;
+    let tests = selected_except(&["--test", "memory"], &["pressure::"], TRAININGS)?;
     long(tests, &[("LAPIDARY_STEPS", STEPS)])?;
+    let tests = selected(&["--release", "--test", "memory"], TRAININGS)?;
+    long(tests, &[("LAPIDARY_STEPS", STEPS), ASSERTS])?;
     let tests = selected(&["--test", "memory"], &["shares::isolation"])?;
     long(tests, &[("LAPIDARY_HAND_OVERS", HAND_OVERS)])?;
     Ok(format!("{STEPS} steps a kind, {HAND_OVERS} hand-overs"))
