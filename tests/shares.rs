@@ -10,6 +10,7 @@ mod priority;
 mod promises;
 mod reports;
 mod tenant;
+mod uploads;
 
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, Buffer, Gpu, Options, Residency};

@@ -1,5 +1,7 @@
 //! Uploads: the call copies the bytes to staging memory. They reach their storage in program order.
 
+mod give_way;
+
 use std::sync::Arc;
 
 use super::block_on;
@@ -224,6 +226,9 @@ async fn find_staging(
         return Ok(());
     }
     // All staged uploads wait for commands that found no room.
-    let left = pass.lock().left_behind.first_error();
+    if give_way::others_give_way(pass, dst).await? {
+        return Ok(());
+    }
+    let left = pass.lock().left_behind.first_error_of(dst.share());
     Err(left.unwrap_or_else(|| refused(DriverError::OutOfMemory)))
 }

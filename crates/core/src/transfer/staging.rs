@@ -51,6 +51,13 @@ pub struct Region {
     pending: Arc<AtomicU32>,
 }
 
+impl Region {
+    /// The number of regions of its chunk that are not submitted yet.
+    pub(crate) fn regions_of_chunk(&self) -> u32 {
+        self.pending.load(Ordering::Acquire)
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         self.pending.fetch_sub(1, Ordering::AcqRel);

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::cmd::Cmd;
+use crate::driver::BufferId;
 use crate::engine::kernel::Role;
 use crate::error::Error;
-use crate::memory::{Memory, Residency, Storage};
+use crate::memory::{Memory, Residency, ShareId, Storage};
 use crate::number_map::NumberMap;
 use crate::transfer::Reading;
 
@@ -121,6 +122,73 @@ impl LeftBehind {
     /// The error of the first command.
     pub(in crate::engine) fn first_error(&self) -> Option<Error> {
         self.cmds.first().map(|(_, error)| error.again())
+    }
+
+    /// The error of the first command that uses a storage of this share.
+    pub(in crate::engine) fn first_error_of(&self, share: ShareId) -> Option<Error> {
+        let mut cmds = self.cmds.iter();
+        let first = cmds.find(|(cmd, _)| {
+            let mut is_of_share = false;
+            cmd.each_operand(&mut |storage, _| is_of_share |= storage.share() == share);
+            is_of_share
+        });
+        first.map(|(_, error)| error.again())
+    }
+
+    /// Whether [`give_chunk_back`](Self::give_chunk_back) would find a chunk.
+    pub(in crate::engine) fn has_chunk_of_others(&self, share: ShareId) -> bool {
+        self.chunk_of_others(share).is_some()
+    }
+
+    /// Fails the uploads that keep one chunk of staging, if shares other than this one made them
+    /// all. `lost` gives the error of an upload, for its storage and for what hindered it. A
+    /// command that poisons the storage takes the upload's place, so commands before it see the old
+    /// value. Returns the storages.
+    pub(in crate::engine) fn give_chunk_back(
+        &mut self,
+        share: ShareId,
+        lost: impl Fn(&Storage, &Error) -> Error,
+    ) -> Vec<Arc<Storage>> {
+        let Some(chunk) = self.chunk_of_others(share) else {
+            return Vec::new();
+        };
+        let mut failed = Vec::new();
+        for (cmd, error) in &mut self.cmds {
+            let dst = match cmd {
+                Cmd::Upload { dst, region, .. } if region.buffer == chunk => dst.clone(),
+                _ => continue,
+            };
+            let cause = Arc::new(lost(&dst, error));
+            failed.push(dst.clone());
+            *cmd = Cmd::Poison { dst, cause };
+        }
+        failed
+    }
+
+    /// The chunk of staging that waits only for uploads here, all of them of other shares than this
+    /// one. Of several, the one with the fewest bytes of them.
+    fn chunk_of_others(&self, share: ShareId) -> Option<BufferId> {
+        let mut chunks: Vec<(BufferId, u32, u64)> = Vec::new();
+        for (cmd, _) in &self.cmds {
+            let Cmd::Upload { dst, region, .. } = cmd else {
+                continue;
+            };
+            if dst.share() == share {
+                continue;
+            }
+            let known = chunks.iter().position(|one| one.0 == region.buffer);
+            let at = known.unwrap_or_else(|| {
+                chunks.push((region.buffer, region.regions_of_chunk(), 0));
+                chunks.len() - 1
+            });
+            let (_, others, bytes) = &mut chunks[at];
+            *others = others.saturating_sub(1);
+            *bytes += region.size_bytes;
+        }
+        let given = chunks.into_iter().filter(|(_, others, _)| *others == 0);
+        given
+            .min_by_key(|(.., bytes)| *bytes)
+            .map(|(chunk, ..)| chunk)
     }
 
     /// Takes all commands, the last first, and hands on those to retry. The others write storages
