@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use lapidary::shares::Share;
-use lapidary::{Buffer, Error, Gpu, Residency, Result, Source};
+use lapidary::{Budget, Buffer, Error, Gpu, Residency, Result, Source};
 
-use super::{MIB, device};
+use super::{MIB, assert_filled, device, filled, with_budget};
 
 /// Handles of a device, a frame and a job.
 fn handles() -> (Gpu, Gpu, Gpu) {
@@ -112,9 +112,9 @@ fn uploads_of_a_lower_priority_do_not_keep_the_staging() {
     let waiting: Vec<_> = (0..7).map(|_| job.buffer_from(&words).unwrap()).collect();
     for gpu in [&frame, &gpu] {
         let own: Vec<_> = (0..12).map(|_| gpu.buffer_from(&words).unwrap()).collect();
-        super::assert_filled(&own, 3);
+        assert_filled(&own, 3);
     }
-    super::assert_filled(&waiting, 3);
+    assert_filled(&waiting, 3);
 }
 
 #[test]
@@ -196,6 +196,27 @@ fn a_call_of_a_higher_priority_ends_before_the_pass_of_another_thread() {
             second_opens.send(()).unwrap();
             ended.expect(name).unwrap();
         });
-        super::assert_filled(&copies, 0x0101_0101);
+        assert_filled(&copies, 0x0101_0101);
     }
+}
+
+#[test]
+fn reads_of_many_pieces_end_with_the_passes_of_other_threads() {
+    let gpu = with_budget(Budget {
+        staging_bytes: Some(MIB),
+        ..Budget::device(16 * MIB)
+    });
+    let shares = (0..4).map(|priority| {
+        let share = Share::guaranteed(0).with_priority(priority);
+        gpu.share("share", share).unwrap()
+    });
+    let shares: Vec<Gpu> = shares.collect();
+    thread::scope(|scope| {
+        for (share, word) in shares.iter().zip(1..) {
+            scope.spawn(move || {
+                let buffers = [filled(share, 2 * MIB, word)];
+                (0..50).for_each(|_| assert_filled(&buffers, word));
+            });
+        }
+    });
 }

@@ -169,10 +169,10 @@ impl Reading {
         state.pieces_left -= 1;
     }
 
-    /// Whether a piece is submitted, or none will be any more.
+    /// Whether all pieces that have not arrived are submitted, or none will be any more.
     pub(crate) fn is_submitted(&self) -> bool {
         let state = self.lock();
-        state.pieces_left == 0 || !state.in_flight.is_empty() || self.failure.get().is_some()
+        state.pieces_left == state.in_flight.len() || self.failure.get().is_some()
     }
 
     /// The signal of the next piece to arrive. `None` if no piece is submitted.
