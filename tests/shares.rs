@@ -6,6 +6,7 @@ mod isolation;
 mod jobs;
 mod lent;
 mod limits;
+mod many_jobs;
 mod priority;
 mod promises;
 mod reports;

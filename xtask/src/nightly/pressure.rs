@@ -16,6 +16,9 @@ const ASSERTS: (&str, &str) = ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
 /// How often memory passes from one share to another in the searches for bytes of other shares.
 const HAND_OVERS: &str = "100000";
 
+/// Jobs with random peaks and priorities on one device.
+const JOBS: &str = "10000";
+
 /// Modules of a test program, a budget for them, and the tests that need more memory.
 struct Tight {
     program: &'static str,
@@ -93,7 +96,11 @@ pub(crate) fn programs() -> Result<String> {
     long(tests, &[("LAPIDARY_STEPS", STEPS), ASSERTS])?;
     let tests = selected(&["--test", "memory"], &["shares::isolation"])?;
     long(tests, &[("LAPIDARY_HAND_OVERS", HAND_OVERS)])?;
-    Ok(format!("{STEPS} steps a kind, {HAND_OVERS} hand-overs"))
+    let tests = selected(&["--test", "memory"], &["shares::many_jobs"])?;
+    long(tests, &[("LAPIDARY_JOBS", JOBS)])?;
+    Ok(format!(
+        "{STEPS} steps a kind, {HAND_OVERS} hand-overs, {JOBS} jobs"
+    ))
 }
 
 /// The suite under small budgets, and with constant moves.
