@@ -22,6 +22,13 @@ impl App {
         Self::with(wgpu::Features::empty(), |_| ())
     }
 
+    /// Whose slabs the host maps or not. Some adapters cannot map them.
+    pub(crate) fn open_mapping(maps: bool) -> App {
+        let mut features = USED;
+        features.set(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS, maps);
+        Self::on(Self::adapter(), features, |_| ())
+    }
+
     /// Without some features, and with other limits.
     pub(crate) fn with(without: wgpu::Features, change: impl FnOnce(&mut wgpu::Limits)) -> App {
         Self::on(Self::adapter(), USED - without, change)

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use lapidary::shares::Share;
-use lapidary::{Budget, Buffer, DType, Error, Gpu, Kernel, Options, Residency};
+use lapidary::{Budget, Buffer, DType, Error, Gpu, Kernel, Options, Residency, Result, Tensor};
 
 use super::app::App;
 use super::tenant::Tenant;
@@ -38,92 +38,187 @@ const SPILL: &str = "
     }
 ";
 
-impl Tenant {
-    fn look(&self, pry: &Kernel, buffer: &Buffer, when: &str) {
+/// What a kernel with wrong indices found in a buffer, when it is looked at.
+struct Found {
+    words: Tensor,
+    when: &'static str,
+}
+
+/// Kernels that serve all shares: one that reads anywhere, and one that writes anywhere.
+struct Kernels {
+    pry: Kernel,
+    spill: Kernel,
+}
+
+impl Kernels {
+    fn pry(&self, buffer: &Buffer, when: &'static str) -> Result<Found> {
         let seen = buffer.size_bytes() + 4096;
-        let found = pry
-            .call()
-            .bind("x", buffer)
-            .out("found", &[seen as usize / 4], DType::U32);
-        let found = found.groups([seen.div_ceil(256) as u32, 1, 1]).run_one();
-        let words = found.unwrap().to_vec::<u32>().unwrap();
-        let foreign = words.into_iter().find(|word| self.is_foreign(*word));
-        assert_eq!(
-            foreign, None,
-            "share {} found it {when} in {buffer}",
-            self.number
-        );
+        let call = self.pry.call().bind("x", buffer);
+        let call = call.out("found", &[seen as usize / 4], DType::U32);
+        let call = call.groups([seen.div_ceil(256) as u32, 1, 1]);
+        Ok(Found {
+            words: call.run_one()?,
+            when,
+        })
     }
 
     /// Writes everywhere, also where it must not, and looks before and after.
-    fn write(&self, (pry, spill): (&Kernel, &Kernel), buffer: &Buffer) {
-        self.look(pry, buffer, "before it wrote");
-        let call = spill.call().bind("x", buffer).params(&self.word());
+    fn write(&self, tenant: &Tenant, buffer: &Buffer) -> Result<[Found; 2]> {
+        let before = self.pry(buffer, "before it wrote")?;
+        let call = self.spill.call().bind("x", buffer).params(&tenant.word());
         let groups = buffer.size_bytes().div_ceil(256) as u32;
-        call.groups([groups, 1, 1]).run().unwrap();
-        self.look(pry, buffer, "after it wrote");
+        call.groups([groups, 1, 1]).run()?;
+        Ok([before, self.pry(buffer, "after it wrote")?])
     }
 }
 
-#[test]
-fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() {
-    let seed = fastrand::u64(..);
-    eprintln!("seed {seed}");
-    let mut random = Rng::with_seed(seed);
-    // What is evicted goes to the spill file before long.
-    let budget = Budget {
-        host_bytes: Some(32 << 10),
-        ..Budget::device(3 * MIB)
-    };
-    let options = Options {
-        budget: Some(budget),
-        ..Options::default()
-    };
-    let app = App::open();
-    let gpu = Gpu::adopt_with(&app.adapter, &app.device, &app.queue, options).unwrap();
-    // One kernel serves all shares.
-    let (pry, spill) = (
-        Kernel::new(&gpu, PRY).unwrap(),
-        Kernel::new(&gpu, SPILL).unwrap(),
-    );
-    let share = |name| gpu.share(name, Share::guaranteed(MIB / 2)).unwrap();
-    let gpus = [gpu.clone(), share("a"), share("b")];
-    let mut tenants = Tenant::of(gpus);
-    // Each imports its own part of one buffer of the app.
-    let whole = app.buffer(3 * 4096);
-    let imports = tenants.iter().zip([0, 4096, 8192]).map(|(tenant, start)| {
-        let part = start..start + 4096;
-        let tensor = tenant.gpu.import(&whole, part, &[1024], DType::U32);
-        tensor.unwrap().buffer().unwrap()
-    });
-    let imports: Vec<Buffer> = imports.collect();
-    for _ in 0..600 {
-        let at = random.usize(0..tenants.len());
-        let tenant = &mut tenants[at];
-        let buffer = tenant.gpu.buffer(4 * random.u64(1..30_000)).unwrap();
-        tenant.write((&pry, &spill), &buffer);
-        tenant.buffers.push(buffer);
-        if tenant.buffers.len() > 12 {
-            tenant.buffers.swap_remove(random.usize(0..12));
+/// Several shares on one device, each with a kernel's view of what it may reach.
+struct Shared {
+    gpu: Gpu,
+    kernels: Kernels,
+    tenants: Vec<Tenant>,
+    /// Each tenant's part of one buffer of the app.
+    imports: Vec<Buffer>,
+}
+
+/// The shares of [`Shared`]: the device, two with guarantees, and one that borrows all it has.
+const SHARES: u64 = 4;
+
+/// What a share is guaranteed that is guaranteed anything.
+const GUARANTEED: u64 = MIB / 4;
+
+/// The most buffers that a share holds between two steps.
+const MOST_HELD: usize = 40;
+
+impl Shared {
+    fn new(app: &App) -> Result<Shared> {
+        // What is evicted goes to the spill file before long.
+        let options = Options {
+            budget: Some(Budget {
+                host_bytes: Some(32 << 10),
+                ..Budget::device(MIB)
+            }),
+            ..Options::default()
+        };
+        let gpu = Gpu::adopt_with(&app.adapter, &app.device, &app.queue, options)?;
+        let kernels = Kernels {
+            pry: Kernel::new(&gpu, PRY)?,
+            spill: Kernel::new(&gpu, SPILL)?,
+        };
+        let tenants = Tenant::of([
+            gpu.clone(),
+            gpu.share("a", Share::guaranteed(GUARANTEED))?,
+            gpu.share("b", Share::guaranteed(GUARANTEED))?,
+            gpu.share("borrower", Share::guaranteed(0))?,
+        ]);
+        let whole = app.buffer(SHARES * 4096);
+        let imports = tenants.iter().zip(0..).map(|(tenant, part)| {
+            let range = part * 4096..(part + 1) * 4096;
+            let tensor = tenant.gpu.import(&whole, range, &[1024], DType::U32)?;
+            let imported = tensor.buffer();
+            Ok(imported.expect("it is the whole tensor"))
+        });
+        Ok(Shared {
+            imports: imports.collect::<Result<_>>()?,
+            gpu,
+            kernels,
+            tenants,
+        })
+    }
+
+    /// Some buffers of one share come, and others go. Looks at all of the new ones.
+    fn step(&mut self, random: &mut Rng) -> Result<()> {
+        let at = random.usize(..self.tenants.len());
+        let (tenant, kernels) = (&mut self.tenants[at], &self.kernels);
+        // A share that claims all of its guarantee at once takes it back from who has borrowed.
+        let (count, most_words) = match random.u32(0..12) {
+            0 => (4, GUARANTEED / 4 / 5),
+            1 => (1, 30_000),
+            _ => (6, 4_000),
+        };
+        let mut found = Vec::new();
+        for _ in 0..count {
+            let buffer = tenant.gpu.buffer(4 * random.u64(1..=most_words))?;
+            found.extend(kernels.write(tenant, &buffer)?);
+            tenant.buffers.push(buffer);
         }
         match random.u32(0..12) {
-            0 => tenant.gpu.memory().compact(MIB).map(drop).unwrap(),
-            1 => tenant.buffers[0].evict().unwrap(),
-            2 => tenant.write((&pry, &spill), &imports[at]),
+            0 => drop(tenant.gpu.memory().compact(MIB)?),
+            1 => random
+                .choice(&tenant.buffers)
+                .map_or(Ok(()), Buffer::evict)?,
+            2 => random
+                .choice(&tenant.buffers)
+                .map_or(Ok(()), Buffer::prefetch)?,
+            3 => found.extend(kernels.write(tenant, &self.imports[at])?),
+            4 => {
+                let buffer = tenant.gpu.buffer(4 * random.u64(1..2_000))?;
+                check(&buffer.to_vec()?, tenant, "read by the host");
+            }
             _ => {}
         }
-    }
-    for (tenant, import) in tenants.iter().zip(&imports) {
-        tenant.write((&pry, &spill), import);
-        for buffer in tenant.buffers.iter().chain([import]) {
-            tenant.look(&pry, buffer, "at the end");
-            let words = buffer.to_vec::<u32>().unwrap();
-            assert!(words.iter().all(|word| *word == tenant.word()), "{buffer}");
+        while tenant.buffers.len() > MOST_HELD {
+            let gone = random.usize(..tenant.buffers.len());
+            tenant.buffers.swap_remove(gone);
         }
+        for one in found {
+            check(&one.words.to_vec()?, tenant, one.when);
+        }
+        Ok(())
     }
-    let stats = gpu.memory().stats();
-    assert!(stats.hand_overs > 100, "{}", stats.hand_overs);
-    assert!(stats.spilled_bytes.peak > 0);
+
+    /// Each share finds what it wrote, and nothing else.
+    fn look_at_all(&self) -> Result<()> {
+        for (tenant, import) in self.tenants.iter().zip(&self.imports) {
+            self.kernels.write(tenant, import)?;
+            for buffer in tenant.buffers.iter().chain([import]) {
+                let found = self.kernels.pry(buffer, "at the end")?;
+                check(&found.words.to_vec()?, tenant, found.when);
+                let words = buffer.to_vec::<u32>()?;
+                assert!(words.iter().all(|word| *word == tenant.word()), "{buffer}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Panics if a word is another share's.
+fn check(words: &[u32], tenant: &Tenant, when: &str) {
+    let foreign = words.iter().find(|word| tenant.is_foreign(**word));
+    assert_eq!(foreign, None, "share {} found it {when}", tenant.number);
+}
+
+/// `LAPIDARY_HAND_OVERS` sets how often memory passes from one share to another, `LAPIDARY_SEED`
+/// the seed.
+#[test]
+fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() -> Result<()> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let seed = number("LAPIDARY_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let hand_overs = number("LAPIDARY_HAND_OVERS").unwrap_or(1200);
+    for maps in [false, true] {
+        eprintln!("LAPIDARY_SEED={seed} LAPIDARY_HAND_OVERS={hand_overs}, mapped: {maps}");
+        let app = App::open_mapping(maps);
+        let (mut shared, mut random) = (Shared::new(&app)?, Rng::with_seed(seed));
+        if maps && !shared.gpu.caps().maps_slabs {
+            eprintln!("this adapter's slabs cannot be mapped");
+            continue;
+        }
+        let mut steps = 0;
+        while shared.gpu.memory().stats().hand_overs < hand_overs / 2 {
+            (0..20).try_for_each(|_| shared.step(&mut random))?;
+            steps += 20;
+            assert!(steps <= 10 * hand_overs, "memory stays where it is");
+        }
+        shared.look_at_all()?;
+        let stats = shared.gpu.memory().stats();
+        println!("{steps} steps, {} hand-overs", stats.hand_overs);
+        assert!(stats.spilled_bytes.peak > 0, "nothing was spilled");
+        assert!(
+            stats.shares.iter().any(|one| one.evictions > 0),
+            "nothing was claimed"
+        );
+    }
+    Ok(())
 }
 
 #[test]

@@ -96,10 +96,12 @@ pub(crate) fn programs() -> Result<String> {
     long(tests, &[("LAPIDARY_STEPS", STEPS), ASSERTS])?;
     let tests = selected(&["--test", "memory"], &["shares::isolation"])?;
     long(tests, &[("LAPIDARY_HAND_OVERS", HAND_OVERS)])?;
+    let tests = selected(&["--test", "device"], &["isolation::kernels_with_wrong"])?;
+    long(tests, &[("LAPIDARY_HAND_OVERS", HAND_OVERS)])?;
     let tests = selected(&["--test", "memory"], &["shares::many_jobs"])?;
     long(tests, &[("LAPIDARY_JOBS", JOBS)])?;
     Ok(format!(
-        "{STEPS} steps a kind, {HAND_OVERS} hand-overs, {JOBS} jobs"
+        "{STEPS} steps a kind, {HAND_OVERS} hand-overs, here and on an adapter, {JOBS} jobs"
     ))
 }
 
