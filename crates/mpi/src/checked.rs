@@ -36,17 +36,15 @@ pub(crate) fn check_sum(operation: &'static str, dtype: DType, reduce: Reduce) -
     }))
 }
 
-/// The length along an axis, which may be counted from the last.
-pub(crate) fn axis_len(operation: &'static str, tensor: &Tensor, axis: isize) -> Result<usize> {
+/// The axis counted from the first, which the caller may have counted from the last.
+pub(crate) fn axis_at(operation: &'static str, tensor: &Tensor, axis: isize) -> Result<usize> {
     let rank = tensor.rank();
     let index = match axis < 0 {
-        true => axis + rank as isize,
+        true => axis.saturating_add(rank as isize),
         false => axis,
     };
-    let len = usize::try_from(index)
-        .ok()
-        .and_then(|index| tensor.shape().get(index));
-    len.copied().ok_or(crate::Error::Lapidary(Error::Axis {
+    let index = usize::try_from(index).ok().filter(|index| *index < rank);
+    index.ok_or(crate::Error::Lapidary(Error::Axis {
         operation,
         axis,
         rank,

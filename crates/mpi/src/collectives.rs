@@ -8,7 +8,7 @@ use lapidary::devices::Reduce;
 use lapidary::devices::internal::{self, Accumulator, even_sizes};
 use lapidary_core::internal::{Filling, Pieces};
 
-use crate::checked::{axis_len, check, check_sum, kind, room};
+use crate::checked::{axis_at, check, check_sum, kind, room};
 use crate::cut::{cut, cut_bytes, piece_bytes, rounds};
 use crate::error::Result;
 use crate::exchange::{Column, in_rounds, read, sum};
@@ -76,24 +76,25 @@ impl Ranks {
     pub fn reduce_scatter(&self, tensor: &Tensor, axis: isize, reduce: Reduce) -> Result<Tensor> {
         const OPERATION: &str = "reduce_scatter";
         let checked = summand(OPERATION, tensor, reduce).and_then(|tensor| {
-            let parts = self.parts(OPERATION, &tensor, axis)?;
+            let axis = axis_at(OPERATION, &tensor, axis)?;
+            let parts = self.parts(&tensor, axis)?;
             let own = &parts[self.rank()];
             let to = room(own, own.size_bytes())?;
-            Ok((tensor, parts, to))
+            Ok((tensor, axis, parts, to))
         });
-        let call = |(tensor, ..): &(Tensor, Vec<Tensor>, Filling)| {
+        let call = |(tensor, axis, ..): &(Tensor, usize, Vec<Tensor>, Filling)| {
             let call = named(OPERATION, tensor, reduce);
             (format!("{call} along axis {axis}"), 0)
         };
-        let ((_, parts, to), _) = self.agree_if(OPERATION, checked, call)?;
+        let ((_, _, parts, to), _) = self.agree_if(OPERATION, checked, call)?;
         self.unbroken(self.scattered(&parts, to, reduce))
     }
 
     /// The part of each rank.
     #[track_caller]
-    fn parts(&self, operation: &'static str, tensor: &Tensor, axis: isize) -> Result<Vec<Tensor>> {
-        let sizes = even_sizes(axis_len(operation, tensor, axis)?, self.count());
-        let parts = tensor.split_sizes(&sizes, axis)?;
+    fn parts(&self, tensor: &Tensor, axis: usize) -> Result<Vec<Tensor>> {
+        let sizes = even_sizes(tensor.shape()[axis], self.count());
+        let parts = tensor.split_sizes(&sizes, axis as isize)?;
         let parts = parts.iter().map(|part| Ok(part.contiguous()?));
         parts.collect()
     }

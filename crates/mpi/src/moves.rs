@@ -4,7 +4,7 @@ use lapidary::Tensor;
 use lapidary::devices::internal;
 use lapidary_core::internal::{Filling, PIECE_BYTES, Pieces};
 
-use crate::checked::{axis_len, check, kind, room};
+use crate::checked::{axis_at, check, kind, room};
 use crate::cut::{cut, cut_bytes, piece_bytes, rounds};
 use crate::error::{Error, Result};
 use crate::exchange::{in_rounds, read};
@@ -80,24 +80,24 @@ impl Ranks {
     pub fn all_gather(&self, tensor: &Tensor, axis: isize) -> Result<Tensor> {
         const OPERATION: &str = "all_gather";
         let checked = check(OPERATION, tensor).and_then(|tensor| {
-            let len = axis_len(OPERATION, &tensor, axis)?;
-            Ok((tensor, len))
+            let axis = axis_at(OPERATION, &tensor, axis)?;
+            Ok((tensor, axis))
         });
-        let call = |(tensor, len): &(Tensor, usize)| {
+        let call = |(tensor, axis): &(Tensor, usize)| {
             let mut shape: Vec<String> = tensor.shape().iter().map(usize::to_string).collect();
-            shape[index_of(tensor, axis)] = "any".into();
+            shape[*axis] = "any".into();
             let (shape, dtype) = (shape.join(", "), tensor.dtype());
             let call = format!("all_gather along axis {axis} of {dtype} [{shape}]");
-            (call, *len as u64)
+            (call, tensor.shape()[*axis] as u64)
         };
-        let ((tensor, _), lens) = self.agree_if(OPERATION, checked, call)?;
+        let ((tensor, axis), lens) = self.agree_if(OPERATION, checked, call)?;
         // Only now a rank knows how much room it needs, and whether it has that.
         let arriving = parts(&tensor, axis, &lens);
         let call = |_: &Vec<Part>| ("the parts of an all_gather".into(), 0);
         let (arriving, _) = self.agree_if(OPERATION, arriving, call)?;
         let parts = self.unbroken(self.gathered(&tensor, arriving))?;
         let parts: Vec<&Tensor> = parts.iter().collect();
-        Ok(Tensor::concat(&parts, axis)?)
+        Ok(Tensor::concat(&parts, axis as isize)?)
     }
 
     /// The tensor of each rank.
@@ -155,10 +155,10 @@ impl Ranks {
 
 /// Memory for the tensor of each rank, by their lengths along the axis.
 #[track_caller]
-fn parts(like: &Tensor, axis: isize, lens: &[u64]) -> Result<Vec<Part>> {
+fn parts(like: &Tensor, axis: usize, lens: &[u64]) -> Result<Vec<Part>> {
     let mut parts = Vec::with_capacity(lens.len());
     for len in lens {
-        parts.push(Part::new(like, index_of(like, axis), *len)?);
+        parts.push(Part::new(like, axis, *len)?);
     }
     Ok(parts)
 }
@@ -190,9 +190,4 @@ impl Part {
         let (engine, dtype) = (internal::engine(like), like.dtype());
         internal::tensor(engine, self.to.end(), &self.shape, dtype)
     }
-}
-
-/// The axis counted from the first. It was checked before.
-fn index_of(tensor: &Tensor, axis: isize) -> usize {
-    axis.rem_euclid(tensor.rank().max(1) as isize) as usize
 }

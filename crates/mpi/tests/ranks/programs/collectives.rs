@@ -113,6 +113,7 @@ pub(crate) fn moves(ranks: &Ranks) -> Result<()> {
             assert_eq!(got.shape(), shape);
         }
     }
+    check_axes_from_either_end(ranks, &gpu)?;
     // Each rank has another number of rows, one of them none.
     for dtype in [DType::F32, DType::F16, DType::Bool] {
         for (axis, columns) in [(0, 5), (1, 5), (-1, 3), (0, 200_000)] {
@@ -136,6 +137,31 @@ pub(crate) fn moves(ranks: &Ranks) -> Result<()> {
                 "{dtype}, axis {axis}, {columns}"
             );
         }
+    }
+    Ok(())
+}
+
+/// Ranks may count one axis from different ends.
+fn check_axes_from_either_end(ranks: &Ranks, gpu: &Gpu) -> Result<()> {
+    for (axis, from_end) in [(0, -3), (1, -2), (2, -1)] {
+        let said = if ranks.rank() % 2 == 0 {
+            axis
+        } else {
+            from_end
+        };
+        let own = gpu.full(&[4, 5, 6], ranks.rank() as f32, DType::F32)?;
+        let mut shape = [4, 5, 6];
+        shape[axis as usize] *= ranks.count();
+        assert_eq!(ranks.all_gather(&own, said)?.shape(), shape);
+        let part = ranks.reduce_scatter(&own, said, Reduce::Sum)?;
+        let sum = (0..ranks.count()).sum::<usize>() as f32;
+        let values = floats::<f32>(&part);
+        assert!(values.iter().all(|value| *value == sum), "axis {said}");
+    }
+    for axis in [3, -4, isize::MIN, isize::MAX] {
+        let own = gpu.ones(&[4, 5, 6], DType::F32)?;
+        assert!(ranks.all_gather(&own, axis).is_err());
+        assert!(ranks.reduce_scatter(&own, axis, Reduce::Sum).is_err());
     }
     Ok(())
 }
