@@ -44,7 +44,8 @@
 //! # Several devices
 //!
 //! `Gpu::open_all` opens all of a machine. The module `devices` sums over them, and trains on all
-//! of them at once: see [`guides::several_gpus`].
+//! of them at once: see [`guides::several_gpus`]. Over several machines, the crate `lapidary-mpi`
+//! does the same: see [`guides::on_a_cluster`].
 //!
 //! # In your app
 //!
@@ -164,6 +165,9 @@ pub mod guides {
     pub mod memory_of_other_nodes {}
     #[doc = include_str!("guides/model_files.md")]
     pub mod model_files {}
+    // Its examples need MPI, so the doctests of `lapidary-mpi` compile them.
+    #[cfg_attr(not(doctest), doc = include_str!("guides/on_a_cluster.md"))]
+    pub mod on_a_cluster {}
     #[doc = include_str!("guides/on_the_web.md")]
     pub mod on_the_web {}
     #[doc = include_str!("guides/several_gpus.md")]

@@ -16,6 +16,11 @@ mod ranks;
 mod replica;
 mod run;
 
+/// Compiles the examples of the guide `on_a_cluster` of `lapidary`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../src/guides/on_a_cluster.md")]
+pub struct Guide;
+
 pub use error::{Error, Result};
 pub use ranks::{Ranks, RanksOptions};
 pub use replica::{Backward, Replica};
