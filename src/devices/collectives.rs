@@ -129,10 +129,14 @@ impl Group {
     /// device. Other dimensions and the types are equal.
     ///
     /// # Errors
-    /// Those of [`Tensor::concat`]; else as [`all_reduce`](Group::all_reduce).
+    /// [`Error::Axis`] if there is no such axis. Those of [`Tensor::concat`]; else as
+    /// [`all_reduce`](Group::all_reduce).
     #[track_caller]
     pub fn all_gather(&self, tensors: &[Tensor], axis: isize) -> Result<Vec<Tensor>> {
-        let tensors = self.checked("all_gather", tensors)?;
+        const OPERATION: &str = "all_gather";
+        let tensors = self.checked(OPERATION, tensors)?;
+        // Before any byte moves.
+        self::axis(OPERATION, axis, tensors[0].rank())?;
         let mut columns = Vec::with_capacity(tensors.len());
         for (home, tensor) in tensors.iter().enumerate() {
             let from = vec![Outgoing::new(home, tensor)?];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapidary::devices::{Group, Reduce, Replicas, ReplicasOptions};
+use lapidary::devices::{Group, Reduce, Replicas, ReplicasOptions, gather, split};
 use lapidary::optim::{Sgd, SgdOptions};
 use lapidary::shares::Share;
 use lapidary::{DType, Error, Gpu, Result, Tensor};
@@ -79,8 +79,16 @@ fn tensors_that_do_not_fit_are_refused() -> Result<()> {
             .collect::<Result<_>>()?;
         let mean = group.all_reduce(&words, Reduce::Mean);
         assert!(matches!(mean, Err(Error::DType { .. })), "{name}");
-        let scattered = group.reduce_scatter(&good, 1, Reduce::Sum);
-        assert!(matches!(scattered, Err(Error::Axis { .. })), "{name}");
+        // Axes are counted from either end, and there is one.
+        for axis in [1, -2, isize::MIN, isize::MAX] {
+            let scattered = group.reduce_scatter(&good, axis, Reduce::Sum);
+            assert!(matches!(scattered, Err(Error::Axis { .. })), "{name}");
+            let gathered = group.all_gather(&good, axis);
+            assert!(matches!(gathered, Err(Error::Axis { .. })), "{name}");
+            let parts = split(&good[0], axis, &gpus);
+            assert!(matches!(parts, Err(Error::Axis { .. })), "{name}");
+            assert!(gather(&good, axis, &gpus[0]).is_err(), "{name}");
+        }
         of_device(0, group.all_gather(&shape, 0));
         let elsewhere = gpu().ones(&[8], DType::F32)?;
         assert!(matches!(

@@ -144,10 +144,9 @@ pub(crate) fn moves(ranks: &Ranks) -> Result<()> {
 /// Ranks may count one axis from different ends.
 fn check_axes_from_either_end(ranks: &Ranks, gpu: &Gpu) -> Result<()> {
     for (axis, from_end) in [(0, -3), (1, -2), (2, -1)] {
-        let said = if ranks.rank() % 2 == 0 {
-            axis
-        } else {
-            from_end
+        let said = match ranks.rank().is_multiple_of(2) {
+            true => axis,
+            false => from_end,
         };
         let own = gpu.full(&[4, 5, 6], ranks.rank() as f32, DType::F32)?;
         let mut shape = [4, 5, 6];
