@@ -163,6 +163,33 @@ fn what_came_before_a_lost_upload_sees_the_old_value() {
 }
 
 #[test]
+fn thousands_of_commands_without_room_do_not_slow_others_down() {
+    let gpu = device(0);
+    let share = Share::guaranteed(0).with_ceiling(2 * MIB);
+    let [job, other] = ["job", "other"].map(|name| gpu.share(name, share).unwrap());
+    let waiting: Vec<_> = (0..3000)
+        .map(|_| job.buffer_zeroed(64 << 10).unwrap())
+        .collect();
+    job.flush().unwrap();
+    let tries = || {
+        let steps = gpu.memory().stats().reclaim_steps;
+        steps.iter().map(|step| step.tries).sum::<u64>()
+    };
+    let before = tries();
+    for _ in 0..5 {
+        let buffer = other.buffer_from(&[1_u32; 4]).unwrap();
+        assert_eq!(buffer.to_vec::<u32>().unwrap(), [1; 4]);
+    }
+    // Each pass tries again, but looks for victims for the first of them only.
+    let tries = tries() - before;
+    assert!((1..100).contains(&tries), "{tries}");
+    let error = waiting[2999].force().unwrap_err();
+    assert!(error.to_string().contains(file!()), "{error}");
+    drop(waiting);
+    assert_eq!(job.memory().share_use().unwrap().bytes.peak, 2 * MIB);
+}
+
+#[test]
 fn parts_of_buffers_and_mapped_slabs_are_no_exception() {
     for maps_slabs in [false, true] {
         let gpu = device_of(64 * MIB, maps_slabs);

@@ -9,6 +9,7 @@ mod encode;
 mod make_gear;
 mod pick;
 mod pick_rows;
+mod refused;
 mod step;
 
 use std::sync::Arc;
@@ -189,7 +190,14 @@ impl Pass {
                 }
             }
             Need::Room { storage } => {
-                let made = reclaim::make_room(self, &storage).await?;
+                let before = refused::refused_again(&mut self.lock(), &storage);
+                let made = match before {
+                    Some(error) => Err(error),
+                    None => {
+                        let made = reclaim::make_room(self, &storage).await?;
+                        made.inspect_err(|error| refused::note(&mut self.lock(), &storage, error))
+                    }
+                };
                 leave_behind_on_error(self, made).await?;
             }
             Need::Restore { storage } => {

@@ -8,6 +8,7 @@ pub(crate) mod fusion;
 pub(in crate::engine) mod head;
 pub(in crate::engine) mod left_behind;
 pub(in crate::engine) mod picking;
+pub(in crate::engine) mod refused;
 pub(in crate::engine) mod staging_loss;
 
 use std::collections::VecDeque;

@@ -260,6 +260,8 @@ impl State {
 
     /// Marks the results of a command as poisoned. Later uses of them get the cause.
     pub(super) fn poison(&mut self, cmd: &Cmd, cause: &Arc<Error>) {
+        // A storage without a value leaves first.
+        self.left_behind.forget_refused();
         cmd.each_operand(&mut |storage, role| {
             if role != Role::Read {
                 self.memory.slots.poison(storage, cause);

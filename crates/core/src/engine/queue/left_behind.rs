@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::cmd::Cmd;
+use super::refused::Refused;
 use crate::driver::BufferId;
 use crate::engine::kernel::Role;
 use crate::error::Error;
@@ -25,6 +26,8 @@ pub(in crate::engine) struct LeftBehind {
     touched: NumberMap<Touched>,
     /// The inputs from which rematerializers would compute the operands of the commands.
     sources: Vec<Arc<Storage>>,
+    /// What a share was refused last in this round.
+    refused: Option<Refused>,
 }
 
 #[derive(Debug)]
@@ -51,6 +54,20 @@ impl LeftBehind {
     pub(in crate::engine) fn uploads(&self) -> u64 {
         let is_upload = |cmd: &&Cmd| matches!(cmd, Cmd::Upload { .. });
         self.iter().filter(is_upload).count() as u64
+    }
+
+    /// What a share was refused last in this round.
+    pub(in crate::engine) fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
+    }
+
+    pub(in crate::engine) fn note_refused(&mut self, refused: Refused) {
+        self.refused = Some(refused);
+    }
+
+    /// There may be something to evict again.
+    pub(in crate::engine) fn forget_refused(&mut self) {
+        self.refused = None;
     }
 
     /// Drops commands whose results nothing can use any more. Returns whether there were any.
@@ -196,6 +213,7 @@ impl LeftBehind {
     pub(in crate::engine) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
+        self.refused = None;
         // For each storage, its holders among the commands that are still to be examined.
         let mut held: NumberMap<usize> = NumberMap::default();
         for (cmd, _) in &self.cmds {

@@ -59,11 +59,29 @@ pub(in crate::engine) fn refused(
     }
 }
 
-fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts) -> Error {
+/// As [`out_of_memory`], for a storage that is refused as another one just was.
+pub(in crate::engine) fn refused_again(
+    state: &mut State,
+    storage: &Storage,
+    before: &OutOfMemory,
+) -> Error {
+    note_refusal(state, storage);
+    Error::OutOfMemory(Arc::new(OutOfMemory {
+        requested_bytes: storage.size_bytes(),
+        made_at: storage.tag().to_string(),
+        ..before.clone()
+    }))
+}
+
+fn note_refusal(state: &mut State, storage: &Storage) {
     state.counters.refusals += 1;
     state.memory.shares.refused(storage.share());
     let bytes = storage.size_bytes();
     state.memory.census.happened(Event::Refusal { bytes });
+}
+
+fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts) -> Error {
+    note_refusal(state, storage);
     let report = state.memory.report(HOLDERS_NAMED);
     let levels = state.driver.ledger().levels();
     Error::OutOfMemory(Arc::new(OutOfMemory {
