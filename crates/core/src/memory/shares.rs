@@ -478,8 +478,8 @@ impl Shares {
 
     /// What hinders a share from taking `more_bytes` of free memory: guarantees of others that
     /// could not be kept, or the innermost ceiling that they would exceed. `live_bytes` are those
-    /// of all blocks. What leaves because of a ceiling takes room that loans may need, so these come
-    /// first.
+    /// of all blocks. What leaves because of a ceiling takes room that loans may need, so
+    /// these come first.
     pub(super) fn hindrance(
         &self,
         share: ShareId,

@@ -69,7 +69,7 @@ impl Blocks for Shared {
     }
 
     fn room_bytes(&self) -> u64 {
-        self.worker.ledger(Ledger::room_bytes)
+        self.worker.ledger(StoreLedger::room_bytes)
     }
 
     fn usage(&self) -> StoreUse {
