@@ -172,6 +172,7 @@ pub(crate) fn sums_of<'a>(
 }
 
 /// Whether all that this engine's share holds would find another place, with `more_bytes` more.
+#[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn could_leave(engine: &Engine, more_bytes: u64) -> bool {
     let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
     let mut state = engine.lock();

@@ -19,8 +19,10 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
+#[cfg(not(target_arch = "wasm32"))]
+use crate::engine::block_on;
 use crate::engine::shares::{End, MadeBy, Promised, Unmet};
-use crate::engine::{Engine, block_on, shares};
+use crate::engine::{Engine, shares};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 pub use job::{Job, JobUse};
@@ -74,6 +76,7 @@ struct State {
     plan: Plan,
     jobs: Entries,
     /// When a thread that waits looked last.
+    #[cfg(not(target_arch = "wasm32"))]
     looked_at: Duration,
 }
 
