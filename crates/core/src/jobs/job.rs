@@ -27,7 +27,8 @@ impl Job {
     /// [`DryRun::peak_added_bytes`](crate::stats::DryRun::peak_added_bytes).
     ///
     /// The job is held to it: it evicts its own buffers to stay below, and an operation that needs
-    /// more is an error. Other jobs notice nothing.
+    /// more is an error. Other jobs notice nothing. A job with a peak of 0 has no buffers of its
+    /// own.
     pub fn new(name: &str, peak_bytes: u64) -> Job {
         Job {
             name: name.to_owned(),

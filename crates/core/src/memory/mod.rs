@@ -287,21 +287,11 @@ impl Memory {
         lending: Lending,
         change: impl FnOnce(&mut Memory) -> Result<T>,
     ) -> Result<Result<T, Unmet>> {
-        let (before, no_pins) = (self.shares.clone(), NumberMap::default());
-        let changed = match change(self) {
-            Ok(changed) => changed,
-            Err(error) => {
-                self.shares.restore(before);
-                return Err(error);
-            }
-        };
-        let unmet = self.unmet(&self.shares, lending, &no_pins);
-        // Most promises can be kept, so that no storage is looked at.
-        if unmet == Unmet::default() || !unmet.exceeds(self.unmet(&before, lending, &no_pins)) {
-            return Ok(Ok(changed));
+        let (before, promised) = self.try_promise(lending, change);
+        if !matches!(promised, Ok(Ok(_))) {
+            self.shares.restore(before);
         }
-        self.shares.restore(before);
-        Ok(Err(unmet))
+        promised
     }
 
     /// As [`promise`](Self::promise), but the change is taken back in any case.
@@ -310,10 +300,30 @@ impl Memory {
         lending: Lending,
         change: impl FnOnce(&mut Memory) -> Result<()>,
     ) -> Result<Result<(), Unmet>> {
-        let before = self.shares.clone();
-        let promised = self.promise(lending, change);
+        let (before, promised) = self.try_promise(lending, change);
         self.shares.restore(before);
         promised
+    }
+
+    /// Changes the shares. Returns the table before the change, and whether a promise cannot be
+    /// kept now that could be kept before.
+    fn try_promise<T>(
+        &mut self,
+        lending: Lending,
+        change: impl FnOnce(&mut Memory) -> Result<T>,
+    ) -> (Shares, Result<Result<T, Unmet>>) {
+        let (before, no_pins) = (self.shares.clone(), NumberMap::default());
+        let promised = change(self).map(|changed| {
+            let unmet = self.unmet(&self.shares, lending, &no_pins);
+            // Most promises can be kept, so that no storage is looked at.
+            let is_kept =
+                unmet == Unmet::default() || !unmet.exceeds(self.unmet(&before, lending, &no_pins));
+            match is_kept {
+                true => Ok(changed),
+                false => Err(unmet),
+            }
+        });
+        (before, promised)
     }
 
     /// A decision about who gives memory; `None` if there is no share.

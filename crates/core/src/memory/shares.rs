@@ -188,12 +188,8 @@ impl Shares {
             self.amounts(share, said, around, Some(share.id()), whole)?;
         let within_bytes = self.guaranteed_within(share.id(), None);
         if guaranteed_bytes < within_bytes {
-            return Err(share.error(format!(
-                "a guarantee of {} is less than the {} that it guarantees to shares within it: \
-                 lower theirs first",
-                Bytes(guaranteed_bytes),
-                Bytes(within_bytes),
-            )));
+            let reason = short_guarantee(guaranteed_bytes, within_bytes) + ": lower theirs first";
+            return Err(share.error(reason));
         }
         let mut then = self.clone();
         if let Some(entry) = then.entries.get_mut(share.id()) {
@@ -264,13 +260,8 @@ impl Shares {
         };
         let guaranteed_bytes = resolve(said.guaranteed)?;
         let ceiling_bytes = said.ceiling.map_or(Ok(u64::MAX), resolve)?;
-        let (guaranteed, ceiling) = (Bytes(guaranteed_bytes), Bytes(ceiling_bytes));
-        if guaranteed_bytes > ceiling_bytes {
-            let reason = format!("its ceiling of {ceiling} is below its guarantee of {guaranteed}");
+        if let Some(reason) = wrong_ceiling(guaranteed_bytes, ceiling_bytes) {
             return Err(share.error(reason));
-        }
-        if ceiling_bytes == 0 {
-            return Err(share.error("a ceiling of 0 bytes leaves no room for any tensor".into()));
         }
         let promised_bytes = self.guaranteed_within(around, but);
         let most_bytes = match self.entries.get(around) {
@@ -284,8 +275,9 @@ impl Shares {
                 _ => "the guarantee of the share around it",
             };
             return Err(share.error(format!(
-                "a guarantee of {guaranteed} is more than what is left: {of} is {}, of which {} \
-                 are guaranteed to others",
+                "a guarantee of {} is more than what is left: {of} is {}, of which {} are guaranteed \
+                 to others",
+                Bytes(guaranteed_bytes),
                 Bytes(most_bytes),
                 Bytes(promised_bytes),
             )));
@@ -478,8 +470,8 @@ impl Shares {
 
     /// What hinders a share from taking `more_bytes` of free memory: guarantees of others that
     /// could not be kept, or the innermost ceiling that they would exceed. `live_bytes` are those
-    /// of all blocks. What leaves because of a ceiling takes room that loans may need, so
-    /// these come first.
+    /// of all blocks. What leaves because of a ceiling takes room that loans may need, so loans
+    /// come first.
     pub(super) fn hindrance(
         &self,
         share: ShareId,
@@ -544,24 +536,32 @@ impl Shares {
     }
 }
 
+/// Why no share can have this ceiling with this guarantee.
+fn wrong_ceiling(guaranteed_bytes: u64, ceiling_bytes: u64) -> Option<String> {
+    if guaranteed_bytes > ceiling_bytes {
+        let (guaranteed, ceiling) = (Bytes(guaranteed_bytes), Bytes(ceiling_bytes));
+        return Some(format!(
+            "a ceiling of {ceiling} is below the guarantee of {guaranteed}"
+        ));
+    }
+    (ceiling_bytes == 0).then(|| "a ceiling of 0 bytes leaves no room for any tensor".into())
+}
+
+/// What is wrong with a guarantee that is less than those within the share.
+fn short_guarantee(guaranteed_bytes: u64, within_bytes: u64) -> String {
+    format!(
+        "a guarantee of {} is less than the {} that it guarantees to shares within it",
+        Bytes(guaranteed_bytes),
+        Bytes(within_bytes),
+    )
+}
+
 impl Entry {
     /// Why the amounts contradict each other or what is guaranteed within the share.
     fn contradiction(&self, within_bytes: u64) -> Option<String> {
-        let (guaranteed, ceiling) = (Bytes(self.guaranteed_bytes), Bytes(self.ceiling_bytes));
-        if self.guaranteed_bytes > self.ceiling_bytes {
-            let reason = format!("the ceiling of {ceiling} is below the guarantee of {guaranteed}");
-            return Some(reason);
-        }
-        if self.ceiling_bytes == 0 {
-            return Some("a ceiling of 0 bytes leaves no room for any tensor".into());
-        }
-        (self.guaranteed_bytes < within_bytes && !self.is_closed).then(|| {
-            format!(
-                "the guarantee of {guaranteed} is less than the {} that it guarantees to shares \
-                 within it",
-                Bytes(within_bytes),
-            )
-        })
+        let wrong = wrong_ceiling(self.guaranteed_bytes, self.ceiling_bytes);
+        let is_short = self.guaranteed_bytes < within_bytes && !self.is_closed;
+        wrong.or_else(|| is_short.then(|| short_guarantee(self.guaranteed_bytes, within_bytes)))
     }
 
     fn share_use(&self) -> ShareUse {

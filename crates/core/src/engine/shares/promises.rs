@@ -27,15 +27,26 @@ pub(super) fn promise<T>(
     with_lending(engine, |memory, lending| memory.promise(lending, change))
 }
 
+/// Decides with what may be lent now.
 fn with_lending<T>(
     engine: &Engine,
     decide: impl FnOnce(&mut Memory, Lending) -> Result<Promised<T>>,
 ) -> Result<Promised<T>> {
-    let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
+    with_lending_under(engine, limit_bytes(engine), &engine.budget(), decide)
+}
+
+/// Decides with what could be lent if slabs had `limit_bytes`, and evicted bytes the room of
+/// `budget`.
+fn with_lending_under<T>(
+    engine: &Engine,
+    limit_bytes: u64,
+    budget: &Budget,
+    decide: impl FnOnce(&mut Memory, Lending) -> Result<Promised<T>>,
+) -> Result<Promised<T>> {
     let mut state = engine.lock();
     // A share that just ended is guaranteed nothing, and a dropped tensor holds nothing.
     state.free_dead();
-    let lending = lending(engine, limit_bytes, &budget);
+    let lending = lending(engine, limit_bytes, budget);
     decide(&mut state.memory, lending)
 }
 
@@ -110,10 +121,9 @@ pub(super) async fn check_budget(
         ..whole(engine)
     };
     let unmet = promise_after_way(engine, || {
-        let mut state = engine.lock();
-        state.free_dead();
-        let lending = lending(engine, limit_bytes, budget);
-        check_table(&state.memory, whole, lending)
+        with_lending_under(engine, limit_bytes, budget, |memory, lending| {
+            check_table(memory, whole, lending)
+        })
     });
     match unmet.await? {
         Ok(()) => Ok(()),

@@ -50,7 +50,7 @@ fn promises_are_kept_or_refused() {
     refuse(
         Share::guaranteed(9).with_ceiling(8),
         None,
-        "below its guarantee",
+        "below the guarantee",
     );
     refuse(Share::guaranteed(0).with_ceiling(0), None, "0 bytes");
     refuse(Share::guaranteed(Amount::OfDevice(5)), None, "give bytes");
@@ -100,6 +100,12 @@ fn ceilings_hold_for_all_that_is_within() {
     assert_eq!(table.use_of(app).unwrap().evictions, 1);
 }
 
+/// The bytes that somebody must give up first.
+fn excess(table: &Shares, share: ShareId, more_bytes: u64, live_bytes: u64) -> u64 {
+    let hindrance = table.hindrance(share, more_bytes, live_bytes);
+    hindrance.map_or(0, |one| one.excess_bytes)
+}
+
 #[test]
 fn what_could_not_be_given_back_is_not_lent() {
     let (mut table, handles) = table(&[("a", 600, ""), ("b", 0, "")]);
@@ -108,10 +114,6 @@ fn what_could_not_be_given_back_is_not_lent() {
         limit_bytes: 1000,
         room_bytes: 50,
     }));
-    let excess = |table: &Shares, share, more_bytes, live_bytes| {
-        let hindrance = table.hindrance(share, more_bytes, live_bytes);
-        hindrance.map_or(0, |one| one.excess_bytes)
-    };
     assert_eq!(excess(&table, b, 450, 0), 0);
     assert_eq!(excess(&table, b, 451, 0), 1);
     assert_eq!(excess(&table, ShareId::MAIN, 451, 0), 1);
@@ -132,10 +134,6 @@ fn a_guarantee_within_a_share_is_lent_by_the_same_rule() {
         limit_bytes: 1000,
         room_bytes: 50,
     }));
-    let excess = |table: &Shares, share, more_bytes, live_bytes| {
-        let hindrance = table.hindrance(share, more_bytes, live_bytes);
-        hindrance.map_or(0, |one| one.excess_bytes)
-    };
     // The ceiling around both leaves 300 beside the user's guarantee, and 50 may leave.
     assert_eq!(excess(&table, guest, 350, 0), 0);
     assert_eq!(excess(&table, guest, 351, 0), 1);
