@@ -8,9 +8,10 @@ use crate::engine::state::destination::Destination;
 use crate::error::Result;
 use crate::memory::{Candidate, Copies, ShareId};
 use crate::transfer::{Piece, refusal};
+use crate::units::KIB;
 
-/// The bytes of one write of zeros.
-const ZEROS: &[u8] = &[0; 64 << 10];
+/// The most bytes of one write of zeros: they stay in the host's caches.
+const MOST_ZEROS: u64 = 64 * KIB;
 
 /// Copies a victim's bytes out of its mapped slab, then evicts it. If another share claimed its
 /// memory, clears the block.
@@ -80,12 +81,12 @@ async fn clear(pass: &Pass, victim: &Candidate) -> DriverResult<()> {
         .map(buffer, MapMode::Write, start, granted_bytes)?;
     let mapped = Mapped(pass, buffer);
     pass.driver.wait(&signal).await?;
-    let mut at = 0;
-    while at < granted_bytes {
-        let bytes = (granted_bytes - at).min(ZEROS.len() as u64);
+    // A constant would make every program larger.
+    let zeros = vec![0; granted_bytes.min(MOST_ZEROS) as usize];
+    for at in (0..granted_bytes).step_by(MOST_ZEROS as usize) {
+        let bytes = (granted_bytes - at).min(MOST_ZEROS) as usize;
         pass.driver
-            .write_mapped(buffer, start + at, &ZEROS[..bytes as usize])?;
-        at += bytes;
+            .write_mapped(buffer, start + at, &zeros[..bytes])?;
     }
     drop(mapped);
     let mut state = pass.lock();
