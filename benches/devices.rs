@@ -239,7 +239,7 @@ fn balance() -> Result<()> {
     let gpus = simulated(&[1.0, 1.0 / 3.0])?;
     let mut balance = Balance::new(gpus.len());
     for round in 0..6 {
-        let rows = balance.shares(2 * ROWS)?;
+        let rows = balance.rows(2 * ROWS)?;
         let mut model = Model::new(&gpus, &rows)?;
         model.step()?;
         let taken = model.step()?;

@@ -22,7 +22,7 @@ struct Params {
   elements: u32,
 }
 
-fn walk_before(index: u32) -> u32 {
+fn offset_before(index: u32) -> u32 {
   var i = index;
   var at = 0u;
   if (BEFORE > 1u) {
@@ -40,7 +40,7 @@ fn walk_before(index: u32) -> u32 {
   return at + i * p.before_strides[BEFORE - 1u];
 }
 
-fn walk_after(index: u32) -> u32 {
+fn offset_after(index: u32) -> u32 {
   var i = index;
   var at = 0u;
   if (AFTER > 1u) {
@@ -68,7 +68,7 @@ fn source(e: u32) -> Source {
   let slice = e / p.after;
   let before = slice / p.indices;
   let index = u32(i_get(p.index_offset + (slice - before * p.indices) * p.index_stride));
-  let at = p.offset + walk_before(before) + index * p.stride + walk_after(e - slice * p.after);
+  let at = p.offset + offset_before(before) + index * p.stride + offset_after(e - slice * p.after);
   return Source(at, index < p.size);
 }
 

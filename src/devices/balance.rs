@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use lapidary_core::{Error, Result};
 
-/// `rows` in shares that are proportional to the speeds of devices, in whole rows. Any unit of
+/// `rows` in parts that are proportional to the speeds of devices, in whole rows. Any unit of
 /// speed will do. A device of speed 0 gets no rows.
 ///
 /// What is left after rounding down goes to the largest remainders, and to the first of equal ones
-/// (Hamilton's method). So the same numbers always give the same shares.
+/// (Hamilton's method). So the same numbers always give the same parts.
 ///
 /// ```
-/// use lapidary::devices::shares_of;
+/// use lapidary::devices::rows_by_speed;
 ///
-/// assert_eq!(shares_of(10, &[2.0, 1.0, 1.0])?, [5, 3, 2]);
+/// assert_eq!(rows_by_speed(10, &[2.0, 1.0, 1.0])?, [5, 3, 2]);
 /// # Ok::<(), lapidary::Error>(())
 /// ```
 ///
 /// # Errors
 /// [`Error::Option`] for no speeds, for one that is negative or not finite, or if all are 0.
-pub fn shares_of(rows: usize, speeds: &[f64]) -> Result<Vec<usize>> {
+pub fn rows_by_speed(rows: usize, speeds: &[f64]) -> Result<Vec<usize>> {
     let refuse = |reason: String| {
         Err(Error::Option {
             option: "speeds",
@@ -41,30 +41,30 @@ pub fn shares_of(rows: usize, speeds: &[f64]) -> Result<Vec<usize>> {
     // Relative to the fastest, so that the sum is finite.
     let total: f64 = speeds.iter().map(|speed| speed / fastest).sum();
     let exact = |speed: &f64| rows as f64 * (speed / fastest / total);
-    let mut shares: Vec<usize> = speeds.iter().map(|speed| exact(speed) as usize).collect();
+    let mut parts: Vec<usize> = speeds.iter().map(|speed| exact(speed) as usize).collect();
     let mut by_remainder: Vec<usize> = (0..speeds.len()).filter(|&at| speeds[at] > 0.0).collect();
     let remainder = |at: usize| exact(&speeds[at]) - exact(&speeds[at]).floor();
     by_remainder.sort_by(|&a, &b| remainder(b).total_cmp(&remainder(a)));
-    let mut left = rows as i128 - shares.iter().map(|share| *share as i128).sum::<i128>();
+    let mut left = rows as i128 - parts.iter().map(|part| *part as i128).sum::<i128>();
     for &at in by_remainder.iter().cycle() {
         // Rounding of huge numbers may have given too much.
-        let more = left.signum().max(-(shares[at] as i128));
-        shares[at] = (shares[at] as i128 + more) as usize;
+        let more = left.signum().max(-(parts[at] as i128));
+        parts[at] = (parts[at] as i128 + more) as usize;
         left -= more;
         if left == 0 {
             break;
         }
     }
-    Ok(shares)
+    Ok(parts)
 }
 
 /// The part of a new measurement in the mean.
 const NEWS: f64 = 0.25;
 
-/// Shares change only if the step gets shorter by more than this part.
+/// Parts change only if the step gets shorter by more than this part.
 const LEAST_GAIN: f64 = 0.05;
 
-/// Shares of batches for devices whose speed is measured while they train.
+/// Parts of batches for devices whose speed is measured while they train.
 ///
 /// ```no_run
 /// # use lapidary::Tensor;
@@ -72,7 +72,7 @@ const LEAST_GAIN: f64 = 0.05;
 /// # fn demo(replicas: &mut Replicas, batch: &Tensor) -> lapidary::Result<()> {
 /// let mut balance = Balance::new(replicas.group().len());
 /// loop {
-///     let rows = balance.shares(batch.shape()[0])?;
+///     let rows = balance.rows(batch.shape()[0])?;
 ///     let parts = split_sizes(batch, 0, replicas.group().gpus(), &rows)?;
 ///     let backward = replicas.backward(|own| parts[own.index()].sum_all())?;
 ///     balance.note(&rows, &backward.times)?;
@@ -82,21 +82,21 @@ const LEAST_GAIN: f64 = 0.05;
 /// # }
 /// ```
 ///
-/// The speeds are means over the last measurements. New shares replace the old ones only if they
+/// The speeds are means over the last measurements. New parts replace the old ones only if they
 /// make the step 5 % shorter. So a steady loop keeps its shapes, and with them its kernels.
 #[derive(Clone, Debug)]
 pub struct Balance {
     /// The time of a row on each device, in seconds. `None` until one was measured.
     row_s: Vec<Option<f64>>,
-    shares: Vec<usize>,
+    parts: Vec<usize>,
 }
 
 impl Balance {
-    /// For this many devices, which get equal shares until times are noted.
+    /// For this many devices, which get equal parts until times are noted.
     pub fn new(devices: usize) -> Balance {
         Balance {
             row_s: vec![None; devices],
-            shares: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -129,13 +129,13 @@ impl Balance {
     ///
     /// # Errors
     /// [`Error::Option`] for no devices.
-    pub fn shares(&mut self, rows: usize) -> Result<Vec<usize>> {
-        let best = shares_of(rows, &self.speeds())?;
-        let is_for_rows = self.shares.iter().sum::<usize>() == rows && !self.shares.is_empty();
-        if !is_for_rows || self.step_s(&best) < (1.0 - LEAST_GAIN) * self.step_s(&self.shares) {
-            self.shares = best;
+    pub fn rows(&mut self, rows: usize) -> Result<Vec<usize>> {
+        let best = rows_by_speed(rows, &self.speeds())?;
+        let is_for_rows = self.parts.iter().sum::<usize>() == rows && !self.parts.is_empty();
+        if !is_for_rows || self.step_s(&best) < (1.0 - LEAST_GAIN) * self.step_s(&self.parts) {
+            self.parts = best;
         }
-        Ok(self.shares.clone())
+        Ok(self.parts.clone())
     }
 
     /// Rows a second. A device that was never measured is as fast as the mean of the others.
@@ -155,8 +155,8 @@ impl Balance {
     }
 
     /// The predicted time of a step: that of the slowest device.
-    fn step_s(&self, shares: &[usize]) -> f64 {
-        let times = self.speeds().into_iter().zip(shares);
+    fn step_s(&self, parts: &[usize]) -> f64 {
+        let times = self.speeds().into_iter().zip(parts);
         times
             .map(|(speed, rows)| *rows as f64 / speed)
             .fold(0.0, f64::max)
@@ -177,31 +177,34 @@ mod tests {
             (5, &[0.0, 1.0], &[0, 5]),
             (1, &[1.0, 1.0], &[1, 0]),
         ] {
-            assert_eq!(shares_of(rows, speeds).unwrap(), expected, "{speeds:?}");
+            assert_eq!(rows_by_speed(rows, speeds).unwrap(), expected, "{speeds:?}");
         }
-        let huge = shares_of(usize::MAX, &[1.0, 1e-9, 0.3]).unwrap();
+        let huge = rows_by_speed(usize::MAX, &[1.0, 1e-9, 0.3]).unwrap();
         assert_eq!(huge.iter().sum::<usize>(), usize::MAX);
         for speeds in [&[][..], &[0.0, 0.0], &[-1.0], &[f64::NAN], &[f64::INFINITY]] {
-            assert!(matches!(shares_of(8, speeds), Err(Error::Option { .. })));
+            assert!(matches!(
+                rows_by_speed(8, speeds),
+                Err(Error::Option { .. })
+            ));
         }
     }
 
     #[test]
     fn a_slow_device_gets_fewer_rows_and_noise_changes_nothing() {
         let mut balance = Balance::new(2);
-        let mut rows = balance.shares(64).unwrap();
+        let mut rows = balance.rows(64).unwrap();
         assert_eq!(rows, [32, 32]);
         let ms = |rows: usize, row_ms: u64| Duration::from_millis(rows as u64 * row_ms);
         balance.note(&rows, &[ms(32, 1), ms(32, 3)]).unwrap();
-        rows = balance.shares(64).unwrap();
+        rows = balance.rows(64).unwrap();
         assert_eq!(rows, [48, 16]);
         balance
             .note(&rows, &[Duration::from_millis(50), ms(16, 3)])
             .unwrap();
-        assert_eq!(balance.shares(64).unwrap(), [48, 16]);
-        // Another batch has other shares.
-        assert_eq!(balance.shares(32).unwrap(), [24, 8]);
+        assert_eq!(balance.rows(64).unwrap(), [48, 16]);
+        // Another batch has other parts.
+        assert_eq!(balance.rows(32).unwrap(), [24, 8]);
         assert!(balance.note(&[1], &[Duration::ZERO]).is_err());
-        assert!(Balance::new(0).shares(8).is_err());
+        assert!(Balance::new(0).rows(8).is_err());
     }
 }

@@ -9,7 +9,7 @@
 //!   [`broadcast`](Group::broadcast), [`all_gather`](Group::all_gather) and
 //!   [`reduce_scatter`](Group::reduce_scatter).
 //! * [`Replicas`] trains a model on several devices at once, each with a part of the batch.
-//! * [`shares_of`] and [`Balance`] give devices of different speed as many rows as they manage.
+//! * [`rows_by_speed`] and [`Balance`] give devices of different speed as many rows as they manage.
 //!
 //! ```no_run
 //! # fn main() -> lapidary::Result<()> {
@@ -46,7 +46,7 @@ mod replicas;
 mod round;
 mod split;
 
-pub use balance::{Balance, shares_of};
+pub use balance::{Balance, rows_by_speed};
 pub use group::{Group, Reduce};
 pub use replicas::{Backward, Replica, Replicas, ReplicasOptions};
 pub use split::{gather, split, split_sizes};

@@ -30,12 +30,12 @@ pub fn split(tensor: &Tensor, axis: isize, gpus: &[Gpu]) -> Result<Vec<Tensor>> 
     split_sizes(tensor, axis, gpus, &sizes)
 }
 
-/// As [`split`], with the size of each part: see [`shares_of`](super::shares_of).
+/// As [`split`], with the size of each part: see [`rows_by_speed`](super::rows_by_speed).
 ///
 /// ```no_run
 /// # fn demo(batch: &lapidary::Tensor, gpus: &[lapidary::Gpu]) -> lapidary::Result<()> {
 /// // The first of two devices is three times as fast.
-/// let rows = lapidary::devices::shares_of(64, &[3.0, 1.0])?;
+/// let rows = lapidary::devices::rows_by_speed(64, &[3.0, 1.0])?;
 /// assert_eq!(rows, [48, 16]);
 /// let parts = lapidary::devices::split_sizes(batch, 0, gpus, &rows)?;
 /// # Ok(()) }

@@ -19,13 +19,13 @@ use std::time::Instant;
 use lapidary_core::interop::Access;
 use lapidary_core::{Budget, Buffer, Gpu, Kernel, Options, wgpu};
 
-const SHOALS: usize = 32;
+const BUFFERS: usize = 32;
 
 /// Particles per buffer, of four words each: two for the position, two for the velocity.
 const PARTICLES: u32 = 32 << 10;
 
 const BUFFER_BYTES: u64 = 16 * PARTICLES as u64;
-const BUDGET_BYTES: u64 = SHOALS as u64 * BUFFER_BYTES / 2;
+const BUDGET_BYTES: u64 = BUFFERS as u64 * BUFFER_BYTES / 2;
 
 const STEPS: u32 = 40;
 
@@ -37,7 +37,7 @@ const MOVE: &str = "
 
 // Two masses attract all particles.
 @compute @workgroup_size(64)
-fn swim(@builtin(global_invocation_id) id: vec3<u32>) {
+fn move_particle(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x >= arrayLength(&particles) { return; }
     var one = particles[id.x];
     var pull = vec2<f32>(0.0);
@@ -77,24 +77,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Options::default()
     };
     let gpu = Gpu::adopt_with(&app.adapter, &app.device, &app.queue, options)?;
-    let shoals = (0..SHOALS).map(|shoal| {
-        let buffer = gpu.buffer_from(&ring(shoal))?;
-        Ok(buffer.named(&format!("shoal {shoal}")))
+    let buffers = (0..BUFFERS).map(|number| {
+        let buffer = gpu.buffer_from(&ring(number))?;
+        Ok(buffer.named(&format!("particles {number}")))
     });
-    let shoals = shoals.collect::<lapidary_core::Result<Vec<Buffer>>>()?;
-    let swim = Kernel::new(&gpu, MOVE)?;
+    let buffers = buffers.collect::<lapidary_core::Result<Vec<Buffer>>>()?;
+    let mover = Kernel::new(&gpu, MOVE)?;
 
     let start = Instant::now();
     for _ in 0..STEPS {
-        for shoal in &shoals {
-            let call = swim.call().bind("particles", shoal);
+        for particles in &buffers {
+            let call = mover.call().bind("particles", particles);
             call.groups([PARTICLES / 64, 1, 1]).run()?;
         }
         // An app with a frame loop calls this once a frame.
         gpu.poll()?;
     }
-    for (index, shoal) in shoals.iter().enumerate() {
-        gpu.with_bound(&[(shoal, Access::Read)], |bound| {
+    for (index, particles) in buffers.iter().enumerate() {
+        gpu.with_bound(&[(particles, Access::Read)], |bound| {
             vec![app.draw(bound[0].binding(), index == 0)]
         })?;
     }
@@ -108,7 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lit = app.save(&path)?;
     println!(
         "{} particles, {STEPS} steps in {seconds:.1} s; the picture is {}",
-        SHOALS as u32 * PARTICLES,
+        BUFFERS as u32 * PARTICLES,
         path.display()
     );
     assert!(memory.device_bytes.peak <= BUDGET_BYTES);
@@ -126,11 +126,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Particles on a rotating ring. Each ring is a little larger than the one before.
-fn ring(shoal: usize) -> Vec<f32> {
-    let reach = 0.15 + 0.8 * shoal as f32 / SHOALS as f32;
-    let particle = |number: u32| {
-        let angle = number as f32 / PARTICLES as f32 * std::f32::consts::TAU;
-        let far = reach * (1.0 + 0.02 * (number as f32 * 0.618).fract());
+fn ring(number: usize) -> Vec<f32> {
+    let reach = 0.15 + 0.8 * number as f32 / BUFFERS as f32;
+    let particle = |index: u32| {
+        let angle = index as f32 / PARTICLES as f32 * std::f32::consts::TAU;
+        let far = reach * (1.0 + 0.02 * (index as f32 * 0.618).fract());
         let (x, y) = (far * angle.cos(), far * angle.sin());
         [x, y, -0.12 * y / far, 0.12 * x / far]
     };

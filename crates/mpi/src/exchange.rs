@@ -110,10 +110,10 @@ fn plan(columns: &[Column]) -> Vec<Piece> {
 
 impl Piece {
     /// The bytes that each rank sums.
-    fn shares(&self, count: usize) -> Vec<Range<usize>> {
+    fn parts(&self, count: usize) -> Vec<Range<usize>> {
         let width = self.dtype.size_bytes() as usize;
         let elements = even_sizes(self.len_bytes / width, count);
-        let lens_bytes = elements.into_iter().map(|share| share * width);
+        let lens_bytes = elements.into_iter().map(|part| part * width);
         in_a_row(lens_bytes)
     }
 }
@@ -126,7 +126,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Reads a piece, and gives each rank its share of it.
+    /// Reads a piece, and gives each rank its part of it.
     fn spread(&mut self, piece: &Piece, columns: &mut [Column]) -> Result<Flight> {
         let mut bytes = self.ranks.spare();
         bytes.clear();
@@ -135,17 +135,17 @@ impl Work<'_> {
                 read(pieces, &mut bytes)?;
             }
         }
-        let (shares, rank) = (piece.shares(self.ranks.count()), self.ranks.rank());
-        // This rank's share of its own piece stays where it is.
+        let (parts, rank) = (piece.parts(self.ranks.count()), self.ranks.rank());
+        // This rank's part of its own piece stays where it is.
         let sends = piece.summands[rank];
-        let sent = shares.iter().enumerate();
-        let sent = sent.map(|(to, share)| match sends && to != rank {
-            true => share.clone(),
+        let sent = parts.iter().enumerate();
+        let sent = sent.map(|(to, part)| match sends && to != rank {
+            true => part.clone(),
             false => 0..0,
         });
         let received = piece.summands.iter().enumerate();
         let received = received.map(|(from, sends)| match *sends && from != rank {
-            true => shares[rank].len(),
+            true => parts[rank].len(),
             false => 0,
         });
         let (sent, received): (Vec<_>, Vec<_>) = (sent.collect(), received.collect());
@@ -153,31 +153,31 @@ impl Work<'_> {
         Flight::all_to_all(self.ranks.comm(), (bytes, &sent), (memory, &received))
     }
 
-    /// Adds the shares of all ranks, and gives the sum to all.
+    /// Adds the parts of all ranks, and gives the sum to all.
     fn add_up(&mut self, piece: &Piece, mut flight: Flight) -> Result<Flight> {
         self.ranks.wait(self.call, &mut flight)?;
         let (mut sent, received) = flight.end();
-        let (shares, rank) = (piece.shares(self.ranks.count()), self.ranks.rank());
-        let own = &shares[rank];
+        let (parts, rank) = (piece.parts(self.ranks.count()), self.ranks.rank());
+        let own = &parts[rank];
         let (mut is_first, mut rest) = (true, &received[..]);
         for (from, has_one) in piece.summands.iter().enumerate() {
-            let share = match *has_one && !own.is_empty() {
+            let part = match *has_one && !own.is_empty() {
                 false => continue,
                 true if from == rank => &sent[own.clone()],
                 true => {
-                    let (share, after) = rest.split_at(own.len());
+                    let (part, after) = rest.split_at(own.len());
                     rest = after;
-                    share
+                    part
                 }
             };
-            self.sum.add(piece.dtype, share, is_first);
+            self.sum.add(piece.dtype, part, is_first);
             is_first = false;
         }
         sent.clear();
         if !own.is_empty() {
             sent.extend_from_slice(self.sum.end(piece.dtype, self.divisor));
         }
-        let lens_bytes: Vec<usize> = shares.iter().map(Range::len).collect();
+        let lens_bytes: Vec<usize> = parts.iter().map(Range::len).collect();
         Flight::all_gather_parts(self.ranks.comm(), sent, received, &lens_bytes)
     }
 

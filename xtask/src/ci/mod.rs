@@ -33,7 +33,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tidy",
-        about: "the architecture and the house style, without a build",
+        about: "the architecture and the style, without a build",
         run: source::tidy,
     },
     Step {

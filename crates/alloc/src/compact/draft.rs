@@ -33,15 +33,15 @@ impl Candidate {
 
 /// A block of a slab that the plan empties. Sizes are in granules.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tenant {
+pub(super) struct LiveBlock {
     pub(super) size: u64,
     pub(super) offset: u64,
     pub(super) node: u32,
 }
 
-impl Tenant {
+impl LiveBlock {
     pub(super) fn new((index, node): (u32, &Node)) -> Self {
-        Tenant {
+        LiveBlock {
             size: node.size().0,
             offset: node.offset().0,
             node: index,
@@ -63,7 +63,7 @@ pub(super) struct Draft {
     pub(super) steps: Vec<Step>,
     pub(super) room: Room,
     pub(super) slabs: Vec<Candidate>,
-    pub(super) blocks: Vec<Tenant>,
+    pub(super) blocks: Vec<LiveBlock>,
     /// By slab index, whether the plan releases the slab or moves blocks into it.
     pub(super) fates: Vec<Fate>,
     /// The empty slabs with their bytes, the smallest first.
@@ -138,24 +138,24 @@ impl Draft {
 
     /// Takes a hole for a block in a slab that stays, other than `source`. The slab has the block's
     /// own class, or any class if the query allows it. Adds the step.
-    pub(super) fn rehouse(
+    pub(super) fn place_elsewhere(
         &mut self,
         query: &Query<'_>,
-        tenant: &Tenant,
+        live: &LiveBlock,
         source: u32,
     ) -> Option<u32> {
         let pools = query.pools;
-        let own = query.zone_of(tenant);
+        let own = query.zone_of(live);
         let others = (0..ZONES).filter(|&zone| query.anywhere && zone != own);
         let fates = &self.fates;
         let allowed = |slab: u32| slab != source && fates[slab as usize] != Fate::Leaves;
         let room = &mut self.room;
         let hole = core::iter::once(own)
             .chain(others)
-            .find_map(|zone| room.take(zone, tenant.size, allowed))?;
+            .find_map(|zone| room.take(zone, live.size, allowed))?;
         let offset_bytes = pools.carver.unit.bytes(Granules(hole.offset));
         self.steps.push(Step::Move {
-            block: query.handle(tenant.node),
+            block: query.handle(live.node),
             to: Spot::in_hole(pools.carver.slabs.id(hole.slab), offset_bytes, hole.node),
         });
         Some(hole.slab)

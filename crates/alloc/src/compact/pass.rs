@@ -3,7 +3,7 @@
 //! A slice must cost little more than its copies, however many slabs there are. So the planner
 //! looks only at the blocks and holes that the slice may concern.
 
-use super::draft::{Candidate, Draft, Fate, Tenant};
+use super::draft::{Candidate, Draft, Fate, LiveBlock};
 use super::query::{MOST_NODES, Query};
 use super::step::Step;
 use crate::Pools;
@@ -76,7 +76,7 @@ impl Draft {
             if node.size().0 > most || !(query.movable)(query.handle(index)) {
                 return false;
             }
-            self.blocks.push(Tenant::new((index, node)));
+            self.blocks.push(LiveBlock::new((index, node)));
         }
         self.sort_blocks();
         true
@@ -93,8 +93,8 @@ impl Draft {
     ) -> u64 {
         let (mark, first) = (self.room.mark(), self.steps.len());
         let is_whole = (0..self.blocks.len()).all(|block| {
-            let tenant = self.blocks[block];
-            self.house(query, &tenant, victim.index, reach)
+            let live = self.blocks[block];
+            self.find_place(query, &live, victim.index, reach)
         });
         let mut moved = victim.live;
         if !is_whole || moved > most {
@@ -104,10 +104,10 @@ impl Draft {
         }
         if is_whole && victim.live > most {
             for block in 0..self.blocks.len() {
-                let tenant = self.blocks[block];
-                let fits = moved + tenant.size <= most;
-                if fits && self.house(query, &tenant, victim.index, reach) {
-                    moved += tenant.size;
+                let live = self.blocks[block];
+                let fits = moved + live.size <= most;
+                if fits && self.find_place(query, &live, victim.index, reach) {
+                    moved += live.size;
                 }
             }
         }
@@ -119,17 +119,17 @@ impl Draft {
         moved
     }
 
-    /// As `rehouse`, but enters more holes as long as there are any.
-    fn house(
+    /// As `place_elsewhere`, but enters more holes as long as there are any.
+    fn find_place(
         &mut self,
         query: &Query<'_>,
-        tenant: &Tenant,
+        live: &LiveBlock,
         source: u32,
         reach: &mut Reach,
     ) -> bool {
-        let zone = query.zone_of(tenant);
+        let zone = query.zone_of(live);
         loop {
-            if self.rehouse(query, tenant, source).is_some() {
+            if self.place_elsewhere(query, live, source).is_some() {
                 return true;
             }
             if !self.enter_more(query.pools, zone, reach) {

@@ -1,6 +1,6 @@
 //! What a plan is for: the request, its limits, and the blocks that may move.
 
-use super::draft::Tenant;
+use super::draft::LiveBlock;
 use crate::config::{Growth, SlabClass};
 use crate::{BlockId, Pools, SlabId};
 
@@ -39,16 +39,16 @@ impl Query<'_> {
     }
 
     /// The class that fits the size of a block.
-    pub(super) fn class_of(&self, tenant: &Tenant) -> SlabClass {
+    pub(super) fn class_of(&self, live: &LiveBlock) -> SlabClass {
         let carver = &self.pools.carver;
-        let node = &carver.nodes[tenant.node];
+        let node = &carver.nodes[live.node];
         let bytes = carver.unit.bytes(node.size()) - node.slack_bytes();
         self.pools.class(bytes)
     }
 
     /// The zone that fits the size of a block.
-    pub(super) fn zone_of(&self, tenant: &Tenant) -> u8 {
-        self.class_of(tenant).zone()
+    pub(super) fn zone_of(&self, live: &LiveBlock) -> u8 {
+        self.class_of(live).zone()
     }
 
     /// The smallest empty slab of another class that can replace a new one. `None` close to a hard

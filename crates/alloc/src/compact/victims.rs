@@ -1,7 +1,7 @@
 //! The plan that releases slabs: it moves the blocks of whole slabs into holes of other slabs.
 //! Blocks that fit in no hole move into new slabs.
 
-use super::draft::{Candidate, Draft, Fate, Tenant};
+use super::draft::{Candidate, Draft, Fate, LiveBlock};
 use super::query::{MOST_NODES, MOST_SLABS, Query};
 use super::step::Step;
 use crate::config::Growth;
@@ -70,16 +70,16 @@ impl Draft {
             if !(query.movable)(query.handle(index)) {
                 return None;
             }
-            self.blocks.push(Tenant::new((index, node)));
+            self.blocks.push(LiveBlock::new((index, node)));
         }
         self.sort_blocks();
         let (mark, steps) = (self.room.mark(), self.steps.len());
         let mut reserved_bytes = tally.reserved_bytes;
         let mut stranded = 0;
         for block in 0..self.blocks.len() {
-            let tenant = self.blocks[block];
-            if self.rehouse(query, &tenant, victim.index).is_none() {
-                self.blocks[stranded] = tenant;
+            let live = self.blocks[block];
+            if self.place_elsewhere(query, &live, victim.index).is_none() {
+                self.blocks[stranded] = live;
                 stranded += 1;
             }
         }
@@ -119,22 +119,22 @@ impl Draft {
         let mut created_bytes = 0_u64;
         // The blocks are sorted by size, so blocks of one zone are neighbours.
         let share =
-            |a: &Tenant, b: &Tenant| !query.is_tight && query.zone_of(a) == query.zone_of(b);
-        for tenants in self.blocks.chunk_by(share) {
-            let size: u64 = tenants.iter().map(|tenant| tenant.size).sum();
+            |a: &LiveBlock, b: &LiveBlock| !query.is_tight && query.zone_of(a) == query.zone_of(b);
+        for together in self.blocks.chunk_by(share) {
+            let size: u64 = together.iter().map(|live| live.size).sum();
             let slab_bytes = unit.bytes(Granules(size));
             self.steps.push(Step::Create(Growth {
-                class: query.class_of(&tenants[0]),
+                class: query.class_of(&together[0]),
                 slab_bytes,
                 least_bytes: slab_bytes,
             }));
             let mut offset = 0;
-            for tenant in tenants {
+            for live in together {
                 self.steps.push(Step::MoveToNew {
-                    block: query.handle(tenant.node),
+                    block: query.handle(live.node),
                     offset_bytes: unit.bytes(Granules(offset)),
                 });
-                offset += tenant.size;
+                offset += live.size;
             }
             created_bytes = created_bytes.saturating_add(slab_bytes);
         }

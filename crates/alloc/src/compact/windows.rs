@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::draft::{Draft, Tenant};
+use super::draft::{Draft, LiveBlock};
 use super::query::{MOST_NODES, MOST_SLABS, Query};
 use crate::nodes::Node;
 use crate::units::Granules;
@@ -134,11 +134,11 @@ fn try_window(draft: &mut Draft, query: &Query<'_>, window: &Window) -> Option<u
     let live = pieces
         .take(window.pieces as usize)
         .filter(|(_, node)| node.is_live());
-    draft.blocks.extend(live.map(Tenant::new));
+    draft.blocks.extend(live.map(LiveBlock::new));
     draft.sort_blocks();
     for block in 0..draft.blocks.len() {
-        let tenant = draft.blocks[block];
-        if draft.rehouse(query, &tenant, window.slab).is_none() {
+        let live = draft.blocks[block];
+        if draft.place_elsewhere(query, &live, window.slab).is_none() {
             draft.room.undo_to(0);
             return None;
         }

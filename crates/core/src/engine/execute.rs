@@ -269,7 +269,7 @@ async fn provide_readback(
         match provided {
             Ok(()) => return Ok(Ok(())),
             Err(DriverError::OutOfMemory | DriverError::OverBudget)
-                if reclaim::make_way(pass, size_bytes, tries).await? =>
+                if reclaim::make_way_for_staging(pass, size_bytes, tries).await? =>
             {
                 tries += 1;
             }

@@ -475,7 +475,11 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
 /// Releases all empty buffers and waits until the device has released them. From the second attempt
 /// on also shrinks the slabs, by more each time, because the driver does not say how much it lacks.
 /// Returns whether the caller should try again: the driver is short, and got memory back.
-pub(super) fn make_way(pass: &Pass, wanted_bytes: u64, tries: u32) -> BoxFuture<'_, Result<bool>> {
+pub(super) fn make_way_for_staging(
+    pass: &Pass,
+    wanted_bytes: u64,
+    tries: u32,
+) -> BoxFuture<'_, Result<bool>> {
     Box::pin(async move {
         let before_bytes = pass.lock().memory.slabs.reserved_bytes();
         pass.submit()?;

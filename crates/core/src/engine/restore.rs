@@ -270,7 +270,7 @@ pub(super) fn stage_restore<'a>(
             {
                 continue;
             }
-            if !reclaim::make_way(pass, wanted_bytes, tries).await? {
+            if !reclaim::make_way_for_staging(pass, wanted_bytes, tries).await? {
                 return Err(refused(DriverError::OutOfMemory));
             }
             tries += 1;

@@ -498,12 +498,12 @@ mod tests {
         assert_eq!(choose_all(&found, Some("dx12")), [2]);
         assert_eq!(choose_all(&found[..1], None), [0]);
         assert!(choose_all(&found, Some("radeon")).is_empty());
-        let twins = [
+        let cards = [
             adapter("GeForce RTX 4050", "dx12", AdapterKind::Discrete),
             adapter("GeForce RTX 4050", "vulkan", AdapterKind::Discrete),
             adapter("GeForce RTX 4050", "vulkan", AdapterKind::Discrete),
         ];
-        assert_eq!(choose_all(&twins, None), [1, 2]);
+        assert_eq!(choose_all(&cards, None), [1, 2]);
         let error = choose(&found, Some("radeon"), high, None)
             .unwrap_err()
             .to_string();

@@ -55,7 +55,7 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         }
         if limits_in_force::excess_bytes(pass) > 0 {
             // The rest above the limit is staging.
-            reclaim::make_way(pass, 0, 0).await?;
+            reclaim::make_way_for_staging(pass, 0, 0).await?;
         }
         tiers::drain_host(pass)?;
         // Pinned storages may be unpinned later.
