@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lapidary::jobs::{Job, Running};
+use lapidary::shares::Share;
 use lapidary::{Budget, Gpu, Result, Tensor};
 
 use super::{MIB, with_budget};
@@ -69,9 +70,18 @@ struct Plan {
     /// It needs more memory than it said.
     is_liar: bool,
     is_cancelled: bool,
+    /// Its work is in a share within its own.
+    has_share: bool,
 }
 
 impl Plan {
+    /// The share within the job. It fails if jobs of a higher priority leave too little for it.
+    fn within(&self, running: &Running, random: &mut Rng) -> Option<Gpu> {
+        let share = Share::guaranteed(random.u64(0..=self.peak_bytes));
+        let within = self.has_share.then(|| running.share("within", share));
+        within.and_then(Result::ok)
+    }
+
     fn random(random: &mut Rng) -> Plan {
         // Most are small, and a few need nearly everything.
         let most = random.u64(1..=JOBS_BYTES / UNIT_BYTES);
@@ -92,6 +102,7 @@ impl Plan {
             peak_bytes,
             is_liar: random.u32(0..20) == 0,
             is_cancelled: random.u32(0..50) == 0,
+            has_share: random.u32(0..3) == 0,
         }
     }
 }
@@ -139,7 +150,8 @@ impl Office {
             id: running.id(),
             priority: plan.priority,
         });
-        let done = work(&running, &plan, random);
+        let within = plan.within(&running, random);
+        let done = work(within.as_ref().unwrap_or(&running), &plan, random);
         if plan.is_cancelled {
             return self.cancel(&running);
         }

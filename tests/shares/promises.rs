@@ -11,7 +11,7 @@ use lapidary::shares::{Amount, Share};
 use lapidary::stores::{DeviceStore, StoreTier};
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Options, Source, Tensor};
 
-use super::{MIB, assert_filled, device, filled, with_budget};
+use super::{MIB, assert_filled, device, filled, on_device, with_budget};
 use crate::pressure::number;
 
 /// A budget of `mib` MiB for slabs. What is evicted finds `host_mib` MiB, and nothing on disk.
@@ -281,6 +281,43 @@ fn a_job_is_held_to_its_peak_and_leaves_the_list_when_cancelled() {
     assert_eq!(jobs.list().len(), 1);
     drop((running, next));
     assert_eq!(jobs.list(), []);
+}
+
+#[test]
+fn what_a_job_guarantees_within_itself_keeps_no_higher_job_waiting() {
+    let gpu = device(64 * MIB);
+    let jobs = gpu.jobs();
+    let low = jobs.admit(Job::new("low", 60 * MIB)).unwrap();
+    let share = |bytes| low.share("inner", Share::guaranteed(bytes)).unwrap();
+    let inner = [share(30 * MIB), share(20 * MIB)];
+    let innermost = inner[1].share("most", Share::guaranteed(15 * MIB)).unwrap();
+    let of_inner = held(&inner[0], 50, 1);
+    let guarantees = || {
+        let of = |gpu: &Gpu| gpu.memory().share_use().unwrap().guaranteed_bytes / MIB;
+        [of(&low), of(&inner[0]), of(&inner[1]), of(&innermost)]
+    };
+    assert_eq!(guarantees(), [60, 30, 20, 15]);
+    // All of the lower job can leave. Older shares within it keep their guarantees first.
+    let high = jobs.admit(Job::new("high", 30 * MIB).with_priority(1));
+    assert_eq!(guarantees(), [34, 30, 4, 4]);
+    let of_high = held(high.as_ref().unwrap(), 30, 2);
+    assert_filled(&of_inner, 1);
+    assert_eq!(on_device(&of_high), 30);
+    inner[0]
+        .memory()
+        .resize_share(Share::guaranteed(0))
+        .unwrap();
+    assert_eq!(guarantees(), [34, 0, 20, 15]);
+    let [a_third, all] = [33, 100].map(|part| Share::guaranteed(Amount::OfBudget(part)));
+    inner[0].memory().resize_share(a_third).unwrap_err();
+    drop((high, of_high));
+    assert_eq!(guarantees(), [60, 0, 20, 15]);
+    inner[0].memory().resize_share(a_third).unwrap();
+    assert_refused(
+        inner[0].memory().resize_share(all),
+        "more than what is left",
+    );
+    assert_eq!(guarantees()[1], 19);
 }
 
 #[test]

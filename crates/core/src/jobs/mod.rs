@@ -41,7 +41,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 ///   that was passed 32 times lets none of its priority or a lower one pass.
 /// - Work of a higher priority goes first, always: under a steady stream of it, jobs of lower
 ///   priorities wait. A job does not wait for running ones of a lower priority. They go on, and
-///   their buffers are evicted for it.
+///   their buffers are evicted for it. They are guaranteed less meanwhile, and so are the shares
+///   within them, the youngest first.
 /// - The memory of all jobs is what the device's budget leaves beside the guarantees of other
 ///   shares. On the handle of a share, it is that share's guarantee.
 ///

@@ -16,6 +16,7 @@
 mod around;
 mod by_share;
 mod claim;
+mod guarantees;
 mod promises;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,10 @@ struct Entry {
     around: ShareId,
     /// What the app asked for; the amounts below follow from it.
     said: Share,
+    /// Who made it. Within a job, guarantees may be less than what was asked for.
+    made_by: MadeBy,
+    /// The guarantee that was asked for.
+    wanted_bytes: u64,
     guaranteed_bytes: u64,
     ceiling_bytes: u64,
     own_bytes: u64,
@@ -145,6 +150,8 @@ impl Shares {
             path: handle.path().clone(),
             around: around_id,
             said,
+            made_by,
+            wanted_bytes: guaranteed_bytes,
             guaranteed_bytes,
             ceiling_bytes,
             own_bytes: 0,
@@ -194,7 +201,7 @@ impl Shares {
         let mut then = self.clone();
         if let Some(entry) = then.entries.get_mut(share.id()) {
             entry.said = said;
-            entry.guaranteed_bytes = guaranteed_bytes;
+            (entry.wanted_bytes, entry.guaranteed_bytes) = (guaranteed_bytes, guaranteed_bytes);
             entry.ceiling_bytes = ceiling_bytes;
             entry.priority = said.priority.unwrap_or(entry.priority);
         }
@@ -285,14 +292,6 @@ impl Shares {
         Ok((guaranteed_bytes, ceiling_bytes))
     }
 
-    /// Changes a guarantee. The caller keeps the sum of all within what there is.
-    pub(crate) fn set_guarantee(&mut self, id: ShareId, bytes: u64) {
-        if let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.is_closed) {
-            entry.said.guaranteed = Amount::Bytes(bytes);
-            entry.guaranteed_bytes = bytes;
-        }
-    }
-
     /// Does any amount follow the budget or the device's memory?
     pub(crate) fn has_parts(&self) -> bool {
         let is_part = |amount: Amount| !matches!(amount, Amount::Bytes(_));
@@ -312,10 +311,12 @@ impl Shares {
             let resolve = |amount: Amount| amount.resolve(around_bytes, whole.device_bytes);
             let (guaranteed, ceiling) = (resolve(said.guaranteed), said.ceiling.and_then(resolve));
             if let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.is_closed) {
-                entry.guaranteed_bytes = guaranteed.unwrap_or(entry.guaranteed_bytes);
+                entry.wanted_bytes = guaranteed.unwrap_or(entry.wanted_bytes);
+                entry.guaranteed_bytes = entry.wanted_bytes;
                 entry.ceiling_bytes = ceiling.unwrap_or(entry.ceiling_bytes);
             }
         }
+        self.fit_within_jobs();
     }
 
     /// Closes a share: it is guaranteed nothing from now on.
@@ -323,7 +324,8 @@ impl Shares {
         let mut gone = vec![share.id()];
         while let Some(id) = gone.pop() {
             if let Some(entry) = self.entries.get_mut(id) {
-                (entry.guaranteed_bytes, entry.is_closed) = (0, true);
+                (entry.wanted_bytes, entry.guaranteed_bytes) = (0, 0);
+                entry.is_closed = true;
             }
             let within = self.entries.iter().filter(|(_, entry)| entry.around == id);
             gone.extend(within.map(|(id, _)| id));
@@ -341,16 +343,6 @@ impl Shares {
         }
     }
 
-    /// The sum of the guarantees directly within a share, but for one.
-    fn guaranteed_within(&self, around: ShareId, but: Option<ShareId>) -> u64 {
-        let within = self.entries.iter();
-        let within =
-            within.filter(|(id, entry)| entry.around == around && but.is_none_or(|but| but != *id));
-        within.fold(0, |sum, (_, entry)| {
-            u64::saturating_add(sum, entry.guaranteed_bytes)
-        })
-    }
-
     /// The highest priority of all shares and of the device.
     pub(crate) fn highest_priority(&self) -> i8 {
         let priorities = self.entries.values().map(|entry| entry.priority);
@@ -362,19 +354,9 @@ impl Shares {
         self.entries.values().any(|entry| entry.priority != 0)
     }
 
-    /// What a share is guaranteed. Nothing, if it has ended.
-    pub(crate) fn guaranteed_bytes(&self, share: ShareId) -> u64 {
-        (self.entries.get(share)).map_or(0, |entry| entry.guaranteed_bytes)
-    }
-
     /// What a share with those within it holds on the device.
     pub(crate) fn held_bytes(&self, share: ShareId) -> u64 {
         (self.entries.get(share)).map_or(0, |entry| entry.tree_bytes.now)
-    }
-
-    /// What a share is guaranteed and does not guarantee to shares within it.
-    pub(crate) fn unpromised_within(&self, share: ShareId) -> u64 {
-        (self.guaranteed_bytes(share)).saturating_sub(self.guaranteed_within(share, None))
     }
 
     /// The table, if the device had these limits.
@@ -382,11 +364,6 @@ impl Shares {
         let mut then = self.clone();
         then.follow(whole);
         then
-    }
-
-    /// The sum of what is guaranteed to shares that are in no other.
-    pub(crate) fn promised_bytes(&self) -> u64 {
-        self.guaranteed_within(ShareId::MAIN, None)
     }
 
     /// All shares, each after the share around it.
