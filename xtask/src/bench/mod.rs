@@ -15,7 +15,7 @@ mod plot;
 mod programs;
 pub(crate) mod row;
 mod table;
-mod weight;
+pub(crate) mod weight;
 
 use std::fs;
 use std::path::PathBuf;

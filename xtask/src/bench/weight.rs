@@ -7,20 +7,39 @@ use std::time::Instant;
 use super::row::Row;
 use crate::process::{Result, capture, cargo, root, run_quietly, target_dir};
 
+/// The most crates in the tree of the core.
+const MOST_CRATES: usize = 62;
+
+/// The most bytes of the core's first program, stripped, without LTO.
+const MOST_BYTES: u64 = 6_500_000;
+
 /// The crates of the default tree on this system, without lapidary itself.
 pub(crate) fn crates() -> Result<Row> {
-    let listing = capture(cargo().args([
-        "tree",
-        "--package=lapidary",
-        "--edges=normal",
-        "--prefix=none",
-    ]))?;
-    let count = count(&listing);
     Ok(Row::counted(
         "crates in the default tree",
-        count as f64,
+        crates_of("lapidary")? as f64,
         "crates",
     ))
+}
+
+fn crates_of(package: &str) -> Result<usize> {
+    let package = format!("--package={package}");
+    let listing = capture(cargo().args(["tree", &package, "--edges=normal", "--prefix=none"]))?;
+    Ok(count(&listing))
+}
+
+/// Builds the core's first program from scratch. Fails if it, or its tree of crates, is too large.
+pub(crate) fn check() -> Result<String> {
+    let crates = crates_of("lapidary-core")?;
+    let (_, bytes) = of_core("lapidary-core", "")?.build()?;
+    let found = format!("{crates} crates, and a program of {bytes} bytes");
+    match crates <= MOST_CRATES && bytes <= MOST_BYTES {
+        true => Ok(found),
+        false => Err(format!(
+            "{found}: at most {MOST_CRATES} and {MOST_BYTES} may be. `nm --size-sort` on a program \
+             that is not stripped says what is large."
+        )),
+    }
 }
 
 /// A listing names a crate once for each that wants it.
@@ -105,24 +124,30 @@ fn main() {
 }
 "#;
 
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}."))
+}
+
+/// A path as a dependency.
+fn path(folder: &str) -> String {
+    format!("{{ path = {:?} }}", root().join(folder))
+}
+
+/// The program of the core's README.
+fn of_core(name: &'static str, profile: &'static str) -> Result<Program> {
+    let page = read("crates/core/README.md")?;
+    let main = first_program(&page).ok_or("the README of lapidary-core has no program.")?;
+    Ok(Program {
+        name,
+        dependencies: format!("lapidary-core = {}", path("crates/core")),
+        main: main.into(),
+        profile,
+    })
+}
+
 /// Builds programs from scratch, each with its own dependencies: wgpu alone, the memory manager
 /// without and with LTO, and the library with all operations. Each computes something on the GPU.
 pub(crate) fn build() -> Result<Vec<Row>> {
-    let read = |path: &str| {
-        fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}."))
-    };
-    let path = |folder: &str| format!("{{ path = {:?} }}", root().join(folder));
-    let page = read("crates/core/README.md")?;
-    let core = |name, profile| {
-        Ok::<_, String>(Program {
-            name,
-            dependencies: format!("lapidary-core = {}", path("crates/core")),
-            main: first_program(&page)
-                .ok_or("the README of lapidary-core has no program.")?
-                .into(),
-            profile,
-        })
-    };
     let programs = [
         Program {
             name: "wgpu",
@@ -133,8 +158,8 @@ pub(crate) fn build() -> Result<Vec<Row>> {
             main: BY_WGPU.into(),
             profile: "",
         },
-        core("lapidary-core", "")?,
-        core("lapidary-core-lto", "lto = true\n")?,
+        of_core("lapidary-core", "")?,
+        of_core("lapidary-core-lto", "lto = true\n")?,
         Program {
             name: "lapidary",
             dependencies: format!("lapidary = {}", path("")),

@@ -14,6 +14,7 @@ mod reached;
 mod serve;
 mod web;
 
+use crate::bench::weight;
 use crate::ci::{CI, adapters, hlsl, ranks, shaders, source};
 use crate::process::Result;
 use crate::steps::{Checks, Step};
@@ -33,6 +34,11 @@ const STEPS: &[Step] = &[
         name: "packages",
         about: "each published crate builds from its package alone",
         run: source::packages,
+    },
+    Step {
+        name: "size",
+        about: "the core's first program and its tree of crates are small",
+        run: weight::check,
     },
     Step {
         name: "random",
