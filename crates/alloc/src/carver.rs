@@ -192,7 +192,7 @@ impl Carver {
     /// As [`Carver::allocate`], in one zone. The search looks at `looks` holes of the request's own
     /// bin. It splits an empty slab of more than `empty_limit_bytes` only if the request is in the
     /// slab's own bin.
-    #[inline]
+    #[inline(never)]
     pub(super) fn allocate_in(
         &mut self,
         zone: u8,

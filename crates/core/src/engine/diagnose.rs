@@ -240,7 +240,7 @@ impl Diagnose {
             self.note_missed(NO_ROOM);
             return;
         }
-        self.look_at(state, Look::Words, place, size_bytes, || {
+        self.look_at(state, Look::Words, place, size_bytes, &|| {
             about(zone.clone())
         });
     }
@@ -252,7 +252,7 @@ impl Diagnose {
         look: Look,
         place: Place,
         size_bytes: u64,
-        about: impl Fn() -> About,
+        about: &dyn Fn() -> About,
     ) {
         self.look_at_rows(state, look, (place, size_bytes), (0, 0), about);
     }
@@ -264,7 +264,7 @@ impl Diagnose {
         look: Look,
         (place, size_bytes): (Place, u64),
         (of, row): (u32, u32),
-        about: impl Fn() -> About,
+        about: &dyn Fn() -> About,
     ) {
         let (alignment, window_bytes) = steps(state.driver.caps());
         let end = place.offset_bytes + size_bytes;

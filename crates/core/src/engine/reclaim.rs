@@ -89,10 +89,9 @@ const MAKE_WAY_BYTES: u64 = 1 << 20;
 const MAKE_WAY_DOUBLINGS: u32 = 20;
 
 /// The reclaim steps that [`run_reclaim_step`] runs: all but the last, which needs a storage.
-fn general_steps() -> impl Iterator<Item = ReclaimStep> {
-    ReclaimStep::ALL
-        .into_iter()
-        .filter(|step| *step != ReclaimStep::Repack)
+fn general_steps() -> &'static [ReclaimStep] {
+    const ALL: &[ReclaimStep] = &ReclaimStep::ALL;
+    ALL.strip_suffix(&[ReclaimStep::Repack]).unwrap_or(ALL)
 }
 
 /// The limit for the bytes of slabs: the soft limit of the app, or the hard one.
@@ -161,7 +160,7 @@ pub(super) fn make_room<'a>(
         if may_take_all {
             // Nothing is left but what is guaranteed to others. Work slows down and does not fail:
             // the storage borrows from that, too, and its owner's next command takes it back.
-            let (steps, whom) = (SHARE_STEPS.into_iter(), Whom::all(ShareId::MAIN));
+            let (steps, whom) = (&SHARE_STEPS, Whom::all(ShareId::MAIN));
             if let Some(made) = try_steps(pass, storage, steps, whom, &mut attempt).await? {
                 return Ok(made);
             }
@@ -182,47 +181,50 @@ pub(super) fn make_room<'a>(
 }
 
 /// Runs these reclaim steps until the storage has room. `None` if they do not suffice.
-async fn try_steps(
-    pass: &Pass,
-    storage: &Arc<Storage>,
-    steps: impl Iterator<Item = ReclaimStep>,
+fn try_steps<'a>(
+    pass: &'a Pass,
+    storage: &'a Arc<Storage>,
+    steps: &'a [ReclaimStep],
     whom: Whom,
-    attempt: &mut Attempt,
-) -> Result<Option<Result<()>>> {
-    for step in steps {
-        if step.has_traffic() && attempt.ceiling == Ceiling::Soft {
-            let soft_bytes = slabs_limit_bytes(pass, Ceiling::Soft);
-            pass.driver.ledger().hinders();
-            attempt.ceiling = Ceiling::Hard;
-            // If both limits are equal, this was tried.
-            if slabs_limit_bytes(pass, Ceiling::Hard) > soft_bytes {
-                if let Some(made) = grow(pass, storage, Ceiling::Hard).await? {
+    attempt: &'a mut Attempt,
+) -> BoxFuture<'a, Result<Option<Result<()>>>> {
+    Box::pin(async move {
+        for &step in steps {
+            if step.has_traffic() && attempt.ceiling == Ceiling::Soft {
+                let soft_bytes = slabs_limit_bytes(pass, Ceiling::Soft);
+                pass.driver.ledger().hinders();
+                attempt.ceiling = Ceiling::Hard;
+                // If both limits are equal, this was tried.
+                if slabs_limit_bytes(pass, Ceiling::Hard) > soft_bytes {
+                    if let Some(made) = grow(pass, storage, Ceiling::Hard).await? {
+                        return Ok(Some(made));
+                    }
+                }
+            }
+            // A step runs again as long as it frees memory. If the driver refuses a submission of the
+            // step, its work is undone. Then another run would only repeat that.
+            let refused_before = refused_submissions(pass);
+            while refused_submissions(pass) == refused_before {
+                let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
+                if step.has_traffic() {
+                    wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
+                }
+                let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await?
+                else {
+                    break;
+                };
+                attempt.note(pass, step, freed_bytes);
+                if freed_bytes == 0 {
+                    break;
+                }
+                note_lending(pass);
+                if let Some(made) = grow(pass, storage, attempt.ceiling).await? {
                     return Ok(Some(made));
                 }
             }
         }
-        // A step runs again as long as it frees memory. If the driver refuses a submission of the
-        // step, its work is undone. Then another run would only repeat that.
-        let refused_before = refused_submissions(pass);
-        while refused_submissions(pass) == refused_before {
-            let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
-            if step.has_traffic() {
-                wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
-            }
-            let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await? else {
-                break;
-            };
-            attempt.note(pass, step, freed_bytes);
-            if freed_bytes == 0 {
-                break;
-            }
-            note_lending(pass);
-            if let Some(made) = grow(pass, storage, attempt.ceiling).await? {
-                return Ok(Some(made));
-            }
-        }
-    }
-    Ok(None)
+        Ok(None)
+    })
 }
 
 /// Makes the storage's share hold less, if its limits, and not the device's, leave no room for the
@@ -490,7 +492,7 @@ pub(super) fn make_way_for_staging(
                 wanted_bytes.min(MAKE_WAY_BYTES) << (tries - 1).min(MAKE_WAY_DOUBLINGS);
             let reserved_bytes = pass.lock().memory.slabs.reserved_bytes();
             let target_bytes = reserved_bytes.saturating_sub(step_bytes);
-            drain_to(pass, |_| target_bytes).await?;
+            drain_to(pass, Some(target_bytes)).await?;
         }
         let levels = pass.driver.ledger().levels();
         let is_drivers = levels.limit_bytes < levels.said_bytes;
@@ -499,13 +501,15 @@ pub(super) fn make_way_for_staging(
     })
 }
 
-/// Runs the reclaim steps until slabs reserve at most the target, which may change.
-async fn drain_to(pass: &Pass, target_bytes: impl Fn(&Pass) -> u64) -> Result<()> {
-    for step in general_steps() {
+/// Runs the reclaim steps until slabs reserve at most the target. `None` is the device's limit,
+/// which may change meanwhile.
+async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
+    for &step in general_steps() {
         let refused_before = refused_submissions(pass);
         while refused_submissions(pass) == refused_before {
             // Only the release of whole slabs lowers the reserved bytes.
-            let target_bytes = target_bytes(pass);
+            let limit_bytes = || pass.driver.ledger().slab_limit_now_bytes();
+            let target_bytes = target_bytes.unwrap_or_else(limit_bytes);
             let steps = {
                 let mut state = pass.lock();
                 state.free_dead();

@@ -158,7 +158,7 @@ impl Diagnose {
         };
         if !std::mem::replace(&mut maker.is_asked, true) {
             let (range, rows) = ((place, storage.len_bytes()), self.watch.rows(storage));
-            self.look_at_rows(state, look, range, rows, || About::Result(version));
+            self.look_at_rows(state, look, range, rows, &|| About::Result(version));
         }
     }
 
@@ -182,7 +182,7 @@ impl Diagnose {
                 read_by: None,
             };
             self.watch.outputs.insert(version, output);
-            self.look_at(state, Look::Clear, place, size_bytes, || {
+            self.look_at(state, Look::Clear, place, size_bytes, &|| {
                 About::Output(version)
             });
         }
@@ -252,7 +252,7 @@ pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
         let name = launch.program.name();
         let (place, size_bytes) = (zone.place, zone.size_bytes);
         let about = || About::End(zone.clone(), name.to_owned());
-        diagnose.look_at(state, Look::Words, place, size_bytes, about);
+        diagnose.look_at(state, Look::Words, place, size_bytes, &about);
         // Filled again, so that the next look does not find the same writes.
         diagnose.fill(state, &zone);
     }

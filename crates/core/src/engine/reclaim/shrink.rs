@@ -50,8 +50,7 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         pass.submit()?;
         if limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0 {
             let _draining = DrainGuard::new(pass);
-            let target_bytes = |pass: &Pass| pass.driver.ledger().slab_limit_now_bytes();
-            reclaim::drain_to(pass, target_bytes).await?;
+            reclaim::drain_to(pass, None).await?;
         }
         if limits_in_force::excess_bytes(pass) > 0 {
             // The rest above the limit is staging.
