@@ -286,7 +286,7 @@ fn pins_leave_what_is_guaranteed_to_others() {
     let pins: Vec<_> = held[..4].iter().map(|one| one.pin().unwrap()).collect();
     let error = held[4].pin().unwrap_err();
     assert!(
-        error.to_string().contains("1.00 MiB of what is guaranteed"),
+        error.to_string().contains("1.00 MiB of the guarantees"),
         "{error}"
     );
     let wanted: Vec<_> = (0..60).map(|_| filled(&frame, MIB, 2)).collect();

@@ -47,7 +47,7 @@ fn what_is_pinned_is_not_promised_to_others() {
     let held = held(&gpu, 40, 1);
     let pins: Vec<_> = held.iter().map(|one| one.pin().unwrap()).collect();
     let share = Share::guaranteed(25 * MIB);
-    assert_refused(gpu.share("frame", share), "1.00 MiB of what is guaranteed");
+    assert_refused(gpu.share("frame", share), "1.00 MiB of the guarantees");
     assert_refused(job.memory().resize_share(share), "pinned");
     assert_eq!(gpu.memory().stats().shares.len(), 1);
     assert_eq!(job.memory().share_use().unwrap().guaranteed_bytes, 0);
@@ -64,7 +64,7 @@ fn what_has_no_other_place_is_not_promised_to_others() {
     let job = gpu.share("job", Share::guaranteed(0)).unwrap();
     let mut held = held(&gpu, 60, 1);
     let share = Share::guaranteed(15 * MIB);
-    assert_refused(gpu.share("frame", share), "1.00 MiB of what is guaranteed");
+    assert_refused(gpu.share("frame", share), "1.00 MiB of the guarantees");
     assert_refused(job.memory().resize_share(share), "have no room for them");
     held.pop();
     let frame = gpu.share("frame", share).unwrap();
@@ -114,8 +114,8 @@ fn a_budget_keeps_all_promises() {
     let of_main = held(&gpu, 60, 1);
     let set = |mib, host_mib| gpu.memory().set_budget(budget(mib, host_mib));
     // 20 MiB are lent, which need a place.
-    assert_refused(set(64, 19), "1.00 MiB of what is guaranteed");
-    assert_refused(set(63, 20), "1.00 MiB of what is guaranteed");
+    assert_refused(set(64, 19), "1.00 MiB of the guarantees");
+    assert_refused(set(63, 20), "1.00 MiB of the guarantees");
     let pins: Vec<_> = of_main[..30].iter().map(|one| one.pin().unwrap()).collect();
     assert_refused(set(53, 40), "pinned");
     assert_eq!(gpu.memory().budget().device_bytes, Some(72 * MIB));
@@ -182,7 +182,7 @@ fn pins_of_all_kinds_leave_what_is_guaranteed() {
     let held = held(&guest, 9, 1);
     // A ceiling around both is a limit, too.
     let pins: Vec<_> = held[..8].iter().map(|one| one.pin().unwrap()).collect();
-    assert_refused(held[8].pin(), "1.00 MiB of what is guaranteed");
+    assert_refused(held[8].pin(), "1.00 MiB of the guarantees");
     // A second pin of the same memory takes nothing.
     drop(held[0].pin().unwrap());
     drop(pins);
@@ -232,7 +232,7 @@ fn a_job_waits_for_memory_that_cannot_leave() {
             break why.clone();
         }
     };
-    assert!(why.contains("6.00 MiB of what is guaranteed"), "{why}");
+    assert!(why.contains("6.00 MiB of the guarantees"), "{why}");
     // It holds up nobody, however often it is passed.
     for _ in 0..40 {
         drop(jobs.admit(Job::new("small", 20 * MIB)).unwrap());

@@ -1,8 +1,8 @@
 //! Promises: a guarantee is given only if it can be kept, whatever others hold.
 //!
-//! [`Memory::promise`] decides. Memory may be in the way that is of no use to anybody: tensors that
-//! the app has dropped and queued commands still use, and tensors that have their bytes elsewhere,
-//! too. So a promise that cannot be made is tried once more after a pass made way.
+//! [`Memory::promise`] decides. Some memory in the way is of no use: dropped tensors that queued
+//! commands still use, and tensors with another copy. So a refused promise is tried again after a
+//! pass has freed that memory.
 
 use std::sync::Arc;
 
@@ -98,13 +98,13 @@ pub(crate) fn in_the_way(unmet: Unmet) -> String {
     let (stuck, pinned) = (Bytes(unmet.stuck_bytes), Bytes(unmet.pinned_bytes));
     match unmet.pinned_bytes > 0 {
         true => format!(
-            "{pinned} of what is guaranteed could not be given, because others have pinned them: \
-             unpin, or guarantee less"
+            "{pinned} of the guarantees cannot be kept: other tensors hold that memory and are \
+             pinned. Unpin tensors, or guarantee less"
         ),
         false => format!(
-            "{stuck} of what is guaranteed could not be given: others hold them, and the host's \
-             memory, stores and disk have no room for them: drop tensors, allow more there, or \
-             guarantee less"
+            "{stuck} of the guarantees cannot be kept: other tensors hold that memory, and the \
+             host's memory, the stores and the disk have no room for them. Drop tensors, raise \
+             those limits, or guarantee less"
         ),
     }
 }
@@ -163,7 +163,7 @@ fn wrong_budget(reason: String) -> Error {
     }
 }
 
-/// Refuses pins that would keep others from what they are guaranteed: pinned storages cannot leave.
+/// Refuses pins that would break guarantees of others: pinned storages cannot leave.
 /// `pinned` has the storages that were just pinned, once each time.
 pub(super) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
     let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
@@ -184,7 +184,7 @@ pub(super) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()>
         true => Err(Error::Buffer {
             operation: "pin",
             reason: format!(
-                "{} of what is guaranteed to others could not be given beside it: pin less, or \
+                "{} of the guarantees of other shares cannot be kept beside this pin. Pin less, or \
                  raise the guarantee of the share that pins",
                 Bytes(unmet.pinned_bytes),
             ),
