@@ -26,6 +26,9 @@
 //! device is an error of a later call that needs the value, such as [`Tensor::force`] or
 //! [`Tensor::to_vec`]. Only the tensors concerned have it. See [`Error`].
 //!
+//! Most calls that wait have an asynchronous form, whose name ends in `_async`. Those of `to_vec`
+//! and `to_array` are `read` and `read_array`.
+//!
 //! Dropping a tensor costs nothing, on any thread: the next command that needs memory reuses its
 //! memory.
 //!

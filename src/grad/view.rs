@@ -161,7 +161,7 @@ fn spread(
     let axis = (0..layout.rank()).max_by_key(stride).unwrap_or(0) as isize;
     for index in 0..layout.shape[axis as usize] as isize {
         let (part, grad) = (layout.select(axis, index)?, grad.select(axis, index)?);
-        // What was written for another position must not be overwritten.
+        // The first position writes, the others add: none may overwrite another one.
         let write = if index == 0 { write } else { Tensor::add_ };
         spread(elements, &part, &grad, write)?;
     }

@@ -1,4 +1,15 @@
 //! Elements that several index tensors name together, and elements that a mask selects.
+//!
+//! This module has no kernel. It joins the indexed axes and calls `index_select` or `scatter`. The
+//! operations that take indices have shaders of their own, because the shaders do different work:
+//!
+//! - `index_select` picks slices. One index names a whole slice, which is often read by vec4s. The
+//!   engine knows the rows that a launch names, so a table need not be on the device as a whole.
+//! - `gather` picks elements. Each has an index and thus an address of its own.
+//! - `scatter` writes. Several indices may name one element, and no two invocations may write one
+//!   word. So the indices are sorted, and each element of the result searches for those that name
+//!   it. They are folded in a fixed order.
+//! - `scatter_into` writes in place, and only to words in which an index names an element.
 
 use std::sync::Arc;
 

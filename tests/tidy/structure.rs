@@ -1,7 +1,9 @@
 //! Links between modules: no long cycles of imports, and no type that half a crate implements.
 //!
 //! A module imports another if a path in it leads there; [`crate::modules`] says what a module is
-//! and where paths lead. A file implements a type if it has an `impl` of it without a trait.
+//! and where paths lead. Cycles are sought among the modules of one folder, of which a subfolder is
+//! one. So files of different folders may form longer cycles. A file implements a type if it has an
+//! `impl` of it without a trait.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,12 +7,12 @@
 //! | from 4 MiB | its own size in steps of 64 KiB; later requests may split it |
 //! | from 128 MiB | its own size, shared with nobody; reused by a request that needs most of it |
 //!
-//! **The high-water rule.** The mark is the larger of two levels: the highest reserved bytes so
-//! far, and 1.02 times the highest live bytes so far. If a new slab would push the reserved bytes
-//! over the mark, empty slabs are released first. As few as possible are released, since the
+//! **The high-water rule.** The high-water mark is the larger of two levels: the highest reserved
+//! bytes so far, and 1.02 times the highest live bytes so far. If a new slab would push reserved
+//! bytes over the mark, empty slabs are released first. As few as possible are released, since the
 //! program may need each again. On recorded training and inference runs this rule saves more than
-//! all other choices together. An earlier release would create the same slabs again and again.
-//! Without releases the program would keep slabs that only its first phase needed.
+//! all other choices together. If slabs were released earlier, the program would create them again
+//! and again. Without releases it would keep slabs that only its first phase needed.
 //!
 //! **An empty slab changes its class** once 16 slabs were released and the mark has not moved. A
 //! program whose phases need tensors of other sizes then settles to few driver calls. A slab that

@@ -252,7 +252,7 @@ pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<O
         pass.lock().queue.defer_nothing();
         let steps = match hindrance.is_ceiling {
             true => &SHARE_STEPS[..],
-            // What leaves takes the room that the loan needs. Only a drop is a gain.
+            // An evicted storage takes the room that the loan needs, so only a drop helps.
             false => &[ReclaimStep::Drop],
         };
         let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);

@@ -1,6 +1,7 @@
 //! The state that the engine's lock guards: the parts that an execution pass works with.
 //!
-//! Each part owns its fields. This file has the methods that concern several parts.
+//! [`State`] is an open record: the engine names its parts. Each part keeps its own fields private.
+//! This file has the methods that concern several parts.
 
 pub(in crate::engine) mod account;
 pub(in crate::engine) mod batch;

@@ -14,8 +14,8 @@ use crate::observe::MemoryStats;
 use crate::shortage::ShareUse;
 
 impl Gpu {
-    /// A handle for a share of this device's memory. What is made through it counts for the share:
-    /// buffers, and the results of all that is computed from them.
+    /// A handle for a share of this device's memory. Buffers that are made through it count for the
+    /// share, and so do all results that are computed from them.
     ///
     /// - The **guarantee** is room that the share gets whenever it wants it. While it does not, the
     ///   room is lent. Lent room comes back by evicting the coldest buffers of those who borrowed

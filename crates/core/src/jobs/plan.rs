@@ -117,8 +117,8 @@ impl Plan {
     /// are guaranteed with it. Returns the numbers of those that run.
     pub(super) fn admit(&mut self, mut begin: impl FnMut(u64, &[(u64, u64)]) -> Begun) -> Vec<u64> {
         let (mut admitted, mut at) = (Vec::new(), 0);
-        // Those that fit and did not begin: the peak and the priority of each. What needs no less,
-        // and may take no more from others, does not begin either.
+        // Those that fit and did not begin: the peak and the priority of each. A job that
+        // needs no less, and may take no more from others, does not begin either.
         let mut tried: Vec<(u64, i8, Begun)> = Vec::new();
         self.sort();
         while let Some(one) = self.waiting.get(at) {
@@ -344,7 +344,7 @@ mod tests {
     fn a_job_waits_behind_memory_that_others_hold() {
         let mut plan = plan(100);
         let stuck = plan.enter(wish(60, 0));
-        // What no job holds is in its way, so it holds up nobody, however often it was passed.
+        // Memory that no job holds is in its way. So it holds up nobody, though others pass it.
         for _ in 0..2 * MOST_PASSES {
             let small = plan.enter(wish(30, 0));
             let admitted = plan.admit(|id, _| match id == stuck {
@@ -354,7 +354,7 @@ mod tests {
             assert_eq!(admitted, [small]);
             plan.leave(small);
         }
-        // What jobs hold is in its way. As it was passed often, no more begin.
+        // Memory that jobs hold is in its way. It was passed often, so no more jobs begin.
         let small = plan.enter(wish(30, 0));
         let admitted = plan.admit(|id, guarantees| {
             assert_eq!(guarantees, [(id, 60)]);
@@ -411,7 +411,7 @@ mod tests {
                 let at = waiting.iter().position(|one| one.id == id);
                 let at = at.expect("it is admitted once");
                 let Outside { priority, .. } = waiting.remove(at);
-                // What a higher priority waits for does not concern it.
+                // Jobs of a higher priority go first, which counts as no passing.
                 let before = waiting[..at].iter_mut();
                 for passed in before.filter(|passed| passed.priority >= priority) {
                     passed.passes += 1;

@@ -18,8 +18,8 @@ const NAME_COLUMNS: usize = 60;
 pub enum Amount {
     /// This many bytes.
     Bytes(u64),
-    /// Percent, at most 100, of what surrounds the share: the ceiling of the share around it, or
-    /// the part of the device's budget that is left beside staging. It follows the budget.
+    /// Percent, at most 100, of the ceiling of the share around it. If no share is around it,
+    /// percent of the device's budget without staging. The amount follows the budget.
     OfBudget(u8),
     /// Percent, at most 100, of the device's memory, as the operating system reports it.
     OfDevice(u8),

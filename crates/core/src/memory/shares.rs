@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A share's *tree* is the share with all shares within it. Guarantee and ceiling concern the tree.
-//! What a tree holds beyond its guarantee is *borrowed*. A [`claim`] says from whom a share that
-//! needs room may take it. [`promises`] says whether all guarantees could be kept.
+//! *Borrowed* bytes are those that a tree holds beyond its guarantee. A [`claim`] says from whom a
+//! share that needs room may take it. [`promises`] says whether all guarantees could be kept.
 //!
-//! The device itself is no entry: what the shares do not hold is what is in no share.
+//! The device itself has no entry. Bytes that no share holds are in no share.
 
 mod around;
 mod by_share;
@@ -88,7 +88,8 @@ pub(crate) struct Shares {
     paths: FxHashMap<Arc<str>, u32>,
 }
 
-/// What may be lent. Whatever is lent must find a place elsewhere when its owner wants it back.
+/// The memory that may be lent. Its owner may want it back at any time, so the host, stores or disk
+/// need room for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lending {
     /// The most bytes of all slabs.
@@ -337,7 +338,7 @@ impl Shares {
         if let Some(entry) = self.entries.remove(id) {
             debug_assert_eq!(entry.own_bytes, 0, "a share ended that held memory");
             if self.running == id {
-                // What it ran counts for the shares around it.
+                // Its commands count for the shares around it.
                 self.running = entry.around;
             }
         }
@@ -447,7 +448,7 @@ impl Shares {
 
     /// What hinders a share from taking `more_bytes` of free memory: guarantees of others that
     /// could not be kept, or the innermost ceiling that they would exceed. `live_bytes` are those
-    /// of all blocks. What leaves because of a ceiling takes room that loans may need, so loans
+    /// of all blocks. An eviction because of a ceiling takes room that loans may need, so loans
     /// come first.
     pub(super) fn hindrance(
         &self,

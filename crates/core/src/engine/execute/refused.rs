@@ -25,8 +25,8 @@ pub(super) fn note(state: &mut State, storage: &Arc<Storage>, error: &Error) {
     state.left_behind.note_refused(refused);
 }
 
-/// The error of a storage for the command at the head of the queue, if no more can leave for it
-/// than for the command that was refused last.
+/// The error of a storage for the command at the head of the queue. `None` if reclaim may free more
+/// for it than for the command that was refused last.
 pub(super) fn refused_again(state: &mut State, storage: &Arc<Storage>) -> Option<Error> {
     let before = state.left_behind.refused()?;
     let (hindrance, cmd) = (state.memory.hindrance(storage)?, state.queue.head()?);

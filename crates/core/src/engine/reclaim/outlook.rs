@@ -61,8 +61,8 @@ fn spans(state: &State) -> NumberMap<Span> {
     spans
 }
 
-/// The next uses of storages, as far as the queue shows them. What a dropped storage is computed
-/// from is used together with it.
+/// The next uses of storages, as far as the queue shows them. The inputs of a dropped storage
+/// are used together with it.
 pub(in crate::engine) fn next_uses(state: &State) -> NextUses {
     let mut uses = state.queue.next_uses();
     if !state.rematerializers.has_lineages() {

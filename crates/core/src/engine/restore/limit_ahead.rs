@@ -1,4 +1,4 @@
-//! What happens before a limit is lowered: values come back that could not be computed within it.
+//! Before a limit is lowered, the engine computes the values that could not be computed within it.
 //!
 //! A dropped value was made within the limit of its time. If the limit falls below what its launch
 //! needs, no command could use the value. So it is computed before, and then evicted with its

@@ -75,8 +75,8 @@ pub(in crate::engine) trait Recompute: Sync {
     /// Notes that a command with these inputs was encoded.
     fn note(&self, state: &mut State, cmd: &Cmd, inputs: Inputs);
 
-    /// The next uses of storages, as far as the queue shows them. What a dropped storage is
-    /// computed from is used together with it.
+    /// The next uses of storages, as far as the queue shows them. The inputs of a dropped
+    /// storage are used together with it.
     fn next_uses(&self, state: &State) -> NextUses;
 
     /// For the slots of storages that only the queue holds, the number of the last command that

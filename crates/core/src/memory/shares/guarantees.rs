@@ -14,7 +14,7 @@ impl Shares {
         (self.guaranteed_bytes(share)).saturating_sub(self.guaranteed_within(share, None))
     }
 
-    /// The sum of what is guaranteed to shares that are in no other.
+    /// The sum of the guarantees of shares that are in no other.
     pub(crate) fn promised_bytes(&self) -> u64 {
         self.guaranteed_within(ShareId::MAIN, None)
     }

@@ -1,4 +1,4 @@
-//! Promises: whether all guarantees could be kept at once.
+//! Promises: whether all guarantees could be kept at once. A promise is a guarantee that was given.
 //!
 //! An owner may want its guarantee at any time, whatever others hold then. In the worst case all
 //! owners want theirs at once, and everybody keeps what they hold as far as there is room. The
@@ -111,7 +111,7 @@ impl Shares {
                 pinned_of(id)
             })
         };
-        // What exceeds the limits without any guarantee is no fault of a promise.
+        // Bytes beyond the limits count only if guarantees cause them.
         let gone_bytes = lending.room_bytes.max(leaving(Owners::Rest));
         Unmet {
             stuck_bytes: leaving_bytes.saturating_sub(gone_bytes),
@@ -133,7 +133,7 @@ impl Shares {
         if leaving_bytes <= lending.room_bytes {
             return None;
         }
-        // What makes place for the new bytes takes room, too.
+        // Evicted bytes need room elsewhere, too.
         let gone_bytes = (lending.room_bytes).max(leaving(Owners::Rest, more_bytes));
         let excess_bytes = leaving_bytes.saturating_sub(gone_bytes);
         // Within its guarantee, a share takes what counts for it already.
