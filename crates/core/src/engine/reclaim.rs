@@ -201,8 +201,8 @@ fn try_steps<'a>(
                     }
                 }
             }
-            // A step runs again as long as it frees memory. If the driver refuses a submission of the
-            // step, its work is undone. Then another run would only repeat that.
+            // A step runs again as long as it frees memory. If the driver refuses a submission of
+            // the step, its work is undone. Then another run would only repeat that.
             let refused_before = refused_submissions(pass);
             while refused_submissions(pass) == refused_before {
                 let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);

@@ -16,7 +16,6 @@
 mod around;
 mod by_share;
 mod claim;
-mod guarantees;
 mod promises;
 #[cfg(test)]
 mod tests;
