@@ -94,7 +94,9 @@ fn rounds() -> Result<String> {
              {MOST_DELAY}."
         ));
     }
-    Ok(format!("batches {gain:.1} x, beside a flood {delay:.2} x"))
+    Ok(format!(
+        "batches of short texts {gain:.1} x, beside a flood {delay:.2} x"
+    ))
 }
 
 /// A device that is lost all the time costs no request.
