@@ -1,7 +1,9 @@
 //! The backward: from a value to the parameters, the newest operation first.
 //!
 //! A node's number is higher than those of its operands. So the pending node with the highest
-//! number has all of its gradients, and the loop needs no recursion and no count of uses.
+//! number has all of its gradients, and the loop needs no recursion and no count of uses. Only
+//! parameters may have higher numbers, as a tensor may be marked after a checkpoint has captured it.
+//! So their turn comes after all others.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -12,7 +14,7 @@ use super::gradients::Apart;
 use super::methods::without_history;
 use super::view::{Sum, add_at_once};
 use crate::tensor::Tensor;
-use crate::tensor::history::{Edge, Node, Paused, Work, line};
+use crate::tensor::history::{Edge, Node, Paused, Recomputed, Work, line};
 use lapidary_core::internal::{MadeFor, enter_scope};
 use lapidary_core::{Error, Result};
 
@@ -131,9 +133,13 @@ impl<'a> Backprop<'a> {
             false => Paused::new(),
         };
         let mut apart = gradients.apart();
-        if let Some(seed) = self.seed {
-            apart.insert(seed);
-        }
+        let is_apart = self.seed.is_none_or(|seed| apart.insert(seed));
+        let seed = match is_apart || self.is_recorded {
+            true => seed,
+            // It is one of the gradients that are added to, or a view of one.
+            false => seed.copy()?,
+        };
+        let _held = self.keeps_history.then(Recomputed::new);
         // Reports name the lines that recorded the operations, in this scope.
         let _scope = enter_scope(OPERATION);
         let mut pending = Pending::default();
@@ -346,11 +352,14 @@ fn checked_hook(node: &Node, before: &Tensor, after: Tensor) -> Result<Tensor> {
 
 /// The nodes whose turn will come, with their gradients so far.
 #[derive(Default)]
-struct Pending(BTreeMap<u64, (Arc<Node>, Sum)>);
+struct Pending(BTreeMap<Turn, (Arc<Node>, Sum)>);
+
+/// Whether a node is of an operation, and its number. The highest comes first.
+type Turn = (bool, u64);
 
 impl Pending {
     fn add(&mut self, edge: &Edge, grad: Tensor, is_recorded: bool) -> Result<()> {
-        let entry = self.0.entry(edge.node.id);
+        let entry = self.0.entry((!edge.node.is_leaf(), edge.node.id));
         let (node, sum) = entry.or_insert_with(|| (Arc::clone(&edge.node), Sum::default()));
         sum.add(node, &edge.layout, grad, is_recorded)
     }

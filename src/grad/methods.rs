@@ -54,7 +54,8 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Those of the function. [`Error::Gradient`] if it writes to an input.
+    /// Those of the function. [`Error::Gradient`] if it writes to an input, and [`Error::Foreign`]
+    /// if its result is of another device or share than an input.
     #[track_caller]
     pub fn checkpoint(
         &self,
@@ -84,6 +85,10 @@ impl Gpu {
             return Ok(made);
         }
         check_unwritten(inputs, &writes_before)?;
+        // The backward calls the function with inputs on the device of the result.
+        for input in inputs {
+            made.same_engine(CHECKPOINT, input)?;
+        }
         Ok(made.computed_again_as(CHECKPOINT, inputs, function))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapidary::grad::Gradients;
+use lapidary::sim::SimOptions;
 use lapidary::{DType, Error, Gpu, Kernel, Tensor};
 
 use super::check::{check, gpu, parameter, spread};
@@ -350,4 +351,88 @@ fn a_hook_sees_the_whole_gradient_and_may_change_it() {
     assert!(matches!(loss.backward(), Err(Error::Gradient { .. })));
     let free = gpu.ones(&[1], DType::F32).unwrap();
     assert!(free.on_gradient(|gradient| Ok(gradient.clone())).is_err());
+}
+
+#[test]
+fn a_parameter_marked_after_a_checkpoint_captured_it() {
+    let gpu = gpu();
+    let w = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let x = parameter(&gpu, &[3.0, 4.0], &[2]);
+    let t = gpu.tensor(&[5.0_f32, 6.0], &[2]).unwrap();
+    let b = w.exp().unwrap();
+    let captured = t.clone();
+    let c = gpu
+        .checkpoint(&[&x], move |inputs| &inputs[0] * &captured)
+        .unwrap();
+    let t = t.requires_grad().unwrap();
+    // Its gradient is that of both.
+    let y = (&b + &t).unwrap();
+    let loss = (&y * &c).unwrap().sum_all().unwrap();
+    let gradients = loss.backward().unwrap();
+    let of_w = gradients.get(&w).unwrap().to_vec::<f32>().unwrap();
+    // d loss / d w = exp(w) · c
+    let expected = [1.0_f32.exp() * 15.0, 2.0_f32.exp() * 24.0];
+    for (found, expected) in of_w.iter().zip(expected) {
+        assert!((found - expected).abs() <= 1e-4 * expected, "{of_w:?}");
+    }
+}
+
+#[test]
+fn hooks_of_a_parameter_marked_late_see_the_whole() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[3.0], &[1]);
+    let t = gpu.tensor(&[5.0_f32], &[1]).unwrap();
+    let captured = t.clone();
+    let c = gpu
+        .checkpoint(&[&x], move |inputs| &inputs[0] * &captured)
+        .unwrap();
+    let t = t.requires_grad().unwrap();
+    let seen = Arc::new(AtomicU32::new(0));
+    let hook = seen.clone();
+    t.on_gradient(move |gradient| {
+        hook.fetch_add(1, Ordering::Relaxed);
+        gradient.clamp(-1.0, 1.0)
+    })
+    .unwrap();
+    let loss = (&t * &c).unwrap().sum_all().unwrap();
+    let gradients = loss.backward().unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+    assert_eq!(gradients.get(&t).unwrap().to_vec::<f32>().unwrap(), [1.0]);
+}
+
+#[test]
+fn a_chain_of_hooks_is_dropped_without_recursion() {
+    let gpu = Gpu::simulated(SimOptions::default()).unwrap().0;
+    let w = parameter(&gpu, &[1.0], &[1]);
+    let mut held = w.neg().unwrap();
+    for _ in 0..100_000 {
+        let next = w.neg().unwrap();
+        let before = held;
+        next.on_gradient(move |gradient| gradient * &before.detach())
+            .unwrap();
+        held = next;
+    }
+    drop(held);
+}
+
+#[test]
+fn a_checkpoint_that_moves_to_another_device_is_an_error_at_once() {
+    let [here, there] = [(); 2].map(|()| Gpu::simulated(SimOptions::default()).unwrap().0);
+    let x = parameter(&here, &[1.0, 2.0], &[2]);
+    let other = there.clone();
+    let function = move |inputs: &[Tensor]| inputs[0].to(&other)?.square();
+    let made = here.checkpoint(&[&x], function.clone());
+    assert!(
+        matches!(
+            made,
+            Err(Error::Foreign {
+                operation: "checkpoint",
+                ..
+            })
+        ),
+        "{made:?}"
+    );
+    // Nothing is kept of what depends on no parameter.
+    let made = here.checkpoint(&[&x.detach()], function).unwrap();
+    assert_eq!(made.to_vec::<f32>().unwrap(), [1.0, 4.0]);
 }

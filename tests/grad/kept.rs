@@ -231,3 +231,28 @@ fn a_value_that_was_overwritten_is_kept_as_it_is_now() {
         }
     }
 }
+
+#[test]
+fn what_is_computed_again_is_not_held_by_a_kept_history() {
+    let (gpu, _) = simulated();
+    let w = gpu
+        .rand_normal(&[128, 256], 0.0, 1.0, 1, DType::F32)
+        .unwrap();
+    let w = w.requires_grad().unwrap();
+    let y = w.gelu().unwrap();
+    let loss = (y
+        .matmul(&y.t().unwrap().detach())
+        .unwrap()
+        .sum_all()
+        .unwrap()
+        + y.square().unwrap().sum_all().unwrap())
+    .unwrap();
+    drop(y);
+    gpu.finish().unwrap();
+    let before = gpu.memory().stats();
+    drop(loss.backprop().keep_history().run().unwrap());
+    gpu.finish().unwrap();
+    let after = gpu.memory().stats();
+    assert_eq!(after.live_bytes.now, before.live_bytes.now);
+    assert_eq!(after.saved_bytes, before.saved_bytes);
+}

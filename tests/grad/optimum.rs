@@ -22,8 +22,12 @@ const CASES: [(Graph, &[u64]); 2] = [
     (Graph { widths: &[256; 9] }, &[30]),
 ];
 
-/// The most time beside the best.
+/// The most time beside the best. Behind PCIe the workspace of products takes a part of the memory,
+/// which the search does not know.
 const MOST: f64 = 1.25;
+
+/// The same, with the workspace beside the percentage.
+const MOST_BESIDE_WORKSPACE: f64 = 1.15;
 
 /// The same, on average.
 const MOST_MEAN: f64 = 1.08;
@@ -51,13 +55,18 @@ fn a_step_takes_little_longer_than_the_best_one() {
 #[test]
 fn half_the_memory_beside_the_workspace_is_enough_behind_a_slow_link() {
     let (device, speed) = devices()[1];
-    for layers in [6, 8] {
-        let graph = Graph {
-            widths: &[256; 9][..=layers],
-        };
+    let graphs: [&'static [usize]; 5] = [
+        &[256; 7],
+        &[256; 9],
+        CASES[0].0.widths,
+        &[512, 256, 512, 256, 512, 256],
+        &[512, 384, 256, 128, 256, 384, 512],
+    ];
+    for widths in graphs {
+        let graph = Graph { widths };
         let workspace_bytes = workspace_bytes(graph, speed).unwrap();
         let ratio = ratio(graph, device, speed, 50, workspace_bytes);
-        assert!(ratio <= 1.05, "{layers} layers: {ratio:.2}");
+        assert!(ratio <= MOST_BESIDE_WORKSPACE, "{widths:?}: {ratio:.2}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the tape promises.
 
+use lapidary::grad::Gradients;
 use lapidary::{DType, Error, Gpu, Tensor};
 
 use super::check::{check, gpu, parameter, spread};
@@ -305,4 +306,32 @@ fn what_is_not_recorded_is_refused() {
     ));
     let _no_grad = gpu.no_grad();
     w.write(&[2.0_f32]).unwrap();
+}
+
+#[test]
+fn a_gradient_as_seed_of_what_is_added_to_it() {
+    let gpu = gpu();
+    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+    let w = parameter(&gpu, &[3.0, 4.0], &[2]);
+    let mut gradients = Gradients::default();
+    w.square()
+        .unwrap()
+        .sum_all()
+        .unwrap()
+        .backprop()
+        .add_to(&mut gradients)
+        .unwrap();
+    let seed = gradients.get(&w).unwrap();
+    assert_eq!(seed.to_vec::<f32>().unwrap(), [6.0, 8.0]);
+    let h = x.mul_scalar(2.0).unwrap();
+    let y = (&h + &w).unwrap();
+    y.backprop().seed(&seed).add_to(&mut gradients).unwrap();
+    assert_eq!(
+        gradients.get(&w).unwrap().to_vec::<f32>().unwrap(),
+        [12.0, 16.0]
+    );
+    assert_eq!(
+        gradients.get(&x).unwrap().to_vec::<f32>().unwrap(),
+        [12.0, 16.0]
+    );
 }

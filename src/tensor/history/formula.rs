@@ -11,9 +11,10 @@
 //! Compilers choose likewise (PyTorch's min-cut partitioner; Chen et al., *Training Deep Nets with
 //! Sublinear Memory Cost*, 2016).
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use smallvec::SmallVec;
 
@@ -155,8 +156,50 @@ impl View {
         // A value of a dry run is no value for the time after it.
         if !dry::is_from_before(formula.node) {
             *formula.value() = (!is_last).then(|| whole.saved());
+            if !is_last {
+                Recomputed::note(formula);
+            }
         }
         Ok(whole.view(self.layout.clone()))
+    }
+}
+
+thread_local! {
+    /// The formulas with a value that the running backward has computed.
+    static RECOMPUTED: RefCell<Option<Vec<Weak<Formula>>>> = const { RefCell::new(None) };
+}
+
+/// A backward on this thread that keeps the history. The values that it computes again last until
+/// its end: the operations that wait for them stay.
+pub(crate) struct Recomputed {
+    /// Those of the backward in whose hook this one runs.
+    outer: Option<Vec<Weak<Formula>>>,
+}
+
+impl Recomputed {
+    pub(crate) fn new() -> Self {
+        Recomputed {
+            outer: RECOMPUTED.replace(Some(Vec::new())),
+        }
+    }
+
+    fn note(formula: &Arc<Formula>) {
+        RECOMPUTED.with_borrow_mut(|list| {
+            if let Some(list) = list {
+                list.push(Arc::downgrade(formula));
+            }
+        });
+    }
+}
+
+impl Drop for Recomputed {
+    fn drop(&mut self) {
+        let own = RECOMPUTED.replace(self.outer.take());
+        for formula in own.iter().flatten().filter_map(Weak::upgrade) {
+            let value = formula.value().take();
+            // Not under the lock.
+            drop(value);
+        }
     }
 }
 

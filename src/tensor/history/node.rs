@@ -142,7 +142,7 @@ impl Node {
         }
         let body = self.lock_body().and_then(|mut body| body.take());
         if let Some(body) = body {
-            discard(body);
+            discard(Part::Body(body));
         }
     }
 
@@ -172,38 +172,46 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        let hooks = std::mem::take(self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner));
+        hooks.into_iter().map(Part::Hook).for_each(discard);
         if let Kind::Operation(body) = &mut self.kind {
             let body = body.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some(body) = body.take() {
-                discard(body);
+                discard(Part::Body(body));
             }
         }
     }
 }
 
-/// The bodies that a thread has yet to drop.
+/// A part of a node that may hold other nodes.
+enum Part {
+    Body(#[expect(dead_code, reason = "it is only dropped")] Arc<Body>),
+    Hook(#[expect(dead_code, reason = "it is only dropped")] Arc<Hook>),
+}
+
+/// The parts that a thread has yet to drop.
 struct Discarded {
     is_under_way: bool,
-    bodies: Vec<Arc<Body>>,
+    parts: Vec<Part>,
 }
 
 thread_local! {
     static DISCARDED: RefCell<Discarded> = const {
         RefCell::new(Discarded {
             is_under_way: false,
-            bodies: Vec::new(),
+            parts: Vec::new(),
         })
     };
 }
 
-/// Drops a body, and the nodes behind it in a loop. A chain of them may be longer than the stack is
+/// Drops a part, and the nodes behind it in a loop. A chain of them may be longer than the stack is
 /// deep. It may go by operands, by saved values, or by values that functions of the app hold.
-fn discard(body: Arc<Body>) {
-    let mut next = Some(body);
+fn discard(part: Part) {
+    let mut next = Some(part);
     let is_outermost = DISCARDED.try_with(|discarded| {
         let mut discarded = discarded.borrow_mut();
         if discarded.is_under_way {
-            discarded.bodies.extend(next.take());
+            discarded.parts.extend(next.take());
         }
         !std::mem::replace(&mut discarded.is_under_way, true)
     });
@@ -212,9 +220,9 @@ fn discard(body: Arc<Body>) {
         return;
     }
     let _end = Discarding;
-    while let Some(body) = next {
-        drop(body);
-        next = DISCARDED.with_borrow_mut(|discarded| discarded.bodies.pop());
+    while let Some(part) = next {
+        drop(part);
+        next = DISCARDED.with_borrow_mut(|discarded| discarded.parts.pop());
     }
 }
 
