@@ -1,7 +1,7 @@
 //! Guarantees and ceilings, as the app sets, changes and ends them.
 
 use lapidary::shares::{Amount, Share};
-use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency};
+use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency, Source};
 
 use super::{MIB, assert_filled, device, filled, on_device, with_budget};
 
@@ -314,4 +314,35 @@ fn a_share_without_a_guarantee_slows_down_and_does_not_fail() {
     assert_eq!((on_device(&of_frame), on_device(&of_job)), (16, 0));
     drop(pins);
     assert_filled(&of_frame, 1);
+}
+
+#[test]
+fn a_share_that_is_closed_while_it_is_resized_is_guaranteed_nothing() {
+    let gpu = with_budget(Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device(72 * MIB)
+    });
+    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let closes = job.clone();
+    let source = Source::reader(move |_, bytes| {
+        let closed = closes.memory().close_share();
+        bytes.fill(1);
+        closed.map_err(std::io::Error::other)
+    });
+    // Only the queue holds the memory in the way, and a command there calls the source.
+    let large = gpu.zeros(&[30 << 18], DType::F32).unwrap();
+    large.force().unwrap();
+    let sum = large.sum_all().unwrap();
+    drop(large);
+    let backed = gpu.buffer_backed(source, 4096).unwrap();
+    let copy = backed.copy().unwrap();
+    let resized = job.memory().resize_share(Share::guaranteed(60 * MIB));
+    drop((copy, sum, backed));
+    assert!(matches!(resized, Err(Error::Share { .. })), "{resized:?}");
+    let held = job.memory().share_use().unwrap();
+    assert!(held.is_closed);
+    assert_eq!(held.guaranteed_bytes, 0);
+    gpu.share("other", Share::guaranteed(60 * MIB)).unwrap();
 }

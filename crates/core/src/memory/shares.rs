@@ -185,8 +185,9 @@ impl Shares {
     }
 
     /// Changes the amounts of a share, and those within it that are parts of its ceiling. If it
-    /// fails, nothing has changed.
+    /// fails, nothing has changed. A closed share stays guaranteed nothing.
     pub(crate) fn resize(&mut self, share: &ShareHandle, said: Share, whole: Whole) -> Result<()> {
+        share.check_open()?;
         let Some(entry) = self.entries.get(share.id()) else {
             return Ok(());
         };
