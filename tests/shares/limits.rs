@@ -1,5 +1,8 @@
 //! Guarantees and ceilings, as the app sets, changes and ends them.
 
+use std::sync::Barrier;
+use std::thread;
+
 use lapidary::shares::{Amount, Share};
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency, Source};
 
@@ -345,4 +348,40 @@ fn a_share_that_is_closed_while_it_is_resized_is_guaranteed_nothing() {
     assert!(held.is_closed);
     assert_eq!(held.guaranteed_bytes, 0);
     gpu.share("other", Share::guaranteed(60 * MIB)).unwrap();
+}
+
+#[test]
+fn a_lower_budget_and_a_new_share_do_not_both_succeed() {
+    let gpu = device(64 * MIB);
+    // From the first share on, budgets are checked.
+    let _keep = gpu.share("keep", Share::guaranteed(0)).unwrap();
+    let budget = |mib: u64| Budget {
+        staging_bytes: Some(8 * MIB),
+        ..Budget::device((mib + 8) * MIB)
+    };
+    let (rounds, start) = (4000, Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                start.wait();
+                let made = gpu.share("new", Share::guaranteed(40 * MIB));
+                start.wait();
+                // The other thread looks at the shares.
+                start.wait();
+                drop(made);
+                start.wait();
+            }
+        });
+        for round in 0..rounds {
+            start.wait();
+            let lowered = gpu.memory().set_budget(budget(32));
+            start.wait();
+            let shares = gpu.memory().stats().shares;
+            start.wait();
+            start.wait();
+            gpu.memory().set_budget(budget(64)).unwrap();
+            let promised_bytes: u64 = shares.iter().map(|one| one.guaranteed_bytes).sum();
+            assert_eq!(lowered.is_ok(), promised_bytes == 0, "round {round}");
+        }
+    });
 }

@@ -34,7 +34,7 @@ use super::shares::lending;
 use super::state::rematerializers::Rematerializer;
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage};
+use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage, Whole};
 use crate::shortage::Holder;
 use crate::transfer::{OpenStore, SpillOptions};
 
@@ -161,12 +161,14 @@ impl Engine {
         if engine.is_inside() {
             return Err(Error::Reentered);
         }
-        let sharing = engine.sharing();
         let limit_bytes = (budget.device_bytes)
             .map(|device_bytes| Ledger::slab_part_bytes(device_bytes, budget.staging_bytes));
-        if let Some(sharing) = sharing {
-            let limit_bytes = limit_bytes.unwrap_or(u64::MAX);
-            sharing.check_budget(engine, &budget, limit_bytes).await?;
+        let whole = Whole {
+            limit_bytes: limit_bytes.unwrap_or(u64::MAX),
+            device_bytes: lending::device_bytes(engine),
+        };
+        if let Some(sharing) = engine.sharing() {
+            sharing.check_budget(engine, &budget, whole).await?;
         }
         let _ahead = match limit_bytes {
             Some(limit_bytes) => Some(limit_ahead::prepare(engine, limit_bytes, None).await),
@@ -175,18 +177,26 @@ impl Engine {
         engine.driver.ledger().forget_learned();
         limits_in_force::follow_os(engine);
         {
+            // Shares that were made since the check count, too, and none is made meanwhile.
+            let mut state = engine.lock();
+            state.free_dead();
+            let sharing = engine.sharing_in(&state);
+            if let Some(sharing) = sharing {
+                sharing.check_budget_now(engine, &state.memory, &budget, whole)?;
+            }
             let mut limits = engine.lock_limits();
             limits.budget = budget;
             limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
             limits_in_force::apply(engine, &limits);
+            if let Some(sharing) = sharing {
+                sharing.follow_limits(engine, &mut state.memory, whole.device_bytes);
+            }
+            drop(state);
             engine.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
             let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
             engine.spill.set_quota(disk_bytes);
         }
         engine.check_lost()?;
-        if let Some(sharing) = sharing {
-            sharing.follow_limits(engine);
-        }
         if limits_in_force::excess_bytes(engine) == 0
             && !limits_in_force::must_drain(engine)
             && engine.host.excess_bytes() == 0
@@ -195,7 +205,7 @@ impl Engine {
             return Ok(0);
         }
         let work = move |pass: Pass| async move {
-            if let Some(sharing) = sharing {
+            if let Some(sharing) = pass.sharing() {
                 sharing.drain_to_ceilings(&pass).await?;
             }
             shrink::shrink(&pass).await

@@ -189,8 +189,14 @@ impl Engine {
 
     /// What passes do for shares; `None` while there are none.
     pub(super) fn sharing(&self) -> Option<&'static dyn PassHooks> {
+        self.sharing.get()?;
+        self.sharing_in(&self.lock())
+    }
+
+    /// The same, for a caller that holds the state's lock.
+    pub(super) fn sharing_in(&self, state: &State) -> Option<&'static dyn PassHooks> {
         let sharing = self.sharing.get().copied();
-        sharing.filter(|_| !self.lock().memory.shares.is_empty())
+        sharing.filter(|_| !state.memory.shares.is_empty())
     }
 
     /// There are shares from now on.
@@ -288,7 +294,8 @@ impl Engine {
         self.state.lock()
     }
 
-    /// Locks the limits. Taken before any lock of the ledger or of the operating system's limits.
+    /// Locks the limits. Taken after the state's lock, and before any lock of the ledger or of the
+    /// operating system's limits.
     pub(super) fn lock_limits(&self) -> MutexGuard<'_, Limits> {
         self.limits.lock()
     }

@@ -21,7 +21,7 @@ use crate::memory::{Memory, Share, ShareHandle, ShareId};
 use crate::printable::{is_hidden, printable};
 use crate::shortage::ShareUse;
 use hooks::OfShares;
-use lending::{lending, limit_bytes, note_promises, whole};
+use lending::{device_bytes, lending, limit_bytes, note_promises, whole};
 use limits::drain_to_ceilings;
 pub(crate) use promises::{Promised, in_the_way, make_way};
 
@@ -59,9 +59,10 @@ pub(crate) fn add_beside(
         around.check_open()?;
     }
     engine.share_with(&OfShares, &OfShares);
-    let whole = whole(engine);
+    let device_bytes = device_bytes(engine);
     let added = promises::promise(engine, |memory| {
         lower_guarantees(memory, changes);
+        let whole = whole(engine, device_bytes);
         memory.add_share(name, said, engine.share(), made_by, whole)
     })?;
     note_promises(&mut engine.lock());
@@ -83,9 +84,10 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     let share = own_share(engine, "resize_share")?;
     share.check_open()?;
     share.check_may_resize()?;
-    let whole = whole(engine);
-    let ceiling_bytes = (engine.lock().memory.shares).ceiling_after(&share, said, whole)?;
-    let resize_to = |memory: &mut Memory| memory.shares.resize(&share, said, whole);
+    let device_bytes = device_bytes(engine);
+    let whole_now = || whole(engine, device_bytes);
+    let ceiling_bytes = (engine.lock().memory.shares).ceiling_after(&share, said, whole_now())?;
+    let resize_to = |memory: &mut Memory| memory.shares.resize(&share, said, whole_now());
     let may = promises::promise_after_way(engine, || promises::may_promise(engine, resize_to));
     may.await?
         .map_err(|unmet| promises::refused(&share, unmet))?;

@@ -16,7 +16,7 @@ use crate::engine::reclaim::victims;
 use crate::engine::state::State;
 use crate::engine::state::features::{Choose, StateHooks};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Candidate, ShareHandle, Storage, Whom};
+use crate::memory::{Budget, Candidate, Memory, ShareHandle, Storage, Whole, Whom};
 
 #[derive(Debug)]
 pub(super) struct OfShares;
@@ -30,17 +30,27 @@ impl PassHooks for OfShares {
         &self,
         engine: &'a Arc<Engine>,
         budget: &'a Budget,
-        limit_bytes: u64,
+        whole: Whole,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(promises::check_budget(engine, budget, limit_bytes))
+        Box::pin(promises::check_budget(engine, budget, whole))
+    }
+
+    fn check_budget_now(
+        &self,
+        engine: &Engine,
+        memory: &Memory,
+        budget: &Budget,
+        whole: Whole,
+    ) -> Result<()> {
+        promises::check_budget_now(engine, memory, budget, whole)?.map_err(promises::unkept_under)
     }
 
     fn check_pins(&self, engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
         promises::check_pins(engine, pinned)
     }
 
-    fn follow_limits(&self, engine: &Engine) {
-        lending::follow_limits(engine);
+    fn follow_limits(&self, engine: &Engine, memory: &mut Memory, device_bytes: Option<u64>) {
+        memory.shares.follow(lending::whole(engine, device_bytes));
     }
 
     fn drain_to_ceilings<'a>(&self, pass: &'a Pass) -> BoxFuture<'a, Result<()>> {

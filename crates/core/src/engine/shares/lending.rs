@@ -17,16 +17,22 @@ pub(in crate::engine) fn limit_bytes(engine: &Engine) -> u64 {
     }
 }
 
-/// The memory that shares divide. Asks the operating system.
-pub(super) fn whole(engine: &Engine) -> Whole {
+/// The memory of the device, if the operating system tells. Asks it, so the caller holds no lock.
+pub(in crate::engine) fn device_bytes(engine: &Engine) -> Option<u64> {
     let known = match engine.caps().kind {
         // The heap size of a software rasterizer is a number that its authors chose.
         AdapterKind::Cpu => None,
         _ => engine.driver.os_budget(),
     };
+    known.map(|os_budget| os_budget.budget_bytes)
+}
+
+/// The memory that shares divide now. Whoever changes shares by it holds the state's lock, as
+/// whoever changes the budget does.
+pub(super) fn whole(engine: &Engine, device_bytes: Option<u64>) -> Whole {
     Whole {
         limit_bytes: limit_bytes(engine),
-        device_bytes: known.map(|os_budget| os_budget.budget_bytes),
+        device_bytes,
     }
 }
 
@@ -45,14 +51,17 @@ pub(in crate::engine) fn note_lending(engine: &Engine) -> Option<&'static dyn Pa
 
 /// Notes what shares may lend now.
 pub(super) fn note_lending_of_shares(engine: &Engine) {
-    if engine.lock().memory.shares.has_parts() {
-        follow_limits(engine);
+    let has_parts = engine.lock().memory.shares.has_parts();
+    let device_bytes = has_parts.then(|| device_bytes(engine)).flatten();
+    let mut state = engine.lock();
+    if has_parts {
+        state.memory.shares.follow(whole(engine, device_bytes));
     }
     // A share also ends with its last holder.
-    note_promises(&mut engine.lock());
+    note_promises(&mut state);
     let lending = lending(engine, limit_bytes(engine), &engine.budget());
     let is_bounded = lending.room_bytes < lending.limit_bytes;
-    (engine.lock().memory.shares).set_lending(is_bounded.then_some(lending));
+    (state.memory.shares).set_lending(is_bounded.then_some(lending));
 }
 
 /// What may be lent where slabs have `limit_bytes`, with the room of `budget` for evicted bytes.
@@ -84,13 +93,4 @@ pub(super) fn note_promises(state: &mut State) {
     }
     let promised_bytes = state.memory.shares.promised_bytes();
     state.driver.ledger().set_promised(promised_bytes);
-}
-
-/// Computes the amounts of shares again, after the limits changed.
-pub(super) fn follow_limits(engine: &Engine) {
-    let whole = whole(engine);
-    let mut state = engine.lock();
-    if !state.memory.shares.is_empty() {
-        state.memory.shares.follow(whole);
-    }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::lending::{lending, limit_bytes, whole};
+use super::lending::{lending, limit_bytes};
 use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::reclaim;
@@ -27,26 +27,16 @@ pub(super) fn promise<T>(
     with_lending(engine, |memory, lending| memory.promise(lending, change))
 }
 
-/// Decides with what may be lent now.
+/// Decides with what may be lent now. `set_budget` changes the limits under the same lock, so they
+/// are not changed between their reading and the decision.
 fn with_lending<T>(
     engine: &Engine,
-    decide: impl FnOnce(&mut Memory, Lending) -> Result<Promised<T>>,
-) -> Result<Promised<T>> {
-    with_lending_under(engine, limit_bytes(engine), &engine.budget(), decide)
-}
-
-/// Decides with what could be lent if slabs had `limit_bytes`, and evicted bytes the room of
-/// `budget`.
-fn with_lending_under<T>(
-    engine: &Engine,
-    limit_bytes: u64,
-    budget: &Budget,
     decide: impl FnOnce(&mut Memory, Lending) -> Result<Promised<T>>,
 ) -> Result<Promised<T>> {
     let mut state = engine.lock();
     // A share that just ended is guaranteed nothing, and a dropped tensor holds nothing.
     state.free_dead();
-    let lending = lending(engine, limit_bytes, budget);
+    let lending = lending(engine, limit_bytes(engine), &engine.budget());
     decide(&mut state.memory, lending)
 }
 
@@ -109,29 +99,28 @@ pub(crate) fn in_the_way(unmet: Unmet) -> String {
     }
 }
 
-/// Refuses a budget under which promises contradict each other, or could not be kept. `limit_bytes`
-/// are for slabs.
+/// Refuses a budget under which promises contradict each other, or could not be kept.
 pub(super) async fn check_budget(
     engine: &Arc<Engine>,
     budget: &Budget,
-    limit_bytes: u64,
+    whole: Whole,
 ) -> Result<()> {
-    let whole = Whole {
-        limit_bytes,
-        ..whole(engine)
-    };
-    let unmet = promise_after_way(engine, || {
-        with_lending_under(engine, limit_bytes, budget, |memory, lending| {
-            check_table(memory, whole, lending)
-        })
+    let kept = promise_after_way(engine, || {
+        let mut state = engine.lock();
+        state.free_dead();
+        check_budget_now(engine, &state.memory, budget, whole)
     });
-    match unmet.await? {
-        Ok(()) => Ok(()),
-        Err(unmet) => Err(wrong_budget(in_the_way(unmet))),
-    }
+    kept.await?.map_err(unkept_under)
 }
 
-fn check_table(memory: &Memory, whole: Whole, lending: Lending) -> Result<Promised<()>> {
+/// The same, for a caller that holds the lock.
+pub(super) fn check_budget_now(
+    engine: &Engine,
+    memory: &Memory,
+    budget: &Budget,
+    whole: Whole,
+) -> Result<Promised<()>> {
+    let lending = lending(engine, whole.limit_bytes, budget);
     let then = memory.shares.after(whole);
     let (promised_bytes, limit_bytes) = (then.promised_bytes(), whole.limit_bytes);
     if promised_bytes > limit_bytes {
@@ -154,6 +143,11 @@ fn check_table(memory: &Memory, whole: Whole, lending: Lending) -> Result<Promis
         true => Ok(()),
         false => Err(unmet),
     })
+}
+
+/// The error of a budget under which guarantees could not be kept.
+pub(super) fn unkept_under(unmet: Unmet) -> Error {
+    wrong_budget(in_the_way(unmet))
 }
 
 fn wrong_budget(reason: String) -> Error {
