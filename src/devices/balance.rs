@@ -125,12 +125,14 @@ impl Balance {
         Ok(())
     }
 
-    /// The rows of each device for a batch of `rows`.
+    /// The rows of each device for a batch of `rows`. Each gets at least one, if there are enough:
+    /// a device without rows would never be measured again, though it was slow only once.
     ///
     /// # Errors
     /// [`Error::Option`] for no devices.
     pub fn rows(&mut self, rows: usize) -> Result<Vec<usize>> {
-        let best = rows_by_speed(rows, &self.speeds())?;
+        let mut best = rows_by_speed(rows, &self.speeds())?;
+        give_each_a_row(&mut best);
         let is_for_rows = self.parts.iter().sum::<usize>() == rows && !self.parts.is_empty();
         if !is_for_rows || self.step_s(&best) < (1.0 - LEAST_GAIN) * self.step_s(&self.parts) {
             self.parts = best;
@@ -160,6 +162,19 @@ impl Balance {
         times
             .map(|(speed, rows)| *rows as f64 / speed)
             .fold(0.0, f64::max)
+    }
+}
+
+/// Gives each device without rows one of those of the device that has most, if there are enough.
+fn give_each_a_row(shares: &mut [usize]) {
+    if shares.iter().sum::<usize>() < shares.len() {
+        return;
+    }
+    while let Some(without) = shares.iter().position(|rows| *rows == 0) {
+        let most = (0..shares.len()).max_by_key(|&at| shares[at]);
+        let most = most.expect("there is a device without rows");
+        shares[most] -= 1;
+        shares[without] = 1;
     }
 }
 
@@ -206,5 +221,28 @@ mod tests {
         assert_eq!(balance.rows(32).unwrap(), [24, 8]);
         assert!(balance.note(&[1], &[Duration::ZERO]).is_err());
         assert!(Balance::new(0).rows(8).is_err());
+    }
+
+    #[test]
+    fn a_device_that_was_slow_once_is_measured_again() {
+        let mut balance = Balance::new(2);
+        let mut rows = balance.rows(8).unwrap();
+        // The second device compiles its kernels.
+        let times = [40, 2000].map(Duration::from_millis);
+        balance.note(&rows, &times).unwrap();
+        rows = balance.rows(8).unwrap();
+        assert_eq!(rows, [7, 1]);
+        for _ in 0..100 {
+            let times = rows
+                .iter()
+                .map(|rows| Duration::from_millis(10 * *rows as u64));
+            let times: Vec<Duration> = times.collect();
+            balance.note(&rows, &times).unwrap();
+            rows = balance.rows(8).unwrap();
+        }
+        assert_eq!(rows, [4, 4]);
+        // A batch with fewer rows than devices leaves some out.
+        assert_eq!(balance.rows(1).unwrap().iter().sum::<usize>(), 1);
+        assert_eq!(balance.rows(2).unwrap(), [1, 1]);
     }
 }
