@@ -122,7 +122,8 @@ impl Shares {
     /// Adds a share.
     ///
     /// # Errors
-    /// `Share` for amounts that contradict each other or what surrounds the share.
+    /// `Share` for amounts that contradict each other or what surrounds the share, and if no number
+    /// is left.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -133,7 +134,7 @@ impl Shares {
         dead: &Arc<DeadList>,
     ) -> Result<Arc<ShareHandle>> {
         let around_id = around.map_or(ShareId::MAIN, |around| around.id());
-        let id = ShareId(self.last + 1);
+        let id = ShareId::after(self.last, name)?;
         let path = self.numbered_path(name, around);
         let handle = ShareHandle::new(
             id,

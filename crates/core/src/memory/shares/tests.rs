@@ -85,6 +85,21 @@ fn promises_are_kept_or_refused() {
 }
 
 #[test]
+fn numbers_of_shares_never_repeat() {
+    let (mut table, handles) = table(&[("a", 0, "")]);
+    let dead = DeadList::new();
+    table.last = u32::MAX - 1;
+    let mut add = || {
+        let share = Share::guaranteed(0);
+        table.add("x", share, None, MadeBy::App, WHOLE, &dead)
+    };
+    let last = add().unwrap();
+    assert!(last.id() > handles[0].id());
+    let error = add().unwrap_err().to_string();
+    assert!(error.contains("open the device again"), "{error}");
+}
+
+#[test]
 fn ceilings_hold_for_all_that_is_within() {
     let (mut table, handles) = table(&[("app", 0, ""), ("user", 0, "app")]);
     let (app, user) = (handles[0].id(), handles[1].id());
