@@ -42,6 +42,11 @@ impl Gpu {
     /// them first. Then a read or a `flush` ends, and the pass goes on. Other calls, such as a pin
     /// or a new budget, wait for its end.
     ///
+    /// No such bound holds while the pass prepares a command of a lower priority. It may evict for
+    /// it, restore its operands, or compile its kernel. The step that has begun ends first: a round
+    /// of evictions, a request to a store with its time-out, a call of a
+    /// [`Source`](crate::Source), or the compilation.
+    ///
     /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
     /// within a share is at most its own. A share ends with its last handle and its last buffer;
     /// [`close_share`](GpuMemory::close_share) ends its guarantee before.

@@ -71,6 +71,9 @@ pub struct JobUse {
     pub priority: i8,
     /// What it is guaranteed now: its peak or, below jobs of a higher priority, what these leave.
     /// `None` while it waits.
+    ///
+    /// Memory that others have pinned may keep it lower when such a job ends. Then it rises when
+    /// another job begins to wait or ends, or at a [`Gpu::poll`](crate::Gpu::poll).
     pub guaranteed_bytes: Option<u64>,
     /// Why it waits, with the numbers. `None` while it runs.
     pub waits_because: Option<String>,
