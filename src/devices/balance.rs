@@ -166,15 +166,15 @@ impl Balance {
 }
 
 /// Gives each device without rows one of those of the device that has most, if there are enough.
-fn give_each_a_row(shares: &mut [usize]) {
-    if shares.iter().sum::<usize>() < shares.len() {
+fn give_each_a_row(parts: &mut [usize]) {
+    if parts.iter().sum::<usize>() < parts.len() {
         return;
     }
-    while let Some(without) = shares.iter().position(|rows| *rows == 0) {
-        let most = (0..shares.len()).max_by_key(|&at| shares[at]);
+    while let Some(without) = parts.iter().position(|rows| *rows == 0) {
+        let most = (0..parts.len()).max_by_key(|&at| parts[at]);
         let most = most.expect("there is a device without rows");
-        shares[most] -= 1;
-        shares[without] = 1;
+        parts[most] -= 1;
+        parts[without] = 1;
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_follow_the_speeds_and_do_not_depend_on_the_unit() {
+    fn parts_add_up_follow_the_speeds_and_do_not_depend_on_the_unit() {
         for (rows, speeds, expected) in [
             (0, &[1.0, 2.0][..], &[0, 0][..]),
             (7, &[1.0], &[7]),

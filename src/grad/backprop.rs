@@ -2,7 +2,7 @@
 //!
 //! A node's number is higher than those of its operands. So the pending node with the highest
 //! number has all of its gradients, and the loop needs no recursion and no count of uses. Only
-//! parameters may have higher numbers: a tensor may be marked after a checkpoint has captured it. So
+//! parameters may have higher numbers, as a tensor may be marked after a checkpoint captured it. So
 //! their turn comes after all others.
 
 use std::collections::BTreeMap;
