@@ -21,11 +21,17 @@ use engine::{Taken, layer, step, step_of, workspace_bytes};
 use graph::{Graph, devices};
 use lapidary::{Result, Tensor};
 
-const GRAPHS: [(&str, Graph); 3] = [
+const GRAPHS: [(&str, Graph); 4] = [
     (
         "mixed layers",
         Graph {
             widths: &[256, 512, 128, 512, 256, 640, 192, 256],
+        },
+    ),
+    (
+        "mixed layers, the last one narrow",
+        Graph {
+            widths: &[256, 512, 128, 512, 256, 640, 192],
         },
     ),
     ("equal layers", Graph { widths: &[256; 9] }),

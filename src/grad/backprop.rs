@@ -1,9 +1,7 @@
 //! The backward: from a value to the parameters, the newest operation first.
 //!
-//! A node's number is higher than those of its operands. So the pending node with the highest
-//! number has all of its gradients, and the loop needs no recursion and no count of uses. Only
-//! parameters may have higher numbers, as a tensor may be marked after a checkpoint captured it. So
-//! their turn comes after all others.
+//! A node's number is higher than those of its operands. So the pending operation with the highest
+//! number has all of its gradients, and the loop needs no recursion and no count of uses.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -14,7 +12,7 @@ use super::gradients::Apart;
 use super::methods::without_history;
 use super::view::{Sum, add_at_once};
 use crate::tensor::Tensor;
-use crate::tensor::history::{Edge, Node, Paused, Recomputed, Work, line};
+use crate::tensor::history::{Edge, Node, Paused, Values, Work, line};
 use lapidary_core::internal::{MadeFor, enter_scope};
 use lapidary_core::{Error, Result};
 
@@ -127,19 +125,16 @@ impl<'a> Backprop<'a> {
 
     /// Goes back from a value whose gradient is `seed`.
     #[track_caller]
-    fn go_back(&self, edge: &Edge, seed: Tensor, gradients: &mut Gradients) -> Result<()> {
+    fn go_back(&self, edge: &Edge, mut seed: Tensor, gradients: &mut Gradients) -> Result<()> {
         let _mode = match self.is_recorded {
             true => Paused::not(),
             false => Paused::new(),
         };
+        let _values = Values::of_backward();
         let mut apart = gradients.apart();
-        let is_apart = self.seed.is_none_or(|seed| apart.insert(seed));
-        let seed = match is_apart || self.is_recorded {
-            true => seed,
-            // It is one of the gradients that are added to, or a view of one.
-            false => seed.copy()?,
-        };
-        let _held = self.keeps_history.then(Recomputed::new);
+        if self.seed.is_some() {
+            seed = apart.of_app(seed)?;
+        }
         // Reports name the lines that recorded the operations, in this scope.
         let _scope = enter_scope(OPERATION);
         let mut pending = Pending::default();
@@ -201,7 +196,7 @@ impl<'a> Backprop<'a> {
                 ),
             });
         };
-        let handed_on: Vec<(Edge, Tensor)> = match &body.work {
+        let mut handed_on: Vec<(Edge, Tensor)> = match &body.work {
             Work::Rule(rule) | Work::OfApp(rule) => {
                 let backward = node.backward(&body, grad, self.is_recorded)?;
                 let grads = rule(&backward).map_err(|error| with_line(node, error))?;
@@ -222,17 +217,16 @@ impl<'a> Backprop<'a> {
                 edge.map(|edge| (edge, backward.grad)).into_iter().collect()
             }
         };
-        if matches!(body.work, Work::OfApp(_)) {
-            for (_, grad) in &handed_on {
-                apart.insert(grad);
-            }
-        }
+        let is_of_app = matches!(body.work, Work::OfApp(_));
         drop(body);
         if !self.keeps_history {
             node.free_body();
         }
-        for (edge, grad) in &handed_on {
+        for (edge, grad) in &mut handed_on {
             self.check_fits(node, edge, grad)?;
+            if is_of_app {
+                *grad = apart.of_app(grad.clone())?;
+            }
         }
         Ok(handed_on)
     }
@@ -324,8 +318,7 @@ fn hooked(node: &Node, mut grad: Tensor, apart: &mut Apart) -> Result<Option<Ten
         let Some(after) = hook(&grad)? else {
             return Ok(None);
         };
-        grad = checked_hook(node, &grad, after)?;
-        apart.insert(&grad);
+        grad = apart.of_app(checked_hook(node, &grad, after)?)?;
     }
     Ok(Some(grad))
 }
@@ -350,12 +343,10 @@ fn checked_hook(node: &Node, before: &Tensor, after: Tensor) -> Result<Tensor> {
     })
 }
 
-/// The nodes whose turn will come, with their gradients so far.
+/// The nodes whose turn will come, with their gradients so far. Parameters come last: one that was
+/// marked late has a high number, and a checkpoint may still give it a part of its gradient.
 #[derive(Default)]
-struct Pending(BTreeMap<Turn, (Arc<Node>, Sum)>);
-
-/// Whether a node is of an operation, and its number. The highest comes first.
-type Turn = (bool, u64);
+struct Pending(BTreeMap<(bool, u64), (Arc<Node>, Sum)>);
 
 impl Pending {
     fn add(&mut self, edge: &Edge, grad: Tensor, is_recorded: bool) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What a backward gives.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use crate::ops::clip;
@@ -35,16 +35,37 @@ impl Default for Gradients {
 
 /// The storages with which no new gradient may share memory, by their addresses: gradients, and
 /// what a function of the app may still hold. While one is known here, no other gets its address.
-#[derive(Debug)]
-pub(super) struct Apart(HashMap<usize, Weak<Storage>>);
+#[derive(Debug, Default)]
+pub(super) struct Apart {
+    storages: HashMap<usize, Weak<Storage>>,
+    /// Those of the sums that this backward adds to.
+    sums: HashSet<usize>,
+}
 
 impl Apart {
     /// Was it not there before?
-    pub(super) fn insert(&mut self, tensor: &Tensor) -> bool {
+    fn insert(&mut self, tensor: &Tensor) -> bool {
         let storage = &tensor.storage;
-        let address = Arc::as_ptr(storage) as usize;
-        self.0.insert(address, Arc::downgrade(storage)).is_none()
+        let address = address(tensor);
+        self.storages
+            .insert(address, Arc::downgrade(storage))
+            .is_none()
     }
+
+    /// A gradient of the app, which may still hold it. The result stays as it is while the backward
+    /// writes to the sums: of a sum it is a copy.
+    #[track_caller]
+    pub(super) fn of_app(&mut self, grad: Tensor) -> Result<Tensor> {
+        if self.sums.contains(&address(&grad)) {
+            return grad.copy();
+        }
+        self.insert(&grad);
+        Ok(grad)
+    }
+}
+
+fn address(tensor: &Tensor) -> usize {
+    Arc::as_ptr(&tensor.storage) as usize
 }
 
 impl Gradients {
@@ -199,9 +220,10 @@ impl Gradients {
 
     /// With which storages a new gradient may not share memory.
     pub(super) fn apart(&self) -> Apart {
-        let mut apart = Apart(HashMap::new());
+        let mut apart = Apart::default();
         for (_, grad) in self.by_leaf.values() {
             apart.insert(grad);
+            apart.sums.insert(address(grad));
         }
         apart
     }

@@ -37,8 +37,9 @@ impl Gpu {
     /// Computes a tensor of `inputs` by a function whose intermediate values are not kept: the
     /// backward calls the function again. Use it where recomputing costs less than memory.
     ///
-    /// Tensors that the function captures get their gradients too; do not write to them before the
-    /// backward. If no input and nothing that it captures depends on a parameter, nothing is kept.
+    /// Tensors that the function captures get their gradients too. Do not write to them before the
+    /// backward: nothing notices it. If no input and nothing that it captures depends on a
+    /// parameter, nothing is kept.
     /// It must compute the same each time: give random numbers a fixed seed. If it returns an
     /// input, a captured parameter or a view of one, the result is a copy. Under
     /// [`no_grad`](Self::no_grad) it is only called. (Chen et al., *Training Deep Nets with
@@ -54,8 +55,8 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Those of the function. [`Error::Gradient`] if it writes to an input, and [`Error::Foreign`]
-    /// if its result is of another device or share than an input.
+    /// Those of the function. [`Error::Gradient`] if it writes to an input. [`Error::Foreign`] if
+    /// its result or an input is of another device or share than this one.
     #[track_caller]
     pub fn checkpoint(
         &self,
@@ -84,12 +85,20 @@ impl Gpu {
         if !(depends && made.dtype.is_float()) {
             return Ok(made);
         }
+        self.check_is_here(&made, inputs)?;
         check_unwritten(inputs, &writes_before)?;
-        // The backward calls the function with inputs on the device of the result.
-        for input in inputs {
-            made.same_engine(CHECKPOINT, input)?;
-        }
         Ok(made.computed_again_as(CHECKPOINT, inputs, function))
+    }
+
+    /// Refuses a function that goes to another device or share: a gradient cannot come back.
+    fn check_is_here(&self, made: &Tensor, inputs: &[&Tensor]) -> Result<()> {
+        if !self.engine().here().is_same(&made.engine.here()) {
+            return Err(Error::Foreign {
+                operation: CHECKPOINT,
+            });
+        }
+        let mut inputs = inputs.iter();
+        inputs.try_for_each(|input| made.same_engine(CHECKPOINT, input))
     }
 }
 

@@ -100,3 +100,18 @@ fn a_search_that_makes_no_sense_is_refused() {
     let read = gpu.fit_batch(1..=8, |gpu, _| gpu.zeros(&[1], DType::F32)?.item::<f32>());
     assert!(matches!(read, Err(Error::DryRunRead { .. })));
 }
+
+#[test]
+fn the_search_takes_a_run_for_each_halving_of_the_range() {
+    let gpu = gpu();
+    gpu.memory().set_budget(Budget::device(64 << 20)).unwrap();
+    let mut runs = 0;
+    let fit = gpu.fit_batch(1..=256, |gpu, batch| {
+        runs += 1;
+        Transformer::new(gpu, 12, 64)?.step(gpu, batch, TOKENS)
+    });
+    let batch = fit.unwrap().batch;
+    assert!((2..256).contains(&batch), "{batch}");
+    // The largest batch does not fit, and 256 has eight halvings.
+    assert_eq!(runs, 9, "for {batch}");
+}

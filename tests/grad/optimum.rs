@@ -22,12 +22,8 @@ const CASES: [(Graph, &[u64]); 2] = [
     (Graph { widths: &[256; 9] }, &[30]),
 ];
 
-/// The most time beside the best. Behind PCIe the workspace of products takes a part of the memory,
-/// which the search does not know.
+/// The most time beside the best.
 const MOST: f64 = 1.25;
-
-/// The same, with the workspace beside the percentage.
-const MOST_BESIDE_WORKSPACE: f64 = 1.15;
 
 /// The same, on average.
 const MOST_MEAN: f64 = 1.08;
@@ -38,11 +34,12 @@ fn a_step_takes_little_longer_than_the_best_one() {
     for (graph, percentages) in CASES {
         for (device, speed) in devices() {
             for &percentage in percentages {
-                let ratio = ratio(graph, device, speed, percentage, 0);
+                let [ratio] = compared(graph, device, speed, percentage, [0]);
                 assert!(
                     ratio >= 0.97,
                     "{ratio:.2}: the model of costs is not the engine's"
                 );
+                assert!(ratio <= MOST, "{ratio:.2}");
                 ratios.push(ratio);
             }
         }
@@ -51,45 +48,60 @@ fn a_step_takes_little_longer_than_the_best_one() {
     assert!(mean <= MOST_MEAN, "{mean:.2}: {ratios:.2?}");
 }
 
-/// The search knows no workspace, so products in parts need more memory than it thinks.
+/// Graphs, and the most time in half the memory behind PCIe: without the workspace of products in
+/// parts, and with it. The search knows no workspace, so products in parts need more memory than it
+/// thinks. The target is 1.15, which four graphs miss without the workspace.
+const HALVES: [(&[usize], f64, f64); 7] = [
+    (&[256, 512, 128, 512, 256, 640, 192, 256], TARGET, TARGET),
+    (&[512, 384, 256, 128, 256, 384, 512], TARGET, TARGET),
+    (&[640, 128, 640, 128, 640, 128, 640], TARGET, TARGET),
+    (&[512, 256, 512, 256, 512, 256], 1.22, TARGET),
+    (&[256, 512, 128, 512, 256, 640, 192], 1.25, TARGET),
+    (&[256; 9], 1.29, 1.05),
+    (&[256; 7], 1.31, 1.05),
+];
+
+const TARGET: f64 = 1.15;
+
 #[test]
-fn half_the_memory_beside_the_workspace_is_enough_behind_a_slow_link() {
+fn half_the_memory_is_nearly_enough_behind_a_slow_link() {
     let (device, speed) = devices()[1];
-    let graphs: [&'static [usize]; 5] = [
-        &[256; 7],
-        &[256; 9],
-        CASES[0].0.widths,
-        &[512, 256, 512, 256, 512, 256],
-        &[512, 384, 256, 128, 256, 384, 512],
-    ];
-    for widths in graphs {
+    for (widths, most, most_beside) in HALVES {
         let graph = Graph { widths };
         let workspace_bytes = workspace_bytes(graph, speed).unwrap();
-        let ratio = ratio(graph, device, speed, 50, workspace_bytes);
-        assert!(ratio <= MOST_BESIDE_WORKSPACE, "{widths:?}: {ratio:.2}");
+        let [without, beside] = compared(graph, device, speed, 50, [0, workspace_bytes]);
+        assert!(without <= most, "{widths:?}: {without:.2}");
+        assert!(beside <= most_beside, "{widths:?}: {beside:.2}");
     }
 }
 
-/// The time of a step in part of the memory, and this much beside it, ÷ the best without it.
-fn ratio(graph: Graph, device: &str, speed: Speed, percentage: u64, more_bytes: u64) -> f64 {
+/// The times of steps in part of the memory, and this much beside it, ÷ the best without it.
+fn compared<const N: usize>(
+    graph: Graph,
+    device: &str,
+    speed: Speed,
+    percentage: u64,
+    more_bytes: [u64; N],
+) -> [f64; N] {
     let all = step(graph, speed, None).unwrap();
     let weights_bytes = graph.weights_bytes();
     let room_bytes = (all.peak_bytes - weights_bytes) * percentage / 100;
-    let budget_bytes = weights_bytes + room_bytes + more_bytes;
-    let taken = step(graph, speed, Some(budget_bytes)).unwrap();
     let search = Search {
         graph,
         speed,
         room_bytes,
     };
     let more_ns = search.more_ns().expect("there is room for each operation");
-    let ratio = taken.ns as f64 / (all.ns + more_ns) as f64;
-    let case = format!("{graph:?}, {device}, {percentage} %: {ratio:.2}, {taken:?}");
-    println!("{case}");
-    assert!(
-        taken.evicted_bytes + taken.recomputed_bytes > 0,
-        "{case}: it had room"
-    );
-    assert!(ratio <= MOST, "{case}");
-    ratio
+    more_bytes.map(|more_bytes| {
+        let budget_bytes = weights_bytes + room_bytes + more_bytes;
+        let taken = step(graph, speed, Some(budget_bytes)).unwrap();
+        let ratio = taken.ns as f64 / (all.ns + more_ns) as f64;
+        let case = format!("{graph:?}, {device}, {percentage} %: {ratio:.2}, {taken:?}");
+        println!("{case}");
+        assert!(
+            taken.evicted_bytes + taken.recomputed_bytes > 0,
+            "{case}: it had room"
+        );
+        ratio
+    })
 }

@@ -217,6 +217,21 @@ fn chains_through_saved_values_and_functions_are_dropped_without_recursion() {
         y = gpu.checkpoint(&[&w], move |_| before.neg()).unwrap();
     }
     drop(y);
+    // A function that sees the gradient holds the result, or the parameter, before.
+    for is_leaf in [false, true] {
+        let mut held = w.neg().unwrap();
+        for _ in 0..20_000 {
+            let next = match is_leaf {
+                true => parameter(&gpu, &[1.0], &[1]),
+                false => w.neg().unwrap(),
+            };
+            let before = held;
+            next.on_gradient(move |gradient| gradient * &before.detach())
+                .unwrap();
+            held = next;
+        }
+        drop(held);
+    }
 }
 
 #[test]
@@ -280,6 +295,36 @@ fn gradients_share_no_memory_and_can_be_written() {
 }
 
 #[test]
+fn a_gradient_may_be_the_gradient_of_what_is_added_to_it() {
+    let gpu = gpu();
+    for way in ["seed", "hook"] {
+        let x = parameter(&gpu, &[1.0, 2.0], &[2]);
+        let w = parameter(&gpu, &[3.0, 4.0], &[2]);
+        let mut gradients = Gradients::default();
+        let loss = w.square().unwrap().sum_all().unwrap();
+        loss.backprop().add_to(&mut gradients).unwrap();
+        let of = |gradients: &Gradients, parameter: &Tensor| {
+            let gradient = gradients.get(parameter).unwrap();
+            gradient.to_vec::<f32>().unwrap()
+        };
+        let seed = gradients.get(&w).unwrap();
+        assert_eq!(of(&gradients, &w), [6.0, 8.0]);
+        // The sum for `w` is written before the gradient of `h` is used.
+        let y = (x.mul_scalar(2.0).unwrap() + &w).unwrap();
+        match way {
+            "seed" => y.backprop().seed(&seed).add_to(&mut gradients).unwrap(),
+            _ => {
+                y.on_gradient(move |_| Ok(seed.clone())).unwrap();
+                let loss = y.sum_all().unwrap();
+                loss.backprop().add_to(&mut gradients).unwrap();
+            }
+        }
+        assert_eq!(of(&gradients, &w), [12.0, 16.0], "{way}");
+        assert_eq!(of(&gradients, &x), [12.0, 16.0], "{way}");
+    }
+}
+
+#[test]
 fn guards_end_in_any_order() {
     let gpu = gpu();
     let w = parameter(&gpu, &[1.0], &[1]);
@@ -306,32 +351,4 @@ fn what_is_not_recorded_is_refused() {
     ));
     let _no_grad = gpu.no_grad();
     w.write(&[2.0_f32]).unwrap();
-}
-
-#[test]
-fn a_gradient_as_seed_of_what_is_added_to_it() {
-    let gpu = gpu();
-    let x = parameter(&gpu, &[1.0, 2.0], &[2]);
-    let w = parameter(&gpu, &[3.0, 4.0], &[2]);
-    let mut gradients = Gradients::default();
-    w.square()
-        .unwrap()
-        .sum_all()
-        .unwrap()
-        .backprop()
-        .add_to(&mut gradients)
-        .unwrap();
-    let seed = gradients.get(&w).unwrap();
-    assert_eq!(seed.to_vec::<f32>().unwrap(), [6.0, 8.0]);
-    let h = x.mul_scalar(2.0).unwrap();
-    let y = (&h + &w).unwrap();
-    y.backprop().seed(&seed).add_to(&mut gradients).unwrap();
-    assert_eq!(
-        gradients.get(&w).unwrap().to_vec::<f32>().unwrap(),
-        [12.0, 16.0]
-    );
-    assert_eq!(
-        gradients.get(&x).unwrap().to_vec::<f32>().unwrap(),
-        [12.0, 16.0]
-    );
 }

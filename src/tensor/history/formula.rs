@@ -155,47 +155,44 @@ impl View {
         let is_last = Arc::strong_count(formula) <= 2;
         // A value of a dry run is no value for the time after it.
         if !dry::is_from_before(formula.node) {
-            *formula.value() = (!is_last).then(|| whole.saved());
-            if !is_last {
-                Recomputed::note(formula);
+            let value = (!is_last).then(|| whole.saved());
+            if value.is_some() {
+                note(formula);
             }
+            *formula.value() = value;
         }
         Ok(whole.view(self.layout.clone()))
     }
 }
 
 thread_local! {
-    /// The formulas with a value that the running backward has computed.
-    static RECOMPUTED: RefCell<Option<Vec<Weak<Formula>>>> = const { RefCell::new(None) };
+    /// The formulas that got a value in the backward of this thread, or the innermost one.
+    static WITH_VALUE: RefCell<Vec<Weak<Formula>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A backward on this thread that keeps the history. The values that it computes again last until
-/// its end: the operations that wait for them stay.
-pub(crate) struct Recomputed {
-    /// Those of the backward in whose hook this one runs.
-    outer: Option<Vec<Weak<Formula>>>,
+fn note(formula: &Arc<Formula>) {
+    WITH_VALUE.with_borrow_mut(|formulas| formulas.push(Arc::downgrade(formula)));
 }
 
-impl Recomputed {
-    pub(crate) fn new() -> Self {
-        Recomputed {
-            outer: RECOMPUTED.replace(Some(Vec::new())),
+/// The values of formulas while a backward runs. At its end no operation waits for them, but a
+/// history that is kept would hold them.
+pub(crate) struct Values {
+    /// Those of the backward whose function began this one.
+    outer: Vec<Weak<Formula>>,
+}
+
+impl Values {
+    pub(crate) fn of_backward() -> Self {
+        Values {
+            outer: WITH_VALUE.take(),
         }
     }
-
-    fn note(formula: &Arc<Formula>) {
-        RECOMPUTED.with_borrow_mut(|list| {
-            if let Some(list) = list {
-                list.push(Arc::downgrade(formula));
-            }
-        });
-    }
 }
 
-impl Drop for Recomputed {
+impl Drop for Values {
     fn drop(&mut self) {
-        let own = RECOMPUTED.replace(self.outer.take());
-        for formula in own.iter().flatten().filter_map(Weak::upgrade) {
+        let formulas = WITH_VALUE.replace(std::mem::take(&mut self.outer));
+        for formula in formulas.iter().filter_map(Weak::upgrade) {
             let value = formula.value().take();
             // Not under the lock.
             drop(value);

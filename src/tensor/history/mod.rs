@@ -29,7 +29,7 @@ mod saved;
 use std::panic::Location;
 
 pub(crate) use dry::{DryGuard, run, undo_later};
-pub(crate) use formula::{LEAST_BYTES, Recomputed};
+pub(crate) use formula::{LEAST_BYTES, Values};
 pub(crate) use lesser::MakeLesser;
 pub(crate) use link::Link;
 pub(crate) use mode::{Paused, is_paused, unrecorded};

@@ -142,7 +142,10 @@ impl Node {
         }
         let body = self.lock_body().and_then(|mut body| body.take());
         if let Some(body) = body {
-            discard(Part::Body(body));
+            discard(Remains {
+                _body: Some(body),
+                _hooks: Vec::new(),
+            });
         }
     }
 
@@ -172,46 +175,54 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let hooks = std::mem::take(self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner));
-        hooks.into_iter().map(Part::Hook).for_each(discard);
-        if let Kind::Operation(body) = &mut self.kind {
-            let body = body.get_mut().unwrap_or_else(PoisonError::into_inner);
-            if let Some(body) = body.take() {
-                discard(Part::Body(body));
-            }
+        let body = match &mut self.kind {
+            Kind::Leaf => None,
+            Kind::Operation(body) => body
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        };
+        let hooks = self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let hooks = std::mem::take(hooks);
+        if body.is_some() || !hooks.is_empty() {
+            discard(Remains {
+                _body: body,
+                _hooks: hooks,
+            });
         }
     }
 }
 
-/// A part of a node that may hold other nodes.
-enum Part {
-    Body(#[expect(dead_code, reason = "it is only dropped")] Arc<Body>),
-    Hook(#[expect(dead_code, reason = "it is only dropped")] Arc<Hook>),
+/// What of a node leads to other nodes.
+struct Remains {
+    _body: Option<Arc<Body>>,
+    _hooks: Vec<Arc<Hook>>,
 }
 
-/// The parts that a thread has yet to drop.
+/// What a thread has yet to drop.
 struct Discarded {
     is_under_way: bool,
-    parts: Vec<Part>,
+    remains: Vec<Remains>,
 }
 
 thread_local! {
     static DISCARDED: RefCell<Discarded> = const {
         RefCell::new(Discarded {
             is_under_way: false,
-            parts: Vec::new(),
+            remains: Vec::new(),
         })
     };
 }
 
-/// Drops a part, and the nodes behind it in a loop. A chain of them may be longer than the stack is
-/// deep. It may go by operands, by saved values, or by values that functions of the app hold.
-fn discard(part: Part) {
-    let mut next = Some(part);
+/// Drops what remains of a node, and the nodes behind it in a loop. A chain of them may be longer
+/// than the stack is deep. It may go by operands, by saved values, or by values that functions of
+/// the app hold.
+fn discard(remains: Remains) {
+    let mut next = Some(remains);
     let is_outermost = DISCARDED.try_with(|discarded| {
         let mut discarded = discarded.borrow_mut();
         if discarded.is_under_way {
-            discarded.parts.extend(next.take());
+            discarded.remains.extend(next.take());
         }
         !std::mem::replace(&mut discarded.is_under_way, true)
     });
@@ -220,9 +231,9 @@ fn discard(part: Part) {
         return;
     }
     let _end = Discarding;
-    while let Some(part) = next {
-        drop(part);
-        next = DISCARDED.with_borrow_mut(|discarded| discarded.parts.pop());
+    while let Some(remains) = next {
+        drop(remains);
+        next = DISCARDED.with_borrow_mut(|discarded| discarded.remains.pop());
     }
 }
 
