@@ -8,7 +8,7 @@
 use fastrand::Rng;
 use lapidary::shares::Share;
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
-use lapidary::{Budget, Buffer, Gpu, Options};
+use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Result};
 
 use super::MIB;
 use super::tenant::Tenant;
@@ -239,4 +239,128 @@ fn the_host_clears_what_is_claimed_where_it_maps_slabs() {
     for buffer in &lent {
         assert_eq!(buffer.to_vec::<u32>().unwrap(), words);
     }
+}
+
+/// Copies what a binding has, also behind the end of the buffer.
+const PRY: &str = "
+    @group(0) @binding(0) var<storage, read> x: array<u32>;
+    @group(0) @binding(1) var<storage, read_write> found: array<u32>;
+
+    @compute @workgroup_size(64)
+    fn pry(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < min(arrayLength(&found), arrayLength(&x)) {
+            found[id.x] = x[id.x];
+        }
+    }
+";
+
+/// A share that writes one byte everywhere, so that a single byte of it can be found.
+struct Marker {
+    gpu: Gpu,
+    mark: u8,
+    buffers: Vec<Buffer>,
+}
+
+impl Marker {
+    /// Makes a buffer of any number of bytes, written as a whole or from any word on.
+    fn make(&mut self, random: &mut Rng) -> Result<()> {
+        let size_bytes = random.u64(1..300);
+        let bytes = vec![self.mark; size_bytes as usize];
+        let buffer = match random.bool() {
+            true => self.gpu.buffer_from(&bytes)?,
+            false => {
+                let buffer = self.gpu.buffer(size_bytes)?;
+                let from = random.u64(0..size_bytes.div_ceil(4)) * 4;
+                let part = buffer.slice(from..size_bytes)?;
+                part.write(&bytes[..part.size_bytes() as usize])?;
+                buffer
+            }
+        };
+        self.buffers.push(buffer);
+        Ok(())
+    }
+
+    /// Panics if a kernel or the host finds any byte that is not its own.
+    fn look(&self, pry: &Kernel, buffer: &Buffer) -> Result<()> {
+        // As much as a binding may have behind the end.
+        let words = buffer.size_bytes() as usize / 4 + 64;
+        let call = pry
+            .call()
+            .bind("x", buffer)
+            .out("found", &[words], DType::U32);
+        let found = call.groups([words.div_ceil(64) as u32, 1, 1]).run_one()?;
+        let found = found
+            .to_vec::<u32>()?
+            .into_iter()
+            .flat_map(u32::to_le_bytes);
+        for (at, byte) in found.chain(buffer.to_vec::<u8>()?).enumerate() {
+            let mark = self.mark;
+            assert!(
+                byte == mark || byte == 0,
+                "{mark:#x} found {byte:#x} at {at} of {buffer}"
+            );
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, random: &mut Rng, pry: &Kernel) -> Result<()> {
+        if self.buffers.len() < 8 {
+            return self.make(random);
+        }
+        let index = random.usize(0..self.buffers.len());
+        match random.u32(0..6) {
+            0 | 1 => drop(self.buffers.swap_remove(index)),
+            2 => self.buffers[index].evict()?,
+            3 => self.buffers.push(self.buffers[index].copy()?),
+            4 => drop(self.gpu.memory().compact(MIB)?),
+            _ => self.look(pry, &self.buffers[index])?,
+        }
+        Ok(())
+    }
+}
+
+/// Whole words hide a few bytes of another share in the padding behind an odd number of bytes.
+#[test]
+fn no_share_finds_a_single_byte_of_another_in_padding() -> Result<()> {
+    for maps_slabs in [false, true] {
+        let seed = number("LAPIDARY_SEED").unwrap_or_else(|| fastrand::u64(..));
+        eprintln!("LAPIDARY_SEED={seed}, maps_slabs {maps_slabs}");
+        let mut random = Rng::with_seed(seed);
+        // New memory has zeros, so that every other byte was written by a share.
+        let device = SimOptions {
+            maps_slabs,
+            ..SimOptions::default()
+        };
+        let budget = Budget {
+            host_bytes: Some(2 << 10),
+            ..Budget::device(MIB)
+        };
+        let options = Options {
+            budget: Some(budget),
+            ..Options::default()
+        };
+        let (gpu, _sim) = Gpu::simulated_with(device, options)?;
+        let pry = Kernel::new(&gpu, PRY)?;
+        let mut markers = Vec::new();
+        for mark in [0xa1, 0xb2, 0xc3, 0xd4] {
+            markers.push(Marker {
+                gpu: gpu.share(&format!("{mark:x}"), Share::guaranteed(0))?,
+                mark,
+                buffers: Vec::new(),
+            });
+        }
+        for _ in 0..3000 {
+            let at = random.usize(0..markers.len());
+            markers[at].step(&mut random, &pry)?;
+        }
+        for marker in &markers {
+            let mut buffers = marker.buffers.iter();
+            buffers.try_for_each(|buffer| marker.look(&pry, buffer))?;
+        }
+        let stats = gpu.memory().stats();
+        assert!(stats.hand_overs > 100, "{} hand-overs", stats.hand_overs);
+        let evictions = stats.shares.iter().map(|one| one.evictions);
+        assert!(evictions.sum::<u64>() > 100, "nothing was evicted");
+    }
+    Ok(())
 }
