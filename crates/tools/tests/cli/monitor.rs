@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Gpu, Tensor, stats::MemoryStats};
 use lapidary_tools::monitor::{Control, Monitor};
@@ -196,5 +197,27 @@ fn it_fits_into_any_terminal_and_takes_any_numbers() {
         assert!(
             drawn.contains("weights") && !drawn.contains('\x1b') && !drawn.contains('\u{202e}')
         );
+    }
+}
+
+#[test]
+fn shares_are_drawn_with_what_they_hold_and_may_hold() {
+    let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
+    gpu.memory().set_budget(Budget::device(24 << 20)).unwrap();
+    let frame = gpu.share("frame", Share::guaranteed(4 << 20)).unwrap();
+    let share = Share::guaranteed(1 << 20).with_ceiling(8 << 20);
+    let job = gpu.share("job", share).unwrap();
+    let inner = job.share("inner", Share::guaranteed(0)).unwrap();
+    let _held = [tensor(&frame, 1024, "pixels"), tensor(&inner, 2048, "sums")];
+    let mut monitor = Monitor::new();
+    monitor.push_at(Duration::ZERO, gpu.memory().stats());
+    let drawn = drawn(&monitor, 120, 32);
+    for expected in [
+        " shares: 3 ",
+        "1.00 MiB of   4.00 MiB frame",
+        "2.00 MiB of   8.00 MiB job ",
+        "2.00 MiB of        0 B job/inner",
+    ] {
+        assert!(drawn.contains(expected), "{expected}\n{drawn}");
     }
 }

@@ -1,7 +1,9 @@
 //! A snapshot's page is complete, and names that a program chose are only ever text in it.
 
+use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Tensor, stats::Snapshot};
+use serde_json::json;
 
 use super::open_alone;
 
@@ -70,6 +72,46 @@ fn a_page_has_the_blocks_the_tags_and_every_event() {
     let tag = blocks[0][4].as_u64().unwrap() as usize;
     assert_eq!(head["tags"][tag]["name"], "weights");
     assert_eq!(head["clipped"], 0);
+}
+
+/// The script shows each of these numbers of a share.
+#[test]
+fn a_page_has_the_shares() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let ceiling = Share::guaranteed(4096).with_ceiling(1 << 20);
+    let job = gpu.share("job", ceiling).unwrap();
+    let closed = gpu.share("closed", Share::guaranteed(4096)).unwrap();
+    closed.memory().close_share().unwrap();
+    let x = job.zeros(&[16 << 10], DType::U8).unwrap();
+    x.force().unwrap();
+    let head = head(&page(&gpu.memory().snapshot()));
+    let shares = head["stats"]["shares"].as_array().unwrap();
+    let [closed, job] = &shares[..] else {
+        panic!("{shares:?}");
+    };
+    let is_job = [
+        &job["path"],
+        &job["guaranteed_bytes"],
+        &job["ceiling_bytes"],
+    ];
+    assert_eq!(is_job, [&json!("job"), &json!(4096), &json!(1 << 20)]);
+    assert_eq!(job["bytes"]["now"], 16 << 10);
+    assert_eq!(job["is_closed"], false);
+    assert_eq!(closed["is_closed"], true);
+    let script = include_str!("../../src/page/panels.js");
+    for name in [
+        "path",
+        "bytes",
+        "guaranteed_bytes",
+        "ceiling_bytes",
+        "is_closed",
+    ]
+    .into_iter()
+    .chain(["evictions", "restores", "refusals"])
+    {
+        assert!(job.get(name).is_some(), "{name} in {job}");
+        assert!(script.contains(&format!("share?.{name}")), "{name}");
+    }
 }
 
 #[test]
