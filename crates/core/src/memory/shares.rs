@@ -284,8 +284,8 @@ impl Shares {
                 _ => "the guarantee of the share around it",
             };
             return Err(share.error(format!(
-                "a guarantee of {} is more than what is left: {of} is {}, of which {} are guaranteed \
-                 to others",
+                "a guarantee of {} is more than what is left: {of} is {}, of which {} are \
+                 guaranteed to others",
                 Bytes(guaranteed_bytes),
                 Bytes(most_bytes),
                 Bytes(promised_bytes),
