@@ -25,6 +25,11 @@ const CLAIMED: usize = 64;
 const COMPETING: usize = 48;
 /// How long they compete, unless `LAPIDARY_CONTENDED_S` says otherwise.
 const CONTENDED_S: u64 = 60;
+/// A job that lacks memory: all memory, the buffers of 1 MiB that it holds, and a large one that
+/// does not fit beside them.
+const SMALL_BUDGET_BYTES: u64 = 192 * MIB;
+const HELD: usize = 150;
+const LARGE_BYTES: u64 = 96 * MIB;
 /// Frames whose time counts, and the pause after each.
 const FRAMES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(4);
@@ -193,43 +198,60 @@ fn fairness() -> Result<()> {
     Ok(())
 }
 
+/// What a job does until it should stop. Returns how often it did that.
+type Work = fn(Gpu, &AtomicBool) -> Result<usize>;
+
 /// The time of a frame (one small kernel and its read-back) beside a job that never pauses.
 fn latency() -> Result<()> {
     println!("\na frame of one small kernel and its read-back, {FRAMES} times");
-    frames("alone", None)?;
-    frames("beside a job of its priority", Some(0))?;
-    frames("beside a job of a lower one", Some(-1))
+    println!("(the job begins 0.5 s before, and compiles its kernels then)");
+    frames("alone", None, None)?;
+    frames("beside a job of its priority", None, Some((0, multiply)))?;
+    frames("beside a job of a lower one", None, Some((-1, multiply)))?;
+    let budget_bytes = Some(SMALL_BUDGET_BYTES);
+    let job = Some((-1, evict_and_restore as Work));
+    frames("beside one that lacks memory", budget_bytes, job)
 }
 
-fn frames(name: &str, priority_of_job: Option<i8>) -> Result<()> {
-    let gpu = open(None)?;
+fn frames(name: &str, budget_bytes: Option<u64>, job: Option<(i8, Work)>) -> Result<()> {
+    let gpu = open(budget_bytes)?;
     let frame = gpu.share("frame", Share::guaranteed(MIB))?;
     let stops = AtomicBool::new(false);
-    let mut times = thread::scope(|scope| {
-        let job = priority_of_job.map(|priority| {
+    let (mut times, steps) = thread::scope(|scope| {
+        let job = job.map(|(priority, work)| {
             let job = gpu.share("job", Share::guaranteed(0).with_priority(priority))?;
-            Ok(scope.spawn(|| work_until(job, &stops)))
+            let stops = &stops;
+            Ok(scope.spawn(move || work(job, stops)))
         });
         let job = job.transpose()?;
         // The job compiles its kernels first.
         thread::sleep(Duration::from_millis(500));
         let times = frame_times(&frame);
         stops.store(true, Ordering::Relaxed);
-        if let Some(Err(panic)) = job.map(thread::ScopedJoinHandle::join) {
-            std::panic::resume_unwind(panic);
-        }
-        times
+        let ended = job.map(thread::ScopedJoinHandle::join);
+        let steps = match ended.transpose() {
+            Ok(steps) => steps.unwrap_or(Ok(0))?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        Ok::<_, lapidary::Error>((times?, steps))
     })?;
     times.sort();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let longest_ns = gpu.memory().stats().longest_submission_ns;
     println!(
-        "  {name:<30} median {:>6.2} ms, 95 % {:>6.2} ms, most {:>6.2} ms, longest submission {:>6.2} ms",
+        "  {name:<30} median {:>6.2} ms, 95 % {:>6.2} ms, most {:>6.2} ms",
         ms(times[FRAMES / 2]),
         ms(times[FRAMES * 95 / 100]),
         ms(times[FRAMES - 1]),
-        longest_ns as f64 / 1e6
     );
+    if steps > 0 {
+        let stats = gpu.memory().stats();
+        println!(
+            "{:33}the job: {steps} steps; longest submission {:.2} ms, hold {:.2} ms",
+            "",
+            stats.longest_submission_ns as f64 / 1e6,
+            stats.longest_hold_ns as f64 / 1e6
+        );
+    }
     Ok(())
 }
 
@@ -247,14 +269,29 @@ fn frame_times(frame: &Gpu) -> Result<Vec<Duration>> {
 }
 
 /// Multiplies matrices, 16 a round.
-fn work_until(job: Gpu, stops: &AtomicBool) -> Result<()> {
+fn multiply(job: Gpu, stops: &AtomicBool) -> Result<usize> {
     let w = job.rand_normal(&[512, 512], 0.0, 0.04, 1, DType::F32)?;
-    let mut x = w.copy()?;
+    let (mut x, mut done) = (w.copy()?, 0);
     while !stops.load(Ordering::Relaxed) {
         for _ in 0..16 {
             x = x.matmul(&w)?;
         }
         job.flush()?;
+        done += 16;
     }
-    Ok(())
+    Ok(done)
+}
+
+/// Makes one large buffer, and restores the many small ones that were evicted for it.
+fn evict_and_restore(job: Gpu, stops: &AtomicBool) -> Result<usize> {
+    let small = filled(&job, HELD)?;
+    let mut done = 0;
+    while !stops.load(Ordering::Relaxed) {
+        drop(job.buffer_zeroed(LARGE_BYTES)?);
+        job.flush()?;
+        small.iter().try_for_each(Buffer::prefetch)?;
+        job.flush()?;
+        done += 1;
+    }
+    Ok(done)
 }

@@ -181,6 +181,8 @@ impl Pass {
 
     /// Meets the need of the command at the head of the queue, or fails it.
     async fn meet(&self, need: Need) -> Result<()> {
+        let is_submission = matches!(need, Need::Submit);
+        let _hold = (!is_submission).then(|| self.hold());
         match need {
             Need::Submit => {
                 self.submit()?;
@@ -236,20 +238,6 @@ impl Pass {
             } => {
                 direct::read_in_place(self, &reading, piece, place).await?;
             }
-        }
-        Ok(())
-    }
-
-    /// Work of a lower priority waits for the submission before, so that work of a higher one
-    /// waits for one submission at most. The wait is before the next commands are encoded, not
-    /// before they are submitted: what comes meanwhile goes first.
-    async fn wait_for_turn(&self) -> Result<()> {
-        let yields = {
-            let state = self.lock();
-            (state.priorities).is_some_and(|priorities| priorities.lets_others_go_first(&state))
-        };
-        if yields {
-            self.wait_idle().await?;
         }
         Ok(())
     }

@@ -311,7 +311,12 @@ impl Engine {
 
     /// A stopwatch. It does not run on a simulated device, in a dry run, or without a clock.
     pub(super) fn stopwatch(&self) -> Stopwatch {
-        Stopwatch::new(self.caps().backend != "sim" && !self.is_dry)
+        Stopwatch::new(self.has_clock())
+    }
+
+    /// Whether times are measured.
+    pub(super) fn has_clock(&self) -> bool {
+        self.caps().backend != "sim" && !self.is_dry
     }
 
     /// Returns an error if the device is lost.

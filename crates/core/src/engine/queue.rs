@@ -118,6 +118,11 @@ impl Queue {
         std::mem::take(&mut self.has_news)
     }
 
+    /// Whether commands were appended since priorities were last looked at.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news
+    }
+
     /// Priorities must be looked at again.
     pub(super) fn keep_news(&mut self) {
         self.has_news = true;

@@ -124,7 +124,8 @@ impl Attempt {
 }
 
 /// Makes room for a storage: a slab or a hole. The inner error concerns the storage, the outer
-/// error the whole pass. The caller has the execution lock.
+/// error the whole pass. The caller has the execution lock. For a command at the head of the queue,
+/// returns between two rounds if work of a higher priority has come.
 pub(super) fn make_room<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
@@ -133,6 +134,9 @@ pub(super) fn make_room<'a>(
         if let Some(sharing) = note_lending(pass) {
             if let Some(error) = sharing.lower_share(pass, storage).await? {
                 return Ok(Err(error));
+            }
+            if pass.must_yield() {
+                return Ok(Ok(()));
             }
         }
         if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
@@ -180,7 +184,8 @@ pub(super) fn make_room<'a>(
     })
 }
 
-/// Runs these reclaim steps until the storage has room. `None` if they do not suffice.
+/// Runs these reclaim steps until the storage has room, or work of a higher priority has come.
+/// `None` if they do not suffice.
 fn try_steps<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
@@ -208,6 +213,7 @@ fn try_steps<'a>(
                 let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
                 if step.has_traffic() {
                     wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
+                    wanted_bytes = pass.round_bytes(wanted_bytes);
                 }
                 let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await?
                 else {
@@ -218,6 +224,9 @@ fn try_steps<'a>(
                     break;
                 }
                 note_lending(pass);
+                if pass.must_yield() {
+                    return Ok(Some(Ok(())));
+                }
                 if let Some(made) = grow(pass, storage, attempt.ceiling).await? {
                     return Ok(Some(made));
                 }
@@ -228,7 +237,8 @@ fn try_steps<'a>(
 }
 
 /// Makes the storage's share hold less, if its limits, and not the device's, leave no room for the
-/// storage. Returns the error of the storage if that fails.
+/// storage. Stops if work of a higher priority has come. Returns the error of the storage if that
+/// fails.
 pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
     let mut attempt = Attempt::default();
     loop {
@@ -257,8 +267,12 @@ pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<O
         };
         let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
         let ran = |step, freed_bytes| attempt.note(pass, step, freed_bytes);
-        if run_until_freed(pass, steps, hindrance.excess_bytes, whom, ran).await? == 0 {
+        let wanted_bytes = pass.round_bytes(hindrance.excess_bytes);
+        if run_until_freed(pass, steps, wanted_bytes, whom, ran).await? == 0 {
             return Ok(Some(refuse::out_of_memory(pass, storage, attempt.counts)));
+        }
+        if pass.must_yield() {
+            return Ok(None);
         }
     }
 }

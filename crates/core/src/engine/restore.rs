@@ -45,7 +45,8 @@ impl Drop for RestoreGuard<'_> {
     }
 }
 
-/// Restores an evicted storage. The inner error concerns the command that needs it.
+/// Restores an evicted storage. The inner error concerns the command that needs it. For a command
+/// at the head of the queue, returns before that if work of a higher priority has come.
 pub(super) fn restore<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
@@ -79,6 +80,9 @@ pub(super) fn restore<'a>(
             }
             if let Err(error) = reclaim::make_room(pass, storage).await? {
                 return Ok(Err(error));
+            }
+            if pass.must_yield() {
+                return Ok(Ok(()));
             }
         }
         restore_into(pass, storage, &mut restore_guard).await

@@ -11,6 +11,7 @@ pub(in crate::engine) mod cost;
 mod counters;
 pub(in crate::engine) mod destination;
 pub(in crate::engine) mod features;
+mod holds;
 pub(in crate::engine) mod lineage;
 mod pace;
 pub(in crate::engine) mod rematerializers;
@@ -40,6 +41,7 @@ use cleaning::Cleanings;
 use cost::Costs;
 use counters::Counters;
 use features::{Priorities, Recompute, StateHooks};
+use holds::Holds;
 use lineage::Lineages;
 use pace::Pace;
 use rematerializers::Rematerializers;
@@ -82,6 +84,8 @@ pub(super) struct State {
     pub(super) shared: Option<&'static dyn StateHooks>,
     /// The order of commands, once shares have different priorities.
     pub(super) priorities: Option<&'static dyn Priorities>,
+    /// How long passes for a low priority held up the others.
+    pub(super) holds: Holds,
     /// What a dry run counts.
     pub(super) dry: Option<Box<DryRunAccount>>,
     pub(super) counters: Counters,
@@ -122,6 +126,7 @@ impl State {
             diagnose,
             shared: None,
             priorities: None,
+            holds: Holds::default(),
             dry: None,
             counters: Counters::default(),
         }

@@ -42,10 +42,11 @@ impl Gpu {
     /// them first. Then a read or a `flush` ends, and the pass goes on. Other calls, such as a pin
     /// or a new budget, wait for its end.
     ///
-    /// No such bound holds while the pass prepares a command of a lower priority. It may evict for
-    /// it, restore its operands, or compile its kernel. The step that has begun ends first: a round
-    /// of evictions, a request to a store with its time-out, a call of a
-    /// [`Source`](crate::Source), or the compilation.
+    /// The pass may also have to prepare a command of a lower priority: it evicts for it, restores
+    /// its operands, or compiles its kernel. Then only the part that has begun ends first, and the
+    /// rest waits: the move of one buffer, or of several that come to 8 MiB; a request to a store
+    /// with its time-out; a call of a [`Source`](crate::Source); a compilation.
+    /// [`MemoryStats::longest_hold_ns`] says how long a part took at most.
     ///
     /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
     /// within a share is at most its own. A share ends with its last handle and its last buffer;

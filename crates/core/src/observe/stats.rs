@@ -125,6 +125,11 @@ pub struct MemoryStats {
     /// of a high priority may wait this long for work of a lower one. 0 in a browser.
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_submission_ns: u64,
+    /// The longest time, in nanoseconds, for which the preparation of a command of a low priority
+    /// kept work of a higher one waiting, or would have: a round of evictions, the restore of an
+    /// operand, the compilation of a kernel. 0 in a browser and on a simulated device.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub longest_hold_ns: u64,
     /// Blocks that were cleared because they passed, or will pass, from one share to another.
     #[cfg_attr(feature = "serde", serde(default))]
     pub hand_overs: u64,
@@ -208,6 +213,7 @@ impl MemoryStats {
             recomputed_bytes: report.recomputed_bytes,
             kernels_ns: report.kernels_ns,
             longest_submission_ns: report.longest_submission_ns,
+            longest_hold_ns: report.longest_hold_ns,
             hand_overs: report.hand_overs,
             cleared_bytes: report.cleared_bytes,
             moved_bytes: alloc.moved_bytes,

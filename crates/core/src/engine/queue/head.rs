@@ -56,15 +56,6 @@ impl Head {
         placed.into_iter().filter_map(|one| one.upgrade())
     }
 
-    /// Whether the command has places or rows that it would lose to another command.
-    pub(in crate::engine) fn is_prepared(&self) -> bool {
-        let picking = self.picking.as_ref();
-        // A pick whose words could not be read has nothing to lose.
-        let picks =
-            picking.is_some_and(|one| one.reading.is_some() && one.result.strong_count() > 0);
-        picks || !self.placed.is_empty()
-    }
-
     pub(in crate::engine) fn picking(&self) -> Option<&Picking> {
         self.picking.as_ref()
     }

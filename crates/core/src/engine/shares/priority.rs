@@ -75,16 +75,27 @@ impl Priorities for ByShare {
         head < state.memory.shares.highest_priority()
     }
 
+    fn is_outranked(&self, state: &State) -> bool {
+        let queue = &state.queue;
+        // If some wait for the command at the head, a look would find the same ones each time.
+        queue.head().is_some_and(|head| {
+            let priority_of_head = priority(head);
+            queue.has_news()
+                && !queue.is_awaited(head)
+                && queue.commands().any(|cmd| priority(cmd) > priority_of_head)
+        })
+    }
+
     fn promote(&self, state: &mut State) {
         if !state.queue.may_promote() {
             return;
         }
-        // Commands that the one at the head needs stay in front of it, and so do its places.
-        if state.rematerializers.is_any_under_way() || state.head.is_prepared() {
-            state.queue.keep_news();
-            return;
-        }
         if let Some(urgent) = state.queue.take_urgent(&state.memory) {
+            // The command that was at the head gets its places and rows again.
+            state.unplace_head();
+            state.head.reset();
+            let priority = urgent.iter().map(priority).max().unwrap_or(i8::MAX);
+            state.rematerializers.forget_finished(priority);
             let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
             state.queue.put_in_front(urgent, limit_bytes);
         }

@@ -59,6 +59,9 @@ pub(in crate::engine) trait Priorities: Sync {
     /// Whether the command at the head has a lower priority than some share.
     fn lets_others_go_first(&self, state: &State) -> bool;
 
+    /// Whether commands have come that may go before the command at the head.
+    fn is_outranked(&self, state: &State) -> bool;
+
     /// Brings the commands of the highest priority to the head of the queue.
     fn promote(&self, state: &mut State);
 

@@ -190,6 +190,18 @@ impl Rematerializers {
         rematerialization.is_some_and(|rematerialization| rematerialization.times > 1)
     }
 
+    /// Commands of this priority go before those of a rematerialization. They begin without
+    /// progress, as they would at the head of the queue.
+    pub(in crate::engine) fn forget_finished(&mut self, priority: i8) {
+        if self.of.is_empty() {
+            return;
+        }
+        self.of.retain(|_, one| {
+            let storage = one.storage.upgrade();
+            one.is_under_way || storage.is_some_and(|storage| storage.priority() < priority)
+        });
+    }
+
     /// Forgets all progress at the start of an execution pass.
     pub(in crate::engine) fn begin_pass(&mut self) {
         self.of.clear();

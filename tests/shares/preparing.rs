@@ -1,0 +1,220 @@
+//! Work of a higher priority passes a command of a lower one for which the engine prepares much:
+//! it evicts for it, restores its operands, or computes them again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use lapidary::shares::Share;
+use lapidary::sim::SimOptions;
+use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
+use lapidary::{Budget, DType, Gpu, Options, Residency, Source};
+
+use super::{MIB, assert_filled, filled};
+
+/// A call that hangs fails its test after this time.
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// A place where the engine calls the test, and stops until the test lets it go on.
+struct Gate {
+    is_there: Receiver<()>,
+    opens: Sender<()>,
+}
+
+impl Gate {
+    /// A gate, and the function that the engine calls.
+    fn new() -> (Gate, impl Fn() + Send + Sync + 'static) {
+        let (reaches, is_there) = mpsc::channel();
+        let (opens, is_open) = mpsc::channel();
+        let is_open = Mutex::new(is_open);
+        let stop = move || {
+            // A test that has ended does not mind.
+            let _ = reaches.send(());
+            let _ = is_open.lock().unwrap().recv();
+        };
+        (Gate { is_there, opens }, stop)
+    }
+
+    fn wait(&self) {
+        self.is_there.recv_timeout(PATIENT).expect("it comes here");
+    }
+
+    fn open(&self) {
+        self.opens.send(()).unwrap();
+    }
+
+    /// A source of ones behind the gate.
+    fn source() -> (Gate, Source) {
+        let (gate, stop) = Gate::new();
+        let source = Source::reader(move |_, bytes| {
+            stop();
+            bytes.fill(1);
+            Ok(())
+        });
+        (gate, source)
+    }
+}
+
+/// A store in memory that calls a function before each write, with the writes so far.
+struct Told<F> {
+    values: Mutex<HashMap<Key, Vec<u8>>>,
+    writes: AtomicU64,
+    tell: F,
+}
+
+impl<F: Fn(u64) + Send + Sync> Store for Told<F> {
+    fn write(&self, key: Key, bytes: &[u8]) -> Result<(), StoreFailure> {
+        (self.tell)(self.writes.fetch_add(1, Ordering::Relaxed));
+        self.values.lock().unwrap().insert(key, bytes.to_vec());
+        Ok(())
+    }
+
+    fn read(&self, key: Key, bytes: &mut [u8]) -> Result<(), StoreFailure> {
+        let values = self.values.lock().unwrap();
+        bytes.copy_from_slice(values.get(&key).ok_or(StoreFailure::NotFound)?);
+        Ok(())
+    }
+
+    fn remove(&self, key: Key) -> Result<(), StoreFailure> {
+        self.values.lock().unwrap().remove(&key);
+        Ok(())
+    }
+}
+
+/// A frame, and a job on a device with room for this many bytes, which evicts to a store. The
+/// engine stops at the first gate before the write number `first`, counted from 0, and at the
+/// second one before the write number `second`.
+fn beside_a_store(
+    bytes: u64,
+    maps_slabs: bool,
+    [first, second]: [u64; 2],
+) -> (Gpu, Gpu, Gate, Gate) {
+    let ((early, stops_early), (late, stops_late)) = (Gate::new(), Gate::new());
+    let store = Told {
+        values: Mutex::default(),
+        writes: AtomicU64::new(0),
+        tell: move |writes| match writes {
+            _ if writes == first => stops_early(),
+            _ if writes == second => stops_late(),
+            _ => {}
+        },
+    };
+    let staging_bytes = 8 * MIB;
+    let options = Options {
+        budget: Some(Budget {
+            staging_bytes: Some(staging_bytes),
+            host_bytes: Some(0),
+            disk_bytes: Some(0),
+            ..Budget::device(bytes + staging_bytes)
+        }),
+        stores: vec![StoreTier::new("store", store, 2 * bytes).timeout(PATIENT * 2)],
+        ..Options::default()
+    };
+    let device = SimOptions {
+        maps_slabs,
+        ..SimOptions::default()
+    };
+    let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
+    let (frame, job) = frame_and_job(&gpu);
+    (frame, job, early, late)
+}
+
+fn frame_and_job(gpu: &Gpu) -> (Gpu, Gpu) {
+    let frame = gpu.share("frame", Share::guaranteed(MIB).with_priority(1));
+    let job = gpu.share("job", Share::guaranteed(0).with_priority(-1));
+    (frame.unwrap(), job.unwrap())
+}
+
+/// Runs work of the job. When it is at the first gate, the frame makes a buffer, and has to be done
+/// before the second gate opens.
+fn the_frame_passes(frame: &Gpu, early: &Gate, late: &Gate, work: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let job = scope.spawn(work);
+        early.wait();
+        let buffer = frame.buffer_from(&[5_u32]).unwrap();
+        let (ends, is_over) = mpsc::channel();
+        scope.spawn(move || {
+            frame.flush().unwrap();
+            ends.send(buffer).unwrap();
+        });
+        early.open();
+        late.wait();
+        let ended = is_over.recv_timeout(PATIENT);
+        late.open();
+        let buffer = ended.expect("the frame is done before the job goes on");
+        job.join().unwrap();
+        assert_eq!(buffer.residency(), Residency::Device);
+        assert_eq!(buffer.to_vec::<u32>().unwrap(), [5]);
+    });
+}
+
+#[test]
+fn higher_work_passes_the_evictions_for_a_lower_command() {
+    for maps_slabs in [false, true] {
+        let (frame, job, early, late) = beside_a_store(64 * MIB, maps_slabs, [3, 30]);
+        let held: Vec<_> = (0..60).map(|_| filled(&job, MIB, 7)).collect();
+        the_frame_passes(&frame, &early, &late, || {
+            job.buffer_zeroed(48 * MIB).unwrap().force().unwrap();
+        });
+        assert_filled(&held, 7);
+    }
+}
+
+#[test]
+fn higher_work_passes_a_command_that_has_some_of_its_places() {
+    // One kernel makes both results. The engine evicts for the second one when the first one has
+    // its place.
+    let (frame, job, early, late) = beside_a_store(200 * MIB, false, [17, 30]);
+    let x = job.zeros(&[4 << 20], DType::F32).unwrap();
+    x.force().unwrap();
+    let held: Vec<_> = (0..45).map(|_| filled(&job, 4 * MIB, 7)).collect();
+    the_frame_passes(&frame, &early, &late, || {
+        let more = (&x + 1.0).unwrap();
+        (&more * 2.0).unwrap().force().unwrap();
+    });
+    assert_filled(&held, 7);
+}
+
+#[test]
+fn higher_work_passes_a_command_whose_operands_are_restored() {
+    let gpu = super::device(64 * MIB);
+    let (frame, job) = frame_and_job(&gpu);
+    let ((early, first), (late, second)) = (Gate::source(), Gate::source());
+    let backed = [first, second].map(|source| {
+        let made = job.backed(source, &[1024], DType::U32);
+        made.unwrap()
+    });
+    let sum = Mutex::new(None);
+    the_frame_passes(&frame, &early, &late, || {
+        let made = (&backed[0] + &backed[1]).unwrap();
+        made.force().unwrap();
+        *sum.lock().unwrap() = Some(made);
+    });
+    let sum = sum.into_inner().unwrap().unwrap();
+    assert_eq!(sum.to_vec::<u32>().unwrap(), [0x0202_0202; 1024]);
+}
+
+#[test]
+fn higher_work_passes_what_computes_an_operand_again() {
+    let gpu = super::device(64 * MIB);
+    let (frame, job) = frame_and_job(&gpu);
+    let ((early, first), (late, second)) = (Gate::source(), Gate::source());
+    let backed = [first, second].map(|source| job.buffer_backed(source, 4096).unwrap());
+    let own = job.buffer_from(&[1_u32; 1024]).unwrap();
+    let backed = Arc::new(backed);
+    let again = backed.clone();
+    own.recompute_with(&[], move |_| {
+        again[0].copy()?;
+        again[1].copy()
+    })
+    .unwrap();
+    own.evict().unwrap();
+    assert_eq!(own.residency(), Residency::Backed);
+    the_frame_passes(&frame, &early, &late, || {
+        own.copy().unwrap().force().unwrap();
+    });
+    assert_filled(&[own], 0x0101_0101);
+}
