@@ -6,7 +6,7 @@ use std::thread;
 use lapidary::shares::{Amount, Share};
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency, Source};
 
-use super::{MIB, assert_filled, device, filled, on_device, with_budget};
+use super::{MIB, assert_filled, device, filled, on_device, open, with_budget};
 
 #[test]
 fn a_guarantee_comes_back_from_whoever_borrowed_it() {
@@ -387,4 +387,45 @@ fn a_lower_budget_and_a_new_share_do_not_both_succeed() {
         // Not before: the other thread would wait for ever.
         assert_eq!(contradictions, 0);
     });
+}
+
+#[test]
+fn a_lower_budget_brings_shares_below_their_ceilings() {
+    for maps_slabs in [false, true] {
+        let budget = |bytes: u64| Budget {
+            // Where slabs are mapped, only the disk is another place.
+            disk_bytes: maps_slabs.then_some(64 * MIB),
+            host_bytes: Some(64 * MIB),
+            staging_bytes: Some(2 * MIB),
+            ..Budget::device(bytes + 2 * MIB)
+        };
+        let gpu = open(budget(64 * MIB), maps_slabs);
+        let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+        let share = gpu.share("half", half).unwrap();
+        let held: Vec<_> = (0..30).map(|_| filled(&share, MIB, 7)).collect();
+        let other: Vec<_> = (0..10).map(|_| filled(&gpu, MIB, 8)).collect();
+        assert_eq!(gpu.memory().set_budget(budget(40 * MIB)).unwrap(), 0);
+        let held_bytes = share.memory().share_use().unwrap().bytes.now;
+        assert!(held_bytes <= 20 * MIB, "{held_bytes}");
+        // Nothing of others had to leave.
+        assert_eq!(on_device(&other), 10);
+        assert_filled(&held, 7);
+    }
+}
+
+#[test]
+fn what_a_share_cannot_give_up_is_the_shortfall_of_a_budget() {
+    let budget = |bytes: u64| Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        staging_bytes: Some(2 * MIB),
+        ..Budget::device(bytes + 2 * MIB)
+    };
+    let gpu = with_budget(budget(64 * MIB));
+    let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+    let share = gpu.share("half", half).unwrap();
+    let held: Vec<_> = (0..30).map(|_| filled(&share, MIB, 7)).collect();
+    let shortfall_bytes = gpu.memory().set_budget(budget(40 * MIB)).unwrap();
+    assert_eq!(shortfall_bytes, 10 * MIB);
+    assert_filled(&held, 7);
 }

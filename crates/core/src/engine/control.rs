@@ -153,7 +153,7 @@ impl Engine {
     }
 
     /// Sets the limits and shrinks to them as far as possible. Returns the bytes by which the bytes
-    /// in use still exceed the device's limit.
+    /// in use still exceed the device's limit, or those of a share its ceiling, if that is more.
     pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
         let engine = &*self.here();
         budget.check()?;
@@ -205,10 +205,16 @@ impl Engine {
             return Ok(0);
         }
         let work = move |pass: Pass| async move {
-            if let Some(sharing) = pass.sharing() {
-                sharing.drain_to_ceilings(&pass).await?;
-            }
-            shrink::shrink(&pass).await
+            let excess_bytes = shrink::shrink(&pass).await?;
+            let Some(sharing) = pass.sharing() else {
+                return Ok(excess_bytes);
+            };
+            sharing.drain_to_ceilings(&pass).await?;
+            let above = pass.lock().memory.shares.above_ceiling();
+            Ok(above
+                .iter()
+                .map(|(_, bytes)| *bytes)
+                .fold(excess_bytes, u64::max))
         };
         Pass::run(engine, work).await
     }

@@ -42,6 +42,9 @@ impl GpuMemory<'_> {
     /// store nor the disk has room for. Until the shortfall is gone, the engine creates nothing,
     /// and work that needs memory stays queued.
     ///
+    /// Ceilings of shares that are parts of the budget change with it. If a share exceeds its
+    /// ceiling by more than that, this is the shortfall, and only work of that share stays queued.
+    ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;

@@ -50,6 +50,10 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         pass.submit()?;
         if limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0 {
             let _draining = DrainGuard::new(pass);
+            // What shares hold above their ceilings leaves before what others hold.
+            if let Some(sharing) = pass.sharing() {
+                sharing.drain_to_ceilings(pass).await?;
+            }
             reclaim::drain_to(pass, None).await?;
         }
         if limits_in_force::excess_bytes(pass) > 0 {
