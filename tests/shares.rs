@@ -14,8 +14,12 @@ mod reports;
 mod tenant;
 mod uploads;
 
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, Buffer, Gpu, Options, Residency};
+use lapidary::{Budget, Buffer, Gpu, Options, Residency, Source};
 
 const MIB: u64 = 1 << 20;
 
@@ -70,5 +74,48 @@ fn assert_filled(buffers: &[Buffer], word: u32) {
     for buffer in buffers {
         let words = buffer.to_vec::<u32>().unwrap();
         assert!(words.iter().all(|one| *one == word), "{buffer}");
+    }
+}
+
+/// A call that hangs fails its test after this time.
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// A place where the engine calls the test, and stops until the test lets it go on.
+struct Gate {
+    is_there: Receiver<()>,
+    opens: Sender<()>,
+}
+
+impl Gate {
+    /// A gate, and the function that the engine calls.
+    fn new() -> (Gate, impl Fn() + Send + Sync + 'static) {
+        let (reaches, is_there) = mpsc::channel();
+        let (opens, is_open) = mpsc::channel();
+        let is_open = Mutex::new(is_open);
+        let stop = move || {
+            // A test that has ended does not mind.
+            let _ = reaches.send(());
+            let _ = is_open.lock().unwrap().recv();
+        };
+        (Gate { is_there, opens }, stop)
+    }
+
+    fn wait(&self) {
+        self.is_there.recv_timeout(PATIENT).expect("it comes here");
+    }
+
+    fn open(&self) {
+        self.opens.send(()).unwrap();
+    }
+
+    /// A source of ones behind the gate.
+    fn source() -> (Gate, Source) {
+        let (gate, stop) = Gate::new();
+        let source = Source::reader(move |_, bytes| {
+            stop();
+            bytes.fill(1);
+            Ok(())
+        });
+        (gate, source)
     }
 }

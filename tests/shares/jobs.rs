@@ -1,15 +1,16 @@
 //! Jobs that are admitted by what they need.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use lapidary::jobs::{Job, Jobs, Running};
 use lapidary::shares::Share;
-use lapidary::{Budget, Error, Gpu};
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, DType, Error, Gpu, Options, adapter::AdapterKind};
 
-use super::{MIB, assert_filled, device, filled, on_device};
+use super::{Gate, MIB, PATIENT, assert_filled, device, filled, on_device};
 
 /// Begins to wait for a job on another thread, and returns once it waits or runs.
 fn begin(jobs: &Jobs, job: Job) -> thread::JoinHandle<lapidary::Result<Running>> {
@@ -207,4 +208,100 @@ fn many_jobs_run_to_their_end_within_the_budget() {
     assert!(errors.lock().unwrap().is_empty(), "seed {seed}: {errors:?}");
     let stats = gpu.memory().stats();
     assert!(stats.device_bytes.peak <= 24 * MIB);
+}
+
+#[test]
+fn a_closed_share_has_no_jobs() {
+    let gpu = device(64 * MIB);
+    let app = gpu.share("app", Share::guaranteed(32 * MIB)).unwrap();
+    let jobs = app.jobs();
+    let running = jobs.admit(Job::new("running", 32 * MIB)).unwrap();
+    let waiting = begin(&jobs, Job::new("waiting", 8 * MIB));
+    app.memory().close_share().unwrap();
+    let of_waiting = waiting.join().unwrap().unwrap_err();
+    drop(running);
+    let of_new = jobs.admit(Job::new("new", 8 * MIB)).unwrap_err();
+    for error in [of_waiting, of_new] {
+        assert!(matches!(error, Error::Share { .. }), "{error}");
+        assert!(error.to_string().contains("closed"), "{error}");
+    }
+}
+
+#[test]
+fn jobs_wait_while_the_guarantee_around_them_changes() {
+    let gpu = device(64 * MIB);
+    let app = gpu.share("app", Share::guaranteed(32 * MIB)).unwrap();
+    let (ends, errors) = (AtomicU32::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut mib = 32;
+            while ends.load(Ordering::Relaxed) < 4 {
+                // Below it are what the jobs hold now, then it is refused.
+                let _ = app.memory().resize_share(Share::guaranteed(mib * MIB));
+                mib = if mib == 40 { 32 } else { mib + 1 };
+            }
+        });
+        for thread in 0..4_u64 {
+            let (app, ends, errors) = (&app, &ends, &errors);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(thread);
+                for number in 0..500 {
+                    let peak_bytes = rng.u64(1..24) * MIB;
+                    let job = Job::new(&format!("{number}"), peak_bytes);
+                    match app.jobs().admit(job.with_priority(rng.i8(-2..3))) {
+                        Ok(running) => drop(running),
+                        Err(error) => errors.lock().unwrap().push(error.to_string()),
+                    }
+                }
+                ends.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    let errors = errors.into_inner().unwrap();
+    assert!(errors.is_empty(), "{}", errors[0]);
+}
+
+#[test]
+fn a_deadline_is_noticed_while_the_queue_runs() {
+    // Kernels take long there, as the engine predicts, so it submits a few at a time.
+    let device = SimOptions {
+        kind: AdapterKind::Cpu,
+        ..SimOptions::default()
+    };
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::device(64 * MIB)
+    };
+    let options = Options {
+        budget: Some(budget),
+        ..Options::default()
+    };
+    let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
+    // The job waits for memory that has no other place, so its thread runs the queue.
+    let held = filled(&gpu, 40 * MIB, 7);
+    let a = gpu.ones(&[128, 128], DType::F32).unwrap();
+    let mut x = a.copy().unwrap();
+    for _ in 0..40 {
+        x = x.matmul(&a).unwrap();
+    }
+    // The last command cannot run before the gate opens.
+    let (gate, source) = Gate::source();
+    let backed = gpu.buffer_backed(source, 4096).unwrap();
+    let copy = backed.copy().unwrap();
+    let (ends, is_over) = mpsc::channel();
+    thread::scope(|scope| {
+        let jobs = gpu.jobs();
+        scope.spawn(move || {
+            let job = Job::new("late", 40 * MIB).with_deadline(Duration::from_millis(5));
+            ends.send(jobs.admit(job).map(drop)).unwrap();
+        });
+        let ended = is_over.recv_timeout(PATIENT);
+        gate.open();
+        let error = ended.expect("it does not run everything").unwrap_err();
+        assert!(error.to_string().contains("its deadline passed"), "{error}");
+    });
+    assert_filled(&[copy], 0x0101_0101);
+    assert_filled(&[held], 7);
+    drop(x);
 }

@@ -3,60 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
-use lapidary::{Budget, DType, Gpu, Options, Residency, Source};
+use lapidary::{Budget, DType, Gpu, Options, Residency};
 
-use super::{MIB, assert_filled, filled};
-
-/// A call that hangs fails its test after this time.
-const PATIENT: Duration = Duration::from_secs(60);
-
-/// A place where the engine calls the test, and stops until the test lets it go on.
-struct Gate {
-    is_there: Receiver<()>,
-    opens: Sender<()>,
-}
-
-impl Gate {
-    /// A gate, and the function that the engine calls.
-    fn new() -> (Gate, impl Fn() + Send + Sync + 'static) {
-        let (reaches, is_there) = mpsc::channel();
-        let (opens, is_open) = mpsc::channel();
-        let is_open = Mutex::new(is_open);
-        let stop = move || {
-            // A test that has ended does not mind.
-            let _ = reaches.send(());
-            let _ = is_open.lock().unwrap().recv();
-        };
-        (Gate { is_there, opens }, stop)
-    }
-
-    fn wait(&self) {
-        self.is_there.recv_timeout(PATIENT).expect("it comes here");
-    }
-
-    fn open(&self) {
-        self.opens.send(()).unwrap();
-    }
-
-    /// A source of ones behind the gate.
-    fn source() -> (Gate, Source) {
-        let (gate, stop) = Gate::new();
-        let source = Source::reader(move |_, bytes| {
-            stop();
-            bytes.fill(1);
-            Ok(())
-        });
-        (gate, source)
-    }
-}
+use super::{Gate, MIB, PATIENT, assert_filled, filled};
 
 /// A store in memory that calls a function before each write, with the writes so far.
 struct Told<F> {

@@ -1,14 +1,12 @@
 //! Work of a share with a higher priority, and work that is cancelled.
 
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use lapidary::shares::Share;
-use lapidary::{Budget, Buffer, Error, Gpu, Residency, Result, Source};
+use lapidary::{Budget, Buffer, Error, Gpu, Residency, Result};
 
-use super::{MIB, assert_filled, device, filled, with_budget};
+use super::{Gate, MIB, PATIENT, assert_filled, device, filled, with_budget};
 
 /// Handles of a device, a frame and a job.
 fn handles() -> (Gpu, Gpu, Gpu) {
@@ -144,21 +142,6 @@ fn what_is_cancelled_does_not_run_and_others_do() {
     assert_eq!(gpu.memory().stats().shares.len(), 1);
 }
 
-/// A source that says when it is read, and then waits.
-fn gate() -> (Source, Receiver<()>, Sender<()>) {
-    let (reads, is_read) = mpsc::channel();
-    let (opens, is_open) = mpsc::channel();
-    let is_open = Arc::new(Mutex::new(is_open));
-    let source = Source::reader(move |_, bytes| {
-        reads.send(()).map_err(std::io::Error::other)?;
-        let opened = is_open.lock().unwrap().recv();
-        opened.map_err(std::io::Error::other)?;
-        bytes.fill(1);
-        Ok(())
-    });
-    (source, is_read, opens)
-}
-
 type Call = fn(&Gpu, &Buffer) -> Result<()>;
 
 #[test]
@@ -172,14 +155,13 @@ fn a_call_of_a_higher_priority_ends_before_the_pass_of_another_thread() {
     ];
     for (name, call) in calls {
         let (gpu, frame, job) = handles();
-        let (first, first_is_read, first_opens) = gate();
-        let (second, second_is_read, second_opens) = gate();
+        let ((early, first), (late, second)) = (Gate::source(), Gate::source());
         let sources = [first, second];
         let backed = sources.map(|source| job.buffer_backed(source, 4096).unwrap());
         let copies = backed.each_ref().map(|one| one.copy().unwrap());
         thread::scope(|scope| {
             scope.spawn(|| job.flush().unwrap());
-            first_is_read.recv().unwrap();
+            early.wait();
             let buffer = frame.buffer_from(&[5_u32]).unwrap();
             let (ends, is_over) = mpsc::channel();
             let queued = gpu.memory().stats().queued;
@@ -189,11 +171,11 @@ fn a_call_of_a_higher_priority_ends_before_the_pass_of_another_thread() {
             while name == "a read" && gpu.memory().stats().queued == queued {
                 thread::yield_now();
             }
-            first_opens.send(()).unwrap();
-            second_is_read.recv().unwrap();
+            early.open();
+            late.wait();
             // The pass of the job goes on after the call.
-            let ended = is_over.recv_timeout(Duration::from_secs(60));
-            second_opens.send(()).unwrap();
+            let ended = is_over.recv_timeout(PATIENT);
+            late.open();
             ended.expect(name).unwrap();
         });
         assert_filled(&copies, 0x0101_0101);

@@ -127,7 +127,7 @@ pub enum Error {
     },
     /// A request that cannot succeed on this device, however much is freed.
     #[error(
-        "{what} of {} never fits: this device's limit is {}. {hint}",
+        "{what} of {} never fits: the limit is {}. {hint}",
         Bytes(*requested_bytes), Bytes(*limit_bytes)
     )]
     NeverFits {

@@ -53,6 +53,19 @@ impl Pass {
         })
     }
 
+    /// Runs commands of the queue up to a submission of some milliseconds, so that the caller may
+    /// do something else between. Returns whether there are more.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) async fn execute_slice(&self) -> Result<bool> {
+        {
+            let queue = &mut self.lock().queue;
+            queue.begin_pass(false, i8::MIN);
+            queue.slice();
+        }
+        Box::pin(self.execute_queue()).await?;
+        Ok(!self.lock().queue.is_empty())
+    }
+
     /// As [`execute`](Self::execute), for a caller that will read some storages, and write others.
     /// Commands of lower priorities run too, if that depends on them: other shares may have lent
     /// the storages, or borrow them.
@@ -104,7 +117,9 @@ impl Pass {
                 let state = self.lock();
                 (state.counters.commands_of_app, state.memory.slabs.freed())
             };
-            self.execute_once().await?;
+            if self.execute_once().await? {
+                break;
+            }
             // Commands behind one that found no room may have freed memory.
             let state = self.lock();
             let has_run = state.counters.commands_of_app > begun;
@@ -142,7 +157,8 @@ impl Pass {
         Ok(())
     }
 
-    async fn execute_once(&self) -> Result<()> {
+    /// Runs the queue once. Returns whether it stopped after a submission, as a slice does.
+    async fn execute_once(&self) -> Result<bool> {
         let (mut commands, mut refusals) = {
             let mut state = self.lock();
             state.update_time();
@@ -174,8 +190,12 @@ impl Pass {
             if has_reached {
                 callbacks::tell_watermarks(self);
             }
-            let Some(need) = need else { return Ok(()) };
+            let Some(need) = need else { return Ok(false) };
+            let is_submission = matches!(need, Need::Submit);
             self.meet(need).await?;
+            if is_submission && self.lock().queue.is_slice() {
+                return Ok(true);
+            }
         }
     }
 

@@ -55,6 +55,8 @@ pub(super) struct Queue {
     head_priority: i8,
     /// The current pass runs commands of this priority and higher ones.
     least_priority: i8,
+    /// The current pass ends with its first submission, which is a short one.
+    is_slice: bool,
     /// The commands that the running rematerializer has appended.
     recorded: VecDeque<Cmd>,
     /// The length of the queue at which an idle device gets work.
@@ -73,6 +75,7 @@ impl Default for Queue {
             awaited: FxHashSet::default(),
             head_priority: i8::MIN,
             least_priority: i8::MIN,
+            is_slice: false,
             recorded: VecDeque::new(),
             early_commands: EARLY_COMMANDS,
         }
@@ -222,7 +225,17 @@ impl Queue {
     /// the end for fusion with later ones. Commands below `least_priority` stay.
     pub(super) fn begin_pass(&mut self, may_defer: bool, least_priority: i8) {
         (self.may_defer, self.least_priority) = (may_defer, least_priority);
-        self.has_news = true;
+        (self.has_news, self.is_slice) = (true, false);
+    }
+
+    /// The pass that has begun ends with its first submission.
+    pub(super) fn slice(&mut self) {
+        self.is_slice = true;
+    }
+
+    /// Whether the pass ends with its first submission, which should be a short one.
+    pub(super) fn is_slice(&self) -> bool {
+        self.is_slice
     }
 
     /// Begins a round of a pass over the queue.

@@ -16,13 +16,15 @@ use super::handle::Engine;
 use super::pass::Pass;
 use super::restore::limit_ahead;
 use crate::error::{Error, Result};
+use crate::memory::{Amount, Memory, Share, ShareHandle, ShareId};
 pub(crate) use crate::memory::{MadeBy, Unmet};
-use crate::memory::{Memory, Share, ShareHandle, ShareId};
 use crate::printable::{is_hidden, printable};
 use crate::shortage::ShareUse;
 use hooks::OfShares;
 use lending::{device_bytes, lending, limit_bytes, note_promises, whole};
 use limits::drain_to_ceilings;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use promises::make_some_way;
 pub(crate) use promises::{Promised, in_the_way, make_way};
 
 /// The most bytes of a share's name.
@@ -63,7 +65,18 @@ pub(crate) fn add_beside(
     let added = promises::promise(engine, |memory| {
         lower_guarantees(memory, changes);
         let whole = whole(engine, device_bytes);
-        memory.add_share(name, said, engine.share(), made_by, whole)
+        if let (MadeBy::Jobs, Amount::Bytes(bytes)) = (made_by, said.guaranteed) {
+            // Another thread may have changed a guarantee since the jobs were planned.
+            let missing_bytes = memory.shares.missing_bytes(engine.share_id(), bytes, whole);
+            if missing_bytes > 0 {
+                return Ok(Err(Unmet {
+                    missing_bytes,
+                    ..Unmet::default()
+                }));
+            }
+        }
+        let added = memory.add_share(name, said, engine.share(), made_by, whole);
+        added.map(Ok)
     })?;
     note_promises(&mut engine.lock());
     Ok(added.map(|share| engine.of_share(Some(share))))
@@ -93,7 +106,7 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
         .map_err(|unmet| promises::refused(&share, unmet))?;
     // Values that could not be computed below the new ceiling come back before.
     let _ahead = limit_ahead::prepare(engine, ceiling_bytes, Some(share.id())).await;
-    let resized = promises::promise(engine, resize_to)?;
+    let resized = promises::promise(engine, |memory| resize_to(memory).map(Ok))?;
     resized.map_err(|unmet| promises::refused(&share, unmet))?;
     if let Some(priority) = said.priority {
         share.set_priority(priority);
@@ -206,7 +219,7 @@ pub(crate) fn set_guarantees(engine: &Engine, changes: &[(Arc<Engine>, u64)]) ->
         if engine.lock().memory.shares.guaranteed_bytes(share) < bytes {
             let raised = promises::promise(engine, |memory| {
                 memory.shares.set_guarantee(share, bytes);
-                Ok(())
+                Ok(Ok(()))
             });
             let _stays_less = raised?.is_err();
         }

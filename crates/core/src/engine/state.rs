@@ -48,6 +48,9 @@ use rematerializers::Rematerializers;
 use times::Entry;
 use timing::Timing;
 
+/// A submission for which others may be waiting ends after this much predicted time.
+const LONG_BATCH_NS: f64 = 4e6;
+
 /// The parts of an engine.
 pub(super) struct State {
     pub(super) driver: Device,
@@ -212,6 +215,11 @@ impl State {
         if self.memory.census.keeps_history() {
             self.memory.census.set_time(self.timing.now_ns());
         }
+    }
+
+    /// Whether the batch takes so long that it should be submitted, if others may be waiting.
+    pub(super) fn has_long_batch(&self) -> bool {
+        self.batch.predicted_ns() * self.driver.time_scale() >= LONG_BATCH_NS
     }
 
     /// Frees the storages and kernels that have no holder.

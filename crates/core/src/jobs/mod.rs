@@ -195,11 +195,12 @@ impl Jobs {
     /// It also waits for memory that others have pinned, or hold without another place for it.
     ///
     /// # Errors
-    /// [`Error::NeverFits`] for a peak beyond the memory of all jobs. [`Error::Share`] if its
-    /// deadline passes or it is cancelled while it waits, and for its name as [`Gpu::share`]. The
-    /// same in a [dry run](Gpu::dry_run), unless this list is that of its handle. [`Error::Option`]
-    /// on a device without a budget. [`Error::Reentered`] inside a function of the app that the
-    /// engine called, as nothing can wait there. [`Error::DeviceLost`].
+    /// [`Error::NeverFits`] for a peak beyond the memory of all jobs, also if that falls below the
+    /// peak while the job waits. [`Error::Share`] if its deadline passes, it is cancelled, or the
+    /// share around it is closed while it waits, and for its name as [`Gpu::share`]. The same in a
+    /// [dry run](Gpu::dry_run), unless this list is that of its handle. [`Error::Option`] on a
+    /// device without a budget. [`Error::Reentered`] inside a function of the app that the engine
+    /// called, as nothing can wait there. [`Error::DeviceLost`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn admit(&self, job: Job) -> Result<Running> {
         if self.gpu.engine().is_inside() {
@@ -209,20 +210,34 @@ impl Jobs {
             .deadline
             .map(|deadline| self.board.now().saturating_add(deadline));
         let ticket = self.enter(job)?;
-        block_on("Jobs::admit", self.make_way(ticket.id))?;
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        // The first look is at once.
+        let mut has_more = true;
         loop {
             if let Poll::Ready(admitted) = self.poll(ticket.id, &waker) {
                 return Ok(ticket.admitted(admitted?));
             }
-            let left = deadline.map(|deadline| deadline.saturating_sub(self.board.now()));
-            std::thread::park_timeout(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
+            if !has_more {
+                let left = deadline.map(|deadline| deadline.saturating_sub(self.board.now()));
+                std::thread::park_timeout(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
+            }
             let is_late = deadline.is_some_and(|deadline| deadline <= self.board.now());
-            if is_late || self.may_look() {
-                block_on("Jobs::admit", self.make_way(ticket.id))?;
+            if is_late || has_more || self.may_look() {
+                has_more = !is_late && self.make_some_way(ticket.id)?;
                 self.look_again();
             }
         }
+    }
+
+    /// If memory that may be of no use is in the way of a job, frees some of it. Between two calls
+    /// a deadline or a cancellation is noticed. Returns whether there is more to do.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn make_some_way(&self, id: u64) -> Result<bool> {
+        let unmet = self.board.lock().jobs.get(&id).and_then(|one| one.unmet);
+        unmet.map_or(Ok(false), |unmet| {
+            let made = shares::make_some_way(self.gpu.engine(), unmet);
+            block_on("Jobs::admit", made)
+        })
     }
 
     /// Whether this thread is the one that looks now, of all that wait.
@@ -318,6 +333,7 @@ impl Jobs {
     fn enter(&self, job: Job) -> Result<Ticket<'_>> {
         shares::check_name(&job.name)?;
         shares::check_same_run(self.gpu.engine()).map_err(|reason| job.error(reason.into()))?;
+        self.check_open()?;
         let mut state = self.board.lock();
         let capacity_bytes = self.capacity_bytes(&state)?;
         state.plan.set_capacity(capacity_bytes);
@@ -348,6 +364,12 @@ impl Jobs {
             id,
             is_over,
         })
+    }
+
+    /// Refuses jobs of a closed share.
+    fn check_open(&self) -> Result<()> {
+        let share = self.gpu.engine().share();
+        share.map_or(Ok(()), |share| share.check_open())
     }
 
     /// The bytes for all jobs together.
@@ -410,7 +432,8 @@ impl Jobs {
             state.plan.set_capacity(capacity_bytes);
             for id in state.plan.take_too_large() {
                 if let Some(entry) = state.jobs.get_mut(&id) {
-                    entry.fail(entry.job.never_fits(capacity_bytes));
+                    let closed = self.check_open().err();
+                    entry.fail(closed.unwrap_or_else(|| entry.job.never_fits(capacity_bytes)));
                 }
             }
         }
@@ -467,7 +490,8 @@ impl Jobs {
         };
         entry.unmet = Some(unmet);
         let (_, held_bytes) = sums(jobs, engine);
-        match unmet.stuck_bytes.max(unmet.pinned_bytes) <= held_bytes {
+        let in_the_way_bytes = unmet.stuck_bytes.max(unmet.pinned_bytes);
+        match unmet.missing_bytes == 0 && in_the_way_bytes <= held_bytes {
             true => Begun::WaitsForJobs,
             false => Begun::WaitsForOthers,
         }

@@ -70,7 +70,7 @@ pub use report::SlabUse;
 pub use scope::{Scope, enter_scope};
 pub use share::{Amount, Share};
 pub(crate) use share::{MadeBy, ShareHandle, ShareId};
-use shares::Claim;
+use shares::{Claim, SharePaths};
 pub(crate) use shares::{Hindrance, Lending, Shares, Unmet, Whole, Whom};
 use slabs::Slabs;
 use slots::Slots;
@@ -104,6 +104,7 @@ pub(crate) struct Memory {
     pub(crate) slabs: Slabs,
     pub(crate) census: Census,
     pub(crate) shares: Shares,
+    share_paths: SharePaths,
     pub(crate) watermarks: Watermarks,
     pub(crate) previous: Previous,
     pub(crate) canaries: Canaries,
@@ -124,6 +125,7 @@ impl Memory {
             slabs: Slabs::new(config, never_move)?,
             census: Census::new(),
             shares: Shares::default(),
+            share_paths: SharePaths::default(),
             watermarks: Watermarks::default(),
             previous: Previous::default(),
             canaries: Canaries::default(),
@@ -268,7 +270,8 @@ impl Memory {
         whole: Whole,
     ) -> Result<Arc<ShareHandle>> {
         let dead_list = self.dead_list.clone();
-        let handle = (self.shares).add(name, said, around, made_by, whole, &dead_list)?;
+        let path = self.share_paths.numbered(name, around);
+        let handle = (self.shares).add(path, said, around, made_by, whole, &dead_list)?;
         self.previous.record(self.slabs.all());
         Ok(handle)
     }
@@ -280,12 +283,12 @@ impl Memory {
         table.unmet(lending, self.slabs.live_bytes(), pinned)
     }
 
-    /// Changes the shares, unless a promise could not be kept then that can be kept now. If it
-    /// fails, nothing has changed.
+    /// Changes the shares, unless a promise could not be kept then that can be kept now. The change
+    /// itself may find that, too. If it fails, nothing has changed.
     pub(crate) fn promise<T>(
         &mut self,
         lending: Lending,
-        change: impl FnOnce(&mut Memory) -> Result<T>,
+        change: impl FnOnce(&mut Memory) -> Result<Result<T, Unmet>>,
     ) -> Result<Result<T, Unmet>> {
         let (before, promised) = self.try_promise(lending, change);
         if !matches!(promised, Ok(Ok(_))) {
@@ -300,7 +303,7 @@ impl Memory {
         lending: Lending,
         change: impl FnOnce(&mut Memory) -> Result<()>,
     ) -> Result<Result<(), Unmet>> {
-        let (before, promised) = self.try_promise(lending, change);
+        let (before, promised) = self.try_promise(lending, |memory| change(memory).map(Ok));
         self.shares.restore(before);
         promised
     }
@@ -310,10 +313,11 @@ impl Memory {
     fn try_promise<T>(
         &mut self,
         lending: Lending,
-        change: impl FnOnce(&mut Memory) -> Result<T>,
+        change: impl FnOnce(&mut Memory) -> Result<Result<T, Unmet>>,
     ) -> (Shares, Result<Result<T, Unmet>>) {
         let (before, no_pins) = (self.shares.clone(), NumberMap::default());
         let promised = change(self).map(|changed| {
+            let changed = changed?;
             let unmet = self.unmet(&self.shares, lending, &no_pins);
             // Most promises can be kept, so that no storage is looked at.
             let is_kept =
@@ -384,6 +388,7 @@ impl Memory {
             slabs: self.slabs.fake(),
             census: self.census.fake(),
             shares: self.shares.clone(),
+            share_paths: self.share_paths.clone(),
             watermarks: Watermarks::default(),
             previous: self.previous.clone(),
             canaries: Canaries::default(),

@@ -125,11 +125,11 @@ impl ShareId {
     /// What is in no share.
     pub(crate) const MAIN: ShareId = ShareId(0);
 
-    /// The number after the last one, for a share of this name. Numbers never repeat.
-    pub(super) fn after(last: u32, name: &str) -> Result<ShareId> {
+    /// The number after the last one, for a share of this path. Numbers never repeat.
+    pub(super) fn after(last: u32, path: &str) -> Result<ShareId> {
         let next = last.checked_add(1).map(ShareId);
         next.ok_or_else(|| Error::Share {
-            share: printable(name, NAME_COLUMNS),
+            share: printable(path, NAME_COLUMNS),
             reason: "all numbers of shares are taken, as each share and job takes one: open the \
                      device again"
                 .into(),

@@ -16,13 +16,12 @@
 mod around;
 mod by_share;
 mod claim;
+mod paths;
 mod promises;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
 
 use super::dead::DeadList;
 use super::share::{Amount, MadeBy, Share, ShareHandle, ShareId};
@@ -32,14 +31,12 @@ use crate::shortage::ShareUse;
 use crate::units::{Bytes, Level};
 use by_share::ByShare;
 pub(crate) use claim::{Claim, Whom};
+pub(crate) use paths::SharePaths;
 pub(crate) use promises::Unmet;
 pub(super) use promises::pinned_bytes;
 
 /// A share that has run nothing for this many commands does not compete for borrowed memory.
 const IDLE_COMMANDS: Clock = 4096;
-
-/// Most paths with a number. Reports group what is made under further ones by their lines only.
-const MOST_PATHS: usize = 1 << 16;
 
 /// One share in the table.
 #[derive(Clone, Debug)]
@@ -83,8 +80,6 @@ pub(crate) struct Shares {
     /// The share of the newest command.
     running: ShareId,
     lending: Option<Lending>,
-    /// The numbers of all paths so far.
-    paths: FxHashMap<Arc<str>, u32>,
 }
 
 /// The memory that may be lent. Its owner may want it back at any time, so the host, stores or disk
@@ -119,14 +114,14 @@ impl Shares {
         self.entries.is_empty()
     }
 
-    /// Adds a share.
+    /// Adds a share with a path and the number of that.
     ///
     /// # Errors
     /// `Share` for amounts that contradict each other or what surrounds the share, and if no number
     /// is left.
     pub(super) fn add(
         &mut self,
-        name: &str,
+        path: (Arc<str>, u32),
         said: Share,
         around: Option<&Arc<ShareHandle>>,
         made_by: MadeBy,
@@ -134,8 +129,7 @@ impl Shares {
         dead: &Arc<DeadList>,
     ) -> Result<Arc<ShareHandle>> {
         let around_id = around.map_or(ShareId::MAIN, |around| around.id());
-        let id = ShareId::after(self.last, name)?;
-        let path = self.numbered_path(name, around);
+        let id = ShareId::after(self.last, &path.0)?;
         let handle = ShareHandle::new(
             id,
             path,
@@ -166,23 +160,6 @@ impl Shares {
         };
         self.entries.push(id, entry);
         Ok(handle)
-    }
-
-    /// The path of a share, and its number.
-    fn numbered_path(&mut self, name: &str, around: Option<&Arc<ShareHandle>>) -> (Arc<str>, u32) {
-        let path: Arc<str> = match around {
-            Some(around) => format!("{}/{name}", around.path()).into(),
-            None => name.into(),
-        };
-        let next = self.paths.len() as u32 + 1;
-        match self.paths.get(&path) {
-            Some(&number) => (path, number),
-            None if self.paths.len() >= MOST_PATHS => (path, 0),
-            None => {
-                self.paths.insert(path.clone(), next);
-                (path, next)
-            }
-        }
     }
 
     /// Changes the amounts of a share, and those within it that are parts of its ceiling. If it

@@ -101,7 +101,8 @@ impl State {
         loop {
             self.free_dead();
             let priorities = self.priorities;
-            let is_long = priorities.is_some_and(|priorities| priorities.has_long_batch(self));
+            let is_long = self.queue.is_slice() && self.has_long_batch()
+                || priorities.is_some_and(|priorities| priorities.has_long_batch(self));
             if is_long || self.batch.is_full(self.pace.most_ops()) {
                 return Some(Need::Submit);
             }

@@ -18,10 +18,6 @@ use crate::engine::state::State;
 use crate::engine::state::features::Priorities;
 use crate::memory::{Memory, Residency, ShareHandle, Storage};
 
-/// A submission of lower work ends after this much predicted time, so that work of a higher
-/// priority waits no longer.
-const MOST_LOWER_NS: f64 = 4e6;
-
 /// The priority of a command: that of the share whose value it makes. A read has that of its
 /// reader.
 fn priority(cmd: &Cmd) -> i8 {
@@ -65,9 +61,8 @@ impl Priorities for ByShare {
     }
 
     fn has_long_batch(&self, state: &State) -> bool {
-        let batch = &state.batch;
-        batch.predicted_ns() * state.driver.time_scale() >= MOST_LOWER_NS
-            && batch.highest_priority() < state.memory.shares.highest_priority()
+        state.has_long_batch()
+            && state.batch.highest_priority() < state.memory.shares.highest_priority()
     }
 
     fn lets_others_go_first(&self, state: &State) -> bool {

@@ -19,10 +19,10 @@ use crate::units::Bytes;
 /// The result of a promise, or what could not be kept.
 pub(crate) type Promised<T> = std::result::Result<T, Unmet>;
 
-/// Changes the shares, if all promises can be kept then.
+/// Changes the shares, if all promises can be kept then. The change may find that they cannot.
 pub(super) fn promise<T>(
     engine: &Engine,
-    change: impl FnOnce(&mut Memory) -> Result<T>,
+    change: impl FnOnce(&mut Memory) -> Result<Promised<T>>,
 ) -> Result<Promised<T>> {
     with_lending(engine, |memory, lending| memory.promise(lending, change))
 }
@@ -67,15 +67,33 @@ pub(super) async fn promise_after_way<T>(
 
 /// Runs the queue, and drops tensors whose bytes are elsewhere, too.
 pub(crate) async fn make_way(engine: &Arc<Engine>, unmet: Unmet) -> Result<()> {
-    let whom = Whom::owing(ShareId::MAIN, engine.share_id(), unmet.stuck_bytes);
     let work = move |pass: Pass| async move {
         pass.execute_all().await?;
-        pass.free_all_dead();
-        let steps = &[ReclaimStep::Drop];
-        reclaim::run_until_freed(&pass, steps, unmet.stuck_bytes, whom, |_, _| {}).await?;
-        Ok(())
+        drop_copied(&pass, unmet).await
     };
     Pass::run(engine, work).await
+}
+
+/// Makes some way: runs a slice of the queue or, if it is empty, drops tensors whose bytes are
+/// elsewhere. Does nothing while another thread runs the queue. Returns whether there is more.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) async fn make_some_way(engine: &Arc<Engine>, unmet: Unmet) -> Result<bool> {
+    let Some(pass) = Pass::try_begin(engine) else {
+        return Ok(false);
+    };
+    let has_more = pass.execute_slice().await?;
+    if !has_more {
+        drop_copied(&pass, unmet).await?;
+    }
+    Ok(has_more)
+}
+
+async fn drop_copied(pass: &Pass, unmet: Unmet) -> Result<()> {
+    pass.free_all_dead();
+    let whom = Whom::owing(ShareId::MAIN, pass.share_id(), unmet.stuck_bytes);
+    let steps = &[ReclaimStep::Drop];
+    reclaim::run_until_freed(pass, steps, unmet.stuck_bytes, whom, |_, _| {}).await?;
+    Ok(())
 }
 
 /// The error of a share whose guarantee could not be kept.
@@ -86,6 +104,12 @@ pub(super) fn refused(share: &ShareHandle, unmet: Unmet) -> Error {
 /// What is in the way of a promise.
 pub(crate) fn in_the_way(unmet: Unmet) -> String {
     let (stuck, pinned) = (Bytes(unmet.stuck_bytes), Bytes(unmet.pinned_bytes));
+    if unmet.missing_bytes > 0 {
+        let missing = Bytes(unmet.missing_bytes);
+        return format!(
+            "other guarantees leave {missing} too little: lower them, or guarantee less"
+        );
+    }
     match unmet.pinned_bytes > 0 {
         true => format!(
             "{pinned} of the guarantees cannot be kept: other tensors hold that memory and are \

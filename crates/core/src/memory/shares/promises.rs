@@ -9,7 +9,7 @@
 use super::super::share::{Amount, MadeBy, ShareId};
 use super::super::slabs::Slabs;
 use super::super::slots::Slots;
-use super::{Entry, Hindrance, Lending, Shares};
+use super::{Entry, Hindrance, Lending, Shares, Whole};
 use crate::number_map::NumberMap;
 
 /// The guaranteed bytes that their owners would not get, if all wanted theirs now.
@@ -19,6 +19,8 @@ pub(crate) struct Unmet {
     pub(crate) stuck_bytes: u64,
     /// As others have pinned them.
     pub(crate) pinned_bytes: u64,
+    /// As other guarantees leave less than the one that is wanted.
+    pub(crate) missing_bytes: u64,
 }
 
 impl Unmet {
@@ -47,6 +49,21 @@ impl Shares {
     /// What a share is guaranteed and does not guarantee to shares within it.
     pub(crate) fn unpromised_within(&self, share: ShareId) -> u64 {
         (self.guaranteed_bytes(share)).saturating_sub(self.guaranteed_within(share, None))
+    }
+
+    /// How much a new guarantee within a share exceeds what the others there leave.
+    pub(crate) fn missing_bytes(
+        &self,
+        around: ShareId,
+        guaranteed_bytes: u64,
+        whole: Whole,
+    ) -> u64 {
+        let most_bytes = match around {
+            ShareId::MAIN => whole.limit_bytes,
+            around => self.guaranteed_bytes(around),
+        };
+        let left_bytes = most_bytes.saturating_sub(self.guaranteed_within(around, None));
+        guaranteed_bytes.saturating_sub(left_bytes)
     }
 
     /// The sum of the guarantees of shares that are in no other.
@@ -175,6 +192,7 @@ impl Shares {
         Unmet {
             stuck_bytes: leaving_bytes.saturating_sub(gone_bytes),
             pinned_bytes: pinned_leaving(Owners::Fill).saturating_sub(pinned_leaving(Owners::Rest)),
+            missing_bytes: 0,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::DeadList;
 use super::super::share::{Amount, MadeBy, Share, ShareHandle, ShareId};
-use super::{IDLE_COMMANDS, Lending, Shares, Whole, Whom};
+use super::{IDLE_COMMANDS, Lending, SharePaths, Shares, Whole, Whom};
 use crate::number_map::NumberMap;
 
 const WHOLE: Whole = Whole {
@@ -15,11 +15,13 @@ const WHOLE: Whole = Whole {
 /// A table, and its shares. Each entry: name, guarantee, the share around it.
 fn table(shares: &[(&str, u64, &str)]) -> (Shares, Vec<Arc<ShareHandle>>) {
     let (mut table, dead) = (Shares::default(), DeadList::new());
+    let mut paths = SharePaths::default();
     let mut handles: Vec<Arc<ShareHandle>> = Vec::new();
     for &(name, guaranteed_bytes, around) in shares {
         let around = handles.iter().find(|one| **one.path() == *around);
         let share = Share::guaranteed(guaranteed_bytes);
-        let handle = table.add(name, share, around, MadeBy::App, WHOLE, &dead);
+        let path = paths.numbered(name, around);
+        let handle = table.add(path, share, around, MadeBy::App, WHOLE, &dead);
         handles.push(handle.unwrap());
     }
     (table, handles)
@@ -40,7 +42,7 @@ fn promises_are_kept_or_refused() {
     let dead = DeadList::new();
     let mut refuse = |share: Share, around: Option<&Arc<ShareHandle>>, why: &str| {
         let error = table
-            .add("x", share, around, MadeBy::App, WHOLE, &dead)
+            .add(("x".into(), 9), share, around, MadeBy::App, WHOLE, &dead)
             .unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     };
@@ -56,7 +58,7 @@ fn promises_are_kept_or_refused() {
     refuse(Share::guaranteed(Amount::OfDevice(5)), None, "give bytes");
     let half = Share::guaranteed(Amount::OfBudget(20)).with_ceiling(Amount::OfBudget(50));
     let job = table
-        .add("job", half, None, MadeBy::App, WHOLE, &dead)
+        .add(("job".into(), 9), half, None, MadeBy::App, WHOLE, &dead)
         .unwrap();
     let of_job = |table: &Shares| {
         let job = table.use_of(job.id()).unwrap();
@@ -91,7 +93,7 @@ fn numbers_of_shares_never_repeat() {
     table.last = u32::MAX - 1;
     let mut add = || {
         let share = Share::guaranteed(0);
-        table.add("x", share, None, MadeBy::App, WHOLE, &dead)
+        table.add(("x".into(), 9), share, None, MadeBy::App, WHOLE, &dead)
     };
     let last = add().unwrap();
     assert!(last.id() > handles[0].id());
