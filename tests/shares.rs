@@ -7,6 +7,7 @@ mod jobs;
 mod lent;
 mod limits;
 mod many_jobs;
+mod outranked;
 mod preparing;
 mod priority;
 mod promises;
