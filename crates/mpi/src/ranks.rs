@@ -103,6 +103,8 @@ impl Ranks {
             return refuse("this MPI was built without threads");
         }
         let world = universe.world();
+        // Open MPI reports a failed request to the handler of the world, whatever its communicator.
+        flight::return_errors(&world)?;
         let comm = world.duplicate();
         flight::return_errors(&comm)?;
         let (rank, count) = (comm.rank() as usize, comm.size() as usize);

@@ -47,6 +47,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///
 /// Without `mpirun` there is one rank.
 ///
+/// MPI's functions return errors from then on, also those that the program calls itself on
+/// `MPI_COMM_WORLD`. By MPI's default an error ends all processes.
+///
 /// # Errors
 /// [`Error::Start`] if this process has started MPI before, or if MPI was built without threads.
 /// [`Error::Mpi`] if MPI refuses to start.

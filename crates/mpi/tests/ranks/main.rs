@@ -103,6 +103,9 @@ const CASES: &[Case] = &[
     ("mpi_starts_once", || {
         Job::of(1, "starts_twice").passes();
     }),
+    ("a_failed_call_of_the_app_ends_nothing", || {
+        Job::of(2, "world_fails").passes();
+    }),
     ("without_mpirun_there_is_one_rank", || {
         Job::alone("sums").passes();
     }),

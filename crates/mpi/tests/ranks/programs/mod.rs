@@ -3,6 +3,7 @@
 mod bad;
 mod collectives;
 mod trains;
+mod world;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -34,6 +35,7 @@ const PROGRAMS: &[(&str, u64, Program)] = &[
     ("broadcasts", 60, bad::broadcasts),
     ("is_slow", 60, bad::is_slow),
     ("starts_twice", 60, bad::starts_twice),
+    ("world_fails", 60, world::fails),
 ];
 
 pub(crate) fn run(name: &str) -> ExitCode {
