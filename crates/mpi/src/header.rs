@@ -11,7 +11,7 @@ const TEXT_BYTES: usize = HEADER_BYTES - FIXED_BYTES;
 /// Other programs, and machines with the other order of bytes, send something else.
 const MAGIC: u32 = 0x1a91_da7e;
 /// Raised when this crate's ranks would no longer understand older ones.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 /// What a rank is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,12 @@ impl Ranks {
     /// [`Error::Argument`] for a `root` that is no rank; else as [`all_reduce`](Self::all_reduce).
     #[track_caller]
     pub fn broadcast(&self, root: usize, tensor: &Tensor) -> Result<Tensor> {
+        self.broadcast_as("", root, tensor)
+    }
+
+    /// `what` names the tensor, equally on all ranks.
+    #[track_caller]
+    pub(crate) fn broadcast_as(&self, what: &str, root: usize, tensor: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "broadcast";
         let checked = self.check_rank(OPERATION, root).and_then(|()| {
             let tensor = check(OPERATION, tensor)?;
@@ -26,7 +32,8 @@ impl Ranks {
             Ok((tensor, to))
         });
         let call = |(tensor, _): &(Tensor, Filling)| {
-            (format!("broadcast from rank {root} of {}", kind(tensor)), 0)
+            let kind = kind(tensor);
+            (format!("broadcast from rank {root} of {kind}{what}"), 0)
         };
         let ((tensor, to), _) = self.agree_if(OPERATION, checked, call)?;
         self.unbroken(match root == self.rank() {

@@ -60,6 +60,8 @@ pub struct Ranks {
     timeout: Duration,
     /// Calls that the ranks have agreed on.
     number: Cell<u64>,
+    /// Replicas that the ranks have agreed to make.
+    replicas: Cell<u64>,
     /// The first error after which the ranks no longer agree.
     broken: RefCell<Option<Error>>,
     /// Memory of earlier calls.
@@ -117,6 +119,7 @@ impl Ranks {
             names: vec![own; count],
             timeout: options.timeout,
             number: Cell::new(0),
+            replicas: Cell::new(0),
             broken: RefCell::default(),
             spares: RefCell::default(),
             notes: Notes::new(&comm)?,
@@ -261,6 +264,12 @@ impl Ranks {
                 Err(error)
             }
         }
+    }
+
+    /// The number of a replica that all ranks have agreed to make: the same on all of them.
+    pub(crate) fn count_replica(&self) -> u64 {
+        self.replicas.set(self.replicas.get() + 1);
+        self.replicas.get()
     }
 
     fn tell(&self, kind: Kind, text: &str, own: u64) -> Result<(Header, Vec<Header>)> {

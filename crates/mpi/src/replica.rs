@@ -11,7 +11,7 @@ use lapidary::devices::ReplicasOptions;
 use lapidary::devices::internal::{self, Buckets};
 use lapidary::grad::Gradients;
 use lapidary::optim::Optimizer;
-use lapidary::{Result as OfDevice, Tensor};
+use lapidary::{DType, Result as OfDevice, Tensor};
 use lapidary_core::internal::{Filling, Pieces};
 
 use crate::checked::{kind, room};
@@ -51,12 +51,17 @@ const LOOK_TIME: Duration = Duration::from_millis(10);
 /// gradients of a bucket, the calling thread reduces them, while the backward goes on. The sums are
 /// those of [`Replicas`](lapidary::devices::Replicas) over as many devices, to the bit.
 ///
+/// Replicas are counted from 1, in the order in which all ranks make them. Errors have this number.
+/// If ranks call different replicas, each gets [`Error::Differs`], also if the shapes are equal.
+///
 /// The parameters stay equal as long as all ranks make the same changes. On devices of different
 /// makers the last bits of the kernels differ; then call [`copy_from`](Self::copy_from) now and
 /// then.
 #[derive(Debug)]
 pub struct Replica<'a> {
     ranks: &'a Ranks,
+    /// Counted from 1, on all ranks in the same order. Ranks compare it before bytes move.
+    number: u64,
     parameters: Vec<Tensor>,
     buckets: Buckets,
     mailbox: Arc<Mailbox>,
@@ -107,6 +112,7 @@ impl<'a> Replica<'a> {
         let ((parameters, buckets), _) = ranks.agree_if(OPERATION, checked, call)?;
         let mut replica = Replica {
             ranks,
+            number: ranks.count_replica(),
             parameters,
             buckets,
             mailbox,
@@ -128,8 +134,10 @@ impl<'a> Replica<'a> {
     /// As [`Ranks::broadcast`].
     #[track_caller]
     pub fn copy_from(&mut self, rank: usize) -> Result<()> {
-        for parameter in &self.parameters {
-            let copy = self.ranks.broadcast(rank, &parameter.detach())?;
+        for (number, parameter) in self.parameters.iter().enumerate() {
+            let (number, count) = (number + 1, self.parameters.len());
+            let what = format!(", parameter {number} of {count} of replica {}", self.number);
+            let copy = self.ranks.broadcast_as(&what, rank, &parameter.detach())?;
             if rank != self.ranks.rank() {
                 internal::overwrite(parameter, &copy)?;
             }
@@ -215,7 +223,10 @@ impl<'a> Replica<'a> {
     ) -> Result<Backward> {
         let reduced = reduced?;
         let own = own.and_then(|own| Ok(own?));
-        let call = |_: &Backward| ("the end of a backward".into(), 0);
+        let call = |_: &Backward| {
+            let call = format!("the end of a backward of replica {}", self.number);
+            (call, 0)
+        };
         let (mut backward, _) = self.ranks.agree_if("Replica::backward", own, call)?;
         for (parameter, gradient) in reduced.into_iter().flatten() {
             let parameter = &self.parameters[parameter];
@@ -245,7 +256,7 @@ impl<'a> Replica<'a> {
                     Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 }
             }
-            let call = format!("bucket {number} of {} of a backward", buckets.len());
+            let call = self.bucket_named(number, bucket);
             let has = |parameter: &usize| made[*parameter].is_some();
             let has: Vec<bool> = bucket.iter().map(has).collect();
             let count = has.iter().filter(|has| **has).count();
@@ -254,6 +265,28 @@ impl<'a> Replica<'a> {
             all.extend(self.ranks.unbroken(reduced)?);
         }
         Ok(Some(all))
+    }
+
+    /// A bucket as ranks compare it. Those that mixed up two replicas reduce different gradients.
+    fn bucket_named(&self, number: usize, bucket: &[usize]) -> String {
+        let mut kinds: Vec<(DType, usize)> = Vec::new();
+        for parameter in bucket {
+            let parameter = &self.parameters[*parameter];
+            let (dtype, elements) = (parameter.dtype(), parameter.len());
+            match kinds.iter_mut().find(|(known, _)| *known == dtype) {
+                Some((_, sum)) => *sum += elements,
+                None => kinds.push((dtype, elements)),
+            }
+        }
+        let kinds = kinds.iter();
+        let kinds = kinds.map(|(dtype, elements)| format!("{elements} elements of {dtype}"));
+        format!(
+            "bucket {} of {} of a backward of replica {} ({})",
+            number + 1,
+            self.buckets.all().len(),
+            self.number,
+            kinds.collect::<Vec<_>>().join(", ")
+        )
     }
 
     /// Reduces a bucket. `counts` are the gradients that each rank has.

@@ -40,6 +40,9 @@ const CASES: &[Case] = &[
     ("a_backward_that_fails_on_one_rank_fails_on_all", || {
         Job::of(3, "backward_fails").passes();
     }),
+    ("two_replicas_mixed_up_are_an_error_on_each_rank", || {
+        Job::of(3, "mixed_replicas").passes();
+    }),
     ("a_rank_without_room_is_named_on_all_ranks", || {
         Job::of(3, "no_room").passes();
     }),

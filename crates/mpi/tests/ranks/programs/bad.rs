@@ -16,12 +16,12 @@ use super::simulated;
 /// Long enough for the test to end the job if nobody else does.
 const LONG: Duration = Duration::from_secs(600);
 
-fn ones(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
+pub(super) fn ones(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
     Ok(gpu.ones(shape, DType::F32)?)
 }
 
 /// All ranks still make calls together.
-fn check_works(ranks: &Ranks, gpu: &Gpu) -> Result<()> {
+pub(super) fn check_works(ranks: &Ranks, gpu: &Gpu) -> Result<()> {
     let sum = ranks.all_reduce(&ones(gpu, &[5])?, Reduce::Sum)?;
     assert_eq!(sum.to_vec::<f32>()?, [ranks.count() as f32; 5]);
     Ok(())

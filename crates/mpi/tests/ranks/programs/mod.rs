@@ -2,6 +2,7 @@
 
 mod bad;
 mod collectives;
+mod mixed;
 mod trains;
 mod world;
 
@@ -34,6 +35,7 @@ const PROGRAMS: &[(&str, u64, Program)] = &[
     ("all_reduces", 60, bad::all_reduces),
     ("broadcasts", 60, bad::broadcasts),
     ("is_slow", 60, bad::is_slow),
+    ("mixed_replicas", 60, mixed::replicas),
     ("starts_twice", 60, bad::starts_twice),
     ("world_fails", 60, world::fails),
 ];
