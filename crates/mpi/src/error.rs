@@ -38,21 +38,24 @@ pub enum Error {
         /// Its error.
         reason: String,
     },
-    /// A call took longer than [`RanksOptions::timeout`](crate::RanksOptions::timeout).
-    #[error(
-        "{operation} took longer than {} s. {}",
-        .waited.as_secs_f32(),
-        silence(.silent, .names)
-    )]
+    /// A call took longer than [`RanksOptions::timeout`](crate::RanksOptions::timeout): on this
+    /// rank, or on another one that told this one.
+    #[error("{operation} took longer than {:.1} s on rank {rank}. {reason}", .waited.as_secs_f32())]
     TimedOut {
         /// The call.
         operation: String,
-        /// How long this rank waited.
+        /// The rank that waited, and found out about the others.
+        rank: usize,
+        /// How long it waited.
         waited: Duration,
         /// The ranks that do not answer: they compute, are stopped, or cannot be reached.
         silent: Vec<usize>,
-        /// Their numbers, hosts and processes, for people.
-        names: Vec<String>,
+        /// The ranks that answer and have not come to the call: the backward of a
+        /// [`Replica`](crate::Replica) computes or hangs, or they wait for others in an earlier
+        /// call.
+        late: Vec<usize>,
+        /// The numbers, hosts and processes of those ranks, where they are, and what to do.
+        reason: String,
     },
     /// An argument that no rank may give.
     #[error("{operation}: {reason}")]
@@ -80,17 +83,3 @@ pub enum Error {
 
 /// The result of a collective operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Who does not answer, and what to do.
-fn silence(silent: &[usize], names: &[String]) -> String {
-    match silent {
-        [] => "All ranks answer, so some compute for longer, or the network is slow: raise the \
-               time-out"
-            .into(),
-        _ => format!(
-            "No answer from {}: computing, stopped or cut off. If that is expected, raise the \
-             time-out",
-            names.join(", ")
-        ),
-    }
-}

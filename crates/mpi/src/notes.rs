@@ -1,7 +1,8 @@
 //! Notes between two ranks, beside the calls of all: a rank has failed; are you there?
 //!
-//! A rank reads notes whenever it waits for others, and only then. A rank that computes, is stopped
-//! or has died does not answer.
+//! A rank reads notes whenever it waits for others or for its own backward, and only then. A rank
+//! that computes otherwise, is stopped or has died does not answer. An answer says which call the
+//! rank has come to: the thread of a backward may hang while the rank answers.
 
 use std::cell::RefCell;
 
@@ -9,14 +10,17 @@ use mpi::point_to_point::MatchedReceiveVec;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Source};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flight::{self, Flight};
+use crate::late;
+use crate::place::Place;
 
-/// The first byte of a note. A reason follows the first two.
+/// The first byte of a note. Reasons follow the first three, and a place follows an answer.
 const FAILED: u8 = 1;
-const BROKEN: u8 = 4;
-const ASK: u8 = 2;
-const ANSWER: u8 = 3;
+const BROKEN: u8 = 2;
+const LATE: u8 = 3;
+const ASK: u8 = 4;
+const ANSWER: u8 = 5;
 
 /// Most bytes of a note. MPI sends short messages without waiting for the other side.
 const MOST_BYTES: usize = 2000;
@@ -27,12 +31,21 @@ pub(crate) struct Notes {
     count: usize,
     /// Notes on their way. They are kept until MPI has read them.
     sent: RefCell<Vec<Flight>>,
-    /// The first rank that told of an error, with its reason.
-    first_error: RefCell<Option<(usize, String)>>,
+    /// The first error that another rank told.
+    first_error: RefCell<Option<Told>>,
     /// The ranks whose programs have ended with an error.
     ended: RefCell<Vec<bool>>,
-    /// Who has answered since the last question.
-    answers: RefCell<Vec<bool>>,
+    /// Who has answered since the last question, and where they are.
+    answers: RefCell<Vec<Option<Place>>>,
+}
+
+/// An error on another rank.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// The rank had this error.
+    Failed(usize, String),
+    /// It waited too long for others.
+    Late(Error),
 }
 
 impl Notes {
@@ -48,25 +61,28 @@ impl Notes {
             sent: RefCell::default(),
             first_error: RefCell::default(),
             ended: RefCell::new(vec![false; count]),
-            answers: RefCell::new(vec![false; count]),
+            answers: RefCell::new(vec![None; count]),
         })
     }
 
-    /// Reads all notes that have arrived, and answers questions.
-    pub(crate) fn read(&self) -> Result<()> {
+    /// Reads all notes that have arrived, and answers questions by where this rank is.
+    pub(crate) fn read(&self, place: impl Fn() -> Place) -> Result<()> {
         while let Some(arrived) = self.comm.any_process().immediate_matched_probe() {
             let (note, status) = arrived.matched_receive_vec::<u8>();
             let from = status.source_rank() as usize;
             match note.split_first() {
-                Some((&kind @ (FAILED | BROKEN), reason)) => {
+                Some((&kind @ (FAILED | BROKEN | LATE), reason)) => {
                     let mut first = self.first_error.borrow_mut();
-                    first.get_or_insert_with(|| {
-                        (from, String::from_utf8_lossy(reason).into_owned())
-                    });
+                    first.get_or_insert_with(|| Told::new(from, kind, reason));
                     self.ended.borrow_mut()[from] |= kind == FAILED;
                 }
-                Some((&ASK, _)) => self.send(from, vec![ANSWER])?,
-                Some((&ANSWER, _)) => self.answers.borrow_mut()[from] = true,
+                Some((&ASK, _)) => {
+                    let note = [vec![ANSWER], place().encode()].concat();
+                    self.send(from, note)?;
+                }
+                Some((&ANSWER, place)) => {
+                    self.answers.borrow_mut()[from] = Place::decode(place);
+                }
                 _ => {}
             }
         }
@@ -75,8 +91,8 @@ impl Notes {
         Ok(())
     }
 
-    /// The rank that told first of an error, and what it was.
-    pub(crate) fn first_error(&self) -> Option<(usize, String)> {
+    /// The first error that another rank told.
+    pub(crate) fn first_error(&self) -> Option<Told> {
         self.first_error.borrow().clone()
     }
 
@@ -88,8 +104,11 @@ impl Notes {
     }
 
     /// Tells all other ranks that this one had an error in the middle of a call.
-    pub(crate) fn send_broken(&self, reason: &str) -> Result<()> {
-        self.send_reason(BROKEN, reason)
+    pub(crate) fn send_broken(&self, error: &Error) -> Result<()> {
+        match late::encode(error) {
+            Some(text) => self.send_reason(LATE, &text),
+            None => self.send_reason(BROKEN, &error.to_string()),
+        }
     }
 
     /// Tells all other ranks that the program of this one has ended with an error.
@@ -105,15 +124,19 @@ impl Notes {
 
     /// Asks all other ranks whether they are there.
     pub(crate) fn ask(&self) -> Result<()> {
-        self.answers.borrow_mut().fill(false);
+        self.answers.borrow_mut().fill(None);
         self.send_to_all(&[ASK])
     }
 
-    /// The ranks that have not answered since.
-    pub(crate) fn silent(&self) -> Vec<usize> {
-        let answers = self.answers.borrow();
-        let others = (0..self.count).filter(|rank| *rank != self.rank);
-        others.filter(|rank| !answers[*rank]).collect()
+    /// The other ranks, each with where it is. `None` for one that has not answered since.
+    pub(crate) fn answers(&self) -> Vec<(usize, Option<Place>)> {
+        let answers = self.answers.borrow().clone().into_iter().enumerate();
+        answers.filter(|(rank, _)| *rank != self.rank).collect()
+    }
+
+    /// Have all other ranks answered since?
+    pub(crate) fn have_all_answered(&self) -> bool {
+        self.answers().iter().all(|(_, place)| place.is_some())
     }
 
     fn send_to_all(&self, note: &[u8]) -> Result<()> {
@@ -125,5 +148,16 @@ impl Notes {
         let flight = Flight::send(&self.comm, to, note)?;
         self.sent.borrow_mut().push(flight);
         Ok(())
+    }
+}
+
+impl Told {
+    fn new(from: usize, kind: u8, reason: &[u8]) -> Told {
+        let reason = String::from_utf8_lossy(reason).into_owned();
+        let late = Some(&reason).filter(|_| kind == LATE);
+        match late.and_then(|text| late::decode(text)) {
+            Some(error) => Told::Late(error),
+            None => Told::Failed(from, reason),
+        }
     }
 }

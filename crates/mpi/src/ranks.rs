@@ -15,7 +15,9 @@ use mpi::traits::Communicator;
 use crate::error::{Error, Result};
 use crate::flight::{self, Flight};
 use crate::header::{HEADER_BYTES, Header, Kind};
-use crate::notes::Notes;
+use crate::late::Awaited;
+use crate::notes::{Notes, Told};
+use crate::place::{Doing, Place};
 
 /// How long a rank waits for answers before it names those that gave none.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
@@ -55,10 +57,10 @@ impl Default for RanksOptions {
 /// a tensor of its own device. They belong to the thread that called `run`.
 pub struct Ranks {
     rank: usize,
-    /// Host and process of each rank.
+    /// Host and process of each rank. Before they meet, only its own.
     names: Vec<Name>,
     timeout: Duration,
-    /// Calls that the ranks have agreed on.
+    /// Calls that this rank has come to. Others may be on their way to the last one.
     number: Cell<u64>,
     /// Replicas that the ranks have agreed to make.
     replicas: Cell<u64>,
@@ -114,9 +116,15 @@ impl Ranks {
             host: environment::processor_name().unwrap_or_else(|_| "unknown".into()),
             process: std::process::id(),
         };
+        let unknown = Name {
+            host: String::new(),
+            process: 0,
+        };
+        let mut names = vec![unknown; count];
+        names[rank] = own;
         Ok(Ranks {
             rank,
-            names: vec![own; count],
+            names,
             timeout: options.timeout,
             number: Cell::new(0),
             replicas: Cell::new(0),
@@ -137,7 +145,8 @@ impl Ranks {
         let own = &self.names[self.rank];
         let header = Header::new(Kind::Refusal, 0, own.process.into(), &own.host);
         let mut flight = Flight::all_gather(&self.comm, self.count(), header.encode())?;
-        self.wait(CALL, &mut flight)?;
+        let waited = self.wait(CALL, &mut flight);
+        self.unbroken(waited)?;
         let (_, all) = flight.end();
         for (other, bytes) in all.chunks(HEADER_BYTES).enumerate() {
             let Some(header) = Header::decode(bytes) else {
@@ -171,6 +180,9 @@ impl Ranks {
     /// A rank as a person looks for it: its number, its host and its process.
     pub fn name_of(&self, rank: usize) -> Option<String> {
         let name = self.names.get(rank)?;
+        if name.host.is_empty() {
+            return Some(format!("rank {rank} of {}", self.count()));
+        }
         Some(format!(
             "rank {rank} of {} (process {} on {})",
             self.count(),
@@ -274,9 +286,9 @@ impl Ranks {
 
     fn tell(&self, kind: Kind, text: &str, own: u64) -> Result<(Header, Vec<Header>)> {
         self.check()?;
-        let mine = Header::new(kind, self.number.get() + 1, own, text);
+        self.number.set(self.number.get() + 1);
+        let mine = Header::new(kind, self.number.get(), own, text);
         let all = self.unbroken(self.all_headers(&mine))?;
-        self.number.set(mine.number);
         Ok((mine, all))
     }
 
@@ -294,7 +306,7 @@ impl Ranks {
     /// The error for a rank that sent no header.
     fn stranger(&self, call: &str, other: usize) -> Error {
         Error::Differs {
-            number: self.number.get() + 1,
+            number: self.number.get().max(1),
             rank: self.rank,
             here: call.into(),
             other,
@@ -312,22 +324,23 @@ impl Ranks {
             tests = tests.wrapping_add(1);
             let waited = start.elapsed();
             if tests.is_multiple_of(TESTS_A_LOOK) || waited > BUSY_TIME {
-                self.check_notes()?;
+                self.check_notes(Doing::Waits(operation, start))?;
             }
             if waited > self.timeout {
-                return Err(self.timed_out(operation, waited)?);
+                return Err(self.timed_out(operation, start)?);
             }
             pause(waited);
         }
         Ok(())
     }
 
-    /// An error if a note says that another rank has failed.
-    pub(crate) fn check_notes(&self) -> Result<()> {
-        self.notes.read()?;
+    /// An error if a note says that another rank has failed. Others hear what this one does.
+    pub(crate) fn check_notes(&self, doing: Doing<'_>) -> Result<()> {
+        self.notes.read(|| Place::new(self.number.get(), doing))?;
         match self.notes.first_error() {
             None => Ok(()),
-            Some((rank, reason)) => Err(Error::Failed {
+            Some(Told::Late(error)) => Err(error),
+            Some(Told::Failed(rank, reason)) => Err(Error::Failed {
                 rank,
                 name: self.named(rank),
                 reason,
@@ -335,21 +348,27 @@ impl Ranks {
         }
     }
 
-    /// Finds out who does not answer.
-    fn timed_out(&self, operation: &str, waited: Duration) -> Result<Error> {
+    /// Finds out who does not answer, and who has not come to this call.
+    fn timed_out(&self, operation: &str, since: Instant) -> Result<Error> {
+        let waited = since.elapsed();
         self.notes.ask()?;
         let start = Instant::now();
-        while start.elapsed() < ANSWER_TIME && !self.notes.silent().is_empty() {
-            self.check_notes()?;
+        while start.elapsed() < ANSWER_TIME && !self.notes.have_all_answered() {
+            self.check_notes(Doing::Waits(operation, since))?;
             thread::sleep(LONG_PAUSE);
         }
-        let silent = self.notes.silent();
-        Ok(Error::TimedOut {
-            operation: operation.into(),
-            waited,
-            names: silent.iter().map(|rank| self.named(*rank)).collect(),
-            silent,
-        })
+        let mut awaited = Awaited::default();
+        for (rank, place) in self.notes.answers() {
+            let name = self.named(rank);
+            match place {
+                None => awaited.silent.push((rank, name)),
+                Some(place) if place.number < self.number.get() => {
+                    awaited.late.push((rank, name, place));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(awaited.error(self.rank, operation, waited))
     }
 
     /// An error if an earlier call ended in its middle.
@@ -364,8 +383,11 @@ impl Ranks {
             let mut broken = self.broken.borrow_mut();
             if broken.is_none() {
                 *broken = Some(error.clone());
-                // If MPI cannot send it, the others find out by their time-out.
-                let _ = self.notes.send_broken(&error.to_string());
+                // The rank that told this one of an error has told all. If MPI cannot send it, the
+                // others find out by their time-out.
+                if self.notes.first_error().is_none() {
+                    let _ = self.notes.send_broken(error);
+                }
             }
         }
         result

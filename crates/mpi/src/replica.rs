@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, scope};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lapidary::devices::ReplicasOptions;
 use lapidary::devices::internal::{self, Buckets};
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::exchange::{Column, sum};
 use crate::flight::Flight;
 use crate::mailbox::{Letter, Mailbox};
+use crate::place::Doing;
 use crate::ranks::Ranks;
 
 /// How often a rank that waits for its own backward looks for notes of the others.
@@ -245,13 +246,18 @@ impl<'a> Replica<'a> {
         let mut made: Made = self.parameters.iter().map(|_| None).collect();
         let (mut is_done, mut all) = (false, Vec::new());
         let buckets = self.buckets.all();
+        let (start, own) = (
+            Instant::now(),
+            format!("a backward of replica {}", self.number),
+        );
         for (number, bucket) in buckets.iter().enumerate() {
             while !is_done && bucket.iter().any(|parameter| made[*parameter].is_none()) {
                 match letters.recv_timeout(LOOK_TIME) {
                     Ok(Letter::Gradient(parameter, pieces)) => made[parameter] = Some(pieces),
                     Ok(Letter::Done) => is_done = true,
                     Err(RecvTimeoutError::Timeout) => {
-                        self.ranks.unbroken(self.ranks.check_notes())?;
+                        let doing = Doing::Computes(&own, start);
+                        self.ranks.unbroken(self.ranks.check_notes(doing))?;
                     }
                     Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use mpi::traits::Communicator;
 
 use crate::error::{Error, Result};
+use crate::place::Doing;
 use crate::ranks::{Ranks, RanksOptions};
 
 /// How long a rank that failed waits for the others to say the same. Then it ends all.
@@ -78,15 +79,15 @@ fn give_up(ranks: &Ranks, reason: &str) -> ! {
     let line = format!("{}: {reason}\n", ranks.named(ranks.rank()));
     // At once, since `mpirun` mixes what the ranks write.
     let _ = std::io::stderr().write_all(line.as_bytes());
-    let grace = match ranks.check_notes() {
-        Err(Error::Failed { .. }) => LONG_GRACE,
+    let grace = match ranks.check_notes(Doing::Ends) {
+        Err(Error::Failed { .. } | Error::TimedOut { .. }) => LONG_GRACE,
         _ => GRACE,
     };
     // They may not hear it any more, and MPI ends them all the same.
     let _ = ranks.notes().send_failed(reason);
     let start = Instant::now();
     while start.elapsed() < grace && !ranks.notes().have_all_ended() {
-        let _ = ranks.notes().read();
+        let _ = ranks.check_notes(Doing::Ends);
         thread::sleep(PAUSE);
     }
     ranks.comm().abort(1)

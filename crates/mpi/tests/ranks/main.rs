@@ -94,6 +94,25 @@ const CASES: &[Case] = &[
             );
         },
     ),
+    ("a_rank_whose_backward_hangs_is_named", || {
+        let ended = Job::of(3, "hangs_in_backward").fails();
+        let guilty = "rank 1 of 3 (";
+        let late = "has not come to it: it computes a backward of replica 1 for";
+        let words = ["bucket 1 of 1", "s on rank 0. ", guilty, late];
+        for (rank, innocent) in [(0, "rank 2 of 3"), (2, "rank 0 of 3")] {
+            let line = ended.says(&format!("rank {rank} of 3"), &words);
+            assert!(!line.contains(innocent), "{line}");
+            assert!(!line.contains("failed"), "{line}");
+        }
+    }),
+    ("a_rank_that_hangs_between_two_buckets_is_named", || {
+        let ended = Job::of(3, "hangs_between_buckets").fails();
+        for rank in [0, 2] {
+            let words = ["bucket 2 of 2", "rank 1 of 3 (", "has not come to it"];
+            let line = ended.says(&format!("rank {rank} of 3"), &words);
+            assert!(!line.contains("failed"), "{line}");
+        }
+    }),
     ("ranks_with_different_programs_end_with_an_error", || {
         let ended = Job::of(2, "all_reduces").and(1, "broadcasts").fails();
         ended.says("rank 0 of 3", &["all_reduce", "rank 2", "broadcast"]);
@@ -154,20 +173,12 @@ impl Ended {
         assert!(self.text.contains(&told), "{told}:\n{}", self.text);
     }
 
-    /// A line of this rank has all of these words behind its name.
+    /// A line of this rank has all of these words behind its name. Returns what is behind it.
     #[track_caller]
-    fn says(&self, rank: &str, words: &[&str]) {
-        let is_it = |line: &&str| {
-            let own = line
-                .split_once(rank)
-                .filter(|(before, _)| before.is_empty());
-            own.is_some_and(|(_, rest)| words.iter().all(|word| rest.contains(word)))
-        };
-        let found = self.text.lines().find(is_it);
-        assert!(
-            found.is_some(),
-            "{rank} does not say {words:?}:\n{}",
-            self.text
-        );
+    fn says(&self, rank: &str, words: &[&str]) -> &str {
+        let own = self.text.lines().filter_map(|line| line.strip_prefix(rank));
+        let mut own = own.filter(|rest| words.iter().all(|word| rest.contains(word)));
+        let found = own.next();
+        found.unwrap_or_else(|| panic!("{rank} does not say {words:?}:\n{}", self.text))
     }
 }

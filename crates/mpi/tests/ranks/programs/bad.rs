@@ -14,7 +14,7 @@ use lapidary_mpi::{Error, Ranks, RanksOptions, Replica, Result};
 use super::simulated;
 
 /// Long enough for the test to end the job if nobody else does.
-const LONG: Duration = Duration::from_secs(600);
+pub(super) const LONG: Duration = Duration::from_secs(600);
 
 pub(super) fn ones(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
     Ok(gpu.ones(shape, DType::F32)?)

@@ -2,6 +2,7 @@
 
 mod bad;
 mod collectives;
+mod late;
 mod mixed;
 mod trains;
 mod world;
@@ -32,6 +33,8 @@ const PROGRAMS: &[(&str, u64, Program)] = &[
     ("is_killed", 600, bad::is_killed),
     ("is_stopped", 1, bad::is_stopped),
     ("is_stopped_in_a_sum", 1, bad::is_stopped_in_a_sum),
+    ("hangs_in_backward", 4, late::hangs_in_backward),
+    ("hangs_between_buckets", 2, late::hangs_between_buckets),
     ("all_reduces", 60, bad::all_reduces),
     ("broadcasts", 60, bad::broadcasts),
     ("is_slow", 60, bad::is_slow),
