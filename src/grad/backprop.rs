@@ -96,7 +96,7 @@ impl<'a> Backprop<'a> {
         let Some(history) = self.from.history() else {
             return Err(Error::Gradient {
                 operation: OPERATION,
-                reason: without_history(self.from, Location::caller()),
+                reason: without_history(self.from, MadeFor::or(Location::caller())),
             });
         };
         gradients.check_changeable(OPERATION)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapidary::devices::{Group, Reduce, Replicas, ReplicasOptions, gather, split};
+use lapidary::devices::{Group, Reduce, Replica, Replicas, ReplicasOptions, gather, split};
 use lapidary::optim::{Sgd, SgdOptions};
 use lapidary::shares::Share;
 use lapidary::{DType, Error, Gpu, Result, Tensor};
@@ -208,4 +208,28 @@ fn replicas_say_what_is_wrong_and_can_be_used_again() -> Result<()> {
         assert_eq!(gradient, [1.0; 8], "{name}");
     }
     Ok(())
+}
+
+/// Each device has a thread of its own, which the error must not name.
+#[test]
+fn a_value_without_a_parameter_names_the_callers_line() -> Result<()> {
+    for (name, gpus) in groups(2) {
+        for count in [1, 2] {
+            let group = Group::new(&gpus[..count])?;
+            let w = gpus[0].ones(&[8], DType::F32)?;
+            let mut replicas = Replicas::new(&group, &[&w], Default::default())?;
+            let mut sgds = replicas.each(|own| Sgd::new(own, SgdOptions::default()))?;
+            let constant = |own: Replica<'_>| own.gpu().ones(&[], DType::F32);
+            let (backward, line) = (replicas.backward(constant), line!());
+            check_line(name, line, of_device(0, backward));
+            let (step, line) = (replicas.step(&mut sgds, constant), line!());
+            check_line(name, line, of_device(0, step));
+        }
+    }
+    Ok(())
+}
+
+fn check_line(name: &str, line: u32, error: Arc<Error>) {
+    let at = format!("depends on no parameter at {}:{line}", file!());
+    assert!(error.to_string().contains(&at), "{name}: {error}");
 }

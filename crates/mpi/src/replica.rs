@@ -1,6 +1,6 @@
 //! A model on all ranks, each with a part of the batch.
 
-use std::panic::resume_unwind;
+use std::panic::{Location, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,7 +12,7 @@ use lapidary::devices::internal::{self, Buckets};
 use lapidary::grad::Gradients;
 use lapidary::optim::Optimizer;
 use lapidary::{DType, Result as OfDevice, Tensor};
-use lapidary_core::internal::{Filling, Pieces};
+use lapidary_core::internal::{Filling, MadeFor, Pieces};
 
 use crate::checked::{kind, room};
 use crate::error::{Error, Result};
@@ -180,8 +180,10 @@ impl<'a> Replica<'a> {
         loss_of: impl FnOnce(&[Tensor]) -> OfDevice<Tensor> + Send,
     ) -> Result<Backward> {
         let (parameters, mailbox) = (&self.parameters[..], &self.mailbox);
+        // On a thread nobody knows the caller.
+        let caller = MadeFor::or(Location::caller());
         if self.ranks.count() == 1 {
-            return Ok(own_backward(parameters, loss_of, || ())?);
+            return Ok(own_backward(parameters, loss_of, || (), caller)?);
         }
         let columns = match columns(parameters) {
             Ok(columns) => columns,
@@ -193,7 +195,8 @@ impl<'a> Replica<'a> {
             let work = move || {
                 let done = sender.clone();
                 let _closed = mailbox.closed_at_the_end();
-                let backward = own_backward(parameters, loss_of, || mailbox.open(sender))?;
+                let open = || mailbox.open(sender);
+                let backward = own_backward(parameters, loss_of, open, caller)?;
                 // Nobody listens after an error of the reduction.
                 let _ = done.send(Letter::Done);
                 Ok(backward)
@@ -392,14 +395,17 @@ fn marked(
     Ok((marked, buckets))
 }
 
-/// A forward and a backward on this thread. `between` is called between them.
+/// A forward and a backward on this thread. `between` is called between them. `caller` is the line
+/// that asked for them.
 fn own_backward(
     parameters: &[Tensor],
     loss_of: impl FnOnce(&[Tensor]) -> OfDevice<Tensor>,
     between: impl FnOnce(),
+    caller: &'static Location<'static>,
 ) -> OfDevice<Backward> {
     let loss = loss_of(parameters)?;
     between();
+    let _line = MadeFor::line(caller);
     Ok(Backward {
         gradients: loss.backward()?,
         loss: loss.detach(),

@@ -1,11 +1,11 @@
 //! A backward on all devices at once, each on a thread of its own.
 
-use std::panic::resume_unwind;
+use std::panic::{Location, resume_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
-use lapidary_core::internal::Filling;
+use lapidary_core::internal::{Filling, MadeFor};
 use lapidary_core::{Error, Result};
 
 use super::{Backward, Replica, Replicas};
@@ -58,6 +58,8 @@ impl Replicas {
         loss_of: impl Fn(Replica<'_>) -> Result<Tensor> + Sync,
     ) -> Result<Backward> {
         let count = self.group.len();
+        // On a thread nobody knows the caller.
+        let caller = MadeFor::or(Location::caller());
         for gpu in self.group.gpus() {
             // The threads of the devices would compute.
             gpu.engine().check_has_values()?;
@@ -70,7 +72,7 @@ impl Replicas {
             for device in 0..count {
                 let (this, round, loss_of) = (&*self, &round, &loss_of);
                 let thread = Builder::new().name(format!("lapidary device {device}"));
-                let work = move || this.run(device, round, loss_of);
+                let work = move || this.run(device, round, loss_of, caller);
                 match thread.spawn_scoped(scope, work) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
@@ -127,12 +129,13 @@ impl Replicas {
         Ok(room)
     }
 
-    /// The part of one device.
+    /// The part of one device. `caller` is the line that asked for the backward.
     fn run(
         &self,
         device: usize,
         round: &Arc<Round>,
         loss_of: &(impl Fn(Replica<'_>) -> Result<Tensor> + Sync),
+        caller: &'static Location<'static>,
     ) -> Result<Done> {
         let mut end = CancelUnlessDone {
             round,
@@ -146,7 +149,10 @@ impl Replicas {
         let start = Instant::now();
         let loss = loss_of(replica)?;
         round.begin_backward(device);
-        let gradients = loss.backward()?;
+        let gradients = {
+            let _line = MadeFor::line(caller);
+            loss.backward()?
+        };
         round.end_backward(device);
         replica.gpu.finish()?;
         end.is_done = true;

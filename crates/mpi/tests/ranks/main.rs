@@ -43,6 +43,10 @@ const CASES: &[Case] = &[
     ("two_replicas_mixed_up_are_an_error_on_each_rank", || {
         Job::of(3, "mixed_replicas").passes();
     }),
+    ("a_value_without_a_parameter_names_the_callers_line", || {
+        Job::of(2, "constant").passes();
+        Job::alone("constant").passes();
+    }),
     ("a_rank_without_room_is_named_on_all_ranks", || {
         Job::of(3, "no_room").passes();
     }),

@@ -1,7 +1,8 @@
-//! Ranks that mix up two replicas.
+//! Ranks that mix up two replicas, or make a value that depends on none of their parameters.
 
 use lapidary::devices::{Reduce, ReplicasOptions};
-use lapidary::{Gpu, Tensor};
+use lapidary::optim::{Sgd, SgdOptions};
+use lapidary::{DType, Gpu, Tensor};
 use lapidary_mpi::{Backward, Error, Ranks, Replica, Result};
 
 use super::bad::{check_works, ones};
@@ -78,4 +79,26 @@ pub(crate) fn replicas(ranks: &Ranks) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The thread of the backward must not be named.
+pub(crate) fn constant(ranks: &Ranks) -> Result<()> {
+    let gpu = &simulated(ranks.rank());
+    let mut replica = replica(ranks, gpu, &[64])?;
+    let own: Vec<Tensor> = replica.parameters().to_vec();
+    let mut sgd = Sgd::new(&own.iter().collect::<Vec<_>>(), SgdOptions::default())?;
+    let loss = |_: &[Tensor]| gpu.ones(&[], DType::F32);
+    let (error, line) = (replica.backward(loss).err(), line!());
+    check_line(line, error);
+    let (error, line) = (replica.step(&mut sgd, loss).err(), line!());
+    check_line(line, error);
+    check_works(ranks, gpu)
+}
+
+fn check_line(line: u32, error: Option<Error>) {
+    let Some(Error::Lapidary(error)) = error else {
+        panic!("{error:?}");
+    };
+    let at = format!("depends on no parameter at {}:{line}", file!());
+    assert!(error.to_string().contains(&at), "{error}");
 }

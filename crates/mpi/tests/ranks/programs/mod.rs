@@ -39,6 +39,7 @@ const PROGRAMS: &[(&str, u64, Program)] = &[
     ("broadcasts", 60, bad::broadcasts),
     ("is_slow", 60, bad::is_slow),
     ("mixed_replicas", 60, mixed::replicas),
+    ("constant", 60, mixed::constant),
     ("starts_twice", 60, bad::starts_twice),
     ("world_fails", 60, world::fails),
 ];
