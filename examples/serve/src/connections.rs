@@ -1,4 +1,5 @@
-//! Sockets: a limited number at once, with a time-out for heads, and a stop that lets requests end.
+//! Sockets: a limited number at once, with time-outs for heads and for answers that nobody takes,
+//! and a stop that lets requests end.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::patience::Patient;
 use crate::server::Limits;
 
 /// Most bytes of a head.
@@ -59,7 +61,7 @@ pub(crate) async fn serve(
     tasks.shutdown().await;
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+type Connection = http1::Connection<TokioIo<Patient>, TowerToHyperService<Router>>;
 
 fn connection(stream: TcpStream, router: &Router, limits: Limits) -> Connection {
     // An answer is written at once.
@@ -69,5 +71,5 @@ fn connection(stream: TcpStream, router: &Router, limits: Limits) -> Connection 
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patient::new(stream, limits.write)), service)
 }

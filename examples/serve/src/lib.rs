@@ -16,6 +16,7 @@
 //! | `worker` | the thread that drives the device |
 //! | `routes` | from HTTP to requests and back |
 //! | `connections` | sockets with time-outs, and the graceful stop |
+//! | `patience` | a socket that waits for its client only so long |
 //! | `numbers` | metrics for Prometheus |
 //! | `server` | all of these combined |
 
@@ -26,6 +27,7 @@ mod error;
 mod fair;
 mod numbers;
 mod pace;
+mod patience;
 mod room;
 mod routes;
 mod server;

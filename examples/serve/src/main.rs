@@ -8,6 +8,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use embed::{Model, Precision, places};
@@ -41,6 +42,9 @@ struct Arguments {
     /// Most texts that wait for one tenant.
     #[arg(long, value_name = "N", default_value_t = Limits::default().waiting_texts)]
     waiting: usize,
+    /// Close connections whose clients take no byte of their answers for this long, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().write.as_secs())]
+    write_timeout: u64,
     /// Declare the device lost after every N batches, to try the recovery.
     #[arg(long, value_name = "N")]
     lose_every: Option<u64>,
@@ -69,6 +73,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         batch_texts: arguments.batch,
         waiting_texts: arguments.waiting,
         request_texts: Limits::default().request_texts.min(arguments.waiting),
+        write: Duration::from_secs(arguments.write_timeout),
         lose_every: arguments.lose_every,
         ..Limits::default()
     };

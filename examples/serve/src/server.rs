@@ -37,6 +37,8 @@ pub struct Limits {
     pub head: Duration,
     /// Time for a body.
     pub body: Duration,
+    /// Time in which a client takes at least a byte of the answers that wait for it.
+    pub write: Duration,
     /// Time for requests to end when the server stops.
     pub stop: Duration,
     /// Most connections at once.
@@ -54,6 +56,7 @@ impl Default for Limits {
             batch_texts: 64,
             head: Duration::from_secs(10),
             body: Duration::from_secs(10),
+            write: Duration::from_secs(10),
             stop: Duration::from_secs(20),
             connections: 512,
             lose_every: None,
@@ -82,6 +85,9 @@ impl Limits {
                     self.request_texts, self.waiting_texts
                 ),
             );
+        }
+        if self.write.is_zero() {
+            return refuse("write", "0 s leave a client no time for its answers".into());
         }
         if self.lose_every == Some(0) {
             return refuse("lose_every", "0 batches leave no device".into());

@@ -12,5 +12,7 @@ mod overload;
 mod requests;
 #[path = "server/setup.rs"]
 mod setup;
+#[path = "server/slow.rs"]
+mod slow;
 #[path = "server/stop.rs"]
 mod stop;

@@ -79,6 +79,7 @@ pub(crate) fn limits() -> Limits {
         waiting_texts: 8,
         head: Duration::from_millis(300),
         body: Duration::from_millis(300),
+        write: Duration::from_millis(300),
         stop: Duration::from_secs(5),
         ..Limits::default()
     }
