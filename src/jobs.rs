@@ -16,7 +16,7 @@ use crate::gpu::Gpu;
 /// # let gpu = lapidary::Gpu::open(Default::default())?;
 ///
 /// // What the work needs, before it runs.
-/// let dry = gpu.dry_run(|gpu| gpu.zeros(&[4096, 4096], DType::F32)?.sum_all().map(drop))?;
+/// let dry = gpu.dry_run(|gpu| gpu.zeros(&[4096, 4096], DType::F32)?.sum_all())?;
 /// let job = Job::new("sum", dry.peak_added_bytes).with_priority(-1);
 /// let running = gpu.jobs().admit(job)?;
 /// let sum = running.zeros(&[4096, 4096], DType::F32)?.sum_all()?;

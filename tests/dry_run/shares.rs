@@ -125,3 +125,27 @@ fn jobs_of_the_device_do_not_change() {
     assert!(cancelled.ones(&[16], DType::F32).is_err());
     assert!(!running.memory().share_use().unwrap().is_closed);
 }
+
+#[test]
+fn results_that_a_program_returns_count() {
+    let gpu = device();
+    let work = |gpu: &Gpu| {
+        let x = gpu.ones(&[1 << 18], DType::F32)?;
+        Ok(((&x + 1.0)?, x.exp()?))
+    };
+    let dry = gpu.dry_run(work).unwrap();
+    // The operand gives its place to one of the results.
+    assert_eq!(dry.peak_added_bytes, 2 * MIB, "{dry}");
+    let running = gpu.jobs().admit(Job::new("two", dry.peak_added_bytes));
+    let running = running.unwrap();
+    let (more, exp) = work(&running).unwrap();
+    running.flush().unwrap();
+    let evictions = || running.memory().share_use().unwrap().evictions;
+    assert_eq!(evictions(), 0);
+    assert_eq!(more.to_vec::<f32>().unwrap()[7], 2.0);
+    assert!((exp.to_vec::<f32>().unwrap()[7] - 1.0_f32.exp()).abs() < 1e-5);
+    assert_eq!(evictions(), 0);
+    // What the program drops before it is computed does not count.
+    let dropped = gpu.dry_run(|gpu| work(gpu).map(drop)).unwrap();
+    assert!(dropped.peak_added_bytes < dry.peak_added_bytes, "{dropped}");
+}

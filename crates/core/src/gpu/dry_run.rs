@@ -20,6 +20,9 @@ impl Gpu {
     /// a limit is unlimited there. All that is alive on this device counts from the start to the
     /// end. The program may use it, by this handle too. Writes to it do not show outside.
     ///
+    /// What `program` returns lives until the end, and counts. So return what is needed later: a
+    /// result that the program drops before it is computed takes no memory.
+    ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;

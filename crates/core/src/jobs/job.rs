@@ -24,7 +24,8 @@ pub struct Job {
 
 impl Job {
     /// A job that holds at most `peak_bytes` on the device at once. A dry run finds that number:
-    /// [`DryRun::peak_added_bytes`](crate::stats::DryRun::peak_added_bytes).
+    /// [`DryRun::peak_added_bytes`](crate::stats::DryRun::peak_added_bytes). Its program returns
+    /// what the job has at its end, so that this counts.
     ///
     /// The job is held to it: it evicts its own buffers to stay below, and an operation that needs
     /// more is an error. Other jobs notice nothing. A job with a peak of 0 has no buffers of its
