@@ -27,8 +27,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Foreign`] for the handle of another device. Later, each write to it is
-    /// [`Error::Lent`].
+    /// [`Error::Foreign`] for the handle of another device: copy there with [`to`](Self::to). Each
+    /// write to it later is [`Error::Lent`].
     pub fn lend_to(&self, gpu: &Gpu) -> Result<Tensor> {
         if self.engine.here().is_same(&gpu.engine().here()) {
             return Ok(self.clone());

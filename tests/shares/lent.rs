@@ -91,8 +91,19 @@ fn only_the_lender_writes() {
     copy.fill_(4.0).unwrap();
     assert_eq!(lent.to_vec::<f32>().unwrap(), [3.0; 256]);
     let other = device(64 * MIB);
-    let error = weight.lend_to(&other).unwrap_err();
-    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    let words = gpu.buffer_from(&[1_u32]).unwrap();
+    let errors = [
+        weight.lend_to(&other).unwrap_err(),
+        words.lend_to(&other).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::Foreign { .. }), "{error}");
+        // The advice is not the call that was refused.
+        let text = error.to_string();
+        assert!(text.ends_with("Copy to that device with `to`"), "{text}");
+        assert_eq!(text.matches("lend_to").count(), 1, "{text}");
+    }
+    assert_eq!(words.to(&other).unwrap().to_vec::<u32>().unwrap(), [1]);
 }
 
 /// Devices whose memory the host sees, and others.

@@ -89,10 +89,7 @@ pub enum Error {
         hint: &'static str,
     },
     /// A tensor of another device, or of another share of the same device.
-    #[error(
-        "{operation}: an operand belongs to another Gpu, or to another share of this one. Copy it \
-         here with `to`, or lend it to this share with `lend_to`"
-    )]
+    #[error("{operation}: {}", foreign(operation))]
     Foreign {
         /// The name of the operation.
         operation: &'static str,
@@ -300,6 +297,20 @@ pub enum Error {
         /// The message of the driver.
         message: String,
     },
+}
+
+/// What is foreign to an operation, and what the caller can do.
+fn foreign(operation: &str) -> &'static str {
+    match operation {
+        "lend_to" => {
+            "the handle is that of another device, which cannot read this memory. Copy to that \
+             device with `to`"
+        }
+        _ => {
+            "an operand belongs to another Gpu, or to another share of this one. Copy it here with \
+             `to`, or lend it to this share with `lend_to`"
+        }
+    }
 }
 
 fn advice(hint: &str) -> String {

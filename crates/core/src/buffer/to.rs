@@ -31,8 +31,8 @@ impl Buffer {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Foreign`](crate::Error::Foreign) for the handle of another device. Later, each
-    /// write to it is [`Error::Lent`](crate::Error::Lent).
+    /// [`Error::Foreign`](crate::Error::Foreign) for the handle of another device: copy there with
+    /// [`to`](Self::to). Later, each write to it is [`Error::Lent`](crate::Error::Lent).
     pub fn lend_to(&self, gpu: &Gpu) -> Result<Buffer> {
         let (here, there) = (self.engine.here(), gpu.engine().here());
         if here.is_same(&there) {
