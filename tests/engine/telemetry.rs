@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lapidary::DType;
+#[cfg(feature = "metrics")]
+use lapidary::jobs::Job;
 use lapidary::shares::Share;
 use lapidary::sim::{Fault, FaultKind, Site};
+#[cfg(feature = "metrics")]
+use lapidary::{Error, Gpu};
 
 use super::open_scarce;
 
@@ -173,6 +177,79 @@ impl metrics::Recorder for Recorded {
     ) -> metrics::Histogram {
         metrics::Histogram::noop()
     }
+}
+
+/// Shares and jobs that come and go, recorded in between by `record`.
+#[cfg(feature = "metrics")]
+fn come_and_go(mut told: impl FnMut(&dyn Fn()) -> BTreeMap<String, f64>) {
+    let (gpu, _sim) = open_scarce();
+    let mut record = || told(&|| gpu.memory().record_metrics());
+    let ceiling = Share::guaranteed(0).with_ceiling(1 << 20);
+    let held = |gpu: &Gpu| {
+        let x = gpu.zeros(&[1 << 10], DType::F32).unwrap();
+        x.force().unwrap();
+        x
+    };
+    // It also rises from nothing to most of the ceiling.
+    let refused = |gpu: &Gpu| {
+        let most = gpu.zeros(&[200_000], DType::F32).unwrap();
+        let _pin = most.pin().unwrap();
+        let more = gpu.zeros(&[200_000], DType::F32).unwrap().force();
+        assert!(matches!(more, Err(Error::OutOfMemory(_))), "{more:?}");
+    };
+    let [one, two] = [(); 2].map(|()| gpu.share("app", ceiling).unwrap());
+    let marks = one.memory().on_watermark(50, |_| ());
+    refused(&one);
+    drop(marks);
+    let tensors = [held(&one), held(&one), held(&two)];
+    let now = record();
+    // Two living shares of one path are one sum.
+    assert_eq!(now["lapidary_share_bytes app"], 3.0 * 4096.0);
+    assert_eq!(now["lapidary_share_ceiling_bytes app"], f64::from(2 << 20));
+    assert_eq!(now["lapidary_share_refusals_total app"], 1.0);
+    assert_eq!(now["lapidary_watermarks_total app 50"], 1.0);
+    refused(&two);
+    drop((tensors, one, two));
+    gpu.flush().unwrap();
+    let now = record();
+    for gauge in ["bytes", "bytes_peak", "guaranteed_bytes", "ceiling_bytes"] {
+        assert_eq!(now[&format!("lapidary_share_{gauge} app")], 0.0, "{gauge}");
+    }
+    assert_eq!(now["lapidary_share_refusals_total app"], 2.0);
+    // A later share counts on, and so does its watermark.
+    let later = gpu.share("app", ceiling).unwrap();
+    assert_eq!(record()["lapidary_share_refusals_total app"], 2.0);
+    let _marks = later.memory().on_watermark(50, |_| ());
+    refused(&later);
+    let now = record();
+    assert_eq!(now["lapidary_share_refusals_total app"], 3.0);
+    assert_eq!(now["lapidary_watermarks_total app 50"], 2.0);
+    // Jobs have one label for each share around them.
+    for round in 0..20 {
+        let job = Job::new(&format!("request {round}"), 1 << 20);
+        let running = gpu.jobs().admit(job).unwrap();
+        refused(&running);
+        let x = held(&running);
+        assert_eq!(record()["lapidary_share_bytes (jobs)"], 4096.0);
+        drop(x);
+    }
+    let now = record();
+    assert_eq!(now["lapidary_share_bytes (jobs)"], 0.0);
+    assert_eq!(now["lapidary_share_refusals_total (jobs)"], 20.0);
+    let labels = now
+        .keys()
+        .filter(|name| name.starts_with("lapidary_share_bytes "));
+    assert_eq!(labels.count(), 2, "{now:?}");
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn series_of_shares_outlive_them_and_are_few() {
+    let recorded = Recorded::default();
+    come_and_go(|record| {
+        metrics::with_local_recorder(&recorded, record);
+        recorded.0.lock().unwrap().clone()
+    });
 }
 
 /// The name and the labels, without the adapter's label.

@@ -1,7 +1,5 @@
 //! The controls of the app: budgets, the residency of storages, and the device.
 
-#[cfg(feature = "metrics")]
-use std::collections::BTreeMap;
 use std::mem::swap;
 use std::panic::Location;
 use std::sync::Arc;
@@ -13,7 +11,9 @@ use super::dry::Here;
 use super::execute::answers;
 use super::handle::{Engine, Setup};
 use super::limits::outside::{Callback, Polled, PressureGuard};
-use super::limits::watermarks::{WatermarkCallback, WatermarkGuard};
+#[cfg(feature = "metrics")]
+use super::limits::watermarks::Calls;
+use super::limits::watermarks::{Watched, WatermarkCallback, WatermarkGuard};
 use super::pass::Pass;
 use super::pins;
 use super::pins::Pinned;
@@ -34,6 +34,8 @@ use super::shares::lending;
 use super::state::rematerializers::Rematerializer;
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
+#[cfg(feature = "metrics")]
+use crate::memory::share_series::{self, ShareSum};
 use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage, Whole};
 use crate::shortage::Holder;
 use crate::transfer::{OpenStore, SpillOptions};
@@ -276,11 +278,14 @@ impl Engine {
         percent: u8,
         callback: Arc<WatermarkCallback>,
     ) -> WatermarkGuard {
-        let path = self.share().map(|share| share.path().clone());
-        let (id, guard) = self
-            .watermarks
-            .listen(path, percent, callback, self.dead_list());
         let share = self.share_id();
+        let of = Watched {
+            path: self.share().map(|share| share.path().clone()),
+            #[cfg(feature = "metrics")]
+            label: share_series::label(&mut self.lock().memory.shares, share),
+            percent,
+        };
+        let (id, guard) = self.watermarks.listen(of, callback, self.dead_list());
         let limit_bytes = lending::limit_bytes(self);
         let mut state = self.lock();
         state.memory.watermarks.set_limit(limit_bytes);
@@ -288,9 +293,15 @@ impl Engine {
         guard
     }
 
-    /// How often watermarks of shares, or of the device, were reached, by their percentages.
+    /// The sums of shares that metrics tell.
     #[cfg(feature = "metrics")]
-    pub(crate) fn watermark_calls(&self) -> BTreeMap<(Option<Arc<str>>, u8), u64> {
+    pub(crate) fn share_sums(&self) -> Vec<ShareSum> {
+        share_series::sums(&mut self.lock().memory.shares)
+    }
+
+    /// How often watermarks were reached, by the label of their shares and by percentage.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn watermark_calls(&self) -> Calls {
         self.watermarks.calls()
     }
 

@@ -80,6 +80,8 @@ pub(crate) use handle::Setup;
 pub(crate) use handle::WeakEngine;
 pub(crate) use kernel::{Arg, BuiltInKernel, Launch, Operand, UNWRITTEN, Variant};
 pub use limits::outside::{Pressure, PressureGuard};
+#[cfg(feature = "metrics")]
+pub(crate) use limits::watermarks::Calls;
 pub use limits::watermarks::{Watermark, WatermarkGuard};
 pub(crate) use pins::Pinned;
 pub use queue::cmd::Cmd;

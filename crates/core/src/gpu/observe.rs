@@ -16,14 +16,25 @@ impl GpuMemory<'_> {
     /// Passes the numbers of [`stats`](GpuMemory::stats) to the app's recorder of the crate
     /// `metrics`. `lapidary_live_bytes` and similar names are gauges; `lapidary_submissions_total`
     /// and similar names are counters. All have the label `adapter` with the adapter's name. The
-    /// bytes that a reclaim step freed have the step's name as the label `step`. Those of a share
-    /// have its path as the label `share`. `lapidary_watermarks_total` counts the calls of
-    /// [`on_watermark`](GpuMemory::on_watermark) callbacks whose guards live, by `share` and
-    /// `percent`. Call it before an export or once a frame; nothing is recorded at other times.
+    /// bytes that a reclaim step freed have the step's name as the label `step`.
+    /// `lapidary_watermarks_total` counts the calls of [`on_watermark`](GpuMemory::on_watermark)
+    /// callbacks, by `share` and `percent`. Call it before an export or once a frame; nothing is
+    /// recorded at other times.
+    ///
+    /// # Shares
+    ///
+    /// The label `share` is the path of a share. Shares that have one path at the same time are
+    /// added up, their peaks too. `(jobs)` are all jobs of the device, and `app/(jobs)` those of
+    /// the share `app`. A device has at most 256 labels: what comes later is added up as
+    /// `(others)`. So a recorder keeps no series for each job or each user.
+    ///
+    /// When the last share of a label has ended, its gauges are 0, and its counters stay. The next
+    /// share of the label counts on from there. `lapidary_share_ceiling_bytes` is 0 while a share
+    /// of the label has no ceiling; if none ever had one, there is no such gauge.
     #[cfg(feature = "metrics")]
     pub fn record_metrics(self) {
         let calls = self.engine.watermark_calls();
-        self.stats().record(calls);
+        self.stats().record(&self.engine.share_sums(), calls);
     }
 
     /// Resets the peaks of [`stats`](GpuMemory::stats) to the current values.

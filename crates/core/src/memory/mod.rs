@@ -70,6 +70,8 @@ pub use report::SlabUse;
 pub use scope::{Scope, enter_scope};
 pub use share::{Amount, Share};
 pub(crate) use share::{MadeBy, ShareHandle, ShareId};
+#[cfg(feature = "metrics")]
+pub(crate) use shares::series as share_series;
 use shares::{Claim, SharePaths};
 pub(crate) use shares::{Hindrance, Lending, Shares, Unmet, Whole, Whom};
 use slabs::Slabs;

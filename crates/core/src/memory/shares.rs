@@ -18,6 +18,8 @@ mod by_share;
 mod claim;
 mod paths;
 mod promises;
+#[cfg(feature = "metrics")]
+pub(crate) mod series;
 #[cfg(test)]
 mod tests;
 
@@ -80,6 +82,9 @@ pub(crate) struct Shares {
     /// The share of the newest command.
     running: ShareId,
     lending: Option<Lending>,
+    /// A promise copies this table, and not the labels.
+    #[cfg(feature = "metrics")]
+    series: Arc<series::Series>,
 }
 
 /// The memory that may be lent. Its owner may want it back at any time, so the host, stores or disk
@@ -313,6 +318,8 @@ impl Shares {
 
     /// The last holder of a share is gone.
     pub(super) fn forget(&mut self, id: ShareId) {
+        #[cfg(feature = "metrics")]
+        series::keep_counts(self, id);
         if let Some(entry) = self.entries.remove(id) {
             debug_assert_eq!(entry.own_bytes, 0, "a share ended that held memory");
             if self.running == id {

@@ -1,17 +1,16 @@
 //! The statistics as gauges and counters of the crate `metrics`, recorded when the app asks.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use ::metrics::{SharedString, counter, gauge};
 
 use super::MemoryStats;
+use crate::engine::Calls;
+use crate::memory::share_series::ShareSum;
 use crate::units::Level;
 
 impl MemoryStats {
-    /// Passes the numbers to the recorder that the app installed, with how often watermarks of
-    /// shares, or of the device, were reached.
-    pub(crate) fn record(&self, watermarks: BTreeMap<(Option<Arc<str>>, u8), u64>) {
+    /// Passes the numbers to the recorder that the app installed, with the sums of shares, and with
+    /// how often watermarks were reached.
+    pub(crate) fn record(&self, shares: &[ShareSum], watermarks: Calls) {
         let adapter: SharedString = self.adapter.clone().into();
         let now = |name: &'static str, value: u64| {
             gauge!(name, "adapter" => adapter.clone()).set(value as f64);
@@ -53,7 +52,7 @@ impl MemoryStats {
                 counter!(name, &labels).absolute(total);
             }
         }
-        self.record_shares(&adapter);
+        shares.iter().for_each(|sum| record_share(&adapter, sum));
         for ((share, percent), calls) in watermarks {
             let labels = [
                 ("adapter", adapter.clone()),
@@ -70,30 +69,6 @@ impl MemoryStats {
             ] {
                 counter!(name, "adapter" => adapter.clone(), "step" => one.step.name())
                     .absolute(total);
-            }
-        }
-    }
-
-    fn record_shares(&self, adapter: &SharedString) {
-        for share in &self.shares {
-            let path: SharedString = share.path.clone().into();
-            let now = |name: &'static str, value: u64| {
-                let labels = [("adapter", adapter.clone()), ("share", path.clone())];
-                gauge!(name, &labels).set(value as f64);
-            };
-            now("lapidary_share_bytes", share.bytes.now);
-            now("lapidary_share_bytes_peak", share.bytes.peak);
-            now("lapidary_share_guaranteed_bytes", share.guaranteed_bytes);
-            if let Some(bytes) = share.ceiling_bytes {
-                now("lapidary_share_ceiling_bytes", bytes);
-            }
-            for (name, total) in [
-                ("lapidary_share_evictions_total", share.evictions),
-                ("lapidary_share_restores_total", share.restores),
-                ("lapidary_share_refusals_total", share.refusals),
-            ] {
-                let labels = [("adapter", adapter.clone()), ("share", path.clone())];
-                counter!(name, &labels).absolute(total);
             }
         }
     }
@@ -150,5 +125,26 @@ impl MemoryStats {
             ("lapidary_recomputed_bytes_total", self.recomputed_bytes),
             ("lapidary_restored_bytes_total", self.restored_bytes),
         ]
+    }
+}
+
+fn record_share(adapter: &SharedString, sum: &ShareSum) {
+    let labels = [
+        ("adapter", adapter.clone()),
+        ("share", sum.label.clone().into()),
+    ];
+    let now = |name: &'static str, value: u64| gauge!(name, &labels).set(value as f64);
+    now("lapidary_share_bytes", sum.bytes);
+    now("lapidary_share_bytes_peak", sum.peak_bytes);
+    now("lapidary_share_guaranteed_bytes", sum.guaranteed_bytes);
+    if let Some(bytes) = sum.ceiling_bytes {
+        now("lapidary_share_ceiling_bytes", bytes);
+    }
+    for (name, total) in [
+        ("lapidary_share_evictions_total", sum.evictions),
+        ("lapidary_share_restores_total", sum.restores),
+        ("lapidary_share_refusals_total", sum.refusals),
+    ] {
+        counter!(name, &labels).absolute(total);
     }
 }

@@ -29,10 +29,19 @@ pub(crate) type WatermarkCallback = dyn Fn(&Watermark) + Send + Sync;
 #[cfg(target_arch = "wasm32")]
 pub(crate) type WatermarkCallback = dyn Fn(&Watermark);
 
+/// What a callback watches.
+pub(in crate::engine) struct Watched {
+    /// The path of the share; `None` for the whole device.
+    pub(in crate::engine) path: Option<Arc<str>>,
+    /// The name of the share in metrics.
+    #[cfg(feature = "metrics")]
+    pub(in crate::engine) label: Option<Arc<str>>,
+    pub(in crate::engine) percent: u8,
+}
+
 struct Listener {
     id: u64,
-    share: Option<Arc<str>>,
-    percent: u8,
+    of: Watched,
     /// How often it was called.
     calls: u64,
     callback: Arc<WatermarkCallback>,
@@ -46,7 +55,14 @@ pub(in crate::engine) struct WatermarkListeners(Arc<Mutex<Listeners>>);
 struct Listeners {
     last_id: u64,
     all: Vec<Listener>,
+    /// How often callbacks were called whose guards are gone.
+    #[cfg(feature = "metrics")]
+    ended: Calls,
 }
+
+/// Calls by the label of the share, and by percentage.
+#[cfg(feature = "metrics")]
+pub(crate) type Calls = BTreeMap<(Option<Arc<str>>, u8), u64>;
 
 impl fmt::Debug for WatermarkListeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,6 +91,10 @@ impl Drop for WatermarkGuard {
             let mut listeners = listeners.lock();
             let gone = listeners.all.iter().position(|one| one.id == self.id);
             let gone = gone.map(|index| listeners.all.swap_remove(index));
+            #[cfg(feature = "metrics")]
+            if let Some(gone) = gone.as_ref().filter(|gone| gone.calls > 0) {
+                gone.count(&mut listeners.ended);
+            }
             // The app's closure may hold tensors or other values, so it is dropped outside the
             // lock.
             drop(listeners);
@@ -83,12 +103,19 @@ impl Drop for WatermarkGuard {
     }
 }
 
+impl Listener {
+    #[cfg(feature = "metrics")]
+    fn count(&self, calls: &mut Calls) {
+        let of = (self.of.label.clone(), self.of.percent);
+        *calls.entry(of).or_default() += self.calls;
+    }
+}
+
 impl WatermarkListeners {
     /// Registers a callback. Returns its number and its guard.
     pub(in crate::engine) fn listen(
         &self,
-        share: Option<Arc<str>>,
-        percent: u8,
+        of: Watched,
         callback: Arc<WatermarkCallback>,
         dead: &Arc<DeadList>,
     ) -> (u64, WatermarkGuard) {
@@ -97,8 +124,7 @@ impl WatermarkListeners {
         let id = listeners.last_id;
         listeners.all.push(Listener {
             id,
-            share,
-            percent,
+            of,
             calls: 0,
             callback,
         });
@@ -110,13 +136,12 @@ impl WatermarkListeners {
         (id, guard)
     }
 
-    /// How often the callbacks with a guard were called, by share and percent.
+    /// How often callbacks were called, those without a guard any more included.
     #[cfg(feature = "metrics")]
-    pub(in crate::engine) fn calls(&self) -> BTreeMap<(Option<Arc<str>>, u8), u64> {
-        let mut calls = BTreeMap::new();
-        for one in &self.0.lock().all {
-            *calls.entry((one.share.clone(), one.percent)).or_default() += one.calls;
-        }
+    pub(in crate::engine) fn calls(&self) -> Calls {
+        let listeners = self.0.lock();
+        let mut calls = listeners.ended.clone();
+        listeners.all.iter().for_each(|one| one.count(&mut calls));
         calls
     }
 
@@ -132,8 +157,8 @@ impl WatermarkListeners {
         let one = listeners.all.iter_mut().find(|one| one.id == id)?;
         one.calls += 1;
         let mark = Watermark {
-            share: one.share.as_deref().map(str::to_owned),
-            percent: one.percent,
+            share: one.of.path.as_deref().map(str::to_owned),
+            percent: one.of.percent,
             bytes,
             limit_bytes,
         };
