@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lapidary::sim::SimOptions;
-use lapidary::stores::{DeviceStore, StoreTier};
-use lapidary::{Budget, Gpu, Options, Residency, Tensor};
+use lapidary::stores::{DeviceStore, StoreFailure, StoreTier};
+use lapidary::{Budget, Error, Gpu, Options, Residency, Tensor};
 
-use super::{LEN, PATIENT, SHORT, assert_holds, budget, eventually, open, tensor};
+use super::{LEN, PATIENT, assert_holds, budget, eventually, numbers, open, tensor};
 
 const BYTES: u64 = 4 * LEN as u64;
 
@@ -68,16 +68,100 @@ fn another_device_lends_its_memory_and_takes_it_back() {
     }
 }
 
+/// The answer of the store, in the error of a read.
+#[track_caller]
+fn answer(x: &Tensor) -> (StoreFailure, String) {
+    let error = x.to_vec::<u32>().unwrap_err();
+    let text = error.to_string();
+    let cause = match error {
+        Error::Poisoned { cause, .. } => (*cause).clone(),
+        error => error,
+    };
+    let Error::Store(error) = cause else {
+        panic!("{cause}");
+    };
+    (error.failure.clone(), text)
+}
+
 #[test]
 fn a_lost_second_device_loses_only_what_it_had() {
-    let second = second(1 << 20);
-    let first = first(&second, SHORT);
-    let held: Vec<_> = (0..6).map(|start| tensor(&first, start)).collect();
-    held[..3].iter().for_each(|x| x.evict().unwrap());
-    second.notify_lost("as a test");
-    for (start, x) in held[3..].iter().enumerate() {
-        assert_holds(x, start as u32 + 3);
+    for reopens in [false, true] {
+        let second = second(1 << 20);
+        let first = first(&second, PATIENT);
+        let held: Vec<_> = (0..6).map(|start| tensor(&first, start)).collect();
+        held[..3].iter().for_each(|x| x.evict().unwrap());
+        second.notify_lost("as a test");
+        if reopens {
+            second.reopen().unwrap();
+        }
+        for (start, x) in held[3..].iter().enumerate() {
+            assert_holds(x, start as u32 + 3);
+        }
+        for x in &held[..3] {
+            let (failure, text) = answer(x);
+            assert!(matches!(failure, StoreFailure::Lost(_)), "{text}");
+            for part in [
+                "`second`",
+                "`simulated device` was lost: as a test",
+                "again",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+            assert!(!text.contains("keeps its bytes"), "{text}");
+            assert_eq!(x.residency(), Residency::Poisoned);
+        }
+        assert_eq!(first.memory().stats().stores[0].lost, 3);
+        assert_holds(&tensor(&first, 50), 50);
+        // A new value makes it whole.
+        held[0].write(&numbers(8)).unwrap();
+        assert_holds(&held[0], 8);
     }
-    assert!(held[0].to_vec::<u32>().is_err());
-    assert_holds(&tensor(&first, 50), 50);
+}
+
+#[test]
+fn what_a_lost_second_device_had_evicted_comes_back_with_it() {
+    let second = second(1 << 20);
+    let first = first(&second, PATIENT);
+    let mut borrowed: Vec<_> = (0..20).map(|start| tensor(&first, start)).collect();
+    borrowed.iter().for_each(|x| x.evict().unwrap());
+    // Its own work takes the memory of some of them. Others come after that.
+    let own: Vec<_> = (0..50).map(|start| tensor(&second, start)).collect();
+    second.finish().unwrap();
+    drop(own);
+    second.finish().unwrap();
+    borrowed.extend((20..25).map(|start| tensor(&first, start)));
+    borrowed[20..].iter().for_each(|x| x.evict().unwrap());
+    second.notify_lost("as a test");
+    // It is asked for what it has, and not to take more.
+    assert!(tensor(&first, 99).evict().is_err());
+    assert!(first.memory().stats().stores[0].rests);
+    let mut kept = 0;
+    for x in &borrowed {
+        let (failure, text) = answer(x);
+        match failure {
+            StoreFailure::Lost(_) => assert_eq!(x.residency(), Residency::Poisoned),
+            StoreFailure::Later(why) => {
+                assert!(why.contains("in its host's memory"), "{text}");
+                for part in [
+                    "`simulated device` was lost: as a test",
+                    "call its `reopen`",
+                ] {
+                    assert!(text.contains(part), "{text}");
+                }
+                assert_eq!(x.residency(), Residency::Store);
+                kept += 1;
+            }
+            _ => panic!("{text}"),
+        }
+    }
+    assert!((10..=20).contains(&kept), "{kept}");
+    // Those that were said to be lost are, and no others.
+    assert_eq!(second.reopen().unwrap().kept, kept);
+    for (start, x) in borrowed.iter().enumerate() {
+        if x.residency() == Residency::Store {
+            assert_holds(x, start as u32);
+            kept -= 1;
+        }
+    }
+    assert_eq!(kept, 0);
 }

@@ -13,8 +13,10 @@ fn the_next_tier_takes_what_a_store_does_not() {
             StoreFailure::Full,
             StoreFailure::TimedOut,
             StoreFailure::Gone("refused".into()),
+            StoreFailure::Later("after a pause".into()),
             StoreFailure::NotFound,
             StoreFailure::Damaged(String::new()),
+            StoreFailure::Lost("with the node".into()),
             StoreFailure::Other("odd".into()),
         ] {
             let (bad, first) = tier("bad", 1 << 20, SHORT);

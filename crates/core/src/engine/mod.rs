@@ -60,7 +60,7 @@ mod pins;
 pub(crate) mod queue;
 mod read;
 mod reclaim;
-mod recovery;
+pub(crate) mod recovery;
 mod report;
 mod restore;
 pub(crate) mod shares;

@@ -7,6 +7,10 @@
 
 use std::sync::Arc;
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::block_on;
+#[cfg(not(target_arch = "wasm32"))]
+use super::handle::Engine;
 use super::pass::Pass;
 use super::reclaim::limits_in_force;
 use super::state::batch::Batch;
@@ -14,6 +18,8 @@ use super::state::caches::{BindGroups, Pipelines};
 use crate::driver::{DriverError, DriverResult};
 use crate::error::{Error, Result};
 use crate::memory::Recovered;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::memory::{Kept, Storage};
 use crate::transfer::refusal;
 
 /// Forgets the state of the lost device. Returns the error of the loss.
@@ -31,6 +37,19 @@ pub(super) fn forget_lost_device(pass: &Pass) -> Result<Error> {
     pass.readbacks.forget_all(&cause);
     pass.driver.ledger().forget_all();
     Ok(cause)
+}
+
+/// Where a storage of a lost device has its bytes, which then outlive the loss. `None` if the
+/// device is not lost.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn kept_in_loss(engine: &Arc<Engine>, storage: &Storage) -> Result<Option<Kept>> {
+    // No eviction is under way that could still make a copy.
+    let pass = Pass::with(engine, block_on("a read", Pass::lock(engine))?);
+    if pass.driver.lost().is_none() {
+        return Ok(None);
+    }
+    let kept = pass.lock().memory.slots.kept(storage);
+    Ok(Some(kept))
 }
 
 /// Updates the state for the new device. Returns what survived.

@@ -14,10 +14,15 @@ pub enum StoreFailure {
     TimedOut,
     /// It cannot be reached. The text says more, and may be empty.
     Gone(String),
+    /// It answers, and cannot do it now. It keeps what it has. The text says why, and what must
+    /// happen before.
+    Later(String),
     /// It has no value under the key. The bytes are lost.
     NotFound,
     /// It has another value under the key than was written. The bytes are lost.
     Damaged(String),
+    /// What held the bytes is lost, and the bytes with it. The text says more, and may be empty.
+    Lost(String),
     /// Something else.
     Other(String),
 }
@@ -25,7 +30,10 @@ pub enum StoreFailure {
 impl StoreFailure {
     /// Whether the store answered that it does not have the bytes any more.
     pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, StoreFailure::NotFound | StoreFailure::Damaged(_))
+        matches!(
+            self,
+            StoreFailure::NotFound | StoreFailure::Damaged(_) | StoreFailure::Lost(_)
+        )
     }
 }
 
@@ -35,8 +43,10 @@ impl fmt::Display for StoreFailure {
             StoreFailure::Full => ("it is full", ""),
             StoreFailure::TimedOut => ("it did not answer in time", ""),
             StoreFailure::Gone(more) => ("it cannot be reached", more.as_str()),
+            StoreFailure::Later(more) => ("it cannot do that now", more.as_str()),
             StoreFailure::NotFound => ("it does not have the bytes any more", ""),
             StoreFailure::Damaged(more) => ("it has other bytes than were written", more.as_str()),
+            StoreFailure::Lost(more) => ("it has lost the bytes", more.as_str()),
             StoreFailure::Other(more) => ("it failed", more.as_str()),
         };
         f.write_str(what)?;
@@ -84,12 +94,20 @@ impl fmt::Display for StoreError {
         if self.rests {
             f.write_str("; it is left alone for a while after failures")?;
         }
-        f.write_str(match &self.failure {
-            StoreFailure::Full => ". Drop tensors, or allow the store more bytes",
-            failure if failure.is_loss() => {
-                ". Make the tensor again; give tensors that matter a source"
+        let when = match &self.failure {
+            StoreFailure::Full => {
+                return f.write_str(". Drop tensors, or allow the store more bytes");
             }
-            _ => ". The tensor keeps its bytes there: try again once the store answers",
-        })
+            failure if failure.is_loss() => {
+                return f.write_str(". Make the tensor again; give tensors that matter a source");
+            }
+            StoreFailure::Later(_) => "after that",
+            _ => "once the store answers",
+        };
+        let place = match self.operation {
+            "write" => "stays where it was",
+            _ => "keeps its bytes there",
+        };
+        write!(f, ". The tensor {place}: try again {when}")
     }
 }

@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 
 use super::Gpu;
 use crate::buffer::Buffer;
-use crate::engine::shares;
+use crate::engine::{recovery, shares};
 use crate::error::{Error, Result, StoreFailure};
-use crate::memory::Share;
+use crate::memory::{Kept, Residency, Share};
 use crate::transfer::{Key, Store};
 
 /// The memory of another device: what one device evicts are buffers of the other.
@@ -17,6 +17,9 @@ use crate::transfer::{Key, Store};
 /// work does not need, and takes it back as soon as that work needs it. Then it evicts these
 /// buffers to its own tiers, and they are read from there. So it lends no more than its own host,
 /// stores and disk have room for: the rest could not be taken back.
+///
+/// If that device is lost, so are the tensors whose bytes were only on it. What it had evicted to
+/// its own tiers can be read again after its [`reopen`](Gpu::reopen).
 ///
 /// ```no_run
 /// use lapidary_core::stores::{DeviceStore, StoreTier};
@@ -54,8 +57,9 @@ impl Store for DeviceStore {
         if !shares::could_leave(self.share.engine(), bytes.len() as u64) {
             return Err(StoreFailure::Full);
         }
-        let value = self.share.buffer_from(bytes).map_err(failure)?;
-        value.force().map_err(failure)?;
+        let value = self.share.buffer_from(bytes);
+        let value = value.map_err(|error| self.refusal(error))?;
+        value.force().map_err(|error| self.refusal(error))?;
         self.values.lock().insert(key, value);
         Ok(())
     }
@@ -70,7 +74,7 @@ impl Store for DeviceStore {
             }
             fits
         });
-        match read.map_err(failure)? {
+        match read.map_err(|error| self.loss(&value, &error).unwrap_or_else(|| failure(error)))? {
             true => Ok(()),
             false => Err(StoreFailure::Damaged("another length".into())),
         }
@@ -84,9 +88,56 @@ impl Store for DeviceStore {
     }
 }
 
+impl DeviceStore {
+    /// What a loss of the device means for a value that cannot be read. `None` if the error has
+    /// another cause, or if the device was reopened meanwhile.
+    fn loss(&self, value: &Buffer, error: &Error) -> Option<StoreFailure> {
+        let error = match error {
+            Error::Poisoned { cause, .. } => cause,
+            error => error,
+        };
+        let Error::DeviceLost { reason } = error else {
+            return None;
+        };
+        let lost = self.was_lost(reason);
+        match recovery::kept_in_loss(value.engine(), value.storage()) {
+            Ok(Some(kept)) if !kept.is_nothing() => {
+                let place = match kept {
+                    Kept { on_host: true, .. } => "in its host's memory",
+                    Kept {
+                        in_store: Some(_), ..
+                    } => "in a store of its own",
+                    _ => "on its disk",
+                };
+                let why = format!("{lost}. The bytes are {place}: call its `reopen`");
+                Some(StoreFailure::Later(why))
+            }
+            Ok(Some(_)) => Some(StoreFailure::Lost(lost)),
+            Ok(None) if value.residency() == Residency::Poisoned => Some(StoreFailure::Lost(lost)),
+            _ => None,
+        }
+    }
+
+    fn was_lost(&self, reason: &str) -> String {
+        format!("the device `{}` was lost: {reason}", self.share.caps().name)
+    }
+
+    /// Why a value could not be written.
+    fn refusal(&self, error: Error) -> StoreFailure {
+        match error {
+            Error::DeviceLost { reason } => {
+                let lost = self.was_lost(&reason);
+                StoreFailure::Later(format!("{lost}. It lends again after its `reopen`"))
+            }
+            error => failure(error),
+        }
+    }
+}
+
 fn failure(error: Error) -> StoreFailure {
     match error {
         Error::OutOfMemory(_) | Error::NeverFits { .. } => StoreFailure::Full,
+        // It was reopened meanwhile: the engine asks again.
         Error::DeviceLost { .. } => StoreFailure::Gone(error.to_string()),
         Error::Poisoned { .. } => StoreFailure::Damaged(error.to_string()),
         error => StoreFailure::Other(error.to_string()),

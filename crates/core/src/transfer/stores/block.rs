@@ -263,9 +263,8 @@ impl<'a> BlockReader<'a> {
             match failure {
                 // The bytes may have been damaged on the way.
                 StoreFailure::Damaged(_) if !was_damaged => was_damaged = true,
-                StoreFailure::Damaged(_) | StoreFailure::NotFound | StoreFailure::TimedOut => {
-                    return Err(failure);
-                }
+                StoreFailure::TimedOut | StoreFailure::Later(_) => return Err(failure),
+                failure if failure.is_loss() => return Err(failure),
                 _ if Instant::now() + pause >= until => return Err(failure),
                 _ => {
                     thread::sleep(pause);

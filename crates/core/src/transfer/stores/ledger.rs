@@ -83,6 +83,8 @@ pub(super) struct StoreLedger {
     full_until: Option<Instant>,
     /// The store was full at the last write.
     was_full: bool,
+    /// Why it took nothing then.
+    why_full: StoreFailure,
     last: StoreFailure,
 }
 
@@ -101,6 +103,7 @@ impl StoreLedger {
             rests_until: None,
             full_until: None,
             was_full: false,
+            why_full: StoreFailure::Full,
             last: StoreFailure::TimedOut,
         }
     }
@@ -142,7 +145,7 @@ impl StoreLedger {
     pub(super) fn refusal(&mut self) -> Option<StoreFailure> {
         let is_full = self.full_until.is_some_and(|until| Instant::now() < until);
         match is_full {
-            true => Some(StoreFailure::Full),
+            true => Some(self.why_full.clone()),
             false => self.resting(),
         }
     }
@@ -173,8 +176,9 @@ impl StoreLedger {
         }
         self.failures += 1;
         let until = Instant::now().checked_add(self.rest);
-        if *failure == StoreFailure::Full {
+        if matches!(failure, StoreFailure::Full | StoreFailure::Later(_)) {
             (self.full_until, self.was_full) = (until, true);
+            self.why_full = failure.clone();
             return self.answered();
         }
         self.failures_in_a_row += 1;

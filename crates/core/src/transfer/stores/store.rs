@@ -91,8 +91,10 @@ pub trait Store: Send + Sync {
     /// Fills `bytes`, which is as long as the value that was written.
     ///
     /// # Errors
-    /// [`StoreFailure::NotFound`] without a value, and [`StoreFailure::Damaged`] for one of another
-    /// length: then the bytes are lost. After any other failure the engine reads again.
+    /// [`StoreFailure::NotFound`] without a value, [`StoreFailure::Damaged`] for one of another
+    /// length, and [`StoreFailure::Lost`] if what held it is gone: then the bytes are lost. After
+    /// any other failure the engine reads again: at once, but for [`StoreFailure::Later`] only when
+    /// the bytes are wanted again.
     fn read(&self, key: Key, bytes: &mut [u8]) -> Result<(), StoreFailure>;
 
     /// Forgets a value. There may be none.
