@@ -107,7 +107,8 @@ mod tests {
 
     use super::*;
 
-    const LIMIT: Duration = Duration::from_millis(300);
+    /// A busy machine may stop a reader for some of it.
+    const LIMIT: Duration = Duration::from_secs(1);
 
     /// Both ends of a connection, whose buffers are small.
     async fn connection() -> (Patient, std::net::TcpStream) {
@@ -146,7 +147,7 @@ mod tests {
             let reader = thread::spawn(move || {
                 let (mut total, mut buffer) = (0, [0; 4 << 10]);
                 loop {
-                    thread::sleep(LIMIT / 30);
+                    thread::sleep(LIMIT / 50);
                     match client.read(&mut buffer).unwrap() {
                         0 => return total,
                         count => total += count,
@@ -169,7 +170,7 @@ mod tests {
             let written = write(&mut server, &[7; 4 << 20], is_vectored).await;
             let error = written.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
-            assert!(error.to_string().contains("0.3 s"), "{error}");
+            assert!(error.to_string().contains("1 s"), "{error}");
             assert!(start.elapsed() >= LIMIT);
             drop((server, client));
         }

@@ -23,7 +23,8 @@ impl Gpu {
     ///   than the host's memory, the stores and the disk have room for: the rest could not come
     ///   back.
     /// - The **ceiling** is never exceeded, not even for a moment: a share that needs more evicts
-    ///   buffers of its own. If it is lowered, what is above it leaves in the next pass. An operation that does not fit below it is an error.
+    ///   buffers of its own. An operation that does not fit below it is an error. If the ceiling is
+    ///   lowered, what is above it leaves in the next pass.
     /// - Beyond the guarantees all borrowers are equal. One that wants more takes from those who
     ///   have borrowed more than itself, and from those who run nothing.
     ///
