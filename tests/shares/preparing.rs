@@ -1,10 +1,10 @@
 //! Work of a higher priority passes a command of a lower one for which the engine prepares much:
-//! it evicts for it, restores its operands, or computes them again.
+//! it evicts for it, or restores its operands. It does not pass what it depends on.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use lapidary::shares::Share;
@@ -154,23 +154,38 @@ fn higher_work_passes_a_command_whose_operands_are_restored() {
 }
 
 #[test]
-fn higher_work_passes_what_computes_an_operand_again() {
+fn higher_work_waits_for_what_computes_a_value_again_that_it_needs() {
     let gpu = super::device(64 * MIB);
     let (frame, job) = frame_and_job(&gpu);
     let ((early, first), (late, second)) = (Gate::source(), Gate::source());
-    let backed = [first, second].map(|source| job.buffer_backed(source, 4096).unwrap());
-    let own = job.buffer_from(&[1_u32; 1024]).unwrap();
-    let backed = Arc::new(backed);
-    let again = backed.clone();
-    own.recompute_with(&[], move |_| {
-        again[0].copy()?;
-        again[1].copy()
+    let backed = [first, second].map(|source| job.backed(source, &[1024], DType::U32).unwrap());
+    let made = job.full(&[1024], 1, DType::U32).unwrap();
+    made.recompute_with(&[], move |_| {
+        let first = backed[0].copy()?;
+        &first + &backed[1]
     })
     .unwrap();
-    own.evict().unwrap();
-    assert_eq!(own.residency(), Residency::Backed);
-    the_frame_passes(&frame, &early, &late, || {
-        own.copy().unwrap().force().unwrap();
+    let from_made = (&made + &made).unwrap();
+    from_made
+        .recompute_with(&[&made], |inputs| &inputs[0] + &inputs[0])
+        .unwrap();
+    let lent = from_made.lend_to(&frame).unwrap();
+    for one in [&from_made, &made] {
+        one.evict().unwrap();
+    }
+    let residencies = [&from_made, &made].map(|one| one.residency());
+    assert_eq!(residencies, [Residency::Backed; 2]);
+    thread::scope(|scope| {
+        let of_job = scope.spawn(|| made.to_vec::<u32>());
+        early.wait();
+        // What the job computes now is an input of what the frame needs.
+        let sum = (&lent + 1).unwrap();
+        let of_frame = scope.spawn(move || sum.to_vec::<u32>());
+        early.open();
+        late.wait();
+        // The gates are passed once more if the frame computes it for itself.
+        drop((early, late));
+        assert_eq!(of_job.join().unwrap().unwrap(), [0x0202_0202; 1024]);
+        assert_eq!(of_frame.join().unwrap().unwrap(), [0x0404_0405; 1024]);
     });
-    assert_filled(&[own], 0x0101_0101);
 }

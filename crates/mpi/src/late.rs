@@ -8,7 +8,7 @@ use crate::place::Place;
 
 /// Most ranks of each list that a note names.
 const MOST_RANKS: usize = 60;
-/// Most ranks of which the text tells where they are.
+/// Most ranks of each kind that the text names.
 const MOST_TOLD: usize = 8;
 
 /// The ranks for which one waits, with their names.
@@ -43,7 +43,13 @@ impl Awaited {
         }
         let mut sentences = Vec::new();
         if !self.silent.is_empty() {
-            let names: Vec<&str> = self.silent.iter().map(|(_, name)| name.as_str()).collect();
+            let names = self.silent.iter().take(MOST_TOLD);
+            let mut names: Vec<&str> = names.map(|(_, name)| name.as_str()).collect();
+            let more = self.silent.len() - names.len();
+            let more = format!("{more} more ranks");
+            if self.silent.len() > MOST_TOLD {
+                names.push(&more);
+            }
             let names = names.join(", ");
             sentences.push(format!(
                 "No answer from {names}: computing, stopped or cut off"
@@ -79,6 +85,8 @@ pub(crate) fn encode(error: &Error) -> Option<String> {
         ranks.collect::<Vec<_>>().join(",")
     };
     let (waited_ms, silent, late) = (waited.as_millis(), list(silent), list(late));
+    // A call may be told with the text of an error, which has lines of its own.
+    let operation = operation.replace('\n', " ");
     // The text that may be cut off comes last.
     Some(format!(
         "{rank}\n{waited_ms}\n{silent}\n{late}\n{operation}\n{reason}"
@@ -131,7 +139,12 @@ mod tests {
         let many = of(1, 11);
         assert!(many.contains("rank 0 of 99") && many.contains("rank 27 of 99"));
         assert!(many.contains("3 more ranks") && !many.contains("rank 28 of 99"));
-        assert!(!of(0, 8).contains("more ranks"));
+        assert!(!of(8, 8).contains("more ranks"));
+        let many = of(11, 0);
+        assert!(
+            many.contains("rank 7 of 99, 3 more ranks: computing"),
+            "{many}"
+        );
     }
 
     #[test]
@@ -144,6 +157,16 @@ mod tests {
             // A reason may be cut off.
             assert!(decode(&note[..note.len() - 3]).is_some());
         }
+        // An operation of two lines is not taken for a reason.
+        let error = awaited(1, 0).error(4, "a call\nof two lines", Duration::ZERO);
+        let Some(Error::TimedOut {
+            operation, reason, ..
+        }) = encode(&error).as_deref().and_then(decode)
+        else {
+            panic!("it comes back");
+        };
+        assert_eq!(operation, "a call of two lines");
+        assert!(reason.starts_with("No answer"), "{reason}");
         for bad in ["", "1\n2\n3", "x\n2\n3\n\nall_reduce\n", "1\n2\n3;4\n\n\n"] {
             assert!(decode(bad).is_none(), "{bad:?}");
         }

@@ -24,7 +24,7 @@ use hooks::OfShares;
 use lending::{device_bytes, lending, limit_bytes, note_promises, whole};
 use limits::drain_to_ceilings;
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use promises::make_some_way;
+pub(crate) use promises::WayMaker;
 pub(crate) use promises::{Promised, in_the_way, make_way};
 
 /// The most bytes of a share's name.

@@ -316,6 +316,15 @@ impl State {
         }
     }
 
+    /// Notes the end of a command. Returns whether it is a command of the app, and not of a
+    /// rematerializer.
+    #[inline]
+    pub(super) fn end_command(&mut self, cmd: &Cmd) -> bool {
+        let priorities = self.priorities;
+        let priority = || priorities.map(|priorities| priorities.of(cmd));
+        self.rematerializers.end_command(priority)
+    }
+
     /// Handles a failure of the command at the head of the queue: it cannot run now, or never.
     pub(super) fn head_failed(&mut self, error: Error) {
         self.unplace_head();
@@ -324,7 +333,9 @@ impl State {
         if head.as_ref().is_some_and(|cmd| self.queue.take_apart(cmd)) {
             return;
         }
-        self.rematerializers.end_command();
+        if let Some(cmd) = &head {
+            self.end_command(cmd);
+        }
         match head {
             // A prefetch is only a hint and must not block other commands.
             Some(Cmd::Prefetch(_)) | None => {}

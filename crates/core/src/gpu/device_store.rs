@@ -92,11 +92,7 @@ impl DeviceStore {
     /// What a loss of the device means for a value that cannot be read. `None` if the error has
     /// another cause, or if the device was reopened meanwhile.
     fn loss(&self, value: &Buffer, error: &Error) -> Option<StoreFailure> {
-        let error = match error {
-            Error::Poisoned { cause, .. } => cause,
-            error => error,
-        };
-        let Error::DeviceLost { reason } = error else {
+        let Error::DeviceLost { reason } = cause(error) else {
             return None;
         };
         let lost = self.was_lost(reason);
@@ -124,13 +120,23 @@ impl DeviceStore {
 
     /// Why a value could not be written.
     fn refusal(&self, error: Error) -> StoreFailure {
-        match error {
+        match cause(&error) {
             Error::DeviceLost { reason } => {
-                let lost = self.was_lost(&reason);
+                let lost = self.was_lost(reason);
                 StoreFailure::Later(format!("{lost}. It lends again after its `reopen`"))
             }
-            error => failure(error),
+            // What was to be written has no value there. It is still where it was.
+            Error::Poisoned { .. } => StoreFailure::Other(error.to_string()),
+            _ => failure(error),
         }
+    }
+}
+
+/// The error itself, or why a buffer has no value.
+fn cause(error: &Error) -> &Error {
+    match error {
+        Error::Poisoned { cause, .. } => cause,
+        error => error,
     }
 }
 
@@ -140,6 +146,8 @@ fn failure(error: Error) -> StoreFailure {
         // It was reopened meanwhile: the engine asks again.
         Error::DeviceLost { .. } => StoreFailure::Gone(error.to_string()),
         Error::Poisoned { .. } => StoreFailure::Damaged(error.to_string()),
+        // The device had evicted the value to a store of its own.
+        Error::Store(error) => error.failure.clone(),
         error => StoreFailure::Other(error.to_string()),
     }
 }

@@ -43,11 +43,16 @@ impl Gpu {
     /// them first. Then a read or a `flush` ends, and the pass goes on. Other calls, such as a pin
     /// or a new budget, wait for its end.
     ///
-    /// The pass may also have to prepare a command of a lower priority: it evicts for it, restores
-    /// its operands, or compiles its kernel. Then only the part that has begun ends first, and the
-    /// rest waits: the move of one buffer, or of several that come to 8 MiB; a request to a store
-    /// with its time-out; a call of a [`Source`](crate::Source); a compilation.
-    /// [`MemoryStats::longest_hold_ns`] says how long a part took at most.
+    /// The pass may also have to prepare a command of a lower priority. Then the part that has
+    /// begun ends first, and the rest waits. [`MemoryStats::longest_hold_ns`] says how long such a part
+    /// took at most. These are the parts:
+    ///
+    /// - the eviction of buffers that come to 8 MiB, or of one that is larger;
+    /// - the restore of an operand, with requests to a store and calls of a
+    ///   [`Source`](crate::Source);
+    /// - the launches that compute an operand again, which no statistic counts;
+    /// - a compaction, and the compilation of a kernel;
+    /// - all evictions because a budget or a ceiling was lowered, which no statistic counts.
     ///
     /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
     /// within a share is at most its own. A share ends with its last handle and its last buffer;

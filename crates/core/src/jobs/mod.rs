@@ -21,6 +21,8 @@ use rustc_hash::FxHashMap;
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::engine::block_on;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::engine::shares::WayMaker;
 use crate::engine::shares::{End, MadeBy, Promised, Unmet};
 use crate::engine::{Engine, shares};
 use crate::error::{Error, Result};
@@ -212,7 +214,7 @@ impl Jobs {
         let ticket = self.enter(job)?;
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         // The first look is at once.
-        let mut has_more = true;
+        let (mut way_maker, mut has_more) = (WayMaker::default(), true);
         loop {
             if let Poll::Ready(admitted) = self.poll(ticket.id, &waker) {
                 return Ok(ticket.admitted(admitted?));
@@ -223,7 +225,7 @@ impl Jobs {
             }
             let is_late = deadline.is_some_and(|deadline| deadline <= self.board.now());
             if is_late || has_more || self.may_look() {
-                has_more = !is_late && self.make_some_way(ticket.id)?;
+                has_more = !is_late && self.make_some_way(ticket.id, &mut way_maker)?;
                 self.look_again();
             }
         }
@@ -232,11 +234,10 @@ impl Jobs {
     /// If memory that may be of no use is in the way of a job, frees some of it. Between two calls
     /// a deadline or a cancellation is noticed. Returns whether there is more to do.
     #[cfg(not(target_arch = "wasm32"))]
-    fn make_some_way(&self, id: u64) -> Result<bool> {
+    fn make_some_way(&self, id: u64, way_maker: &mut WayMaker) -> Result<bool> {
         let unmet = self.board.lock().jobs.get(&id).and_then(|one| one.unmet);
         unmet.map_or(Ok(false), |unmet| {
-            let made = shares::make_some_way(self.gpu.engine(), unmet);
-            block_on("Jobs::admit", made)
+            block_on("Jobs::admit", way_maker.part(self.gpu.engine(), unmet))
         })
     }
 

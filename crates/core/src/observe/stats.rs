@@ -125,9 +125,9 @@ pub struct MemoryStats {
     /// of a high priority may wait this long for work of a lower one. 0 in a browser.
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_submission_ns: u64,
-    /// The longest time, in nanoseconds, for which the preparation of a command of a low priority
-    /// kept work of a higher one waiting, or would have: a round of evictions, the restore of an
-    /// operand, the compilation of a kernel. 0 in a browser and on a simulated device.
+    /// The longest time, in nanoseconds, for which work of a high priority may have waited for a
+    /// part of what prepares a command of a lower one. Parts are a round of evictions, the restore
+    /// of an operand, and the compilation of a kernel. 0 in a browser and on a simulated device.
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_hold_ns: u64,
     /// Blocks that were cleared because they passed, or will pass, from one share to another.

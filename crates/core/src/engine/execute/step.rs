@@ -189,7 +189,7 @@ impl State {
             Err(Stop::Poison(cause)) => {
                 self.unplace_cmd(cmd);
                 if !self.queue.take_apart(cmd) {
-                    self.rematerializers.end_command();
+                    self.end_command(cmd);
                     self.poison(cmd, &cause);
                 }
             }
@@ -238,7 +238,7 @@ impl State {
         self.head.reset();
         self.counters.commands += 1;
         let is_of_app = !matches!(cmd, Cmd::TakeOver { .. });
-        if is_of_app && self.rematerializers.end_command() {
+        if is_of_app && self.end_command(cmd) {
             self.counters.commands_of_app += 1;
         }
         self.memory.slots.tick();

@@ -1,7 +1,7 @@
 //! Whose turn it is: a pass that works for a lower priority lets work of a higher one go first.
 //!
 //! The pass looks for such work at each step, between submissions, and between the rounds of a
-//! reclaim. While it looks nowhere, it holds up the others. The engine reports the longest hold.
+//! reclaim. Between two looks, the others wait. The engine reports the longest such hold.
 
 use crate::engine::pass::Pass;
 use crate::engine::state::State;

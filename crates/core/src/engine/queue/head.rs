@@ -56,6 +56,13 @@ impl Head {
         placed.into_iter().filter_map(|one| one.upgrade())
     }
 
+    /// Whether the command waits for the words that name its rows.
+    pub(in crate::engine) fn is_picking(&self) -> bool {
+        // A pick whose words could not be read waits for nothing.
+        let picking = self.picking.as_ref();
+        picking.is_some_and(|one| one.reading.is_some() && one.result.strong_count() > 0)
+    }
+
     pub(in crate::engine) fn picking(&self) -> Option<&Picking> {
         self.picking.as_ref()
     }

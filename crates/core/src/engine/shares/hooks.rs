@@ -134,7 +134,7 @@ fn drop_cancelled(state: &mut State, cmd: &Cmd, read_by: Option<&ShareHandle>) -
         state.unplace_cmd(cmd);
         match cmd {
             Cmd::TakeOver { to, .. } => state.rematerializers.finish(to, None),
-            _ => drop(state.rematerializers.end_command()),
+            _ => drop(state.end_command(cmd)),
         }
         state.poison(cmd, &Arc::new(cause));
         return true;

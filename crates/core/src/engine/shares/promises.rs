@@ -16,6 +16,10 @@ use crate::number_map::NumberMap;
 use crate::shortage::ReclaimStep;
 use crate::units::Bytes;
 
+/// The looks at a queue that another thread runs, before one waits for that thread.
+#[cfg(not(target_arch = "wasm32"))]
+const MOST_MISSED: u32 = 16;
+
 /// The result of a promise, or what could not be kept.
 pub(crate) type Promised<T> = std::result::Result<T, Unmet>;
 
@@ -74,18 +78,48 @@ pub(crate) async fn make_way(engine: &Arc<Engine>, unmet: Unmet) -> Result<()> {
     Pass::run(engine, work).await
 }
 
-/// Makes some way: runs a slice of the queue or, if it is empty, drops tensors whose bytes are
-/// elsewhere. Does nothing while another thread runs the queue. Returns whether there is more.
+/// Makes way in parts, for a caller that looks for something else between two of them.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) async fn make_some_way(engine: &Arc<Engine>, unmet: Unmet) -> Result<bool> {
-    let Some(pass) = Pass::try_begin(engine) else {
-        return Ok(false);
-    };
-    let has_more = pass.execute_slice().await?;
-    if !has_more {
-        drop_copied(&pass, unmet).await?;
+#[derive(Debug, Default)]
+pub(crate) struct WayMaker {
+    /// The number of commands at which the part is the last one. `None` before the first part.
+    until: Option<u64>,
+    /// How often another thread ran the queue instead.
+    missed: u32,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl WayMaker {
+    /// Runs a slice of the queue or, after all commands that were there at the first part, drops
+    /// tensors whose bytes are elsewhere. Does nothing while another thread runs the queue, unless
+    /// that was so [`MOST_MISSED`] times. Returns whether there is more to do.
+    pub(crate) async fn part(&mut self, engine: &Arc<Engine>, unmet: Unmet) -> Result<bool> {
+        if unmet.missing_bytes > 0 {
+            // No memory is in the way.
+            return Ok(false);
+        }
+        let pass = match Pass::try_begin(engine) {
+            Some(pass) => pass,
+            None if self.missed < MOST_MISSED => {
+                self.missed += 1;
+                return Ok(false);
+            }
+            None => Pass::with(engine, Pass::lock(engine).await?),
+        };
+        self.missed = 0;
+        let counts = || {
+            let state = pass.lock();
+            (state.counters.commands, state.queue.len() as u64)
+        };
+        let (ran, waiting) = counts();
+        let until = *self.until.get_or_insert(ran + waiting);
+        let has_more = pass.execute_slice().await? && counts().0 < until;
+        if !has_more {
+            self.until = None;
+            drop_copied(&pass, unmet).await?;
+        }
+        Ok(has_more)
     }
-    Ok(has_more)
 }
 
 async fn drop_copied(pass: &Pass, unmet: Unmet) -> Result<()> {
@@ -107,7 +141,7 @@ pub(crate) fn in_the_way(unmet: Unmet) -> String {
     if unmet.missing_bytes > 0 {
         let missing = Bytes(unmet.missing_bytes);
         return format!(
-            "other guarantees leave {missing} too little: lower them, or guarantee less"
+            "other guarantees leave {missing} less than this one needs: lower them, or guarantee less"
         );
     }
     match unmet.pinned_bytes > 0 {

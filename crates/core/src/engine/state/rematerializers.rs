@@ -154,14 +154,21 @@ impl Rematerializers {
     }
 
     /// Notes the end of a command. Returns whether it is a command of the app, and not of a
-    /// rematerializer.
+    /// rematerializer. The progress for commands of lower priorities stays, because this one only
+    /// went before them.
     #[inline]
-    pub(in crate::engine) fn end_command(&mut self) -> bool {
+    pub(in crate::engine) fn end_command(&mut self, priority: impl FnOnce() -> Option<i8>) -> bool {
         if self.under_way > 0 {
             return false;
         }
         if !self.of.is_empty() {
-            self.of.clear();
+            match priority() {
+                None => self.of.clear(),
+                Some(priority) => self.of.retain(|_, one| {
+                    let storage = one.storage.upgrade();
+                    storage.is_some_and(|storage| storage.priority() < priority)
+                }),
+            }
         }
         true
     }
@@ -188,18 +195,6 @@ impl Rematerializers {
     pub(in crate::engine) fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
         let rematerialization = self.of.get(storage.address() as u64);
         rematerialization.is_some_and(|rematerialization| rematerialization.times > 1)
-    }
-
-    /// Commands of this priority go before those of a rematerialization. They begin without
-    /// progress, as they would at the head of the queue.
-    pub(in crate::engine) fn forget_finished(&mut self, priority: i8) {
-        if self.of.is_empty() {
-            return;
-        }
-        self.of.retain(|_, one| {
-            let storage = one.storage.upgrade();
-            one.is_under_way || storage.is_some_and(|storage| storage.priority() < priority)
-        });
     }
 
     /// Forgets all progress at the start of an execution pass.

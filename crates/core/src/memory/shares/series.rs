@@ -81,11 +81,14 @@ impl Series {
             return number;
         }
         let number = self.all.len();
-        let label = match number + 1 < MOST_LABELS {
+        let label: Arc<str> = match number + 1 < MOST_LABELS {
             true => label.clone(),
-            false if number == MOST_LABELS => return number - 1,
             false => OTHERS.into(),
         };
+        // A share may have this name.
+        if let Some(&number) = self.numbers.get(&label) {
+            return number;
+        }
         self.numbers.insert(label.clone(), number);
         self.all.push(Ended {
             label,
@@ -290,5 +293,23 @@ mod tests {
         assert_eq!(label(&mut table, known.id()).as_deref(), Some("7"));
         let late = add(&mut table, "late", None, Some(&known), MadeBy::App);
         assert_eq!(label(&mut table, late.id()).as_deref(), Some(OTHERS));
+    }
+
+    #[test]
+    fn a_share_may_have_the_name_of_all_others() {
+        let mut table = Shares::default();
+        for round in 0..2 * MOST_LABELS {
+            let name = match round {
+                0 => OTHERS.to_owned(),
+                _ => round.to_string(),
+            };
+            let share = add(&mut table, &name, None, None, MadeBy::App);
+            table.refused(share.id());
+            table.forget(share.id());
+        }
+        let sums = sums(&mut table);
+        let others = sums.iter().filter(|sum| *sum.label == *OTHERS);
+        let refusals: Vec<u64> = others.map(|sum| sum.refusals).collect();
+        assert_eq!(refusals, [MOST_LABELS as u64 + 2]);
     }
 }
