@@ -44,8 +44,8 @@ impl Gpu {
     /// or a new budget, wait for its end.
     ///
     /// The pass may also have to prepare a command of a lower priority. Then the part that has
-    /// begun ends first, and the rest waits. [`MemoryStats::longest_hold_ns`] says how long such a part
-    /// took at most. These are the parts:
+    /// begun ends first, and the rest waits. [`MemoryStats::longest_hold_ns`] says how long such a
+    /// part took at most. These are the parts:
     ///
     /// - the eviction of buffers that come to 8 MiB, or of one that is larger;
     /// - the restore of an operand, with requests to a store and calls of a
