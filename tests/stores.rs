@@ -8,7 +8,7 @@ mod order;
 mod random;
 #[cfg(feature = "redis")]
 mod redis;
-mod shaky;
+pub(crate) mod shaky;
 mod slow;
 
 use std::sync::Arc;

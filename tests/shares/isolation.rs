@@ -7,7 +7,7 @@
 
 use fastrand::Rng;
 use lapidary::shares::Share;
-use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
+use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
 use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Result};
 
 use super::MIB;
@@ -110,25 +110,30 @@ fn lend(random: &mut Rng, tenants: &[Tenant], loans: &mut Vec<Loan>) -> Option<(
     Some(())
 }
 
-/// Random steps of several shares on one device, until memory has passed from one share to another
-/// so often. Returns the steps.
-fn program(seed: u64, hand_overs: u64, maps_slabs: bool, has_faults: bool) -> u64 {
-    let mut random = Rng::with_seed(seed);
+/// A device of 1 MiB. What is evicted goes to the spill file before long, as the host's memory has
+/// room for little.
+fn open(maps_slabs: bool, dirty: bool, host_bytes: u64) -> (Gpu, SimHandle) {
     let device = SimOptions {
         maps_slabs,
-        dirty: true,
+        dirty,
         ..SimOptions::default()
     };
-    // What is evicted goes to the spill file before long.
     let budget = Budget {
-        host_bytes: Some(100 << 10),
+        host_bytes: Some(host_bytes),
         ..Budget::device(MIB)
     };
     let options = Options {
         budget: Some(budget),
         ..Options::default()
     };
-    let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+    Gpu::simulated_with(device, options).unwrap()
+}
+
+/// Random steps of several shares on one device, until memory has passed from one share to another
+/// so often. Returns the steps.
+fn program(seed: u64, hand_overs: u64, maps_slabs: bool, has_faults: bool) -> u64 {
+    let mut random = Rng::with_seed(seed);
+    let (gpu, sim) = open(maps_slabs, true, 100 << 10);
     let nested = gpu.share("outer", Share::guaranteed(200 << 10)).unwrap();
     let gpus = [
         gpu.clone(),
@@ -327,19 +332,7 @@ fn no_share_finds_a_single_byte_of_another_in_padding() -> Result<()> {
         eprintln!("LAPIDARY_SEED={seed}, maps_slabs {maps_slabs}");
         let mut random = Rng::with_seed(seed);
         // New memory has zeros, so that every other byte was written by a share.
-        let device = SimOptions {
-            maps_slabs,
-            ..SimOptions::default()
-        };
-        let budget = Budget {
-            host_bytes: Some(2 << 10),
-            ..Budget::device(MIB)
-        };
-        let options = Options {
-            budget: Some(budget),
-            ..Options::default()
-        };
-        let (gpu, _sim) = Gpu::simulated_with(device, options)?;
+        let (gpu, _sim) = open(maps_slabs, false, 2 << 10);
         let pry = Kernel::new(&gpu, PRY)?;
         let mut markers = Vec::new();
         for mark in [0xa1, 0xb2, 0xc3, 0xd4] {

@@ -1,7 +1,6 @@
 //! Work of a higher priority passes a command of a lower one for which the engine prepares much:
 //! it evicts for it, or restores its operands. It does not pass what it depends on.
 
-use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -13,10 +12,11 @@ use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
 use lapidary::{Budget, DType, Gpu, Options, Residency};
 
 use super::{Gate, MIB, PATIENT, assert_filled, filled};
+use crate::stores::shaky::Shaky;
 
 /// A store in memory that calls a function before each write, with the writes so far.
 struct Told<F> {
-    values: Mutex<HashMap<Key, Vec<u8>>>,
+    store: Shaky,
     writes: AtomicU64,
     tell: F,
 }
@@ -24,19 +24,15 @@ struct Told<F> {
 impl<F: Fn(u64) + Send + Sync> Store for Told<F> {
     fn write(&self, key: Key, bytes: &[u8]) -> Result<(), StoreFailure> {
         (self.tell)(self.writes.fetch_add(1, Ordering::Relaxed));
-        self.values.lock().unwrap().insert(key, bytes.to_vec());
-        Ok(())
+        self.store.write(key, bytes)
     }
 
     fn read(&self, key: Key, bytes: &mut [u8]) -> Result<(), StoreFailure> {
-        let values = self.values.lock().unwrap();
-        bytes.copy_from_slice(values.get(&key).ok_or(StoreFailure::NotFound)?);
-        Ok(())
+        self.store.read(key, bytes)
     }
 
     fn remove(&self, key: Key) -> Result<(), StoreFailure> {
-        self.values.lock().unwrap().remove(&key);
-        Ok(())
+        self.store.remove(key)
     }
 }
 
@@ -50,7 +46,7 @@ fn beside_a_store(
 ) -> (Gpu, Gpu, Gate, Gate) {
     let ((early, stops_early), (late, stops_late)) = (Gate::new(), Gate::new());
     let store = Told {
-        values: Mutex::default(),
+        store: Shaky::default(),
         writes: AtomicU64::new(0),
         tell: move |writes| match writes {
             _ if writes == first => stops_early(),

@@ -208,15 +208,9 @@ impl Engine {
         }
         let work = move |pass: Pass| async move {
             let excess_bytes = shrink::shrink(&pass).await?;
-            let Some(sharing) = pass.sharing() else {
-                return Ok(excess_bytes);
-            };
-            sharing.drain_to_ceilings(&pass).await?;
             let above = pass.lock().memory.shares.above_ceiling();
-            Ok(above
-                .iter()
-                .map(|(_, bytes)| *bytes)
-                .fold(excess_bytes, u64::max))
+            let above = above.iter().map(|(_, bytes)| *bytes);
+            Ok(above.fold(excess_bytes, u64::max))
         };
         Pass::run(engine, work).await
     }

@@ -192,7 +192,9 @@ impl Pass {
             }
             let Some(need) = need else { return Ok(false) };
             let is_submission = matches!(need, Need::Submit);
+            let hold = (!is_submission).then(|| self.hold());
             self.meet(need).await?;
+            drop(hold);
             if is_submission && self.lock().queue.is_slice() {
                 return Ok(true);
             }
@@ -201,8 +203,6 @@ impl Pass {
 
     /// Meets the need of the command at the head of the queue, or fails it.
     async fn meet(&self, need: Need) -> Result<()> {
-        let is_submission = matches!(need, Need::Submit);
-        let _hold = (!is_submission).then(|| self.hold());
         match need {
             Need::Submit => {
                 self.submit()?;

@@ -222,6 +222,11 @@ impl Engine {
         self.share.as_ref()
     }
 
+    /// Refuses what a closed share may not do.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.share().map_or(Ok(()), |share| share.check_open())
+    }
+
     /// The number of that share.
     #[inline]
     pub(super) fn share_id(&self) -> ShareId {

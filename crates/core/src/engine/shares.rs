@@ -57,9 +57,7 @@ pub(crate) fn add_beside(
 ) -> Result<Promised<Arc<Engine>>> {
     check_name(name)?;
     engine.check_lost()?;
-    if let Some(around) = engine.share() {
-        around.check_open()?;
-    }
+    engine.check_open()?;
     engine.share_with(&OfShares, &OfShares);
     let device_bytes = device_bytes(engine);
     let added = promises::promise(engine, |memory| {

@@ -235,8 +235,7 @@ impl Jobs {
     /// a deadline or a cancellation is noticed. Returns whether there is more to do.
     #[cfg(not(target_arch = "wasm32"))]
     fn make_some_way(&self, id: u64, way_maker: &mut WayMaker) -> Result<bool> {
-        let unmet = self.board.lock().jobs.get(&id).and_then(|one| one.unmet);
-        unmet.map_or(Ok(false), |unmet| {
+        self.unmet(id).map_or(Ok(false), |unmet| {
             block_on("Jobs::admit", way_maker.part(self.gpu.engine(), unmet))
         })
     }
@@ -253,9 +252,14 @@ impl Jobs {
         is_due
     }
 
+    /// What is in the way of a job, though it fits beside the other jobs.
+    fn unmet(&self, id: u64) -> Option<Unmet> {
+        self.board.lock().jobs.get(&id).and_then(|one| one.unmet)
+    }
+
     /// If memory that may be of no use is in the way of a job, frees it and looks again.
     async fn make_way(&self, id: u64) -> Result<()> {
-        let unmet = self.board.lock().jobs.get(&id).and_then(|one| one.unmet);
+        let unmet = self.unmet(id);
         if let Some(unmet) = unmet.filter(|_| !self.gpu.engine().is_inside()) {
             shares::make_way(self.gpu.engine(), unmet).await?;
             self.look_again();
@@ -334,7 +338,7 @@ impl Jobs {
     fn enter(&self, job: Job) -> Result<Ticket<'_>> {
         shares::check_name(&job.name)?;
         shares::check_same_run(self.gpu.engine()).map_err(|reason| job.error(reason.into()))?;
-        self.check_open()?;
+        self.gpu.engine().check_open()?;
         let mut state = self.board.lock();
         let capacity_bytes = self.capacity_bytes(&state)?;
         state.plan.set_capacity(capacity_bytes);
@@ -365,12 +369,6 @@ impl Jobs {
             id,
             is_over,
         })
-    }
-
-    /// Refuses jobs of a closed share.
-    fn check_open(&self) -> Result<()> {
-        let share = self.gpu.engine().share();
-        share.map_or(Ok(()), |share| share.check_open())
     }
 
     /// The bytes for all jobs together.
@@ -433,7 +431,7 @@ impl Jobs {
             state.plan.set_capacity(capacity_bytes);
             for id in state.plan.take_too_large() {
                 if let Some(entry) = state.jobs.get_mut(&id) {
-                    let closed = self.check_open().err();
+                    let closed = self.gpu.engine().check_open().err();
                     entry.fail(closed.unwrap_or_else(|| entry.job.never_fits(capacity_bytes)));
                 }
             }

@@ -254,11 +254,7 @@ impl Shares {
         if let Some(reason) = wrong_ceiling(guaranteed_bytes, ceiling_bytes) {
             return Err(share.error(reason));
         }
-        let promised_bytes = self.guaranteed_within(around, but);
-        let most_bytes = match self.entries.get(around) {
-            Some(around) => around.guaranteed_bytes,
-            None => whole.limit_bytes,
-        };
+        let (most_bytes, promised_bytes) = self.most_and_promised(around, but, whole);
         let left_bytes = most_bytes.saturating_sub(promised_bytes);
         if guaranteed_bytes > left_bytes {
             let of = match around {

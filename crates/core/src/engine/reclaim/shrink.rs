@@ -48,14 +48,17 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         let times = pass.driver.ledger().times_lowered();
         pass.outside.begin_shrink(times);
         pass.submit()?;
-        if limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0 {
-            let _draining = DrainGuard::new(pass);
-            // What shares hold above their ceilings leaves before what others hold.
-            if let Some(sharing) = pass.sharing() {
-                sharing.drain_to_ceilings(pass).await?;
-            }
+        let must_drain =
+            limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0;
+        let draining = must_drain.then(|| DrainGuard::new(pass));
+        // What shares hold above their ceilings leaves before what others hold.
+        if let Some(sharing) = pass.sharing() {
+            sharing.drain_to_ceilings(pass).await?;
+        }
+        if must_drain {
             reclaim::drain_to(pass, None).await?;
         }
+        drop(draining);
         if limits_in_force::excess_bytes(pass) > 0 {
             // The rest above the limit is staging.
             reclaim::make_way_for_staging(pass, 0, 0).await?;

@@ -141,7 +141,8 @@ pub(crate) fn in_the_way(unmet: Unmet) -> String {
     if unmet.missing_bytes > 0 {
         let missing = Bytes(unmet.missing_bytes);
         return format!(
-            "other guarantees leave {missing} less than this one needs: lower them, or guarantee less"
+            "other guarantees leave {missing} less than this one needs: lower them, or guarantee \
+             less"
         );
     }
     match unmet.pinned_bytes > 0 {

@@ -58,12 +58,22 @@ impl Shares {
         guaranteed_bytes: u64,
         whole: Whole,
     ) -> u64 {
-        let most_bytes = match around {
-            ShareId::MAIN => whole.limit_bytes,
-            around => self.guaranteed_bytes(around),
+        let (most_bytes, promised_bytes) = self.most_and_promised(around, None, whole);
+        guaranteed_bytes.saturating_sub(most_bytes.saturating_sub(promised_bytes))
+    }
+
+    /// What may be guaranteed within a share or on the device, and what is, but for one share.
+    pub(super) fn most_and_promised(
+        &self,
+        around: ShareId,
+        but: Option<ShareId>,
+        whole: Whole,
+    ) -> (u64, u64) {
+        let most_bytes = match self.entries.get(around) {
+            Some(around) => around.guaranteed_bytes,
+            None => whole.limit_bytes,
         };
-        let left_bytes = most_bytes.saturating_sub(self.guaranteed_within(around, None));
-        guaranteed_bytes.saturating_sub(left_bytes)
+        (most_bytes, self.guaranteed_within(around, but))
     }
 
     /// The sum of the guarantees of shares that are in no other.
