@@ -229,6 +229,7 @@ impl Queue {
     }
 
     /// The pass that has begun ends with its first submission.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn slice(&mut self) {
         self.is_slice = true;
     }
