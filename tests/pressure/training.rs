@@ -3,6 +3,7 @@
 //! stays saved, and the next backward gives the same to the bit.
 
 mod backward;
+mod frames;
 mod hooks;
 mod step;
 

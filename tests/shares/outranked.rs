@@ -1,5 +1,6 @@
 //! Threads of different priorities on one small device: whatever passes what, every value stays.
 
+use std::sync::Mutex;
 use std::thread;
 
 use fastrand::Rng;
@@ -17,17 +18,34 @@ const LEN: usize = 4096;
 struct Held {
     tensor: Tensor,
     value: f32,
+    /// Others may read it, or some may be computed from it again, so it keeps this value.
+    is_final: bool,
 }
 
 impl Held {
+    fn new(tensor: Tensor, value: f32) -> Held {
+        Held {
+            tensor,
+            value,
+            is_final: false,
+        }
+    }
+
     fn check(&self) {
         let elements = self.tensor.to_vec::<f32>().unwrap();
         assert!(elements.iter().all(|one| *one == self.value));
     }
 }
 
-/// What one thread does: a random program over tensors of its own share.
-fn program(gpu: &Gpu, seed: u64, steps: u64) {
+/// A share, and what others have lent to it.
+struct Party {
+    gpu: Gpu,
+    lent: Mutex<Vec<Held>>,
+}
+
+/// What one thread does: a random program over tensors of its own share, and over loans.
+fn program(parties: &[Party], own: usize, seed: u64, steps: u64) {
+    let gpu = &parties[own].gpu;
     let mut rng = Rng::with_seed(seed);
     let mut held: Vec<Held> = Vec::new();
     for step in 0..steps {
@@ -36,29 +54,29 @@ fn program(gpu: &Gpu, seed: u64, steps: u64) {
         }
         let at = rng.usize(..held.len().max(1));
         let one = held.get(at);
-        match (rng.u32(..12), one) {
+        match (rng.u32(..16), one) {
             (0 | 1, _) | (_, None) => {
                 let (value, len) = (step as f32, LEN << rng.u32(..7));
                 let tensor = gpu.full(&[len], value, DType::F32).unwrap();
-                held.push(Held { tensor, value });
+                held.push(Held::new(tensor, value));
             }
             (2 | 3, Some(one)) => {
                 let (tensor, value) = ((&one.tensor + 1.0).unwrap(), one.value + 1.0);
-                held.push(Held { tensor, value });
+                held.push(Held::new(tensor, value));
             }
             (4, Some(_)) => {
                 // The operand has no other holder, so its memory may become the result's.
                 let one = held.swap_remove(at);
                 let tensor = (one.tensor * 2.0).unwrap();
                 let value = one.value * 2.0;
-                held.push(Held { tensor, value });
+                held.push(Held::new(tensor, value));
             }
             (5, Some(one)) => {
                 let other = &held[rng.usize(..held.len())];
                 if other.tensor.shape() == one.tensor.shape() {
                     let tensor = (&one.tensor + &other.tensor).unwrap();
                     let value = one.value + other.value;
-                    held.push(Held { tensor, value });
+                    held.push(Held::new(tensor, value));
                 }
             }
             (6, Some(one)) => {
@@ -67,11 +85,44 @@ fn program(gpu: &Gpu, seed: u64, steps: u64) {
                 tensor
                     .recompute_with(inputs, |inputs| &inputs[0] + 3.0)
                     .unwrap();
-                held.push(Held { tensor, value });
+                held[at].is_final = true;
+                held.push(Held::new(tensor, value));
             }
             (7, Some(one)) => one.tensor.evict().unwrap(),
             (8, Some(one)) => one.tensor.prefetch().unwrap(),
             (9, Some(one)) => one.check(),
+            (11, Some(one)) if !one.is_final => {
+                one.tensor.add_scalar_(2.0).unwrap();
+                held[at].value += 2.0;
+            }
+            (12 | 13, Some(one)) => {
+                let party = &parties[rng.usize(..parties.len())];
+                let tensor = one.tensor.lend_to(&party.gpu).unwrap();
+                let value = one.value;
+                held[at].is_final = true;
+                let mut lent = party.lent.lock().unwrap();
+                if lent.len() < 8 {
+                    lent.push(Held::new(tensor, value));
+                }
+            }
+            (14, Some(_)) => {
+                let loan = parties[own].lent.lock().unwrap().pop();
+                let Some(Held {
+                    tensor: loan,
+                    value,
+                    ..
+                }) = loan
+                else {
+                    continue;
+                };
+                let (tensor, value) = ((&loan + 5.0).unwrap(), value + 5.0);
+                if rng.bool() {
+                    tensor
+                        .recompute_with(&[&loan], |inputs| &inputs[0] + 5.0)
+                        .unwrap();
+                }
+                held.push(Held::new(tensor, value));
+            }
             (10, Some(_)) => drop(held.swap_remove(at)),
             (_, Some(_)) => gpu.flush().unwrap(),
         }
@@ -99,16 +150,23 @@ fn run(seed: u64, steps: u64, maps_slabs: bool) {
         ..Options::default()
     };
     let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
-    let shares = [-1, 0, 1].map(|priority| {
+    let parties = [-1, 0, 1].map(|priority| {
         let share = Share::guaranteed(MIB).with_priority(priority);
-        gpu.share(&format!("of {priority}"), share).unwrap()
-    });
-    thread::scope(|scope| {
-        for (share, thread) in shares.iter().zip(0..) {
-            scope.spawn(move || program(share, seed.wrapping_mul(3) + thread, steps));
+        Party {
+            gpu: gpu.share(&format!("of {priority}"), share).unwrap(),
+            lent: Mutex::default(),
         }
     });
-    drop(shares);
+    thread::scope(|scope| {
+        for own in 0..parties.len() {
+            let (parties, seed) = (&parties, seed.wrapping_mul(3) + own as u64);
+            scope.spawn(move || program(parties, own, seed, steps));
+        }
+    });
+    for party in &parties {
+        party.lent.lock().unwrap().iter().for_each(Held::check);
+    }
+    drop(parties);
     gpu.finish().unwrap();
     assert_eq!(gpu.memory().stats().live_bytes.now, 0);
 }

@@ -1,15 +1,14 @@
 //! Work of a higher priority passes a command of a lower one for which the engine prepares much:
 //! it evicts for it, or restores its operands. It does not pass what it depends on.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, Once, mpsc};
 use std::thread;
 
 use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
-use lapidary::{Budget, DType, Gpu, Options, Residency};
+use lapidary::{Budget, DType, Gpu, Options, Residency, Source};
 
 use super::{Gate, MIB, PATIENT, assert_filled, filled};
 use crate::stores::shaky::Shaky;
@@ -147,6 +146,58 @@ fn higher_work_passes_a_command_whose_operands_are_restored() {
     });
     let sum = sum.into_inner().unwrap().unwrap();
     assert_eq!(sum.to_vec::<u32>().unwrap(), [0x0202_0202; 1024]);
+}
+
+#[test]
+fn higher_work_passes_the_launches_that_compute_an_operand_again() {
+    let gpu = super::device(64 * MIB);
+    let (frame, job) = frame_and_job(&gpu);
+    let ((early, first), (late, second)) = (Gate::source(), Gate::source());
+    let backed = [first, second].map(|source| job.backed(source, &[1024], DType::U32).unwrap());
+    let made = job.full(&[1024], 0x0202_0202, DType::U32).unwrap();
+    made.recompute_with(&[], move |_| {
+        let first = backed[0].copy()?;
+        &first + &backed[1]
+    })
+    .unwrap();
+    made.evict().unwrap();
+    assert_eq!(made.residency(), Residency::Backed);
+    let sum = Mutex::new(None);
+    the_frame_passes(&frame, &early, &late, || {
+        let twice = (&made + &made).unwrap();
+        twice.force().unwrap();
+        *sum.lock().unwrap() = Some(twice);
+    });
+    let sum = sum.into_inner().unwrap().unwrap();
+    assert_eq!(sum.to_vec::<u32>().unwrap(), [0x0404_0404; 1024]);
+}
+
+#[test]
+fn higher_work_passes_the_words_that_name_rows() {
+    let gpu = super::device(64 * MIB);
+    let (frame, job) = frame_and_job(&gpu);
+    // The engine reads each row for itself.
+    let stops_once = |byte| {
+        let ((gate, stop), once) = (Gate::new(), Once::new());
+        let source = Source::reader(move |_, bytes| {
+            once.call_once(&stop);
+            bytes.fill(byte);
+            Ok(())
+        });
+        (gate, source)
+    };
+    let ((early, words), (late, rows)) = (stops_once(0), stops_once(1));
+    let named = job.backed(words, &[8], DType::U32).unwrap();
+    let table = job.backed(rows, &[1024, 1], DType::U32).unwrap();
+    let picked = Mutex::new(None);
+    the_frame_passes(&frame, &early, &late, || {
+        let rows = table.index_select(0, &named).unwrap();
+        rows.force().unwrap();
+        *picked.lock().unwrap() = Some(rows);
+    });
+    let rows = picked.into_inner().unwrap().unwrap();
+    assert_eq!(rows.to_vec::<u32>().unwrap(), [0x0101_0101; 8]);
+    assert_ne!(table.residency(), Residency::Device);
 }
 
 #[test]

@@ -369,7 +369,7 @@ impl Engine {
             let made_at = storage.tag().to_string();
             return Err(Error::Poisoned { made_at, cause });
         }
-        if let Some(cause) = state.rematerializers.failure(storage) {
+        if let Some(cause) = state.steps.failure(storage) {
             return Err(cause.again());
         }
         state.left_behind.reason(storage).map_or(Ok(()), Err)

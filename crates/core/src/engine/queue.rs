@@ -1,7 +1,8 @@
 //! The queue: commands in program order. The commands at its head have gone through fusion.
 //!
-//! `cmd` has the commands, `head` what the one at the head has so far. `left_behind` has those that
-//! a pass left behind, `staging_loss` the uploads that were lost with a device.
+//! `cmd` has the commands, `head` what the one at the head has so far, `steps` what runs before it.
+//! `left_behind` has those that a pass left behind, `staging_loss` the uploads that were lost with
+//! a device.
 
 pub(in crate::engine) mod cmd;
 pub(crate) mod fusion;
@@ -10,6 +11,7 @@ pub(in crate::engine) mod left_behind;
 pub(in crate::engine) mod picking;
 pub(in crate::engine) mod refused;
 pub(in crate::engine) mod staging_loss;
+pub(in crate::engine) mod steps;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -41,6 +43,9 @@ pub(super) struct Queue {
     commands: VecDeque<Cmd>,
     /// The number of commands at the head that have gone through fusion.
     fused_commands: usize,
+    /// For each time that some passed the others: the number of commands at the head that belong
+    /// to them. The last one is the least.
+    passing: Vec<usize>,
     /// Combines several commands into fewer, if fusion is on.
     fuse: Option<Fuse>,
     /// The fused kernels that have a pipeline.
@@ -68,6 +73,7 @@ impl Default for Queue {
         Queue {
             commands: VecDeque::new(),
             fused_commands: 0,
+            passing: Vec::new(),
             fuse: None,
             fused_kernels: Vec::new(),
             may_defer: false,
@@ -169,16 +175,20 @@ impl Queue {
     ) -> Option<VecDeque<Cmd>> {
         let (mut taken, mut left) = (VecDeque::new(), VecDeque::new());
         let mut left_fused = 0;
+        let mut left_passing = vec![0; self.passing.len()];
         for (index, cmd) in std::mem::take(&mut self.commands).into_iter().enumerate() {
             match is_taken(&cmd) {
                 true => taken.push_back(cmd),
                 false => {
                     left_fused += usize::from(index < self.fused_commands);
+                    for (left, passing) in left_passing.iter_mut().zip(&self.passing) {
+                        *left += usize::from(index < *passing);
+                    }
                     left.push_back(cmd);
                 }
             }
         }
-        (self.commands, self.fused_commands) = (left, left_fused);
+        (self.commands, self.fused_commands, self.passing) = (left, left_fused, left_passing);
         (!taken.is_empty()).then_some(taken)
     }
 
@@ -242,6 +252,7 @@ impl Queue {
     /// Begins a round of a pass over the queue.
     pub(super) fn begin_round(&mut self) {
         self.early_commands = EARLY_COMMANDS;
+        self.passing.clear();
     }
 
     /// Stops leaving commands at the end, because they hold their operands and memory is short.
@@ -331,6 +342,21 @@ impl Queue {
         (pending.ready, pending.recorded)
     }
 
+    /// Puts commands at the head of the queue that pass all others.
+    pub(super) fn pass(&mut self, commands: VecDeque<Cmd>, limit_bytes: u64) {
+        self.passing.push(0);
+        self.put_in_front(commands, limit_bytes);
+    }
+
+    /// Whether the commands that passed the others last have ended. Then these go on.
+    pub(super) fn has_passed(&mut self) -> bool {
+        let has_passed = self.passing.last() == Some(&0);
+        if has_passed {
+            self.passing.pop();
+        }
+        has_passed
+    }
+
     /// Puts commands at the head of the queue.
     pub(super) fn put_in_front(&mut self, commands: VecDeque<Cmd>, limit_bytes: u64) {
         let (ready, _) = self.fused(commands, false, limit_bytes);
@@ -349,10 +375,14 @@ impl Queue {
     pub(super) fn push_head(&mut self, cmd: Cmd) {
         self.commands.push_front(cmd);
         self.fused_commands += 1;
+        self.passing.iter_mut().for_each(|passing| *passing += 1);
     }
 
     pub(super) fn pop_head(&mut self) -> Option<Cmd> {
         self.fused_commands = self.fused_commands.saturating_sub(1);
+        for passing in &mut self.passing {
+            *passing = passing.saturating_sub(1);
+        }
         self.commands.pop_front()
     }
 

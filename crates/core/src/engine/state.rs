@@ -30,6 +30,7 @@ use super::queue::cmd::Cmd;
 use super::queue::head::Head;
 use super::queue::left_behind::LeftBehind;
 use super::queue::staging_loss::StagingLoss;
+use super::queue::steps::Steps;
 use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Copies, Dead, Event, Memory, Storage};
@@ -57,8 +58,10 @@ pub(super) struct State {
     pub(super) readbacks: Arc<Readbacks>,
     /// Commands that wait for a pass, in program order.
     pub(super) queue: Queue,
-    /// The places and the rows that the command at the head of the queue has already got.
+    /// The places that the command at the head of the queue has already got.
     pub(super) head: Head,
+    /// What runs before that command for its sake.
+    pub(super) steps: Steps,
     /// Commands that found no room in the current pass.
     pub(super) left_behind: LeftBehind,
     /// The places of all storages.
@@ -115,6 +118,7 @@ impl State {
             readbacks,
             queue: Queue::default(),
             head: Head::default(),
+            steps: Steps::default(),
             left_behind: LeftBehind::default(),
             memory,
             rematerializers: Rematerializers::default(),
@@ -290,7 +294,7 @@ impl State {
     /// whose results nothing can use any more.
     pub(super) fn requeue_left_behind(&mut self) {
         self.unplace_head();
-        self.rematerializers.begin_pass();
+        self.steps.begin_pass();
         // The last command comes first, so the first command ends up at the head.
         let queue = &mut self.queue;
         self.left_behind.take_wanted(|cmd, _| queue.push_head(cmd));
@@ -316,15 +320,6 @@ impl State {
         }
     }
 
-    /// Notes the end of a command. Returns whether it is a command of the app, and not of a
-    /// rematerializer.
-    #[inline]
-    pub(super) fn end_command(&mut self, cmd: &Cmd) -> bool {
-        let priorities = self.priorities;
-        let priority = || priorities.map(|priorities| priorities.of(cmd));
-        self.rematerializers.end_command(priority)
-    }
-
     /// Handles a failure of the command at the head of the queue: it cannot run now, or never.
     pub(super) fn head_failed(&mut self, error: Error) {
         self.unplace_head();
@@ -333,8 +328,8 @@ impl State {
         if head.as_ref().is_some_and(|cmd| self.queue.take_apart(cmd)) {
             return;
         }
-        if let Some(cmd) = &head {
-            self.end_command(cmd);
+        if head.is_some() {
+            self.steps.end_command();
         }
         match head {
             // A prefetch is only a hint and must not block other commands.

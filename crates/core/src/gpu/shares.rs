@@ -50,7 +50,6 @@ impl Gpu {
     /// - the eviction of buffers that come to 8 MiB, or of one that is larger;
     /// - the restore of an operand, with requests to a store and calls of a
     ///   [`Source`](crate::Source);
-    /// - the launches that compute an operand again, which no statistic counts;
     /// - a compaction, and the compilation of a kernel;
     /// - all evictions because a budget or a ceiling was lowered, which no statistic counts.
     ///

@@ -209,7 +209,7 @@ impl State {
         self.counters.predicted_ns += predicted_ns;
         if let Some(account) = &mut self.dry {
             let ns = predicted_ns * self.driver.time_scale();
-            account.launched(ns, !self.rematerializers.is_any_under_way());
+            account.launched(ns, !self.steps.is_any_under_way());
         }
         (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
         if let Some(entry) = self.timing.of_launch(launch) {
@@ -370,7 +370,7 @@ impl State {
     /// Moves the result of a rematerializer into the storage for which it ran.
     fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
         let failure = self.memory.slots.poison_of(from);
-        self.rematerializers.finish(to, failure.clone());
+        self.steps.finish(to, failure.clone());
         let is_of_another = from.share() != to.share();
         if failure.is_some() || !self.memory.slots.is_evicted(to) {
             // A failed rematerialization may succeed later, or the storage has its value already.

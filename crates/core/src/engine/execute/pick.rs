@@ -35,7 +35,7 @@ pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, S
     };
     let (table, result) = (&table.storage, &result.storage);
     let is_it = |picking: &&Picking| std::ptr::eq(picking.result.as_ptr(), &**result);
-    if let Some(picking) = state.head.picking().filter(is_it) {
+    if let Some(picking) = state.steps.picking().filter(is_it) {
         if picking.reading.is_none() {
             return Ok(None);
         }
@@ -78,7 +78,7 @@ pub(super) fn read_words(state: &mut State, words: Words) {
     let (reading, pieces) =
         Reading::new(offset_bytes, size_bytes, MOST_WORDS_BYTES, Box::new(sink));
     reading.await_now();
-    state.head.set_picking(Some(Picking {
+    state.steps.set_picking(Some(Picking {
         result: words.result,
         words: read,
         reading: Some(reading.clone()),
@@ -95,7 +95,7 @@ pub(super) fn read_words(state: &mut State, words: Words) {
 
 /// Lets the launch at the head of the queue run like any other.
 pub(super) fn pick_nothing(state: &mut State) {
-    if let Some(picking) = state.head.picking_mut() {
+    if let Some(picking) = state.steps.picking_mut() {
         picking.reading = None;
     }
 }

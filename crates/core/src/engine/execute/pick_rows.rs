@@ -27,7 +27,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
         rows,
     } = wanted;
     pass.submit()?;
-    let (reading, words) = match pass.lock().head.picking() {
+    let (reading, words) = match pass.lock().steps.picking() {
         Some(Picking {
             words,
             reading: Some(reading),
@@ -76,7 +76,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
         rest = &rest[taken..];
     }
     let mut state = pass.lock();
-    state.head.set_picking(None);
+    state.steps.set_picking(None);
     state.memory.slots.used(table);
     state.memory.was_read(table, picked.len() as u64);
     state.counters.restored_bytes += picked.len() as u64;

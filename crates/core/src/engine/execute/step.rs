@@ -189,7 +189,7 @@ impl State {
             Err(Stop::Poison(cause)) => {
                 self.unplace_cmd(cmd);
                 if !self.queue.take_apart(cmd) {
-                    self.end_command(cmd);
+                    self.steps.end_command();
                     self.poison(cmd, &cause);
                 }
             }
@@ -212,7 +212,7 @@ impl State {
             return;
         }
         if let Cmd::TakeOver { to, .. } = &cmd {
-            self.rematerializers.finish(to, None);
+            self.steps.finish(to, None);
         }
         self.left_behind.push(cmd, error, &self.memory);
     }
@@ -238,7 +238,7 @@ impl State {
         self.head.reset();
         self.counters.commands += 1;
         let is_of_app = !matches!(cmd, Cmd::TakeOver { .. });
-        if is_of_app && self.end_command(cmd) {
+        if is_of_app && self.steps.end_command() {
             self.counters.commands_of_app += 1;
         }
         self.memory.slots.tick();

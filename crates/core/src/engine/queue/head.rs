@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use super::picking::Picking;
 use crate::memory::{HoleChoice, Storage};
 
 /// The state of the command at the head of the queue.
@@ -10,8 +9,6 @@ use crate::memory::{HoleChoice, Storage};
 pub(in crate::engine) struct Head {
     /// The storages that the engine has placed for the command.
     placed: Vec<Weak<Storage>>,
-    /// The rows that the command picks from a table that is not on the device.
-    picking: Option<Picking>,
     /// The holes that the operands may use.
     fit: HoleChoice,
     /// While slabs drain to a lower limit, the operands of the command may be evicted too.
@@ -54,25 +51,6 @@ impl Head {
     pub(in crate::engine) fn take_placed(&mut self) -> impl Iterator<Item = Arc<Storage>> {
         let placed = std::mem::take(&mut self.placed);
         placed.into_iter().filter_map(|one| one.upgrade())
-    }
-
-    /// Whether the command waits for the words that name its rows.
-    pub(in crate::engine) fn is_picking(&self) -> bool {
-        // A pick whose words could not be read waits for nothing.
-        let picking = self.picking.as_ref();
-        picking.is_some_and(|one| one.reading.is_some() && one.result.strong_count() > 0)
-    }
-
-    pub(in crate::engine) fn picking(&self) -> Option<&Picking> {
-        self.picking.as_ref()
-    }
-
-    pub(in crate::engine) fn picking_mut(&mut self) -> Option<&mut Picking> {
-        self.picking.as_mut()
-    }
-
-    pub(in crate::engine) fn set_picking(&mut self, picking: Option<Picking>) {
-        self.picking = picking;
     }
 
     /// Whether the operands may be evicted like any other storage.

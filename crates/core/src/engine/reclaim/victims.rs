@@ -89,7 +89,7 @@ pub(super) fn victims(
     });
     let mut candidates = state.memory.slots.candidates(stay);
     state
-        .rematerializers
+        .steps
         .require_copies_of_repeated(&mut candidates, &state.memory);
     let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
     for candidate in &mut candidates {
@@ -152,7 +152,7 @@ pub(in crate::engine) fn cheaper_ns(
     if candidate.is_clean || state.lineages.is_empty() {
         return None;
     }
-    if state.rematerializers.is_repeated(storage) {
+    if state.steps.is_repeated(storage) {
         return None;
     }
     let next = candidate.distance(state.memory.slots.now(), &uses.by_slot, uses.known);

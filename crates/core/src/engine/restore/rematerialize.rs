@@ -61,7 +61,7 @@ pub(super) fn rematerialize(
     };
     let way = {
         let mut state = pass.lock();
-        let progress = state.rematerializers.progress(storage);
+        let progress = state.steps.progress(storage);
         if let Some(failure) = progress.failure {
             return Ok(Err(failure.again()));
         }
@@ -128,7 +128,7 @@ pub(super) fn rematerialize(
 fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) {
     // The commands that now come first may need the memory of the head.
     state.unplace_head();
-    state.rematerializers.start(storage);
+    state.steps.start(storage);
     let to = storage.clone();
     state.queue.push_head(Cmd::TakeOver { from, to });
 }

@@ -133,8 +133,8 @@ fn drop_cancelled(state: &mut State, cmd: &Cmd, read_by: Option<&ShareHandle>) -
     if let Some(cause) = cause {
         state.unplace_cmd(cmd);
         match cmd {
-            Cmd::TakeOver { to, .. } => state.rematerializers.finish(to, None),
-            _ => drop(state.end_command(cmd)),
+            Cmd::TakeOver { to, .. } => state.steps.finish(to, None),
+            _ => drop(state.steps.end_command()),
         }
         state.poison(cmd, &Arc::new(cause));
         return true;

@@ -76,26 +76,25 @@ impl Priorities for ByShare {
         queue.head().is_some_and(|head| {
             let priority_of_head = priority(head);
             queue.has_news()
-                && !is_in_steps(state)
                 && !queue.is_awaited(head)
                 && queue.commands().any(|cmd| priority(cmd) > priority_of_head)
         })
     }
 
     fn promote(&self, state: &mut State) {
-        if !state.queue.may_promote() {
-            return;
+        while state.queue.has_passed() {
+            state.steps.go_on();
         }
-        if is_in_steps(state) {
-            state.queue.keep_news();
+        if !state.queue.may_promote() {
             return;
         }
         if let Some(urgent) = state.queue.take_urgent(&state.memory) {
             // The command that was at the head gets its places again.
             state.unplace_head();
             state.head.reset();
+            state.steps.put_off();
             let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
-            state.queue.put_in_front(urgent, limit_bytes);
+            state.queue.pass(urgent, limit_bytes);
         }
     }
 
@@ -104,13 +103,6 @@ impl Priorities for ByShare {
         let is_lower = |cmd: &Cmd| is_lower(cmd, queue.least_priority());
         queue.head().is_some_and(is_lower) && queue.commands().all(is_lower)
     }
-}
-
-/// Whether commands that belong to the one at the head run before it: they compute an operand
-/// again, or read the words that name its rows. Other commands do not come between. One that needs
-/// the same operand would find that it is not there, and that it is being computed.
-fn is_in_steps(state: &State) -> bool {
-    state.rematerializers.is_any_under_way() || state.head.is_picking()
 }
 
 /// Whether passes for this priority leave the command to others. They run what uses an import of

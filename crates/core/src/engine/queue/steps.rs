@@ -1,0 +1,181 @@
+//! The steps that run before a command for its sake: its operands are computed again, or the words
+//! that name its rows are read.
+//!
+//! Commands of a higher priority may come between two steps. They have steps of their own, so one
+//! that needs an operand of the other computes it, too.
+
+use std::sync::{Arc, Weak};
+
+use super::picking::Picking;
+use crate::error::Error;
+use crate::memory::{Candidate, Memory, Storage};
+use crate::number_map::NumberMap;
+
+/// The steps for the command at the head of the queue, and for those that it passed.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Steps {
+    now: StepsOfOne,
+    /// The last one is the first to go on.
+    passed: Vec<StepsOfOne>,
+}
+
+/// The steps for one command.
+#[derive(Debug, Default)]
+struct StepsOfOne {
+    /// Keyed by the address of the storage.
+    rematerializations: NumberMap<Rematerialization>,
+    under_way: usize,
+    /// The rows that the command picks from a table that is not on the device.
+    picking: Option<Picking>,
+}
+
+#[derive(Debug, Default)]
+struct Rematerialization {
+    /// Keeps the address from being reused.
+    _storage: Weak<Storage>,
+    times: u32,
+    is_under_way: bool,
+    /// The error of the rematerialization, for the next command that needs the storage.
+    failure: Option<Arc<Error>>,
+}
+
+/// The progress of a rematerialization.
+#[derive(Debug)]
+pub(in crate::engine) struct Progress {
+    /// Whether the commands are in the queue.
+    pub(in crate::engine) is_under_way: bool,
+    /// The number of rematerializations for the current command.
+    pub(in crate::engine) times: u32,
+    /// The error, if no command has got it yet.
+    pub(in crate::engine) failure: Option<Arc<Error>>,
+}
+
+impl StepsOfOne {
+    fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
+        let rematerialization = self.rematerializations.get(storage.address() as u64);
+        rematerialization.is_some_and(|rematerialization| rematerialization.times > 1)
+    }
+}
+
+impl Steps {
+    /// Other commands go before the one at the head of the queue, between its steps.
+    pub(in crate::engine) fn put_off(&mut self) {
+        self.passed.push(std::mem::take(&mut self.now));
+    }
+
+    /// The commands that went before have ended.
+    pub(in crate::engine) fn go_on(&mut self) {
+        if let Some(passed) = self.passed.pop() {
+            self.now = passed;
+        }
+    }
+
+    /// The progress of a storage's rematerialization. The error is returned once.
+    pub(in crate::engine) fn progress(&mut self, storage: &Arc<Storage>) -> Progress {
+        let rematerialization = self.of(storage);
+        Progress {
+            is_under_way: rematerialization.is_under_way,
+            times: rematerialization.times,
+            failure: rematerialization.failure.take(),
+        }
+    }
+
+    fn of(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
+        let new = || Rematerialization {
+            _storage: Arc::downgrade(storage),
+            ..Rematerialization::default()
+        };
+        let rematerializations = &mut self.now.rematerializations;
+        rematerializations.get_or_insert_with(storage.address() as u64, new)
+    }
+
+    /// Whether the commands of a rematerialization run now.
+    pub(in crate::engine) fn is_any_under_way(&self) -> bool {
+        self.now.under_way > 0
+    }
+
+    /// Notes that the commands of a rematerialization are at the head of the queue.
+    pub(in crate::engine) fn start(&mut self, storage: &Arc<Storage>) {
+        let rematerialization = self.of(storage);
+        rematerialization.is_under_way = true;
+        rematerialization.times += 1;
+        self.now.under_way += 1;
+    }
+
+    /// Notes that a rematerialization succeeded, failed or was put off.
+    pub(in crate::engine) fn finish(
+        &mut self,
+        storage: &Arc<Storage>,
+        failure: Option<Arc<Error>>,
+    ) {
+        if self.now.rematerializations.is_empty() && failure.is_none() {
+            return;
+        }
+        let rematerialization = self.of(storage);
+        let was_under_way = std::mem::replace(&mut rematerialization.is_under_way, false);
+        rematerialization.failure = failure;
+        self.now.under_way -= usize::from(was_under_way);
+    }
+
+    /// Notes the end of a command. Returns whether it is a command of the app, and not of a
+    /// rematerializer.
+    #[inline]
+    pub(in crate::engine) fn end_command(&mut self) -> bool {
+        if self.is_any_under_way() {
+            return false;
+        }
+        if !self.now.rematerializations.is_empty() {
+            self.now.rematerializations.clear();
+        }
+        true
+    }
+
+    /// Requires a real copy of storages that were rematerialized twice for one command: they are
+    /// evicted and not dropped. Otherwise two storages that need each other's memory would be
+    /// rematerialized in turn for ever. So would one whose memory higher priorities take, again and
+    /// again, before the command has run.
+    pub(in crate::engine) fn require_copies_of_repeated(
+        &self,
+        candidates: &mut [Candidate],
+        memory: &Memory,
+    ) {
+        if self.now.rematerializations.is_empty() && self.passed.is_empty() {
+            return;
+        }
+        for candidate in candidates {
+            if self.is_repeated(&candidate.storage) {
+                candidate.is_clean = memory.slots.has_bytes_elsewhere(&candidate.storage);
+            }
+        }
+    }
+
+    /// Was the storage rematerialized twice for one command?
+    pub(in crate::engine) fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
+        self.now.is_repeated(storage) || self.passed.iter().any(|one| one.is_repeated(storage))
+    }
+
+    /// Forgets all progress at the start of an execution pass, but for the words that were read.
+    pub(in crate::engine) fn begin_pass(&mut self) {
+        self.passed.clear();
+        self.now.rematerializations.clear();
+        self.now.under_way = 0;
+    }
+
+    /// The error of a rematerialization, if no command has got it yet.
+    pub(in crate::engine) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
+        let rematerialization = self.now.rematerializations.get(storage.address() as u64)?;
+        rematerialization.failure.clone()
+    }
+
+    pub(in crate::engine) fn picking(&self) -> Option<&Picking> {
+        self.now.picking.as_ref()
+    }
+
+    pub(in crate::engine) fn picking_mut(&mut self) -> Option<&mut Picking> {
+        self.now.picking.as_mut()
+    }
+
+    pub(in crate::engine) fn set_picking(&mut self, picking: Option<Picking>) {
+        self.now.picking = picking;
+    }
+}
