@@ -142,7 +142,10 @@ impl Pass {
             }
         }
         {
-            let mut state = self.lock();
+            let state = &mut *self.lock();
+            if let Some(restores) = &mut state.left_restores {
+                restores.give_up_unused(&state.queue, &mut state.memory);
+            }
             if state.queue.is_empty() {
                 state.memory.forget_saved();
                 if !state.memory.has_saved() && !state.rematerializers.has_lineages() {

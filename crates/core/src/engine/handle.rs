@@ -19,6 +19,7 @@ use super::limits::watermarks::WatermarkListeners;
 use super::pass::execution_lock::ExecutionLock;
 use super::pass::share_hooks::PassHooks;
 use super::state::State;
+use super::state::cleaning::Cleaning;
 use super::state::cost::Stopwatch;
 use super::state::features::StateHooks;
 use crate::driver::{Account, BoxFuture, Caps, Device, Driver};
@@ -430,7 +431,7 @@ impl Engine {
                 state.free_dead();
                 let rematerializers = state.rematerializers.take_dropped();
                 let cleanings = state.cleanings.take_dead();
-                let cleaned_bytes: u64 = cleanings.iter().map(|one| one.len_bytes).sum();
+                let cleaned_bytes: u64 = cleanings.iter().map(Cleaning::moved_bytes).sum();
                 state.counters.evicted_bytes += cleaned_bytes;
                 (rematerializers, state.memory.slots.take_gone(), cleanings)
             };

@@ -3,7 +3,7 @@
 pub(in crate::engine) mod execution_lock;
 pub(in crate::engine) mod share_hooks;
 mod submit;
-mod turn;
+pub(in crate::engine) mod turn;
 
 use std::fmt;
 use std::ops::Deref;

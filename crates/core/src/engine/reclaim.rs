@@ -40,6 +40,7 @@ pub(in crate::engine) mod victims;
 use std::sync::Arc;
 
 use super::pass::Pass;
+use super::pass::turn::WHOLE;
 use super::shares::lending::note_lending;
 use super::state::State;
 use crate::alloc::{AllocError, Growth};
@@ -215,17 +216,20 @@ fn try_steps<'a>(
                     wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
                     wanted_bytes = pass.round_bytes(wanted_bytes);
                 }
-                let Some(freed_bytes) = run_reclaim_step(pass, step, wanted_bytes, whom).await?
-                else {
-                    break;
-                };
+                let part_bytes = pass.round_bytes(WHOLE);
+                let ran = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
+                let Some(freed_bytes) = ran else { break };
                 attempt.note(pass, step, freed_bytes);
-                if freed_bytes == 0 {
+                // What leaves a move between two parts has freed nothing yet.
+                if freed_bytes == 0 && !step.has_traffic() {
                     break;
                 }
                 note_lending(pass);
                 if pass.must_yield() {
                     return Ok(Some(Ok(())));
+                }
+                if freed_bytes == 0 {
+                    break;
                 }
                 if let Some(made) = grow(pass, storage, attempt.ceiling).await? {
                     return Ok(Some(made));
@@ -267,8 +271,10 @@ pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<O
         };
         let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
         let ran = |step, freed_bytes| attempt.note(pass, step, freed_bytes);
-        let wanted_bytes = pass.round_bytes(hindrance.excess_bytes);
-        if run_until_freed(pass, steps, wanted_bytes, whom, ran).await? == 0 {
+        let (wanted_bytes, part_bytes) = (hindrance.excess_bytes, pass.round_bytes(WHOLE));
+        let wanted_bytes = wanted_bytes.min(part_bytes);
+        let freed_bytes = run_until_freed(pass, steps, wanted_bytes, whom, part_bytes, ran).await?;
+        if freed_bytes == 0 && !pass.must_yield() {
             return Ok(Some(refuse::out_of_memory(pass, storage, attempt.counts)));
         }
         if pass.must_yield() {
@@ -283,13 +289,14 @@ pub(super) async fn run_until_freed(
     steps: &[ReclaimStep],
     wanted_bytes: u64,
     whom: Whom,
+    part_bytes: u64,
     mut ran: impl FnMut(ReclaimStep, u64),
 ) -> Result<u64> {
     for &step in steps {
-        let freed_bytes = run_reclaim_step(pass, step, wanted_bytes, whom).await?;
+        let freed_bytes = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
         let freed_bytes = freed_bytes.unwrap_or(0);
         ran(step, freed_bytes);
-        if freed_bytes > 0 {
+        if freed_bytes > 0 || pass.leaves_move(part_bytes) {
             return Ok(freed_bytes);
         }
     }
@@ -323,6 +330,7 @@ fn run_reclaim_step(
     step: ReclaimStep,
     wanted_bytes: u64,
     whom: Whom,
+    part_bytes: u64,
 ) -> BoxFuture<'_, Result<Option<u64>>> {
     Box::pin(async move {
         let freed_bytes = match step {
@@ -336,10 +344,16 @@ fn run_reclaim_step(
             ReclaimStep::Wait => retire::wait_for_all(pass).await,
             ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes, whom)),
             ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
-            ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom).await,
+            ReclaimStep::Host => {
+                evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom, part_bytes).await
+            }
             ReclaimStep::Store if pass.stores.is_empty() => return Ok(None),
-            ReclaimStep::Store => evict::evict_to_stores(pass, wanted_bytes, whom).await,
-            ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom).await,
+            ReclaimStep::Store => {
+                evict::evict_to_stores(pass, wanted_bytes, whom, part_bytes).await
+            }
+            ReclaimStep::Disk => {
+                evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom, part_bytes).await
+            }
             ReclaimStep::Repack => return Ok(None),
         };
         freed_bytes.map(Some)
@@ -540,7 +554,7 @@ async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
                 return Ok(());
             }
             let Some(freed_bytes) =
-                run_reclaim_step(pass, step, above_bytes, Whom::all(ShareId::MAIN)).await?
+                run_reclaim_step(pass, step, above_bytes, Whom::all(ShareId::MAIN), WHOLE).await?
             else {
                 break;
             };

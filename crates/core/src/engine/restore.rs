@@ -5,22 +5,28 @@
 //! go through staging that only execution passes use, so a restore never waits for uploads of the
 //! app. Copies in the batch take them to the slab. Where host and device share memory and the slab
 //! is idle, the bytes go straight into the slab.
+//!
+//! For a command of a low priority, the bytes of a large storage come part by part. If work of a
+//! higher priority comes between two parts, the restore is left halfway, and keeps its block. The
+//! next restore of the storage goes on there.
 
 pub(in crate::engine) mod limit_ahead;
 pub(in crate::engine) mod recompute;
 pub(in crate::engine) mod rematerialize;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::mapped::Mapped;
 use super::pass::Pass;
+use super::pass::turn::WHOLE;
 use super::reclaim;
 use super::reclaim::refuse;
 use super::state::cost::Stopwatch;
+use super::state::features::Filled;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::Tier;
 use crate::memory::{Copies, PendingRestore, Place, Storage};
 use crate::transfer::{Piece, Reading, Region, refusal};
 
@@ -61,11 +67,21 @@ pub(super) fn restore<'a>(
         }
         drop(copies);
         let mut restore_guard = RestoreGuard(pass, None);
+        let (mut filled, mut part_bytes) = (Filled::default(), pass.round_bytes(WHOLE));
         loop {
             {
-                let mut state = pass.lock();
+                let state = &mut *pass.lock();
                 if !state.memory.slots.is_evicted(storage) {
                     return Ok(Ok(()));
+                }
+                if let Some(restores) = &mut state.left_restores {
+                    if let Some(taken_up) = restores.take_up(storage, &mut state.memory) {
+                        (restore_guard.1, filled) = (Some(taken_up.0), taken_up.1);
+                        break;
+                    }
+                    if !restores.may_leave(storage) {
+                        part_bytes = WHOLE;
+                    }
                 }
                 let fit = state.head.take_fit();
                 let received = state.memory.begin_restore(storage, fit);
@@ -85,32 +101,44 @@ pub(super) fn restore<'a>(
                 return Ok(Ok(()));
             }
         }
-        restore_into(pass, storage, &mut restore_guard).await
+        restore_into(pass, storage, &mut restore_guard, filled, part_bytes).await
     })
 }
 
-/// Copies the bytes of a storage into the block that was taken for it. The inner error concerns the
-/// command that needs them.
+/// Copies the bytes of a storage into the block that was taken for it, and has some of them. Leaves
+/// that between two parts of this many bytes if work of a higher priority has come, unless they are
+/// [`WHOLE`]. The inner error concerns the command that needs them.
 pub(super) fn restore_into<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
     restore_guard: &'a mut RestoreGuard<'_>,
+    mut filled: Filled,
+    part_bytes: u64,
 ) -> BoxFuture<'a, Result<Result<()>>> {
     Box::pin(async move {
         let copies = supply::evicted_copies(pass, storage);
         let (Some(copies), Some(pending_restore)) = (copies, &restore_guard.1) else {
             return Ok(Ok(()));
         };
-        match fill_with_retries(pass, storage, &copies, pending_restore.place).await {
-            Ok(()) => {}
+        let place = pending_restore.place;
+        let is_full = fill_with_retries(pass, storage, &copies, place, &mut filled, part_bytes);
+        let is_full = match is_full.await {
+            Ok(is_full) => is_full,
             Err(error) if gave_up_copy(pass, storage, &error) => return Ok(Ok(())),
             Err(error) => {
                 pass.check_lost()?;
                 return Ok(Err(error));
             }
-        }
-        let mut state = pass.lock();
+        };
+        let state = &mut *pass.lock();
         if let Some(pending_restore) = restore_guard.1.take() {
+            if let Some(restores) = &mut state.left_restores {
+                if !is_full {
+                    restores.leave(storage, pending_restore, filled, &mut state.memory);
+                    return Ok(Ok(()));
+                }
+                restores.ended(storage);
+            }
             state.memory.finish_restore(storage, pending_restore);
             state.memory.slots.used(storage);
             state.batch.add_restored(storage);
@@ -138,19 +166,27 @@ fn gave_up_copy(pass: &Pass, storage: &Arc<Storage>, error: &Error) -> bool {
     error.is_loss()
 }
 
-/// Fills a place. Repeats that if a submission with a part of it was refused.
+/// Fills a place from where it was left. Begins again if a submission with a part of it was refused.
+/// Returns whether the place is full.
 async fn fill_with_retries(
     pass: &Pass,
     storage: &Arc<Storage>,
     copies: &Copies,
     place: Place,
-) -> Result<()> {
+    filled: &mut Filled,
+    part_bytes: u64,
+) -> Result<bool> {
     let refused = || pass.lock().counters.refused_submissions;
     for _ in 0..FILLS {
         let before = refused();
-        fill(pass, storage, copies, place).await?;
+        if filled.refused != before {
+            (filled.bytes, filled.refused) = (0, before);
+        }
+        if !fill(pass, storage, copies, place, &mut filled.bytes, part_bytes).await? {
+            return Ok(false);
+        }
         if refused() == before {
-            return Ok(());
+            return Ok(true);
         }
     }
     Err(Error::Driver {
@@ -159,14 +195,23 @@ async fn fill_with_retries(
     })
 }
 
-/// Fills a place with the bytes of a storage, by ops of the batch or in the mapped slab.
-async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place) -> Result<()> {
+/// Fills a place with the bytes of a storage from `at` on, by ops of the batch or in the mapped
+/// slab. Returns whether the place is full.
+async fn fill(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+    copies: &Copies,
+    place: Place,
+    at: &mut u64,
+    part_bytes: u64,
+) -> Result<bool> {
     let mut supply = Supply::new(pass, storage, copies);
-    let len_bytes = storage.len_bytes();
-    if len_bytes == 0 {
-        return Ok(());
+    let (begin, len_bytes) = (*at, storage.len_bytes());
+    let left_bytes = len_bytes - begin;
+    if left_bytes == 0 {
+        return Ok(true);
     }
-    if len_bytes >= OVERLAP_BYTES && pass.lock().batch.has_dispatches() {
+    if left_bytes >= OVERLAP_BYTES && pass.lock().batch.has_dispatches() {
         // The device works on the batch while the bytes are staged.
         pass.submit()?;
     }
@@ -175,7 +220,7 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
         state.handle_changes();
         state.memory.slabs.idle(place, pass.driver.completed())
     };
-    let waits_anyway = idle == Some(false) && !pass.restore_staging.holds(len_bytes);
+    let waits_anyway = idle == Some(false) && !pass.restore_staging.holds(left_bytes);
     if pass.caps().maps_slabs && waits_anyway {
         // The bytes exceed staging, which would be filled piece by piece, with a wait for each.
         pass.submit()?;
@@ -183,65 +228,78 @@ async fn fill(pass: &Pass, storage: &Arc<Storage>, copies: &Copies, place: Place
     }
     // If the driver refused to clear a block, which may be this one, its clearing comes later.
     let is_clear = !pass.lock().memory.previous.has_unclean();
-    if pass.caps().maps_slabs && is_clear && (idle == Some(true) || waits_anyway) {
-        return fill_in_place(pass, &mut supply, place, len_bytes).await;
-    }
-    let (mut at, mut watch, tier) = (0, pass.stopwatch(), supply.tier());
-    while at < len_bytes {
-        let mut rest = watch.time(|| supply.piece(at, u64::MAX))?;
-        // A piece may be larger than the free staging. It is staged in parts and fetched once.
-        while !rest.is_empty() {
-            let (region, taken) = stage_restore(pass, storage, rest, &mut watch).await?;
-            let mut state = pass.lock();
-            state.memory.slabs.touch(place);
-            state.push_op(Op::Copy {
-                src: region.buffer,
-                src_offset_bytes: region.offset_bytes,
-                dst: place.buffer,
-                dst_offset_bytes: place.offset_bytes + at,
-                size_bytes: region.size_bytes,
-            });
-            state.batch.add_region(region);
-            at += taken as u64;
-            rest = &rest[taken..];
+    let is_mapped = pass.caps().maps_slabs && is_clear && (idle == Some(true) || waits_anyway);
+    let (mut watch, tier) = (pass.stopwatch(), supply.tier());
+    while *at < len_bytes {
+        let end = at.saturating_add(part_bytes).min(len_bytes);
+        if is_mapped {
+            fill_in_place(pass, &mut supply, place, *at..end, &mut watch).await?;
+        }
+        while !is_mapped && *at < end {
+            let mut rest = watch.time(|| supply.piece(*at, end - *at))?;
+            // A piece may be larger than the free staging. It is staged in parts and fetched once.
+            while !rest.is_empty() {
+                let (region, taken) = stage_restore(pass, storage, rest, &mut watch).await?;
+                let mut state = pass.lock();
+                state.memory.slabs.touch(place);
+                state.push_op(Op::Copy {
+                    src: region.buffer,
+                    src_offset_bytes: region.offset_bytes,
+                    dst: place.buffer,
+                    dst_offset_bytes: place.offset_bytes + *at,
+                    size_bytes: region.size_bytes,
+                });
+                state.batch.add_region(region);
+                *at += taken as u64;
+                rest = &rest[taken..];
+            }
+        }
+        *at = end;
+        if end < len_bytes && !is_mapped {
+            // The device copies one part while the host stages the next one. Whoever comes waits
+            // for no more than these.
+            pass.wait_idle().await?;
+        }
+        if end < len_bytes && pass.leaves_move(part_bytes) {
+            return Ok(false);
+        }
+        if end < len_bytes && !is_mapped {
+            pass.submit()?;
         }
     }
-    note_cost(pass, tier, len_bytes, &watch);
-    Ok(())
+    if let Some(time) = watch.spent() {
+        (pass.lock().costs).note(tier, len_bytes - begin, time);
+    }
+    Ok(true)
 }
 
 async fn fill_in_place(
     pass: &Pass,
     supply: &mut Supply<'_>,
     place: Place,
-    len_bytes: u64,
+    part: Range<u64>,
+    watch: &mut Stopwatch,
 ) -> Result<()> {
     let refused = |error| refusal("to map a slab", error);
-    let (buffer, size_bytes) = (place.buffer, len_bytes.next_multiple_of(4));
+    let start = place.offset_bytes + part.start;
+    let size_bytes = (part.end - part.start).next_multiple_of(4);
     let mapping = pass
         .driver
-        .map(buffer, MapMode::Write, place.offset_bytes, size_bytes);
+        .map(place.buffer, MapMode::Write, start, size_bytes);
     let signal = mapping.map_err(refused)?;
-    let _mapped = Mapped(pass, buffer);
+    let _mapped = Mapped(pass, place.buffer);
     pass.driver.wait(&signal).await.map_err(refused)?;
-    let (mut at, mut watch, tier) = (0, pass.stopwatch(), supply.tier());
-    while at < len_bytes {
+    let mut at = part.start;
+    while at < part.end {
         let done = watch.time(|| {
-            let piece = supply.piece(at, u64::MAX)?;
+            let piece = supply.piece(at, part.end - at)?;
             let to = place.offset_bytes + at;
-            let written = pass.driver.write_mapped(buffer, to, piece);
+            let written = pass.driver.write_mapped(place.buffer, to, piece);
             written.map(|()| piece.len() as u64).map_err(refused)
         });
         at += done?;
     }
-    note_cost(pass, tier, len_bytes, &watch);
     Ok(())
-}
-
-fn note_cost(pass: &Pass, tier: Tier, size_bytes: u64, watch: &Stopwatch) {
-    if let Some(time) = watch.spent() {
-        pass.lock().costs.note(tier, size_bytes, time);
-    }
 }
 
 /// Copies the first of `bytes` into the staging of restores. Returns the region and the number of

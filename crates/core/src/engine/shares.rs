@@ -4,6 +4,7 @@
 //! shares does besides.
 
 mod hooks;
+mod left_restore;
 pub(in crate::engine) mod lending;
 pub(in crate::engine) mod limits;
 mod priority;

@@ -41,7 +41,7 @@ use caches::{BindGroups, Pipelines, ProgramId};
 use cleaning::Cleanings;
 use cost::Costs;
 use counters::Counters;
-use features::{Priorities, Recompute, StateHooks};
+use features::{LeftRestores, Priorities, Recompute, StateHooks};
 use holds::Holds;
 use lineage::Lineages;
 use pace::Pace;
@@ -90,6 +90,8 @@ pub(super) struct State {
     pub(super) shared: Option<&'static dyn StateHooks>,
     /// The order of commands, once shares have different priorities.
     pub(super) priorities: Option<&'static dyn Priorities>,
+    /// Restores that were left halfway, once shares have different priorities.
+    pub(super) left_restores: Option<Box<dyn LeftRestores>>,
     /// How long passes for a low priority held up the others.
     pub(super) holds: Holds,
     /// What a dry run counts.
@@ -133,6 +135,7 @@ impl State {
             diagnose,
             shared: None,
             priorities: None,
+            left_restores: None,
             holds: Holds::default(),
             dry: None,
             counters: Counters::default(),
@@ -259,6 +262,12 @@ impl State {
     /// Whether the device has finished all submissions, as far as the engine has noticed.
     pub(super) fn is_device_idle(&self) -> bool {
         self.pace.is_idle(&self.driver)
+    }
+
+    /// Frees the block of a restore that was left halfway. Returns the bytes that became free.
+    pub(super) fn give_up_left_restore(&mut self) -> u64 {
+        let memory = &mut self.memory;
+        (self.left_restores.as_mut()).map_or(0, |restores| restores.give_up(memory))
     }
 
     /// Whether an execution pass would have nothing to do.

@@ -39,8 +39,22 @@ pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> R
     destination(pass, storage, tier)
 }
 
-/// A destination for a storage's bytes.
+/// A destination for a storage's bytes. If need be, gives up copies that were left between two
+/// parts.
 pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
+    let made = destination_beside(pass, storage, tier);
+    let left = match made {
+        Ok(_) => Vec::new(),
+        Err(_) => pass.lock().cleanings.take_left(),
+    };
+    if left.is_empty() {
+        return made;
+    }
+    drop(left);
+    destination_beside(pass, storage, tier)
+}
+
+fn destination_beside(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
     let len_bytes = storage.len_bytes();
     match tier {
         Tier::Host => {

@@ -215,6 +215,15 @@ impl Memory {
         }))
     }
 
+    /// Whether the storage may still have the block of its restore. Its share may have taken others
+    /// since.
+    pub(crate) fn may_go_on(&self, storage: &Storage, pending_restore: &PendingRestore) -> bool {
+        let granted_bytes = self.slabs.granted_bytes(pending_restore.size_bytes);
+        let other_bytes = self.slabs.live_bytes().saturating_sub(granted_bytes);
+        let hindrance = (self.shares).hindrance(storage.share(), granted_bytes, other_bytes);
+        hindrance.is_none()
+    }
+
     /// The ops that restore the storage are in the batch, so it is resident.
     pub(crate) fn finish_restore(
         &mut self,

@@ -7,9 +7,18 @@ use crate::engine::pass::Pass;
 use crate::engine::state::State;
 use crate::error::Result;
 
-/// Between two looks a pass frees at most about this many bytes for a lower priority. Their way
+/// Between two looks a pass moves at most about this many bytes for a lower priority. Their way
 /// over PCIe takes about as long as the submissions of lower work.
 const MOST_ROUND_BYTES: u64 = 8 << 20;
+
+/// But at most 1/16 of the limit, because the bytes of a small device take longer.
+const MOST_ROUND_PART: u64 = 16;
+
+/// The smallest round. Rounds are powers of two, so the parts of a move begin at whole words.
+const LEAST_ROUND_BYTES: u64 = 64 << 10;
+
+/// The part of a move that is not cut.
+pub(in crate::engine) const WHOLE: u64 = u64::MAX;
 
 /// The pass meets a need of a command, and looks for work of a higher priority only where it asks
 /// [`must_yield`](Pass::must_yield).
@@ -56,15 +65,26 @@ impl Pass {
         }
         let now_ns = now_ns(self, state);
         state.holds.look(now_ns);
-        (state.priorities).is_some_and(|priorities| priorities.is_outranked(state))
+        if (state.priorities).is_some_and(|priorities| priorities.is_outranked(state)) {
+            state.holds.yields();
+        }
+        state.holds.must_yield()
     }
 
-    /// What a round of a reclaim frees at most, of these bytes, before the next look.
+    /// What a round of a reclaim frees at most, of these bytes, before the next look. It is also
+    /// the largest part of a move.
     pub(in crate::engine) fn round_bytes(&self, wanted_bytes: u64) -> u64 {
-        match self.lock().holds.is_held() {
-            true => wanted_bytes.min(MOST_ROUND_BYTES),
-            false => wanted_bytes,
+        if !self.lock().holds.is_held() {
+            return wanted_bytes;
         }
+        let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
+        let most_bytes = (limit_bytes / MOST_ROUND_PART).clamp(LEAST_ROUND_BYTES, MOST_ROUND_BYTES);
+        wanted_bytes.min(1 << most_bytes.ilog2())
+    }
+
+    /// Whether to leave a move between two of its parts. A part of `WHOLE` is never left.
+    pub(in crate::engine) fn leaves_move(&self, part_bytes: u64) -> bool {
+        part_bytes != WHOLE && self.must_yield()
     }
 
     /// Whether the command at the head of the queue has a lower priority than some share.

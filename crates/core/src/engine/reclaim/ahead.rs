@@ -7,7 +7,7 @@
 
 use super::evict::{self, PendingEviction};
 use crate::engine::pass::Pass;
-use crate::engine::state::cleaning::Cleaning;
+use crate::engine::pass::turn::WHOLE;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::Candidate;
@@ -17,24 +17,16 @@ use crate::memory::Tier;
 /// take memory from others.
 pub(super) async fn start_ahead(pass: &Pass, victims: Vec<Candidate>, tier: Tier) -> Result<()> {
     for victim in victims {
-        if victim.storage.len_bytes() > pass.readbacks.room_bytes() {
+        if victim.storage.len_bytes() > pass.round_bytes(pass.readbacks.room_bytes()) {
             break;
         }
         let Ok(destination) = tiers::spare_destination(pass, &victim.storage, tier) else {
             break;
         };
-        let storage = victim.storage.clone();
-        let writes = pass.lock().memory.slots.writes_to(&storage);
-        let Some(eviction) = evict::start_eviction(pass, victim, destination).await? else {
+        let Some(eviction) = evict::start_eviction(pass, victim, destination, WHOLE).await? else {
             break;
         };
-        let PendingEviction {
-            destination,
-            reading,
-            ..
-        } = eviction;
-        let cleaning = Cleaning::new(&storage, writes, destination, reading);
-        pass.lock().cleanings.push(cleaning);
+        pass.lock().cleanings.push(eviction.copy);
     }
     Ok(())
 }
@@ -50,14 +42,10 @@ pub(super) fn take_pending_eviction(
         return Err(victim);
     };
     if one.storage(&state.memory).is_none() {
-        state.counters.evicted_bytes += one.len_bytes;
+        state.counters.evicted_bytes += one.moved_bytes();
         // Disk space is freed outside the lock.
         drop(state);
         return Err(victim);
     }
-    Ok(PendingEviction {
-        victim,
-        destination: one.destination,
-        reading: one.reading,
-    })
+    Ok(PendingEviction { victim, copy: one })
 }

@@ -3,6 +3,12 @@
 //! A storage is evicted only after its bytes have arrived elsewhere, so a failure on the way loses
 //! nothing. Several victims share one submission. Where host and device share memory there is no
 //! submission: the slab is mapped once it is idle.
+//!
+//! For a command of a low priority, the bytes of a large victim leave part by part. If work of a
+//! higher priority comes between two parts, the copy stays in progress, as one that is made ahead
+//! of need. The next eviction of the victim goes on there.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
@@ -13,6 +19,7 @@ use super::retire;
 use super::victims;
 use crate::driver::{BoxFuture, Op};
 use crate::engine::pass::Pass;
+use crate::engine::state::cleaning::Cleaning;
 use crate::engine::state::destination::{Destination, DestinationGuard};
 use crate::engine::tiers;
 use crate::error::Result;
@@ -30,15 +37,18 @@ const LEAST_PIECE_BYTES: u64 = 4 << 10;
 /// A victim whose bytes are on their way.
 pub(super) struct PendingEviction {
     pub(super) victim: Candidate,
-    pub(super) destination: DestinationGuard,
-    /// Cancelled on drop: then the storage stays on the device.
-    pub(super) reading: ReadingGuard,
+    /// If it is dropped, the storage stays on the device.
+    pub(super) copy: Cleaning,
 }
 
 /// Frees the places of poisoned storages. If there are none, drops storages that have another copy,
 /// until `wanted_bytes` are free.
 pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
     let mut state = pass.lock();
+    let given_up_bytes = state.give_up_left_restore();
+    if given_up_bytes > 0 {
+        return given_up_bytes;
+    }
     let stay = needed::needed_slots(&state);
     let freed_bytes = state.memory.evict_poisoned(&stay);
     if freed_bytes > 0 {
@@ -52,16 +62,23 @@ pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
 }
 
 /// Evicts storages until `wanted_bytes` are free. Those with another copy are dropped, the others
-/// are written to the tier. Returns the freed bytes.
+/// are written to the tier. Stops between two parts of this many bytes if work of a higher priority
+/// has come, unless they are `WHOLE`. Returns the freed bytes.
 pub(super) async fn evict_bytes(
     pass: &Pass,
     wanted_bytes: u64,
     tier: Tier,
     whom: Whom,
+    part_bytes: u64,
 ) -> Result<u64> {
     if tier == Tier::Host && pass.caps().maps_slabs {
         // Host and device share one memory, so this would free nothing.
         return Ok(0);
+    }
+    // No bytes have to leave for these.
+    let given_up_bytes = pass.lock().give_up_left_restore();
+    if given_up_bytes > 0 {
+        return Ok(given_up_bytes);
     }
     retire::take_in_cleaned(pass);
     let mut stay = needed::needed_slots(&pass.lock());
@@ -79,7 +96,7 @@ pub(super) async fn evict_bytes(
         let slots = victims.iter().filter_map(|victim| victim.storage.slot());
         stay.extend(slots.map(|slot| slot as usize));
         let ahead = next_victims(pass, &victims, tier, &stay, whom);
-        let taken_out = evict_victims(pass, victims, ahead, tier, whom);
+        let taken_out = evict_victims(pass, victims, ahead, tier, whom, part_bytes);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
         freed_bytes += left_bytes;
@@ -89,31 +106,42 @@ pub(super) async fn evict_bytes(
             None if left_bytes == 0 => in_vain += 1,
             None => in_vain = 0,
         }
+        if pass.leaves_move(part_bytes) {
+            break;
+        }
     }
     Ok(freed_bytes)
 }
 
 /// As [`evict_bytes`], to one store of the app after the other.
-pub(super) async fn evict_to_stores(pass: &Pass, wanted_bytes: u64, whom: Whom) -> Result<u64> {
+pub(super) async fn evict_to_stores(
+    pass: &Pass,
+    wanted_bytes: u64,
+    whom: Whom,
+    part_bytes: u64,
+) -> Result<u64> {
     let mut freed_bytes = 0;
     for tier in tiers::stores(pass) {
-        if freed_bytes >= wanted_bytes {
+        let missing_bytes = wanted_bytes - freed_bytes.min(wanted_bytes);
+        if missing_bytes == 0 || pass.leaves_move(part_bytes) {
             break;
         }
-        freed_bytes += evict_bytes(pass, wanted_bytes - freed_bytes, tier, whom).await?;
+        freed_bytes += evict_bytes(pass, missing_bytes, tier, whom, part_bytes).await?;
     }
     Ok(freed_bytes)
 }
 
 /// Evicts these victims as far as the tier has room, and starts the copies of `ahead`. `whom` is
-/// the claim for which they leave. Returns the freed bytes, and the size of the smallest victim for
-/// which the tier had no room.
+/// the claim for which they leave. Stops between two parts of this many bytes if work of a higher
+/// priority has come, unless they are `WHOLE`. Returns the freed bytes, and the size of the
+/// smallest victim for which the tier had no room.
 pub(super) async fn evict_victims(
     pass: &Pass,
     victims: Vec<Candidate>,
     ahead: Vec<Candidate>,
     tier: Tier,
     whom: Whom,
+    part_bytes: u64,
 ) -> Result<(u64, Option<u64>)> {
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
     pass.drop_stale_copies();
@@ -122,28 +150,27 @@ pub(super) async fn evict_victims(
             freed_bytes += victims::drop_one(&mut pass.lock(), &victim);
             continue;
         }
-        let victim = match ahead::take_pending_eviction(pass, victim) {
-            Ok(begun) => {
-                evictions.push(begun);
-                continue;
+        let size_bytes = victim.storage.size_bytes();
+        let started = match ahead::take_pending_eviction(pass, victim) {
+            Ok(mut begun) => record(pass, &mut begun, part_bytes).await?.then_some(begun),
+            Err(victim) => {
+                let Ok(destination) = tiers::destination(pass, &victim.storage, tier) else {
+                    let len_bytes = victim.storage.len_bytes();
+                    too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
+                    continue;
+                };
+                start_eviction(pass, victim, destination, part_bytes).await?
             }
-            Err(victim) => victim,
         };
-        let Ok(destination) = tiers::destination(pass, &victim.storage, tier) else {
-            let len_bytes = victim.storage.len_bytes();
-            too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
-            continue;
-        };
-        if pass.caps().maps_slabs {
-            match evict_in_place(pass, &victim, destination, whom.claimer()).await {
-                Ok(()) => freed_bytes += victim.storage.size_bytes(),
-                Err(_) => pass.check_lost()?,
-            }
+        let Some(started) = started else { break };
+        if !pass.caps().maps_slabs {
+            evictions.push(started);
             continue;
         }
-        match start_eviction(pass, victim, destination).await? {
-            Some(next) => evictions.push(next),
-            None => break,
+        match evict_in_place(pass, started, whom.claimer(), part_bytes).await {
+            Ok(true) => freed_bytes += size_bytes,
+            Ok(false) => break,
+            Err(_) => pass.check_lost()?,
         }
     }
     if !evictions.is_empty() {
@@ -156,8 +183,9 @@ pub(super) async fn evict_victims(
     }
     for eviction in evictions {
         let size_bytes = eviction.victim.storage.size_bytes();
-        match finish_eviction(pass, eviction).await {
-            Ok(()) => freed_bytes += size_bytes,
+        match finish_eviction(pass, eviction, part_bytes).await {
+            Ok(true) => freed_bytes += size_bytes,
+            Ok(false) => {}
             Err(_) => pass.check_lost()?,
         }
     }
@@ -176,29 +204,54 @@ fn next_victims(
         return Vec::new();
     }
     let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
-    let most_bytes = pass.readbacks.room_bytes();
+    let most_bytes = pass.round_bytes(pass.readbacks.room_bytes());
     let state = pass.lock();
     let room = (limit_bytes, most_bytes);
     victims::victims_ahead(&state, victims, tier, stay, room, whom)
 }
 
-/// Records the copies that take a victim's bytes to the host. `None` if there is no buffer for
-/// them.
+/// Starts a copy of a victim's bytes. Where the host does not map slabs, records the copies that
+/// take them to the host, up to one part of this many bytes. `None` if there is no buffer for them.
 pub(super) fn start_eviction(
     pass: &Pass,
     victim: Candidate,
     destination: Destination,
+    part_bytes: u64,
 ) -> BoxFuture<'_, Result<Option<PendingEviction>>> {
     Box::pin(async move {
         // Guarded at once, because the copies go on if this future is dropped half-way.
         let (destination, sink) = DestinationGuard::new(destination);
         let len_bytes = victim.storage.len_bytes();
-        let Some(piece_bytes) = available_piece_bytes(pass, len_bytes).await? else {
+        let most_bytes = len_bytes.next_multiple_of(4).min(part_bytes);
+        let piece_bytes = match pass.caps().maps_slabs {
+            true => Some(most_bytes),
+            false => available_piece_bytes(pass, most_bytes).await?,
+        };
+        let Some(piece_bytes) = piece_bytes else {
             return Ok(None);
         };
         let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
-        let wanted = ReadingGuard::new(reading.clone());
-        for piece in pieces {
+        let reading = ReadingGuard::new(reading);
+        let writes = pass.lock().memory.slots.writes_to(&victim.storage);
+        let copy = Cleaning::new(&victim.storage, writes, destination, reading, pieces);
+        let mut eviction = PendingEviction { victim, copy };
+        let is_recorded = record(pass, &mut eviction, part_bytes).await?;
+        Ok(is_recorded.then_some(eviction))
+    })
+}
+
+/// Records the copies of the next pieces, up to one part of this many bytes. `false` if there is no
+/// buffer for one. Where the host maps slabs, no copy is recorded.
+fn record<'a>(
+    pass: &'a Pass,
+    eviction: &'a mut PendingEviction,
+    part_bytes: u64,
+) -> BoxFuture<'a, Result<bool>> {
+    Box::pin(async move {
+        let PendingEviction { victim, copy } = eviction;
+        let mut recorded_bytes = 0;
+        while recorded_bytes < part_bytes && !pass.caps().maps_slabs {
+            let Some(piece) = copy.rest.next() else { break };
             let (start, size_bytes) = piece.words();
             let buffer = loop {
                 if let Some(buffer) = pass.readbacks.take(size_bytes) {
@@ -207,13 +260,14 @@ pub(super) fn start_eviction(
                 pass.submit()?;
                 if let Err(error) = pass.readbacks.provide(size_bytes).await {
                     pass.check_lost()?;
-                    reading.fail(refusal("a read-back buffer", error));
-                    return Ok(None);
+                    copy.reading.fail(refusal("a read-back buffer", error));
+                    return Ok(false);
                 }
             };
             let mut state = pass.lock();
             state.memory.slabs.touch(victim.place);
-            state.batch.add_read(reading.clone(), piece, buffer);
+            let reading = Arc::clone(&copy.reading);
+            state.batch.add_read(reading, piece, buffer);
             state.push_op(Op::Copy {
                 src: victim.place.buffer,
                 src_offset_bytes: victim.place.offset_bytes + start,
@@ -221,12 +275,9 @@ pub(super) fn start_eviction(
                 dst_offset_bytes: 0,
                 size_bytes,
             });
+            recorded_bytes += size_bytes;
         }
-        Ok(Some(PendingEviction {
-            victim,
-            destination,
-            reading: wanted,
-        }))
+        Ok(true)
     })
 }
 
@@ -260,28 +311,48 @@ async fn available_piece_bytes(pass: &Pass, len_bytes: u64) -> Result<Option<u64
     }
 }
 
-/// Waits until a victim's bytes have arrived, then evicts it.
-pub(super) async fn finish_eviction(pass: &Pass, eviction: PendingEviction) -> Result<()> {
-    let reading = &eviction.reading;
-    while !reading.is_done() {
-        if let Some(error) = reading.failure() {
+/// Waits until a victim's bytes have arrived, then evicts it. Returns whether it has. It has not if
+/// work of a higher priority came between two parts of this many bytes.
+pub(super) async fn finish_eviction(
+    pass: &Pass,
+    mut eviction: PendingEviction,
+    part_bytes: u64,
+) -> Result<bool> {
+    while !eviction.copy.reading.is_done() {
+        let copy = &eviction.copy;
+        if let Some(error) = copy.reading.failure() {
             return Err(error);
         }
-        let taken_in = pass.readbacks.take_in(reading).await;
+        if copy.is_between_parts() {
+            if pass.leaves_move(part_bytes) {
+                pass.lock().cleanings.push(eviction.copy);
+                return Ok(false);
+            }
+            record(pass, &mut eviction, part_bytes).await?;
+            pass.submit()?;
+            continue;
+        }
+        let taken_in = pass.readbacks.take_in(&copy.reading).await;
         pass.check_lost()?;
         if let Err(error) = taken_in {
-            reading.cancel();
+            copy.reading.cancel();
             return Err(refusal("a read", error));
         }
     }
+    evict_copied(pass, &eviction)?;
+    Ok(true)
+}
+
+/// Evicts a victim whose bytes have all arrived.
+pub(super) fn evict_copied(pass: &Pass, eviction: &PendingEviction) -> Result<()> {
     let mut copies = Copies::default();
-    eviction.destination.finish(&mut copies)?;
+    eviction.copy.destination.finish(&mut copies)?;
     mark_evicted(pass, &eviction.victim, copies);
     Ok(())
 }
 
 /// Frees the place of a victim whose bytes were copied.
-pub(super) fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
+fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
     let mut state = pass.lock();
     state.count_transfer(&copies, victim.storage.len_bytes());
     state

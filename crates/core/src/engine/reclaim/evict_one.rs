@@ -10,6 +10,7 @@ use super::shrink;
 use super::victims;
 use crate::driver::DriverError;
 use crate::engine::pass::Pass;
+use crate::engine::pass::turn::WHOLE;
 use crate::engine::tiers;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
@@ -83,20 +84,19 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
 
 /// Evicts a storage to a tier. `false` if there is no read-back buffer for its bytes.
 async fn evict_to(pass: &Pass, victim: Candidate, tier: Tier) -> Result<bool> {
+    let eviction = match ahead::take_pending_eviction(pass, victim) {
+        Ok(begun) => begun,
+        Err(victim) => {
+            let destination = tiers::destination(pass, &victim.storage, tier)?;
+            match evict::start_eviction(pass, victim, destination, WHOLE).await? {
+                Some(eviction) => eviction,
+                None => return Ok(false),
+            }
+        }
+    };
     if pass.caps().maps_slabs {
-        let destination = tiers::destination(pass, &victim.storage, tier)?;
-        return evict_in_place(pass, &victim, destination, None)
-            .await
-            .map(|()| true);
+        return evict_in_place(pass, eviction, None, WHOLE).await;
     }
-    let victim = match ahead::take_pending_eviction(pass, victim) {
-        Ok(begun) => return evict::finish_eviction(pass, begun).await.map(|()| true),
-        Err(victim) => victim,
-    };
-    let destination = tiers::destination(pass, &victim.storage, tier)?;
-    let Some(eviction) = evict::start_eviction(pass, victim, destination).await? else {
-        return Ok(false);
-    };
     pass.submit()?;
-    evict::finish_eviction(pass, eviction).await.map(|()| true)
+    evict::finish_eviction(pass, eviction, WHOLE).await
 }

@@ -13,7 +13,9 @@ use super::retire;
 use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::engine::pass::Pass;
+use crate::engine::pass::turn::WHOLE;
 use crate::engine::restore::{self, RestoreGuard};
+use crate::engine::state::features::Filled;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::{HoleChoice, PendingRestore, ShareId, Storage, Whom};
@@ -62,7 +64,9 @@ pub(super) async fn repack(
             continue;
         }
         if pass.lock().memory.slots.is_evicted(&one) {
-            if let Err(error) = restore::restore_into(pass, &one, &mut restore_guard).await? {
+            let filled = Filled::default();
+            let restored = restore::restore_into(pass, &one, &mut restore_guard, filled, WHOLE);
+            if let Err(error) = restored.await? {
                 return Ok((Some(Err(error)), freed_bytes));
             }
         } else if is_head {
@@ -80,7 +84,7 @@ pub(super) async fn repack(
 
 /// Evicts these storages if possible. Returns the freed bytes.
 async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
-    let mut freed_bytes = 0;
+    let (mut freed_bytes, whom) = (0, Whom::all(ShareId::MAIN));
     for tier in tiers::all(pass).filter(|tier| tiers::is_ready(pass, *tier)) {
         let mut victims = Vec::new();
         {
@@ -98,10 +102,9 @@ async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
                 }
             }
         }
-        freed_bytes +=
-            evict::evict_victims(pass, victims, Vec::new(), tier, Whom::all(ShareId::MAIN))
-                .await?
-                .0;
+        freed_bytes += evict::evict_victims(pass, victims, Vec::new(), tier, whom, WHOLE)
+            .await?
+            .0;
     }
     Ok(freed_bytes)
 }

@@ -87,7 +87,7 @@ pub(in crate::engine) fn take_in_cleaned(pass: &Pass) {
         let mut state = pass.lock();
         let Some(storage) = one.storage(&state.memory) else {
             // The transfer took place all the same.
-            state.counters.evicted_bytes += one.len_bytes;
+            state.counters.evicted_bytes += one.moved_bytes();
             continue;
         };
         if !one.reading.is_done() {
@@ -98,7 +98,7 @@ pub(in crate::engine) fn take_in_cleaned(pass: &Pass) {
         let mut copies = Copies::default();
         if one.destination.finish(&mut copies).is_ok() {
             let mut state = pass.lock();
-            state.counters.evicted_bytes += one.len_bytes;
+            state.counters.evicted_bytes += one.moved_bytes();
             state
                 .memory
                 .slots

@@ -1,5 +1,6 @@
 //! The memory that shares divide, what shares were promised, and what may be lent now.
 
+use super::left_restore::LastLeft;
 use super::priority::PRIORITIES;
 use crate::driver::AdapterKind;
 use crate::engine::handle::Engine;
@@ -59,7 +60,10 @@ pub(super) fn note_lending_of_shares(engine: &Engine) {
     }
     // A share also ends with its last holder.
     note_promises(&mut state);
-    let lending = lending(engine, limit_bytes(engine), &engine.budget());
+    let mut lending = lending(engine, limit_bytes(engine), &engine.budget());
+    // The room of a copy that was left halfway is for bytes that are lent.
+    let left_bytes = state.cleanings.left_bytes();
+    lending.room_bytes = lending.room_bytes.saturating_add(left_bytes);
     let is_bounded = lending.room_bytes < lending.limit_bytes;
     (state.memory.shares).set_lending(is_bounded.then_some(lending));
 }
@@ -90,6 +94,7 @@ pub(super) fn lending(engine: &Engine, limit_bytes: u64, budget: &Budget) -> Len
 pub(super) fn note_promises(state: &mut State) {
     if state.memory.shares.has_priorities() {
         state.priorities = Some(PRIORITIES);
+        (state.left_restores).get_or_insert_with(|| Box::new(LastLeft::default()));
     }
     let promised_bytes = state.memory.shares.promised_bytes();
     state.driver.ledger().set_promised(promised_bytes);

@@ -1,6 +1,7 @@
 //! Keeps shares within their limits: evicts what is above lowered ceilings.
 
 use crate::engine::pass::Pass;
+use crate::engine::pass::turn::WHOLE;
 use crate::engine::reclaim;
 use crate::error::Result;
 use crate::memory::{ShareId, Whom};
@@ -22,7 +23,7 @@ pub(super) async fn drain_to_ceilings(pass: &Pass) -> Result<()> {
             return Ok(());
         };
         let (steps, whom) = (&reclaim::SHARE_STEPS, Whom::all(share));
-        if reclaim::run_until_freed(pass, steps, excess_bytes, whom, |_, _| {}).await? == 0 {
+        if reclaim::run_until_freed(pass, steps, excess_bytes, whom, WHOLE, |_, _| {}).await? == 0 {
             // The rest is pinned, or has nowhere to go.
             given_up.push(share);
         }

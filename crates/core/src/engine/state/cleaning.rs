@@ -1,20 +1,24 @@
 //! Copies in progress of storages that are still on the device.
 
 use std::sync::{Arc, Weak};
+use std::vec;
 
 use super::destination::DestinationGuard;
 use crate::memory::{Memory, Storage};
-use crate::transfer::ReadingGuard;
+use crate::transfer::{Piece, ReadingGuard};
 
 /// A copy in progress of a storage that is still on the device.
 #[derive(Debug)]
 pub(in crate::engine) struct Cleaning {
     storage: Weak<Storage>,
-    pub(in crate::engine) len_bytes: u64,
+    len_bytes: u64,
     /// The number of the last write to the storage before the copy was recorded.
     writes: u64,
     pub(in crate::engine) destination: DestinationGuard,
+    /// Cancelled on drop.
     pub(in crate::engine) reading: ReadingGuard,
+    /// The pieces that are not copied yet. An eviction for a low priority copies some at a time.
+    pub(in crate::engine) rest: vec::IntoIter<Piece>,
 }
 
 impl Cleaning {
@@ -24,6 +28,7 @@ impl Cleaning {
         writes: u64,
         destination: DestinationGuard,
         reading: ReadingGuard,
+        pieces: Vec<Piece>,
     ) -> Self {
         Cleaning {
             storage: Arc::downgrade(storage),
@@ -31,7 +36,24 @@ impl Cleaning {
             writes,
             destination,
             reading,
+            rest: pieces.into_iter(),
         }
+    }
+
+    /// The bytes that have left so far, or are on their way.
+    pub(in crate::engine) fn moved_bytes(&self) -> u64 {
+        let rest = self.rest.as_slice().iter();
+        self.len_bytes - rest.map(|piece| piece.size_bytes).sum::<u64>()
+    }
+
+    /// Whether some pieces are left to copy.
+    pub(in crate::engine) fn is_left(&self) -> bool {
+        !self.rest.as_slice().is_empty()
+    }
+
+    /// Whether some pieces are left, and the others have arrived.
+    pub(in crate::engine) fn is_between_parts(&self) -> bool {
+        self.is_left() && self.reading.next_signal().is_none()
     }
 
     /// The storage, if the copied value is still its value.
@@ -71,6 +93,18 @@ impl Cleanings {
     /// engine's lock.
     pub(in crate::engine) fn take_all(&mut self) -> Vec<Cleaning> {
         std::mem::take(&mut self.0)
+    }
+
+    /// The bytes of the storages whose copies were left between two parts.
+    pub(in crate::engine) fn left_bytes(&self) -> u64 {
+        let left = self.0.iter().filter(|one| one.is_left());
+        left.map(|one| one.len_bytes).sum()
+    }
+
+    /// Takes the copies that were left between two parts. Nothing goes on with them if their
+    /// storages are no victims any more. The caller drops them outside the engine's lock.
+    pub(in crate::engine) fn take_left(&mut self) -> Vec<Cleaning> {
+        self.0.extract_if(.., |one| one.is_left()).collect()
     }
 
     /// Takes the copies of storages that have no holder. The caller drops them outside the engine's

@@ -1,4 +1,4 @@
-//! What only some programs ask of the state: shares, priorities, lineages.
+//! What only some programs ask of the state: shares, priorities, restores in parts, lineages.
 //!
 //! Each trait has one type. The public call that turns a feature on brings it. So other programs do
 //! not contain its code.
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::engine::kernel::Launch;
-use crate::engine::queue::NextUses;
 use crate::engine::queue::cmd::Cmd;
+use crate::engine::queue::{NextUses, Queue};
 use crate::engine::state::State;
 use crate::engine::state::lineage::{Inputs, Made};
-use crate::memory::{Candidate, ShareId, Storage, Tier, Whom};
+use crate::memory::{Candidate, Memory, PendingRestore, ShareId, Storage, Tier, Whom};
 
 /// Chooses the best of some candidates.
 pub(in crate::engine) type Choose<'a> = dyn Fn(Vec<Candidate>) -> Vec<Candidate> + 'a;
@@ -67,6 +67,47 @@ pub(in crate::engine) trait Priorities: Sync {
 
     /// Whether the command at the head, and all others, have a lower priority than the pass runs.
     fn has_only_lower(&self, state: &State) -> bool;
+}
+
+/// How far the block of a restore is filled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Filled {
+    pub(in crate::engine) bytes: u64,
+    /// The refused submissions before the first of these bytes. If there are more now, some bytes
+    /// may not have arrived.
+    pub(in crate::engine) refused: u64,
+}
+
+/// Restores that were left halfway, because work of a higher priority had come. One type does it;
+/// through the trait only a program that makes shares contains the code.
+pub(in crate::engine) trait LeftRestores: Send {
+    /// Leaves a restore halfway.
+    fn leave(
+        &mut self,
+        storage: &Arc<Storage>,
+        pending_restore: PendingRestore,
+        filled: Filled,
+        memory: &mut Memory,
+    );
+
+    /// Takes up the restore of an evicted storage.
+    fn take_up(
+        &mut self,
+        storage: &Arc<Storage>,
+        memory: &mut Memory,
+    ) -> Option<(PendingRestore, Filled)>;
+
+    /// Whether the restore of the storage may be left.
+    fn may_leave(&self, storage: &Arc<Storage>) -> bool;
+
+    /// The storage is restored.
+    fn ended(&mut self, storage: &Arc<Storage>);
+
+    /// Gives up what was left, and frees its block. Returns the bytes that became free.
+    fn give_up(&mut self, memory: &mut Memory) -> u64;
+
+    /// As [`give_up`](Self::give_up), if no command of the queue uses the storage.
+    fn give_up_unused(&mut self, queue: &Queue, memory: &mut Memory);
 }
 
 /// What there is to do with lineages. One type does it; through the trait only a program whose

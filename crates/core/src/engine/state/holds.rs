@@ -4,6 +4,8 @@
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Holds {
     is_held: bool,
+    /// Work of a higher priority has come since the hold began.
+    must_yield: bool,
     /// The time of the last look. `None` without a clock.
     looked_at_ns: Option<u64>,
     longest_ns: u64,
@@ -13,6 +15,7 @@ impl Holds {
     /// A pass meets a need of a command.
     pub(in crate::engine) fn begin(&mut self, now_ns: Option<u64>) {
         (self.is_held, self.looked_at_ns) = (true, now_ns);
+        self.must_yield = false;
     }
 
     /// The pass looks for work of a higher priority, and goes on.
@@ -28,6 +31,15 @@ impl Holds {
     pub(in crate::engine) fn end(&mut self, now_ns: Option<u64>) {
         self.look(now_ns);
         self.is_held = false;
+    }
+
+    /// Such work has come. Until the hold ends, every look finds it.
+    pub(in crate::engine) fn yields(&mut self) {
+        self.must_yield = true;
+    }
+
+    pub(in crate::engine) fn must_yield(&self) -> bool {
+        self.must_yield
     }
 
     pub(in crate::engine) fn is_held(&self) -> bool {

@@ -1,0 +1,96 @@
+//! The restore that was left halfway last.
+//!
+//! Its block belongs to no storage, so no compaction moves it. A search for room gives it up before
+//! it evicts anything. Then the next restore of that storage is not left: otherwise work of a higher
+//! priority that often needs the memory would keep it from ever being restored.
+
+use std::sync::{Arc, Weak};
+
+use crate::engine::queue::Queue;
+use crate::engine::state::features::{Filled, LeftRestores};
+use crate::memory::{Memory, PendingRestore, Storage};
+
+/// A restore that was left halfway.
+struct Left {
+    storage: Weak<Storage>,
+    /// The number of the last write to the storage.
+    writes: u64,
+    pending_restore: PendingRestore,
+    filled: Filled,
+}
+
+/// At most one restore, and the storages whose restores were given up.
+#[derive(Default)]
+pub(super) struct LastLeft {
+    left: Option<Left>,
+    given_up: Vec<Weak<Storage>>,
+}
+
+fn is_of(one: &Weak<Storage>, storage: &Arc<Storage>) -> bool {
+    std::ptr::eq(one.as_ptr(), Arc::as_ptr(storage))
+}
+
+impl LeftRestores for LastLeft {
+    fn leave(
+        &mut self,
+        storage: &Arc<Storage>,
+        pending_restore: PendingRestore,
+        filled: Filled,
+        memory: &mut Memory,
+    ) {
+        self.give_up(memory);
+        self.left = Some(Left {
+            storage: Arc::downgrade(storage),
+            writes: memory.slots.writes_to(storage),
+            pending_restore,
+            filled,
+        });
+    }
+
+    fn take_up(
+        &mut self,
+        storage: &Arc<Storage>,
+        memory: &mut Memory,
+    ) -> Option<(PendingRestore, Filled)> {
+        let left = self.left.take_if(|left| is_of(&left.storage, storage))?;
+        let is_same = left.writes == memory.slots.writes_to(storage);
+        if is_same && memory.may_go_on(storage, &left.pending_restore) {
+            return Some((left.pending_restore, left.filled));
+        }
+        self.left = Some(left);
+        self.give_up(memory);
+        None
+    }
+
+    fn may_leave(&self, storage: &Arc<Storage>) -> bool {
+        !self.given_up.iter().any(|one| is_of(one, storage))
+    }
+
+    fn ended(&mut self, storage: &Arc<Storage>) {
+        self.given_up.retain(|one| !is_of(one, storage));
+    }
+
+    fn give_up(&mut self, memory: &mut Memory) -> u64 {
+        let Some(left) = self.left.take() else {
+            return 0;
+        };
+        let freed_before = memory.slabs.freed_bytes();
+        memory.cancel_restore(left.pending_restore);
+        self.given_up.retain(|one| one.strong_count() > 0);
+        self.given_up.push(left.storage);
+        memory.slabs.freed_bytes() - freed_before
+    }
+
+    fn give_up_unused(&mut self, queue: &Queue, memory: &mut Memory) {
+        let Some(left) = &self.left else { return };
+        let is_used = queue.commands().any(|cmd| {
+            let mut is_used = false;
+            cmd.each_operand(&mut |operand, _| is_used |= is_of(&left.storage, operand));
+            is_used
+        });
+        let storage = left.storage.upgrade().filter(|_| is_used);
+        if storage.is_none_or(|storage| !memory.slots.is_evicted(&storage)) {
+            self.give_up(memory);
+        }
+    }
+}
