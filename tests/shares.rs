@@ -2,6 +2,7 @@
 //! another one.
 
 mod fair;
+mod halfway;
 mod isolation;
 mod jobs;
 mod lent;

@@ -56,7 +56,7 @@ fn program(parties: &[Party], own: usize, seed: u64, steps: u64) {
         let one = held.get(at);
         match (rng.u32(..16), one) {
             (0 | 1, _) | (_, None) => {
-                let (value, len) = (step as f32, LEN << rng.u32(..7));
+                let (value, len) = (step as f32, LEN << rng.u32(..8));
                 let tensor = gpu.full(&[len], value, DType::F32).unwrap();
                 held.push(Held::new(tensor, value));
             }

@@ -2,7 +2,7 @@
 //! it evicts for it, or restores its operands. It does not pass what it depends on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, Once, mpsc};
+use std::sync::{Arc, Mutex, Once, mpsc};
 use std::thread;
 
 use lapidary::shares::Share;
@@ -16,7 +16,7 @@ use crate::stores::shaky::Shaky;
 /// A store in memory that calls a function before each write, with the writes so far.
 struct Told<F> {
     store: Shaky,
-    writes: AtomicU64,
+    writes: Arc<AtomicU64>,
     tell: F,
 }
 
@@ -37,16 +37,17 @@ impl<F: Fn(u64) + Send + Sync> Store for Told<F> {
 
 /// A frame, and a job on a device with room for this many bytes, which evicts to a store. The
 /// engine stops at the first gate before the write number `first`, counted from 0, and at the
-/// second one before the write number `second`.
-fn beside_a_store(
+/// second one before the write number `second`. Returns the number of writes, too.
+pub(super) fn beside_a_store(
     bytes: u64,
     maps_slabs: bool,
     [first, second]: [u64; 2],
-) -> (Gpu, Gpu, Gate, Gate) {
+) -> (Gpu, Gpu, Gate, Gate, Arc<AtomicU64>) {
     let ((early, stops_early), (late, stops_late)) = (Gate::new(), Gate::new());
+    let writes = Arc::<AtomicU64>::default();
     let store = Told {
         store: Shaky::default(),
-        writes: AtomicU64::new(0),
+        writes: writes.clone(),
         tell: move |writes| match writes {
             _ if writes == first => stops_early(),
             _ if writes == second => stops_late(),
@@ -70,10 +71,10 @@ fn beside_a_store(
     };
     let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
     let (frame, job) = frame_and_job(&gpu);
-    (frame, job, early, late)
+    (frame, job, early, late, writes)
 }
 
-fn frame_and_job(gpu: &Gpu) -> (Gpu, Gpu) {
+pub(super) fn frame_and_job(gpu: &Gpu) -> (Gpu, Gpu) {
     let frame = gpu.share("frame", Share::guaranteed(MIB).with_priority(1));
     let job = gpu.share("job", Share::guaranteed(0).with_priority(-1));
     (frame.unwrap(), job.unwrap())
@@ -81,7 +82,7 @@ fn frame_and_job(gpu: &Gpu) -> (Gpu, Gpu) {
 
 /// Runs work of the job. When it is at the first gate, the frame makes a buffer, and has to be done
 /// before the second gate opens.
-fn the_frame_passes(frame: &Gpu, early: &Gate, late: &Gate, work: impl FnOnce() + Send) {
+pub(super) fn the_frame_passes(frame: &Gpu, early: &Gate, late: &Gate, work: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let job = scope.spawn(work);
         early.wait();
@@ -105,7 +106,7 @@ fn the_frame_passes(frame: &Gpu, early: &Gate, late: &Gate, work: impl FnOnce() 
 #[test]
 fn higher_work_passes_the_evictions_for_a_lower_command() {
     for maps_slabs in [false, true] {
-        let (frame, job, early, late) = beside_a_store(64 * MIB, maps_slabs, [3, 30]);
+        let (frame, job, early, late, _) = beside_a_store(64 * MIB, maps_slabs, [3, 30]);
         let held: Vec<_> = (0..60).map(|_| filled(&job, MIB, 7)).collect();
         the_frame_passes(&frame, &early, &late, || {
             job.buffer_zeroed(48 * MIB).unwrap().force().unwrap();
@@ -118,7 +119,7 @@ fn higher_work_passes_the_evictions_for_a_lower_command() {
 fn higher_work_passes_a_command_that_has_some_of_its_places() {
     // One kernel makes both results. The engine evicts for the second one when the first one has
     // its place.
-    let (frame, job, early, late) = beside_a_store(200 * MIB, false, [17, 30]);
+    let (frame, job, early, late, _) = beside_a_store(200 * MIB, false, [17, 30]);
     let x = job.zeros(&[4 << 20], DType::F32).unwrap();
     x.force().unwrap();
     let held: Vec<_> = (0..45).map(|_| filled(&job, 4 * MIB, 7)).collect();
