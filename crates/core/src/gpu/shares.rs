@@ -47,9 +47,11 @@ impl Gpu {
     /// begun ends first, and the rest waits. [`MemoryStats::longest_hold_ns`] says how long such a
     /// part took at most. These are the parts:
     ///
-    /// - the eviction of buffers that come to 8 MiB, or of one that is larger;
-    /// - the restore of an operand, with requests to a store and calls of a
-    ///   [`Source`](crate::Source);
+    /// - the eviction or the restore of 8 MiB, or of 1/16 of a limit below 128 MiB, with requests
+    ///   to a store and calls of a [`Source`](crate::Source). The move of a large buffer goes on
+    ///   later where it was left. If work of a higher priority takes the memory of such a restore,
+    ///   the next restore of the buffer is one part;
+    /// - the last steps of a search for memory that lay the operands side by side;
     /// - a compaction, and the compilation of a kernel;
     /// - all evictions because a budget or a ceiling was lowered, which no statistic counts.
     ///

@@ -126,8 +126,9 @@ pub struct MemoryStats {
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_submission_ns: u64,
     /// The longest time, in nanoseconds, for which work of a high priority may have waited for a
-    /// part of what prepares a command of a lower one. Parts are a round of evictions, the restore
-    /// of an operand, and the compilation of a kernel. 0 in a browser and on a simulated device.
+    /// part of what prepares a command of a lower one. Parts are the eviction or the restore of
+    /// 8 MiB, a compaction, and the compilation of a kernel. 0 in a browser and on a simulated
+    /// device.
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_hold_ns: u64,
     /// Blocks that were cleared because they passed, or will pass, from one share to another.
