@@ -1,6 +1,7 @@
 //! Threads of different priorities on one small device: whatever passes what, every value stays.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fastrand::Rng;
@@ -130,7 +131,36 @@ fn program(parties: &[Party], own: usize, seed: u64, steps: u64) {
     held.iter().for_each(Held::check);
 }
 
-/// Three threads, each with a share of another priority. Together they want more than there is.
+/// The budget while the programs run, or a lower one.
+fn budget(device_bytes: u64) -> Budget {
+    Budget {
+        host_bytes: Some(8 * MIB),
+        staging_bytes: Some(MIB),
+        ..Budget::device(device_bytes)
+    }
+}
+
+/// Lowers and raises ceilings and the budget while the programs run. Each limit leaves room for the
+/// largest command.
+fn limits(gpu: &Gpu, parties: &[Party], seed: u64, is_over: &AtomicBool) {
+    let mut rng = Rng::with_seed(seed);
+    while !is_over.load(Ordering::Relaxed) {
+        match rng.usize(..4) {
+            3 => {
+                let lower = budget(rng.u64(6..=7) * MIB);
+                gpu.memory().set_budget(lower).unwrap();
+            }
+            at => {
+                let share = Share::guaranteed(MIB).with_ceiling(rng.u64(4..=5) * MIB);
+                parties[at].gpu.memory().resize_share(share).unwrap();
+            }
+        }
+        thread::yield_now();
+    }
+}
+
+/// Three threads, each with a share of another priority. Together they want more than there is. A
+/// fourth one changes limits.
 fn run(seed: u64, steps: u64, maps_slabs: bool) {
     let device = SimOptions {
         dirty: true,
@@ -140,13 +170,8 @@ fn run(seed: u64, steps: u64, maps_slabs: bool) {
         seed,
         ..SimOptions::default()
     };
-    let budget = Budget {
-        host_bytes: Some(8 * MIB),
-        staging_bytes: Some(MIB),
-        ..Budget::device(7 * MIB)
-    };
     let options = Options {
-        budget: Some(budget),
+        budget: Some(budget(7 * MIB)),
         ..Options::default()
     };
     let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
@@ -157,11 +182,18 @@ fn run(seed: u64, steps: u64, maps_slabs: bool) {
             lent: Mutex::default(),
         }
     });
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        for own in 0..parties.len() {
+        scope.spawn(|| limits(&gpu, &parties, seed, &is_over));
+        let running = (0..parties.len()).map(|own| {
             let (parties, seed) = (&parties, seed.wrapping_mul(3) + own as u64);
-            scope.spawn(move || program(parties, own, seed, steps));
-        }
+            scope.spawn(move || program(parties, own, seed, steps))
+        });
+        let running: Vec<_> = running.collect();
+        let ended = running.into_iter().map(|one| one.join());
+        let ended: Vec<_> = ended.collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "a program has failed");
     });
     for party in &parties {
         party.lent.lock().unwrap().iter().for_each(Held::check);

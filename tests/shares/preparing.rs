@@ -1,8 +1,11 @@
 //! Work of a higher priority passes a command of a lower one for which the engine prepares much:
-//! it evicts for it, or restores its operands. It does not pass what it depends on.
+//! it evicts for it, moves blocks, or restores its operands. It does not pass what it depends on.
+//! It also passes the drain of a lowered ceiling.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, mpsc};
+use std::task::{Context, Waker};
 use std::thread;
 
 use lapidary::shares::Share;
@@ -10,7 +13,7 @@ use lapidary::sim::SimOptions;
 use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
 use lapidary::{Budget, DType, Gpu, Options, Residency, Source};
 
-use super::{Gate, MIB, PATIENT, assert_filled, filled};
+use super::{Gate, MIB, PATIENT, assert_filled, filled, on_device};
 use crate::stores::shaky::Shaky;
 
 /// A store in memory that calls a function before each write, with the writes so far.
@@ -236,4 +239,91 @@ fn higher_work_waits_for_what_computes_a_value_again_that_it_needs() {
         assert_eq!(of_job.join().unwrap().unwrap(), [0x0202_0202; 1024]);
         assert_eq!(of_frame.join().unwrap().unwrap(), [0x0404_0405; 1024]);
     });
+}
+
+#[test]
+fn higher_work_passes_the_moves_for_a_lower_command() {
+    let staging_bytes = 8 * MIB;
+    let options = Options {
+        budget: Some(Budget {
+            staging_bytes: Some(staging_bytes),
+            ..Budget::device(128 * MIB + staging_bytes)
+        }),
+        ..Options::default()
+    };
+    // Each wait is pending once. So the test can go on between two parts of the moves.
+    let device = SimOptions {
+        pauses: 1,
+        compact_always: Some(false),
+        ..SimOptions::default()
+    };
+    let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+    let (frame, job) = frame_and_job(&gpu);
+    let all: Vec<_> = (0..128).map(|_| filled(&job, MIB, 7)).collect();
+    let held: Vec<_> = all.into_iter().step_by(2).collect();
+    gpu.finish().unwrap();
+    let large = job.buffer_zeroed(60 * MIB).unwrap();
+    let moved = || gpu.memory().stats().moved_bytes;
+    let before = (moved(), sim.counters().submissions);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut of_job = pin!(job.flush_async());
+    while moved() == before.0 {
+        assert!(of_job.as_mut().poll(&mut context).is_pending());
+    }
+    let first_bytes = moved() - before.0;
+    assert!(first_bytes <= 8 * MIB, "a part has {first_bytes} bytes");
+    let buffer = frame.buffer_from(&[5_u32]).unwrap();
+    pollster::block_on(frame.flush_async()).unwrap();
+    assert_eq!(buffer.residency(), Residency::Device);
+    assert_eq!(
+        moved() - before.0,
+        first_bytes,
+        "the frame waits for the part that has begun"
+    );
+    assert_eq!(large.residency(), Residency::Pending);
+    pollster::block_on(of_job).unwrap();
+    assert_eq!(large.residency(), Residency::Device);
+    let moved_bytes = moved() - before.0;
+    assert!(moved_bytes >= 24 * MIB, "{moved_bytes} bytes were moved");
+    assert!(
+        moved_bytes <= 64 * MIB,
+        "no block moves twice: {moved_bytes} bytes"
+    );
+    let parts = sim.counters().submissions - before.1;
+    assert!(parts >= moved_bytes / (8 * MIB), "{parts} submissions");
+    assert_filled(&held, 7);
+    assert_filled(&[buffer], 5);
+}
+
+#[test]
+fn higher_work_passes_the_drain_of_a_lowered_ceiling() {
+    for maps_slabs in [false, true] {
+        let (frame, job, early, late, _) = beside_a_store(64 * MIB, maps_slabs, [3, 30]);
+        let held: Vec<_> = (0..60).map(|_| filled(&job, MIB, 7)).collect();
+        let pins: Vec<_> = held[..12].iter().map(|one| one.pin().unwrap()).collect();
+        the_frame_passes(&frame, &early, &late, || {
+            let lower = Share::guaranteed(0).with_ceiling(8 * MIB);
+            let shortfall_bytes = job.memory().resize_share(lower).unwrap();
+            assert_eq!(shortfall_bytes, 4 * MIB, "what is pinned stays");
+        });
+        assert_eq!(on_device(&held), 12);
+        drop(pins);
+        assert_filled(&held, 7);
+    }
+}
+
+#[test]
+fn a_flush_of_a_higher_priority_leaves_what_is_above_the_ceiling_of_a_lower_one() {
+    let gpu = super::device(64 * MIB);
+    let (frame, job) = frame_and_job(&gpu);
+    let held: Vec<_> = (0..20).map(|_| filled(&job, MIB, 7)).collect();
+    let pins: Vec<_> = held.iter().map(|one| one.pin().unwrap()).collect();
+    let lower = Share::guaranteed(0).with_ceiling(8 * MIB);
+    assert_eq!(job.memory().resize_share(lower).unwrap(), 12 * MIB);
+    drop(pins);
+    assert_filled(&[filled(&frame, 4096, 5)], 5);
+    assert_eq!(on_device(&held), 20);
+    job.flush().unwrap();
+    assert_eq!(on_device(&held), 8);
+    assert_filled(&held, 7);
 }

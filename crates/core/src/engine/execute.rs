@@ -4,6 +4,7 @@
 //! there is no room now. If it can never run, its results are poisoned.
 
 pub(in crate::engine) mod answers;
+mod between;
 mod describe;
 mod encode;
 mod make_gear;
@@ -108,7 +109,8 @@ impl Pass {
             shrink::shrink(self).await?;
         }
         if let Some(sharing) = sharing {
-            sharing.drain_to_ceilings(self).await?;
+            let least = self.lock().queue.least_priority();
+            sharing.drain_to_ceilings(self, least).await?;
             self.wait_for_turn().await?;
         }
         let mut left_before = usize::MAX;
@@ -162,7 +164,7 @@ impl Pass {
 
     /// Runs the queue once. Returns whether it stopped after a submission, as a slice does.
     async fn execute_once(&self) -> Result<bool> {
-        let (mut commands, mut refusals) = {
+        {
             let mut state = self.lock();
             state.update_time();
             if state.driver.caps().begins_early() && state.is_device_idle() {
@@ -170,8 +172,13 @@ impl Pass {
             }
             state.queue.begin_round();
             state.requeue_left_behind();
-            state.counters.progress()
-        };
+        }
+        self.run_steps().await
+    }
+
+    /// Runs the queue from where it is. Returns as [`execute_once`](Self::execute_once) does.
+    async fn run_steps(&self) -> Result<bool> {
+        let (mut commands, mut refusals) = self.lock().counters.progress();
         loop {
             let (need, has_reached) = {
                 let mut state = self.lock();
@@ -211,6 +218,7 @@ impl Pass {
                 self.submit()?;
                 self.wait_for_turn().await?;
                 if self.lock().pace.submits_each() {
+                    let _hold = self.hold();
                     compact::compact_pass(self, u64::MAX).await?;
                 }
             }

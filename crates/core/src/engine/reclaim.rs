@@ -220,8 +220,9 @@ fn try_steps<'a>(
                 let ran = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
                 let Some(freed_bytes) = ran else { break };
                 attempt.note(pass, step, freed_bytes);
-                // What leaves a move between two parts has freed nothing yet.
-                if freed_bytes == 0 && !step.has_traffic() {
+                // What was left or cut between two parts may have freed nothing yet.
+                let may_be_cut = step.has_traffic() || step == ReclaimStep::Compact;
+                if freed_bytes == 0 && !may_be_cut {
                     break;
                 }
                 note_lending(pass);
@@ -365,7 +366,8 @@ fn refused_submissions(pass: &Pass) -> u64 {
 }
 
 /// Creates a slab for the storage, or finds a hole, if need be by moving blocks together. `None` if
-/// that fails.
+/// that fails. For a command at the head of the queue, returns between two parts of the moves if
+/// work of a higher priority has come.
 async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<Option<Result<()>>> {
     let size_bytes = storage.size_bytes();
     let mut limit_bytes = slabs_limit_bytes(pass, ceiling);
@@ -401,6 +403,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
                 limit_bytes = pass.lock().memory.slabs.reserved_bytes();
             }
             Outcome::Void => {}
+            Outcome::Cut => return Ok(Some(Ok(()))),
             Outcome::Refused(error) => return Ok(Some(Err(error))),
         }
     }
@@ -520,6 +523,8 @@ pub(super) fn make_way_for_staging(
                 wanted_bytes.min(MAKE_WAY_BYTES) << (tries - 1).min(MAKE_WAY_DOUBLINGS);
             let reserved_bytes = pass.lock().memory.slabs.reserved_bytes();
             let target_bytes = reserved_bytes.saturating_sub(step_bytes);
+            // The caller has few tries, so none of them ends early.
+            let _hold = pass.hold_whole();
             drain_to(pass, Some(target_bytes)).await?;
         }
         let levels = pass.driver.ledger().levels();

@@ -117,7 +117,7 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     let id = share.id();
     let work = move |pass: Pass| async move {
         pass.submit()?;
-        drain_to_ceilings(&pass).await?;
+        drain_to_ceilings(&pass, i8::MIN).await?;
         let above = pass.lock().memory.shares.above_ceiling();
         let above = above.iter().find(|(share, _)| *share == id);
         Ok(above.map_or(0, |(_, excess_bytes)| *excess_bytes))

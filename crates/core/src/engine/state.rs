@@ -11,7 +11,7 @@ pub(in crate::engine) mod cost;
 mod counters;
 pub(in crate::engine) mod destination;
 pub(in crate::engine) mod features;
-mod holds;
+pub(in crate::engine) mod holds;
 pub(in crate::engine) mod lineage;
 mod pace;
 pub(in crate::engine) mod rematerializers;

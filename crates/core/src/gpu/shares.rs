@@ -51,9 +51,13 @@ impl Gpu {
     ///   to a store and calls of a [`Source`](crate::Source). The move of a large buffer goes on
     ///   later where it was left. If work of a higher priority takes the memory of such a restore,
     ///   the next restore of the buffer is one part;
+    /// - moves of as much in a compaction, or of one larger buffer;
     /// - the last steps of a search for memory that lay the operands side by side;
-    /// - a compaction, and the compilation of a kernel;
-    /// - all evictions because a budget or a ceiling was lowered, which no statistic counts.
+    /// - the compilation of a kernel.
+    ///
+    /// Evictions because a ceiling was lowered are such parts, too. Evictions because the budget
+    /// was lowered are one part, as nothing may exceed it. What the app compacts itself
+    /// ([`compact`](GpuMemory::compact)) is not cut, and not counted.
     ///
     /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
     /// within a share is at most its own. A share ends with its last handle and its last buffer;

@@ -331,6 +331,17 @@ impl Shares {
         priorities.fold(0, i8::max)
     }
 
+    /// The lowest priority of all shares and of the device.
+    pub(crate) fn lowest_priority(&self) -> i8 {
+        let priorities = self.entries.values().map(|entry| entry.priority);
+        priorities.fold(0, i8::min)
+    }
+
+    /// The priority of a share.
+    pub(crate) fn priority_of(&self, share: ShareId) -> i8 {
+        self.entries.get(share).map_or(0, |entry| entry.priority)
+    }
+
     /// Is there a share with another priority than the device?
     pub(crate) fn has_priorities(&self) -> bool {
         self.entries.values().any(|entry| entry.priority != 0)

@@ -127,8 +127,8 @@ pub struct MemoryStats {
     pub longest_submission_ns: u64,
     /// The longest time, in nanoseconds, for which work of a high priority may have waited for a
     /// part of what prepares a command of a lower one. Parts are the eviction or the restore of
-    /// 8 MiB, a compaction, and the compilation of a kernel. 0 in a browser and on a simulated
-    /// device.
+    /// 8 MiB, some moves of a compaction, and the compilation of a kernel. All evictions because
+    /// the budget was lowered count as one part. 0 in a browser and on a simulated device.
     #[cfg_attr(feature = "serde", serde(default))]
     pub longest_hold_ns: u64,
     /// Blocks that were cleared because they passed, or will pass, from one share to another.

@@ -111,7 +111,7 @@ impl State {
             }
             if let Some(priorities) = priorities {
                 priorities.promote(self);
-                if priorities.has_only_lower(self) {
+                if priorities.has_only_lower(self) || priorities.stops_between(self) {
                     return None;
                 }
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::driver::BoxFuture;
 use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
+use crate::engine::pass::turn::HoldGuard;
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Memory, Storage, Whole};
 
@@ -39,8 +40,12 @@ pub(in crate::engine) trait PassHooks: Debug + Sync {
     /// Computes the amounts of shares again, after the limits changed.
     fn follow_limits(&self, engine: &Engine, memory: &mut Memory, device_bytes: Option<u64>);
 
-    /// Evicts what is above lowered ceilings, as far as possible.
-    fn drain_to_ceilings<'a>(&self, pass: &'a Pass) -> BoxFuture<'a, Result<()>>;
+    /// Evicts what is above lowered ceilings, as far as possible. Leaves shares whose priority is
+    /// below `least`.
+    fn drain_to_ceilings<'a>(&self, pass: &'a Pass, least: i8) -> BoxFuture<'a, Result<()>>;
+
+    /// From now on the pass drains the device to its limit, and others wait for all of that.
+    fn hold_drain<'a>(&self, pass: &'a Pass) -> Option<HoldGuard<'a>>;
 
     /// Makes the storage's share hold less, if its limits, and not the device's, leave no room for
     /// the storage. Returns the error of the storage if that fails.

@@ -1,14 +1,19 @@
 //! Whose turn it is: a pass that works for a lower priority lets work of a higher one go first.
 //!
-//! The pass looks for such work at each step, between submissions, and between the rounds of a
-//! reclaim. Between two looks, the others wait. The engine reports the longest such hold.
+//! The pass looks for such work at each step, between submissions, and between the parts of a
+//! reclaim: rounds of evictions, and moves of a compaction. Between two looks, the others wait. The
+//! engine reports the longest such hold.
+//!
+//! A drain to a lowered limit is work of the share that is drained. The pass that drains looks, too,
+//! and runs what it finds (`engine::shares::limits`).
 
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
+use crate::engine::state::holds::HeldFor;
 use crate::error::Result;
 
-/// Between two looks a pass moves at most about this many bytes for a lower priority. Their way
-/// over PCIe takes about as long as the submissions of lower work.
+/// Between two looks a pass frees or moves at most about this many bytes for a lower priority.
+/// Their way over PCIe takes about as long as the submissions of lower work.
 const MOST_ROUND_BYTES: u64 = 8 << 20;
 
 /// But at most 1/16 of the limit, because the bytes of a small device take longer.
@@ -20,16 +25,14 @@ const LEAST_ROUND_BYTES: u64 = 64 << 10;
 /// The part of a move that is not cut.
 pub(in crate::engine) const WHOLE: u64 = u64::MAX;
 
-/// The pass meets a need of a command, and looks for work of a higher priority only where it asks
-/// [`must_yield`](Pass::must_yield).
-pub(in crate::engine) struct HoldGuard<'a>(Option<&'a Pass>);
+/// The pass does something for which others may wait, and looks for work of a higher priority only
+/// where it asks [`must_yield`](Pass::must_yield). After that it does what it did before.
+pub(in crate::engine) struct HoldGuard<'a>(Option<(&'a Pass, Option<HeldFor>)>);
 
 impl Drop for HoldGuard<'_> {
     fn drop(&mut self) {
-        if let Some(pass) = self.0 {
-            let mut state = pass.lock();
-            let now_ns = now_ns(pass, &state);
-            state.holds.end(now_ns);
+        if let Some((pass, before)) = self.0 {
+            pass.swap_hold(before);
         }
     }
 }
@@ -47,34 +50,58 @@ impl Pass {
 
     /// From now on the pass meets a need of the command at the head of the queue.
     pub(in crate::engine) fn hold(&self) -> HoldGuard<'_> {
-        if !self.works_for_lower() {
-            return HoldGuard(None);
+        match self.works_for_lower() {
+            true => self.hold_for(HeldFor::Command),
+            false => HoldGuard(None),
         }
-        let mut state = self.lock();
-        let now_ns = now_ns(self, &state);
-        state.holds.begin(now_ns);
-        HoldGuard(Some(self))
     }
 
-    /// Whether commands of a higher priority have come that may go before the command whose need
-    /// the pass meets. Then the pass should leave the need, which the command has again later.
+    /// From now on the pass does something whole, if others may wait for what it does.
+    pub(in crate::engine) fn hold_whole(&self) -> HoldGuard<'_> {
+        let is_held = self.lock().holds.held().is_some();
+        match is_held {
+            true => self.hold_for(HeldFor::Whole),
+            false => HoldGuard(None),
+        }
+    }
+
+    /// From now on the pass does this, and others may wait for it. What the pass does whole stays
+    /// whole.
+    pub(in crate::engine) fn hold_for(&self, held: HeldFor) -> HoldGuard<'_> {
+        let before = self.lock().holds.held();
+        if before != Some(HeldFor::Whole) {
+            self.swap_hold(Some(held));
+        }
+        HoldGuard(Some((self, before)))
+    }
+
+    /// Begins, changes or ends what others may wait for. Returns what it was.
+    pub(in crate::engine) fn swap_hold(&self, held: Option<HeldFor>) -> Option<HeldFor> {
+        let mut state = self.lock();
+        let now_ns = now_ns(self, &state);
+        state.holds.swap(held, now_ns)
+    }
+
+    /// Whether commands of a higher priority have come that may go first. Then the pass should
+    /// leave the need that it meets, which the command has again later. A drain runs them.
     pub(in crate::engine) fn must_yield(&self) -> bool {
         let state = &mut *self.lock();
-        if !state.holds.is_held() {
+        let Some(held) = state.holds.held().filter(|_| state.holds.looks()) else {
             return false;
-        }
+        };
         let now_ns = now_ns(self, state);
         state.holds.look(now_ns);
-        if (state.priorities).is_some_and(|priorities| priorities.is_outranked(state)) {
-            state.holds.yields();
-        }
-        state.holds.must_yield()
+        let has_come = (state.priorities).is_some_and(|priorities| match held {
+            HeldFor::Drain { above } => priorities.has_above(state, above),
+            _ => priorities.is_outranked(state),
+        });
+        state.holds.found(has_come)
     }
 
     /// What a round of a reclaim frees at most, of these bytes, before the next look. It is also
     /// the largest part of a move.
     pub(in crate::engine) fn round_bytes(&self, wanted_bytes: u64) -> u64 {
-        if !self.lock().holds.is_held() {
+        if !self.lock().holds.looks() {
             return wanted_bytes;
         }
         let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
@@ -85,6 +112,21 @@ impl Pass {
     /// Whether to leave a move between two of its parts. A part of `WHOLE` is never left.
     pub(in crate::engine) fn leaves_move(&self, part_bytes: u64) -> bool {
         part_bytes != WHOLE && self.must_yield()
+    }
+
+    /// What a compaction moves at most before the next look; `None` if it does not look.
+    ///
+    /// A compaction that is cut makes progress: what it has moved stays there, and the next plan
+    /// starts from that. But another plan may choose other slabs to empty, above all when the
+    /// commands between have taken its holes. So once compactions that were cut have moved all that
+    /// is live, the next one is carried out to its end.
+    pub(in crate::engine) fn moved_bytes_between_looks(&self) -> Option<u64> {
+        let is_cut = {
+            let state = self.lock();
+            let gets_on = state.holds.cut_bytes() <= state.memory.slabs.live_bytes();
+            state.holds.looks() && gets_on
+        };
+        is_cut.then(|| self.round_bytes(WHOLE))
     }
 
     /// Whether the command at the head of the queue has a lower priority than some share.

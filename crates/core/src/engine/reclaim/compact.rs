@@ -3,6 +3,9 @@
 //! The queue runs in order. So a range is free for the next command as soon as the copy that
 //! empties it is recorded. Moves are submitted alone. If the driver refuses such a submission, the
 //! engine moves every block of it back to where its bytes still are.
+//!
+//! For a lower priority than others have, the moves are submitted in parts. After each part the
+//! engine waits for the device and looks for work of a higher priority.
 
 use super::retire;
 use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
@@ -24,6 +27,8 @@ pub(super) enum Outcome {
     Void,
     /// The driver refused for another reason.
     Refused(Error),
+    /// Work of a higher priority has come. The steps so far were carried out.
+    Cut,
 }
 
 /// Carries out the steps of a plan as far as possible. Afterwards the tables are right about every
@@ -40,11 +45,21 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
         }
         let refused_before = pass.lock().counters.refused_submissions;
         let mut created = None;
+        let mut parts = Parts::new(pass);
         let are_moves =
             |one: &Step, next: &Step| matches!((one, next), (Step::Move { .. }, Step::Move { .. }));
         for steps in steps.chunk_by(are_moves) {
             match &steps[0] {
-                Step::Move { .. } => record_moves(&mut pass.lock(), steps),
+                Step::Move { .. } => {
+                    let mut rest = steps;
+                    while !rest.is_empty() {
+                        let recorded = record_moves(&mut pass.lock(), rest, &mut parts.left_bytes);
+                        rest = &rest[recorded..];
+                        if let Some(outcome) = parts.look(pass, refused_before).await? {
+                            return Ok(outcome);
+                        }
+                    }
+                }
                 Step::Release(slab) => {
                     if !submit_moves(pass, refused_before)? {
                         return Ok(Outcome::Void);
@@ -61,15 +76,71 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
                     offset_bytes,
                 } => {
                     let slab = created.expect("a plan creates a slab before it moves blocks there");
-                    record_move(&mut pass.lock(), *block, &Spot::new(slab, *offset_bytes));
+                    let to = Spot::new(slab, *offset_bytes);
+                    let moved_bytes = record_move(&mut pass.lock(), *block, &to);
+                    parts.left_bytes = parts.left_bytes.saturating_sub(moved_bytes);
+                    if let Some(outcome) = parts.look(pass, refused_before).await? {
+                        return Ok(outcome);
+                    }
                 }
             }
         }
-        Ok(match submit_moves(pass, refused_before)? {
-            true => Outcome::Done,
-            false => Outcome::Void,
-        })
+        if !submit_moves(pass, refused_before)? {
+            return Ok(Outcome::Void);
+        }
+        parts.end(pass).await?;
+        Ok(Outcome::Done)
     })
+}
+
+/// The parts in which a compaction is carried out.
+struct Parts {
+    /// `None` for the whole compaction at once.
+    part_bytes: Option<u64>,
+    /// What may still be moved before the next look.
+    left_bytes: u64,
+    moved_before: u64,
+}
+
+impl Parts {
+    fn new(pass: &Pass) -> Self {
+        let part_bytes = pass.moved_bytes_between_looks();
+        Parts {
+            part_bytes,
+            left_bytes: part_bytes.unwrap_or(u64::MAX),
+            moved_before: pass.lock().memory.slabs.moved_bytes(),
+        }
+    }
+
+    /// At the end of a part: submits its moves, waits for them, and looks for work of a higher
+    /// priority. Returns the outcome of the compaction if that ends here.
+    async fn look(&mut self, pass: &Pass, refused_before: u64) -> Result<Option<Outcome>> {
+        let (Some(part_bytes), 0) = (self.part_bytes, self.left_bytes) else {
+            return Ok(None);
+        };
+        if !submit_moves(pass, refused_before)? {
+            return Ok(Some(Outcome::Void));
+        }
+        pass.wait_idle().await?;
+        self.left_bytes = part_bytes;
+        if !pass.must_yield() {
+            return Ok(None);
+        }
+        let state = &mut *pass.lock();
+        let moved_bytes = state.memory.slabs.moved_bytes() - self.moved_before;
+        state.holds.compacted(Some(moved_bytes));
+        Ok(Some(Outcome::Cut))
+    }
+
+    /// After the last step: the device finishes the moves before it gets further work of the same
+    /// priority.
+    async fn end(&self, pass: &Pass) -> Result<()> {
+        if self.part_bytes.is_some_and(|bytes| bytes > self.left_bytes) {
+            pass.wait_idle().await?;
+        }
+        pass.lock().holds.compacted(None);
+        Ok(())
+    }
 }
 
 fn no_slab(pass: &Pass, error: DriverError) -> Result<Outcome> {
@@ -189,18 +260,25 @@ pub(in crate::engine) fn compact_pass(
     })
 }
 
-fn record_moves(state: &mut State, steps: &[Step]) {
-    for step in steps {
+/// Carries out steps until the moves come to `left_bytes`, which become less by them. Returns the
+/// number of steps, at least one.
+fn record_moves(state: &mut State, steps: &[Step], left_bytes: &mut u64) -> usize {
+    for (step, recorded) in steps.iter().zip(1..) {
         if let Step::Move { block, to } = step {
-            record_move(state, *block, to);
+            *left_bytes = left_bytes.saturating_sub(record_move(state, *block, to));
+        }
+        if *left_bytes == 0 {
+            return recorded;
         }
     }
+    steps.len()
 }
 
-/// Moves a block and records the copy. Does nothing if the block was freed meanwhile.
-fn record_move(state: &mut State, block: BlockId, to: &Spot) {
+/// Moves a block and records the copy. Does nothing if the block was freed meanwhile. Returns the
+/// bytes moved.
+fn record_move(state: &mut State, block: BlockId, to: &Spot) -> u64 {
     let Some(one) = state.memory.relocate(block, to) else {
-        return;
+        return 0;
     };
     state.memory.slabs.touch(one.from);
     state.memory.slabs.touch(one.to);
@@ -217,6 +295,7 @@ fn record_move(state: &mut State, block: BlockId, to: &Spot) {
     }
     state.memory.moved_away(&one);
     state.batch.add_move(one);
+    one.size_bytes
 }
 
 /// Extends the last copy by this move, if both blocks are neighbours before and after it. The bytes

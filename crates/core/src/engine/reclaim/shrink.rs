@@ -50,10 +50,14 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         pass.submit()?;
         let must_drain =
             limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0;
+        // Others wait for the whole drain. While the slabs exceed the limit, nothing is created that
+        // their commands may need, and what these evict instead would leave the drain with more.
+        let sharing = pass.sharing();
+        let _hold = (sharing.filter(|_| must_drain)).and_then(|sharing| sharing.hold_drain(pass));
         let draining = must_drain.then(|| DrainGuard::new(pass));
         // What shares hold above their ceilings leaves before what others hold.
-        if let Some(sharing) = pass.sharing() {
-            sharing.drain_to_ceilings(pass).await?;
+        if let Some(sharing) = sharing {
+            sharing.drain_to_ceilings(pass, i8::MIN).await?;
         }
         if must_drain {
             reclaim::drain_to(pass, None).await?;

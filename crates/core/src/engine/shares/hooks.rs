@@ -10,6 +10,7 @@ use crate::engine::handle::Engine;
 use crate::engine::kernel::Role;
 use crate::engine::pass::Pass;
 use crate::engine::pass::share_hooks::PassHooks;
+use crate::engine::pass::turn::HoldGuard;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::reclaim;
 use crate::engine::reclaim::victims;
@@ -53,8 +54,12 @@ impl PassHooks for OfShares {
         memory.shares.follow(lending::whole(engine, device_bytes));
     }
 
-    fn drain_to_ceilings<'a>(&self, pass: &'a Pass) -> BoxFuture<'a, Result<()>> {
-        Box::pin(limits::drain_to_ceilings(pass))
+    fn drain_to_ceilings<'a>(&self, pass: &'a Pass, least: i8) -> BoxFuture<'a, Result<()>> {
+        Box::pin(limits::drain_to_ceilings(pass, least))
+    }
+
+    fn hold_drain<'a>(&self, pass: &'a Pass) -> Option<HoldGuard<'a>> {
+        limits::hold_drain(pass)
     }
 
     fn lower_share<'a>(

@@ -62,6 +62,27 @@ pub(in crate::engine) trait Priorities: Sync {
     /// Whether commands have come that may go before the command at the head.
     fn is_outranked(&self, state: &State) -> bool;
 
+    /// Whether a drain that begins now may run urgent commands between two rounds. Not if it is
+    /// itself between two rounds of another, or between commands that belong to the one at the
+    /// head.
+    fn may_run_between(&self, state: &State) -> bool {
+        !state.holds.is_between() && !state.steps.are_any()
+    }
+
+    /// Whether commands above this priority have come.
+    fn has_above(&self, state: &State, priority: i8) -> bool {
+        state.queue.commands().any(|cmd| self.of(cmd) > priority)
+    }
+
+    /// Whether the pass runs urgent commands between two rounds of a drain, and the next command is
+    /// none. Urgent ones behind it wait for it.
+    fn stops_between(&self, state: &State) -> bool {
+        let least = state.queue.least_priority();
+        state.holds.is_between()
+            && !state.steps.are_any()
+            && state.queue.head().is_some_and(|cmd| self.of(cmd) < least)
+    }
+
     /// Brings the commands of the highest priority to the head of the queue.
     fn promote(&self, state: &mut State);
 

@@ -1,24 +1,49 @@
-//! How long passes for a low priority did not look for work of a higher one.
+//! How long passes did not look for work of a higher priority than what they did.
+
+/// What a pass does while work of a higher priority may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum HeldFor {
+    /// It meets a need of the command at the head of the queue. If others come, it leaves the need.
+    Command,
+    /// It drains memory to a lowered limit. Between two rounds it runs commands above this
+    /// priority.
+    Drain { above: i8 },
+    /// It does something that it does not cut into parts.
+    Whole,
+}
 
 /// The hold of the current pass, and the longest one so far.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Holds {
-    is_held: bool,
-    /// Work of a higher priority has come since the hold began.
-    must_yield: bool,
+    held: Option<HeldFor>,
+    /// Work of a higher priority has come since a pass began to prepare a command.
+    has_found: bool,
     /// The time of the last look. `None` without a clock.
     looked_at_ns: Option<u64>,
     longest_ns: u64,
+    /// The pass runs urgent commands between two rounds of a drain.
+    is_between: bool,
+    /// The bytes that compactions moved before they were cut, since one was carried out to its end.
+    cut_bytes: u64,
 }
 
 impl Holds {
-    /// A pass meets a need of a command.
-    pub(in crate::engine) fn begin(&mut self, now_ns: Option<u64>) {
-        (self.is_held, self.looked_at_ns) = (true, now_ns);
-        self.must_yield = false;
+    /// The pass does this from now on. Returns what it did before. A hold that only becomes another
+    /// one goes on, because the pass has not looked.
+    pub(in crate::engine) fn swap(
+        &mut self,
+        held: Option<HeldFor>,
+        now_ns: Option<u64>,
+    ) -> Option<HeldFor> {
+        match (self.held, held) {
+            (None, Some(_)) => (self.looked_at_ns, self.has_found) = (now_ns, false),
+            (Some(_), None) => self.look(now_ns),
+            _ => {}
+        }
+        std::mem::replace(&mut self.held, held)
     }
 
-    /// The pass looks for work of a higher priority, and goes on.
+    /// The pass looks for work of a higher priority.
     pub(in crate::engine) fn look(&mut self, now_ns: Option<u64>) {
         if let (Some(looked_at_ns), Some(now_ns)) = (self.looked_at_ns, now_ns) {
             let held_ns = now_ns.saturating_sub(looked_at_ns);
@@ -27,26 +52,79 @@ impl Holds {
         self.looked_at_ns = now_ns;
     }
 
-    /// The need is met, or the pass is dropped.
-    pub(in crate::engine) fn end(&mut self, now_ns: Option<u64>) {
-        self.look(now_ns);
-        self.is_held = false;
+    /// A look has found work of a higher priority, or not. Returns whether the pass must yield: once
+    /// the need of a command has to wait, every look says so, until the hold ends.
+    pub(in crate::engine) fn found(&mut self, has_come: bool) -> bool {
+        let is_kept = self.held == Some(HeldFor::Command) && self.has_found;
+        self.has_found = has_come || is_kept;
+        self.has_found
     }
 
-    /// Such work has come. Until the hold ends, every look finds it.
-    pub(in crate::engine) fn yields(&mut self) {
-        self.must_yield = true;
+    /// Whether the pass looks for work of a higher priority between two parts of what it does.
+    pub(in crate::engine) fn looks(&self) -> bool {
+        matches!(self.held, Some(HeldFor::Command | HeldFor::Drain { .. }))
     }
 
-    pub(in crate::engine) fn must_yield(&self) -> bool {
-        self.must_yield
-    }
-
-    pub(in crate::engine) fn is_held(&self) -> bool {
-        self.is_held
+    pub(in crate::engine) fn held(&self) -> Option<HeldFor> {
+        self.held
     }
 
     pub(in crate::engine) fn longest_ns(&self) -> u64 {
         self.longest_ns
+    }
+
+    /// Whether the pass runs urgent commands between two rounds of a drain.
+    pub(in crate::engine) fn is_between(&self) -> bool {
+        self.is_between
+    }
+
+    /// The pass begins or ends to run urgent commands. Returns whether it did before.
+    pub(in crate::engine) fn set_between(&mut self, is_between: bool) -> bool {
+        std::mem::replace(&mut self.is_between, is_between)
+    }
+
+    /// A compaction was cut after it had moved these bytes, or carried out to its end (`None`).
+    pub(in crate::engine) fn compacted(&mut self, cut_after_bytes: Option<u64>) {
+        let moved_bytes = cut_after_bytes.map(|bytes| self.cut_bytes.saturating_add(bytes));
+        self.cut_bytes = moved_bytes.unwrap_or(0);
+    }
+
+    /// The bytes that compactions moved before they were cut, since one was carried out to its end.
+    pub(in crate::engine) fn cut_bytes(&self) -> u64 {
+        self.cut_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_lasts_from_one_look_to_the_next() {
+        let mut holds = Holds::default();
+        let command = Some(HeldFor::Command);
+        assert_eq!(holds.swap(command, Some(100)), None);
+        holds.look(Some(130));
+        // The hold goes on as another one.
+        assert_eq!(holds.swap(Some(HeldFor::Whole), Some(140)), command);
+        assert_eq!(holds.swap(command, Some(150)), Some(HeldFor::Whole));
+        assert_eq!(holds.longest_ns(), 30);
+        holds.look(Some(180));
+        assert_eq!(holds.longest_ns(), 50);
+        // Between two holds nobody waits.
+        assert_eq!(holds.swap(None, Some(190)), command);
+        assert_eq!(holds.swap(None, Some(500)), None);
+        holds.swap(command, Some(900));
+        holds.swap(None, Some(920));
+        assert_eq!(holds.longest_ns(), 50);
+    }
+
+    #[test]
+    fn without_a_clock_no_time_passes() {
+        let mut holds = Holds::default();
+        holds.swap(Some(HeldFor::Drain { above: 0 }), None);
+        holds.look(None);
+        holds.swap(None, None);
+        assert_eq!(holds.longest_ns(), 0);
     }
 }
