@@ -56,8 +56,8 @@ impl Drop for Between<'_> {
 }
 
 impl Pass {
-    /// Runs the commands above this priority that wait for no lower ones, and submits them. What was
-    /// left behind before stays so.
+    /// Runs the commands above this priority that wait for no lower ones, and submits them. What
+    /// was left behind before stays so.
     pub(in crate::engine) async fn execute_above(&self, above: i8) -> Result<()> {
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;

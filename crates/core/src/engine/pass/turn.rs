@@ -4,8 +4,8 @@
 //! reclaim: rounds of evictions, and moves of a compaction. Between two looks, the others wait. The
 //! engine reports the longest such hold.
 //!
-//! A drain to a lowered limit is work of the share that is drained. The pass that drains looks, too,
-//! and runs what it finds (`engine::shares::limits`).
+//! A drain to a lowered limit is work of the share that is drained. The pass that drains
+//! looks, too, and runs what it finds (`engine::shares::limits`).
 
 use crate::engine::pass::Pass;
 use crate::engine::state::State;

@@ -50,8 +50,8 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         pass.submit()?;
         let must_drain =
             limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0;
-        // Others wait for the whole drain. While the slabs exceed the limit, nothing is created that
-        // their commands may need, and what these evict instead would leave the drain with more.
+        // Others wait for the whole drain. While the slabs exceed the limit, nothing is created
+        // that their commands may need. What these evict instead would leave the drain with more.
         let sharing = pass.sharing();
         let _hold = (sharing.filter(|_| must_drain)).and_then(|sharing| sharing.hold_drain(pass));
         let draining = must_drain.then(|| DrainGuard::new(pass));

@@ -1,7 +1,7 @@
 //! Keeps shares within their limits: evicts what is above lowered ceilings.
 //!
 //! A drain is work of the share that is drained. So it runs in rounds, and between two rounds the
-//! pass runs the commands of higher priorities that have come. They run as in any pass, but the pass
+//! pass runs the commands of higher priorities that have come. They run as in any pass, but it
 //! stops before the first command that does not go before the drain. A drain of the whole device is
 //! not interrupted.
 
