@@ -166,8 +166,8 @@ fn gave_up_copy(pass: &Pass, storage: &Arc<Storage>, error: &Error) -> bool {
     error.is_loss()
 }
 
-/// Fills a place from where it was left. Begins again if a submission with a part of it was refused.
-/// Returns whether the place is full.
+/// Fills a place from where it was left. Begins again if a submission with a part of it was
+/// refused. Returns whether the place is full.
 async fn fill_with_retries(
     pass: &Pass,
     storage: &Arc<Storage>,

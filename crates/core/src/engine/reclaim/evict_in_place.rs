@@ -13,8 +13,8 @@ use crate::units::KIB;
 const MOST_ZEROS: u64 = 64 * KIB;
 
 /// Copies a victim's bytes out of its mapped slab, then evicts it. If another share claimed its
-/// memory, clears the block. Returns whether it was evicted. It was not if work of a higher priority
-/// came between two parts of this many bytes.
+/// memory, clears the block. Returns whether it was evicted. It was not if work of a higher
+/// priority came between two parts of this many bytes.
 pub(super) async fn evict_in_place(
     pass: &Pass,
     mut eviction: PendingEviction,

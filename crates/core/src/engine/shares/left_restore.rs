@@ -1,8 +1,8 @@
 //! The restore that was left halfway last.
 //!
 //! Its block belongs to no storage, so no compaction moves it. A search for room gives it up before
-//! it evicts anything. Then the next restore of that storage is not left: otherwise work of a higher
-//! priority that often needs the memory would keep it from ever being restored.
+//! it evicts anything. Then the next restore of that storage is not left: otherwise work of a
+//! higher priority that often needs the memory would keep it from ever being restored.
 
 use std::sync::{Arc, Weak};
 
