@@ -99,6 +99,12 @@ impl Pass {
         })
     }
 
+    /// Runs the commands above this priority that wait for no lower ones, in the middle of
+    /// something else. What was left behind before stays so.
+    pub(super) fn execute_above(&self, above: i8) -> BoxFuture<'_, Result<()>> {
+        Box::pin(between::execute_above(self, above))
+    }
+
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
         let sharing = lending::note_lending(self);

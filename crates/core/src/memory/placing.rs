@@ -215,12 +215,28 @@ impl Memory {
         }))
     }
 
-    /// Whether the storage may still have the block of its restore. Its share may have taken others
-    /// since.
-    pub(crate) fn may_go_on(&self, storage: &Storage, pending_restore: &PendingRestore) -> bool {
+    /// The restore is left halfway. Its block counts for this share until it is
+    /// [taken up](Self::take_up_restore).
+    pub(crate) fn leave_restore(&mut self, share: ShareId, pending_restore: &PendingRestore) {
+        if share != ShareId::MAIN {
+            let granted_bytes = self.slabs.granted_bytes(pending_restore.size_bytes);
+            self.shares.gained(share, granted_bytes, false);
+        }
+    }
+
+    /// The restore goes on, or is cancelled next. Returns whether the share may have the block:
+    /// limits may have changed.
+    pub(crate) fn take_up_restore(
+        &mut self,
+        share: ShareId,
+        pending_restore: &PendingRestore,
+    ) -> bool {
         let granted_bytes = self.slabs.granted_bytes(pending_restore.size_bytes);
+        if share != ShareId::MAIN {
+            self.shares.lost(share, granted_bytes, false);
+        }
         let other_bytes = self.slabs.live_bytes().saturating_sub(granted_bytes);
-        let hindrance = (self.shares).hindrance(storage.share(), granted_bytes, other_bytes);
+        let hindrance = self.shares.hindrance(share, granted_bytes, other_bytes);
         hindrance.is_none()
     }
 

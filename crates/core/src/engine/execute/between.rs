@@ -55,20 +55,17 @@ impl Drop for Between<'_> {
     }
 }
 
-impl Pass {
-    /// Runs the commands above this priority that wait for no lower ones, and submits them. What
-    /// was left behind before stays so.
-    pub(in crate::engine) async fn execute_above(&self, above: i8) -> Result<()> {
-        if self.diagnostics().is_some() {
-            make_gear::prepare_diagnose(self).await?;
-        }
-        let runs = Runs {
-            may_defer: false,
-            least_priority: above.saturating_add(1),
-            is_slice: false,
-        };
-        let _between = Between::new(self, runs);
-        self.run_steps().await?;
-        self.submit()
+/// Runs the commands above this priority, and submits them.
+pub(super) async fn execute_above(pass: &Pass, above: i8) -> Result<()> {
+    if pass.diagnostics().is_some() {
+        make_gear::prepare_diagnose(pass).await?;
     }
+    let runs = Runs {
+        may_defer: false,
+        least_priority: above.saturating_add(1),
+        is_slice: false,
+    };
+    let _between = Between::new(pass, runs);
+    pass.run_steps().await?;
+    pass.submit()
 }

@@ -8,11 +8,14 @@ use std::sync::{Arc, Weak};
 
 use crate::engine::queue::Queue;
 use crate::engine::state::features::{Filled, LeftRestores};
-use crate::memory::{Memory, PendingRestore, Storage};
+use crate::memory::{Memory, PendingRestore, ShareHandle, ShareId, Storage};
 
 /// A restore that was left halfway.
 struct Left {
     storage: Weak<Storage>,
+    share: ShareId,
+    /// Keeps the share, for which the block counts.
+    _share: Option<Arc<ShareHandle>>,
     /// The number of the last write to the storage.
     writes: u64,
     pending_restore: PendingRestore,
@@ -30,6 +33,14 @@ fn is_of(one: &Weak<Storage>, storage: &Arc<Storage>) -> bool {
     std::ptr::eq(one.as_ptr(), Arc::as_ptr(storage))
 }
 
+impl LastLeft {
+    fn cancel(&mut self, left: Left, memory: &mut Memory) {
+        memory.cancel_restore(left.pending_restore);
+        self.given_up.retain(|one| one.strong_count() > 0);
+        self.given_up.push(left.storage);
+    }
+}
+
 impl LeftRestores for LastLeft {
     fn leave(
         &mut self,
@@ -39,8 +50,11 @@ impl LeftRestores for LastLeft {
         memory: &mut Memory,
     ) {
         self.give_up(memory);
+        memory.leave_restore(storage.share(), &pending_restore);
         self.left = Some(Left {
             storage: Arc::downgrade(storage),
+            share: storage.share(),
+            _share: storage.share_handle().cloned(),
             writes: memory.slots.writes_to(storage),
             pending_restore,
             filled,
@@ -54,11 +68,10 @@ impl LeftRestores for LastLeft {
     ) -> Option<(PendingRestore, Filled)> {
         let left = self.left.take_if(|left| is_of(&left.storage, storage))?;
         let is_same = left.writes == memory.slots.writes_to(storage);
-        if is_same && memory.may_go_on(storage, &left.pending_restore) {
+        if memory.take_up_restore(left.share, &left.pending_restore) && is_same {
             return Some((left.pending_restore, left.filled));
         }
-        self.left = Some(left);
-        self.give_up(memory);
+        self.cancel(left, memory);
         None
     }
 
@@ -75,9 +88,8 @@ impl LeftRestores for LastLeft {
             return 0;
         };
         let freed_before = memory.slabs.freed_bytes();
-        memory.cancel_restore(left.pending_restore);
-        self.given_up.retain(|one| one.strong_count() > 0);
-        self.given_up.push(left.storage);
+        memory.take_up_restore(left.share, &left.pending_restore);
+        self.cancel(left, memory);
         memory.slabs.freed_bytes() - freed_before
     }
 

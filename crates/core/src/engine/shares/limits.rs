@@ -5,7 +5,6 @@
 //! stops before the first command that does not go before the drain. A drain of the whole device is
 //! not interrupted.
 
-use crate::driver::BoxFuture;
 use crate::engine::pass::Pass;
 use crate::engine::pass::turn::{HoldGuard, WHOLE};
 use crate::engine::reclaim;
@@ -66,8 +65,8 @@ fn excess_bytes(pass: &Pass, share: ShareId) -> u64 {
     of_share.map_or(0, |(_, excess_bytes)| *excess_bytes)
 }
 
-/// Runs a round of a drain. If a part of the storages cannot leave, tries all of them. Leaves a move
-/// between two parts if higher commands have come.
+/// Runs a round of a drain. If a part of the storages cannot leave, tries all of them. Leaves a
+/// move between two parts if higher commands have come.
 async fn drain_once(
     pass: &Pass,
     share: ShareId,
@@ -113,9 +112,7 @@ fn hold_above(pass: &Pass, priority: i8) -> Option<HoldGuard<'_>> {
 async fn run_urgent(pass: &Pass, priority: i8) -> Result<()> {
     // If this is dropped, the pass is, and the guard of the hold finds nothing to end.
     let held = pass.swap_hold(None);
-    // The commands may need another drain in turn, so the future has a type without parts.
-    let running: BoxFuture<'_, Result<()>> = Box::pin(pass.execute_above(priority));
-    let ran = running.await;
+    let ran = pass.execute_above(priority).await;
     pass.swap_hold(held);
     ran
 }
