@@ -147,11 +147,11 @@ fn limits(gpu: &Gpu, parties: &[Party], seed: u64, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         match rng.usize(..4) {
             3 => {
-                let lower = budget(rng.u64(6..=7) * MIB);
+                let lower = budget(rng.u64(8..=9) * MIB);
                 gpu.memory().set_budget(lower).unwrap();
             }
             at => {
-                let share = Share::guaranteed(MIB).with_ceiling(rng.u64(4..=5) * MIB);
+                let share = Share::guaranteed(MIB).with_ceiling(rng.u64(6..=7) * MIB);
                 parties[at].gpu.memory().resize_share(share).unwrap();
             }
         }
@@ -171,7 +171,7 @@ fn run(seed: u64, steps: u64, maps_slabs: bool) {
         ..SimOptions::default()
     };
     let options = Options {
-        budget: Some(budget(7 * MIB)),
+        budget: Some(budget(9 * MIB)),
         ..Options::default()
     };
     let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
