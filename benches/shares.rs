@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lapidary::shares::Share;
-use lapidary::{Budget, Buffer, DType, Gpu, Options, Residency, Result};
+use lapidary::{Budget, Buffer, DType, Gpu, Options, Residency, Result, Tensor};
 
 const MIB: u64 = 1 << 20;
 const ROUNDS: usize = 15;
@@ -30,6 +30,10 @@ const CONTENDED_S: u64 = 60;
 const SMALL_BUDGET_BYTES: u64 = 192 * MIB;
 const HELD: usize = 150;
 const LARGE_BYTES: u64 = 96 * MIB;
+/// A buffer of which that memory has room for one.
+const MOVED_BYTES: u64 = 128 * MIB;
+/// The multiplications that compute a matrix again.
+const AGAIN: usize = 16;
 /// Frames whose time counts, and the pause after each.
 const FRAMES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(4);
@@ -209,8 +213,15 @@ fn latency() -> Result<()> {
     frames("beside a job of its priority", None, Some((0, multiply)))?;
     frames("beside a job of a lower one", None, Some((-1, multiply)))?;
     let budget_bytes = Some(SMALL_BUDGET_BYTES);
-    let job = Some((-1, evict_and_restore as Work));
-    frames("beside one that lacks memory", budget_bytes, job)
+    let job = |work: Work| Some((-1, work));
+    let name = "beside one that lacks memory";
+    frames(name, budget_bytes, job(evict_and_restore))?;
+    frames(
+        "beside one that moves 128 MiB",
+        budget_bytes,
+        job(move_large),
+    )?;
+    frames("beside one that computes again", None, job(compute_again))
 }
 
 fn frames(name: &str, budget_bytes: Option<u64>, job: Option<(i8, Work)>) -> Result<()> {
@@ -290,6 +301,35 @@ fn evict_and_restore(job: Gpu, stops: &AtomicBool) -> Result<usize> {
         drop(job.buffer_zeroed(LARGE_BYTES)?);
         job.flush()?;
         small.iter().try_for_each(Buffer::prefetch)?;
+        job.flush()?;
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// Has room for one of two buffers, and needs both in turn.
+fn move_large(job: Gpu, stops: &AtomicBool) -> Result<usize> {
+    let words = vec![7_u32; (MOVED_BYTES / 4) as usize];
+    let buffers = [job.buffer_from(&words)?, job.buffer_from(&words)?];
+    let mut done = 0;
+    while !stops.load(Ordering::Relaxed) {
+        buffers[done % 2].prefetch()?;
+        job.flush()?;
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// Drops a matrix and computes it again.
+fn compute_again(job: Gpu, stops: &AtomicBool) -> Result<usize> {
+    let w = job.rand_normal(&[512, 512], 0.0, 0.04, 1, DType::F32)?;
+    let product = |w: &Tensor| (1..AGAIN).try_fold(w.matmul(w)?, |x, _| x.matmul(w));
+    let made = product(&w)?;
+    made.recompute_with(&[&w], move |inputs| product(&inputs[0]))?;
+    let mut done = 0;
+    while !stops.load(Ordering::Relaxed) {
+        made.evict()?;
+        made.prefetch()?;
         job.flush()?;
         done += 1;
     }

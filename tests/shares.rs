@@ -13,6 +13,7 @@ mod preparing;
 mod priority;
 mod promises;
 mod reports;
+mod steps;
 mod tenant;
 mod uploads;
 

@@ -329,6 +329,14 @@ impl State {
         }
     }
 
+    /// Notes that a command has left the queue and has not run.
+    pub(super) fn left(&mut self, cmd: &Cmd) {
+        match cmd {
+            Cmd::TakeOver { to, .. } => self.steps.finish(to, None),
+            _ => drop(self.steps.end_command()),
+        }
+    }
+
     /// Handles a failure of the command at the head of the queue: it cannot run now, or never.
     pub(super) fn head_failed(&mut self, error: Error) {
         self.unplace_head();
@@ -337,8 +345,8 @@ impl State {
         if head.as_ref().is_some_and(|cmd| self.queue.take_apart(cmd)) {
             return;
         }
-        if head.is_some() {
-            self.steps.end_command();
+        if let Some(cmd) = &head {
+            self.left(cmd);
         }
         match head {
             // A prefetch is only a hint and must not block other commands.

@@ -78,6 +78,9 @@ pub(super) fn read_words(state: &mut State, words: Words) {
     let (reading, pieces) =
         Reading::new(offset_bytes, size_bytes, MOST_WORDS_BYTES, Box::new(sink));
     reading.await_now();
+    // The read is for the launch, whose priority it has.
+    let result = words.result.upgrade();
+    let by = result.and_then(|result| result.share_handle().cloned());
     state.steps.set_picking(Some(Picking {
         result: words.result,
         words: read,
@@ -88,7 +91,7 @@ pub(super) fn read_words(state: &mut State, words: Words) {
             src: words.storage.clone(),
             reading: reading.clone(),
             piece,
-            by: words.storage.share_handle().cloned(),
+            by: by.clone(),
         });
     }
 }

@@ -189,7 +189,7 @@ impl State {
             Err(Stop::Poison(cause)) => {
                 self.unplace_cmd(cmd);
                 if !self.queue.take_apart(cmd) {
-                    self.steps.end_command();
+                    self.left(cmd);
                     self.poison(cmd, &cause);
                 }
             }

@@ -25,6 +25,8 @@ struct StepsOfOne {
     /// Keyed by the address of the storage.
     rematerializations: NumberMap<Rematerialization>,
     under_way: usize,
+    /// The highest priority of the commands for which they are under way, and of the steps.
+    priority: Option<i8>,
     /// The rows that the command picks from a table that is not on the device.
     picking: Option<Picking>,
 }
@@ -123,6 +125,20 @@ impl Steps {
         let was_under_way = std::mem::replace(&mut rematerialization.is_under_way, false);
         rematerialization.failure = failure;
         self.now.under_way -= usize::from(was_under_way);
+        if !self.is_any_under_way() {
+            self.now.priority = None;
+        }
+    }
+
+    /// Steps of this priority were put in front of the command, or it has this one itself.
+    pub(in crate::engine) fn raise_priority(&mut self, priority: i8) {
+        self.now.priority = self.now.priority.max(Some(priority));
+    }
+
+    /// Steps count as what they are for: at least this priority. `None` while no rematerialization
+    /// is under way.
+    pub(in crate::engine) fn priority(&self) -> Option<i8> {
+        self.now.priority
     }
 
     /// Notes the end of a command. Returns whether it is a command of the app, and not of a
@@ -166,7 +182,7 @@ impl Steps {
     pub(in crate::engine) fn begin_pass(&mut self) {
         self.passed.clear();
         self.now.rematerializations.clear();
-        self.now.under_way = 0;
+        (self.now.under_way, self.now.priority) = (0, None);
     }
 
     /// The error of a rematerialization, if no command has got it yet.

@@ -31,11 +31,12 @@ impl Drop for DrainGuard<'_> {
 /// Shrinks if the limit was lowered below the bytes in use since an execution pass last shrank.
 /// Returns whether it was; then the caller should repeat the request that found no room. Above its
 /// limit the ledger admits nothing new, not even for an eviction. The caller has the execution
-/// lock.
+/// lock. No commands run meanwhile: the one at the head of the queue may be the caller's.
 pub(in crate::engine) async fn was_lowered(pass: &Pass) -> Result<bool> {
     let times = pass.driver.ledger().times_lowered();
     let is_new = pass.outside.is_newly_lowered(times);
     if is_new {
+        let _hold = pass.sharing().and_then(|sharing| sharing.hold_drain(pass));
         shrink(pass).await?;
     }
     Ok(is_new)

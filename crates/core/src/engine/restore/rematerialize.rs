@@ -94,9 +94,10 @@ pub(super) fn rematerialize(
             let Some((launches, from)) = again else {
                 return Ok(Err(refused("one of its inputs is gone".into())));
             };
-            begin(&mut state, storage, from);
+            let before = begin(&mut state, storage, from);
             let launches = launches.into_iter().rev();
             launches.for_each(|launch| state.queue.push_head(Cmd::Launch(launch)));
+            note_steps(&mut state, before);
             return Ok(Ok(()));
         }
         None => return Ok(Ok(())),
@@ -111,9 +112,10 @@ pub(super) fn rematerialize(
     let recorded = state.queue.take_recorded();
     match made {
         Ok(from) if from.size_bytes() == storage.size_bytes() => {
-            begin(&mut state, storage, from);
+            let before = begin(&mut state, storage, from);
             let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
             state.queue.put_in_front(recorded, limit_bytes);
+            note_steps(&mut state, before);
             Ok(Ok(()))
         }
         Ok(_) => Ok(Err(refused(
@@ -124,11 +126,19 @@ pub(super) fn rematerialize(
 }
 
 /// Puts the command at the head of the queue that moves a result into its storage. The commands
-/// that compute the result go in front of it.
-fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) {
+/// that compute the result go in front of it. Returns the commands in the queue before.
+fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) -> usize {
+    let before = state.queue.len();
     // The commands that now come first may need the memory of the head.
     state.unplace_head();
     state.steps.start(storage);
     let to = storage.clone();
     state.queue.push_head(Cmd::TakeOver { from, to });
+    before
+}
+
+fn note_steps(state: &mut State, before: usize) {
+    if let Some(priorities) = state.priorities {
+        priorities.note_steps(state, state.queue.len() - before);
+    }
 }

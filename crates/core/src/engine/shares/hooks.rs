@@ -137,10 +137,7 @@ fn drop_cancelled(state: &mut State, cmd: &Cmd, read_by: Option<&ShareHandle>) -
     });
     if let Some(cause) = cause {
         state.unplace_cmd(cmd);
-        match cmd {
-            Cmd::TakeOver { to, .. } => state.steps.finish(to, None),
-            _ => drop(state.steps.end_command()),
-        }
+        state.left(cmd);
         state.poison(cmd, &Arc::new(cause));
         return true;
     }

@@ -32,6 +32,13 @@ fn priority(cmd: &Cmd) -> i8 {
     made.unwrap_or(read)
 }
 
+/// The priority of the command at the head. If it is a step for others, it has theirs. Otherwise a
+/// command could pass the steps for itself, where these compute what a lower share has lent.
+fn in_force(state: &State, head: &Cmd) -> i8 {
+    let own = priority(head);
+    state.steps.priority().map_or(own, |steps| steps.max(own))
+}
+
 /// For an engine whose shares have different priorities.
 pub(super) static PRIORITIES: &dyn Priorities = &ByShare;
 
@@ -66,7 +73,10 @@ impl Priorities for ByShare {
     }
 
     fn lets_others_go_first(&self, state: &State) -> bool {
-        let head = state.queue.head().map_or(i8::MAX, priority);
+        let head = state
+            .queue
+            .head()
+            .map_or(i8::MAX, |head| in_force(state, head));
         head < state.memory.shares.highest_priority()
     }
 
@@ -74,21 +84,31 @@ impl Priorities for ByShare {
         let queue = &state.queue;
         // If some wait for the command at the head, a look would find the same ones each time.
         queue.head().is_some_and(|head| {
-            let priority_of_head = priority(head);
+            let priority_of_head = in_force(state, head);
             queue.has_news()
                 && !queue.is_awaited(head)
                 && queue.commands().any(|cmd| priority(cmd) > priority_of_head)
         })
     }
 
+    fn note_steps(&self, state: &mut State, count: usize) {
+        let most = state.queue.commands().take(count + 1).map(priority).max();
+        if let Some(most) = most {
+            state.steps.raise_priority(most);
+        }
+    }
+
     fn promote(&self, state: &mut State) {
         while state.queue.has_passed() {
             state.steps.go_on();
         }
-        if !state.queue.may_promote() {
+        let Some(head) = state.queue.head().map(|head| in_force(state, head)) else {
+            return;
+        };
+        if !state.queue.may_promote(head) {
             return;
         }
-        if let Some(urgent) = state.queue.take_urgent(&state.memory) {
+        if let Some(urgent) = state.queue.take_urgent(head, &state.memory) {
             // The command that was at the head gets its places again.
             state.unplace_head();
             state.head.reset();
@@ -163,12 +183,9 @@ impl Kept {
 impl Queue {
     /// Whether commands of a higher priority may be behind others now. So it is if some were
     /// appended, if the last urgent one has run, or if a command for which some waited has run.
-    fn may_promote(&mut self) -> bool {
-        let Some(head) = self.head() else {
-            return false;
-        };
-        let is_awaited = self.is_awaited(head);
-        let priority = priority(head);
+    /// `priority` is that of the command at the head.
+    fn may_promote(&mut self, priority: i8) -> bool {
+        let is_awaited = self.head().is_some_and(|head| self.is_awaited(head));
         let falls = self.swap_head_priority(priority) > priority;
         let has_news = self.take_news() || falls;
         if is_awaited {
@@ -177,10 +194,11 @@ impl Queue {
         has_news
     }
 
-    /// Takes the commands of the highest priority out of the queue, unless they are at its head.
-    fn take_urgent(&mut self, memory: &Memory) -> Option<VecDeque<Cmd>> {
+    /// Takes the commands of the highest priority out of the queue, unless the command at its head
+    /// has it: `head`.
+    fn take_urgent(&mut self, head: i8, memory: &Memory) -> Option<VecDeque<Cmd>> {
         let most = self.commands().map(priority).max()?;
-        if self.head().is_none_or(|cmd| priority(cmd) >= most) {
+        if head >= most {
             return None;
         }
         let (mut kept, mut awaited) = (Kept::default(), FxHashSet::default());

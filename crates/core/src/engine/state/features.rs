@@ -83,6 +83,9 @@ pub(in crate::engine) trait Priorities: Sync {
             && state.queue.head().is_some_and(|cmd| self.of(cmd) < least)
     }
 
+    /// So many commands were put in front of another one, for whose sake they run.
+    fn note_steps(&self, state: &mut State, count: usize);
+
     /// Brings the commands of the highest priority to the head of the queue.
     fn promote(&self, state: &mut State);
 
