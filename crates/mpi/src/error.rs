@@ -48,7 +48,7 @@ pub enum Error {
         rank: usize,
         /// How long it waited.
         waited: Duration,
-        /// The ranks that do not answer: they compute, are stopped, or cannot be reached.
+        /// The ranks that do not answer: they compute, are stopped, dead, or cannot be reached.
         silent: Vec<usize>,
         /// The ranks that answer and have not come to the call: the backward of a
         /// [`Replica`](crate::Replica) computes or hangs, or they wait for others in an earlier

@@ -52,7 +52,7 @@ impl Awaited {
             }
             let names = names.join(", ");
             sentences.push(format!(
-                "No answer from {names}: computing, stopped or cut off"
+                "No answer from {names}: computing, stopped, dead or cut off"
             ));
         }
         for (_, name, place) in self.late.iter().take(MOST_TOLD) {

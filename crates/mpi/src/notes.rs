@@ -66,7 +66,7 @@ impl Notes {
     }
 
     /// Reads all notes that have arrived, and answers questions by where this rank is.
-    pub(crate) fn read(&self, place: impl Fn() -> Place) -> Result<()> {
+    pub(crate) fn read(&self, place: impl Fn() -> Place) {
         while let Some(arrived) = self.comm.any_process().immediate_matched_probe() {
             let (note, status) = arrived.matched_receive_vec::<u8>();
             let from = status.source_rank() as usize;
@@ -78,7 +78,7 @@ impl Notes {
                 }
                 Some((&ASK, _)) => {
                     let note = [vec![ANSWER], place().encode()].concat();
-                    self.send(from, note)?;
+                    self.send(from, note);
                 }
                 Some((&ANSWER, place)) => {
                     self.answers.borrow_mut()[from] = Place::decode(place);
@@ -88,7 +88,6 @@ impl Notes {
         }
         let mut sent = self.sent.borrow_mut();
         sent.retain_mut(|flight| !flight.test().unwrap_or(true));
-        Ok(())
     }
 
     /// The first error that another rank told.
@@ -104,7 +103,7 @@ impl Notes {
     }
 
     /// Tells all other ranks that this one had an error in the middle of a call.
-    pub(crate) fn send_broken(&self, error: &Error) -> Result<()> {
+    pub(crate) fn send_broken(&self, error: &Error) {
         match late::encode(error) {
             Some(text) => self.send_reason(LATE, &text),
             None => self.send_reason(BROKEN, &error.to_string()),
@@ -112,20 +111,20 @@ impl Notes {
     }
 
     /// Tells all other ranks that the program of this one has ended with an error.
-    pub(crate) fn send_failed(&self, reason: &str) -> Result<()> {
-        self.send_reason(FAILED, reason)
+    pub(crate) fn send_failed(&self, reason: &str) {
+        self.send_reason(FAILED, reason);
     }
 
-    fn send_reason(&self, kind: u8, reason: &str) -> Result<()> {
+    fn send_reason(&self, kind: u8, reason: &str) {
         let mut note = [&[kind], reason.as_bytes()].concat();
         note.truncate(MOST_BYTES);
-        self.send_to_all(&note)
+        self.send_to_all(&note);
     }
 
     /// Asks all other ranks whether they are there.
-    pub(crate) fn ask(&self) -> Result<()> {
+    pub(crate) fn ask(&self) {
         self.answers.borrow_mut().fill(None);
-        self.send_to_all(&[ASK])
+        self.send_to_all(&[ASK]);
     }
 
     /// The other ranks, each with where it is. `None` for one that has not answered since.
@@ -139,15 +138,17 @@ impl Notes {
         self.answers().iter().all(|(_, place)| place.is_some())
     }
 
-    fn send_to_all(&self, note: &[u8]) -> Result<()> {
-        let mut others = (0..self.count).filter(|rank| *rank != self.rank);
-        others.try_for_each(|rank| self.send(rank, note.to_vec()))
+    fn send_to_all(&self, note: &[u8]) {
+        let others = (0..self.count).filter(|rank| *rank != self.rank);
+        others.for_each(|rank| self.send(rank, note.to_vec()));
     }
 
-    fn send(&self, to: usize, note: Vec<u8>) -> Result<()> {
-        let flight = Flight::send(&self.comm, to, note)?;
-        self.sent.borrow_mut().push(flight);
-        Ok(())
+    /// MPI may refuse to send to a rank that has died. That rank gives no answer, which tells, and
+    /// the others get their notes.
+    fn send(&self, to: usize, note: Vec<u8>) {
+        if let Ok(flight) = Flight::send(&self.comm, to, note) {
+            self.sent.borrow_mut().push(flight);
+        }
     }
 }
 

@@ -71,7 +71,7 @@ pub struct Ranks {
     notes: Notes,
     comm: SimpleCommunicator,
     /// It ends MPI, so it is dropped last.
-    _universe: Universe,
+    universe: Universe,
     _thread: PhantomData<*const ()>,
 }
 
@@ -132,7 +132,7 @@ impl Ranks {
             spares: RefCell::default(),
             notes: Notes::new(&comm)?,
             comm,
-            _universe: universe,
+            universe,
             _thread: PhantomData,
         })
     }
@@ -212,6 +212,12 @@ impl Ranks {
 
     pub(crate) fn comm(&self) -> &SimpleCommunicator {
         &self.comm
+    }
+
+    /// Ends all processes. By a communicator other than the world, a rank of MPICH tells each of
+    /// them, and may wait for ever for one that has died.
+    pub(crate) fn abort(&self) -> ! {
+        self.universe.world().abort(1)
     }
 
     pub(crate) fn notes(&self) -> &Notes {
@@ -336,7 +342,7 @@ impl Ranks {
 
     /// An error if a note says that another rank has failed. Others hear what this one does.
     pub(crate) fn check_notes(&self, doing: Doing<'_>) -> Result<()> {
-        self.notes.read(|| Place::new(self.number.get(), doing))?;
+        self.notes.read(|| Place::new(self.number.get(), doing));
         match self.notes.first_error() {
             None => Ok(()),
             Some(Told::Late(error)) => Err(error),
@@ -351,7 +357,7 @@ impl Ranks {
     /// Finds out who does not answer, and who has not come to this call.
     fn timed_out(&self, operation: &str, since: Instant) -> Result<Error> {
         let waited = since.elapsed();
-        self.notes.ask()?;
+        self.notes.ask();
         let start = Instant::now();
         while start.elapsed() < ANSWER_TIME && !self.notes.have_all_answered() {
             self.check_notes(Doing::Waits(operation, since))?;
@@ -386,7 +392,7 @@ impl Ranks {
                 // The rank that told this one of an error has told all. If MPI cannot send it, the
                 // others find out by their time-out.
                 if self.notes.first_error().is_none() {
-                    let _ = self.notes.send_broken(error);
+                    self.notes.send_broken(error);
                 }
             }
         }

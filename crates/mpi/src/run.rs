@@ -7,8 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mpi::traits::Communicator;
-
 use crate::error::{Error, Result};
 use crate::place::Doing;
 use crate::ranks::{Ranks, RanksOptions};
@@ -84,13 +82,13 @@ fn give_up(ranks: &Ranks, reason: &str) -> ! {
         _ => GRACE,
     };
     // They may not hear it any more, and MPI ends them all the same.
-    let _ = ranks.notes().send_failed(reason);
+    ranks.notes().send_failed(reason);
     let start = Instant::now();
     while start.elapsed() < grace && !ranks.notes().have_all_ended() {
         let _ = ranks.check_notes(Doing::Ends);
         thread::sleep(PAUSE);
     }
-    ranks.comm().abort(1)
+    ranks.abort()
 }
 
 /// What a panic said.

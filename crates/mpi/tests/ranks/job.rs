@@ -52,6 +52,18 @@ impl Job {
         job
     }
 
+    /// As [`of`](Self::of). MPICH's `mpirun` takes every second rank for one of another machine. If
+    /// a rank dies, it ends only those of the same machine.
+    pub(crate) fn on_two_machines(count: usize, program: &str) -> Job {
+        let mut job = Job::mpirun();
+        job.command.arg("-disable-auto-cleanup");
+        job.command
+            .args(["-launcher", "fork", "-hosts", "127.0.0.1,localhost"]);
+        // Ranks of two machines share no memory.
+        job.command.env("UCX_TLS", "tcp,self");
+        job.with(count, program)
+    }
+
     fn mpirun() -> Job {
         let mut command = Command::new(starter());
         if is_open_mpi() {

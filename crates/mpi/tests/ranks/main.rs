@@ -81,6 +81,21 @@ const CASES: &[Case] = &[
         ended.tells_who_died(1);
         assert!(!ended.text.contains("went on"), "{}", ended.text);
     }),
+    ("a_rank_that_is_killed_is_named_on_another_machine", || {
+        // Open MPI's `mpirun` ends all, and names the rank itself.
+        if job::is_open_mpi() {
+            return;
+        }
+        for program in ["is_killed_alone", "is_killed_in_a_sum"] {
+            let ended = Job::on_two_machines(3, program).fails();
+            for rank in [0, 2] {
+                let words = ["all_reduce", "No answer from rank 1 of 3 ("];
+                let line = ended.says(&format!("rank {rank} of 3"), &words);
+                assert!(!line.contains("failed"), "{line}");
+            }
+            assert!(!ended.text.contains("went on"), "{}", ended.text);
+        }
+    }),
     ("a_rank_that_is_stopped_is_named", || {
         let ended = Job::of(3, "is_stopped").fails();
         for rank in [0, 2] {
@@ -167,7 +182,7 @@ fn main() -> ExitCode {
 
 impl Ended {
     /// Open MPI's `mpirun` names the rank that died. MPICH's tells that one did, and names a
-    /// process that ended, which may be another one.
+    /// process that ended, which may be another one. It kills all others on the machine.
     #[track_caller]
     fn tells_who_died(&self, rank: usize) {
         let told = match job::is_open_mpi() {

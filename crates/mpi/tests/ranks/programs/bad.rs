@@ -299,13 +299,21 @@ pub(crate) fn is_stopped(ranks: &Ranks) -> Result<()> {
 
 /// The rank stops while pieces are on their way.
 pub(crate) fn is_stopped_in_a_sum(ranks: &Ranks) -> Result<()> {
+    gets_in_a_sum(ranks, "-STOP")
+}
+
+pub(crate) fn is_killed_in_a_sum(ranks: &Ranks) -> Result<()> {
+    gets_in_a_sum(ranks, "-KILL")
+}
+
+fn gets_in_a_sum(ranks: &Ranks, signal: &'static str) -> Result<()> {
     let gpu = simulated(ranks.rank());
     let x = ones(&gpu, &[16 << 20])?;
     if ranks.rank() == 1 {
         let own = std::process::id().to_string();
         thread::spawn(move || {
             thread::sleep(Duration::from_millis(300));
-            let _ = Command::new("kill").args(["-STOP", &own]).status();
+            let _ = Command::new("kill").args([signal, &own]).status();
         });
     }
     loop {

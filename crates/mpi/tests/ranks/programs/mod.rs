@@ -31,6 +31,8 @@ const PROGRAMS: &[(&str, u64, Program)] = &[
     ("ends_early", 60, bad::ends_early),
     // If only the time-out told of the death, the test would have ended the job before.
     ("is_killed", 600, bad::is_killed),
+    ("is_killed_alone", 2, bad::is_killed),
+    ("is_killed_in_a_sum", 2, bad::is_killed_in_a_sum),
     ("is_stopped", 1, bad::is_stopped),
     ("is_stopped_in_a_sum", 1, bad::is_stopped_in_a_sum),
     ("hangs_in_backward", 4, late::hangs_in_backward),
