@@ -214,10 +214,14 @@ impl Ranks {
         &self.comm
     }
 
-    /// Ends all processes. By a communicator other than the world, a rank of MPICH tells each of
-    /// them, and may wait for ever for one that has died.
+    /// Ends all processes. By the world, MPICH's `mpirun` kills them at once, and may lose what
+    /// they have just printed. By another communicator, a rank of MPICH tells each of them, and may
+    /// wait for ever for one that has died.
     pub(crate) fn abort(&self) -> ! {
-        self.universe.world().abort(1)
+        match self.notes.have_all_ended() {
+            true => self.comm.abort(1),
+            false => self.universe.world().abort(1),
+        }
     }
 
     pub(crate) fn notes(&self) -> &Notes {
