@@ -315,7 +315,9 @@ impl Engine {
         }
         if let Some(pass) = Pass::try_begin(engine) {
             if asks && engine.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
-                // The polling app may have no other work whose pass would shrink.
+                // The polling app may have no other work whose pass would shrink. It does not wait
+                // for commands.
+                let _hold = pass.sharing().and_then(|sharing| sharing.hold_drain(&pass));
                 block_on("Gpu::poll", shrink::shrink(&pass))?;
             }
             retire::take_in_cleaned(&pass);

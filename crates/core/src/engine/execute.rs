@@ -149,7 +149,7 @@ impl Pass {
                 break;
             }
         }
-        {
+        let left = {
             let state = &mut *self.lock();
             if let Some(restores) = &mut state.left_restores {
                 restores.give_up_unused(&state.queue, &mut state.memory);
@@ -160,7 +160,10 @@ impl Pass {
                     state.lineages.clear();
                 }
             }
-        }
+            state.take_unused_copies()
+        };
+        // They may hold space on the disk, which is freed outside the lock.
+        drop(left);
         self.submit()?;
         if self.diagnostics().is_some() && !self.lock().queue.may_defer() {
             answers::look_over(self).await?;

@@ -63,7 +63,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     let state = &mut *guard;
     state.batch = Batch::default();
     state.timing.forget();
-    drop(state.cleanings.take_all());
+    let cleanings = state.cleanings.take_all();
     state.give_up_left_restore();
     state.pace.forget();
     state.pipelines = Pipelines::default();
@@ -84,6 +84,8 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     state.staging_loss.lost(pass.uploads.epoch(), cause);
     state.queue.lose_staged(&state.staging_loss);
     drop(guard);
+    // They hold host memory or disk space, which is freed outside the lock.
+    drop(cleanings);
     limits_in_force::apply_limits(pass);
     pass.note_reopened();
     tell!(INFO, "the device was reopened", {});

@@ -38,7 +38,7 @@ use crate::transfer::Readbacks;
 use account::DryRunAccount;
 use batch::Batch;
 use caches::{BindGroups, Pipelines, ProgramId};
-use cleaning::Cleanings;
+use cleaning::{Cleaning, Cleanings};
 use cost::Costs;
 use counters::Counters;
 use features::{LeftRestores, Priorities, Recompute, StateHooks};
@@ -327,6 +327,16 @@ impl State {
         for storage in self.head.take_placed() {
             self.memory.unplace(&storage);
         }
+    }
+
+    /// Takes the copies that were left between two parts, if no command needs more memory.
+    pub(super) fn take_unused_copies(&mut self) -> Vec<Cleaning> {
+        if !self.queue.is_empty() {
+            return Vec::new();
+        }
+        let left = self.cleanings.take_left(None);
+        self.counters.evicted_bytes += left.iter().map(Cleaning::moved_bytes).sum::<u64>();
+        left
     }
 
     /// Notes that a command has left the queue and has not run.

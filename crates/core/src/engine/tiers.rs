@@ -36,20 +36,28 @@ pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> R
     if tier == Tier::Host && pass.host.missing_bytes(storage.len_bytes()) > 0 {
         return Err(no_room_on_host());
     }
-    destination(pass, storage, tier)
+    destination_beside(pass, storage, tier)
 }
 
-/// A destination for a storage's bytes. If need be, gives up copies that were left between two
-/// parts.
+/// A destination for a storage's bytes. Gives up copies to the tier that were left between two
+/// parts, if the bytes have room only instead of them.
 pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
     let made = destination_beside(pass, storage, tier);
-    let left = match made {
-        Ok(_) => Vec::new(),
-        Err(_) => pass.lock().cleanings.take_left(),
-    };
-    if left.is_empty() {
+    if made.is_ok() {
         return made;
     }
+    let left = {
+        let cleanings = &mut pass.lock().cleanings;
+        let left_bytes = cleanings.left_bytes(Some(tier));
+        let lacking_bytes = match tier {
+            Tier::Host => pass.host.missing_bytes(storage.len_bytes()),
+            _ => storage.len_bytes(),
+        };
+        if left_bytes == 0 || lacking_bytes > left_bytes {
+            return made;
+        }
+        cleanings.take_left(Some(tier))
+    };
     drop(left);
     destination_beside(pass, storage, tier)
 }

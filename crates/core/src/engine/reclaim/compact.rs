@@ -138,7 +138,11 @@ impl Parts {
         if self.part_bytes.is_some_and(|bytes| bytes > self.left_bytes) {
             pass.wait_idle().await?;
         }
-        pass.lock().holds.compacted(None);
+        let state = &mut *pass.lock();
+        // Plans of other commands, which are not cut, say nothing about this one.
+        if state.holds.looks() && state.memory.slabs.moved_bytes() > self.moved_before {
+            state.holds.compacted(None);
+        }
         Ok(())
     }
 }

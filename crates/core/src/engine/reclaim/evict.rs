@@ -151,8 +151,16 @@ pub(super) async fn evict_victims(
             continue;
         }
         let size_bytes = victim.storage.size_bytes();
-        let started = match ahead::take_pending_eviction(pass, victim) {
-            Ok(mut begun) => record(pass, &mut begun, part_bytes).await?.then_some(begun),
+        let pending = match ahead::take_pending_eviction(pass, victim) {
+            Ok(mut begun) => match record(pass, &mut begun, part_bytes).await? {
+                true => Ok(begun),
+                // The memory is short of buffers that are as large as when the copy began.
+                false => Err(begun.victim),
+            },
+            Err(victim) => Err(victim),
+        };
+        let started = match pending {
+            Ok(begun) => Some(begun),
             Err(victim) => {
                 let Ok(destination) = tiers::destination(pass, &victim.storage, tier) else {
                     let len_bytes = victim.storage.len_bytes();
@@ -219,6 +227,7 @@ pub(super) fn start_eviction(
     part_bytes: u64,
 ) -> BoxFuture<'_, Result<Option<PendingEviction>>> {
     Box::pin(async move {
+        let tier = destination.tier();
         // Guarded at once, because the copies go on if this future is dropped half-way.
         let (destination, sink) = DestinationGuard::new(destination);
         let len_bytes = victim.storage.len_bytes();
@@ -233,7 +242,8 @@ pub(super) fn start_eviction(
         let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
         let reading = ReadingGuard::new(reading);
         let writes = pass.lock().memory.slots.writes_to(&victim.storage);
-        let copy = Cleaning::new(&victim.storage, writes, destination, reading, pieces);
+        let to = (tier, destination);
+        let copy = Cleaning::new(&victim.storage, writes, to, reading, pieces);
         let mut eviction = PendingEviction { victim, copy };
         let is_recorded = record(pass, &mut eviction, part_bytes).await?;
         Ok(is_recorded.then_some(eviction))

@@ -62,7 +62,7 @@ pub(super) fn note_lending_of_shares(engine: &Engine) {
     note_promises(&mut state);
     let mut lending = lending(engine, limit_bytes(engine), &engine.budget());
     // The room of a copy that was left halfway is for bytes that are lent.
-    let left_bytes = state.cleanings.left_bytes();
+    let left_bytes = state.cleanings.left_bytes(None);
     lending.room_bytes = lending.room_bytes.saturating_add(left_bytes);
     let is_bounded = lending.room_bytes < lending.limit_bytes;
     (state.memory.shares).set_lending(is_bounded.then_some(lending));

@@ -36,11 +36,11 @@ pub(super) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Result<()> {
         };
         let _hold = hold_above(pass, priority);
         let mut part_bytes = pass.round_bytes(WHOLE);
-        if pass.must_yield() {
-            run_urgent(pass, priority).await?;
-            if pass.must_yield() {
-                // The rest waits for lower commands, so it does not wait for the drain.
+        while pass.must_yield() {
+            if !run_urgent(pass, priority).await? {
+                // They wait for lower commands, so they do not wait for the drain.
                 part_bytes = WHOLE;
+                break;
             }
         }
         let excess_bytes = excess_bytes(pass, share);
@@ -109,10 +109,13 @@ fn hold_above(pass: &Pass, priority: i8) -> Option<HoldGuard<'_>> {
 }
 
 /// Runs the commands above this priority, between two rounds of a drain that the pass is held for.
-async fn run_urgent(pass: &Pass, priority: i8) -> Result<()> {
+/// Returns whether there were any that could run.
+async fn run_urgent(pass: &Pass, priority: i8) -> Result<bool> {
+    let commands = || pass.lock().counters.progress().0;
+    let before = commands();
     // If this is dropped, the pass is, and the guard of the hold finds nothing to end.
     let held = pass.swap_hold(None);
     let ran = pass.execute_above(priority).await;
     pass.swap_hold(held);
-    ran
+    ran.map(|()| commands() != before)
 }

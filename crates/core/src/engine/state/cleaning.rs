@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::vec;
 
 use super::destination::DestinationGuard;
-use crate::memory::{Memory, Storage};
+use crate::memory::{Memory, Storage, Tier};
 use crate::transfer::{Piece, ReadingGuard};
 
 /// A copy in progress of a storage that is still on the device.
@@ -12,6 +12,7 @@ use crate::transfer::{Piece, ReadingGuard};
 pub(in crate::engine) struct Cleaning {
     storage: Weak<Storage>,
     len_bytes: u64,
+    tier: Tier,
     /// The number of the last write to the storage before the copy was recorded.
     writes: u64,
     pub(in crate::engine) destination: DestinationGuard,
@@ -26,13 +27,14 @@ impl Cleaning {
     pub(in crate::engine) fn new(
         storage: &Arc<Storage>,
         writes: u64,
-        destination: DestinationGuard,
+        (tier, destination): (Tier, DestinationGuard),
         reading: ReadingGuard,
         pieces: Vec<Piece>,
     ) -> Self {
         Cleaning {
             storage: Arc::downgrade(storage),
             len_bytes: storage.len_bytes(),
+            tier,
             writes,
             destination,
             reading,
@@ -49,6 +51,10 @@ impl Cleaning {
     /// Whether some pieces are left to copy.
     pub(in crate::engine) fn is_left(&self) -> bool {
         !self.rest.as_slice().is_empty()
+    }
+
+    fn is_left_to(&self, tier: Option<Tier>) -> bool {
+        self.is_left() && tier.is_none_or(|tier| tier == self.tier)
     }
 
     /// Whether some pieces are left, and the others have arrived.
@@ -95,16 +101,17 @@ impl Cleanings {
         std::mem::take(&mut self.0)
     }
 
-    /// The bytes of the storages whose copies were left between two parts.
-    pub(in crate::engine) fn left_bytes(&self) -> u64 {
-        let left = self.0.iter().filter(|one| one.is_left());
+    /// The bytes of the storages whose copies were left between two parts, to this tier or all.
+    pub(in crate::engine) fn left_bytes(&self, tier: Option<Tier>) -> u64 {
+        let left = self.0.iter().filter(|one| one.is_left_to(tier));
         left.map(|one| one.len_bytes).sum()
     }
 
-    /// Takes the copies that were left between two parts. Nothing goes on with them if their
-    /// storages are no victims any more. The caller drops them outside the engine's lock.
-    pub(in crate::engine) fn take_left(&mut self) -> Vec<Cleaning> {
-        self.0.extract_if(.., |one| one.is_left()).collect()
+    /// Takes the copies that were left between two parts, to this tier or all. Nothing goes on with
+    /// them if their storages are no victims any more. The caller drops them outside the engine's
+    /// lock.
+    pub(in crate::engine) fn take_left(&mut self, tier: Option<Tier>) -> Vec<Cleaning> {
+        self.0.extract_if(.., |one| one.is_left_to(tier)).collect()
     }
 
     /// Takes the copies of storages that have no holder. The caller drops them outside the engine's

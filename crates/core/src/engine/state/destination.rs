@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
-use crate::memory::{Copies, HostCharge, HostCopy};
+use crate::memory::{Copies, HostCharge, HostCopy, Tier};
 use crate::transfer::{Sink, SpillWriter, StoreWriter};
 
 /// The receiver of a victim's bytes.
@@ -18,6 +18,14 @@ pub(in crate::engine) enum Destination {
 }
 
 impl Destination {
+    pub(in crate::engine) fn tier(&self) -> Tier {
+        match self {
+            Destination::Host(..) => Tier::Host,
+            Destination::Store(number, _) => Tier::Store(*number),
+            Destination::Disk(_) => Tier::Disk,
+        }
+    }
+
     /// Writes the next bytes.
     pub(in crate::engine) fn take(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
