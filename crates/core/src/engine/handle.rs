@@ -117,7 +117,7 @@ impl Engine {
         let driver = Device::new(driver);
         let dead = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
-        let mut memory = Memory::new(driver.caps(), setup.never_move, dead.clone())?;
+        let slabs = Memory::no_slabs(driver.caps(), setup.never_move)?;
         let wanted = setup
             .diagnose
             .as_ref()
@@ -131,13 +131,9 @@ impl Engine {
             .as_ref()
             .map(|wanted| wanted.findings.clone());
         let looked_for = setup.diagnose.filter(|_| driver.has_contents());
-        if let Some(wanted) = &looked_for {
-            let wanted = wanted.diagnostics;
-            memory.watch_blocks(wanted.canaries, wanted.poison);
-        }
-        let diagnose = looked_for.and_then(Diagnose::new);
-        let state = State::new(driver.clone(), readbacks.clone(), memory, diagnose);
-        let core = EngineCore {
+        // Allocates first, and fills in the state last. So the code that drops an engine exists
+        // once, and not also for a failure here.
+        let core = Arc::new_cyclic(|_| EngineCore {
             uploads: Uploads::new(driver.clone(), Account::Uploads),
             restore_staging: Uploads::new(driver.clone(), Account::Restores),
             host: HostAccount::new(),
@@ -150,20 +146,23 @@ impl Engine {
             is_dry: setup.is_dry,
             wanted,
             findings: findings.unwrap_or_default(),
-            readbacks,
-            driver,
-            dead,
+            readbacks: readbacks.clone(),
+            driver: driver.clone(),
+            dead: dead.clone(),
             execution_lock: Arc::default(),
             scratch: Mutex::default(),
             sharing: OnceLock::new(),
-            state: Mutex::new(state),
             #[cfg(feature = "tracing")]
             is_loss_logged: AtomicBool::new(false),
-        };
-        Ok(Arc::new(Engine {
-            core: Arc::new(core),
-            share: None,
-        }))
+            state: Mutex::new(State::new(driver, readbacks, slabs, dead)),
+        });
+        if let Some(looked_for) = looked_for {
+            let state = &mut *core.state.lock();
+            let wanted = looked_for.diagnostics;
+            (state.memory).watch_blocks(wanted.canaries, wanted.poison);
+            state.diagnose = Diagnose::new(looked_for);
+        }
+        Ok(Arc::new(Engine { core, share: None }))
     }
 
     /// The engine of a share of the same device.

@@ -33,7 +33,7 @@ use super::queue::staging_loss::StagingLoss;
 use super::queue::steps::Steps;
 use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
-use crate::memory::{Copies, Dead, Event, Memory, Storage};
+use crate::memory::{Copies, Dead, DeadList, Event, Memory, Slabs, Storage};
 use crate::transfer::Readbacks;
 use account::DryRunAccount;
 use batch::Batch;
@@ -109,8 +109,8 @@ impl State {
     pub(super) fn new(
         driver: Device,
         readbacks: Arc<Readbacks>,
-        memory: Memory,
-        diagnose: Option<Box<Diagnose>>,
+        slabs: Slabs,
+        dead_list: Arc<DeadList>,
     ) -> Self {
         let costs = Costs::new(driver.caps());
         State {
@@ -122,7 +122,6 @@ impl State {
             head: Head::default(),
             steps: Steps::default(),
             left_behind: LeftBehind::default(),
-            memory,
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
             recompute: None,
@@ -132,13 +131,15 @@ impl State {
             batch: Batch::default(),
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),
-            diagnose,
+            diagnose: None,
             shared: None,
             priorities: None,
             left_restores: None,
             holds: Holds::default(),
             dry: None,
             counters: Counters::default(),
+            // Last: so nothing here has to drop it.
+            memory: Memory::new(slabs, dead_list),
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) use share::{MadeBy, ShareHandle, ShareId};
 pub(crate) use shares::series as share_series;
 use shares::{Claim, SharePaths};
 pub(crate) use shares::{Hindrance, Lending, Shares, Unmet, Whole, Whom};
-use slabs::Slabs;
+pub(crate) use slabs::Slabs;
 use slots::Slots;
 pub(crate) use slots::{Candidate, Fakes, Whereabouts};
 pub use source::Source;
@@ -116,15 +116,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(caps: &Caps, never_move: bool, dead_list: Arc<DeadList>) -> Result<Self> {
-        let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
-        let config = match never_move {
-            true => config.without_moves(),
-            false => config,
-        };
-        Ok(Memory {
+    pub(crate) fn new(slabs: Slabs, dead_list: Arc<DeadList>) -> Self {
+        Memory {
             slots: Slots::new(),
-            slabs: Slabs::new(config, never_move)?,
+            slabs,
             census: Census::new(),
             shares: Shares::default(),
             share_paths: SharePaths::default(),
@@ -133,7 +128,17 @@ impl Memory {
             canaries: Canaries::default(),
             dead_list,
             taken_dead: Vec::new(),
-        })
+        }
+    }
+
+    /// Slabs for a device, none yet.
+    pub(crate) fn no_slabs(caps: &Caps, never_move: bool) -> Result<Slabs> {
+        let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
+        let config = match never_move {
+            true => config.without_moves(),
+            false => config,
+        };
+        Slabs::new(config, never_move)
     }
 
     /// Turns on canaries, and poison in freed blocks. Call it before the first block exists.
