@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::timing::TimesTable;
+use crate::driver::KernelRun;
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Role};
-use crate::memory::{Storage, Tag};
+use crate::memory::{Memory, Storage, Tag};
 
 /// The most kinds of dispatches with separate entries. All further kinds share one entry.
 const MOST_ENTRIES: usize = 1 << 12;
@@ -173,6 +174,17 @@ impl Times {
         self.numbers.insert(kind, number);
         self.entry(number)
     }
+
+    /// Counts the time of a dispatch and returns the kernel's name. `None`, and not counted, if the
+    /// entry belongs to another table: timing was switched off and on while the dispatch ran.
+    fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
+        if entry.table != self.table {
+            return None;
+        }
+        let (name, time) = &mut self.entries[entry.number as usize];
+        time.add(ns);
+        Some(name)
+    }
 }
 
 impl TimesTable for Times {
@@ -196,13 +208,23 @@ impl TimesTable for Times {
         self.enter(launch.program.name(), operands.collect(), made)
     }
 
-    fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
-        if entry.table != self.table {
-            return None;
+    fn kernels_ran(
+        &mut self,
+        dispatches: &[Entry],
+        runs: &[KernelRun],
+        now_ns: u64,
+        memory: &mut Memory,
+    ) {
+        for (run, &entry) in runs.iter().zip(dispatches) {
+            let Some(kernel) = self.add(entry, run.ns) else {
+                continue;
+            };
+            if memory.census.keeps_history() {
+                let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
+                    .map(|before_ns| now_ns.saturating_sub(before_ns));
+                memory.census.kernel_ran(kernel, begin_ns, end_ns);
+            }
         }
-        let (name, time) = &mut self.entries[entry.number as usize];
-        time.add(ns);
-        Some(name)
     }
 
     fn take(&mut self) -> Vec<KernelTime> {

@@ -1,12 +1,11 @@
 //! The time since the device was opened, and the times of kernels if timing is on.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
 use super::times::{Entry, KernelTime, Times};
-use crate::driver::Device;
+use crate::driver::{Device, KernelRun};
 use crate::engine::kernel::Launch;
 use crate::memory::Memory;
 
@@ -30,9 +29,14 @@ pub(super) trait TimesTable: Debug + Send {
     /// The entry of a kernel of the diagnostics.
     fn of_check(&mut self, kernel: &str) -> Entry;
 
-    /// Counts the time of a dispatch and returns the kernel's name. `None`, and not counted, if the
-    /// entry belongs to another table: timing was switched off and on while the dispatch ran.
-    fn add(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>>;
+    /// Counts the times of dispatches, which ended by `now_ns`, and notes them in the history.
+    fn kernels_ran(
+        &mut self,
+        dispatches: &[Entry],
+        runs: &[KernelRun],
+        now_ns: u64,
+        memory: &mut Memory,
+    );
 
     /// The times since the last call.
     fn take(&mut self) -> Vec<KernelTime>;
@@ -91,16 +95,8 @@ impl Timing {
         memory: &mut Memory,
     ) {
         let now_ns = self.now_ns();
-        let Some(times) = &mut self.times else { return };
-        for (run, &entry) in driver.take_kernel_runs().iter().zip(dispatches) {
-            let Some(kernel) = times.add(entry, run.ns) else {
-                continue;
-            };
-            if memory.census.keeps_history() {
-                let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
-                    .map(|before_ns| now_ns.saturating_sub(before_ns));
-                memory.census.kernel_ran(kernel, begin_ns, end_ns);
-            }
+        if let Some(times) = &mut self.times {
+            times.kernels_ran(dispatches, &driver.take_kernel_runs(), now_ns, memory);
         }
     }
 
