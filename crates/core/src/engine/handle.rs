@@ -117,7 +117,7 @@ impl Engine {
         let driver = Device::new(driver);
         let dead = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
-        let slabs = Memory::no_slabs(driver.caps(), setup.never_move)?;
+        let pools = Memory::pools(driver.caps(), setup.never_move)?;
         let wanted = setup
             .diagnose
             .as_ref()
@@ -154,7 +154,12 @@ impl Engine {
             sharing: OnceLock::new(),
             #[cfg(feature = "tracing")]
             is_loss_logged: AtomicBool::new(false),
-            state: Mutex::new(State::new(driver, readbacks, slabs, dead)),
+            state: Mutex::new(State::new(
+                driver,
+                readbacks,
+                (pools, setup.never_move),
+                dead,
+            )),
         });
         if let Some(looked_for) = looked_for {
             let state = &mut *core.state.lock();

@@ -31,9 +31,10 @@ use super::queue::head::Head;
 use super::queue::left_behind::LeftBehind;
 use super::queue::staging_loss::StagingLoss;
 use super::queue::steps::Steps;
+use crate::alloc::Pools;
 use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
-use crate::memory::{Copies, Dead, DeadList, Event, Memory, Slabs, Storage};
+use crate::memory::{Copies, Dead, DeadList, Event, Memory, Storage};
 use crate::transfer::Readbacks;
 use account::DryRunAccount;
 use batch::Batch;
@@ -109,19 +110,24 @@ impl State {
     pub(super) fn new(
         driver: Device,
         readbacks: Arc<Readbacks>,
-        slabs: Slabs,
+        memory: (Pools, bool),
         dead_list: Arc<DeadList>,
     ) -> Self {
         let costs = Costs::new(driver.caps());
+        let timing = Timing::default();
+        // Nothing below can fail, so no code is needed here that drops all this.
+        let (pools, never_move) = memory;
+        let memory = Memory::new(pools, never_move, dead_list);
         State {
             groups: BindGroups::new(driver.clone()),
-            timing: Timing::default(),
+            timing,
             driver,
             readbacks,
             queue: Queue::default(),
             head: Head::default(),
             steps: Steps::default(),
             left_behind: LeftBehind::default(),
+            memory,
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
             recompute: None,
@@ -138,8 +144,6 @@ impl State {
             holds: Holds::default(),
             dry: None,
             counters: Counters::default(),
-            // Last: so nothing here has to drop it.
-            memory: Memory::new(slabs, dead_list),
         }
     }
 

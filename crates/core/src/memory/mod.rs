@@ -44,7 +44,7 @@ mod watermarks;
 
 use std::sync::Arc;
 
-use crate::alloc::{AllocError, Growth, PoolConfig, SlabId, Step};
+use crate::alloc::{AllocError, Growth, PoolConfig, Pools, SlabId, Step};
 use crate::driver::{BufferId, Caps};
 use crate::error::{Error, Result};
 use crate::number_map::NumberMap;
@@ -74,7 +74,7 @@ pub(crate) use share::{MadeBy, ShareHandle, ShareId};
 pub(crate) use shares::series as share_series;
 use shares::{Claim, SharePaths};
 pub(crate) use shares::{Hindrance, Lending, Shares, Unmet, Whole, Whom};
-pub(crate) use slabs::Slabs;
+use slabs::Slabs;
 use slots::Slots;
 pub(crate) use slots::{Candidate, Fakes, Whereabouts};
 pub use source::Source;
@@ -116,10 +116,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(slabs: Slabs, dead_list: Arc<DeadList>) -> Self {
+    pub(crate) fn new(pools: Pools, never_move: bool, dead_list: Arc<DeadList>) -> Self {
         Memory {
             slots: Slots::new(),
-            slabs,
+            slabs: Slabs::new(pools, never_move),
             census: Census::new(),
             shares: Shares::default(),
             share_paths: SharePaths::default(),
@@ -131,14 +131,17 @@ impl Memory {
         }
     }
 
-    /// Slabs for a device, none yet.
-    pub(crate) fn no_slabs(caps: &Caps, never_move: bool) -> Result<Slabs> {
+    /// Empty pools for a device.
+    pub(crate) fn pools(caps: &Caps, never_move: bool) -> Result<Pools> {
         let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
         let config = match never_move {
             true => config.without_moves(),
             false => config,
         };
-        Slabs::new(config, never_move)
+        Pools::new(config).map_err(|error| Error::Option {
+            option: "device limits",
+            reason: error.to_string(),
+        })
     }
 
     /// Turns on canaries, and poison in freed blocks. Call it before the first block exists.

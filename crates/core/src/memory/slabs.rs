@@ -4,11 +4,10 @@ mod plans;
 
 use super::place::{HoleChoice, Place};
 use crate::alloc::{
-    AllocError, AllocStats, BlockId, Growth, Planner, PoolConfig, Pools, SlabClass, SlabId,
-    SlabInfo, Spot,
+    AllocError, AllocStats, BlockId, Growth, Planner, Pools, SlabClass, SlabId, SlabInfo, Spot,
 };
 use crate::driver::BufferId;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The owner of a block that no slot lies in.
 const NOBODY: u32 = u32::MAX;
@@ -54,9 +53,9 @@ pub(crate) struct Slabs {
 }
 
 impl Slabs {
-    pub(super) fn new(config: PoolConfig, never_move: bool) -> Result<Self> {
-        Ok(Slabs {
-            pools: pools(config)?,
+    pub(super) fn new(pools: Pools, never_move: bool) -> Self {
+        Slabs {
+            pools,
             table: Vec::new(),
             owners: Vec::new(),
             in_batch: Vec::new(),
@@ -67,7 +66,7 @@ impl Slabs {
             freed: 0,
             freed_bytes: 0,
             number: 0,
-        })
+        }
     }
 
     /// The slabs of a dry run: the same blocks, and no use of any slab.
@@ -387,11 +386,4 @@ impl Slabs {
         let slab = self.table.get(place.slab? as usize)?.as_ref()?;
         Some((slab.class, slab.number))
     }
-}
-
-fn pools(config: PoolConfig) -> Result<Pools> {
-    Pools::new(config).map_err(|error| Error::Option {
-        option: "device limits",
-        reason: error.to_string(),
-    })
 }
