@@ -241,7 +241,7 @@ impl Gpu {
             .map(Arc::new);
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.memory().set_budget_async(budget).await?;
+        gpu.engine.begin_budget(budget)?;
         Ok(gpu)
     }
 
@@ -367,7 +367,7 @@ impl Gpu {
             .map(Arc::new);
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.memory().set_budget(budget)?;
+        gpu.engine.begin_budget(budget)?;
         Ok(gpu)
     }
 
@@ -413,7 +413,7 @@ impl Gpu {
         if compact_always {
             gpu.engine.compact_always();
         }
-        gpu.memory().set_budget(budget)?;
+        gpu.engine.begin_budget(budget)?;
         Ok((gpu, handle))
     }
 

@@ -10,6 +10,7 @@ use super::dry;
 use super::dry::Here;
 use super::execute::answers;
 use super::handle::{Engine, Setup};
+use super::limits::Limits;
 use super::limits::outside::{Callback, Polled, PressureGuard};
 #[cfg(feature = "metrics")]
 use super::limits::watermarks::Calls;
@@ -154,6 +155,26 @@ impl Engine {
         self.lock().recompute = Some(RECOMPUTE);
     }
 
+    /// Sets the first limits. The engine holds no memory yet that could exceed them.
+    pub(crate) fn begin_budget(&self, budget: Budget) -> Result<()> {
+        budget.check()?;
+        limits_in_force::follow_os(self);
+        self.put_in_force(&mut self.lock_limits(), budget);
+        self.limit_tiers(&budget);
+        self.check_lost()
+    }
+
+    fn put_in_force(&self, limits: &mut Limits, budget: Budget) {
+        limits.budget = budget;
+        limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
+        limits_in_force::apply(self, limits);
+    }
+
+    fn limit_tiers(&self, budget: &Budget) {
+        self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
+        self.spill.set_quota(budget.disk_bytes.unwrap_or(u64::MAX));
+    }
+
     /// Sets the limits and shrinks to them as far as possible. Returns the bytes by which the bytes
     /// in use still exceed the device's limit, or those of a share its ceiling, if that is more.
     pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
@@ -187,16 +208,12 @@ impl Engine {
                 sharing.check_budget_now(engine, &state.memory, &budget, whole)?;
             }
             let mut limits = engine.lock_limits();
-            limits.budget = budget;
-            limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
-            limits_in_force::apply(engine, &limits);
+            engine.put_in_force(&mut limits, budget);
             if let Some(sharing) = sharing {
                 sharing.follow_limits(engine, &mut state.memory, whole.device_bytes);
             }
             drop(state);
-            engine.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
-            let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
-            engine.spill.set_quota(disk_bytes);
+            engine.limit_tiers(&budget);
         }
         engine.check_lost()?;
         if limits_in_force::excess_bytes(engine) == 0
