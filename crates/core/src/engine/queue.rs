@@ -88,6 +88,17 @@ impl Default for Queue {
     }
 }
 
+/// What a pass runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs {
+    /// Whether it may leave commands at the end for fusion with later ones.
+    pub(super) may_defer: bool,
+    /// It runs commands of this priority and higher ones.
+    pub(super) least_priority: i8,
+    /// It ends with its first submission, which is a short one.
+    pub(super) is_slice: bool,
+}
+
 /// The next uses of storages, as far as the queue shows them.
 pub(super) struct NextUses {
     /// For each slot, the number of commands up to and including the first that uses it.
@@ -236,6 +247,18 @@ impl Queue {
     pub(super) fn begin_pass(&mut self, may_defer: bool, least_priority: i8) {
         (self.may_defer, self.least_priority) = (may_defer, least_priority);
         (self.has_news, self.is_slice) = (true, false);
+    }
+
+    /// Changes what the current pass runs. Returns what it ran before.
+    pub(super) fn swap_runs(&mut self, runs: Runs) -> Runs {
+        let before = Runs {
+            may_defer: self.may_defer,
+            least_priority: self.least_priority,
+            is_slice: self.is_slice,
+        };
+        self.begin_pass(runs.may_defer, runs.least_priority);
+        self.is_slice = runs.is_slice;
+        before
     }
 
     /// The pass that has begun ends with its first submission.

@@ -2,7 +2,7 @@
 
 use super::make_gear;
 use crate::engine::pass::Pass;
-use crate::engine::queue::Queue;
+use crate::engine::queue::Runs;
 use crate::error::Result;
 
 /// What the pass runs, until this is dropped. Then it runs again what it ran before.
@@ -12,36 +12,12 @@ struct Between<'a> {
     was_between: bool,
 }
 
-/// The commands that a pass runs.
-#[derive(Clone, Copy)]
-struct Runs {
-    may_defer: bool,
-    least_priority: i8,
-    is_slice: bool,
-}
-
-impl Runs {
-    fn swap(self, queue: &mut Queue) -> Runs {
-        let before = Runs {
-            may_defer: queue.may_defer(),
-            least_priority: queue.least_priority(),
-            is_slice: queue.is_slice(),
-        };
-        queue.begin_pass(self.may_defer, self.least_priority);
-        #[cfg(not(target_arch = "wasm32"))]
-        if self.is_slice {
-            queue.slice();
-        }
-        before
-    }
-}
-
 impl<'a> Between<'a> {
     fn new(pass: &'a Pass, runs: Runs) -> Self {
         let state = &mut *pass.lock();
         Between {
             pass,
-            before: runs.swap(&mut state.queue),
+            before: state.queue.swap_runs(runs),
             was_between: state.holds.set_between(true),
         }
     }
@@ -50,7 +26,7 @@ impl<'a> Between<'a> {
 impl Drop for Between<'_> {
     fn drop(&mut self) {
         let state = &mut *self.pass.lock();
-        self.before.swap(&mut state.queue);
+        state.queue.swap_runs(self.before);
         state.holds.set_between(self.was_between);
     }
 }

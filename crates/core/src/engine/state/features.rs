@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::driver::MaybeSend;
 use crate::engine::kernel::Launch;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::queue::{NextUses, Queue};
@@ -104,7 +105,7 @@ pub(in crate::engine) struct Filled {
 
 /// Restores that were left halfway, because work of a higher priority had come. One type does it;
 /// through the trait only a program that makes shares contains the code.
-pub(in crate::engine) trait LeftRestores: Send {
+pub(in crate::engine) trait LeftRestores: MaybeSend {
     /// Leaves a restore halfway.
     fn leave(
         &mut self,
