@@ -139,6 +139,33 @@ fn higher_work_passes_the_restore_of_a_large_operand() {
 }
 
 #[test]
+fn a_read_ends_amid_the_move_of_a_large_tensor() {
+    for maps_slabs in [false, true] {
+        let gpu = device_of(64 * MIB, maps_slabs);
+        let (frame, job) = frame_and_job(&gpu);
+        let own = filled(&frame, 4096, 5);
+        let (source, [early, late], _) = source([4, 20]);
+        let tensor = large(&job, source);
+        thread::scope(|scope| {
+            let of_job = scope.spawn(|| bring(&job, &tensor));
+            early.wait();
+            let (ends, is_over) = mpsc::channel();
+            scope.spawn(move || ends.send(own.to_vec::<u32>()).unwrap());
+            // The read waits for the pass now, or soon.
+            thread::sleep(Duration::from_millis(50));
+            early.open();
+            late.wait();
+            let read = is_over.recv_timeout(PATIENT);
+            late.open();
+            of_job.join().unwrap();
+            let read = read.expect("the read ends before the move goes on");
+            assert_eq!(read.unwrap(), [5; 1024]);
+        });
+        assert_is_there(&tensor);
+    }
+}
+
+#[test]
 fn higher_work_takes_the_block_of_a_restore_that_was_left() {
     for maps_slabs in [false, true] {
         let gpu = device_of(64 * MIB, maps_slabs);

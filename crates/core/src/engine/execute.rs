@@ -250,7 +250,10 @@ impl Pass {
                 storage,
                 reading,
                 piece,
-            } => restore::read_evicted(self, &storage, &reading, piece).await?,
+            } => {
+                restore::read_evicted(self, &storage, &reading, piece).await?;
+                self.delivered();
+            }
             Need::Words(words) => pick::read_words(&mut self.lock(), words),
             Need::Rows(wanted) => {
                 let picked = pick_rows::pick_rows(self, &wanted).await?;
@@ -277,6 +280,7 @@ impl Pass {
                 place,
             } => {
                 direct::read_in_place(self, &reading, piece, place).await?;
+                self.delivered();
             }
         }
         Ok(())

@@ -46,6 +46,15 @@ impl Pass {
         result
     }
 
+    /// The pass has delivered bytes of a read without a submission. The thread that wants them may
+    /// wait for the pass, which goes on with work of a lower priority.
+    pub(in crate::engine) fn delivered(&self) {
+        let has_priorities = self.lock().priorities.is_some();
+        if has_priorities {
+            self.execution_lock.notify();
+        }
+    }
+
     fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
         self.uploads.seal(batch.regions());
         self.restore_staging.seal(batch.regions());
