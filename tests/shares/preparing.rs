@@ -4,14 +4,14 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, mpsc};
+use std::sync::{Arc, Once, mpsc};
 use std::task::{Context, Waker};
 use std::thread;
 
 use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
-use lapidary::{Budget, DType, Gpu, Options, Residency, Source};
+use lapidary::{Budget, DType, Gpu, Options, Residency, Source, Tensor};
 
 use super::{Gate, MIB, PATIENT, assert_filled, filled, on_device};
 use crate::stores::shaky::Shaky;
@@ -84,8 +84,13 @@ pub(super) fn frame_and_job(gpu: &Gpu) -> (Gpu, Gpu) {
 }
 
 /// Runs work of the job. When it is at the first gate, the frame makes a buffer, and has to be done
-/// before the second gate opens.
-pub(super) fn the_frame_passes(frame: &Gpu, early: &Gate, late: &Gate, work: impl FnOnce() + Send) {
+/// before the second gate opens. Returns what the work does.
+pub(super) fn the_frame_passes<T: Send>(
+    frame: &Gpu,
+    early: &Gate,
+    late: &Gate,
+    work: impl FnOnce() -> T + Send,
+) -> T {
     thread::scope(|scope| {
         let job = scope.spawn(work);
         early.wait();
@@ -100,10 +105,31 @@ pub(super) fn the_frame_passes(frame: &Gpu, early: &Gate, late: &Gate, work: imp
         let ended = is_over.recv_timeout(PATIENT);
         late.open();
         let buffer = ended.expect("the frame is done before the job goes on");
-        job.join().unwrap();
+        let made = job.join().unwrap();
         assert_eq!(buffer.residency(), Residency::Device);
         assert_eq!(buffer.to_vec::<u32>().unwrap(), [5]);
-    });
+        made
+    })
+}
+
+/// Two tensors of the job whose sources have a gate each.
+fn behind_gates(job: &Gpu) -> ([Tensor; 2], Gate, Gate) {
+    let ((early, first), (late, second)) = (Gate::source(), Gate::source());
+    let backed = [first, second].map(|source| job.backed(source, &[1024], DType::U32).unwrap());
+    (backed, early, late)
+}
+
+/// A tensor of the job that is computed again from two such tensors.
+fn computed_behind_gates(job: &Gpu) -> (Tensor, Gate, Gate) {
+    let (backed, early, late) = behind_gates(job);
+    // Another value than before tells that it was computed again.
+    let made = job.full(&[1024], 1, DType::U32).unwrap();
+    made.recompute_with(&[], move |_| {
+        let first = backed[0].copy()?;
+        &first + &backed[1]
+    })
+    .unwrap();
+    (made, early, late)
 }
 
 #[test]
@@ -137,18 +163,11 @@ fn higher_work_passes_a_command_that_has_some_of_its_places() {
 fn higher_work_passes_a_command_whose_operands_are_restored() {
     let gpu = super::device(64 * MIB);
     let (frame, job) = frame_and_job(&gpu);
-    let ((early, first), (late, second)) = (Gate::source(), Gate::source());
-    let backed = [first, second].map(|source| {
-        let made = job.backed(source, &[1024], DType::U32);
-        made.unwrap()
-    });
-    let sum = Mutex::new(None);
-    the_frame_passes(&frame, &early, &late, || {
+    let (backed, early, late) = behind_gates(&job);
+    let sum = the_frame_passes(&frame, &early, &late, || {
         let made = (&backed[0] + &backed[1]).unwrap();
-        made.force().unwrap();
-        *sum.lock().unwrap() = Some(made);
+        made.force().map(|()| made).unwrap()
     });
-    let sum = sum.into_inner().unwrap().unwrap();
     assert_eq!(sum.to_vec::<u32>().unwrap(), [0x0202_0202; 1024]);
 }
 
@@ -156,23 +175,13 @@ fn higher_work_passes_a_command_whose_operands_are_restored() {
 fn higher_work_passes_the_launches_that_compute_an_operand_again() {
     let gpu = super::device(64 * MIB);
     let (frame, job) = frame_and_job(&gpu);
-    let ((early, first), (late, second)) = (Gate::source(), Gate::source());
-    let backed = [first, second].map(|source| job.backed(source, &[1024], DType::U32).unwrap());
-    let made = job.full(&[1024], 0x0202_0202, DType::U32).unwrap();
-    made.recompute_with(&[], move |_| {
-        let first = backed[0].copy()?;
-        &first + &backed[1]
-    })
-    .unwrap();
+    let (made, early, late) = computed_behind_gates(&job);
     made.evict().unwrap();
     assert_eq!(made.residency(), Residency::Backed);
-    let sum = Mutex::new(None);
-    the_frame_passes(&frame, &early, &late, || {
+    let sum = the_frame_passes(&frame, &early, &late, || {
         let twice = (&made + &made).unwrap();
-        twice.force().unwrap();
-        *sum.lock().unwrap() = Some(twice);
+        twice.force().map(|()| twice).unwrap()
     });
-    let sum = sum.into_inner().unwrap().unwrap();
     assert_eq!(sum.to_vec::<u32>().unwrap(), [0x0404_0404; 1024]);
 }
 
@@ -193,13 +202,10 @@ fn higher_work_passes_the_words_that_name_rows() {
     let ((early, words), (late, rows)) = (stops_once(0), stops_once(1));
     let named = job.backed(words, &[8], DType::U32).unwrap();
     let table = job.backed(rows, &[1024, 1], DType::U32).unwrap();
-    let picked = Mutex::new(None);
-    the_frame_passes(&frame, &early, &late, || {
+    let rows = the_frame_passes(&frame, &early, &late, || {
         let rows = table.index_select(0, &named).unwrap();
-        rows.force().unwrap();
-        *picked.lock().unwrap() = Some(rows);
+        rows.force().map(|()| rows).unwrap()
     });
-    let rows = picked.into_inner().unwrap().unwrap();
     assert_eq!(rows.to_vec::<u32>().unwrap(), [0x0101_0101; 8]);
     assert_ne!(table.residency(), Residency::Device);
 }
@@ -208,14 +214,7 @@ fn higher_work_passes_the_words_that_name_rows() {
 fn higher_work_waits_for_what_computes_a_value_again_that_it_needs() {
     let gpu = super::device(64 * MIB);
     let (frame, job) = frame_and_job(&gpu);
-    let ((early, first), (late, second)) = (Gate::source(), Gate::source());
-    let backed = [first, second].map(|source| job.backed(source, &[1024], DType::U32).unwrap());
-    let made = job.full(&[1024], 1, DType::U32).unwrap();
-    made.recompute_with(&[], move |_| {
-        let first = backed[0].copy()?;
-        &first + &backed[1]
-    })
-    .unwrap();
+    let (made, early, late) = computed_behind_gates(&job);
     let from_made = (&made + &made).unwrap();
     from_made
         .recompute_with(&[&made], |inputs| &inputs[0] + &inputs[0])

@@ -50,18 +50,14 @@ pub(super) struct Queue {
     fuse: Option<Fuse>,
     /// The fused kernels that have a pipeline.
     fused_kernels: Vec<Weak<Fused>>,
-    /// Whether the current pass may leave commands at the end for fusion with later ones.
-    may_defer: bool,
+    /// What the current pass runs.
+    runs: Runs,
     /// Whether commands were appended since priorities were last looked at.
     has_news: bool,
     /// The addresses of storages for whose other uses urgent commands wait.
     awaited: FxHashSet<usize>,
     /// The priority of the command that was last at the head.
     head_priority: i8,
-    /// The current pass runs commands of this priority and higher ones.
-    least_priority: i8,
-    /// The current pass ends with its first submission, which is a short one.
-    is_slice: bool,
     /// The commands that the running rematerializer has appended.
     recorded: VecDeque<Cmd>,
     /// The length of the queue at which an idle device gets work.
@@ -76,12 +72,14 @@ impl Default for Queue {
             passing: Vec::new(),
             fuse: None,
             fused_kernels: Vec::new(),
-            may_defer: false,
+            runs: Runs {
+                may_defer: false,
+                least_priority: i8::MIN,
+                is_slice: false,
+            },
             has_news: false,
             awaited: FxHashSet::default(),
             head_priority: i8::MIN,
-            least_priority: i8::MIN,
-            is_slice: false,
             recorded: VecDeque::new(),
             early_commands: EARLY_COMMANDS,
         }
@@ -171,7 +169,7 @@ impl Queue {
 
     /// The current pass runs commands of this priority and higher ones.
     pub(super) fn least_priority(&self) -> i8 {
-        self.least_priority
+        self.runs.least_priority
     }
 
     /// The commands, without those that a rematerializer recorded.
@@ -245,31 +243,28 @@ impl Queue {
     /// Begins an execution pass. A pass whose results no caller waits for `may_defer` commands at
     /// the end for fusion with later ones. Commands below `least_priority` stay.
     pub(super) fn begin_pass(&mut self, may_defer: bool, least_priority: i8) {
-        (self.may_defer, self.least_priority) = (may_defer, least_priority);
-        (self.has_news, self.is_slice) = (true, false);
+        self.swap_runs(Runs {
+            may_defer,
+            least_priority,
+            is_slice: false,
+        });
     }
 
     /// Changes what the current pass runs. Returns what it ran before.
     pub(super) fn swap_runs(&mut self, runs: Runs) -> Runs {
-        let before = Runs {
-            may_defer: self.may_defer,
-            least_priority: self.least_priority,
-            is_slice: self.is_slice,
-        };
-        self.begin_pass(runs.may_defer, runs.least_priority);
-        self.is_slice = runs.is_slice;
-        before
+        self.has_news = true;
+        std::mem::replace(&mut self.runs, runs)
     }
 
     /// The pass that has begun ends with its first submission.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn slice(&mut self) {
-        self.is_slice = true;
+        self.runs.is_slice = true;
     }
 
     /// Whether the pass ends with its first submission, which should be a short one.
     pub(super) fn is_slice(&self) -> bool {
-        self.is_slice
+        self.runs.is_slice
     }
 
     /// Begins a round of a pass over the queue.
@@ -280,11 +275,11 @@ impl Queue {
 
     /// Stops leaving commands at the end, because they hold their operands and memory is short.
     pub(super) fn defer_nothing(&mut self) {
-        self.may_defer = false;
+        self.runs.may_defer = false;
     }
 
     pub(super) fn may_defer(&self) -> bool {
-        self.may_defer
+        self.runs.may_defer
     }
 
     /// Whether a pass should start: the queue is long, or the device was idle while the last
@@ -332,10 +327,10 @@ impl Queue {
 
     fn fuse_commands(&mut self, limit_bytes: impl FnOnce() -> u64) {
         let is_launch = |cmd: &Cmd| matches!(cmd, Cmd::Launch(_));
-        let is_worth_it = self.commands.len() > 1 || self.may_defer;
+        let is_worth_it = self.commands.len() > 1 || self.runs.may_defer;
         if self.fuse.is_some() && is_worth_it && self.commands.iter().any(is_launch) {
             let commands = std::mem::take(&mut self.commands);
-            let (ready, rest) = self.fused(commands, self.may_defer, limit_bytes());
+            let (ready, rest) = self.fused(commands, self.runs.may_defer, limit_bytes());
             self.fused_commands = ready.len();
             // Commands are large, so the ready ones stay in their allocation.
             self.commands = ready.into();

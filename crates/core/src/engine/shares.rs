@@ -23,7 +23,7 @@ use crate::printable::{is_hidden, printable};
 use crate::shortage::ShareUse;
 use hooks::OfShares;
 use lending::{device_bytes, lending, limit_bytes, note_promises, whole};
-use limits::drain_to_ceilings;
+use limits::{drain_to_ceilings, excess_bytes};
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use promises::WayMaker;
 pub(crate) use promises::{Promised, in_the_way, make_way};
@@ -118,9 +118,7 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     let work = move |pass: Pass| async move {
         pass.submit()?;
         drain_to_ceilings(&pass, i8::MIN).await?;
-        let above = pass.lock().memory.shares.above_ceiling();
-        let above = above.iter().find(|(share, _)| *share == id);
-        Ok(above.map_or(0, |(_, excess_bytes)| *excess_bytes))
+        Ok(excess_bytes(&pass, id))
     };
     Pass::run(engine, work).await
 }

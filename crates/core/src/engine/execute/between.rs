@@ -5,20 +5,20 @@ use crate::engine::pass::Pass;
 use crate::engine::queue::Runs;
 use crate::error::Result;
 
-/// What the pass runs, until this is dropped. Then it runs again what it ran before.
+/// What the pass runs, until this is dropped. Then it runs again what it ran before. It does not
+/// nest: [`may_run_between`](crate::engine::state::features::Priorities::may_run_between).
 struct Between<'a> {
     pass: &'a Pass,
     before: Runs,
-    was_between: bool,
 }
 
 impl<'a> Between<'a> {
     fn new(pass: &'a Pass, runs: Runs) -> Self {
         let state = &mut *pass.lock();
+        state.holds.set_between(true);
         Between {
             pass,
             before: state.queue.swap_runs(runs),
-            was_between: state.holds.set_between(true),
         }
     }
 }
@@ -27,7 +27,7 @@ impl Drop for Between<'_> {
     fn drop(&mut self) {
         let state = &mut *self.pass.lock();
         state.queue.swap_runs(self.before);
-        state.holds.set_between(self.was_between);
+        state.holds.set_between(false);
     }
 }
 

@@ -114,19 +114,21 @@ impl Pass {
         part_bytes != WHOLE && self.must_yield()
     }
 
-    /// What a compaction moves at most before the next look; `None` if it does not look.
+    /// What a compaction moves at most before the next look; `WHOLE` if it does not look.
     ///
     /// A compaction that is cut makes progress: what it has moved stays there, and the next plan
     /// starts from that. But another plan may choose other slabs to empty, above all when the
     /// commands between have taken its holes. So once compactions that were cut have moved all that
     /// is live, the next one is carried out to its end.
-    pub(in crate::engine) fn moved_bytes_between_looks(&self) -> Option<u64> {
-        let is_cut = {
+    pub(in crate::engine) fn moved_bytes_between_looks(&self) -> u64 {
+        let gets_on = {
             let state = self.lock();
-            let gets_on = state.holds.cut_bytes() <= state.memory.slabs.live_bytes();
-            state.holds.looks() && gets_on
+            state.holds.cut_bytes() <= state.memory.slabs.live_bytes()
         };
-        is_cut.then(|| self.round_bytes(WHOLE))
+        match gets_on {
+            true => self.round_bytes(WHOLE),
+            false => WHOLE,
+        }
     }
 
     /// Whether the command at the head of the queue has a lower priority than some share.

@@ -11,6 +11,7 @@ use super::retire;
 use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
 use crate::driver::{Account, BoxFuture, DriverError, Op};
 use crate::engine::pass::Pass;
+use crate::engine::pass::turn::WHOLE;
 use crate::engine::state::State;
 use crate::error::{Error, Result};
 use crate::memory::{Moved, Place};
@@ -95,8 +96,8 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
 
 /// The parts in which a compaction is carried out.
 struct Parts {
-    /// `None` for the whole compaction at once.
-    part_bytes: Option<u64>,
+    /// `WHOLE` for the whole compaction at once.
+    part_bytes: u64,
     /// What may still be moved before the next look.
     left_bytes: u64,
     moved_before: u64,
@@ -107,7 +108,7 @@ impl Parts {
         let part_bytes = pass.moved_bytes_between_looks();
         Parts {
             part_bytes,
-            left_bytes: part_bytes.unwrap_or(u64::MAX),
+            left_bytes: part_bytes,
             moved_before: pass.lock().memory.slabs.moved_bytes(),
         }
     }
@@ -115,14 +116,14 @@ impl Parts {
     /// At the end of a part: submits its moves, waits for them, and looks for work of a higher
     /// priority. Returns the outcome of the compaction if that ends here.
     async fn look(&mut self, pass: &Pass, refused_before: u64) -> Result<Option<Outcome>> {
-        let (Some(part_bytes), 0) = (self.part_bytes, self.left_bytes) else {
+        if self.left_bytes > 0 {
             return Ok(None);
-        };
+        }
         if !submit_moves(pass, refused_before)? {
             return Ok(Some(Outcome::Void));
         }
         pass.wait_idle().await?;
-        self.left_bytes = part_bytes;
+        self.left_bytes = self.part_bytes;
         if !pass.must_yield() {
             return Ok(None);
         }
@@ -135,7 +136,7 @@ impl Parts {
     /// After the last step: the device finishes the moves before it gets further work of the same
     /// priority.
     async fn end(&self, pass: &Pass) -> Result<()> {
-        if self.part_bytes.is_some_and(|bytes| bytes > self.left_bytes) {
+        if self.part_bytes != WHOLE && self.part_bytes > self.left_bytes {
             pass.wait_idle().await?;
         }
         let state = &mut *pass.lock();

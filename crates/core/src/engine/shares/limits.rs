@@ -57,7 +57,7 @@ pub(super) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Result<()> {
 }
 
 /// The bytes by which a share exceeds its ceiling now.
-fn excess_bytes(pass: &Pass, share: ShareId) -> u64 {
+pub(super) fn excess_bytes(pass: &Pass, share: ShareId) -> u64 {
     let mut state = pass.lock();
     state.free_dead();
     let above = state.memory.shares.above_ceiling();

@@ -91,6 +91,21 @@ impl Priorities for ByShare {
         })
     }
 
+    fn may_run_between(&self, state: &State) -> bool {
+        !state.holds.is_between() && !state.steps.are_any()
+    }
+
+    fn has_above(&self, state: &State, above: i8) -> bool {
+        state.queue.commands().any(|cmd| priority(cmd) > above)
+    }
+
+    fn stops_between(&self, state: &State) -> bool {
+        let least = state.queue.least_priority();
+        state.holds.is_between()
+            && !state.steps.are_any()
+            && state.queue.head().is_some_and(|cmd| priority(cmd) < least)
+    }
+
     fn note_steps(&self, state: &mut State, count: usize) {
         let most = state.queue.commands().take(count + 1).map(priority).max();
         if let Some(most) = most {

@@ -66,23 +66,14 @@ pub(in crate::engine) trait Priorities: Sync {
     /// Whether a drain that begins now may run urgent commands between two rounds. Not if it is
     /// itself between two rounds of another, or between commands that belong to the one at the
     /// head.
-    fn may_run_between(&self, state: &State) -> bool {
-        !state.holds.is_between() && !state.steps.are_any()
-    }
+    fn may_run_between(&self, state: &State) -> bool;
 
     /// Whether commands above this priority have come.
-    fn has_above(&self, state: &State, priority: i8) -> bool {
-        state.queue.commands().any(|cmd| self.of(cmd) > priority)
-    }
+    fn has_above(&self, state: &State, priority: i8) -> bool;
 
     /// Whether the pass runs urgent commands between two rounds of a drain, and the next command is
     /// none. Urgent ones behind it wait for it.
-    fn stops_between(&self, state: &State) -> bool {
-        let least = state.queue.least_priority();
-        state.holds.is_between()
-            && !state.steps.are_any()
-            && state.queue.head().is_some_and(|cmd| self.of(cmd) < least)
-    }
+    fn stops_between(&self, state: &State) -> bool;
 
     /// So many commands were put in front of another one, for whose sake they run.
     fn note_steps(&self, state: &mut State, count: usize);

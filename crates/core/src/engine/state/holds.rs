@@ -78,9 +78,9 @@ impl Holds {
         self.is_between
     }
 
-    /// The pass begins or ends to run urgent commands. Returns whether it did before.
-    pub(in crate::engine) fn set_between(&mut self, is_between: bool) -> bool {
-        std::mem::replace(&mut self.is_between, is_between)
+    /// The pass begins or ends to run urgent commands.
+    pub(in crate::engine) fn set_between(&mut self, is_between: bool) {
+        self.is_between = is_between;
     }
 
     /// A compaction was cut after it had moved these bytes, or carried out to its end (`None`).
