@@ -49,13 +49,14 @@ fn assert_tidy(offences: Vec<String>) {
 }
 
 /// The folders with the crates' sources.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "src",
     "crates/alloc/src",
     "crates/core/src",
     "crates/egui/src",
     "crates/mpi/src",
     "crates/tools/src",
+    "crates/wgsl-interpreter/src",
 ];
 
 /// The folders with sources of the crates that are not published, beside [`CRATES`].
@@ -223,6 +224,7 @@ fn every_dependency_is_explained() {
         "crates/egui",
         "crates/mpi",
         "crates/tools",
+        "crates/wgsl-interpreter",
     ] {
         let manifest = manifest_of(folder);
         assert_tidy(manifest::check_comments(&manifest));
@@ -240,6 +242,7 @@ fn the_tests_are_few_programs_and_no_file_is_left_out() {
         "crates/harness",
         "crates/testing",
         "crates/tools",
+        "crates/wgsl-interpreter",
         "xtask",
     ];
     let packages = folders.map(|folder| {

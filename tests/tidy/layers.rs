@@ -99,7 +99,7 @@ const WGPU_FILES: &[&str] = &[
 const NAGA_FILES: &[&str] = &[
     "crates/core/src/kernel/",
     "crates/core/src/driver/sim/shader.rs",
-    "crates/core/src/driver/sim/interpret/",
+    "crates/wgsl-interpreter/src/",
 ];
 
 /// Unsafe code is needed for a driver's budget, read through raw handles; for compiled pipelines as

@@ -8,8 +8,9 @@ use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};
 
 /// The published crates of this workspace, each after its dependencies.
-pub(crate) const PUBLISHED: [&str; 4] = [
+pub(crate) const PUBLISHED: [&str; 5] = [
     "lapidary-alloc",
+    "wgsl-interpreter",
     "lapidary-core",
     "lapidary",
     "lapidary-tools",
@@ -90,6 +91,7 @@ pub(crate) fn packages() -> Result<String> {
     package.args(alone);
     for (name, folder) in [
         ("lapidary-alloc", "crates/alloc"),
+        ("wgsl-interpreter", "crates/wgsl-interpreter"),
         ("lapidary-core", "crates/core"),
         ("lapidary", "."),
     ] {

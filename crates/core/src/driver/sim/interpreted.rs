@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use wgsl_interpreter as wgsl;
+
 use super::SimOptions;
 use super::faults::Chance;
-use super::interpret::{Program, Report, View};
 use super::options::SimKernels;
 use super::shader::{self, Valid};
 use crate::driver::{DriverError, DriverResult, PipelineDesc, panic_message, with_deep_stack};
@@ -20,7 +21,7 @@ const MOST_MESSAGE: usize = 1000;
 pub(super) struct Interpreted {
     label: String,
     text: String,
-    program: Program,
+    program: wgsl::Kernel,
     /// The lanes that a subgroup may have.
     lanes: Vec<u32>,
     seed: u64,
@@ -34,17 +35,16 @@ pub(super) struct Interpreted {
 impl Interpreted {
     pub(super) fn new(desc: &PipelineDesc, options: &SimOptions) -> DriverResult<Self> {
         let build = || {
-            let Valid {
-                module,
-                info,
-                entry,
-            } = shader::parse(desc, options).map_err(DriverError::Invalid)?;
-            Program::new((&module, &info), entry, &desc.wgsl).map_err(|refused| {
-                fault_at(
-                    &desc.label,
-                    &refused.message,
-                    excerpt(&desc.wgsl, refused.place, "not interpreted"),
-                )
+            let Valid { module, info, .. } =
+                shader::parse(desc, options).map_err(DriverError::Invalid)?;
+            let program = wgsl::Kernel::from_module(&module, &info, &desc.entry, &desc.wgsl);
+            program.map_err(|refused| {
+                let place = match &refused {
+                    wgsl::Error::Unsupported { place, .. } => place.clone(),
+                    _ => 0..0,
+                };
+                let excerpt = excerpt(&desc.wgsl, place, "not interpreted");
+                fault_at(&desc.label, &refused.to_string(), excerpt)
             })
         };
         let program = with_deep_stack(|| catch_unwind(AssertUnwindSafe(build)));
@@ -96,18 +96,26 @@ impl Interpreted {
     ) -> DriverResult<Vec<(usize, Vec<u8>)>> {
         let mut chance = Chance(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let lanes = self.lanes[chance.below(self.lanes.len() as u64) as usize];
-        let mut run = self.program.plan(groups, lanes, chance.below(u64::MAX));
-        run.zeroes_shared = self.zeroes_workgroup;
-        run.poisons_private = self.is_ours;
-        let views = bindings.into_iter().enumerate();
-        let mut views: Vec<View> = views
-            .map(|(index, (bytes, writes))| View {
-                bytes,
-                writes,
-                is_fresh: writes && self.is_written_whole(index),
+        let dispatch = (self.program.dispatch(groups).lanes(lanes))
+            .seed(chance.below(u64::MAX))
+            .immediates(params)
+            .zeroes_workgroup(self.zeroes_workgroup)
+            .zeroes_private(!self.is_ours);
+        let writes: Vec<bool> = bindings.iter().map(|(_, writes)| *writes).collect();
+        let buffers = bindings.into_iter().map(|(bytes, _)| bytes);
+        // Devices without immediates have the parameters in a uniform behind the operands.
+        let buffers = buffers.chain([params.to_vec()]).enumerate();
+        let mut buffers: Vec<_> = buffers
+            .map(|(index, bytes)| wgsl::Binding {
+                is_fresh: writes.get(index) == Some(&true) && self.is_written_whole(index),
+                ..wgsl::Binding::new(0, index as u32, bytes)
             })
             .collect();
-        let work = || self.program.run(&run, &mut views, params);
+        let work = || {
+            dispatch
+                .run(&mut buffers)
+                .map_err(|error| error.to_string())
+        };
         let reports = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
             let why = panic_message(panic.as_ref());
             Err(format!("it cannot be interpreted: {why}"))
@@ -121,14 +129,13 @@ impl Interpreted {
             }
         }
         self.has_run.store(true, Ordering::Relaxed);
-        let written = views
-            .into_iter()
-            .enumerate()
-            .filter(|(_, view)| view.writes);
-        Ok(written.map(|(index, view)| (index, view.bytes)).collect())
+        let written = buffers.into_iter().map(|buffer| buffer.bytes);
+        let written = written.zip(writes).enumerate();
+        let written = written.filter(|(_, (_, writes))| *writes);
+        Ok(written.map(|(index, (bytes, _))| (index, bytes)).collect())
     }
 
-    fn fault(&self, report: &Report, count: usize, lanes: u32) -> DriverError {
+    fn fault(&self, report: &wgsl::Finding, count: usize, lanes: u32) -> DriverError {
         let others = match count {
             1 => String::new(),
             2 => "; there is one more fault".to_string(),

@@ -5,7 +5,7 @@
 //!               ├► SimDevice (one lock)┼─ queue     submissions that are not executed yet
 //!   SimHandle ──┘                      ├─ work      what a submission does
 //!                                      ├─ clock     the time that work takes, if any
-//!                                      ├─ interpret WGSL, and the faults of kernels
+//!                                      ├─ interpreted kernels, by `wgsl-interpreter`
 //!                                      ├─ mapping   mappings, requested and granted
 //!                                      ├─ faults    faults of calls of the driver
 //!                                      ├─ files     faults of calls of the file system
@@ -26,7 +26,6 @@ mod driver;
 mod faults;
 mod files;
 mod handle;
-mod interpret;
 mod interpreted;
 mod mapping;
 mod options;

@@ -1,6 +1,6 @@
 //! The place of a variable, or of a part of it.
 
-use crate::driver::sim::interpret::code::{Address, Reg, Space};
+use crate::code::{Address, Reg, Space};
 
 /// The target of a pointer.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub(super) struct Pointee {
     /// In words, or in bytes of a buffer.
     pub(super) at: u32,
     pub(super) dynamic: Reg,
-    /// The variable, in [`Code::names`](crate::driver::sim::interpret::code::Code::names).
+    /// The variable, in [`Code::names`](crate::code::Code::names).
     pub(super) name: u32,
     /// Whether a part of it may be read before it was written.
     pub(super) is_tracked: bool,

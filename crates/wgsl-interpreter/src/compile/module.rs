@@ -1,21 +1,19 @@
 //! The globals and the functions of a module, callees first.
 
 use naga::valid::{FunctionInfo, ModuleInfo};
-use naga::{AddressSpace, Block, Expression, Function, Handle, Module, Statement, TypeInner};
+use naga::{
+    AddressSpace, Block, Expression, Function, Handle, Module, Statement, StorageAccess, TypeInner,
+};
 use rustc_hash::FxHashMap;
 
 use super::compiler::{Compiler, Frame, MOST, Result};
 use super::place::Pointee;
 use super::statements::Body;
 use super::values::Values;
-use crate::driver::sim::interpret::code::{Buffer, Code, NONE, Origin, Reg, Source, Space};
+use crate::code::{Buffer, Code, NONE, Origin, Reg, Source, Space};
 
 /// Compiles one entry point of a valid module.
-pub(in crate::driver::sim::interpret) fn compile(
-    module: &Module,
-    info: &ModuleInfo,
-    entry: usize,
-) -> Result<Code> {
+pub(crate) fn compile(module: &Module, info: &ModuleInfo, entry: usize) -> Result<Code> {
     let point = &module.entry_points[entry];
     let mut compiler = Compiler {
         module,
@@ -115,14 +113,23 @@ impl<'m> Compiler<'m> {
                     (Space::Private, self.registers(words)?)
                 }
                 AddressSpace::Storage { .. } | AddressSpace::Uniform | AddressSpace::Immediate => {
-                    let source = match (variable.space, &variable.binding) {
-                        (AddressSpace::Storage { .. }, Some(binding)) => {
-                            Source::Binding(binding.binding)
-                        }
-                        _ => Source::Params,
+                    let source = match &variable.binding {
+                        Some(binding) => Source::Binding {
+                            group: binding.group,
+                            index: binding.binding,
+                        },
+                        None => Source::Immediates,
                     };
+                    let may_write = matches!(
+                        variable.space,
+                        AddressSpace::Storage { access } if access.contains(StorageAccess::STORE)
+                    );
                     let has_halves = self.has_halves(inner);
-                    self.code.buffers.push(Buffer { source, has_halves });
+                    self.code.buffers.push(Buffer {
+                        source,
+                        may_write,
+                        has_halves,
+                    });
                     (Space::Buffer(self.code.buffers.len() as u32 - 1), 0)
                 }
                 _ => return self.refuse("only buffers and memory are interpreted, no textures"),

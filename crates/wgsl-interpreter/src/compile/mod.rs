@@ -28,5 +28,4 @@ mod pointers;
 mod statements;
 mod values;
 
-pub(in crate::driver::sim) use compiler::Refused;
 pub(super) use module::compile;

@@ -6,7 +6,7 @@ use super::compiler::Result;
 use super::layout::column_bytes;
 use super::place::Pointee;
 use super::values::Values;
-use crate::driver::sim::interpret::code::{
+use crate::code::{
     Address, Binary, Count, IndexBound, Instr, MemoryAccess, Move, NONE, Num, Pair, Reg, Space,
 };
 

@@ -4,9 +4,7 @@ use naga::{Expression, Handle, MathFunction as Math, TypeInner};
 
 use super::compiler::Result;
 use super::values::Values;
-use crate::driver::sim::interpret::code::{
-    Binary, Geometry, Instr, NONE, Num, Pack, Pair, Reg, Ternary, Unary,
-};
+use crate::code::{Binary, Geometry, Instr, NONE, Num, Pack, Pair, Reg, Ternary, Unary};
 
 impl Values<'_, '_> {
     /// Compiles a call of a builtin function.

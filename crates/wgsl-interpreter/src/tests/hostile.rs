@@ -1,9 +1,9 @@
 //! Valid kernels that are too large or never end give an error and do not abort.
 
-use super::{Holds, Kind, Test, compiled};
-use crate::driver::sim::interpret::View;
-use crate::driver::sim::interpret::group::Group;
-use crate::driver::sim::interpret::memory::Memory;
+use super::{FindingKind, Holds, Test, compiled};
+use crate::Binding;
+use crate::group::Group;
+use crate::memory::Memory;
 
 fn body(text: &str) -> String {
     format!(
@@ -77,7 +77,7 @@ fn one_endless_invocation_ends_the_dispatch() {
     test.groups = 4;
     let (reports, words) = test.run();
     let endless: Vec<_> = reports.iter().map(|report| report.kind).collect();
-    assert_eq!(endless, [Kind::Endless], "{reports:?}");
+    assert_eq!(endless, [FindingKind::Endless], "{reports:?}");
     // No further workgroup began after it.
     assert_eq!(words[0].iter().sum::<u32>(), 1, "{words:?}");
 }
@@ -86,15 +86,11 @@ fn one_endless_invocation_ends_the_dispatch() {
 fn an_endless_workgroup_is_found_long_before_all_have_done_their_steps() {
     let text =
         body("@compute @workgroup_size(256) fn main() { loop { if (y[0] == 4u) { break; } } }");
-    let program = compiled(&text).unwrap();
-    let run = program.plan([1, 1, 1], 8, 1);
-    let views = [View {
-        bytes: vec![0; 4],
-        writes: true,
-        is_fresh: false,
-    }];
-    let mut memory = Memory::new(&program.code, &views, &[], true);
-    let steps = Group::new(&program.code, &run).execute(0, &mut memory);
+    let kernel = compiled(&text).unwrap();
+    let dispatch = kernel.dispatch([1, 1, 1]).lanes(8).seed(1);
+    let bindings = [Binding::new(0, 0, vec![0; 4])];
+    let mut memory = Memory::new(&kernel.code, &bindings, &[], true).unwrap();
+    let steps = Group::new(&dispatch).execute(0, &mut memory);
     assert!(memory.reports.is_over());
     // Each invocation may take 2²⁴ steps.
     assert!(steps < 4 << 24, "{steps}");

@@ -10,15 +10,15 @@ use std::ops::Range;
 
 use naga::{Barrier, BuiltIn};
 
-use super::Run;
 use super::code::{Code, Instr, Space};
 use super::collective::{self, Lanes};
 use super::cooperative;
 use super::lane::{Lane, Stop};
 use super::memory::Memory;
-use super::report::{FoundFault, Kind, invocation, split};
+use super::report::{FindingKind, FoundFault, invocation, split};
 use super::shadow::Now;
-use crate::driver::sim::faults::Chance;
+use crate::dispatch::Dispatch;
+use crate::random::Random;
 
 /// The most instructions of one invocation.
 const MOST_STEPS: u32 = 1 << 24;
@@ -33,7 +33,7 @@ const LONG: u32 = 1 << 16;
 /// The invocations of a workgroup.
 pub(super) struct Group<'c> {
     code: &'c Code,
-    run: &'c Run,
+    dispatch: &'c Dispatch<'c>,
     size: u32,
     registers: Vec<u32>,
     written: Vec<bool>,
@@ -47,17 +47,18 @@ pub(super) struct Group<'c> {
     subgroup_epochs: Vec<u32>,
     /// The index of the workgroup.
     index: u32,
-    chance: Chance,
+    random: Random,
     order: Vec<u32>,
 }
 
 impl<'c> Group<'c> {
-    pub(super) fn new(code: &'c Code, run: &'c Run) -> Self {
+    pub(super) fn new(dispatch: &'c Dispatch<'c>) -> Self {
+        let code = &*dispatch.kernel.code;
         let size: u32 = code.workgroup_size.iter().product();
         let count = size as usize;
         Group {
             code,
-            run,
+            dispatch,
             size,
             registers: vec![0; count * stride(code)],
             written: vec![false; count * stride(code)],
@@ -66,9 +67,9 @@ impl<'c> Group<'c> {
             stops: vec![Stop::Paused; count],
             steps_left: vec![MOST_STEPS; count],
             epochs: [0; 2],
-            subgroup_epochs: vec![0; size.div_ceil(run.lanes) as usize],
+            subgroup_epochs: vec![0; size.div_ceil(dispatch.lanes) as usize],
             index: 0,
-            chance: Chance(run.seed),
+            random: Random(dispatch.seed),
             order: (0..size).collect(),
         }
     }
@@ -118,9 +119,12 @@ impl<'c> Group<'c> {
     /// The value of a builtin for an invocation.
     fn builtin(&self, builtin: BuiltIn, lane: u32) -> Vec<u32> {
         let [x, y, z] = self.code.workgroup_size;
-        let group = split(self.index, [self.run.groups[0], self.run.groups[1]]);
+        let group = split(
+            self.index,
+            [self.dispatch.workgroups[0], self.dispatch.workgroups[1]],
+        );
         let local = split(lane, [x, y]);
-        let lanes = self.run.lanes;
+        let lanes = self.dispatch.lanes;
         match builtin {
             BuiltIn::GlobalInvocationId => (0..3)
                 .map(|axis| group[axis] * [x, y, z][axis] + local[axis])
@@ -128,7 +132,7 @@ impl<'c> Group<'c> {
             BuiltIn::LocalInvocationId => local.to_vec(),
             BuiltIn::LocalInvocationIndex => vec![lane],
             BuiltIn::WorkGroupId => group.to_vec(),
-            BuiltIn::NumWorkGroups => self.run.groups.to_vec(),
+            BuiltIn::NumWorkGroups => self.dispatch.workgroups.to_vec(),
             BuiltIn::WorkGroupSize => vec![x, y, z],
             BuiltIn::NumSubgroups => vec![self.size.div_ceil(lanes)],
             BuiltIn::SubgroupId => vec![lane / lanes],
@@ -146,8 +150,8 @@ impl<'c> Group<'c> {
 
     /// The lanes of a subgroup.
     fn lanes_of(&self, subgroup: u32) -> Range<u32> {
-        let first = subgroup * self.run.lanes;
-        first..(first + self.run.lanes).min(self.size)
+        let first = subgroup * self.dispatch.lanes;
+        first..(first + self.dispatch.lanes).min(self.size)
     }
 
     /// Runs every invocation that can run, in random order.
@@ -171,7 +175,7 @@ impl<'c> Group<'c> {
 
     fn shuffle(&mut self) {
         for at in (1..self.order.len()).rev() {
-            let other = self.chance.below(at as u64 + 1) as usize;
+            let other = self.random.below(at as u64 + 1) as usize;
             self.order.swap(at, other);
         }
     }
@@ -187,9 +191,9 @@ impl<'c> Group<'c> {
     fn take_turn(&mut self, index: u32, is_ahead: bool, memory: &mut Memory) -> Stop {
         let lane = index as usize;
         // One turn in four is short on average, so that invocations interleave.
-        let turn = match self.chance.below(4) {
+        let turn = match self.random.below(4) {
             _ if is_ahead => TURN * self.size,
-            0 => 1 + self.chance.below(64) as u32,
+            0 => 1 + self.random.below(64) as u32,
             _ => TURN,
         };
         let turn = turn.min(self.steps_left[lane]);
@@ -202,7 +206,7 @@ impl<'c> Group<'c> {
             control: &mut self.control[lane * control..(lane + 1) * control],
             next: self.next[lane],
             shared_epoch: self.epochs[0],
-            poisons_private: self.run.poisons_private,
+            poisons_private: !self.dispatch.zeroes_private,
         };
         let (stop, left) = running.run(self.code, memory, turn);
         self.next[lane] = running.next;
@@ -213,7 +217,7 @@ impl<'c> Group<'c> {
             let detail = format!("it has done {MOST_STEPS} steps");
             memory
                 .reports
-                .add(self.fault(Kind::Endless, instr, index, detail));
+                .add(self.fault(FindingKind::Endless, instr, index, detail));
             self.stops[lane] = Stop::Ended;
         }
         self.stops[lane]
@@ -225,9 +229,9 @@ impl<'c> Group<'c> {
             who: self.index * self.size + lane + 1,
             instr: 0,
             epoch: self.epochs[1],
-            subgroup_epoch: self.subgroup_epochs[(lane / self.run.lanes) as usize],
+            subgroup_epoch: self.subgroup_epochs[(lane / self.dispatch.lanes) as usize],
             group_size: self.size,
-            lanes: self.run.lanes,
+            lanes: self.dispatch.lanes,
         }
     }
 
@@ -284,7 +288,7 @@ impl<'c> Group<'c> {
                     let detail = "other lanes name another place in memory".to_string();
                     memory
                         .reports
-                        .add(self.fault(Kind::Subgroup, instr, first, detail));
+                        .add(self.fault(FindingKind::Subgroup, instr, first, detail));
                     return;
                 }
                 let [shared, storage] = self.epochs;
@@ -298,7 +302,7 @@ impl<'c> Group<'c> {
                     },
                     ..now
                 };
-                let turn = self.chance.below(u64::from(self.run.lanes)) as u32;
+                let turn = self.random.below(u64::from(self.dispatch.lanes)) as u32;
                 cooperative::run(operation, &mut together, memory, now, turn);
             }
             _ => self.subgroup_epochs[subgroup as usize] += 1,
@@ -322,7 +326,7 @@ impl<'c> Group<'c> {
             let instr = self.next[lane as usize] - 1;
             memory
                 .reports
-                .add(self.fault(Kind::Barrier, instr, lane, detail));
+                .add(self.fault(FindingKind::Barrier, instr, lane, detail));
             return false;
         }
         let Stop::Barrier(barrier) = self.stops[0] else {
@@ -336,7 +340,7 @@ impl<'c> Group<'c> {
 
     /// Reports a lane that waits for its subgroup, of which another lane never arrives.
     fn is_left_alone(&self, lane: u32, memory: &mut Memory) -> bool {
-        let lanes = self.lanes_of(lane / self.run.lanes);
+        let lanes = self.lanes_of(lane / self.dispatch.lanes);
         let place = |lane: u32| (self.stops[lane as usize], self.next[lane as usize]);
         let other = lanes.clone().find(|other| place(*other) != place(lane));
         let other = other.unwrap_or(if lanes.start == lane {
@@ -345,26 +349,26 @@ impl<'c> Group<'c> {
             lanes.start
         });
         let instr = self.next[lane as usize] - 1;
-        let fault = self.fault(Kind::Subgroup, instr, lane, self.detail(other));
+        let fault = self.fault(FindingKind::Subgroup, instr, lane, self.detail(other));
         memory.reports.add(fault);
         false
     }
 
     /// The place of an invocation that does not arrive.
     fn detail(&self, lane: u32) -> String {
-        let who = invocation(self.code, self.run.groups, self.now(lane).who);
+        let who = invocation(self.code, self.dispatch.workgroups, self.now(lane).who);
         let at = self.next[lane as usize].saturating_sub(1);
         match (self.stops[lane as usize], &self.code.instrs[at as usize]) {
             (Stop::Ended, _) => format!("{who} has ended"),
             (_, Instr::Flow(_)) => {
-                let line = super::report::line_of(self.code, &self.run.text, at);
+                let line = super::report::line_of(self.code, &self.dispatch.kernel.text, at);
                 format!("{who} waits in line {line}, or in another round of a loop")
             }
             _ => format!("{who} does not"),
         }
     }
 
-    fn fault(&self, kind: Kind, instr: u32, lane: u32, detail: String) -> FoundFault {
+    fn fault(&self, kind: FindingKind, instr: u32, lane: u32, detail: String) -> FoundFault {
         FoundFault {
             kind,
             instr,

@@ -2,11 +2,10 @@
 
 mod clean;
 mod faults;
+mod front;
 mod hostile;
 
-use naga::valid::{Capabilities, ValidationFlags, Validator};
-
-use super::{Kind, Program, Report, View};
+use crate::{Binding, Error, Finding, FindingKind, Kernel};
 
 /// All subgroup sizes of devices.
 pub(super) const LANES: [u32; 5] = [4, 8, 16, 32, 64];
@@ -43,53 +42,42 @@ impl<'a> Test<'a> {
 
     /// The faults, and the contents of the bindings afterwards.
     #[track_caller]
-    pub(super) fn run(&self) -> (Vec<Report>, Vec<Vec<u32>>) {
-        let program = compiled(self.wgsl).expect("it can be interpreted");
-        let mut run = program.plan([self.groups, 1, 1], self.lanes, self.seed);
-        run.zeroes_shared = self.is_lenient;
-        run.poisons_private = !self.is_lenient;
-        let view = |holds: &Holds| match holds {
-            Holds::Words(words) => View {
-                bytes: bytemuck::cast_slice(words).to_vec(),
-                writes: true,
-                is_fresh: false,
-            },
-            Holds::Fresh(words) => View {
-                bytes: vec![0; words * 4],
-                writes: true,
-                is_fresh: true,
-            },
-        };
-        let mut views: Vec<View> = self.bindings.iter().map(view).collect();
-        let reports = program.run(&run, &mut views, &[]).expect("it is small");
-        let words = views.iter().map(|view| {
-            let words = view.bytes.chunks_exact(4);
+    pub(super) fn run(&self) -> (Vec<Finding>, Vec<Vec<u32>>) {
+        let kernel = compiled(self.wgsl).expect("it can be interpreted");
+        let bindings = (0..).zip(&self.bindings).map(|(index, holds)| match holds {
+            Holds::Words(words) => {
+                let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+                Binding::new(0, index, bytes.collect())
+            }
+            Holds::Fresh(words) => Binding::fresh(0, index, words * 4),
+        });
+        let mut bindings: Vec<Binding> = bindings.collect();
+        let findings = kernel
+            .dispatch([self.groups, 1, 1])
+            .lanes(self.lanes)
+            .seed(self.seed)
+            .zeroes_workgroup(self.is_lenient)
+            .zeroes_private(self.is_lenient)
+            .run(&mut bindings)
+            .expect("it is small");
+        let words = bindings.iter().map(|binding| {
+            let words = binding.bytes.chunks_exact(4);
             words
                 .map(|word| u32::from_le_bytes(word.try_into().expect("4")))
                 .collect()
         });
-        (reports, words.collect())
+        (findings, words.collect())
     }
 }
 
-/// Compiles the only entry point of a text.
+/// Compiles the entry point `main` of a valid text.
 #[track_caller]
-pub(super) fn compiled(wgsl: &str) -> Result<Program, String> {
-    let module = match naga::front::wgsl::parse_str(wgsl) {
-        Ok(module) => module,
-        Err(error) => panic!("{}", error.emit_to_string(wgsl)),
-    };
-    let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
-    let info = match validator.validate(&module) {
-        Ok(info) => info,
-        Err(error) => panic!("{}", error.emit_to_string(wgsl)),
-    };
-    Program::new((&module, &info), 0, wgsl).map_err(|refused| refused.message)
-}
-
-/// The line of a report, counted from 1.
-pub(super) fn line(wgsl: &str, report: &Report) -> usize {
-    wgsl[..report.place.start].matches('\n').count() + 1
+pub(super) fn compiled(wgsl: &str) -> Result<Kernel, String> {
+    match Kernel::from_wgsl(wgsl, "main") {
+        Ok(kernel) => Ok(kernel),
+        Err(Error::Unsupported { message, .. }) => Err(message),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// The line of the text with the mark.
@@ -104,7 +92,12 @@ pub(super) fn marked(wgsl: &str) -> usize {
 
 /// Expects one kind of fault at the marked line, for all subgroup sizes and orders.
 #[track_caller]
-pub(super) fn expect(kind: Kind, wgsl: &str, bindings: fn() -> Vec<Holds<'static>>, says: &[&str]) {
+pub(super) fn expect(
+    kind: FindingKind,
+    wgsl: &str,
+    bindings: fn() -> Vec<Holds<'static>>,
+    says: &[&str],
+) {
     for lanes in LANES {
         for seed in 0..3 {
             let mut test = Test::new(wgsl, bindings());
@@ -114,7 +107,7 @@ pub(super) fn expect(kind: Kind, wgsl: &str, bindings: fn() -> Vec<Holds<'static
             let found = found.unwrap_or_else(|| panic!("{lanes} lanes, {seed}: {reports:?}"));
             // A race has two places, and the second one is random.
             let other = format!("in line {},", marked(wgsl));
-            let is_there = line(wgsl, found) == marked(wgsl) || found.message.contains(&other);
+            let is_there = found.line == marked(wgsl) || found.message.contains(&other);
             assert!(is_there, "{lanes} lanes: {found:?}");
             for word in says {
                 assert!(found.message.contains(word), "{word}: {}", found.message);

@@ -1,5 +1,6 @@
 //! The faults that were found, and their messages.
 
+use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 
 use rustc_hash::FxHashSet;
@@ -7,7 +8,6 @@ use rustc_hash::FxHashSet;
 use super::code::Code;
 use super::shadow::{Now, Rival};
 use super::value::POISON;
-use crate::excerpt::line_breaks;
 
 /// The most different faults of one dispatch. The dispatch ends with the last of them, or with an
 /// endless invocation.
@@ -15,7 +15,8 @@ const KEPT: usize = 16;
 
 /// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::driver::sim) enum Kind {
+#[non_exhaustive]
+pub enum FindingKind {
     /// Two invocations access one word, one of them writes, and nothing orders them.
     Race,
     /// An invocation reads memory that nothing wrote.
@@ -30,16 +31,16 @@ pub(in crate::driver::sim) enum Kind {
     Endless,
 }
 
-impl Kind {
+impl FindingKind {
     /// The remedy for a fault of this kind.
-    pub(in crate::driver::sim) fn advice(self) -> &'static str {
+    pub fn advice(self) -> &'static str {
         match self {
-            Kind::Race => "let a barrier, an atomic or another call come between them",
-            Kind::Unwritten => "write it first",
-            Kind::Index => "check the index",
-            Kind::Barrier => "let all invocations of the workgroup get here",
-            Kind::Subgroup => "let all lanes of the subgroup get here",
-            Kind::Endless => "let the loop end",
+            FindingKind::Race => "let a barrier, an atomic or another call come between them",
+            FindingKind::Unwritten => "write it first",
+            FindingKind::Index => "check the index",
+            FindingKind::Barrier => "let all invocations of the workgroup get here",
+            FindingKind::Subgroup => "let all lanes of the subgroup get here",
+            FindingKind::Endless => "let the loop end",
         }
     }
 }
@@ -47,7 +48,7 @@ impl Kind {
 /// A fault, as it is found.
 #[derive(Clone, Debug)]
 pub(super) struct FoundFault {
-    pub(super) kind: Kind,
+    pub(super) kind: FindingKind,
     pub(super) instr: u32,
     /// In words, or in bytes of a buffer.
     pub(super) at: u32,
@@ -59,20 +60,31 @@ pub(super) struct FoundFault {
     pub(super) detail: String,
 }
 
-/// A fault with its message.
-#[derive(Clone, Debug)]
-pub(in crate::driver::sim) struct Report {
-    pub(in crate::driver::sim) kind: Kind,
-    /// The range in the text.
-    pub(in crate::driver::sim) place: Range<usize>,
-    pub(in crate::driver::sim) message: String,
+/// A fault of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Its kind.
+    pub kind: FindingKind,
+    /// The range of bytes in the text.
+    pub place: Range<usize>,
+    /// The line in the text, counted from 1.
+    pub line: usize,
+    /// The invocation, the variable, and what went wrong.
+    pub message: String,
+}
+
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
 }
 
 /// The faults of a dispatch.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     found: Vec<FoundFault>,
-    known: FxHashSet<(Kind, u32)>,
+    known: FxHashSet<(FindingKind, u32)>,
     is_endless: bool,
 }
 
@@ -81,7 +93,7 @@ impl Reports {
     /// mistake.
     pub(super) fn add(&mut self, fault: FoundFault) {
         if !self.is_over() && self.known.insert((fault.kind, fault.instr)) {
-            self.is_endless = fault.kind == Kind::Endless;
+            self.is_endless = fault.kind == FindingKind::Endless;
             self.found.push(fault);
         }
     }
@@ -94,37 +106,38 @@ impl Reports {
 
     pub(super) fn race(&mut self, is_buffer: bool, at: u32, now: &Now, rival: Rival, writes: bool) {
         self.add(FoundFault {
-            kind: Kind::Race,
+            kind: FindingKind::Race,
             other: Some((rival, writes)),
-            ..fault(Kind::Race, is_buffer, at, now)
+            ..fault(FindingKind::Race, is_buffer, at, now)
         });
     }
 
     pub(super) fn unwritten(&mut self, is_buffer: bool, at: u32, now: &Now) {
-        self.add(fault(Kind::Unwritten, is_buffer, at, now));
+        self.add(fault(FindingKind::Unwritten, is_buffer, at, now));
     }
 
     /// Reports an access beyond the end of memory. Returns poison as the value.
     pub(super) fn beyond(&mut self, is_buffer: bool, at: u32, now: &Now) -> u32 {
         self.add(FoundFault {
             detail: "beyond the end".into(),
-            ..fault(Kind::Index, is_buffer, at, now)
+            ..fault(FindingKind::Index, is_buffer, at, now)
         });
         POISON
     }
 
     /// All faults with their messages. `groups` are the workgroups of the dispatch.
-    pub(super) fn told(&self, code: &Code, text: &str, groups: [u32; 3]) -> Vec<Report> {
-        let tell = |fault: &FoundFault| Report {
+    pub(super) fn findings(&self, code: &Code, text: &str, groups: [u32; 3]) -> Vec<Finding> {
+        let finding = |fault: &FoundFault| Finding {
             kind: fault.kind,
             place: place(code, fault.instr),
+            line: line_of(code, text, fault.instr),
             message: fault.message(code, text, groups),
         };
-        self.found.iter().map(tell).collect()
+        self.found.iter().map(finding).collect()
     }
 }
 
-fn fault(kind: Kind, is_buffer: bool, at: u32, now: &Now) -> FoundFault {
+fn fault(kind: FindingKind, is_buffer: bool, at: u32, now: &Now) -> FoundFault {
     FoundFault {
         kind,
         instr: now.instr,
@@ -153,7 +166,7 @@ impl FoundFault {
         let detail = &self.detail;
         let me = who(self.who);
         match (self.kind, &self.other) {
-            (Kind::Race, Some((rival, writes))) => {
+            (FindingKind::Race, Some((rival, writes))) => {
                 let verb = |writes| if writes { "writes" } else { "reads" };
                 let past = if rival.wrote { "wrote" } else { "read" };
                 let line = line(text, place(code, rival.instr).start);
@@ -164,19 +177,19 @@ impl FoundFault {
                     who(rival.who)
                 )
             }
-            (Kind::Race | Kind::Unwritten, _) => {
+            (FindingKind::Race | FindingKind::Unwritten, _) => {
                 format!("{me} reads {what}, which nothing wrote")
             }
-            (Kind::Index, _) if name.is_empty() => format!("{me}: {detail}"),
-            (Kind::Index, _) => format!("{me}: {detail} of `{name}`"),
-            (Kind::Barrier, _) => format!(
+            (FindingKind::Index, _) if name.is_empty() => format!("{me}: {detail}"),
+            (FindingKind::Index, _) => format!("{me}: {detail} of `{name}`"),
+            (FindingKind::Barrier, _) => format!(
                 "a barrier in control flow that is not uniform: {me} waits at it, but {detail}"
             ),
-            (Kind::Subgroup, _) => format!(
+            (FindingKind::Subgroup, _) => format!(
                 "a subgroup operation in control flow that is not uniform: {me} waits at it, but \
                  {detail}"
             ),
-            (Kind::Endless, _) => format!("{me} does not end: {detail}"),
+            (FindingKind::Endless, _) => format!("{me} does not end: {detail}"),
         }
     }
 }
@@ -202,7 +215,10 @@ pub(super) fn line_of(code: &Code, text: &str, instr: u32) -> usize {
     line(text, place(code, instr).start)
 }
 
-/// The line of a place, counted from 1.
+/// The line of a place, counted from 1. These are all line breaks of WGSL. A carriage return with a
+/// line feed after it is one.
 pub(super) fn line(text: &str, at: usize) -> usize {
-    line_breaks(text.get(..at).unwrap_or_default()) + 1
+    let before = text.get(..at).unwrap_or_default();
+    let is_break = |c| matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    before.matches(is_break).count() - before.matches("\r\n").count() + 1
 }

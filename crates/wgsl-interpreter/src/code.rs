@@ -56,6 +56,8 @@ pub(super) struct Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub(super) source: Source,
+    /// Whether the kernel declares it read-write.
+    pub(super) may_write: bool,
     /// Whether elements of two bytes are written one by one, so that each has its own state.
     pub(super) has_halves: bool,
 }
@@ -63,10 +65,10 @@ pub(super) struct Buffer {
 /// The source of a buffer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The binding with this number.
-    Binding(u32),
-    /// The parameters of the dispatch.
-    Params,
+    /// The binding with this number in a bind group.
+    Binding { group: u32, index: u32 },
+    /// The dispatch's immediates.
+    Immediates,
 }
 
 /// A type of numbers.

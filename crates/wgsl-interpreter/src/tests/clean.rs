@@ -1,6 +1,6 @@
 //! Kernels without a fault: no fault is reported, and the results are right.
 
-use super::{Holds, LANES, Report, Test};
+use super::{Finding, Holds, LANES, Test};
 
 /// Runs with every subgroup size and several orders. Expects no fault and these words.
 #[track_caller]
@@ -18,7 +18,7 @@ fn expect(
             let (reports, found) = test.run();
             let messages: Vec<&String> = reports
                 .iter()
-                .map(|Report { message, .. }| message)
+                .map(|Finding { message, .. }| message)
                 .collect();
             assert!(messages.is_empty(), "{lanes} lanes, {seed}: {messages:#?}");
             assert_eq!(found[at], words, "{lanes} lanes, {seed}");

@@ -1,6 +1,6 @@
 //! One fault of each kind. Each is found with its line, its variable and its invocations.
 
-use super::{Holds, Kind, Report, Test, expect, line};
+use super::{Finding, FindingKind, Holds, Test, expect};
 
 const SHARED: &str = "
     @group(0) @binding(0) var<storage, read_write> y: array<u32>;
@@ -31,7 +31,7 @@ fn a_missing_barrier_is_a_race() {
         tile[i] = i;
         y[id.x] = tile[63u - i]; // here");
     expect(
-        Kind::Race,
+        FindingKind::Race,
         &wgsl,
         words,
         &["`tile`", "a race", "invocation ["],
@@ -52,7 +52,9 @@ fn every_line_break_of_wgsl_counts() {
     ] {
         let wgsl = wgsl.replace('\n', ends);
         let (reports, _) = Test::new(&wgsl, words()).run();
-        let race = reports.iter().find(|report| report.kind == Kind::Race);
+        let race = reports
+            .iter()
+            .find(|report| report.kind == FindingKind::Race);
         let message = &race.expect("there is no barrier").message;
         let names = lines.iter().any(|line| message.contains(line));
         assert!(names, "{ends:?}: {message}");
@@ -65,7 +67,7 @@ fn a_storage_barrier_does_not_order_workgroup_memory() {
         tile[i] = i;
         storageBarrier();
         y[id.x] = tile[63u - i]; // here");
-    expect(Kind::Race, &wgsl, words, &["`tile`"]);
+    expect(FindingKind::Race, &wgsl, words, &["`tile`"]);
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn two_writers_of_one_word_race() {
     let wgsl = of("
         if (i < 2u) { y[group.x] = i; } // here");
     expect(
-        Kind::Race,
+        FindingKind::Race,
         &wgsl,
         words,
         &["writes byte", "`y`", "wrote in line"],
@@ -85,7 +87,7 @@ fn workgroups_race_with_each_other() {
     let wgsl = of("
         if (i == 0u) { y[0] = group.x; } // here");
     expect(
-        Kind::Race,
+        FindingKind::Race,
         &wgsl,
         words,
         &["of workgroup [0, 0, 0]", "of workgroup [1, 0, 0]"],
@@ -104,7 +106,9 @@ fn a_read_before_another_writes_is_a_race() {
         test.seed = seed;
         let (reports, _) = test.run();
         assert!(
-            reports.iter().any(|report| report.kind == Kind::Race),
+            reports
+                .iter()
+                .any(|report| report.kind == FindingKind::Race),
             "{seed}: {reports:?}"
         );
     }
@@ -118,7 +122,7 @@ fn races_in_every_order(wgsl: &str) {
             let mut test = Test::new(wgsl, words());
             (test.lanes, test.seed) = (lanes, seed);
             let (reports, _) = test.run();
-            let is_race = |report: &Report| report.kind == Kind::Race;
+            let is_race = |report: &Finding| report.kind == FindingKind::Race;
             assert!(reports.iter().any(is_race), "{lanes}, {seed}: {reports:?}");
         }
     }
@@ -163,7 +167,9 @@ fn a_tree_that_relies_on_lockstep_is_a_race() {
         if (i == 0u) { y[group.x] = tile[0]; }");
     let (reports, _) = Test::new(&wgsl, words()).run();
     assert!(
-        reports.iter().any(|report| report.kind == Kind::Race),
+        reports
+            .iter()
+            .any(|report| report.kind == FindingKind::Race),
         "{reports:?}"
     );
 }
@@ -175,7 +181,12 @@ fn a_barrier_in_a_branch_that_some_take() {
             workgroupBarrier(); // here
         }
         y[id.x] = i;");
-    expect(Kind::Barrier, &wgsl, words, &["has ended", "not uniform"]);
+    expect(
+        FindingKind::Barrier,
+        &wgsl,
+        words,
+        &["has ended", "not uniform"],
+    );
 }
 
 #[test]
@@ -185,7 +196,7 @@ fn a_barrier_after_some_have_returned() {
         tile[i] = i;
         workgroupBarrier(); // here
         y[id.x] = tile[0];");
-    expect(Kind::Barrier, &wgsl, words, &["has ended"]);
+    expect(FindingKind::Barrier, &wgsl, words, &["has ended"]);
 }
 
 #[test]
@@ -195,7 +206,7 @@ fn a_barrier_in_different_rounds_of_a_loop() {
             workgroupBarrier(); // here
         }
         y[id.x] = i;");
-    expect(Kind::Barrier, &wgsl, words, &[]);
+    expect(FindingKind::Barrier, &wgsl, words, &[]);
 }
 
 #[test]
@@ -205,7 +216,7 @@ fn a_subgroup_operation_that_some_lanes_do_not_reach() {
             y[id.x] = subgroupAdd(i); // here
         }");
     expect(
-        Kind::Subgroup,
+        FindingKind::Subgroup,
         &wgsl,
         words,
         &["subgroup operation", "waits at it"],
@@ -218,7 +229,12 @@ fn workgroup_memory_that_nothing_wrote() {
         if (i < 32u) { tile[i] = i; }
         workgroupBarrier();
         y[id.x] = tile[i]; // here");
-    expect(Kind::Unwritten, &wgsl, words, &["`tile`", "nothing wrote"]);
+    expect(
+        FindingKind::Unwritten,
+        &wgsl,
+        words,
+        &["`tile`", "nothing wrote"],
+    );
     let mut lenient = Test::new(&wgsl, words());
     lenient.is_lenient = true;
     assert!(lenient.run().0.is_empty(), "WGSL says that it is zeros");
@@ -230,14 +246,14 @@ fn private_memory_that_nothing_wrote() {
         var sums: array<u32, 4>;
         sums[0] = i;
         y[id.x] = sums[i % 4u]; // here");
-    expect(Kind::Unwritten, &wgsl, words, &["`sums`"]);
+    expect(FindingKind::Unwritten, &wgsl, words, &["`sums`"]);
 }
 
 #[test]
 fn storage_that_nothing_wrote() {
     let wgsl = of("
         y[id.x] += 1u; // here");
-    expect(Kind::Unwritten, &wgsl, fresh, &["`y`"]);
+    expect(FindingKind::Unwritten, &wgsl, fresh, &["`y`"]);
 }
 
 #[test]
@@ -246,7 +262,7 @@ fn an_index_that_only_the_bounds_check_stops() {
         y[id.x] = 1u;
         y[id.x + 200u] = 2u; // here");
     expect(
-        Kind::Index,
+        FindingKind::Index,
         &wgsl,
         words,
         &["index 2", "outside of the 256 elements of `y`"],
@@ -256,7 +272,7 @@ fn an_index_that_only_the_bounds_check_stops() {
         tile[at] = 1u; // here
         y[id.x] = 1u;");
     expect(
-        Kind::Index,
+        FindingKind::Index,
         &wgsl,
         words,
         &["index -1", "64 elements of `tile`"],
@@ -264,7 +280,7 @@ fn an_index_that_only_the_bounds_check_stops() {
     let wgsl = of("
         let table = vec4<u32>(1u, 2u, 3u, 4u);
         y[id.x] = table[i]; // here");
-    expect(Kind::Index, &wgsl, words, &["the 4 elements"]);
+    expect(FindingKind::Index, &wgsl, words, &["the 4 elements"]);
 }
 
 #[test]
@@ -277,12 +293,12 @@ fn a_loop_that_never_ends() {
         }");
     let (reports, _) = Test::new(&wgsl, words()).run();
     assert_eq!(reports.len(), 1, "{reports:?}");
-    assert_eq!(reports[0].kind, Kind::Endless);
+    assert_eq!(reports[0].kind, FindingKind::Endless);
     assert!(
         reports[0].message.contains("invocation [63, 0, 0]"),
         "{reports:?}"
     );
-    assert!((9..=12).contains(&line(&wgsl, &reports[0])), "{reports:?}");
+    assert!((9..=12).contains(&reports[0].line), "{reports:?}");
 }
 
 #[test]
@@ -322,7 +338,7 @@ fn lanes_that_rely_on_their_own_element_of_a_matrix() {
     let (reports, _) = test.run();
     let race = reports
         .iter()
-        .find(|report| report.kind == Kind::Race)
+        .find(|report| report.kind == FindingKind::Race)
         .expect("a race");
-    assert_eq!(line(wgsl, race), super::marked(wgsl));
+    assert_eq!(race.line, super::marked(wgsl));
 }

@@ -6,7 +6,7 @@ use naga::{UnaryOperator, VectorSize};
 use super::compiler::Result;
 use super::cooperative;
 use super::values::Values;
-use crate::driver::sim::interpret::code::{
+use crate::code::{
     Binary, Count, Geometry, Instr, MemoryAccess, Move, NONE, Num, Pack, Pair, Reg, Unary,
 };
 

@@ -4,7 +4,7 @@ use naga::{Arena, Expression, Handle, Literal, TypeInner};
 
 use super::compiler::{Compiler, Result};
 use super::place::Pointee;
-use crate::driver::sim::interpret::code::{Instr, MemoryAccess, Move};
+use crate::code::{Instr, MemoryAccess, Move};
 
 impl Compiler<'_> {
     /// The words of a constant expression.

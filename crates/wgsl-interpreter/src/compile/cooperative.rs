@@ -4,8 +4,8 @@ use naga::{CooperativeData, Expression, Handle, TypeInner};
 
 use super::compiler::Result;
 use super::values::Values;
-use crate::driver::sim::interpret::code::{Flow, Instr, Num};
-use crate::driver::sim::interpret::together::{Cooperative, Operand};
+use crate::code::{Flow, Instr, Num};
+use crate::together::{Cooperative, Operand};
 
 /// Compiles a load or a product of matrices.
 pub(super) fn compute(values: &mut Values<'_, '_>, expression: Handle<Expression>) -> Result<()> {

@@ -1,13 +1,12 @@
 //! The code of a kernel while it is compiled: instructions, registers, constants and names.
 
-use std::ops::Range;
-
 use naga::valid::ModuleInfo;
 use naga::{Handle, Module, Span, Type, TypeInner};
 use rustc_hash::FxHashMap;
 
 use super::place::Pointee;
-use crate::driver::sim::interpret::code::{Code, Instr, Num, Origin, Reg};
+use crate::code::{Code, Instr, Num, Origin, Reg};
+use crate::error::Error;
 
 /// The most instructions of one kernel.
 const MOST_INSTRS: usize = 1 << 20;
@@ -15,14 +14,7 @@ const MOST_INSTRS: usize = 1 << 20;
 /// The most registers of one invocation, and the most words of workgroup memory.
 pub(super) const MOST: usize = 1 << 16;
 
-/// A construct that is not supported: its place and the reason.
-#[derive(Debug)]
-pub(in crate::driver::sim) struct Refused {
-    pub(in crate::driver::sim) place: Range<usize>,
-    pub(in crate::driver::sim) message: String,
-}
-
-pub(super) type Result<T> = std::result::Result<T, Refused>;
+pub(super) type Result<T> = std::result::Result<T, Error>;
 
 /// The registers of a function's values. They are fixed, because no call of a function is nested in
 /// another.
@@ -50,7 +42,7 @@ pub(super) struct Compiler<'m> {
 
 impl<'m> Compiler<'m> {
     pub(super) fn refuse<T>(&self, message: impl Into<String>) -> Result<T> {
-        Err(Refused {
+        Err(Error::Unsupported {
             place: self.here.place.start as usize..self.here.place.end as usize,
             message: message.into(),
         })

@@ -1,19 +1,10 @@
 //! The memory of a dispatch, with the history of each word.
 
-use super::code::{Code, Source, Space};
-use super::report::Reports;
-use super::shadow::{Cell, Now};
-
-/// The bytes of a binding, and the kernel's access to them.
-#[derive(Debug)]
-pub(in crate::driver::sim) struct View {
-    pub(in crate::driver::sim) bytes: Vec<u8>,
-    /// Whether it is bound read-write.
-    pub(in crate::driver::sim) writes: bool,
-    /// Whether its earlier contents do not matter, because the kernel reads only words that it
-    /// wrote.
-    pub(in crate::driver::sim) is_fresh: bool,
-}
+use crate::binding::Binding;
+use crate::code::{self, Code, Source, Space};
+use crate::error::Error;
+use crate::report::Reports;
+use crate::shadow::{Cell, Now};
 
 /// A buffer.
 #[derive(Debug)]
@@ -42,23 +33,29 @@ pub(super) struct Memory {
 const DIRT: u32 = 0xa5a5_a5a5;
 
 impl Memory {
-    pub(super) fn new(code: &Code, views: &[View], params: &[u8], zeroes_shared: bool) -> Self {
-        let buffers = code.buffers.iter().map(|buffer| match buffer.source {
-            Source::Params => Buffer::new(params, false, false, buffer.has_halves),
-            Source::Binding(index) => match views.get(index as usize) {
-                Some(view) => {
-                    Buffer::new(&view.bytes, view.writes, view.is_fresh, buffer.has_halves)
-                }
-                None => Buffer::new(&[], false, false, false),
-            },
+    /// The memory at the beginning of a dispatch. An error names a binding that is missing.
+    pub(super) fn new(
+        code: &Code,
+        bindings: &[Binding],
+        immediates: &[u8],
+        zeroes_shared: bool,
+    ) -> Result<Self, Error> {
+        let buffers = code.buffers.iter().map(|declared| match declared.source {
+            Source::Immediates => Ok(Buffer::new(declared, immediates, false)),
+            Source::Binding { group, index } => {
+                let is_meant = |one: &&Binding| (one.group, one.index) == (group, index);
+                let binding = bindings.iter().find(is_meant);
+                let binding = binding.ok_or(Error::MissingBinding { group, index })?;
+                Ok(Buffer::new(declared, &binding.bytes, binding.is_fresh))
+            }
         });
-        Memory {
-            buffers: buffers.collect(),
+        Ok(Memory {
+            buffers: buffers.collect::<Result<_, _>>()?,
             shared: vec![0; code.shared_words as usize],
             shared_cells: vec![Cell::default(); code.shared_words as usize],
             zeroes_shared,
             reports: Reports::default(),
-        }
+        })
     }
 
     /// Resets the state for the next workgroup.
@@ -72,16 +69,18 @@ impl Memory {
     }
 
     /// Copies the final contents of the bindings back.
-    pub(super) fn write_back(&self, code: &Code, views: &mut [View]) {
-        for (buffer, declared) in self.buffers.iter().zip(&code.buffers) {
-            let Source::Binding(index) = declared.source else {
+    pub(super) fn write_back(&self, code: &Code, bindings: &mut [Binding]) {
+        let buffers = self.buffers.iter().zip(&code.buffers);
+        for (buffer, declared) in buffers.filter(|(_, declared)| declared.may_write) {
+            let Source::Binding { group, index } = declared.source else {
                 continue;
             };
-            let Some(view) = views.get_mut(index as usize).filter(|view| view.writes) else {
-                continue;
-            };
-            for (to, from) in view.bytes.chunks_exact_mut(4).zip(&buffer.words) {
-                to.copy_from_slice(&from.to_le_bytes());
+            let is_meant = |one: &&mut Binding| (one.group, one.index) == (group, index);
+            if let Some(binding) = bindings.iter_mut().find(is_meant) {
+                let words = binding.bytes.chunks_exact_mut(4);
+                for (to, from) in words.zip(&buffer.words) {
+                    to.copy_from_slice(&from.to_le_bytes());
+                }
             }
         }
     }
@@ -235,7 +234,7 @@ impl Memory {
 }
 
 impl Buffer {
-    fn new(bytes: &[u8], writes: bool, is_fresh: bool, has_halves: bool) -> Self {
+    fn new(declared: &code::Buffer, bytes: &[u8], is_fresh: bool) -> Self {
         let words = bytes.chunks(4).map(|word| {
             let mut whole = [0; 4];
             whole[..word.len()].copy_from_slice(word);
@@ -245,11 +244,10 @@ impl Buffer {
             true => vec![DIRT; bytes.len().div_ceil(4)],
             false => words.collect(),
         };
-        let shift = if has_halves { 1 } else { 2 };
-        let cells = if writes {
-            words.len() << (2 - shift)
-        } else {
-            0
+        let shift = if declared.has_halves { 1 } else { 2 };
+        let cells = match declared.may_write {
+            true => words.len() << (2 - shift),
+            false => 0,
         };
         Buffer {
             words,

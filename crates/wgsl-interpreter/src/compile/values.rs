@@ -5,7 +5,7 @@ use naga::{Expression, Function, Handle, TypeInner};
 
 use super::compiler::{Compiler, Frame, Result};
 use super::place::Pointee;
-use crate::driver::sim::interpret::code::Reg;
+use crate::code::Reg;
 
 /// The values and the pointers of a function.
 pub(super) struct Values<'c, 'm> {

@@ -8,10 +8,8 @@ use super::compiler::Result;
 use super::cooperative;
 use super::place::Pointee;
 use super::values::Values;
-use crate::driver::sim::interpret::code::{
-    Atomic, Flow, Instr, MemoryAccess, NONE, Reg, Space, Switch,
-};
-use crate::driver::sim::interpret::together::{Collective, Gather, Kind};
+use crate::code::{Atomic, Flow, Instr, MemoryAccess, NONE, Reg, Space, Switch};
+use crate::together::{Collective, Gather, Kind};
 
 /// A loop or a switch around a statement, and its jumps that need a target.
 #[derive(Debug, Default)]

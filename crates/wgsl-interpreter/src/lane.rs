@@ -6,7 +6,7 @@ use super::code::{Address, Atomic, Code, Count, Flow, Instr, Move, NONE, Num, Re
 use super::code::{IndexBound, MemoryAccess};
 use super::geometry::{self, Operands};
 use super::memory::Memory;
-use super::report::{FoundFault, Kind};
+use super::report::{FindingKind, FoundFault};
 use super::shadow::Now;
 use super::value::Number;
 
@@ -237,7 +237,7 @@ impl Lane<'_> {
             false => i64::from(index),
         };
         memory.reports.add(FoundFault {
-            kind: Kind::Index,
+            kind: FindingKind::Index,
             instr,
             at: 0,
             is_buffer: false,
