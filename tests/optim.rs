@@ -3,6 +3,7 @@
 
 mod accumulates;
 mod launches;
+mod parameters;
 mod refuses;
 #[cfg(feature = "safetensors")]
 mod resumes;

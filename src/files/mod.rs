@@ -11,6 +11,7 @@ mod stream;
 
 use crate::file_formats::FileOptions;
 use crate::gpu::Gpu;
+use crate::tensor::Tensor;
 
 #[cfg(feature = "safetensors")]
 pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
@@ -31,6 +32,22 @@ pub use state::State;
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'gpu> {
     gpu: &'gpu Gpu,
+}
+
+/// Borrows named tensors as [`save_state`](Files::save_state) and `save_model` take them.
+///
+/// ```no_run
+/// # use lapidary::{Gpu, files::by_name, optim::{AdamW, Parameters}};
+/// # fn demo(gpu: &Gpu, model: &Parameters, adam: &AdamW) -> lapidary::Result<()> {
+/// let state = [model.state("model"), adam.state("adam")].concat();
+/// gpu.files().save_state("training.state", &by_name(&state))?;
+/// # Ok(()) }
+/// ```
+pub fn by_name(tensors: &[(String, Tensor)]) -> Vec<(&str, &Tensor)> {
+    let tensors = tensors.iter();
+    tensors
+        .map(|(name, tensor)| (name.as_str(), tensor))
+        .collect()
 }
 
 impl Gpu {

@@ -36,6 +36,11 @@
 //! nearest, and has 8 binary digits. AdamW's second moments then stay where they are instead of
 //! shrinking if `betas.1` is above 1 - 2⁻⁹, about 0.998. Use 0.99 or less.
 //!
+//! # Many parameters
+//!
+//! [`Parameters`] are the parameters of a model by name. They go to an optimizer and to files in
+//! one call, and count their elements and bytes.
+//!
 //! # Losses in f16
 //!
 //! [`LossScaler`] multiplies the loss, so that small gradients do not vanish in f16. The device
@@ -44,9 +49,11 @@
 mod algorithm;
 mod group;
 mod optimizer;
+mod parameters;
 mod scaler;
 mod state;
 
 pub use algorithm::{AdamWOptions, SgdOptions};
 pub use optimizer::{AdamW, Optimizer, Sgd};
+pub use parameters::Parameters;
 pub use scaler::{LossScaler, LossScalerOptions};

@@ -118,7 +118,7 @@ fn an_optimizer_from_before_makes_steps_that_do_not_show() {
     };
     gpu.dry_run(|gpu| step(gpu, &mut adam)).unwrap();
     assert_eq!(w.to_vec::<f32>().unwrap(), [1.0, 2.0]);
-    let steps = |adam: &AdamW| adam.state()[0].1.to_vec::<u32>().unwrap();
+    let steps = |adam: &AdamW| adam.state("adam")[0].1.to_vec::<u32>().unwrap();
     assert_eq!(steps(&adam), [0]);
     step(&gpu, &mut adam).unwrap();
     assert_eq!(steps(&adam), [1]);
@@ -168,14 +168,14 @@ fn gradients_and_states_from_before_are_the_apps_after_a_dry_run() {
     let loss = || w.square()?.sum_all();
     let mut adam = AdamW::new(&[&w], AdamWOptions::default()).unwrap();
     let mut scaler = LossScaler::new(&gpu, LossScalerOptions::default()).unwrap();
-    let (of_adam, of_scaler) = (adam.state(), scaler.state());
+    let (of_adam, of_scaler) = (adam.state("adam"), scaler.state("scaler"));
     let load = |adam: &mut AdamW, scaler: &mut LossScaler| {
         let get = |state: &[(String, Tensor)], name: &str| {
             let one = state.iter().find(|one| one.0 == name);
             Ok(one.expect("a name of the state").1.clone())
         };
-        adam.load_state(|name| get(&of_adam, name))?;
-        scaler.load_state(|name| get(&of_scaler, name))
+        adam.load_state("adam", |name| get(&of_adam, name))?;
+        scaler.load_state("scaler", |name| get(&of_scaler, name))
     };
     gpu.dry_run(|_| load(&mut adam, &mut scaler)).unwrap();
     let mut gradients = loss().unwrap().backward().unwrap();
@@ -206,7 +206,7 @@ fn gradients_and_states_from_before_are_the_apps_after_a_dry_run() {
     // The tensors that are loaded are those of the state after one step.
     load(&mut adam, &mut scaler).unwrap();
     adam.step(&gradients).unwrap();
-    assert_eq!(adam.state()[0].1.to_vec::<u32>().unwrap(), [2]);
+    assert_eq!(adam.state("adam")[0].1.to_vec::<u32>().unwrap(), [2]);
 }
 
 #[test]

@@ -94,15 +94,15 @@ fn state_is_in_tensors_with_a_name_that_may_be_evicted() {
     let mut adam = AdamW::new(&[&parameters[0]], AdamWOptions::default()).unwrap();
     let gradients = gradients_of(&parameters);
     adam.step(&gradients).unwrap();
-    let kept = elements(&adam.state()[1].1);
-    for (name, tensor) in adam.state() {
+    let kept = elements(&adam.state("adam")[1].1);
+    for (name, tensor) in adam.state("adam") {
         let tag = tensor.tag();
         assert_eq!(tag.name(), Some("optimizer state"), "{name}");
         assert!(tag.file().ends_with("launches.rs"), "{tag}");
         tensor.force().unwrap();
         tensor.evict().unwrap();
     }
-    assert_eq!(elements(&adam.state()[1].1), kept);
+    assert_eq!(elements(&adam.state("adam")[1].1), kept);
     adam.step(&gradients).unwrap();
 }
 

@@ -106,11 +106,11 @@ fn gradients_of_others_and_no_gradients() {
     let loss = foreign.square().unwrap();
     assert!(matches!(scaler.scale(&loss), Err(Error::Foreign { .. })));
     let mut none = Gradients::default();
-    let versions = [w.version(), sgd.state()[0].1.version()];
+    let versions = [w.version(), sgd.state("sgd")[0].1.version()];
     sgd.step(&none).unwrap();
     sgd.step_scaled(&none, &mut scaler).unwrap();
     sgd.step(&gradients(&[(&free, &[1.0])])).unwrap();
-    assert_eq!([w.version(), sgd.state()[0].1.version()], versions);
+    assert_eq!([w.version(), sgd.state("sgd")[0].1.version()], versions);
     let error = none.clip_global_norm(1.0).unwrap_err();
     assert!(matches!(error, Error::Gradient { .. }), "{error}");
     let mut some = gradients(&[(&w, &[3.0, 4.0])]);
@@ -128,7 +128,7 @@ fn states_that_do_not_fit() {
     let mut adam = AdamW::new(&[&w], AdamWOptions::default()).unwrap();
     adam.step(&gradients(&[(&w, &[1.0, 1.0])])).unwrap();
     let state = |adam: &AdamW| -> Vec<f32> {
-        let all = adam.state();
+        let all = adam.state("adam");
         all.iter()
             .flat_map(|(_, tensor)| elements(tensor))
             .collect()
@@ -136,16 +136,18 @@ fn states_that_do_not_fit() {
     let before = state(&adam);
     let mut load = |gpu: &Gpu, shape: &[usize], dtype| {
         let get = |name: &str| match name {
-            "step" => gpu.ones(&[1], DType::U32),
-            "exp_avg.0" => gpu.ones(&[2], DType::F32),
+            "adam.step" => gpu.ones(&[1], DType::U32),
+            "adam.exp_avg.0" => gpu.ones(&[2], DType::F32),
             _ => gpu.ones(shape, dtype),
         };
-        adam.load_state(get)
+        adam.load_state("adam", get)
     };
     let error = load(&gpu, &[3], DType::F32).unwrap_err();
     assert!(matches!(error, Error::Shape { .. }), "{error}");
     assert!(
-        error.to_string().contains("`exp_avg_sq.0` has shape [3]"),
+        error
+            .to_string()
+            .contains("`adam.exp_avg_sq.0` has shape [3]"),
         "{error}"
     );
     let error = load(&gpu, &[2], DType::Bf16).unwrap_err();

@@ -44,7 +44,7 @@ fn a_step_with_a_nan_is_skipped_and_counted_and_the_scale_moves() {
             let now = scaler.current_scale().unwrap().item::<f32>().unwrap();
             let count = scaler.skipped_steps().unwrap().item::<u32>().unwrap();
             assert_eq!((now, count), (scale, skipped), "{device}, {gradient}");
-            let state = adam.state().into_iter().map(|(_, tensor)| tensor);
+            let state = adam.state("adam").into_iter().map(|(_, tensor)| tensor);
             let after = bits(&[vec![w.clone(), b.clone()], state.collect()].concat());
             assert_eq!(
                 after == before,
@@ -53,7 +53,7 @@ fn a_step_with_a_nan_is_skipped_and_counted_and_the_scale_moves() {
             );
             before = after;
         }
-        assert_eq!(elements(&adam.state()[0].1), [4.0, 4.0], "{device}");
+        assert_eq!(elements(&adam.state("adam")[0].1), [4.0, 4.0], "{device}");
     }
 }
 
@@ -197,7 +197,7 @@ fn a_loaded_state_is_a_copy_and_no_gradients_are_checked_yet() {
                 ..OPTIONS
             },
         );
-        let saved = saved.unwrap().state();
+        let saved = saved.unwrap().state("scaler");
         let get = |name: &str| {
             let mut saved = saved.iter();
             let found = saved.find(|(saved, _)| saved == name);
@@ -205,7 +205,7 @@ fn a_loaded_state_is_a_copy_and_no_gradients_are_checked_yet() {
         };
         let bad = gradients(&[(&w, &[f32::NAN; 3])]);
         adam.step_scaled(&bad, &mut scaler).unwrap();
-        scaler.load_state(get).unwrap();
+        scaler.load_state("scaler", get).unwrap();
         let error = scaler.update().unwrap_err();
         assert!(matches!(error, Error::Gradient { .. }), "{device}: {error}");
         let scales = [before, scaler.current_scale().unwrap()];

@@ -65,14 +65,14 @@ fn state_in_bf16_is_rounded_to_nearest_even() {
         };
         let mut adam = AdamW::new(&[&w, &b], options).unwrap();
         adam.step(&gradients(&[(&w, &by), (&b, &by[..3])])).unwrap();
-        let state = adam.state();
+        let state = adam.state("adam");
         let names: Vec<&str> = state.iter().map(|(name, _)| name.as_str()).collect();
         let expected = [
-            "step",
-            "exp_avg.0",
-            "exp_avg.1",
-            "exp_avg_sq.0",
-            "exp_avg_sq.1",
+            "adam.step",
+            "adam.exp_avg.0",
+            "adam.exp_avg.1",
+            "adam.exp_avg_sq.0",
+            "adam.exp_avg_sq.1",
         ];
         assert_eq!(names, expected);
         let of = |number: usize| (elements(&state[number].1), state[number].1.dtype());
@@ -150,7 +150,7 @@ fn a_parameter_without_elements_is_left_alone() {
         let norm = gradients.clip_global_norm(1.0).unwrap();
         assert_eq!(norm.item::<f32>().unwrap(), 2.0, "{device}");
         adam.step(&gradients).unwrap();
-        assert_eq!(elements(&adam.state()[0].1), [0.0, 1.0], "{device}");
-        assert_eq!(adam.state()[1].1.shape(), [0, 3], "{device}");
+        assert_eq!(elements(&adam.state("adam")[0].1), [0.0, 1.0], "{device}");
+        assert_eq!(adam.state("adam")[1].1.shape(), [0, 3], "{device}");
     }
 }

@@ -63,7 +63,7 @@ fn steps_of_optimizers() {
                 let mut sgd = Sgd::new(&list, options)?;
                 sgd.step(&gradients)?;
                 sgd.step(&gradients)?;
-                after(&parameters, sgd.state())
+                after(&parameters, sgd.state("sgd"))
             });
         }
         for (count, state_dtype) in [(1, DType::F32), (8, DType::F32), (8, DType::Bf16)] {
@@ -82,7 +82,7 @@ fn steps_of_optimizers() {
                 adam.step_scaled(&gradients, &mut scaler)?;
                 scaler.update()?;
                 adam.step(&gradients)?;
-                let mut values = after(&parameters, adam.state())?;
+                let mut values = after(&parameters, adam.state("adam"))?;
                 values.extend([norm, scaler.current_scale()?]);
                 Ok(values)
             });
@@ -102,7 +102,7 @@ fn a_member_of_a_group_without_its_gradient() {
         let list: Vec<&Tensor> = parameters.iter().collect();
         let mut adam = AdamW::new(&list, AdamWOptions::default())?;
         adam.step(&gradients)?;
-        after(&parameters, adam.state())
+        after(&parameters, adam.state("adam"))
     });
     rota.end();
 }

@@ -155,8 +155,8 @@ impl Training {
     /// The parameters, and the state of the optimizer.
     fn tensors(&self) -> Vec<Tensor> {
         let state = match &self.optimizer {
-            Optimizer::AdamW(adam) => adam.state(),
-            Optimizer::Sgd(sgd) => sgd.state(),
+            Optimizer::AdamW(adam) => adam.state("adam"),
+            Optimizer::Sgd(sgd) => sgd.state("sgd"),
         };
         let state = state.into_iter().map(|(_, tensor)| tensor);
         self.parameters.iter().cloned().chain(state).collect()

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use lapidary::files::by_name;
 use lapidary::{Gpu, Options, Tensor};
 use lapidary_mpi::{Ranks, RanksOptions, Replica};
 use train::{BATCH, Batch, Order, SEED, Text, Training, batches};
@@ -186,7 +187,7 @@ fn save(gpu: &Gpu, training: &Training, losses: &[f32], flags: &Flags) -> Result
     let steps = gpu.tensor(&[flags.steps as u32], &[1])?;
     let state = training.state()?;
     let mut named: Vec<(&str, &Tensor)> = vec![(LOSSES, &losses), (STEPS, &steps)];
-    named.extend(state.iter().map(|(name, tensor)| (name.as_str(), tensor)));
+    named.extend(by_name(&state));
     Ok(gpu.files().save_state(&flags.state, &named)?)
 }
 

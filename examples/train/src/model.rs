@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lapidary::{DType, Gpu, Result, Tensor, files::ModelFile};
+use lapidary::{DType, Gpu, Result, Tensor, files::ModelFile, optim::Parameters};
 
 /// Classes: the bytes of ASCII.
 pub(crate) const LETTERS: usize = 128;
@@ -75,8 +75,7 @@ fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 
 pub(crate) struct Model {
     gpu: Gpu,
-    /// All parameters by name, in one order.
-    pub(crate) parameters: Vec<(String, Tensor)>,
+    pub(crate) parameters: Parameters,
     letters: Tensor,
     blocks: Vec<Block>,
     to_letters: Tensor,
@@ -87,8 +86,7 @@ impl Model {
     pub(crate) fn new(gpu: &Gpu, mut seed: u64) -> Result<Model> {
         Self::with(gpu, |_, shape, std| {
             seed += 1;
-            let values = gpu.rand_normal(&shape, 0.0, std, seed, DType::F32)?;
-            values.named("parameters").requires_grad()
+            gpu.rand_normal(&shape, 0.0, std, seed, DType::F32)
         })
     }
 
@@ -103,17 +101,14 @@ impl Model {
         gpu: &Gpu,
         mut make: impl FnMut(&str, [usize; 2], f32) -> Result<Tensor>,
     ) -> Result<Model> {
-        let mut parameters = Vec::new();
-        let mut parameter = |name: String, shape: [usize; 2], std: f32| -> Result<Tensor> {
-            let tensor = make(&name, shape, std)?;
-            parameters.push((name, tensor.clone()));
-            Ok(tensor)
-        };
+        let mut parameters = Parameters::default();
+        let mut parameter =
+            |name: &str, shape: [usize; 2], std: f32| parameters.add(name, make(name, shape, std)?);
         let angles = angles(gpu)?;
         let of_width = (WIDTH as f32).powf(-0.5);
         let mut block = |number: usize| -> Result<Block> {
             let mut weight = |part: &str, inputs: usize, outputs: usize, std: f32| {
-                parameter(format!("blocks.{number}.{part}"), [inputs, outputs], std)
+                parameter(&format!("blocks.{number}.{part}"), [inputs, outputs], std)
             };
             // What is added to the sum of all blocks begins small.
             Ok(Block {
@@ -128,22 +123,17 @@ impl Model {
         Ok(Model {
             gpu: gpu.clone(),
             blocks,
-            letters: parameter("letters".into(), [LETTERS, WIDTH], 0.5)?,
-            to_letters: parameter("to_letters".into(), [WIDTH, LETTERS], 0.02)?,
+            letters: parameter("letters", [LETTERS, WIDTH], 0.5)?,
+            to_letters: parameter("to_letters", [WIDTH, LETTERS], 0.02)?,
             parameters,
         })
     }
 
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
-        let named = self.parameters.iter();
-        let named: Vec<_> = named.map(|(name, one)| (name.as_str(), one)).collect();
+        let named: Vec<_> = self.parameters.iter().collect();
         self.gpu
             .files()
             .save_model(path, &named, &[("format", "pt")])
-    }
-
-    pub(crate) fn parameters(&self) -> Vec<&Tensor> {
-        self.parameters.iter().map(|(_, one)| one).collect()
     }
 
     /// The mean cross entropy of the bytes that follow, `[sequences · CONTEXT]`, in nats.

@@ -16,11 +16,8 @@ impl Training {
     pub fn state(&self) -> Result<Vec<(String, Tensor)>> {
         let done = self.gpu.tensor(&[self.done as u32], &[1])?;
         let mut state = vec![(DONE.to_owned(), done)];
-        for (name, parameter) in &self.model.parameters {
-            state.push((format!("model.{name}"), parameter.detach()));
-        }
-        let adam = self.adam.state().into_iter();
-        state.extend(adam.map(|(name, tensor)| (format!("adam.{name}"), tensor)));
+        state.extend(self.model.parameters.state("model"));
+        state.extend(self.adam.state("adam"));
         Ok(state)
     }
 
@@ -29,12 +26,9 @@ impl Training {
     /// # Errors
     /// Those of `get`, and those of tensors that do not fit.
     pub fn load_state(&mut self, mut get: impl FnMut(&str) -> Result<Tensor>) -> Result<()> {
-        let _no_grad = self.gpu.no_grad();
         let done = get(DONE)?.item::<u32>()?;
-        self.adam.load_state(|name| get(&format!("adam.{name}")))?;
-        for (name, parameter) in &self.model.parameters {
-            parameter.copy_(&get(&format!("model.{name}"))?)?;
-        }
+        self.adam.load_state("adam", &mut get)?;
+        self.model.parameters.load_state("model", &mut get)?;
         self.done = done as usize;
         Ok(())
     }

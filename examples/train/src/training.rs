@@ -82,7 +82,7 @@ impl Training {
         };
         let scaler = || LossScaler::new(gpu, LossScalerOptions::default());
         Ok(Training {
-            adam: AdamW::new(&model.parameters(), options)?,
+            adam: AdamW::new(&model.parameters.tensors(), options)?,
             scaler: habits.f16.then(scaler).transpose()?,
             model,
             gpu: gpu.clone(),
@@ -141,7 +141,7 @@ impl Training {
 
     /// The parameters of the model, in one order.
     pub fn parameters(&self) -> Vec<&Tensor> {
-        self.model.parameters()
+        self.model.parameters.tensors()
     }
 
     /// Steps that were made.

@@ -56,7 +56,7 @@ impl Prepared {
     /// The elements of all parameters, then of the optimizer's state.
     fn bits(&self) -> Vec<Result<Vec<u32>>> {
         let parameters = self.network.parameters.iter().map(bits);
-        let state = self.adam.state().into_iter();
+        let state = self.adam.state("adam").into_iter();
         parameters
             .chain(state.map(|(_, tensor)| bits(&tensor)))
             .collect()
@@ -73,8 +73,8 @@ impl Prepared {
                 parameter.write(&floats(saved))?;
             }
         }
-        let (mut state, names) = (state.iter(), self.adam.state());
-        self.adam.load_state(|name| {
+        let (mut state, names) = (state.iter(), self.adam.state("adam"));
+        self.adam.load_state("adam", |name| {
             let saved = state.next().expect("one for each name");
             let (_, like) = (names.iter().find(|(one, _)| one == name)).expect("its own name");
             match like.dtype() {
