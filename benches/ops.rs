@@ -114,7 +114,7 @@ const FOLDED: &[Family] = &[
     ("sum of rows", 1.0, |of| of.a.sum(&[1])),
     ("sum of columns", 1.0, |of| of.a.sum(&[0])),
     ("max of all", 1.0, |of| of.a.max_all()),
-    ("variance of rows", 1.0, |of| of.a.var(1, &[1])),
+    ("variance of rows", 1.0, |of| of.a.var(&[1], 1)),
     ("logsumexp of rows", 1.0, |of| of.a.logsumexp(&[1])),
     ("argmax of rows", 1.0, |of| of.a.argmax(1)),
     ("running sum of rows", 2.0, |of| of.a.cumsum(1)),

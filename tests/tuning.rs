@@ -86,7 +86,7 @@ fn work(gpu: &Gpu) -> Result<Results> {
     let rounded = [
         x.softmax(1)?,
         x.layer_norm(&[1024], None, None, 1e-5)?,
-        x.var(1, &[1])?,
+        x.var(&[1], 1)?,
     ];
     let read = |of: &[Tensor]| of.iter().map(Tensor::to_vec::<f32>).collect::<Result<_>>();
     Ok((read(&exact)?, read(&rounded)?))

@@ -234,11 +234,11 @@ impl<'a> Channels<'a> {
         let all = all_but_channels(x.rank());
         if x.is_tracked() {
             let x = x.cast(DType::F32)?;
-            return Ok([x.mean_keepdim(&all)?, x.var_keepdim(0, &all)?]);
+            return Ok([x.mean_keepdim(&all)?, x.var_keepdim(&all, 0)?]);
         }
         let folded = Axes::named("batch_norm_train", &all, x.rank())?;
         let mut mean = fold(x, None, Op::MEAN, folded, DType::F32)?;
-        let spread = Op::variance(0, Lower::Divide);
+        let spread = Op::variance(0.0, Lower::Divide);
         let mut variance = fold(x, Some(&mean), spread, folded, DType::F32)?;
         mean.layout = Layout::contiguous(&self.one_each);
         variance.layout = Layout::contiguous(&self.one_each);

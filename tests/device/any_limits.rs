@@ -43,7 +43,7 @@ fn program(gpu: &Gpu) -> Result<Vec<Vec<f32>>> {
             .cast(DType::F32)?,
         a.sum(&[0])?,
         a.sum(&[1])?,
-        a.var(1, &[0, 1])?,
+        a.var(&[0, 1], 1)?,
         a.argmax(1)?.cast(DType::F32)?,
         a.cumsum(0)?,
         a.softmax(-1)?,

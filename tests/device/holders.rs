@@ -187,9 +187,9 @@ fn run_reductions(given: &Given) {
         of.across.max(&[0]);
         of.x.argmax(1);
         of.across.argmin(0);
-        of.x.var(1, &[1]);
-        of.x.std(0, &[0]);
-        of.halves.norm(2.0, &[1]);
+        of.x.var(&[1], 1);
+        of.x.std(&[0], 0);
+        of.halves.norm(&[1], 2.0);
         of.x.logsumexp(&[0]);
         of.numbers.prod(&[0]);
         of.x.gt_scalar(0.0)?.any(&[0]);

@@ -14,10 +14,10 @@ const REDUCTIONS: &[(&str, Reduction)] = &[
     ("prod", |x| x.prod(&[0, 1])),
     ("max", |x| x.max(&[1])),
     ("min", |x| x.min(&[0])),
-    ("norm 1", |x| x.norm(1.0, &[1])),
-    ("norm 2", |x| x.norm(2.0, &[1])),
-    ("norm 3", |x| x.norm(3.0, &[0])),
-    ("norm infinity", |x| x.norm(f32::INFINITY, &[1])),
+    ("norm 1", |x| x.norm(&[1], 1.0)),
+    ("norm 2", |x| x.norm(&[1], 2.0)),
+    ("norm 3", |x| x.norm(&[0], 3.0)),
+    ("norm infinity", |x| x.norm(&[1], f32::INFINITY)),
 ];
 
 #[test]

@@ -32,10 +32,10 @@ const OF_ROWS: &[(&str, Unary)] = &[
     ("softmax of a view", |x| x.t()?.softmax(0)),
     ("log_softmax", |x| x.log_softmax(1)),
     ("log_softmax of columns", |x| x.log_softmax(0)),
-    ("var", |x| x.var(1, &[1])),
-    ("var_keepdim", |x| x.var_keepdim(0, &[0])),
+    ("var", |x| x.var(&[1], 1)),
+    ("var_keepdim", |x| x.var_keepdim(&[0], 0)),
     ("var_all", |x| x.var_all(0)),
-    ("std", |x| x.std(1, &[0])),
+    ("std", |x| x.std(&[0], 1)),
     ("std_all", |x| x.std_all(1)),
     ("logsumexp", |x| x.logsumexp(&[1])),
     ("logsumexp_keepdim", |x| x.logsumexp_keepdim(&[0])),
@@ -350,7 +350,7 @@ fn gradients_of_gradients_are_those_that_differences_show() {
             y.exp()
         }),
         ("batch_norm", &|x| {
-            let [mean, variance] = [x.mean(&[0])?, x.var(1, &[0])?];
+            let [mean, variance] = [x.mean(&[0])?, x.var(&[0], 1)?];
             x.batch_norm(&mean, &variance, None, None, 1e-1)?.exp()
         }),
         ("cross_entropy", &|x| {
@@ -389,8 +389,8 @@ fn empty_tensors_have_empty_gradients() {
     let none = gpu.zeros(&[2], DType::U32).unwrap();
     let operations: &[(&str, &[usize], Captures<'_>)] = &[
         ("softmax", &[0, 3], &|x| x.softmax(1)),
-        ("var", &[0, 3], &|x| x.var(1, &[0])),
-        ("std", &[0, 3], &|x| x.std(1, &[1])),
+        ("var", &[0, 3], &|x| x.var(&[0], 1)),
+        ("std", &[0, 3], &|x| x.std(&[1], 1)),
         ("logsumexp", &[0, 3], &|x| x.logsumexp(&[0])),
         ("cumsum", &[0, 3], &|x| x.cumsum(0)),
         ("cumprod", &[0, 3], &|x| x.cumprod(1)),
@@ -447,8 +447,8 @@ fn short_floats_have_gradients_of_their_type() {
     let operations: &[(&str, Captures<'_>)] = &[
         ("softmax", &|x| x.softmax(1)),
         ("log_softmax", &|x| x.log_softmax(1)),
-        ("var", &|x| x.var(1, &[1])),
-        ("std", &|x| x.std(1, &[1])),
+        ("var", &|x| x.var(&[1], 1)),
+        ("std", &|x| x.std(&[1], 1)),
         ("logsumexp", &|x| x.logsumexp(&[1])),
         ("cumsum", &|x| x.cumsum(1)),
         ("cumprod", &|x| x.cumprod(1)),
@@ -520,7 +520,7 @@ fn equal_elements_give_their_gradient_to_the_named_one() {
             |x| Ok(x.max_with_indices(0)?.0),
             [0.0, 1.0, 0.0, 0.0],
         ),
-        ("std of equal ones", |x| (x * 0.0)?.std(1, &[0]), [0.0; 4]),
+        ("std of equal ones", |x| (x * 0.0)?.std(&[0], 1), [0.0; 4]),
     ];
     for &(name, f, expected) in cases {
         let x = parameter(&gpu, &[1.0, 2.0, 2.0, 2.0], &[4]);

@@ -85,42 +85,42 @@ const CASES: &[Case] = &[
     ),
     (
         "var",
-        |x, a| x.var(1, a),
+        |x, a| x.var(a, 1),
         Takes::Floats,
         |d| d,
         |row, _| variance(row, 1.0),
     ),
     (
         "std",
-        |x, a| x.std(0, a),
+        |x, a| x.std(a, 0),
         Takes::Floats,
         |d| d,
         |row, _| variance(row, 0.0).sqrt(),
     ),
     (
         "norm 0",
-        |x, a| x.norm(0.0, a),
+        |x, a| x.norm(a, 0.0),
         Takes::Floats,
         |d| d,
         |row, _| row.iter().filter(|&&v| v != 0.0).count() as f64,
     ),
     (
         "norm 1",
-        |x, a| x.norm(1.0, a),
+        |x, a| x.norm(a, 1.0),
         Takes::Floats,
         |d| d,
         |row, _| row.iter().map(|v| v.abs()).sum(),
     ),
     (
         "norm 2",
-        |x, a| x.norm(2.0, a),
+        |x, a| x.norm(a, 2.0),
         Takes::Floats,
         |d| d,
         |row, _| norm(row, 2.0),
     ),
     (
         "norm 3",
-        |x, a| x.norm(3.0, a),
+        |x, a| x.norm(a, 3.0),
         Takes::Floats,
         |d| d,
         |row, _| norm(row, 3.0),
@@ -138,7 +138,7 @@ const CASES: &[Case] = &[
 const EXTREMES: &[Case] = &[
     (
         "norm inf",
-        |x, a| x.norm(f32::INFINITY, a),
+        |x, a| x.norm(a, f32::INFINITY),
         Takes::Floats,
         |d| d,
         |row, _| {
@@ -149,7 +149,7 @@ const EXTREMES: &[Case] = &[
     ),
     (
         "norm -inf",
-        |x, a| x.norm(f32::NEG_INFINITY, a),
+        |x, a| x.norm(a, f32::NEG_INFINITY),
         Takes::Floats,
         |d| d,
         |row, _| {
@@ -267,7 +267,7 @@ fn a_spread_far_from_zero_is_as_exact_as_one_around_it() {
         let t = gpu.tensor(&data, &[4000]).unwrap();
         let got = t.var_all(0).unwrap().item::<f32>().unwrap();
         assert!((got - 2.0).abs() < 1e-5, "{name} {got}");
-        let got = t.std_keepdim(1, &[0]).unwrap();
+        let got = t.std_keepdim(&[0], 1).unwrap();
         assert_eq!(got.shape(), [1], "{name}");
         let one = t.narrow(0, 0, 1).unwrap();
         assert!(one.var_all(1).unwrap().item::<f32>().unwrap().is_nan());
@@ -276,4 +276,25 @@ fn a_spread_far_from_zero_is_as_exact_as_one_around_it() {
         assert!(matches!(t.prod(&[1]), Err(Error::Axis { .. })));
         assert!(matches!(t.any(&[0, -1]), Err(Error::Shape { .. })));
     }
+}
+
+#[test]
+fn any_finite_number_corrects_a_variance() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.tensor(&[1.0_f32, 2.0, 3.0, 6.0], &[4])?;
+        for (correction, expected) in [(0.5, 4.0), (-3.0, 2.0), (3.5, 28.0)] {
+            let got = x.var(&[0], correction)?.item::<f32>()?;
+            assert!((got - expected).abs() < 1e-5, "{name} {correction}: {got}");
+            let got = x.std_all(correction)?.item::<f32>()?;
+            assert!(
+                (got - expected.sqrt()).abs() < 1e-5,
+                "{name} {correction}: {got}"
+            );
+        }
+        for correction in [f64::NAN, f64::INFINITY] {
+            let refused = x.var(&[0], correction);
+            assert!(matches!(refused, Err(Error::Option { .. })), "{refused:?}");
+        }
+    }
+    Ok(())
 }

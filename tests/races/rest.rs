@@ -24,11 +24,11 @@ fn rows_in_several_parts() {
             });
             rota.check(&format!("var {shape:?}"), dtype, &|gpu| {
                 let x = of(gpu, dtype, &shape)?;
-                Ok(vec![x.var(1, &[axis])?, x.softmax(axis)?])
+                Ok(vec![x.var(&[axis], 1)?, x.softmax(axis)?])
             });
             rota.check(&format!("norms {shape:?}"), dtype, &|gpu| {
                 let x = of(gpu, dtype, &shape)?;
-                Ok(vec![x.norm(1.0, &[axis])?, x.norm(3.0, &[axis])?])
+                Ok(vec![x.norm(&[axis], 1.0)?, x.norm(&[axis], 3.0)?])
             });
         }
         rota.check("cumsum 5000", dtype, &|gpu| {

@@ -18,11 +18,18 @@ impl Tensor {
         &self,
         operation: &'static str,
         folded: Axes,
-        correction: u32,
+        correction: Scalar,
         lower: Lower,
         keep: bool,
     ) -> Result<Tensor> {
         check_float(operation, self)?;
+        let correction = correction.as_f64();
+        if !correction.is_finite() {
+            return Err(Error::Option {
+                option: "correction",
+                reason: format!("{correction} cannot be subtracted from a number of elements"),
+            });
+        }
         if self.is_tracked() {
             return self.spread_recorded(operation, folded, correction, lower, keep);
         }
@@ -102,7 +109,7 @@ macro_rules! trios {
         impl Tensor {$(
             $(#[$doc])+
             #[track_caller]
-            pub fn $name(&self, $($arg: $type,)* axes: &[isize]) -> Result<Tensor> {
+            pub fn $name(&self, axes: &[isize] $(, $arg: $type)*) -> Result<Tensor> {
                 let ($x, $folded, $keep) = (self, self.checked_axes($of, axes)?, false);
                 $call
             }
@@ -113,7 +120,7 @@ macro_rules! trios {
             ///
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
-            pub fn $keepdim(&self, $($arg: $type,)* axes: &[isize]) -> Result<Tensor> {
+            pub fn $keepdim(&self, axes: &[isize] $(, $arg: $type)*) -> Result<Tensor> {
                 let ($x, $folded, $keep) = (self, self.checked_axes($of, axes)?, true);
                 $call
             }
@@ -135,28 +142,28 @@ macro_rules! trios {
 trios! {
     /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean,
     /// divided by the number of elements less `correction`. That is 1 for a sample (PyTorch's
-    /// default) and 0 for a population (NumPy's). Two passes keep the precision for a mean far from
-    /// 0. NaN if there are no more elements than `correction`.
+    /// default) and 0 for a population (NumPy's); any finite number will do. Two passes keep the
+    /// precision for a mean far from 0. NaN if there are no more elements than `correction`.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let spread = x.var(1, &[-1])?;
+    /// let spread = x.var(&[-1], 1)?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// Those of [`mean`](Tensor::mean).
-    var var_keepdim var_all "var" (correction: u32)
-        |x, folded, keep| x.spread("var", folded, correction, Lower::Divide, keep);
+    /// Those of [`mean`](Tensor::mean); [`Error::Option`] for a correction that is not finite.
+    var var_keepdim var_all "var" (correction: impl Into<Scalar>)
+        |x, folded, keep| x.spread("var", folded, correction.into(), Lower::Divide, keep);
     /// The standard deviation over `axes` of a float tensor: the square root of the
     /// [`variance`](Tensor::var).
     ///
     /// # Errors
     ///
-    /// Those of [`mean`](Tensor::mean).
-    std std_keepdim std_all "std" (correction: u32)
-        |x, folded, keep| x.spread("std", folded, correction, Lower::DivideRoot, keep);
+    /// Those of [`var`](Tensor::var).
+    std std_keepdim std_all "std" (correction: impl Into<Scalar>)
+        |x, folded, keep| x.spread("std", folded, correction.into(), Lower::DivideRoot, keep);
     /// The `p`-norm over `axes` of a float tensor: the `p`-th root of the sum of the `p`-th powers
     /// of the absolute values. At 0 it counts the elements that are not 0, at ∞ it is the largest
     /// absolute value, at -∞ the smallest. The powers are summed in f32, where they may overflow.
@@ -171,7 +178,8 @@ trios! {
     ///
     /// [`Error::Option`] if `p` is NaN; [`Error::Shape`] if it is infinite and an axis of size 0 is
     /// folded; those of [`mean`](Tensor::mean).
-    norm norm_keepdim norm_all "norm" (p: f32) |x, folded, keep| x.p_norm(p, folded, keep);
+    norm norm_keepdim norm_all "norm" (p: impl Into<Scalar>)
+        |x, folded, keep| x.p_norm(p.into().as_f64() as f32, folded, keep);
     /// The logarithm of the sum of the exponentials over `axes` of a float tensor, without
     /// intermediate overflow. Without elements it is -∞.
     ///

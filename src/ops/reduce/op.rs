@@ -97,8 +97,8 @@ impl Op {
 
     /// The variance (or its root) around `m`. `correction` is subtracted from the number of
     /// elements.
-    pub(in crate::ops) const fn variance(correction: u32, lower: Lower) -> Op {
-        Op::of(Lift::Distance, Fold::Sum, lower, correction as f64)
+    pub(in crate::ops) const fn variance(correction: f64, lower: Lower) -> Op {
+        Op::of(Lift::Distance, Fold::Sum, lower, correction)
     }
 
     /// The `p`-th root of the sum of the `p`-th powers.

@@ -25,8 +25,8 @@ const OPS: [Op; 19] = [
     Op::MAX_SIZE,
     Op::MIN_SIZE,
     Op::EUCLIDEAN,
-    Op::variance(1, Lower::Divide),
-    Op::variance(1, Lower::DivideRoot),
+    Op::variance(1.0, Lower::Divide),
+    Op::variance(1.0, Lower::DivideRoot),
     Op::p_norm(3.0),
     Op {
         lift: Lift::Plain,

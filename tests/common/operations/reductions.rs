@@ -16,12 +16,12 @@ macro_rules! reductions {
     };
 }
 
-/// With an argument before the axes.
+/// With an argument after the axes.
 macro_rules! moments {
     ($($value:literal: $($name:ident $keep:ident $all:ident)*;)*) => {
         &[$($(
-            op(stringify!($name), FLOATS, &[x(MATRIX)], |t| one(t[0].$name($value, &[-1]))),
-            op(stringify!($keep), FLOATS, &[x(CUBE)], |t| one(t[0].$keep($value, &[0, 1]))),
+            op(stringify!($name), FLOATS, &[x(MATRIX)], |t| one(t[0].$name(&[-1], $value))),
+            op(stringify!($keep), FLOATS, &[x(CUBE)], |t| one(t[0].$keep(&[0, 1], $value))),
             op(stringify!($all), FLOATS, &[x(MATRIX)], |t| one(t[0].$all($value))),
         )*)*]
     };

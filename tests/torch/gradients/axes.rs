@@ -15,12 +15,12 @@ macro_rules! folds {
     };
 }
 
-/// The same with an option before the axes.
+/// The same with an option, which the file has before the axes.
 macro_rules! moments {
     ($($of:ident: $($name:ident $keepdim:ident $all:ident)*;)*) => {
         &[$($(
-            (stringify!($name), |t, given| t[0].$name($of(given), &given.axes(1))),
-            (stringify!($keepdim), |t, given| t[0].$keepdim($of(given), &given.axes(1))),
+            (stringify!($name), |t, given| t[0].$name(&given.axes(1), $of(given))),
+            (stringify!($keepdim), |t, given| t[0].$keepdim(&given.axes(1), $of(given))),
             (stringify!($all), |t, given| t[0].$all($of(given))),
         )*)*]
     };

@@ -14,15 +14,15 @@ impl Tensor {
         &self,
         operation: &'static str,
         folded: Axes,
-        correction: u32,
+        correction: f64,
         lower: Lower,
         keep: bool,
     ) -> Result<Tensor> {
-        let y = (self.untracked()).spread(operation, folded, correction, lower, keep)?;
+        let y = (self.untracked()).spread(operation, folded, correction.into(), lower, keep)?;
         let (shape, dtype) = (&self.layout.shape, self.dtype);
         let kept = folded.fold_shape(shape, true);
         let axes = list(folded, shape.len());
-        let divisor = (folded.length(shape) as f64 - f64::from(correction)).max(0.0);
+        let divisor = (folded.length(shape) as f64 - correction).max(0.0);
         let is_root = lower == Lower::DivideRoot;
         let saves = [Save::Operand(0), Save::Result];
         let saves = if is_root { &saves[..] } else { &saves[..1] };

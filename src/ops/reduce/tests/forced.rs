@@ -242,7 +242,7 @@ fn every_form_finds_the_gradient_of_a_normalization() {
                     is_centred,
                     eps: 0.5,
                 };
-                let rows = x.var(0, &[1]).unwrap();
+                let rows = x.var(&[1], 0).unwrap();
                 for form in layer_norm_backward::Form::ALL {
                     let found = problem.slopes_as(&g, form).unwrap();
                     let apart = (&found.by_input - &expected).unwrap().abs().unwrap();
