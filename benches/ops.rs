@@ -10,7 +10,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use lapidary::{
     DType, Gpu, Options, Result, Tensor,
-    operations::{Activation, Conv, Epilogue, Pool, Reduction},
+    operations::{Activation, Conv, ConvTranspose, Epilogue, Pool, Reduction},
 };
 
 const ROWS: usize = 4096;
@@ -249,6 +249,13 @@ fn flops(criterion: &mut Criterion) {
     measure(&mut group, &gpu, "conv2d 3x3 backward", || {
         let [by_x, _, _] = x.conv2d_backward(&x, &weight, &options)?;
         Ok(by_x)
+    let transposed = ConvTranspose {
+        padding: [1, 1],
+        ..ConvTranspose::default()
+    };
+    measure(&mut group, &gpu, "transposed conv2d 3x3", || {
+        x.conv_transpose2d(&weight, None, &transposed)
+    });
     });
     group.throughput(Throughput::Elements(elements as u64));
     let pool = Pool::new([2, 2]);

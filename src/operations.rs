@@ -51,8 +51,8 @@
 
 pub use crate::kernel::KernelBackward;
 pub use crate::ops::{
-    Activation, Causal, Choice, ClassLoss, Conv, Epilogue, PadMode, Pool, Quantized, Reduction,
-    Scalar, ScatterReduce,
+    Activation, Causal, Choice, ClassLoss, Conv, ConvTranspose, Epilogue, PadMode, Pool, Quantized,
+    Reduction, Scalar, ScatterReduce,
 };
 
 #[doc = include_str!("operations/activations.md")]

@@ -4,5 +4,6 @@
 mod attention;
 mod backward;
 mod conv;
+mod conv_transpose;
 mod einsum;
 mod pool;

@@ -1,6 +1,6 @@
 //! Convolutions in one and two dimensions. `geometry` has the shapes. `call` chooses between
 //! `kernel`, an implicit matrix product, and `columns`, the way by matmul. `backward` has the
-//! gradients.
+//! gradients, and `transposed` the convolutions that are gradients of others.
 
 mod backward;
 mod call;
@@ -10,6 +10,7 @@ mod gradient;
 mod kernel;
 #[cfg(test)]
 mod tests;
+mod transposed;
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -20,6 +21,7 @@ pub use geometry::Conv;
 use geometry::{as_batch, check_rank};
 pub(in crate::ops) use geometry::{padded, windows};
 use lapidary_core::Result;
+pub use transposed::ConvTranspose;
 
 impl Tensor {
     /// The convolution (cross-correlation) of `[samples, channels, length]` with `weight`, of

@@ -81,7 +81,7 @@ mod tests;
 
 pub use attention::Causal;
 pub use class_loss::ClassLoss;
-pub use conv::Conv;
+pub use conv::{Conv, ConvTranspose};
 pub use loss::Reduction;
 pub use matmul::{Activation, Epilogue};
 pub(crate) use name::name_of;

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use lapidary::{
     DType, Gpu, Kernel, Options, Result, Tensor,
-    operations::{Activation, ClassLoss, Conv, Epilogue, PadMode, Pool, Reduction, ScatterReduce},
+    operations::{
+        Activation, ClassLoss, Conv, ConvTranspose, Epilogue, PadMode, Pool, Reduction,
+        ScatterReduce,
+    },
 };
 
 /// Operands for the operations.
@@ -325,6 +328,10 @@ fn run_kernels(given: &Given) {
 }
 
 fn run_all(gpu: Gpu) {
+        of.pictures.conv2d(&of.weights, None, &Conv { groups: 2, padding: Conv::SAME, ..Conv::default() });
+        of.pictures.conv_transpose2d(
+            &of.weights.narrow(0, 0, 4)?, None, &ConvTranspose { stride: [2, 1], ..ConvTranspose::default() });
+        of.lines.conv_transpose1d(&of.taps.narrow(0, 0, 4)?, None, &ConvTranspose::default());
     let given = Given::new(gpu).expect("operands");
     check(&given, "the operands", |_| Ok(()));
     run_elementwise(&given);

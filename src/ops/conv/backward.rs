@@ -1,7 +1,7 @@
 //! The gradients of a convolution.
 
 use super::columns;
-use super::geometry::{Conv, Geometry, check_rank};
+use super::geometry::{Conv, Geometry, check_rank, longer};
 use super::gradient::{by_input_recorded, by_weight_recorded};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
@@ -50,7 +50,9 @@ impl Tensor {
             self.same_engine(OPERATION, other)?;
             same_dtype(OPERATION, self.dtype, other.dtype)?;
         }
-        let geometry = Geometry::new(OPERATION, input.shape(), weight.shape(), options)?;
+        let (options, more) = options.with_numbers(OPERATION, weight.shape())?;
+        let longer = longer(input, more)?;
+        let geometry = Geometry::new(OPERATION, longer.shape(), weight.shape(), &options)?;
         let [height, width] = geometry.output;
         let expected = [geometry.samples, geometry.out_channels, height, width];
         if self.shape() != expected {
@@ -62,9 +64,10 @@ impl Tensor {
                 ),
             });
         }
+        let by_longer = by_input(self, weight, None, &geometry)?;
         Ok([
-            by_input(self, weight, &geometry)?,
-            by_weight(self, input, &geometry)?,
+            first_of_planes(by_longer, [input.shape()[2], input.shape()[3]])?,
+            by_weight(self, &longer, &geometry)?,
             self.sum(&[0, 2, 3])?,
         ])
     }
@@ -98,12 +101,27 @@ impl Tensor {
     }
 }
 
-/// A convolution of stride 1 over the gradient, with the kernel rotated and its channels exchanged.
-/// Zeros between the gradient's pixels stand for those that the stride skipped.
+/// The first rows and columns of each plane; `x` itself if there are no more.
 #[track_caller]
-pub(super) fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
-    if grad.is_tracked() || weight.is_tracked() {
-        return by_input_recorded(grad, weight, geometry);
+pub(super) fn first_of_planes(x: Tensor, [height, width]: [usize; 2]) -> Result<Tensor> {
+    match x.shape()[2..] == [height, width] {
+        true => Ok(x),
+        false => x.narrow(2, 0, height)?.narrow(3, 0, width)?.contiguous(),
+    }
+}
+
+/// A convolution of stride 1 over the gradient, with the kernel rotated and its channels exchanged.
+/// Zeros between the gradient's pixels stand for those that the stride skipped. `bias` is added.
+#[track_caller]
+pub(super) fn by_input(
+    grad: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    geometry: &Geometry,
+) -> Result<Tensor> {
+    let operands = [Some(grad), Some(weight), bias];
+    if operands.into_iter().flatten().any(Tensor::is_tracked) {
+        return by_input_recorded(OPERATION, grad, weight, bias, geometry);
     }
     let Conv {
         stride,
@@ -138,7 +156,7 @@ pub(super) fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> R
         groups,
         ..Conv::default()
     };
-    inner.conv2d(&turned, None, &options)
+    inner.conv2d(&turned, bias, &options)
 }
 
 /// The sum over all slabs of the gradient times the patches.

@@ -1,7 +1,7 @@
 //! A convolution: its checks, and the choice between the kernel and matmul.
 
 use super::columns;
-use super::geometry::{Conv, Geometry};
+use super::geometry::{Conv, Geometry, longer};
 use super::gradient::conv_recorded;
 use super::kernel::{MOST_ALONE, MOST_ROWS, Tile, direct};
 use crate::ops::long::{assemble, part};
@@ -27,6 +27,8 @@ pub(super) fn conv(
         x.same_engine(operation, other)?;
         same_dtype(operation, x.dtype, other.dtype)?;
     }
+    let (options, more) = &options.with_numbers(operation, weight.shape())?;
+    let x = &longer(x, *more)?;
     let geometry = Geometry::new(operation, &x.layout.shape, &weight.layout.shape, options)?;
     if let Some(bias) = bias.filter(|bias| bias.layout.shape[..] != [geometry.out_channels]) {
         return Err(Error::Shape {

@@ -20,7 +20,7 @@ use lapidary_core::{Error, Result};
 pub struct Conv<const N: usize> {
     /// Elements from one window to the next, along each dimension.
     pub stride: [usize; N],
-    /// Zeros before and after each dimension.
+    /// Zeros before and after each dimension; [`SAME`](Conv::SAME) keeps the sizes.
     pub padding: [usize; N],
     /// Elements from one tap of the kernel to the next.
     pub dilation: [usize; N],
@@ -36,6 +36,47 @@ impl<const N: usize> Default for Conv<N> {
             dilation: [1; N],
             groups: 1,
         }
+    }
+}
+
+impl<const N: usize> Conv<N> {
+    /// The padding with which the result is as large as the input: PyTorch's `padding="same"`. It
+    /// needs stride 1. If the number of zeros is odd, one more stands after the dimension.
+    ///
+    /// ```
+    /// # use lapidary::{Tensor, operations::Conv};
+    /// # fn demo(x: &Tensor, weight: &Tensor) -> lapidary::Result<()> {
+    /// let options = Conv { padding: Conv::SAME, ..Conv::default() };
+    /// let y = x.conv2d(weight, None, &options)?;
+    /// # Ok(()) }
+    /// ```
+    pub const SAME: [usize; N] = [usize::MAX; N];
+}
+
+impl Conv<2> {
+    /// The same with numbers for [`SAME`](Conv::SAME), and the zeros that come after each dimension
+    /// in addition.
+    pub(super) fn with_numbers(
+        &self,
+        operation: &'static str,
+        weight: &[usize],
+    ) -> Result<(Self, [usize; 2])> {
+        let (mut options, mut more) = (*self, [0; 2]);
+        for at in [0, 1] {
+            if self.padding[at] != usize::MAX {
+                continue;
+            }
+            if self.stride[at] != 1 {
+                return Err(Error::Shape {
+                    operation,
+                    reason: format!("the padding `SAME` needs stride 1, not {}", self.stride[at]),
+                });
+            }
+            let taps = weight.get(2 + at).copied().unwrap_or(1);
+            let zeros = taps.saturating_sub(1).saturating_mul(self.dilation[at]);
+            (options.padding[at], more[at]) = (zeros / 2, zeros % 2);
+        }
+        Ok((options, more))
     }
 }
 
@@ -240,6 +281,17 @@ impl Geometry {
             x: [0; 4],
             starts: [0; 4],
         }
+    }
+}
+
+/// `x`, `[samples, channels, height, width]`, with zeros after each row and column.
+#[track_caller]
+pub(super) fn longer(x: &Tensor, zeros: [usize; 2]) -> Result<Tensor> {
+    match zeros {
+        [0, 0] => Ok(x.clone()),
+        [below, right] if x.rank() == 4 => x.pad(&[(0, 0), (0, 0), (0, below), (0, right)], 0),
+        // The check of the shapes refuses it.
+        _ => Ok(x.clone()),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::backward::{OPERATION, by_input, by_weight};
+use super::backward::{OPERATION, by_input, by_weight, first_of_planes};
 use super::call::conv;
 use super::geometry::Geometry;
 use crate::tensor::Tensor;
@@ -26,7 +26,7 @@ pub(super) fn conv_recorded(
     let y = conv(operation, &plain, &kernel, constant.as_ref(), options)?;
     let rule = move |b: &Backward| {
         grads![b;
-            by_input(&b.grad, b.factor_of_first(), &geometry)?,
+            by_input(&b.grad, b.factor_of_first(), None, &geometry)?,
             by_weight(&b.grad, b.factor_of_second(), &geometry)?,
             b.grad.sum(&[0, 2, 3])?,
         ]
@@ -35,24 +35,38 @@ pub(super) fn conv_recorded(
     Ok(y.recorded_as(operation, &operands, &Save::factors(x, weight), rule))
 }
 
-/// The gradient with respect to the input, with its own gradients.
+/// The gradient with respect to the input plus `bias`, with its own gradients.
 #[cold]
 #[track_caller]
 pub(super) fn by_input_recorded(
+    operation: &'static str,
     grad: &Tensor,
     weight: &Tensor,
+    bias: Option<&Tensor>,
     geometry: &Geometry,
 ) -> Result<Tensor> {
-    let y = by_input(&grad.untracked(), &weight.untracked(), geometry)?;
+    let constant = bias.map(Tensor::untracked);
+    let plain = [grad.untracked(), weight.untracked()];
+    let y = by_input(&plain[0], &plain[1], constant.as_ref(), geometry)?;
     let geometry = geometry.clone();
     let rule = move |b: &Backward| {
         grads![b;
-            b.grad.conv2d(b.factor_of_first(), None, &geometry.options)?,
+            forward(&b.grad, b.factor_of_first(), &geometry)?,
             by_weight(b.factor_of_second(), &b.grad, &geometry)?,
+            b.grad.sum(&[0, 2, 3])?,
         ]
     };
     let saves = Save::factors(grad, weight);
-    Ok(y.recorded_as(OPERATION, &[grad, weight], &saves, rule))
+    let operands: SmallVec<[&Tensor; 3]> = [grad, weight].into_iter().chain(bias).collect();
+    Ok(y.recorded_as(operation, &operands, &saves, rule))
+}
+
+/// The convolution whose gradients these are.
+#[track_caller]
+fn forward(x: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
+    let y = x.conv2d(weight, None, &geometry.options)?;
+    // The padding of the result of a transposed convolution may make room for more windows.
+    first_of_planes(y, geometry.output)
 }
 
 /// The gradient with respect to the weight, with its own gradients.
@@ -63,8 +77,8 @@ pub(super) fn by_weight_recorded(grad: &Tensor, x: &Tensor, geometry: &Geometry)
     let geometry = geometry.clone();
     let rule = move |b: &Backward| {
         grads![b;
-            b.factor_of_first().conv2d(&b.grad, None, &geometry.options)?,
-            by_input(b.factor_of_second(), &b.grad, &geometry)?,
+            forward(b.factor_of_first(), &b.grad, &geometry)?,
+            by_input(b.factor_of_second(), &b.grad, None, &geometry)?,
         ]
     };
     Ok(y.recorded_as(OPERATION, &[grad, x], &Save::factors(grad, x), rule))

@@ -1,6 +1,6 @@
 //! Products, convolutions, pooling, attention.
 
-use lapidary::operations::{Activation, Conv, Epilogue, Pool, Quantized};
+use lapidary::operations::{Activation, Conv, ConvTranspose, Epilogue, Pool, Quantized};
 
 use super::*;
 
@@ -146,7 +146,49 @@ const PRODUCTS: &[DType] = &[
     DType::I8,
 ];
 
+/// The weights of transposed convolutions.
+const LINE_SPREAD: Shape = |rows, _| vec![rows, 3, 2];
+const PLANE_SPREAD: Shape = |rows, _| vec![rows, 3, 2, 2];
+
 const OTHERS: &[Operation] = &[
+    op(
+        "conv_transpose1d",
+        FLOATS,
+        &[x(LINES), x(LINE_SPREAD), x(THREE)],
+        |t| {
+            let options = ConvTranspose {
+                stride: [2],
+                output_padding: [1],
+                ..ConvTranspose::default()
+            };
+            one(t[0].conv_transpose1d(&t[1], Some(&t[2]), &options))
+        },
+    ),
+    op(
+        "conv_transpose2d",
+        FLOATS,
+        &[x(PLANES), x(PLANE_SPREAD), x(THREE)],
+        |t| {
+            let options = ConvTranspose {
+                stride: [2, 1],
+                padding: [0, 1],
+                ..ConvTranspose::default()
+            };
+            one(t[0].conv_transpose2d(&t[1], Some(&t[2]), &options))
+        },
+    ),
+    op(
+        "conv2d, the same size",
+        FLOATS,
+        &[x(PLANES), x(PLANE_WEIGHT)],
+        |t| {
+            let options = Conv {
+                padding: Conv::SAME,
+                ..Conv::default()
+            };
+            one(t[0].conv2d(&t[1], None, &options))
+        },
+    ),
     op("linear", FLOATS, &[x(MATRIX), x(WEIGHT), x(BIAS)], |t| {
         one(t[0].linear(&t[1], Some(&t[2])))
     }),

@@ -1,0 +1,317 @@
+//! Transposed convolutions, and convolutions that keep the size.
+
+use lapidary::{
+    DType, Error, Gpu, Result, Tensor,
+    operations::{Conv, ConvTranspose},
+};
+
+use crate::ops_reduce::model::*;
+
+/// Shapes of input and weight, and the options.
+type Case = ([usize; 4], [usize; 4], ConvTranspose<2>);
+
+const fn options(
+    stride: [usize; 2],
+    padding: [usize; 2],
+    output_padding: [usize; 2],
+    dilation: [usize; 2],
+    groups: usize,
+) -> ConvTranspose<2> {
+    ConvTranspose {
+        stride,
+        padding,
+        output_padding,
+        dilation,
+        groups,
+    }
+}
+
+const CASES: &[Case] = &[
+    (
+        [2, 3, 4, 5],
+        [3, 2, 3, 2],
+        options([1, 1], [0, 0], [0, 0], [1, 1], 1),
+    ),
+    (
+        [1, 4, 3, 2],
+        [4, 3, 2, 3],
+        options([3, 2], [1, 2], [2, 1], [1, 2], 2),
+    ),
+    // More rows in addition than the stride has, which the dilation allows.
+    (
+        [2, 2, 2, 3],
+        [2, 1, 2, 2],
+        options([1, 2], [0, 1], [2, 0], [3, 1], 2),
+    ),
+    // The padding cuts off more than the kernel adds.
+    (
+        [1, 2, 5, 5],
+        [2, 3, 2, 1],
+        options([2, 1], [3, 1], [0, 0], [1, 1], 1),
+    ),
+    // No samples, and channels for matmul.
+    (
+        [0, 2, 2, 2],
+        [2, 3, 2, 2],
+        options([1, 1], [0, 0], [0, 0], [1, 1], 1),
+    ),
+    (
+        [1, 3, 3, 3],
+        [3, 66, 2, 2],
+        options([2, 2], [0, 0], [1, 1], [1, 1], 1),
+    ),
+];
+
+/// The result in f64: each element of the input adds the kernel where it stands.
+fn expected(x: &Array, w: &Array, b: &Array, options: &ConvTranspose<2>) -> Array {
+    let size = |at: usize| {
+        (x.shape[2 + at] - 1) * options.stride[at]
+            + options.dilation[at] * (w.shape[2 + at] - 1)
+            + options.output_padding[at]
+            + 1
+            - 2 * options.padding[at]
+    };
+    let (each_out, each_in) = (w.shape[1], x.shape[1] / options.groups);
+    let shape = [x.shape[0], each_out * options.groups, size(0), size(1)];
+    let plane = shape[2] * shape[3];
+    let mut y = Array::new(&shape, |flat| b.values[flat / plane % shape[1]]);
+    for from in 0..x.values.len() {
+        let at = x.index(from);
+        for tap in 0..each_out * w.shape[2] * w.shape[3] {
+            let (out, ky, kx) = (
+                tap / (w.shape[2] * w.shape[3]),
+                tap / w.shape[3] % w.shape[2],
+                tap % w.shape[3],
+            );
+            let place = |axis: usize, k: usize| {
+                (at[2 + axis] * options.stride[axis] + k * options.dilation[axis])
+                    .checked_sub(options.padding[axis])
+                    .filter(|&place| place < shape[2 + axis])
+            };
+            let (Some(row), Some(column)) = (place(0, ky), place(1, kx)) else {
+                continue;
+            };
+            let channel = at[1] / each_in * each_out + out;
+            let to = ((at[0] * shape[1] + channel) * shape[2] + row) * shape[3] + column;
+            y.values[to] += x.values[from] * w.at(&[at[1], out, ky, kx]);
+        }
+    }
+    y
+}
+
+#[test]
+fn a_transposed_convolution_adds_the_kernel_at_each_element() -> Result<()> {
+    for (name, gpu) in gpus() {
+        for (x_shape, w_shape, options) in CASES {
+            for dtype in [DType::F32, DType::F16] {
+                let mut noise = noise(dtype);
+                let mut made = |shape: &[usize]| Array::new(shape, &mut noise).rounded(dtype);
+                let (x, w) = (made(x_shape), made(w_shape));
+                let b = made(&[w_shape[1] * options.groups]);
+                let [on_x, on_w, on_b] = [&x, &w, &b].map(|array| array.upload(&gpu, dtype));
+                let what = format!("{name} {dtype} {x_shape:?} {w_shape:?} {options:?}");
+                let expected = expected(&x, &w, &b, options);
+                let y = on_x.conv_transpose2d(&on_w, Some(&on_b), options)?;
+                assert_close(&download(&y), &expected, 10.0 * tolerance(dtype), &what);
+                // Views in other orders of axes.
+                let around = |x: &Tensor| {
+                    x.permute(&[3, 2, 1, 0])?
+                        .contiguous()?
+                        .permute(&[3, 2, 1, 0])
+                };
+                let bias = on_b
+                    .unsqueeze(1)?
+                    .broadcast_to(&[b.values.len(), 2])?
+                    .select(1, 1)?;
+                let y = around(&on_x)?.conv_transpose2d(&around(&on_w)?, Some(&bias), options)?;
+                assert_close(&download(&y), &expected, 10.0 * tolerance(dtype), &what);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_line_or_a_sample_alone_is_a_case_of_planes() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.rand_normal(&[3, 2, 5], 0.0, 1.0, 1, DType::F32)?;
+        let w = gpu.rand_normal(&[2, 2, 3], 0.0, 1.0, 2, DType::F32)?;
+        let along = ConvTranspose {
+            stride: [2],
+            padding: [1],
+            output_padding: [1],
+            ..ConvTranspose::default()
+        };
+        let lines = x.conv_transpose1d(&w, None, &along)?;
+        assert_eq!(lines.shape(), [3, 2, 10], "{name}");
+        let over = options([1, 2], [0, 1], [0, 1], [1, 1], 1);
+        let (planes, kernels) = (x.unsqueeze(-2)?, w.unsqueeze(-2)?);
+        let planes = planes.conv_transpose2d(&kernels, None, &over)?;
+        assert_eq!(lines.to_vec::<f32>()?, planes.to_vec::<f32>()?, "{name}");
+        let one = x.select(0, 2)?.conv_transpose1d(&w, None, &along)?;
+        assert_eq!(one.to_vec::<f32>()?, lines.select(0, 2)?.to_vec::<f32>()?);
+        let plane = x.unsqueeze(-2)?.select(0, 2)?;
+        let one = plane.conv_transpose2d(&kernels, None, &over)?;
+        assert_eq!(one.shape(), [2, 1, 10], "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_transposed_convolution_refuses_what_has_no_result() {
+    let (_, gpu) = gpus().remove(0);
+    let zeros = |gpu: &Gpu, shape: &[usize]| gpu.zeros(shape, DType::F32).unwrap();
+    let (x, w) = (zeros(&gpu, &[1, 4, 3, 3]), zeros(&gpu, &[4, 2, 3, 3]));
+    let plain = ConvTranspose::<2>::default();
+    let huge = [usize::MAX; 2];
+    let cases = [
+        (&x, &zeros(&gpu, &[3, 2, 3, 3]), None, plain),
+        (&zeros(&gpu, &[1, 4, 0, 3]), &w, None, plain),
+        (&x, &zeros(&gpu, &[4, 2, 0, 3]), None, plain),
+        (&x, &w, Some(zeros(&gpu, &[3])), plain),
+        (&zeros(&gpu, &[3, 3]), &w, None, plain),
+        (&x, &w, None, ConvTranspose { groups: 0, ..plain }),
+        (&x, &w, None, ConvTranspose { groups: 3, ..plain }),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                stride: [0, 1],
+                ..plain
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                dilation: [1, 0],
+                ..plain
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                padding: [3, 0],
+                ..plain
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                output_padding: [1, 0],
+                ..plain
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                stride: huge,
+                ..plain
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                padding: huge,
+                ..plain
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                output_padding: huge,
+                ..plain
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            ConvTranspose {
+                dilation: huge,
+                ..plain
+            },
+        ),
+    ];
+    for (x, w, bias, options) in cases {
+        let refused = x.conv_transpose2d(w, bias.as_ref(), &options);
+        assert!(matches!(refused, Err(Error::Shape { .. })), "{refused:?}");
+    }
+    let halves = w.cast(DType::F16).unwrap();
+    let refused = x.conv_transpose2d(&halves, None, &plain);
+    assert!(matches!(refused, Err(Error::DType { .. })), "{refused:?}");
+    // So large that no device holds it.
+    let far = ConvTranspose {
+        stride: [1 << 30; 2],
+        ..plain
+    };
+    assert!(x.conv_transpose2d(&w, None, &far).is_err());
+}
+
+#[test]
+fn a_convolution_with_the_padding_same_keeps_the_size() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.rand_normal(&[2, 2, 5, 7], 0.0, 1.0, 1, DType::F32)?;
+        for (kernel, dilation) in [([3, 3], [1, 2]), ([2, 4], [1, 1]), ([1, 2], [1, 3])] {
+            let w = gpu.rand_normal(&[3, 2, kernel[0], kernel[1]], 0.0, 1.0, 2, DType::F32)?;
+            let same = Conv {
+                padding: Conv::SAME,
+                dilation,
+                ..Conv::default()
+            };
+            let valid = Conv {
+                padding: [0, 0],
+                ..same
+            };
+            let zeros = [0, 1].map(|at| dilation[at] * (kernel[at] - 1));
+            let around = zeros.map(|zeros| (zeros / 2, zeros - zeros / 2));
+            let wide = x.pad(&[(0, 0), (0, 0), around[0], around[1]], 0)?;
+            let y = x.conv2d(&w, None, &same)?;
+            let what = format!("{name} {kernel:?} {dilation:?}");
+            assert_eq!(y.shape(), [2, 3, 5, 7], "{what}");
+            assert_close(
+                &download(&y),
+                &download(&wide.conv2d(&w, None, &valid)?),
+                1e-4,
+                &what,
+            );
+            let got = y.conv2d_backward(&x, &w, &same)?;
+            let [by_wide, by_w, by_b] = y.conv2d_backward(&wide, &w, &valid)?;
+            let by_x = by_wide.narrow(2, around[0].0 as isize, 5)?;
+            let by_x = by_x.narrow(3, around[1].0 as isize, 7)?;
+            for (got, expected) in got.iter().zip([by_x, by_w, by_b]) {
+                assert_close(&download(got), &download(&expected), 1e-3, &what);
+            }
+        }
+        let w = gpu.ones(&[3, 2, 3, 3], DType::F32)?;
+        let wrong = Conv {
+            padding: Conv::SAME,
+            stride: [1, 2],
+            ..Conv::default()
+        };
+        let refused = x.conv2d(&w, None, &wrong);
+        assert!(matches!(refused, Err(Error::Shape { .. })), "{refused:?}");
+        let flat = x.reshape(&[140])?.conv2d(
+            &w,
+            None,
+            &Conv {
+                stride: [1, 1],
+                ..wrong
+            },
+        );
+        assert!(matches!(flat, Err(Error::Shape { .. })), "{flat:?}");
+    }
+    Ok(())
+}
