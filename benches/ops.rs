@@ -91,6 +91,9 @@ const MOVED: &[Family] = &[
     ("scatter add along rows", 4.0, |of| {
         of.a.scatter_add(1, &of.numbers, &of.b)
     }),
+    ("masked scatter", 3.25, |of| {
+        of.a.masked_scatter(&of.mask, &of.b)
+    }),
     ("one hot", 1.0, |of| of.classes.one_hot(COLUMNS, DType::F32)),
 ];
 
@@ -119,6 +122,7 @@ const FOLDED: &[Family] = &[
     ("argmax of rows", 1.0, |of| of.a.argmax(1)),
     ("running sum of rows", 2.0, |of| of.a.cumsum(1)),
     ("running sum of columns", 2.0, |of| of.a.cumsum(0)),
+    ("running logsumexp of rows", 2.0, |of| of.a.logcumsumexp(1)),
     ("sort of rows", 3.0, |of| Ok(of.a.sort(1, false)?.0)),
     ("top 8 of rows", 1.0, |of| Ok(of.a.top_k(8, 1, true)?.0)),
 ];
@@ -245,10 +249,6 @@ fn flops(criterion: &mut Criterion) {
     measure(&mut group, &gpu, "conv2d 3x3", || {
         x.conv2d(&weight, None, &options)
     });
-    group.throughput(Throughput::Elements(2 * flops));
-    measure(&mut group, &gpu, "conv2d 3x3 backward", || {
-        let [by_x, _, _] = x.conv2d_backward(&x, &weight, &options)?;
-        Ok(by_x)
     let transposed = ConvTranspose {
         padding: [1, 1],
         ..ConvTranspose::default()
@@ -256,6 +256,10 @@ fn flops(criterion: &mut Criterion) {
     measure(&mut group, &gpu, "transposed conv2d 3x3", || {
         x.conv_transpose2d(&weight, None, &transposed)
     });
+    group.throughput(Throughput::Elements(2 * flops));
+    measure(&mut group, &gpu, "conv2d 3x3 backward", || {
+        let [by_x, _, _] = x.conv2d_backward(&x, &weight, &options)?;
+        Ok(by_x)
     });
     group.throughput(Throughput::Elements(elements as u64));
     let pool = Pool::new([2, 2]);

@@ -4,6 +4,7 @@
 mod arrange;
 mod axes;
 mod batch_norm;
+mod counted;
 mod in_place;
 mod index;
 mod indexed;
@@ -16,3 +17,4 @@ mod reduce;
 mod rows;
 mod scan;
 mod scatter_reduce;
+mod stacked;

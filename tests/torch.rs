@@ -13,3 +13,4 @@ mod layers;
 mod losses;
 mod reductions;
 mod shapes;
+mod slopes;

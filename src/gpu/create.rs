@@ -168,7 +168,17 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn eye(&self, n: usize, dtype: DType) -> Result<Tensor> {
-        fill::eye(self.engine(), n, dtype)
+        fill::eye(self.engine(), [n, n], dtype)
+    }
+
+    /// A matrix with ones on the diagonal from its first element, and zeros elsewhere: PyTorch's
+    /// `eye(rows, columns)`.
+    ///
+    /// # Errors
+    /// As [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn eye_with(&self, rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
+        fill::eye(self.engine(), [rows, columns], dtype)
     }
 
     /// Floats drawn uniformly from `low` to `high`, without `high` (f16 and bf16 may be rounded to

@@ -74,6 +74,52 @@ impl Tensor {
         arg_extreme(self, "argmin", axis, true)
     }
 
+    /// As [`argmax`](Tensor::argmax), but the axis stays with size 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax`](Tensor::argmax).
+    #[track_caller]
+    pub fn argmax_keepdim(&self, axis: isize) -> Result<Tensor> {
+        self.argmax(axis)?.with_axis_of(self, axis)
+    }
+
+    /// As [`argmin`](Tensor::argmin), but the axis stays with size 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax`](Tensor::argmax).
+    #[track_caller]
+    pub fn argmin_keepdim(&self, axis: isize) -> Result<Tensor> {
+        self.argmin(axis)?.with_axis_of(self, axis)
+    }
+
+    /// The index of the largest of all elements in row-major order, as `u32` with shape `[]`.
+    ///
+    /// ```
+    /// # fn demo(scores: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let best = scores.flatten()?.index_select(0, &scores.argmax_all()?.reshape(&[1])?)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`](crate::Error::Shape) if there are no elements.
+    #[track_caller]
+    pub fn argmax_all(&self) -> Result<Tensor> {
+        self.flatten()?.argmax(0)
+    }
+
+    /// The index of the smallest of all elements in row-major order, as `u32` with shape `[]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax_all`](Tensor::argmax_all).
+    #[track_caller]
+    pub fn argmin_all(&self) -> Result<Tensor> {
+        self.flatten()?.argmin(0)
+    }
+
     /// The largest elements along `axis` and their indices, as [`argmax`](Tensor::argmax) gives
     /// them: PyTorch's `max(dim)`. The axis is removed.
     ///
@@ -100,6 +146,68 @@ impl Tensor {
     #[track_caller]
     pub fn min_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
         extreme_at(self, "min_with_indices", axis, self.argmin(axis)?)
+    }
+
+    /// As [`max_with_indices`](Tensor::max_with_indices), but the axis stays with size 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax`](Tensor::argmax).
+    #[track_caller]
+    pub fn max_with_indices_keepdim(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let (values, indices) = self.max_with_indices(axis)?;
+        Ok((
+            values.with_axis_of(self, axis)?,
+            indices.with_axis_of(self, axis)?,
+        ))
+    }
+
+    /// As [`min_with_indices`](Tensor::min_with_indices), but the axis stays with size 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax`](Tensor::argmax).
+    #[track_caller]
+    pub fn min_with_indices_keepdim(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let (values, indices) = self.min_with_indices(axis)?;
+        Ok((
+            values.with_axis_of(self, axis)?,
+            indices.with_axis_of(self, axis)?,
+        ))
+    }
+
+    /// The largest of all elements and its index in row-major order, each with shape `[]`.
+    ///
+    /// ```
+    /// # fn demo(scores: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let (best, place) = scores.max_with_indices_all()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax_all`](Tensor::argmax_all).
+    #[track_caller]
+    pub fn max_with_indices_all(&self) -> Result<(Tensor, Tensor)> {
+        self.flatten()?.max_with_indices(0)
+    }
+
+    /// The smallest of all elements and its index in row-major order, each with shape `[]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax_all`](Tensor::argmax_all).
+    #[track_caller]
+    pub fn min_with_indices_all(&self) -> Result<(Tensor, Tensor)> {
+        self.flatten()?.min_with_indices(0)
+    }
+
+    /// The result of a reduction of `folded` along `axis`, with that axis. A 0-d tensor has none.
+    fn with_axis_of(self, folded: &Tensor, axis: isize) -> Result<Tensor> {
+        match folded.rank() {
+            0 => Ok(self),
+            _ => self.unsqueeze(axis),
+        }
     }
 }
 

@@ -222,7 +222,8 @@ impl Tensor {
     }
 
     /// Adds a last axis of `classes` elements: 1 at the index, and 0 elsewhere. Indices are `u32`
-    /// or `i32`. An index that is not a class gives only zeros.
+    /// or `i32`. An index that is not a class gives only zeros. With `None`, the number of classes
+    /// is one more than the largest index, as in PyTorch. That waits for the device.
     ///
     /// ```
     /// # use lapidary::{DType, Tensor};
@@ -234,11 +235,17 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::DType`] for other indices. [`Error::Shape`] if there are eight dimensions already,
-    /// or more than 2³¹ − 1 classes. Those of creating a tensor.
+    /// or more than 2³¹ − 1 classes. Those of creating a tensor. With `None` also `Shape` for no
+    /// elements or a negative one, errors of the work that computes the indices, and in a browser
+    /// [`Error::WouldBlock`].
     #[track_caller]
-    pub fn one_hot(&self, classes: usize, dtype: DType) -> Result<Tensor> {
+    pub fn one_hot(&self, classes: impl Into<Option<usize>>, dtype: DType) -> Result<Tensor> {
         const OPERATION: &str = "one_hot";
         check_index_type(OPERATION, self, self)?;
+        let classes = match classes.into() {
+            Some(classes) => classes,
+            None => self.count_of_classes(OPERATION)?,
+        };
         let count = i32::try_from(classes).map_err(|_| Error::Shape {
             operation: OPERATION,
             reason: format!("{classes} are too many classes"),

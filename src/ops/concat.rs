@@ -89,51 +89,62 @@ impl Tensor {
     /// of several `Gpu`s.
     #[track_caller]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
-        let (at, shape) = result_shape(tensors, axis)?;
-        if tensors.iter().any(|tensor| tensor.is_tracked()) {
-            return gradient::concat_recorded(tensors, at);
-        }
-        let (engine, dtype) = (&tensors[0].engine, tensors[0].dtype);
-        let result = Tensor::output(engine, &shape, dtype)?;
-        let step: usize = shape[at + 1..].iter().product();
-        let mut inputs = Vec::with_capacity(tensors.len());
-        let mut begin = 0;
-        for &tensor in tensors.iter().filter(|tensor| tensor.layout.len() > 0) {
-            let end = begin + tensor.layout.shape[at] * step;
-            let tensor = match tensor.layout.is_contiguous() {
-                true => tensor.clone(),
-                false => tensor.contiguous()?,
-            };
-            inputs.push(Input { tensor, begin, end });
-            begin = end;
-        }
-        let line = shape[at] * step;
-        let (mut rest, mut kernel) = (&inputs[..], &CONCAT);
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(fitting(rest, &result));
-            place(now, line, kernel, &result)?;
-            (rest, kernel) = (later, &CONCAT_MORE);
-        }
-        Ok(result)
+        concat_as(OPERATION, tensors, axis)
     }
 }
 
+/// [`concat`](Tensor::concat), for an operation that its errors name.
+#[track_caller]
+pub(super) fn concat_as(
+    operation: &'static str,
+    tensors: &[&Tensor],
+    axis: isize,
+) -> Result<Tensor> {
+    let (at, shape) = result_shape(operation, tensors, axis)?;
+    if tensors.iter().any(|tensor| tensor.is_tracked()) {
+        return gradient::concat_recorded(tensors, at);
+    }
+    let (engine, dtype) = (&tensors[0].engine, tensors[0].dtype);
+    let result = Tensor::output(engine, &shape, dtype)?;
+    let step: usize = shape[at + 1..].iter().product();
+    let mut inputs = Vec::with_capacity(tensors.len());
+    let mut begin = 0;
+    for &tensor in tensors.iter().filter(|tensor| tensor.layout.len() > 0) {
+        let end = begin + tensor.layout.shape[at] * step;
+        let tensor = match tensor.layout.is_contiguous() {
+            true => tensor.clone(),
+            false => tensor.contiguous()?,
+        };
+        inputs.push(Input { tensor, begin, end });
+        begin = end;
+    }
+    let line = shape[at] * step;
+    let (mut rest, mut kernel) = (&inputs[..], &CONCAT);
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(fitting(rest, &result));
+        place(now, line, kernel, &result)?;
+        (rest, kernel) = (later, &CONCAT_MORE);
+    }
+    Ok(result)
+}
+
 /// The axis and the result's shape.
-fn result_shape(tensors: &[&Tensor], along: isize) -> Result<(usize, Dims)> {
-    let refuse = |reason| Error::Shape {
-        operation: OPERATION,
-        reason,
-    };
+fn result_shape(
+    operation: &'static str,
+    tensors: &[&Tensor],
+    along: isize,
+) -> Result<(usize, Dims)> {
+    let refuse = |reason| Error::Shape { operation, reason };
     let Some((first, others)) = tensors.split_first() else {
         return Err(refuse("there are no tensors".into()));
     };
     let mut shape = first.layout.shape.clone();
-    let at = axis(OPERATION, along, shape.len())?;
+    let at = axis(operation, along, shape.len())?;
     for other in others {
-        first.same_engine(OPERATION, other)?;
+        first.same_engine(operation, other)?;
         if first.dtype != other.dtype {
             return Err(Error::DType {
-                operation: OPERATION,
+                operation,
                 expected: first.dtype.to_string(),
                 got: other.dtype,
                 hint: "Cast them to one type first",

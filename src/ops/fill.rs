@@ -182,10 +182,10 @@ pub(crate) fn linspace(
     is_first_half.where_(&ahead, &back)?.cast(dtype)
 }
 
-/// The identity matrix: `n` rows and columns, with ones on the diagonal.
+/// A matrix of these rows and columns, with ones on the diagonal.
 #[track_caller]
-pub(crate) fn eye(engine: &Arc<Engine>, n: usize, dtype: DType) -> Result<Tensor> {
-    make(engine, FillOp::Eye, &[n, n], dtype, [n as u32, 0])
+pub(crate) fn eye(engine: &Arc<Engine>, shape: [usize; 2], dtype: DType) -> Result<Tensor> {
+    make(engine, FillOp::Eye, &shape, dtype, [shape[1] as u32, 0])
 }
 
 impl Tensor {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::index_select::check_index_type;
-use super::operation::{Takes, same_dtype};
+use super::operation::same_dtype;
 use super::scatter::{self, Settle};
 use super::scatter_into::InPlace;
 use crate::tensor::Tensor;
@@ -29,22 +29,28 @@ impl Tensor {
     /// tensors, `u32` or `i32`, broadcast to one shape. This shape replaces the indexed axes, or
     /// comes first if these are not adjacent.
     ///
+    /// A bool tensor is a mask. It has the shape of as many axes as it has itself, and names their
+    /// elements where it is true, as its [`nonzero`](Tensor::nonzero) would, which waits for the
+    /// device. A mask of one axis thus picks rows.
+    ///
     /// The device cannot report an index outside of an axis. Its element is 0. So is that of every
     /// negative index, which does not count from the end.
     ///
-    /// ```
+    /// ```no_run
     /// # use lapidary::Tensor;
-    /// # fn demo(x: &Tensor, i: &Tensor, j: &Tensor) -> lapidary::Result<()> {
+    /// # fn demo(x: &Tensor, i: &Tensor, j: &Tensor, mask: &Tensor) -> lapidary::Result<()> {
     /// let picked = x.index(&[Some(i), Some(j)])?; // x[i, j]
     /// let columns = x.index(&[None, Some(j)])?; // x[:, j]
+    /// let rows = x.index(&[Some(mask)])?; // x[mask]
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] for more entries than axes, without any index tensor, or if their shapes do
-    /// not broadcast. Also if the result has more than eight dimensions. [`Error::DType`] unless
-    /// they hold `u32` or `i32`. [`Error::Foreign`] if one belongs to another `Gpu`.
+    /// not broadcast. Also for a mask of another shape than its axes or without any, and if the
+    /// result has more than eight dimensions. [`Error::DType`] unless they hold `u32`, `i32` or
+    /// bools; in a browser also for bools. [`Error::Foreign`] if one belongs to another `Gpu`.
     /// [`Error::NeverFits`] if the result is too large.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
@@ -70,6 +76,8 @@ impl Tensor {
     /// # Ok(()) }
     /// ```
     ///
+    /// By a mask, [`masked_scatter`](Tensor::masked_scatter) does not wait.
+    ///
     /// # Errors
     ///
     /// Those of [`index`](Tensor::index); [`Error::DType`] unless `values` has the type of `self`.
@@ -86,11 +94,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn check_index_put<'a>(
-        &self,
-        indices: &[Option<&'a Tensor>],
-        values: &Tensor,
-    ) -> Result<Put<'a>> {
+    fn check_index_put(&self, indices: &[Option<&Tensor>], values: &Tensor) -> Result<Put> {
         const OPERATION: &str = "index_put";
         self.same_engine(OPERATION, values)?;
         same_dtype(OPERATION, self.dtype, values.dtype)?;
@@ -138,82 +142,12 @@ impl Tensor {
         }
         self.copy_(&put.named.part(self, &scatter::put(&into)?)?)
     }
-
-    /// The elements where `mask`, a bool tensor, is true, in row-major order along one axis. The
-    /// two shapes broadcast.
-    ///
-    /// The number of elements decides the shape, so this reads the count and waits for the device.
-    /// If that is too slow or impossible, as in a browser, count ahead and use
-    /// [`masked_select_first`](Tensor::masked_select_first).
-    ///
-    /// ```no_run
-    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let positive = x.masked_select(&x.gt_scalar(0)?)?; // x[x > 0]
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::DType`] if the mask holds no bools. [`Error::Shape`] if the shapes do not
-    /// broadcast. [`Error::Foreign`]. [`Error::NeverFits`] if the operands are too large. And
-    /// errors of the work that computes the mask.
-    #[cfg(not(target_arch = "wasm32"))]
-    #[track_caller]
-    pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
-        let (x, ends) = counted(self, mask)?;
-        let count = match ends.len() {
-            0 => 0,
-            len => ends.narrow(0, len - 1, 1)?.item::<u32>()? as usize,
-        };
-        let places = places(&ends, count)?;
-        x.index_select(0, &places)
-    }
-
-    /// The first `count` elements where `mask`, a bool tensor, is true, in row-major order along
-    /// one axis. If there are fewer, zeros follow. The two shapes broadcast. It does not wait for
-    /// the device.
-    ///
-    /// ```
-    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let positive = x.masked_select_first(&x.gt_scalar(0)?, 16)?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::DType`] if the mask holds no bools, [`Error::Shape`] if the shapes do not
-    /// broadcast, [`Error::Foreign`], [`Error::NeverFits`] if the operands are too large.
-    #[track_caller]
-    pub fn masked_select_first(&self, mask: &Tensor, count: usize) -> Result<Tensor> {
-        let (x, ends) = counted(self, mask)?;
-        x.index_select(0, &places(&ends, count)?)
-    }
-}
-
-/// The elements in one dimension, and the running count of those that the mask selects.
-#[track_caller]
-fn counted(x: &Tensor, mask: &Tensor) -> Result<(Tensor, Tensor)> {
-    const OPERATION: &str = "masked_select";
-    x.same_engine(OPERATION, mask)?;
-    Takes::Bools.check(OPERATION, mask.dtype)?;
-    let shape = broadcast_shapes(OPERATION, x.shape(), mask.shape())?;
-    let x = x.broadcast_to(&shape)?.flatten()?;
-    let ends = mask.broadcast_to(&shape)?.flatten()?.cumsum(0)?;
-    Ok((x, ends))
-}
-
-/// The positions of the first `count` selected elements. If there are fewer, positions past the end
-/// follow.
-#[track_caller]
-fn places(ends: &Tensor, count: usize) -> Result<Tensor> {
-    let numbers = super::fill::counting(&ends.engine, count)?;
-    ends.search_sorted(&numbers, true)
 }
 
 /// Index tensors, and the axes that they index.
-struct Named<'a> {
+struct Named {
     operation: &'static str,
-    indices: SmallVec<[(usize, usize, &'a Tensor); 4]>,
+    indices: SmallVec<[(usize, usize, Tensor); 4]>,
     /// The first of these axes; axis 0 if they are not adjacent.
     first: usize,
     are_together: bool,
@@ -222,8 +156,8 @@ struct Named<'a> {
 }
 
 /// Values for the elements that index tensors name.
-struct Put<'a> {
-    named: Named<'a>,
+struct Put {
+    named: Named,
     /// The tensor with the indexed axes joined.
     joined: Tensor,
     /// Positions along the joined axis.
@@ -232,7 +166,7 @@ struct Put<'a> {
     values: Tensor,
 }
 
-impl Put<'_> {
+impl Put {
     fn with(&self, settle: Settle) -> InPlace<'_> {
         InPlace {
             x: &self.joined,
@@ -244,28 +178,28 @@ impl Put<'_> {
     }
 }
 
-impl<'a> Named<'a> {
-    fn of(operation: &'static str, x: &Tensor, given: &[Option<&'a Tensor>]) -> Result<Named<'a>> {
+impl Named {
+    #[track_caller]
+    fn of(operation: &'static str, x: &Tensor, given: &[Option<&Tensor>]) -> Result<Named> {
         let refuse = |reason| Err(Error::Shape { operation, reason });
-        if given.len() > x.rank() {
-            let shape = x.shape();
-            return refuse(format!("{} entries for the axes of {shape:?}", given.len()));
-        }
         let mut broadcast = Dims::new();
         let mut indices = SmallVec::<[_; 4]>::new();
-        for (axis, (index, &size)) in given.iter().zip(x.shape()).enumerate() {
-            let Some(index) = *index else { continue };
-            if index.dtype == DType::Bool {
-                return Err(Error::DType {
-                    operation,
-                    expected: "u32 or i32".into(),
-                    got: DType::Bool,
-                    hint: "Use masked_select for a mask",
-                });
+        let mut axis = 0;
+        for index in given {
+            let Some(index) = *index else {
+                axis += 1;
+                continue;
+            };
+            for index in places_named(operation, x, axis, index)? {
+                broadcast = broadcast_shapes(operation, &broadcast, index.shape())?;
+                let size = x.shape().get(axis).copied().unwrap_or(0);
+                indices.push((axis, size, index));
+                axis += 1;
             }
-            check_index_type(operation, x, index)?;
-            broadcast = broadcast_shapes(operation, &broadcast, index.shape())?;
-            indices.push((axis, size, index));
+        }
+        if axis > x.rank() {
+            let shape = x.shape();
+            return refuse(format!("entries for {axis} axes of {shape:?}"));
         }
         let [(first, ..), .., (last, ..)] = indices[..] else {
             return match indices[..] {
@@ -281,11 +215,11 @@ impl<'a> Named<'a> {
     fn checked(
         operation: &'static str,
         x: &Tensor,
-        indices: SmallVec<[(usize, usize, &'a Tensor); 4]>,
+        indices: SmallVec<[(usize, usize, Tensor); 4]>,
         first: usize,
         are_together: bool,
         broadcast: Dims,
-    ) -> Result<Named<'a>> {
+    ) -> Result<Named> {
         let rank = x.rank() - indices.len() + broadcast.len();
         if rank > MAX_RANK {
             return Err(Error::Shape {
@@ -350,10 +284,10 @@ impl<'a> Named<'a> {
     fn places(&self) -> Result<Tensor> {
         let mut sum: Option<(Tensor, Tensor)> = None;
         let mut step = 1_usize;
-        for &(_, size, index) in self.indices.iter().rev() {
+        for (_, size, index) in self.indices.iter().rev() {
             // Negative indices become large numbers past the axis.
             let index = index.cast(DType::U32)?;
-            let exists = index.lt_scalar(of_size(self.operation, size)?)?;
+            let exists = index.lt_scalar(of_size(self.operation, *size)?)?;
             let place = index.mul_scalar(of_size(self.operation, step)?)?;
             sum = Some(match sum {
                 None => (place, exists),
@@ -361,7 +295,7 @@ impl<'a> Named<'a> {
                     (place.add(&place_after)?, exists.logical_and(&exists_after)?)
                 }
             });
-            step = step.saturating_mul(size);
+            step = step.saturating_mul(*size);
         }
         let (place, exists) = sum.ok_or_else(|| Error::Shape {
             operation: self.operation,
@@ -371,6 +305,50 @@ impl<'a> Named<'a> {
             .where_(&place, u32::MAX)?
             .broadcast_to(&self.broadcast)
     }
+}
+
+/// The index tensors that an entry stands for: itself, or those of the elements of a mask.
+#[track_caller]
+fn places_named(
+    operation: &'static str,
+    x: &Tensor,
+    axis: usize,
+    index: &Tensor,
+) -> Result<Vec<Tensor>> {
+    if index.dtype != DType::Bool {
+        check_index_type(operation, x, index)?;
+        return Ok(vec![index.clone()]);
+    }
+    x.same_engine(operation, index)?;
+    let axes = x.shape().get(axis..axis + index.rank());
+    if index.rank() == 0 || axes != Some(index.shape()) {
+        return Err(Error::Shape {
+            operation,
+            reason: format!(
+                "a mask of shape {:?} for the axes from {axis} on of {:?}",
+                index.shape(),
+                x.shape()
+            ),
+        });
+    }
+    of_mask(operation, index)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[track_caller]
+fn of_mask(_operation: &'static str, mask: &Tensor) -> Result<Vec<Tensor>> {
+    mask.nonzero()?.unbind(1)
+}
+
+/// Nothing can wait for a count here.
+#[cfg(target_arch = "wasm32")]
+fn of_mask(operation: &'static str, _mask: &Tensor) -> Result<Vec<Tensor>> {
+    Err(Error::DType {
+        operation,
+        expected: "u32 or i32".into(),
+        got: DType::Bool,
+        hint: "Await nonzero_async, and index by its columns",
+    })
 }
 
 /// A size in the type of the indices.

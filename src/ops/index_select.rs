@@ -101,7 +101,7 @@ impl Tensor {
         }
         let at = self.check_indices(axis, indices)?;
         if self.is_tracked() {
-            return self.index_select_recorded(at, indices);
+            return self.index_select_recorded(at, indices, indices);
         }
         let mut shape = self.layout.shape.clone();
         shape[at] = indices.layout.shape[0];
@@ -170,6 +170,43 @@ impl Tensor {
         let mut shape = indices.layout.shape.clone();
         shape.extend_from_slice(&self.layout.shape[at + 1..]);
         self.index_select(0, &indices.flatten()?)?.reshape(&shape)
+    }
+
+    /// [`embedding`](Tensor::embedding) with a row that does not learn: its gradient is 0, as with
+    /// PyTorch's `padding_idx`. A negative index counts from the end.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(weight: &Tensor, tokens: &Tensor) -> lapidary::Result<()> {
+    /// let vectors = weight.embedding_with(tokens, 0)?; // Token 0 is padding.
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`embedding`](Tensor::embedding); [`Error::Shape`] also if there is no such row.
+    #[track_caller]
+    pub fn embedding_with(&self, indices: &Tensor, padding_idx: isize) -> Result<Tensor> {
+        const OPERATION: &str = "embedding_with";
+        let rows = self.shape()[axis(OPERATION, 0, self.rank())?];
+        let Ok(row) = axis(OPERATION, padding_idx, rows) else {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!("row {padding_idx} of {rows}"),
+            });
+        };
+        if !self.is_tracked() {
+            return self.embedding(indices);
+        }
+        check_index_type(OPERATION, self, indices)?;
+        let flat = indices.flatten()?;
+        // The gradient skips indices outside of the table. A table has fewer rows than 2³².
+        let places = flat.cast(DType::U32)?;
+        let learned = places.masked_fill(&places.eq_scalar(row as u32)?, u32::MAX)?;
+        let mut shape = indices.layout.shape.clone();
+        shape.extend_from_slice(&self.layout.shape[1..]);
+        self.index_select_recorded(0, &flat, &learned)?
+            .reshape(&shape)
     }
 
     fn check_indices(&self, along: isize, indices: &Tensor) -> Result<usize> {

@@ -1,9 +1,12 @@
-//! Losses: cross-entropy, negative log-likelihood, mean squared error.
+//! Losses: cross-entropy, negative log-likelihood, mean squared error. `distance` has those of
+//! absolute differences, and `weighted` those whose elements have weights.
 
+mod distance;
 mod gradient;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 mod slopes;
+mod weighted;
 
 use std::borrow::Cow;
 

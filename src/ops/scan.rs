@@ -1,9 +1,11 @@
 //! Running sums, products and extremes along an axis.
 //!
 //! Few long rows are cut into parts. The parts are folded as in [`reduce`](super::reduce), and
-//! their results are scanned. Then each part is scanned from there.
+//! their results are scanned. Then each part is scanned from there. `log_sum` has running
+//! logarithms of sums.
 
 mod gradient;
+mod log_sum;
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 

@@ -169,6 +169,7 @@ fn run_elementwise(given: &Given) {
         of.gpu.scalar(3.0_f32);
         of.gpu.arange(0, 9, 2, DType::I32);
         of.gpu.eye(5, DType::F32);
+        of.gpu.eye_with(5, 3, DType::F16);
         of.gpu.rand_uniform(&[9], 0.0, 1.0, 1, DType::F32);
         of.gpu.rand_normal(&[9], 0.0, 1.0, 1, DType::F16);
         of.gpu.upload_with(&[3], |upload| upload.extend_from_slice(&[1.0_f32; 3]));
@@ -219,6 +220,15 @@ fn run_reductions(given: &Given) {
         of.x.cross_entropy_with(&of.across, &weighted(&of.across.select(0, 0)?));
         of.x.binary_cross_entropy_with_logits(&of.across, Some(&of.x), Reduction::Mean);
         of.x.mse_loss(&of.across, Reduction::Sum);
+        of.x.smooth_l1_loss(&of.across, 0.5, Reduction::Mean);
+        of.x.l1_loss(&of.across, Reduction::Mean);
+        of.x.binary_cross_entropy_with_logits_weighted(
+            &of.across, &of.across, None, Reduction::Mean);
+        of.x.logcumsumexp(1);
+        of.halves.normalize(3, 1, 1e-6);
+        of.pictures.instance_norm(None, None, 1e-5);
+        of.x.argmax_all();
+        of.across.max_with_indices_keepdim(0);
     );
 }
 
@@ -268,6 +278,20 @@ fn run_arrangements(given: &Given) {
         of.halves.copy()?.scatter_reduce_(
             0, &of.indices.reshape(&[6, 1])?, &of.numbers.cast(DType::F16)?, ScatterReduce::Max, true);
         of.x.masked_select(&of.x.gt_scalar(0)?);
+        of.x.masked_scatter(&of.x.gt_scalar(0)?, &of.across);
+        of.x.copy()?.masked_scatter_(&of.x.gt_scalar(0)?, &of.across);
+        of.x.index(&[Some(&of.x.gt_scalar(0)?)]);
+        of.x.nonzero();
+        pollster::block_on(of.x.nonzero_async());
+        pollster::block_on(of.x.masked_select_async(&of.x.gt_scalar(0)?));
+        of.x.repeat_interleave_by(&of.indices, 0);
+        pollster::block_on(of.x.repeat_interleave_by_async(&of.indices, 0));
+        of.indices.one_hot(None, DType::F32);
+        of.x.embedding_with(&of.indices, 1);
+        Tensor::hstack(&[&of.x, &of.across]);
+        Tensor::vstack(&[&of.x, &of.across]);
+        of.x.select(0, 0)?.diag(1);
+        of.x.select(0, 0)?.outer(&of.x.select(1, 0)?);
         of.x.multinomial(3, true, 7);
         of.across.abs()?.multinomial(2, false, 7);
         of.x.sort(1, false);
@@ -304,6 +328,10 @@ fn run_products(given: &Given) {
         of.gpu.ones(&[2, 6, 7, 5], DType::F32)?.conv2d_backward(
             &of.pictures, &of.weights, &Conv { groups: 2, ..Conv::default() });
         of.gpu.ones(&[2, 6, 15], DType::F32)?.conv1d_backward(&of.lines, &of.taps, &Conv::default());
+        of.pictures.conv2d(&of.weights, None, &Conv { groups: 2, padding: Conv::SAME, ..Conv::default() });
+        of.pictures.conv_transpose2d(
+            &of.weights.narrow(0, 0, 4)?, None, &ConvTranspose { stride: [2, 1], ..ConvTranspose::default() });
+        of.lines.conv_transpose1d(&of.taps.narrow(0, 0, 4)?, None, &ConvTranspose::default());
         of.pictures.max_pool2d(&Pool::new([2, 2]));
         of.pictures.avg_pool2d(&Pool::new([3, 3]));
         of.pictures.avg_pool2d(&Pool { padding: [1, 1], count_include_pad: false, ..Pool::new([3, 3]) });
@@ -328,10 +356,6 @@ fn run_kernels(given: &Given) {
 }
 
 fn run_all(gpu: Gpu) {
-        of.pictures.conv2d(&of.weights, None, &Conv { groups: 2, padding: Conv::SAME, ..Conv::default() });
-        of.pictures.conv_transpose2d(
-            &of.weights.narrow(0, 0, 4)?, None, &ConvTranspose { stride: [2, 1], ..ConvTranspose::default() });
-        of.lines.conv_transpose1d(&of.taps.narrow(0, 0, 4)?, None, &ConvTranspose::default());
     let given = Given::new(gpu).expect("operands");
     check(&given, "the operands", |_| Ok(()));
     run_elementwise(&given);

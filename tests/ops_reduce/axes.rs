@@ -252,3 +252,40 @@ fn the_cross_entropy_of_probabilities_is_finite() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn extremes_keep_their_axis_or_fold_everything() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.tensor(&[3.0_f32, 9.0, -1.0, 9.0, f32::NAN, 0.0], &[2, 3])?;
+        assert_eq!(x.argmax_keepdim(0)?.shape(), [1, 3], "{name}");
+        assert_eq!(x.argmin_keepdim(-1)?.to_vec::<u32>()?, [2, 1], "{name}");
+        assert_eq!(x.argmax_all()?.item::<u32>()?, 4, "{name}");
+        assert_eq!(x.t()?.argmin_all()?.item::<u32>()?, 3, "{name}");
+        let (least, place) = x.narrow(1, 0, 1)?.min_with_indices_all()?;
+        assert_eq!(
+            (least.item::<f32>()?, place.item::<u32>()?),
+            (3.0, 0),
+            "{name}"
+        );
+        let (most, places) = x.max_with_indices_keepdim(-2)?;
+        assert_eq!((most.shape(), places.shape()), (&[1, 3][..], &[1, 3][..]));
+        // A number is kept as it is.
+        let number = gpu.scalar(2.5_f32)?;
+        assert_eq!(number.argmax_keepdim(0)?.shape(), [0; 0], "{name}");
+        let (value, place) = number.max_with_indices_keepdim(-1)?;
+        assert_eq!(
+            (value.item::<f32>()?, place.item::<u32>()?),
+            (2.5, 0),
+            "{name}"
+        );
+        assert_eq!(number.argmin_all()?.shape(), [0; 0], "{name}");
+        let empty = x.narrow(0, 0, 0)?;
+        assert!(matches!(empty.argmax_all(), Err(Error::Shape { .. })));
+        assert!(matches!(
+            empty.min_with_indices_all(),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(x.argmax_keepdim(2), Err(Error::Axis { .. })));
+    }
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! gather, take_along, embedding, scatter, scatter_add and index_add.
 
-use lapidary::{DType, Error, Gpu, Tensor};
+use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use super::model::*;
 
@@ -263,4 +263,29 @@ fn very_many_that_name_one_element_are_all_added() {
             );
         }
     }
+}
+
+#[test]
+fn a_row_of_padding_does_not_learn() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let table = gpu.ones(&[3, 2], DType::F32)?.requires_grad()?;
+        let tokens = gpu.tensor(&[2_i32, 0, 2, -1], &[2, 2])?;
+        for (padding, expected) in [
+            (2, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+            (-3, [0.0, 0.0, 0.0, 0.0, 2.0, 2.0]),
+        ] {
+            let picked = table.embedding_with(&tokens, padding)?;
+            assert_eq!(picked.shape(), [2, 2, 2], "{name}");
+            let same = table.detach().embedding_with(&tokens, padding)?;
+            assert_eq!(picked.to_vec::<f32>()?, same.to_vec::<f32>()?, "{name}");
+            let gradients = picked.sum_all()?.backward()?;
+            let gradient = gradients.get(&table).expect("a gradient");
+            assert_eq!(gradient.to_vec::<f32>()?, expected, "{name}");
+        }
+        for row in [3, -4] {
+            let refused = table.embedding_with(&tokens, row);
+            assert!(matches!(refused, Err(Error::Shape { .. })), "{refused:?}");
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
-//! Softmax and layer normalization.
+//! Softmax, layer normalization, and norms of channels and rows.
 
-use lapidary::{DType, Error, Tensor};
+use lapidary::{DType, Error, Result, Tensor};
 
 use super::model::*;
 
@@ -224,4 +224,59 @@ fn layer_norm_checks_its_operands_and_reads_views_of_weights() {
             Err(Error::DType { .. })
         ));
     }
+}
+
+#[test]
+fn norms_of_channels_and_of_rows() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.rand_normal(&[2, 3, 5], 4.0, 2.0, 1, DType::F32)?;
+        let y = x.instance_norm(None, None, 0.0)?;
+        for (number, channel) in y.reshape(&[6, 5])?.unbind(0)?.iter().enumerate() {
+            assert!(
+                channel.mean_all()?.item::<f32>()?.abs() < 1e-5,
+                "{name} {number}"
+            );
+            let spread = channel.var_all(0)?.item::<f32>()?;
+            assert!((spread - 1.0).abs() < 1e-4, "{name} {number}: {spread}");
+        }
+        assert_eq!(
+            x.narrow(0, 0, 0)?.instance_norm(None, None, 0.1)?.shape(),
+            [0, 3, 5]
+        );
+        let two = gpu.ones(&[2], DType::F32)?;
+        for refused in [
+            x.select(0, 0)?.instance_norm(None, None, 0.1),
+            x.narrow(2, 0, 1)?.instance_norm(None, None, 0.1),
+            x.instance_norm(Some(&two), None, 0.1),
+            x.instance_norm(None, Some(&two), 0.1),
+        ] {
+            assert!(matches!(refused, Err(Error::Shape { .. })), "{refused:?}");
+        }
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            // The norm of f16 is beyond its range, and a row of zeros stays.
+            let x = gpu
+                .tensor(&[3e4_f32, 4e4, 0.0, 0.0], &[2, 2])?
+                .cast(dtype)?;
+            let got = x
+                .normalize(2, -1, 1e-12)?
+                .cast(DType::F32)?
+                .to_vec::<f32>()?;
+            for (got, expected) in got.iter().zip([0.6, 0.8, 0.0, 0.0]) {
+                assert!((got - expected).abs() < 4e-3, "{name} {dtype}: {got}");
+            }
+        }
+        assert_eq!(
+            gpu.scalar(-2.0_f32)?
+                .normalize(1, 0, 1e-12)?
+                .item::<f32>()?,
+            -1.0
+        );
+        assert!(matches!(x.normalize(2, 3, 0.1), Err(Error::Axis { .. })));
+        let ints = gpu.zeros(&[3], DType::I32)?;
+        assert!(matches!(
+            ints.normalize(2, 0, 0.1),
+            Err(Error::DType { .. })
+        ));
+    }
+    Ok(())
 }

@@ -1,12 +1,12 @@
-//! Running sums, products and extremes.
+//! Running sums, products, extremes and logarithms of sums.
 
-use lapidary::{DType, Error, Tensor};
+use lapidary::{DType, Error, Result, Tensor};
 
 use super::model::*;
 
 /// A name, the method, and the function that joins two elements.
 type Case = (&'static str, Method, fn(f64, f64) -> f64);
-type Method = fn(&Tensor, isize) -> lapidary::Result<Tensor>;
+type Method = fn(&Tensor, isize) -> Result<Tensor>;
 
 fn check(what: &str, array: &Array, tensor: &Tensor) {
     let dtype = tensor.dtype();
@@ -53,7 +53,7 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
 
 /// Running extremes and their indices. The last of equal elements counts, and NaN wins.
 fn check_extremes(what: &str, array: &Array, tensor: &Tensor) {
-    type Extremes = fn(&Tensor, isize) -> lapidary::Result<(Tensor, Tensor)>;
+    type Extremes = fn(&Tensor, isize) -> Result<(Tensor, Tensor)>;
     type Wins = fn(f64, f64) -> bool;
     let cases: [(&str, Extremes, Wins); 2] = [
         ("cummax", Tensor::cummax, |a, b| a >= b),
@@ -182,4 +182,53 @@ fn totals_wrap_and_nan_stays_from_where_it_is() {
             assert!(error < 4e-5, "{name} {at}: {got}, not {exact}");
         }
     }
+}
+
+#[test]
+fn running_logarithms_of_sums_lose_nothing_after_a_large_element() -> Result<()> {
+    for (name, gpu) in gpus() {
+        for count in [1, 2, 3, 8, 13, 1000] {
+            let values: Vec<f32> = (0..count)
+                .map(|at| ((at * 37 % 41) as f32) * 8.0 - 300.0)
+                .collect();
+            let mut total = f64::NEG_INFINITY;
+            let expected = values.iter().map(|&x| {
+                let (low, high) = (total.min(x.into()), total.max(x.into()));
+                total = high + (low - high).exp().ln_1p();
+                total
+            });
+            let expected: Vec<f64> = expected.collect();
+            let x = gpu.tensor(&values, &[count])?;
+            let flat = x.logcumsumexp(0)?;
+            assert!(!flat.shares_storage_with(&x), "{name} {count}");
+            let wide = x
+                .unsqueeze(1)?
+                .broadcast_to(&[count, 3])?
+                .t()?
+                .logcumsumexp(1)?;
+            for got in [flat, wide.select(0, 2)?] {
+                for (got, expected) in got.to_vec::<f32>()?.into_iter().zip(&expected) {
+                    let off = (f64::from(got) - expected).abs();
+                    assert!(off < 1e-4, "{name} {count}: {got} for {expected}");
+                }
+            }
+        }
+        let inf = f32::INFINITY;
+        let odd = gpu.tensor(&[-inf, -inf, 0.0, inf, 1.0, f32::NAN, 0.0], &[7])?;
+        let got = odd.logcumsumexp(0)?.to_vec::<f32>()?;
+        assert_eq!(got[..5], [-inf, -inf, 0.0, inf, inf], "{name}");
+        assert!(got[5].is_nan() && got[6].is_nan(), "{name}: {got:?}");
+        let half = gpu.full(&[2049], 1.0, DType::F16)?.logcumsumexp(0)?;
+        let last = half.narrow(0, -1, 1)?.cast(DType::F32)?.item::<f32>()?;
+        assert!((last - 8.625).abs() < 0.01, "{name}: {last}");
+        assert_eq!(gpu.scalar(2.5_f32)?.logcumsumexp(0)?.item::<f32>()?, 2.5);
+        assert_eq!(
+            gpu.zeros(&[3, 0], DType::F32)?.logcumsumexp(0)?.shape(),
+            [3, 0]
+        );
+        let ints = gpu.zeros(&[3], DType::I32)?;
+        assert!(matches!(ints.logcumsumexp(0), Err(Error::DType { .. })));
+        assert!(matches!(odd.logcumsumexp(1), Err(Error::Axis { .. })));
+    }
+    Ok(())
 }

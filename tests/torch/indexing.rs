@@ -19,6 +19,20 @@ const CALLS: &[(&str, Call)] = &[
         one(t[0].index_put(&[Some(&t[1]), Some(&t[2])], &t[3], true))
     }),
     ("masked_select", |_, t| one(t[0].masked_select(&t[1]))),
+    ("nonzero", |_, t| one(t[0].nonzero())),
+    (
+        "index, mask of rows",
+        |_, t| one(t[0].index(&[Some(&t[1])])),
+    ),
+    ("index, mask of two axes", |_, t| {
+        one(t[0].index(&[None, Some(&t[1])]))
+    }),
+    ("index_put, mask", |_, t| {
+        one(t[0].index_put(&[Some(&t[1])], &t[2], false))
+    }),
+    ("masked_scatter", |_, t| {
+        one(t[0].masked_scatter(&t[1], &t[2]))
+    }),
     (
         "search_sorted",
         |_, t| one(t[0].search_sorted(&t[1], false)),

@@ -20,6 +20,18 @@ const CALLS: &[(&str, Call)] = &[
     ("binary_cross_entropy", |_, t| {
         one(t[0].binary_cross_entropy(&t[1], Reduction::Mean))
     }),
+    ("binary_cross_entropy_weighted", |_, t| {
+        one(t[0].binary_cross_entropy_weighted(&t[1], &t[2], Reduction::Mean))
+    }),
+    ("binary_cross_entropy_with_logits_weighted", |_, t| {
+        let (weight, positive) = (&t[2], Some(&t[3]));
+        let (target, mean) = (&t[1], Reduction::Mean);
+        one(t[0].binary_cross_entropy_with_logits_weighted(target, weight, positive, mean))
+    }),
+    ("l1_loss", |_, t| one(t[0].l1_loss(&t[1], Reduction::Mean))),
+    ("smooth_l1_loss", |_, t| {
+        one(t[0].smooth_l1_loss(&t[1], 0.25, Reduction::None))
+    }),
     ("cross_entropy, ignored", |_, t| {
         one(t[0].cross_entropy(&t[1], Some(-100), Reduction::Mean))
     }),

@@ -1,7 +1,7 @@
 //! Views, newly created tensors, and numbers as operands.
 
 use crate::torch::cases::{self, Call, one};
-use lapidary::DType;
+use lapidary::{DType, Tensor};
 
 const CALLS: &[(&str, Call)] = &[
     ("movedim", |_, t| one(t[0].movedim(-1, 0))),
@@ -26,6 +26,25 @@ const CALLS: &[(&str, Call)] = &[
     ("atan2 of integers", |_, t| one(t[0].atan2(&t[1]))),
     ("ones_like", |_, t| one(t[0].ones_like())),
     ("full_like", |_, t| one(t[0].full_like(-3))),
+    ("hstack", |_, t| one(Tensor::hstack(&[&t[0], &t[1]]))),
+    ("hstack of vectors", |_, t| {
+        one(Tensor::hstack(&[&t[0], &t[1]]))
+    }),
+    ("vstack", |_, t| one(Tensor::vstack(&[&t[0], &t[1]]))),
+    ("tensor_split", |_, t| t[0].tensor_split(3, 1)),
+    ("tensor_split_at", |_, t| {
+        t[0].tensor_split_at(&[1, -2, 7], 1)
+    }),
+    ("diag", |_, t| one(t[0].diag(-1))),
+    ("diag of a matrix", |_, t| one(t[0].diag(1))),
+    ("outer", |_, t| one(t[0].outer(&t[1]))),
+    ("eye_with", |gpu, _| one(gpu.eye_with(2, 3, DType::F32))),
+    ("repeat_interleave_by", |_, t| {
+        one(t[0].repeat_interleave_by(&t[1], 1))
+    }),
+    ("one_hot, no count", |_, t| {
+        one(t[0].one_hot(None, DType::F32))
+    }),
 ];
 
 #[test]

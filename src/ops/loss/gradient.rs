@@ -6,18 +6,21 @@ use crate::ops::fill;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Grads, Save, grads};
 use crate::tensor::layout::broadcast_shapes;
+use lapidary_core::internal::MaybeShared;
 use lapidary_core::{DType, Result};
 
 /// A loss of elements and targets that broadcast, and how its gradients are computed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pairwise {
+pub(super) struct Pairwise<S> {
     pub(super) operation: &'static str,
     pub(super) reduction: Reduction,
     /// The gradients of the operands in their order. Gets that of each loss, and the operands.
-    pub(super) slopes: fn(&Backward, &Tensor, &[Tensor]) -> Result<Grads>,
+    pub(super) slopes: S,
 }
 
-impl Pairwise {
+impl<S> Pairwise<S>
+where
+    S: Fn(&Backward, &Tensor, &[Tensor]) -> Result<Grads> + MaybeShared + 'static,
+{
     /// Computes the loss of detached operands, and records it.
     #[cold]
     #[track_caller]
@@ -61,6 +64,24 @@ impl Pairwise {
 /// Of [`mse_loss`](Tensor::mse_loss).
 pub(super) fn of_squares(b: &Backward, g: &Tensor, operands: &[Tensor]) -> Result<Grads> {
     let slope = (((&operands[0] - &operands[1])? * 2.0)? * g)?;
+    grads![b; slope.clone(), slope.neg()?]
+}
+
+/// Of [`l1_loss`](Tensor::l1_loss).
+pub(super) fn of_sizes(b: &Backward, g: &Tensor, operands: &[Tensor]) -> Result<Grads> {
+    let slope = ((&operands[0] - &operands[1])?.sign()? * g)?;
+    grads![b; slope.clone(), slope.neg()?]
+}
+
+/// Of [`smooth_l1_loss`](Tensor::smooth_l1_loss): between −1 and 1, as steep as the square inside.
+pub(super) fn of_smooth_sizes(
+    b: &Backward,
+    g: &Tensor,
+    operands: &[Tensor],
+    beta: f32,
+) -> Result<Grads> {
+    let away = ((&operands[0] - &operands[1])? / beta)?;
+    let slope = (away.clamp(-1.0, 1.0)? * g)?;
     grads![b; slope.clone(), slope.neg()?]
 }
 

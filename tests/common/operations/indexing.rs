@@ -275,6 +275,112 @@ const OTHERS: &[Operation] = &[
         t[0].split_sizes(&[1, t[0].shape()[1] - 1], 1)
     }),
     op("chunk", EVERY, &[x(MATRIX)], |t| t[0].chunk(2, 0)),
+    op("tensor_split", EVERY, &[x(MATRIX)], |t| {
+        t[0].tensor_split(2, 1)
+    }),
+    op("tensor_split_at", EVERY, &[x(MATRIX)], |t| {
+        t[0].tensor_split_at(&[1, -1], 1)
+    }),
+    op("hstack", EVERY, &[x(MATRIX), x(SHORT)], |t| {
+        one(Tensor::hstack(&[&t[0], &t[1]]))
+    }),
+    op("vstack", EVERY, &[x(MATRIX), x(ROW)], |t| {
+        one(Tensor::vstack(&[&t[0], &t[1]]))
+    }),
+    op("diag", EVERY, &[x(ROW), x(MATRIX)], |t| {
+        Ok(vec![t[0].diag(-1)?, t[1].diag(1)?])
+    }),
+    op("outer", NUMBERS, &[x(ROW), x(OF_ROWS)], |t| {
+        one(t[0].outer(&t[1]))
+    }),
+    op("nonzero", WIDE, &[mask(MATRIX)], |t| one(t[0].nonzero())),
+    op("nonzero_async", WIDE, &[mask(MATRIX)], |t| {
+        one(pollster::block_on(t[0].nonzero_async()))
+    }),
+    op(
+        "masked_select_async",
+        EVERY,
+        &[x(MATRIX), mask(MATRIX)],
+        |t| one(pollster::block_on(t[0].masked_select_async(&t[1]))),
+    ),
+    op("index, masks", EVERY, &[x(MATRIX), mask(OF_ROWS)], |t| {
+        one(t[0].index(&[Some(&t[1])]))
+    }),
+    op(
+        "index_put, masks",
+        EVERY,
+        &[x(MATRIX), mask(ROW), x(OF_ROWS)],
+        |t| one(t[0].index_put(&[None, Some(&t[1])], &t[2].unsqueeze(1)?, false)),
+    ),
+    op(
+        "masked_scatter",
+        EVERY,
+        &[x(MATRIX), mask(ROW), x(MATRIX)],
+        |t| one(t[0].masked_scatter(&t[1], &t[2])),
+    ),
+    op(
+        "masked_scatter_",
+        EVERY,
+        &[x(MATRIX), mask(MATRIX), x(MATRIX)],
+        |t| written(t, t[0].masked_scatter_(&t[1], &t[2])),
+    ),
+    op(
+        "repeat_interleave_by",
+        EVERY,
+        &[x(MATRIX), places(OF_ROWS, rows)],
+        |t| one(t[0].repeat_interleave_by(&t[1], 0)),
+    ),
+    op(
+        "repeat_interleave_by_async",
+        EVERY,
+        &[x(MATRIX), places(ROW, rows)],
+        |t| {
+            let repeated = t[0].repeat_interleave_by_async(&t[1], 1);
+            one(pollster::block_on(repeated))
+        },
+    ),
+    op("one_hot, no count", WIDE, &[places(ROW, columns)], |t| {
+        one(t[0].one_hot(None, DType::F16))
+    }),
+    op(
+        "embedding_with",
+        NUMBERS,
+        &[x(MATRIX), places(ROW, rows)],
+        |t| {
+            // No slope is that of the row of padding.
+            let longer = Tensor::vstack(&[&t[0], &t[0].narrow(0, 0, 1)?])?;
+            one(longer.embedding_with(&t[1], -1))
+        },
+    ),
+    op("l1_loss", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
+        one(t[0].l1_loss(&t[1], Reduction::Mean))
+    }),
+    op("smooth_l1_loss", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
+        one(t[0].smooth_l1_loss(&t[1], 2.0, Reduction::Sum))
+    }),
+    op(
+        "binary_cross_entropy_weighted",
+        FLOATS,
+        &[x(MATRIX), share(MATRIX), x(ROW)],
+        |t| {
+            let probabilities = t[0].sigmoid()?;
+            one(probabilities.binary_cross_entropy_weighted(&t[1], &t[2], Reduction::Mean))
+        },
+    ),
+    op(
+        "binary_cross_entropy_with_logits_weighted",
+        FLOATS,
+        &[x(MATRIX), share(MATRIX), x(ROW), x(MATRIX)],
+        |t| {
+            let (weight, positive) = (&t[2], Some(&t[3]));
+            one(t[0].binary_cross_entropy_with_logits_weighted(
+                &t[1],
+                weight,
+                positive,
+                Reduction::Mean,
+            ))
+        },
+    ),
 ];
 
 const EVEN: Shape = |rows, columns| vec![rows, 2 * columns];

@@ -154,6 +154,40 @@ const OTHERS: &[Operation] = &[
             Ok(made.to_vec())
         },
     ),
+    op("argmax_keepdim", NUMBERS, &[x(CUBE)], |t| {
+        one(t[0].argmax_keepdim(1))
+    }),
+    op("argmin_keepdim", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].argmin_keepdim(-1))
+    }),
+    op("argmax_all", EVERY, &[x(CUBE)], |t| one(t[0].argmax_all())),
+    op(
+        "argmin_all",
+        EVERY,
+        &[x(MATRIX)],
+        |t| one(t[0].argmin_all()),
+    ),
+    op("max_with_indices_keepdim", NUMBERS, &[x(CUBE)], |t| {
+        pair(t[0].max_with_indices_keepdim(-2))
+    }),
+    op("min_with_indices_keepdim", NUMBERS, &[x(MATRIX)], |t| {
+        pair(t[0].min_with_indices_keepdim(0))
+    }),
+    op("max_with_indices_all", NUMBERS, &[x(CUBE)], |t| {
+        pair(t[0].max_with_indices_all())
+    }),
+    op("min_with_indices_all", NUMBERS, &[x(MATRIX)], |t| {
+        pair(t[0].min_with_indices_all())
+    }),
+    op("logcumsumexp", FLOATS, &[x(CUBE)], |t| {
+        Ok(vec![t[0].logcumsumexp(1)?, t[0].logcumsumexp(-1)?])
+    }),
+    op("instance_norm", FLOATS, &[x(PLANES), x(ROW), x(ROW)], |t| {
+        one(t[0].instance_norm(Some(&t[1]), Some(&t[2]), 1e-3))
+    }),
+    op("normalize", FLOATS, &[x(CUBE)], |t| {
+        one(t[0].normalize(2, 1, 1e-12))
+    }),
     op("cumprod", NUMBERS, &[x(MATRIX)], |t| one(t[0].cumprod(-1))),
     op("argsort", NUMBERS, &[x(MATRIX)], |t| {
         one(t[0].argsort(0, true))

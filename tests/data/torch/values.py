@@ -68,6 +68,19 @@ def shapes():
     yield "atan2 of integers", [whole, whole.flip(0)], whole.atan2(whole.flip(0))
     yield "ones_like", [x], torch.ones_like(x)
     yield "full_like", [whole], torch.full_like(whole, -3)
+    a, b, row = numbers(2, 3), numbers(2, 4, seed=1), numbers(3, seed=2)
+    yield "hstack", [a, b], torch.hstack([a, b])
+    yield "hstack of vectors", [row, row[:2]], torch.hstack([row, row[:2]])
+    yield "vstack", [a, row], torch.vstack([a, row])
+    yield "tensor_split", [b], b.tensor_split(3, 1)
+    yield "tensor_split_at", [b], b.tensor_split((1, -2, 7), 1)
+    yield "diag", [row], row.diag(-1)
+    yield "diag of a matrix", [b], b.diag(1)
+    yield "outer", [row, b[0]], row.outer(b[0])
+    yield "eye_with", [], torch.eye(2, 3)
+    counts = ints([2, 0, 3])
+    yield "repeat_interleave_by", [a, counts], a.repeat_interleave(counts.long(), 1)
+    yield "one_hot, no count", [counts], F.one_hot(counts.long()).float()
 
 
 def indexing():
@@ -85,6 +98,13 @@ def indexing():
     yield "index_put, accumulated", [x, i, j, values], summed
     mask = wholes(4, 5, below=2) > 0
     yield "masked_select", [x, mask], x.masked_select(mask)
+    yield "nonzero", [x[0].relu()], x[0].relu().nonzero()
+    rows, flags = torch.tensor([True, False, True]), x[0] > 0
+    yield "index, mask of rows", [x, rows], x[rows]
+    yield "index, mask of two axes", [x, mask], x[:, mask]
+    yield "index_put, mask", [x, rows, x[1]], x.index_put((rows,), x[1])
+    values = numbers(4, 5, seed=4)
+    yield "masked_scatter", [x[0], flags, values], x[0].masked_scatter(flags, values)
     edges, values = numbers(8).sort().values, numbers(3, 4, seed=3)
     yield "search_sorted", [edges, values], torch.searchsorted(edges, values)
     yield "search_sorted, right", [edges, edges], torch.searchsorted(edges, edges, right=True)
@@ -94,6 +114,20 @@ def reductions():
     x = numbers(3, 5)
     yield "max_with_indices", [x], x.max(1)
     yield "min_with_indices", [x], x.min(0)
+    yield "argmax_keepdim", [x], x.argmax(1, keepdim=True)
+    yield "argmin_keepdim", [x], x.argmin(0, keepdim=True)
+    yield "argmax_all", [x], x.argmax()
+    yield "argmin_all", [x], x.argmin()
+    yield "max_with_indices_keepdim", [x], x.max(1, keepdim=True)
+    yield "min_with_indices_keepdim", [x], x.min(0, keepdim=True)
+    yield "max_with_indices_all", [x], [x.max(), x.argmax()]
+    yield "min_with_indices_all", [x], [x.min(), x.argmin()]
+    yield "var, a fraction", [x], x.var(1, correction=0.5)
+    yield "var, less than none", [x], x.var((0, 1), correction=-2)
+    yield "std, two", [x], x.std(0, correction=2, keepdim=True)
+    yield "norm", [x], x.norm(2, dim=1)
+    far = numbers(3, 9) * torch.tensor([[1], [40], [0.01]])
+    yield "logcumsumexp", [far], far.logcumsumexp(1)
     number, index = torch.tensor(2.5), torch.tensor(0)
     yield "sum of a number", [number], number.sum(-1)
     yield "softmax of a number", [number], number.softmax(0)
@@ -105,6 +139,16 @@ def reductions():
 def losses():
     x, share = numbers(4, 5).sigmoid(), numbers(4, 5, seed=1).sigmoid()
     yield "binary_cross_entropy", [x, share], F.binary_cross_entropy(x, share)
+    weight = numbers(5, seed=3)
+    yield "binary_cross_entropy_weighted", [x, share, weight], F.binary_cross_entropy(
+        x, share, weight
+    )
+    loss = F.binary_cross_entropy_with_logits(x, share, weight, pos_weight=weight.abs())
+    operands = [x, share, weight, weight.abs()]
+    yield "binary_cross_entropy_with_logits_weighted", operands, loss
+    yield "l1_loss", [x, share], F.l1_loss(x, share)
+    loss = F.smooth_l1_loss(x, share, beta=0.25, reduction="none")
+    yield "smooth_l1_loss", [x, share], loss
     logits, classes = numbers(4, 5), ints([1, 4, -100, 0])
     yield "cross_entropy, ignored", [logits, classes], F.cross_entropy(logits, classes.long())
     weights = torch.tensor([0.5, 2, 1, 0.25, 3])
@@ -187,6 +231,72 @@ def layers():
     yield "matmul of i8", [signed, signed.T.contiguous()], signed @ signed.T
 
 
+def slopes():
+    """Gradients of the operands that are floats, for a given gradient of the result."""
+
+    def case(name, operands, call):
+        leaves = [
+            x.clone().requires_grad_() if x.is_floating_point() else x for x in operands
+        ]
+        y = call(*leaves)
+        grad = numbers(*y.shape, seed=20)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        return name, [*operands, grad], [y.detach(), *torch.autograd.grad(y, wanted, grad)]
+
+    x, weight, bias = numbers(2, 4, 3, 4), numbers(4, 3, 2, 3, seed=1) / 8, numbers(6, seed=2)
+    yield case(
+        "conv_transpose2d", [x, weight, bias],
+        lambda x, w, b: F.conv_transpose2d(x, w, b, (3, 2), (1, 2), (2, 0), 2, (2, 1)),
+    )
+    plain = numbers(4, 6, 2, 3, seed=1) / 8
+    yield case(
+        "conv_transpose2d, dilated", [x, plain],
+        lambda x, w: F.conv_transpose2d(x, w, None, 1, 0, (1, 2), 1, (2, 3)),
+    )
+    line, taps = numbers(3, 5, seed=3), numbers(3, 2, 4, seed=4) / 8
+    yield case(
+        "conv_transpose1d", [line, taps, bias[:2]],
+        lambda x, w, b: F.conv_transpose1d(x, w, b, 2, 1, 1),
+    )
+    near = numbers(5, 4, 2, 3, seed=1) / 8
+    yield case(
+        "conv2d, same", [x, near],
+        lambda x, w: F.conv2d(x, w, padding="same", dilation=(1, 2)),
+    )
+    taps = numbers(2, 3, 4, seed=4) / 8
+    yield case("conv1d, same", [line, taps], lambda x, w: F.conv1d(x, w, padding="same"))
+    scale, shift = numbers(4, seed=5), numbers(4, seed=6)
+    yield case("instance_norm", [x, scale, shift], lambda x, w, b: F.instance_norm(
+        x, weight=w, bias=b
+    ))
+    yield case("normalize", [x], lambda x: F.normalize(x, p=3.0, dim=1))
+    zeros = torch.tensor([[0.0, 0.0], [3.0, -4.0]])
+    yield case("normalize of zeros", [zeros], lambda x: F.normalize(x, dim=-1))
+    far = numbers(3, 9) * torch.tensor([[1], [40], [0.01]])
+    yield case("logcumsumexp", [far], lambda x: x.logcumsumexp(1))
+    yield case("logcumsumexp, columns", [far], lambda x: x.logcumsumexp(0))
+    tokens = ints([[1, 0, 2], [0, 1, 1]])
+    table = numbers(3, 2, seed=7)
+    yield case(
+        "embedding_with", [table, tokens], lambda x, i: F.embedding(i.long(), x, padding_idx=1)
+    )
+    target = numbers(2, 4, 3, 4, seed=8)
+    yield case("smooth_l1_loss", [x, target], lambda x, t: F.smooth_l1_loss(x, t, beta=2.0))
+    yield case("l1_loss", [x, target], lambda x, t: F.l1_loss(x, t, reduction="sum"))
+    mask = numbers(3, 9, seed=9) > 0
+    source = numbers(4, 7, seed=10)
+    yield case("masked_scatter", [far, mask, source], lambda x, m, s: x.masked_scatter(m, s))
+    rows = torch.tensor([True, False, True])
+    yield case("index, mask of rows", [far, rows], lambda x, m: x[m])
+    counts = ints([2, 0, 3])
+    yield case(
+        "repeat_interleave_by", [far, counts], lambda x, c: x.repeat_interleave(c.long(), 0)
+    )
+    yield case("diag", [scale], lambda x: x.diag(2))
+    yield case("max_with_indices_all", [far], lambda x: x.max())
+    yield case("std, a fraction", [far], lambda x: x.std(1, correction=0.5))
+
+
 def folds():
     x = numbers(3, 6)
     strange = x.clone()
@@ -215,7 +325,7 @@ def folds():
     yield "scatter_add of bools", [onto_truths, places, truths], added
 
 
-GROUPS = [shapes, indexing, reductions, losses, layers, folds]
+GROUPS = [shapes, indexing, reductions, losses, layers, slopes, folds]
 
 
 def number(value):
