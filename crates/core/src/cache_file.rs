@@ -28,8 +28,10 @@ pub(crate) fn read(path: &Path, kind: FileKind) -> Option<Vec<u8>> {
 
 /// As [`read`], without a warning. An error says why the file is there but not used.
 pub(crate) fn look(path: &Path, kind: FileKind) -> Result<Option<Vec<u8>>, String> {
-    match fs::metadata(path).map(|file| file.len()) {
-        Ok(0..=MOST_BYTES) => {}
+    match fs::metadata(path) {
+        // A pipe or a device may have no end.
+        Ok(file) if !file.is_file() => return Err("it is not a regular file".to_owned()),
+        Ok(file) if file.len() <= MOST_BYTES => {}
         Ok(_) => return Err("it is too large".to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
@@ -148,6 +150,15 @@ mod tests {
         assert_eq!(left, 1, "no other file is left beside it");
         // First a file where a folder is needed, then a folder that cannot be created.
         fs::remove_file(&path).unwrap();
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+            assert_eq!(
+                look(&path, KIND),
+                Err("it is not a regular file".to_owned())
+            );
+            fs::remove_file(&path).unwrap();
+        }
         fs::create_dir(&path).unwrap();
         assert!(!replace(&path, KIND, b"x"));
         assert_eq!(read(&path, KIND), None);

@@ -1,6 +1,10 @@
 //! Snapshots as JSON, for the tools and for other programs.
 
+mod reader;
+
+use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
@@ -16,7 +20,7 @@ pub const SNAPSHOT_FORMAT: &str = "lapidary-snapshot";
 pub const SNAPSHOT_VERSION: u32 = 5;
 
 #[derive(Serialize)]
-struct File<'a> {
+struct FileOut<'a> {
     format: &'static str,
     version: u32,
     #[serde(flatten)]
@@ -30,13 +34,32 @@ struct FileHead {
     version: u32,
 }
 
+impl FileHead {
+    fn check(&self) -> Result<()> {
+        if self.format != SNAPSHOT_FORMAT {
+            let format = crate::memory::printable(&self.format, 40);
+            return Err(wrong(format!(
+                "it is a `{format}`, not a `{SNAPSHOT_FORMAT}`"
+            )));
+        }
+        if self.version != SNAPSHOT_VERSION {
+            let version = self.version;
+            return Err(wrong(format!(
+                "it is of version {version}, and only version {SNAPSHOT_VERSION} can be read: use \
+                 the lapidary that wrote it"
+            )));
+        }
+        Ok(())
+    }
+}
+
 impl Snapshot {
     /// Writes the snapshot as one line of JSON.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn write_json(&self, to: impl io::Write) -> io::Result<()> {
-        let file = File {
+        let file = FileOut {
             format: SNAPSHOT_FORMAT,
             version: SNAPSHOT_VERSION,
             snapshot: self,
@@ -44,6 +67,15 @@ impl Snapshot {
         let mut to = io::BufWriter::new(to);
         serde_json::to_writer(&mut to, &file)?;
         io::Write::flush(&mut to)
+    }
+
+    /// Writes the snapshot to a file, as [`write_json`](Snapshot::write_json) does. `lapidary view`
+    /// shows it.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.write_json(File::create(path)?)
     }
 
     /// Reads what [`write_json`](Snapshot::write_json) wrote.
@@ -69,22 +101,28 @@ impl Snapshot {
     /// contradicts itself. The error says where.
     pub fn from_json(json: &[u8]) -> Result<Snapshot> {
         let head: FileHead = serde_json::from_slice(json).map_err(|error| broken(&error))?;
-        if head.format != SNAPSHOT_FORMAT {
-            let format = crate::memory::printable(&head.format, 40);
-            return Err(wrong(format!(
-                "it is a `{format}`, not a `{SNAPSHOT_FORMAT}`"
-            )));
-        }
-        if head.version != SNAPSHOT_VERSION {
-            let version = head.version;
-            return Err(wrong(format!(
-                "it is of version {version}, and only version {SNAPSHOT_VERSION} can be read: use \
-                 the lapidary that wrote it"
-            )));
-        }
+        head.check()?;
         let snapshot: Snapshot = serde_json::from_slice(json).map_err(|error| broken(&error))?;
         snapshot.check()?;
         Ok(snapshot)
+    }
+
+    /// Reads what [`write_json`](Snapshot::write_json) wrote, from a file for example. It looks at
+    /// the first bytes before it takes more. So it soon refuses what is no snapshot, even if that
+    /// has no end.
+    ///
+    /// ```
+    /// use lapidary_core::stats::Snapshot;
+    ///
+    /// let error = Snapshot::read_json(std::io::repeat(0)).unwrap_err().to_string();
+    /// assert!(error.contains("begins with"), "{error}");
+    /// ```
+    ///
+    /// # Errors
+    /// As [`from_json`](Snapshot::from_json). Also [`Error::Format`](crate::Error::Format) with the
+    /// reader's error, or beyond 4 GiB.
+    pub fn read_json(from: impl io::Read) -> Result<Snapshot> {
+        reader::read(from)
     }
 
     /// Are all parts consistent?

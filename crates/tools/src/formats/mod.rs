@@ -1,6 +1,7 @@
 //! Snapshots in the formats of other tools: a pickle for PyTorch's memory viewer, a trace for
 //! Perfetto, a log in RMM's format. The last can also be read.
 
+mod lines;
 mod memory_viz;
 mod pickle;
 mod places;
@@ -9,6 +10,8 @@ mod trace;
 
 use lapidary_core::stats::Snapshot;
 
+#[cfg(feature = "replay")]
+pub(crate) use lines::Lines;
 pub use memory_viz::write_pickle;
 pub use rmm::{RmmEvent, RmmRow, read_rmm, write_rmm};
 pub use trace::write_trace;

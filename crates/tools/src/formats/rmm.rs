@@ -1,12 +1,13 @@
 //! Logs in the format of RMM's logging adaptor: `Thread,Time,Action,Pointer,Size,Stream`, one row
 //! an event. They are written for other tools, and read because RMM records real programs.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Write};
 
 use lapidary_core::internal::printable;
 use lapidary_core::stats::{Event, Snapshot};
 use rustc_hash::FxHashMap;
 
+use super::lines::Lines;
 use super::places::{Held, Places, Step};
 use super::unix_us;
 use crate::{Error, Result};
@@ -129,11 +130,13 @@ pub struct RmmRow {
 /// [`Error::Rmm`] with the line. A column is missing, a row is too short, or a number or action is
 /// invalid. Or a block is at an address in use, or is freed twice or with another size. Also the
 /// errors of the reader.
-pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
-    let (mut log, mut rows, mut buffer) = (None, Vec::new(), Vec::new());
+pub fn read_rmm(from: impl BufRead) -> Result<Vec<RmmRow>> {
+    let (mut log, mut rows) = (None, Vec::new());
+    let mut lines = Lines::new(from, MOST_LINE_BYTES);
     for line in 1.. {
         let at = |reason: String| Error::Rmm { line, reason };
-        let Some(text) = next_line(&mut from, &mut buffer).map_err(at)? else {
+        let text = lines.next(!rows.is_empty()).map_err(at)?;
+        let Some(text) = text.map(str::trim) else {
             break;
         };
         match &mut log {
@@ -149,21 +152,6 @@ pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
         reason: "it is empty".into(),
     };
     log.map(|_| rows).ok_or_else(empty)
-}
-
-/// The next line, within the limit of length.
-fn next_line<'a>(
-    from: &mut impl BufRead,
-    buffer: &'a mut Vec<u8>,
-) -> std::result::Result<Option<&'a str>, String> {
-    buffer.clear();
-    let read = from.take(MOST_LINE_BYTES).read_until(b'\n', buffer);
-    let read = read.map_err(|error| error.to_string())?;
-    if read as u64 == MOST_LINE_BYTES {
-        return Err(format!("it is longer than {MOST_LINE_BYTES} bytes"));
-    }
-    let text = std::str::from_utf8(buffer).map_err(|_| "it is not text".to_owned())?;
-    Ok((read > 0).then_some(text.trim()))
 }
 
 /// The state while a log is read.

@@ -1,7 +1,7 @@
 //! `lapidary view` and `lapidary diff` with snapshots and with other files.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 
@@ -102,6 +102,86 @@ fn a_file_that_is_no_snapshot_or_only_a_part_of_one_is_refused_with_the_place() 
         &["version", "99"],
     );
     check_fails(&["view", "no/such/file"], &["no/such/file: No such file"]);
+}
+
+/// What a program sends that writes `text` again and again, from a thread of its own.
+fn endless(text: &'static [u8]) -> io::PipeReader {
+    let (reader, mut writer) = io::pipe().unwrap();
+    let sent = text.repeat((64 << 10) / text.len() + 1);
+    std::thread::spawn(move || while writer.write_all(&sent).is_ok() {});
+    reader
+}
+
+#[test]
+#[cfg(unix)]
+fn what_has_no_end_is_refused_by_its_beginning() {
+    check_fails(&["view", "/dev/zero"], &["/dev/zero", "begins with"]);
+    check_fails(&["diff", "/dev/zero", "/dev/zero"], &["begins with"]);
+    check_fails(&["replay", "/dev/zero"], &["line 1: it is longer than"]);
+    for (command, text, said) in [
+        ("view", &b"y\n"[..], "begins with `y?y?"),
+        ("view", b"\n", "begins with"),
+        ("view", b"\x1f\x8b", "gzip -d"),
+        ("view", b"[1,", "begins with `[1,"),
+        ("view", b"\"text\"", "begins with"),
+        ("view", b"{\"a\":", "first 4.00 MiB do not say"),
+        ("view", b"{\"a\":]", "line 1 column 6"),
+        ("view", b"{\"a", "line 1 column 6"),
+        (
+            "diff",
+            b"{\"format\":\"car\",\"version\":1,\"x\":[",
+            "`car`",
+        ),
+        ("replay", b"\n", "no event in the first"),
+        ("replay", b"# remark\n", "no event in the first"),
+        ("replay", b"m\n", "no event in the first"),
+        (
+            "replay",
+            b"Thread,Time,Action,Pointer,Size,Stream\n",
+            "line 2",
+        ),
+    ] {
+        let mut program = program();
+        program.arg(command).arg("/dev/stdin").stdin(endless(text));
+        if command == "diff" {
+            program.arg("no/such/file");
+        }
+        let output = program.output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains(said), "`{said}` is not in: {err}");
+    }
+}
+
+/// The head need not come first, nor in one part.
+#[test]
+fn a_snapshot_is_read_in_parts_and_with_its_fields_in_any_order() {
+    struct Bytewise<'a>(&'a [u8]);
+    impl io::Read for Bytewise<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let some = into.len().min(1);
+            io::Read::read(&mut self.0, &mut into[..some])
+        }
+    }
+    let gpu = open();
+    let _kept: Vec<Tensor> = (0..2000)
+        .map(|number| tensor(&gpu, 4, &format!("weights {number}")))
+        .collect();
+    let snapshot = gpu.memory().snapshot();
+    let whole = json(&snapshot);
+    assert_eq!(Snapshot::read_json(Bytewise(&whole)).unwrap(), snapshot);
+    let mut value: Value = serde_json::from_slice(&whole).unwrap();
+    let fields = value.as_object_mut().unwrap();
+    let (format, version) = (fields.remove("format"), fields.remove("version"));
+    let rest = value.to_string();
+    let rest = rest.strip_suffix('}').unwrap();
+    let last = format!(
+        "{rest},\"version\":{},\"format\":{}}}",
+        version.unwrap(),
+        format.unwrap()
+    );
+    assert!(rest.len() > 1 << 17);
+    assert_eq!(Snapshot::read_json(last.as_bytes()).unwrap(), snapshot);
 }
 
 #[test]

@@ -7,8 +7,10 @@ mod tests;
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+
+use crate::formats::Lines;
 
 /// Longest line. A file of another kind may have no line breaks at all.
 const MOST_LINE_BYTES: u64 = 1 << 20;
@@ -127,14 +129,10 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
 
 /// Reads a trace from text.
 pub fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceError> {
-    let mut lines = Lines {
-        text,
-        number: 0,
-        line: Vec::new(),
-    };
+    let mut lines = Lines::new(text, MOST_LINE_BYTES);
     let mut parser = recorded::Parser::default();
     loop {
-        let read = lines.next().and_then(|line| match line {
+        let read = lines.next(parser.has_event()).and_then(|line| match line {
             Some(line) => parser.line(line).map(|()| true),
             None => Ok(false),
         });
@@ -151,31 +149,6 @@ pub fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceError> {
         name,
         ..parser.finish()
     })
-}
-
-/// An iterator over lines that bounds the memory of a line.
-struct Lines<R> {
-    text: R,
-    number: usize,
-    line: Vec<u8>,
-}
-
-impl<R: BufRead> Lines<R> {
-    fn next(&mut self) -> Result<Option<&str>, String> {
-        self.line.clear();
-        self.number += 1;
-        let mut text = (&mut self.text).take(MOST_LINE_BYTES);
-        let read = text.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => "the file ends in the middle: it is truncated".into(),
-            _ => error.to_string(),
-        })?;
-        if read as u64 == MOST_LINE_BYTES {
-            return Err(format!("it is longer than {MOST_LINE_BYTES} bytes"));
-        }
-        let line = std::str::from_utf8(&self.line).map_err(|_| "it is not text".to_string())?;
-        Ok((read > 0).then_some(line))
-    }
 }
 
 /// The storages of a trace so far. It refuses events that break the rules.

@@ -17,6 +17,10 @@ pub(super) struct Parser {
 }
 
 impl Parser {
+    pub(super) fn has_event(&self) -> bool {
+        !self.book.events.is_empty()
+    }
+
     pub(super) fn line(&mut self, line: &str) -> Result<(), String> {
         let mut words = line.split_ascii_whitespace();
         match words.next() {

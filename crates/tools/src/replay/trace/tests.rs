@@ -42,6 +42,13 @@ fn good_traces_are_read_and_bad_lines_are_named() {
         "a 0 18446744073709551615\n",
         Err((1, "the live bytes pass 2^56")),
     );
+    check(&"\n".repeat(1 << 20), Ok(0));
+    let idle = "# nothing\n".repeat(1 << 17);
+    check(
+        &idle,
+        Err((104_859, "there is no event in the first 1.00 MiB")),
+    );
+    check(&format!("a 0 5\n{idle}f 0\n"), Ok(2));
     let peak = parse("test".into(), &b"a 0 5\na 1 7\nf 0\na 2 4\n"[..])
         .unwrap()
         .peak_live_bytes;
