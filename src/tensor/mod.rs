@@ -171,6 +171,7 @@ impl Tensor {
         layout: Layout,
         dtype: DType,
     ) -> Tensor {
+        storage.note_dtype(dtype);
         let tensor = Tensor {
             engine: Arc::clone(engine),
             storage,

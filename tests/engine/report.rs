@@ -2,7 +2,7 @@
 
 use lapidary::sim::SimOptions;
 use lapidary::{
-    Budget, DType, Error, Gpu,
+    Budget, DType, Error, Gpu, Source,
     stats::{MemoryStats, ReclaimStep, ReclaimStepUse},
 };
 
@@ -228,6 +228,71 @@ fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
     assert_eq!(told.holders[0], after.holders[0]);
     drop((held, pin, refused));
     ended(gpu, &sim);
+}
+
+/// Weights of a file are dropped by the steps that evict. No tier got their bytes, so no report
+/// names one.
+#[test]
+fn what_a_source_gives_again_is_dropped_and_no_tier_is_named() {
+    for maps_slabs in [false, true] {
+        let (gpu, sim) = open(SimOptions {
+            maps_slabs,
+            ..SimOptions::default()
+        });
+        gpu.memory().set_budget(Budget::device(4 << 20)).unwrap();
+        let bytes: std::sync::Arc<[u8]> = vec![3; 1 << 20].into();
+        let weights = [0; 8].map(|_| {
+            let source = Source::bytes(bytes.clone());
+            gpu.backed(source, &[256 << 10], DType::U32).unwrap()
+        });
+        let measured = gpu.memory().measure("weights").unwrap();
+        for _ in 0..3 {
+            for weight in &weights {
+                weight.sum_all().unwrap().force().unwrap();
+            }
+        }
+        let measured = measured.end().unwrap();
+        let memory = gpu.memory().stats();
+        assert_eq!(memory.evicted_bytes, 0, "{memory}");
+        assert!(memory.dropped_bytes >= 16 << 20, "{memory}");
+        assert_eq!(memory.dropped_to_source_bytes, memory.dropped_bytes);
+        assert_eq!(measured.dropped_bytes, memory.dropped_bytes);
+        for one in &memory.reclaim_steps {
+            match one.step {
+                ReclaimStep::Drop => assert_eq!(one.freed_bytes, memory.dropped_bytes),
+                ReclaimStep::Host | ReclaimStep::Store | ReclaimStep::Disk => {
+                    assert_eq!((one.gains, one.freed_bytes), (0, 0), "{memory}");
+                    assert_eq!(one.tries, 0, "a run that drops is one of `drop`: {memory}");
+                }
+                _ => {}
+            }
+        }
+        let page = memory.to_string();
+        assert!(page.contains("the source has them"), "{page}");
+        assert!(
+            page.contains("drop ") && !page.contains("disk 0/"),
+            "{page}"
+        );
+        check_page(&memory);
+
+        // A copy that lapidary wrote is no source.
+        let own = gpu.zeros(&[1 << 20], DType::U8).unwrap();
+        own.force().unwrap();
+        own.evict().unwrap();
+        own.prefetch().unwrap();
+        gpu.flush().unwrap();
+        let before = gpu.memory().stats();
+        own.evict().unwrap();
+        let after = gpu.memory().stats();
+        assert_eq!(after.dropped_bytes, before.dropped_bytes + (1 << 20));
+        assert_eq!(
+            after.dropped_to_source_bytes,
+            before.dropped_to_source_bytes
+        );
+        assert!(after.to_string().contains("the source has"), "{after}");
+        drop((weights, own));
+        ended(gpu, &sim);
+    }
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use lapidary::sim::SimOptions;
 use lapidary::{
-    DType, Gpu, Residency,
+    Budget, DType, Error, Gpu, Residency,
     stats::{BlockState, Snapshot},
 };
 use lapidary_core::internal::SNAPSHOT_VERSION;
 
-use super::open_alone;
+use super::{ended, open_alone};
 
 fn json(snapshot: &Snapshot) -> String {
     let mut json = Vec::new();
@@ -157,4 +157,89 @@ fn a_file_at_odds_with_itself_is_refused_with_the_place() {
     let long = text.replacen("lapidary-snapshot", &"x".repeat(10 << 20), 1);
     let error = Snapshot::from_json(long.as_bytes()).unwrap_err();
     assert!(error.to_string().len() < 200);
+}
+
+#[test]
+fn a_snapshot_tells_the_types_of_elements() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let make = |dtype| {
+        let x = gpu.zeros(&[100], dtype).unwrap();
+        x.force().unwrap();
+        x
+    };
+    let [a, b, half] = [DType::F32, DType::F32, DType::F16].map(make);
+    b.evict().unwrap();
+    let snapshot = gpu.memory().snapshot();
+    let counts = snapshot
+        .types
+        .iter()
+        .map(|(dtype, all)| (*dtype, all.len()));
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(counts, [(DType::F32, 2), (DType::F16, 1)]);
+    assert!(snapshot.types[0].1.contains(&snapshot.evicted[0].storage));
+    // A file from before has none.
+    let types = serde_json::to_string(&snapshot.types).unwrap();
+    let older = json(&snapshot).replacen(&format!("\"types\":{types},"), "", 1);
+    assert!(
+        Snapshot::from_json(older.as_bytes())
+            .unwrap()
+            .types
+            .is_empty()
+    );
+    drop((a, b, half));
+}
+
+/// A counter that was added later is 0 in a file from before.
+#[test]
+fn a_file_without_a_later_counter_is_read() {
+    let (_gpu, snapshot) = sample();
+    let counter = "\"dropped_to_source_bytes\":0,";
+    let text = json(&snapshot);
+    assert!(text.contains(counter));
+    let older = text.replacen(counter, "", 1);
+    assert_eq!(Snapshot::from_json(older.as_bytes()).unwrap(), snapshot);
+}
+
+#[test]
+fn the_next_error_for_lack_of_memory_leaves_a_snapshot() {
+    let folder = std::env::temp_dir().join(format!("lapidary-oom-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("oom.json");
+    let (gpu, sim) = open_alone(SimOptions::default());
+    gpu.memory().set_budget(Budget::device(2 << 20)).unwrap();
+    let refuse = || {
+        gpu.zeros(&[1 << 20], DType::U8)
+            .unwrap()
+            .force()
+            .unwrap_err()
+    };
+    let weights = gpu
+        .zeros(&[1500 << 10], DType::U8)
+        .unwrap()
+        .named("weights");
+    weights.force().unwrap();
+    let pin = weights.pin().unwrap();
+    refuse();
+    assert!(!path.exists());
+    gpu.memory().snapshot_at_out_of_memory(&path);
+    assert!(!path.exists());
+    refuse();
+    let read = || Snapshot::read_json(std::fs::File::open(&path).unwrap()).unwrap();
+    let first = read();
+    assert_eq!(first.stats.refusals, gpu.memory().stats().refusals);
+    assert!(first.stats.holders[0].tag.contains("weights"));
+    // Only one is saved, unless the app asks again.
+    refuse();
+    assert_eq!(read(), first);
+    // What never fits counts too.
+    gpu.memory().snapshot_at_out_of_memory(&path);
+    let never = gpu.zeros(&[3 << 20], DType::U8).unwrap();
+    assert!(matches!(never.force(), Err(Error::NeverFits { .. })));
+    assert!(read().stats.refusals > first.stats.refusals);
+    // Where no file can be, the error of the tensor stays the same.
+    gpu.memory().snapshot_at_out_of_memory(path.join("below"));
+    assert!(matches!(refuse(), Error::OutOfMemory(_)));
+    std::fs::remove_dir_all(&folder).unwrap();
+    drop((weights, pin, never));
+    ended(gpu, &sim);
 }

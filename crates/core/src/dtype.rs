@@ -29,6 +29,7 @@ use crate::parallel::{PART_BYTES, copy, share_out};
 /// - Operations for floats only (means, exponentials, norms, …): the same type. They refuse
 ///   integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum DType {
     /// IEEE 754 single precision, 4 bytes.
     F32,

@@ -223,6 +223,14 @@ impl ReclaimStep {
         }
     }
 
+    /// Whether the step writes tensors to a tier, and drops those that need no copy.
+    fn evicts(self) -> bool {
+        matches!(
+            self,
+            ReclaimStep::Host | ReclaimStep::Store | ReclaimStep::Disk
+        )
+    }
+
     /// Whether the step moves bytes to or from the host. Before the first such step, reclaim lets
     /// the slabs grow past the soft budget.
     pub(crate) fn has_traffic(self) -> bool {
@@ -244,14 +252,40 @@ impl ReclaimStep {
 pub struct ReclaimStepUse {
     /// The step.
     pub step: ReclaimStep,
-    /// How often the step ran. It runs once for each request, or lowered limit, that needs it, and
-    /// again each time after it freed something. It does not run on a device that lacks it, or when
-    /// it is of no use at that moment.
+    /// How often the step ran. A run of `host`, `store` or `disk` that only dropped tensors is one
+    /// of `drop`; one that also dropped some is one of both. A step runs once for each request, or
+    /// lowered limit, that needs it, and again each time after it freed something. It does not run
+    /// on a device that lacks it, or when it is of no use at that moment.
     pub tries: u64,
     /// How often a run freed something.
     pub gains: u64,
     /// The bytes that all runs freed.
     pub freed_bytes: u64,
+}
+
+/// What a run of a reclaim step freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Freed {
+    /// All bytes that became free.
+    pub(crate) bytes: u64,
+    /// The part of them that was dropped without a copy, because the bytes are elsewhere.
+    pub(crate) dropped_bytes: u64,
+}
+
+impl Freed {
+    /// The steps to which the freed bytes count. Where an evicting step only drops, nothing reaches
+    /// its tier, so reports must not name the tier.
+    pub(crate) fn by_step(self, step: ReclaimStep) -> impl Iterator<Item = (ReclaimStep, u64)> {
+        let dropped_bytes = self.dropped_bytes.min(self.bytes);
+        let is_dropped = dropped_bytes > 0 && step.evicts();
+        let written_bytes = match is_dropped {
+            true => self.bytes - dropped_bytes,
+            false => self.bytes,
+        };
+        let written = (!is_dropped || written_bytes > 0).then_some((step, written_bytes));
+        let dropped = is_dropped.then_some((ReclaimStep::Drop, dropped_bytes));
+        written.into_iter().chain(dropped)
+    }
 }
 
 /// The results of every reclaim step, in the order of [`ReclaimStep::ALL`].
@@ -270,12 +304,14 @@ impl Default for ReclaimCounts {
 }
 
 impl ReclaimCounts {
-    /// Counts a run of a step that freed this many bytes.
-    pub(crate) fn enter(&mut self, step: ReclaimStep, freed_bytes: u64) {
-        let of = &mut self.0[step as usize];
-        of.tries += 1;
-        of.gains += u64::from(freed_bytes > 0);
-        of.freed_bytes += freed_bytes;
+    /// Counts a run of a step and what it freed.
+    pub(crate) fn enter(&mut self, step: ReclaimStep, freed: Freed) {
+        for (step, freed_bytes) in freed.by_step(step) {
+            let of = &mut self.0[step as usize];
+            of.tries += 1;
+            of.gains += u64::from(freed_bytes > 0);
+            of.freed_bytes += freed_bytes;
+        }
     }
 
     /// The results of all steps.

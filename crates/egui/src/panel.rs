@@ -168,8 +168,9 @@ fn elsewhere(ui: &mut Ui, stats: &MemoryStats) {
     line(
         ui,
         format!(
-            "evicted {}, restored {}, moved {}",
+            "evicted {}, dropped {}, restored {}, moved {}",
             Bytes(stats.evicted_bytes),
+            Bytes(stats.dropped_bytes),
             Bytes(stats.restored_bytes),
             Bytes(stats.moved_bytes)
         ),

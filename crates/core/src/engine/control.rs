@@ -11,6 +11,8 @@ use super::dry::Here;
 use super::execute::answers;
 use super::handle::{Engine, Setup};
 use super::limits::Limits;
+#[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+use super::limits::outside::AtShortage;
 use super::limits::outside::{Callback, Polled, PressureGuard};
 #[cfg(feature = "metrics")]
 use super::limits::watermarks::Calls;
@@ -281,6 +283,21 @@ impl Engine {
     /// Registers a callback for shortages of memory.
     pub(crate) fn on_pressure(&self, callback: Arc<Callback>) -> PressureGuard {
         self.outside.listen(callback)
+    }
+
+    /// Sets what to do at the next error for lack of memory, in place of what was set before.
+    #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+    pub(crate) fn at_shortage(&self, call: AtShortage) {
+        *self.outside.at_shortage.lock() = Some(call);
+    }
+
+    /// Does it. The caller does not hold the engine's lock.
+    #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+    pub(super) fn tell_shortage(&self) {
+        let call = self.outside.at_shortage.lock().take();
+        if let Some(call) = call {
+            call(self);
+        }
     }
 
     /// Registers a callback for a watermark of this engine's share.

@@ -48,7 +48,7 @@ use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::memory::Tier;
 use crate::memory::{Hindrance, HoleChoice, ShareId, Storage, Whom};
-use crate::shortage::{ReclaimCounts, ReclaimStep};
+use crate::shortage::{Freed, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 use compact::Outcome;
 
@@ -118,9 +118,9 @@ impl Default for Attempt {
 }
 
 impl Attempt {
-    fn note(&mut self, pass: &Pass, step: ReclaimStep, freed_bytes: u64) {
-        self.counts.enter(step, freed_bytes);
-        refuse::note_reclaimed(pass, step, freed_bytes);
+    fn note(&mut self, pass: &Pass, step: ReclaimStep, freed: Freed) {
+        self.counts.enter(step, freed);
+        refuse::note_reclaimed(pass, step, freed);
     }
 }
 
@@ -148,6 +148,8 @@ pub(super) fn make_room<'a>(
             Whom::owing(ShareId::MAIN, storage.share(), granted_bytes)
         };
         if let Err(error) = check_fits(pass, storage) {
+            #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+            pass.tell_shortage();
             return Ok(Err(error));
         }
         // Commands that wait for fusion keep their operands.
@@ -176,8 +178,12 @@ pub(super) fn make_room<'a>(
                 return Ok(made);
             }
         }
-        let (laid_out, freed_bytes) = repack::repack(pass, storage).await?;
-        attempt.note(pass, ReclaimStep::Repack, freed_bytes);
+        let (laid_out, bytes) = repack::repack(pass, storage).await?;
+        let freed = Freed {
+            bytes,
+            ..Freed::default()
+        };
+        attempt.note(pass, ReclaimStep::Repack, freed);
         match laid_out {
             Some(made) => Ok(made),
             None => Ok(Err(refuse::out_of_memory(pass, storage, attempt.counts))),
@@ -218,8 +224,9 @@ fn try_steps<'a>(
                 }
                 let part_bytes = pass.round_bytes(WHOLE);
                 let ran = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
-                let Some(freed_bytes) = ran else { break };
-                attempt.note(pass, step, freed_bytes);
+                let Some(freed) = ran else { break };
+                attempt.note(pass, step, freed);
+                let freed_bytes = freed.bytes;
                 // What was left or cut between two parts may have freed nothing yet.
                 let may_be_cut = step.has_traffic() || step == ReclaimStep::Compact;
                 if freed_bytes == 0 && !may_be_cut {
@@ -271,7 +278,7 @@ pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<O
             false => &[ReclaimStep::Drop],
         };
         let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
-        let ran = |step, freed_bytes| attempt.note(pass, step, freed_bytes);
+        let ran = |step, freed| attempt.note(pass, step, freed);
         let (wanted_bytes, part_bytes) = (hindrance.excess_bytes, pass.round_bytes(WHOLE));
         let wanted_bytes = wanted_bytes.min(part_bytes);
         let freed_bytes = run_until_freed(pass, steps, wanted_bytes, whom, part_bytes, ran).await?;
@@ -291,14 +298,14 @@ pub(super) async fn run_until_freed(
     wanted_bytes: u64,
     whom: Whom,
     part_bytes: u64,
-    mut ran: impl FnMut(ReclaimStep, u64),
+    mut ran: impl FnMut(ReclaimStep, Freed),
 ) -> Result<u64> {
     for &step in steps {
-        let freed_bytes = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
-        let freed_bytes = freed_bytes.unwrap_or(0);
-        ran(step, freed_bytes);
-        if freed_bytes > 0 || pass.leaves_move(part_bytes) {
-            return Ok(freed_bytes);
+        let freed = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
+        let freed = freed.unwrap_or_default();
+        ran(step, freed);
+        if freed.bytes > 0 || pass.leaves_move(part_bytes) {
+            return Ok(freed.bytes);
         }
     }
     Ok(0)
@@ -323,7 +330,7 @@ fn never_fits(state: &State, storage: &Arc<Storage>, over_ceiling: &Hindrance) -
     })
 }
 
-/// Runs one reclaim step and returns the bytes that it freed. `None` if this device lacks the step,
+/// Runs one reclaim step and returns what it freed. `None` if this device lacks the step,
 /// or the step is no use now. `whom` says whose storages may be evicted. The step *repack* is not
 /// run here, because it needs a storage.
 fn run_reclaim_step(
@@ -332,8 +339,9 @@ fn run_reclaim_step(
     wanted_bytes: u64,
     whom: Whom,
     part_bytes: u64,
-) -> BoxFuture<'_, Result<Option<u64>>> {
+) -> BoxFuture<'_, Result<Option<Freed>>> {
     Box::pin(async move {
+        let dropped_before_bytes = pass.lock().counters.dropped_bytes;
         let freed_bytes = match step {
             ReclaimStep::Retire => retire::retire(pass),
             ReclaimStep::Caches if !pass.driver.ledger().staging_hinders() => return Ok(None),
@@ -357,7 +365,11 @@ fn run_reclaim_step(
             }
             ReclaimStep::Repack => return Ok(None),
         };
-        freed_bytes.map(Some)
+        // The pass has the execution lock, so nobody else drops meanwhile.
+        Ok(Some(Freed {
+            bytes: freed_bytes?,
+            dropped_bytes: pass.lock().counters.dropped_bytes - dropped_before_bytes,
+        }))
     })
 }
 
@@ -558,13 +570,13 @@ async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
             if above_bytes == 0 {
                 return Ok(());
             }
-            let Some(freed_bytes) =
+            let Some(freed) =
                 run_reclaim_step(pass, step, above_bytes, Whom::all(ShareId::MAIN), WHOLE).await?
             else {
                 break;
             };
-            refuse::note_reclaimed(pass, step, freed_bytes);
-            if freed_bytes == 0 {
+            refuse::note_reclaimed(pass, step, freed);
+            if freed.bytes == 0 {
                 break;
             }
         }

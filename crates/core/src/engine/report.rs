@@ -41,6 +41,7 @@ pub(crate) struct EngineReport {
     pub(crate) spilled_bytes: Level,
     pub(crate) evicted_bytes: u64,
     pub(crate) dropped_bytes: u64,
+    pub(crate) dropped_to_source_bytes: u64,
     pub(crate) restored_bytes: u64,
     pub(crate) recomputed_bytes: u64,
     pub(crate) kernels_ns: u64,
@@ -64,6 +65,7 @@ pub(crate) struct Tally {
     pub(crate) buffers_created: u64,
     pub(crate) moved_bytes: u64,
     pub(crate) evicted_bytes: u64,
+    pub(crate) dropped_bytes: u64,
     pub(crate) restored_bytes: u64,
     pub(crate) refusals: u64,
 }
@@ -113,6 +115,7 @@ impl Engine {
             spilled_bytes,
             evicted_bytes: state.counters.evicted_bytes,
             dropped_bytes: state.counters.dropped_bytes,
+            dropped_to_source_bytes: state.counters.dropped_to_source_bytes,
             restored_bytes: state.counters.restored_bytes,
             recomputed_bytes: state.counters.recomputed_bytes,
             kernels_ns: (state.counters.predicted_ns * state.driver.time_scale()) as u64,
@@ -230,6 +233,7 @@ fn tally(state: &State, buffers_created: u64) -> Tally {
         buffers_created,
         moved_bytes: state.memory.slabs.moved_bytes(),
         evicted_bytes: state.counters.evicted_bytes,
+        dropped_bytes: state.counters.dropped_bytes,
         restored_bytes: state.counters.restored_bytes,
         refusals: state.counters.refusals,
     }

@@ -88,6 +88,40 @@ impl GpuMemory<'_> {
         Snapshot::of(self.engine)
     }
 
+    /// Saves a [`snapshot`](GpuMemory::snapshot) to this file when a request next finds no memory,
+    /// that is, with the next [`Error::OutOfMemory`](crate::Error::OutOfMemory) or
+    /// [`Error::NeverFits`](crate::Error::NeverFits) of the budget. The snapshot has the memory as
+    /// it was then, and the history if one is kept. Only one is saved; call this again for another.
+    /// A file that cannot be written is a warning of the crate `log`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use lapidary_core::{Budget, Gpu, stats::Snapshot};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("oom-{}.json", std::process::id()));
+    /// let (gpu, _) = Gpu::simulated(Default::default())?;
+    /// gpu.memory().snapshot_at_out_of_memory(&path);
+    /// gpu.memory().set_budget(Budget::device(1 << 20))?;
+    /// let weights = gpu.buffer_zeroed(800 << 10)?.named("weights");
+    /// let _pin = weights.pin()?;
+    /// gpu.buffer_zeroed(800 << 10)?.force().unwrap_err();
+    ///
+    /// let snapshot = Snapshot::read_json(std::fs::File::open(&path).unwrap())?;
+    /// assert!(snapshot.stats.holders[0].tag.contains("weights"));
+    /// # std::fs::remove_file(path).unwrap();
+    /// # }
+    /// # Ok::<(), lapidary_core::Error>(())
+    /// ```
+    #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+    pub fn snapshot_at_out_of_memory(self, path: impl Into<std::path::PathBuf>) {
+        let path = path.into();
+        self.engine.at_shortage(Box::new(move |engine| {
+            if let Err(error) = Snapshot::of(engine).save(&path) {
+                log::warn!("lapidary: no snapshot in {}: {error}", path.display());
+            }
+        }));
+    }
+
     /// Takes memory statistics on any thread, for an observer. The sampler does not keep the device
     /// alive.
     ///

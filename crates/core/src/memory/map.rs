@@ -6,6 +6,7 @@ use super::slots::Slot;
 use super::storage::{Residency, Storage};
 use super::tag::Tag;
 use crate::alloc::SlabClass;
+use crate::dtype::DType;
 
 /// One slab, block by block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +149,7 @@ pub(crate) struct Map {
     pub(crate) granule_bytes: u64,
     pub(crate) slabs: Vec<SlabMap>,
     pub(crate) evicted: Vec<EvictedStorage>,
+    pub(crate) types: Vec<(DType, Vec<u64>)>,
     pub(crate) tags: Vec<Option<Tag>>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) dropped: u64,
@@ -173,9 +175,14 @@ impl Map {
         });
         let mut slabs: Vec<Option<SlabMap>> = slabs.collect();
         let mut evicted = Vec::new();
+        let mut types = DType::ALL.map(|dtype| (dtype, Vec::new()));
         for slot in slots.rows() {
             let storage = slot.storage.upgrade();
             let is_saved = storage.as_ref().is_some_and(|storage| storage.is_saved());
+            let dtype = storage.as_ref().and_then(|storage| storage.dtype());
+            if let Some(dtype) = dtype {
+                types[dtype as usize].1.push(slot.number);
+            }
             let slab = slot.place.and_then(|place| place.slab);
             if let (Some(place), Some(slab), true) = (slot.place, slab, slot.block.is_some()) {
                 let Some(Some(slab)) = slabs.get_mut(slab as usize) else {
@@ -216,6 +223,10 @@ impl Map {
             granule_bytes: all.whole_granules(1),
             slabs,
             evicted,
+            types: types
+                .into_iter()
+                .filter(|(_, all)| !all.is_empty())
+                .collect(),
             tags,
             moments,
             dropped,

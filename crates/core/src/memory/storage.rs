@@ -20,6 +20,7 @@ use super::scope;
 use super::share::{ShareHandle, ShareId};
 use super::tag::Tag;
 use crate::driver::MaybeShared;
+use crate::dtype::DType;
 use crate::error::Error;
 
 /// What a layer above attaches to a storage. It must not hold that storage, which it outlives.
@@ -121,6 +122,8 @@ pub struct Storage {
     slot: AtomicU32,
     residency: AtomicU8,
     advice: AtomicU8,
+    /// The type of the elements for snapshots, as [`dtype`](Self::dtype) reads it; 0 for bytes.
+    dtype: AtomicU8,
     /// May commands of other shares read it?
     is_lent: AtomicBool,
     /// Whether it has a name. Few storages do, and locking the name costs more than this check.
@@ -179,10 +182,25 @@ impl Storage {
             slot: AtomicU32::new(NO_SLOT),
             residency: AtomicU8::new(Residency::Pending as u8),
             advice: AtomicU8::new(Advice::Normal as u8),
+            dtype: AtomicU8::new(0),
             is_lent: AtomicBool::new(false),
             is_named: AtomicBool::new(false),
             rare: OnceLock::new(),
         })
+    }
+
+    /// Notes that a tensor of this type has the storage. The first one counts.
+    #[inline]
+    pub fn note_dtype(&self, dtype: DType) {
+        if self.dtype.load(Ordering::Relaxed) == 0 {
+            self.dtype.store(dtype as u8 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The type of its elements; `None` for plain bytes.
+    pub(super) fn dtype(&self) -> Option<DType> {
+        let number = usize::from(self.dtype.load(Ordering::Relaxed));
+        DType::ALL.get(number.checked_sub(1)?).copied()
     }
 
     /// Requested bytes.

@@ -54,7 +54,7 @@ pub struct DryRun {
     pub evictions: u64,
     /// Bytes of tensors written to the host, to a store or to the disk.
     pub evicted_bytes: u64,
-    /// Bytes of tensors that were dropped, because another copy was valid.
+    /// Bytes of tensors that were dropped, because a source, a copy or a recipe has them.
     pub dropped_bytes: u64,
     /// How often tensors were restored.
     pub restores: u64,
@@ -158,7 +158,11 @@ impl fmt::Display for DryRun {
             let times = Counted(self.restores, "time");
             let slowdown = self.slowdown();
             let back = format!("{times}; estimated to take {slowdown:.2} × the time");
-            row("back", self.restored_bytes, back)?;
+            row("restored", self.restored_bytes, back)?;
+            if self.dropped_bytes > 0 {
+                let why = "without a write: a source or a copy has them".into();
+                row("dropped", self.dropped_bytes, why)?;
+            }
             if self.recomputed_bytes > 0 {
                 let why = "again, because that takes less time".into();
                 row("computed", self.recomputed_bytes, why)?;

@@ -54,6 +54,9 @@ pub struct Measured {
     pub moved_bytes: u64,
     /// Bytes of tensors written to the host, to a store or to the disk.
     pub evicted_bytes: u64,
+    /// Bytes of tensors that were dropped, because a source, a copy or a recipe has them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub dropped_bytes: u64,
     /// Bytes of tensors restored.
     pub restored_bytes: u64,
     /// Requests that found no memory.
@@ -105,6 +108,7 @@ impl Measure {
             buffers_created: after.buffers_created - before.buffers_created,
             moved_bytes: after.moved_bytes - before.moved_bytes,
             evicted_bytes: after.evicted_bytes - before.evicted_bytes,
+            dropped_bytes: after.dropped_bytes - before.dropped_bytes,
             restored_bytes: after.restored_bytes - before.restored_bytes,
             refusals: after.refusals - before.refusals,
         })
@@ -134,9 +138,13 @@ impl fmt::Display for Measured {
             self.commands,
             self.submissions,
         )?;
-        if self.evicted_bytes > 0 || self.restored_bytes > 0 {
-            let (out, back) = (Bytes(self.evicted_bytes), Bytes(self.restored_bytes));
-            write!(f, "; {out} evicted, {back} back")?;
+        if [self.evicted_bytes, self.dropped_bytes, self.restored_bytes] != [0; 3] {
+            let [evicted, dropped, restored] =
+                [self.evicted_bytes, self.dropped_bytes, self.restored_bytes].map(Bytes);
+            write!(
+                f,
+                "; {evicted} evicted, {dropped} dropped, {restored} restored"
+            )?;
         }
         Ok(())
     }

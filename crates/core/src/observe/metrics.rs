@@ -102,7 +102,7 @@ impl MemoryStats {
         ]
     }
 
-    fn totals(&self) -> [(&'static str, u64); 20] {
+    fn totals(&self) -> [(&'static str, u64); 21] {
         [
             ("lapidary_allocations_total", self.live_storages.up),
             ("lapidary_allocated_bytes_total", self.live_bytes.up),
@@ -122,6 +122,10 @@ impl MemoryStats {
             ("lapidary_moved_bytes_total", self.moved_bytes),
             ("lapidary_evicted_bytes_total", self.evicted_bytes),
             ("lapidary_dropped_bytes_total", self.dropped_bytes),
+            (
+                "lapidary_dropped_to_source_bytes_total",
+                self.dropped_to_source_bytes,
+            ),
             ("lapidary_recomputed_bytes_total", self.recomputed_bytes),
             ("lapidary_restored_bytes_total", self.restored_bytes),
         ]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::MemoryStats;
+use super::{MemoryStats, Snapshot};
 use crate::engine::{Engine, WeakEngine};
 
 /// Takes memory statistics while the device exists: see
@@ -23,5 +23,12 @@ impl Sampler {
     pub fn memory(&self) -> Option<MemoryStats> {
         let engine = self.engine.upgrade()?;
         Some(MemoryStats::of(&engine))
+    }
+
+    /// As [`GpuMemory::snapshot`](crate::GpuMemory::snapshot); `None` as for
+    /// [`memory`](Sampler::memory).
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let engine = self.engine.upgrade()?;
+        Some(Snapshot::of(&engine))
     }
 }

@@ -1,5 +1,6 @@
 //! The state of the memory at one moment: statistics, every block with its maker, and the history.
 
+use crate::dtype::DType;
 use crate::engine::Engine;
 use crate::memory::{EvictedStorage, Moment, SlabMap, Tag};
 
@@ -27,6 +28,10 @@ pub struct Snapshot {
     pub slabs: Vec<SlabMap>,
     /// The storages that are not on the device.
     pub evicted: Vec<EvictedStorage>,
+    /// The types of elements, with the numbers of the storages of tensors that have them. Storages
+    /// of buffers are not among them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub types: Vec<(DType, Vec<u64>)>,
     /// The names of the kernels. Moments hold an index into this list.
     #[cfg_attr(feature = "serde", serde(default))]
     pub kernels: Vec<String>,
@@ -48,6 +53,7 @@ impl Snapshot {
             tags: map.tags,
             slabs: map.slabs,
             evicted: map.evicted,
+            types: map.types,
             kernels: map.kernels,
             dropped: map.dropped,
             moments: map.moments,

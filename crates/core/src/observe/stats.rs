@@ -80,7 +80,7 @@ pub struct MemoryStats {
     pub slabs_created: u64,
     /// Slabs released.
     pub slabs_released: u64,
-    /// Outputs that took over the storage of an operand with no other holder.
+    /// Results that took over the place of an operand that nobody else held. They needed no memory.
     pub donated: u64,
     /// Commands that ran.
     pub commands: u64,
@@ -110,8 +110,12 @@ pub struct MemoryStats {
     pub spilled_bytes: Level,
     /// Total bytes of tensors written to the host, to a store or to the disk.
     pub evicted_bytes: u64,
-    /// Total bytes of tensors that were dropped because another copy was valid.
+    /// Total bytes of tensors that were dropped without a write, because their source, another copy
+    /// or a recipe has them. `evicted_bytes` does not count these.
     pub dropped_bytes: u64,
+    /// The part of the dropped bytes that only their source has, such as the file of a model.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub dropped_to_source_bytes: u64,
     /// Total bytes of restored tensors, and of rows that were read from tensors off the device.
     pub restored_bytes: u64,
     /// Total bytes of tensors that were computed again, because that costs less than to keep them.
@@ -210,6 +214,7 @@ impl MemoryStats {
             spilled_bytes: report.spilled_bytes,
             evicted_bytes: report.evicted_bytes,
             dropped_bytes: report.dropped_bytes,
+            dropped_to_source_bytes: report.dropped_to_source_bytes,
             restored_bytes: report.restored_bytes,
             recomputed_bytes: report.recomputed_bytes,
             kernels_ns: report.kernels_ns,
@@ -250,11 +255,11 @@ impl fmt::Display for MemoryStats {
         self.print_rows(f)?;
         writeln!(
             f,
-            "  {} in {}, {} queued, {} donated, {}",
+            "  {} in {}, {} queued, {} in an operand's place, {}",
             Counted(self.commands, "command"),
             Counted(self.submissions, "submission"),
             self.queued,
-            Counted(self.donated, "storage"),
+            Counted(self.donated, "result"),
             Counted(self.refusals, "refusal"),
         )?;
         self.print_reclaim(f)?;
@@ -319,7 +324,7 @@ impl MemoryStats {
             self.slabs_released,
         );
         row(f, "reserved", self.reserved_bytes.now, remark)?;
-        let remark = format_args!("given back, still in use by the device");
+        let remark = format_args!("released, still in use by the device");
         row(f, "retiring", self.retiring_bytes.now, remark)?;
         let (up_bytes, down_bytes) = (self.upload_bytes.now, self.readback_bytes.now);
         let up_bytes = up_bytes.saturating_add(self.restore_staging_bytes.now);
@@ -377,15 +382,36 @@ impl MemoryStats {
                 let remark = store.remark();
                 row(f, "in store", store.bytes.now, format_args!("{remark}"))?;
             }
-            let (written, dropped) = (Bytes(self.evicted_bytes), Bytes(self.dropped_bytes));
-            let remark = format_args!("so far; {written} written out, {dropped} given up");
-            row(f, "back", self.restored_bytes, remark)?;
+            let written = Bytes(self.evicted_bytes);
+            let remark = format_args!("so far; {written} were written to these places");
+            row(f, "restored", self.restored_bytes, remark)?;
+            self.print_dropped(f)?;
         }
         if self.recomputed_bytes > 0 {
             let remark = format_args!("so far, because that costs less than to keep them");
             row(f, "recomputed", self.recomputed_bytes, remark)?;
         }
         Ok(())
+    }
+
+    /// The row about tensors that left without a write.
+    fn print_dropped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = Bytes(self.dropped_to_source_bytes);
+        match (self.dropped_bytes, self.dropped_to_source_bytes) {
+            (0, _) => Ok(()),
+            (dropped_bytes, 0) => {
+                let remark = format_args!("so far, without a write: other copies or recipes stay");
+                row(f, "dropped", dropped_bytes, remark)
+            }
+            (dropped_bytes, source_bytes) if source_bytes >= dropped_bytes => {
+                let remark = format_args!("so far, without a write: the source has them");
+                row(f, "dropped", dropped_bytes, remark)
+            }
+            (dropped_bytes, _) => {
+                let remark = format_args!("so far, without a write: the source has {source}");
+                row(f, "dropped", dropped_bytes, remark)
+            }
+        }
     }
 
     /// The reclaim steps that ran: how many tries freed something, of all tries.
@@ -421,8 +447,8 @@ impl MemoryStats {
         }
         writeln!(f, "shares")?;
         for share in self.shares.iter().take(SHARE_LINES) {
-            let (path, bytes) = (printable_end(&share.path, 30), Bytes(share.bytes.now));
-            let (guaranteed, back) = (Bytes(share.guaranteed_bytes), share.restores);
+            let (path, bytes) = (printable_end(&share.path, 24), Bytes(share.bytes.now));
+            let guaranteed = Bytes(share.guaranteed_bytes);
             write!(f, "  {bytes:>10}  {path}: guarantee {guaranteed}, ")?;
             match share.ceiling_bytes {
                 Some(bytes) => write!(f, "ceiling {}", Bytes(bytes))?,
@@ -431,9 +457,9 @@ impl MemoryStats {
             let state = if share.is_closed { ", closed" } else { "" };
             writeln!(
                 f,
-                ", {} out, {} back{state}",
+                ", {} evicted, {} restored{state}",
                 Short(share.evictions),
-                Short(back)
+                Short(share.restores)
             )?;
         }
         match self.shares.len().saturating_sub(SHARE_LINES) {

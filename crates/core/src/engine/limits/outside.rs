@@ -81,6 +81,9 @@ pub(in crate::engine) struct Outside {
     os: Mutex<Option<OsLimit>>,
     /// The operating system's answer never changes, so the engine need not ask again.
     os_is_static: AtomicBool,
+    /// What to do at the next error for lack of memory.
+    #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+    pub(in crate::engine) at_shortage: Mutex<Option<AtShortage>>,
     /// The limit is below the reserved bytes. The next execution pass must shrink to it.
     must_shrink: AtomicBool,
     /// The ledger's count of lowered limits when an execution pass last began to shrink.
@@ -92,6 +95,10 @@ impl fmt::Debug for Outside {
         f.debug_struct("Outside").finish_non_exhaustive()
     }
 }
+
+/// What the app wants done when a request finds no memory.
+#[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+pub(crate) type AtShortage = Box<dyn FnOnce(&crate::engine::Engine) + Send>;
 
 /// The result of a poll.
 pub(in crate::engine) struct Polled {

@@ -8,22 +8,18 @@ use crate::engine::handle::Engine;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::memory::{Event, Storage};
-use crate::shortage::{OutOfMemory, ReclaimCounts, ReclaimStep};
+use crate::shortage::{Freed, OutOfMemory, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 
 /// The number of holders that an error or a report of a pass names.
 pub(in crate::engine) const HOLDERS_NAMED: usize = 5;
 
-/// Counts a run of a reclaim step and the bytes that it freed.
-pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed_bytes: u64) {
-    let mut state = engine.lock();
-    state.counters.reclaim_counts.enter(step, freed_bytes);
-    if freed_bytes > 0 {
-        state
-            .memory
-            .census
-            .happened(Event::ReclaimStep { step, freed_bytes });
-        drop(state);
+/// Counts a run of a reclaim step and what it freed.
+pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed: Freed) {
+    engine.lock().counters.reclaim_counts.enter(step, freed);
+    for (step, freed_bytes) in freed.by_step(step).filter(|(_, bytes)| *bytes > 0) {
+        let event = Event::ReclaimStep { step, freed_bytes };
+        engine.lock().memory.census.happened(event);
         tell!(INFO, "a reclaim step made room", { step = step.name(), freed_bytes = freed_bytes });
     }
 }
@@ -35,6 +31,8 @@ pub(in crate::engine) fn out_of_memory(
     reclaim_counts: ReclaimCounts,
 ) -> Error {
     let error = shortage(&mut engine.lock(), storage, reclaim_counts);
+    #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
+    engine.tell_shortage();
     tell!(WARN, "a tensor found no room", {
         bytes = storage.size_bytes(),
         made_at = storage.tag().to_string().as_str()

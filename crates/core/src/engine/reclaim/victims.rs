@@ -10,7 +10,7 @@ use crate::engine::queue::NextUses;
 use crate::engine::state::State;
 use crate::engine::state::features::Choose;
 use crate::memory::Tier;
-use crate::memory::{Candidate, Storage, Weight, Whom, choose};
+use crate::memory::{Candidate, Residency, Storage, Weight, Whom, choose};
 
 /// What the choice knows of the commands to come.
 struct Outlook {
@@ -55,11 +55,15 @@ pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
     if recompute.is_some_and(|recompute| !recompute.prepare(state, &victim.storage)) {
         return 0;
     }
-    let freed_bytes = match state.memory.evict_clean(&victim.storage) {
-        true => victim.storage.size_bytes(),
-        false => 0,
-    };
+    if !state.memory.evict_clean(&victim.storage) {
+        return 0;
+    }
+    let freed_bytes = victim.storage.size_bytes();
     state.counters.dropped_bytes += freed_bytes;
+    let is_at_source = state.memory.slots.kept(&victim.storage).at_source;
+    if is_at_source && victim.storage.residency() == Residency::Backed {
+        state.counters.dropped_to_source_bytes += freed_bytes;
+    }
     freed_bytes
 }
 

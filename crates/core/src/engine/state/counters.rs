@@ -20,10 +20,12 @@ pub(in crate::engine) struct Counters {
     pub(in crate::engine) refused_submissions: u64,
     /// The plans that moved blocks.
     pub(in crate::engine) compactions: u64,
-    /// Bytes written out to the host, to a store or to disk.
+    /// Bytes written to the host, to a store or to disk.
     pub(in crate::engine) evicted_bytes: u64,
     /// The bytes that were dropped because they had another copy.
     pub(in crate::engine) dropped_bytes: u64,
+    /// The part of them that only a source has.
+    pub(in crate::engine) dropped_to_source_bytes: u64,
     pub(in crate::engine) restored_bytes: u64,
     /// Blocks that passed from one share to another, and the bytes cleared for that.
     pub(in crate::engine) hand_overs: u64,
