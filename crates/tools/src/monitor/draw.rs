@@ -86,6 +86,9 @@ fn draw_head(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
         left.push(Span::raw(adapter));
         left.push(Span::styled(format!("  {backend}"), DIM));
     }
+    if !monitor.program.is_empty() {
+        left.push(Span::raw(format!("  {}", printable(&monitor.program, 60))));
+    }
     let (samples, commands) = view.curve.rates();
     let at = view.curve.last_at().as_secs();
     let (hours, minutes, seconds) = (at / 3600, at / 60 % 60, at % 60);
@@ -266,6 +269,10 @@ fn draw_slabs(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
 }
 
 fn draw_keys(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
+    if let Some(said) = &monitor.said {
+        let width = usize::from(area.width);
+        return Line::styled(format!(" {}", printable_end(said, width)), BOLD).render(area, buffer);
+    }
     let keys: &[(&str, &str)] = match monitor.holders.is_typing() {
         true => &[("Enter", "keep"), ("Esc", "remove")],
         false => &[
@@ -275,6 +282,7 @@ fn draw_keys(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
             ("↑↓", "scroll"),
             ("+-", "time"),
             ("p", "pause"),
+            ("w", "snapshot"),
             ("?", "help"),
         ],
     };
@@ -286,7 +294,7 @@ fn draw_keys(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     Line::from(spans).render(area, buffer);
 }
 
-const HELP: [(&str, &str); 9] = [
+const HELP: [(&str, &str); 10] = [
     ("q  Ctrl-C", "quit"),
     ("s  S", "sort the holders by another column, and back"),
     ("/", "filter the holders by name"),
@@ -294,6 +302,7 @@ const HELP: [(&str, &str); 9] = [
     ("↑ ↓ PgUp PgDn Home", "scroll the holders"),
     ("+  -", "show a shorter or longer time"),
     ("p  space", "pause or resume the picture"),
+    ("w", "write a snapshot to a file; `lapidary view` shows it"),
     (
         "live, free in slabs",
         "bytes of slabs with and without tensors",

@@ -70,10 +70,21 @@ impl RecentEvents {
                 self.enter(at, what, colour(one.step));
             }
         }
-        let left_bytes = more(|stats| stats.evicted_bytes.saturating_add(stats.dropped_bytes));
         let left = more(|stats| stats.evictions);
         if left > 0 {
-            let what = format!("{} evicted, {}", Counted(left, "tensor"), Bytes(left_bytes));
+            let written_bytes = more(|stats| stats.evicted_bytes);
+            let dropped_bytes = more(|stats| stats.dropped_bytes);
+            let at_source_bytes = more(|stats| stats.dropped_to_source_bytes);
+            let (written, dropped) = (Bytes(written_bytes), Bytes(dropped_bytes));
+            let tensors = Counted(left, "tensor");
+            let what = match (written_bytes, dropped_bytes) {
+                (_, 0) => format!("{tensors} evicted, {written}"),
+                (0, bytes) if bytes == at_source_bytes => {
+                    format!("{tensors} dropped, {dropped}: at source")
+                }
+                (0, _) => format!("{tensors} dropped, {dropped}"),
+                _ => format!("{tensors} out, {written} + {dropped} dropped"),
+            };
             self.enter(at, what, Color::Magenta);
         }
         let back = more(|stats| stats.restores);

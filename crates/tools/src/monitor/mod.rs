@@ -36,6 +36,8 @@ pub enum Control {
     Continue,
     /// End: the user asked for it.
     Quit,
+    /// Save a snapshot: the user asked for it. Then say by [`Monitor::say`] where it is.
+    Snapshot,
 }
 
 /// The memory live, similar to `nvtop`. It shows the budget as a bar, the slabs with their use,
@@ -62,6 +64,7 @@ pub enum Control {
 /// | ↑ ↓ PageUp PageDown Home | scroll the holders |
 /// | `+`, `-` | show a shorter or a longer time |
 /// | `p`, space | pause the picture; sampling goes on |
+/// | `w` | write a snapshot to a file, which `lapidary view` shows |
 /// | `?`, `h` | help |
 ///
 /// [ratatui]: https://ratatui.rs
@@ -76,6 +79,10 @@ pub struct Monitor {
     shows_help: bool,
     /// Why no more samples come.
     ended: Option<String>,
+    /// What the app says until the next key.
+    said: Option<String>,
+    /// Whose memory it is, beside the adapter.
+    program: String,
 }
 
 /// Everything seen until some moment.
@@ -103,7 +110,15 @@ impl Monitor {
             window: 1,
             shows_help: false,
             ended: None,
+            said: None,
+            program: String::new(),
         }
+    }
+
+    /// Names the program whose memory is shown, for users who watch several.
+    pub fn of_program(mut self, name: &str) -> Monitor {
+        self.program = name.to_owned();
+        self
     }
 
     /// Adds a sample of this moment.
@@ -129,11 +144,17 @@ impl Monitor {
         self.ended = Some(why.to_owned());
     }
 
+    /// Shows a message in the last line until the next key.
+    pub fn say(&mut self, what: &str) {
+        self.said = Some(what.to_owned());
+    }
+
     /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Control {
         if key.kind == KeyEventKind::Release {
             return Control::Continue;
         }
+        self.said = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Control::Quit,
@@ -153,6 +174,7 @@ impl Monitor {
         }
         match key.code {
             KeyCode::Char('q') => return Control::Quit,
+            KeyCode::Char('w') => return Control::Snapshot,
             KeyCode::Char('?' | 'h') => self.shows_help = true,
             KeyCode::Char('p' | ' ') => {
                 self.frozen = match self.frozen.take() {

@@ -47,7 +47,22 @@ impl Monitor {
     pub fn run(
         &mut self,
         every: Duration,
+        sample: impl FnMut() -> Result<MemoryStats, String>,
+    ) -> io::Result<()> {
+        let save = || Err("this program does not save snapshots".to_owned());
+        self.run_saving(every, sample, save)
+    }
+
+    /// As [`run`](Monitor::run). The key `w` saves a snapshot by `save`, whose result is a message
+    /// such as the path of the file.
+    ///
+    /// # Errors
+    /// As [`run`](Monitor::run).
+    pub fn run_saving(
+        &mut self,
+        every: Duration,
         mut sample: impl FnMut() -> Result<MemoryStats, String>,
+        mut save: impl FnMut() -> Result<String, String>,
     ) -> io::Result<()> {
         // Not `ratatui::init`: the panic hook that it installs would stay after this call.
         enable_raw_mode()?;
@@ -73,8 +88,10 @@ impl Monitor {
             let wait = next.saturating_duration_since(Instant::now());
             if event::poll(wait)? {
                 if let Event::Key(key) = event::read()? {
-                    if self.key(key) == Control::Quit {
-                        return Ok(());
+                    match self.key(key) {
+                        Control::Continue => {}
+                        Control::Quit => return Ok(()),
+                        Control::Snapshot => self.say(&save().unwrap_or_else(|why| why)),
                     }
                 }
             }

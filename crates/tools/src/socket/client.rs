@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lapidary_core::stats::MemoryStats;
+use lapidary_core::stats::{MemoryStats, Snapshot};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Answer, Head, MOST_ANSWER_BYTES, REQUEST, VERSION, place, refuse};
+use super::{Answer, Head, Request, VERSION, place, refuse};
 use crate::Result;
 
 /// A process that takes longer for its whole answer hangs or was stopped.
@@ -36,6 +36,7 @@ pub struct Remote {
     stream: Option<UnixStream>,
     path: PathBuf,
     program: String,
+    arguments: String,
 }
 
 /// A process of this user that serves its statistics.
@@ -82,6 +83,7 @@ impl Remote {
             stream: Some(open(path).map_err(refuse)?),
             path: path.to_owned(),
             program: String::new(),
+            arguments: String::new(),
         })
     }
 
@@ -93,21 +95,48 @@ impl Remote {
     /// [`Error::Socket`](crate::Error::Socket): the process has ended, did not send its whole
     /// answer within 5 s, or sent an invalid answer.
     pub fn memory(&mut self) -> Result<MemoryStats> {
+        let answer = self.ask(Request::Memory, parse)?;
+        self.program = answer.program;
+        self.arguments = answer.arguments;
+        Ok(answer.stats)
+    }
+
+    /// A snapshot of this moment, which [`Snapshot::save`] writes to a file. It has the last
+    /// million events of the history, if the process keeps one.
+    ///
+    /// # Errors
+    /// As [`memory`](Remote::memory). A process of an older version closes the connection.
+    pub fn snapshot(&mut self) -> Result<Snapshot> {
+        self.ask(Request::Snapshot, |line| {
+            Snapshot::from_json(line).map_err(|error| error.to_string())
+        })
+    }
+
+    /// Asks, and makes a value of the answer's line.
+    fn ask<T>(
+        &mut self,
+        request: Request,
+        parse: impl FnOnce(&[u8]) -> std::result::Result<T, String>,
+    ) -> Result<T> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.reconnect().map_err(refuse)?,
         };
-        let answer = ask(&stream).and_then(|line| parse(&line));
+        let answer = ask(&stream, request).and_then(|line| parse(&line));
         let answer =
             answer.map_err(|reason| refuse(format!("{}: {reason}", self.path.display())))?;
         self.stream = Some(stream);
-        self.program = answer.program;
-        Ok(answer.stats)
+        Ok(answer)
     }
 
     /// The name of the other program, from its last answer; empty before the first one.
     pub fn program(&self) -> &str {
         &self.program
+    }
+
+    /// The arguments of the other program, shortened, from its last answer with statistics.
+    pub fn arguments(&self) -> &str {
+        &self.arguments
     }
 
     fn reconnect(&self) -> std::result::Result<UnixStream, String> {
@@ -141,14 +170,14 @@ fn open(path: &Path) -> std::result::Result<UnixStream, String> {
 }
 
 /// Sends a request and reads the answer's line, within the time limit.
-fn ask(mut stream: &UnixStream) -> std::result::Result<Vec<u8>, String> {
+fn ask(mut stream: &UnixStream, request: Request) -> std::result::Result<Vec<u8>, String> {
     let explain = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "it does not answer".to_string(),
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => "the process has ended".into(),
         _ => error.to_string(),
     };
     let deadline = Instant::now() + PATIENCE;
-    stream.write_all(REQUEST.as_bytes()).map_err(explain)?;
+    stream.write_all(request.line()).map_err(explain)?;
     let mut line = Vec::new();
     let mut bytes = vec![0; READ_BYTES];
     loop {
@@ -158,10 +187,9 @@ fn ask(mut stream: &UnixStream) -> std::result::Result<Vec<u8>, String> {
         let read = stream.read(&mut bytes).map_err(explain)?;
         let bytes = &bytes[..read];
         line.extend_from_slice(bytes);
-        if line.len() as u64 > MOST_ANSWER_BYTES {
-            return Err(format!(
-                "its answer is longer than {MOST_ANSWER_BYTES} bytes"
-            ));
+        let most_bytes = request.most_bytes();
+        if line.len() as u64 > most_bytes {
+            return Err(format!("its answer is longer than {most_bytes} bytes"));
         }
         // Bytes after the line make the answer invalid; the parser reports it.
         if bytes.contains(&b'\n') {

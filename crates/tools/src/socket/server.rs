@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lapidary_core::internal::printable;
 use lapidary_core::{
     Gpu,
     stats::{Sampler, Tag},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Answer, MOST_SLABS, MOST_TAGS, REQUEST, VERSION, place, refuse};
+use super::{Answer, MOST_MOMENTS, MOST_SLABS, MOST_TAGS, Request, VERSION, place, refuse};
 use crate::Result;
 
 /// Most clients. A new client replaces the one that has been silent longest.
@@ -27,6 +28,9 @@ const PACE: Duration = Duration::from_millis(10);
 
 /// A client that takes longer to read its answer is dropped.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Most arguments of this process in an answer.
+const MOST_ARGUMENTS: usize = 8;
 
 /// Time before the next attempt after accepting failed, for example because the process has no file
 /// descriptors left.
@@ -47,8 +51,9 @@ pub struct MonitorServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Sends the statistics to other processes of this user until the guard is dropped; `lapidary top`
-/// shows them live. Exists only on Unix. On other systems the app can draw the monitor itself.
+/// Sends statistics and snapshots to other processes of this user until the guard is dropped;
+/// `lapidary top` shows them live. Exists only on Unix. On other systems the app can draw the
+/// monitor itself.
 ///
 /// It is a local socket, not a port. The default path is `$XDG_RUNTIME_DIR/lapidary/<pid>.sock`.
 /// The socket has the mode 0600; its folder has the mode 0700 and is created if it is missing.
@@ -165,8 +170,9 @@ struct Client {
     stream: UnixStream,
     /// The received part of a request.
     asked: Vec<u8>,
-    /// The part of the answer that is not sent yet.
+    /// The answer until all of it is sent, and the sent bytes of it.
     answer: Vec<u8>,
+    sent: usize,
     answered_at: Option<Instant>,
     heard_at: Instant,
 }
@@ -260,6 +266,7 @@ impl Server {
             stream,
             asked: Vec::new(),
             answer: Vec::new(),
+            sent: 0,
             answered_at: None,
             heard_at: now,
         });
@@ -267,8 +274,13 @@ impl Server {
 }
 
 impl Client {
+    fn request(&self) -> Option<Request> {
+        let mut all = Request::ALL.into_iter();
+        all.find(|request| request.line() == self.asked)
+    }
+
     fn has_asked(&self) -> bool {
-        self.asked == REQUEST.as_bytes()
+        self.request().is_some()
     }
 
     /// When the next step is due for a client that sends nothing.
@@ -287,8 +299,11 @@ impl Client {
             self.hear(now)?;
         }
         let is_time = self.answered_at.is_none_or(|at| now >= at + PACE);
-        if self.answer.is_empty() && self.has_asked() && is_time {
-            self.answer = answer(sampler)?;
+        if let Some(request) = self.request().filter(|_| self.answer.is_empty() && is_time) {
+            self.answer = match request {
+                Request::Memory => answer(sampler)?,
+                Request::Snapshot => snapshot(sampler)?,
+            };
             self.asked.clear();
             self.answered_at = Some(now);
             return self.tell();
@@ -304,8 +319,13 @@ impl Client {
 
     /// Reads the missing part of a request. Any other bytes are an error.
     fn hear(&mut self, now: Instant) -> io::Result<()> {
-        let mut bytes = [0; REQUEST.len()];
-        let missing = REQUEST.len() - self.asked.len();
+        // No more than the shortest request that this may become.
+        let missing = Request::ALL.iter().filter_map(|request| {
+            let rest = request.line().strip_prefix(&self.asked[..]);
+            rest.map(<[u8]>::len)
+        });
+        let missing = missing.min().ok_or(ErrorKind::InvalidData)?;
+        let mut bytes = [0; 16];
         match self.stream.read(&mut bytes[..missing]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(read) => self.asked.extend_from_slice(&bytes[..read]),
@@ -313,21 +333,23 @@ impl Client {
             Err(error) => return Err(error),
         }
         self.heard_at = now;
-        match REQUEST.as_bytes().starts_with(&self.asked) {
+        let mut all = Request::ALL.iter();
+        match all.any(|request| request.line().starts_with(&self.asked)) {
             true => Ok(()),
             false => Err(ErrorKind::InvalidData.into()),
         }
     }
 
     fn tell(&mut self) -> io::Result<()> {
-        while !self.answer.is_empty() {
-            match self.stream.write(&self.answer) {
+        while self.sent < self.answer.len() {
+            match self.stream.write(&self.answer[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => drop(self.answer.drain(..written)),
+                Ok(written) => self.sent += written,
                 Err(error) if is_passing(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
+        (self.answer, self.sent) = (Vec::new(), 0);
         Ok(())
     }
 }
@@ -348,9 +370,22 @@ fn answer(sampler: &Sampler) -> io::Result<Vec<u8>> {
         version: VERSION,
         pid: std::process::id(),
         program: program(),
+        arguments: arguments(),
         stats,
     };
     let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// A line with the current snapshot; an error when the device is dropped.
+fn snapshot(sampler: &Sampler) -> io::Result<Vec<u8>> {
+    let mut snapshot = sampler.snapshot().ok_or(ErrorKind::NotConnected)?;
+    let older = snapshot.moments.len().saturating_sub(MOST_MOMENTS);
+    drop(snapshot.moments.drain(..older));
+    snapshot.dropped += older as u64;
+    let mut line = Vec::new();
+    snapshot.write_json(&mut line)?;
     line.push(b'\n');
     Ok(line)
 }
@@ -360,4 +395,13 @@ fn program() -> String {
     let file = std::env::current_exe().unwrap_or_default();
     let name = file.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
+}
+
+/// The arguments of this process, as far as they are of use to tell programs apart.
+fn arguments() -> String {
+    let arguments = std::env::args_os().skip(1).take(MOST_ARGUMENTS);
+    let arguments: Vec<String> = arguments
+        .map(|argument| printable(&argument.to_string_lossy(), 40))
+        .collect();
+    arguments.join(" ")
 }

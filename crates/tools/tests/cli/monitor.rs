@@ -137,6 +137,22 @@ fn it_answers_keys() {
     press(&mut monitor, "p");
     assert!(drawn(&monitor, 120, 32).contains("afterwards"));
 
+    let key = KeyEvent::new(KeyCode::Char('w'), KeyModifiers::NONE);
+    assert_eq!(monitor.key(key), Control::Snapshot);
+    monitor.say("wrote it\x1b[2J");
+    assert!(drawn(&monitor, 120, 32).contains("wrote it?[2J"));
+    press(&mut monitor, "x");
+    assert!(!drawn(&monitor, 120, 32).contains("wrote it"));
+    let (mut of, stats) = (Monitor::new().of_program("train (7)"), gpu.memory().stats());
+    of.push_at(Duration::ZERO, stats);
+    assert!(
+        drawn(&of, 120, 32)
+            .lines()
+            .next()
+            .unwrap()
+            .contains("train (7)")
+    );
+
     press(&mut monitor, "?");
     assert!(drawn(&monitor, 120, 32).contains("any key closes it"));
     press(&mut monitor, "x");

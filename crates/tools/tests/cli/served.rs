@@ -68,6 +68,29 @@ fn top_prints_what_the_other_process_holds_and_notices_its_end() {
 }
 
 #[test]
+fn a_snapshot_comes_on_demand() {
+    let (gpu, _kept) = open();
+    gpu.memory().keep_history(100);
+    let _later = gpu.zeros(&[100], DType::U8).unwrap().force();
+    let path = place("demand");
+    let _served = serve(&gpu, Some(&path)).unwrap();
+    let mut remote = Remote::connect(&path).unwrap();
+    let snapshot = remote.snapshot().unwrap();
+    assert!(!snapshot.moments.is_empty());
+    assert_eq!(snapshot.slabs, gpu.memory().snapshot().slabs);
+    // Both requests go over one connection, in any order.
+    assert_eq!(remote.memory().unwrap().live_bytes.now, 1 << 20);
+    assert_eq!(remote.snapshot().unwrap().slabs, snapshot.slabs);
+
+    let file = path.with_file_name("demand.json").into_os_string();
+    let file = file.into_string().unwrap();
+    let ran = run(&["top", path.to_str().unwrap(), "--snapshot", &file]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
+    let ran = run(&["view", &file]);
+    assert!(ran.out.contains("`kept`"), "{}", ran.out);
+}
+
+#[test]
 fn top_finds_the_one_program_that_serves_and_asks_which_of_several() {
     let folder = place("found").with_file_name("runtime");
     fs::create_dir_all(&folder).unwrap();
@@ -96,12 +119,25 @@ fn top_finds_the_one_program_that_serves_and_asks_which_of_several() {
     assert_eq!(top(&[]).0, Some(0));
     assert_eq!(top(&[&pid.to_string()]).0, Some(0));
     assert!(top(&["1"]).2.contains("process 1 serves no statistics"));
-    let _second = serve(&gpu, Some(&at(&format!("{pid}-2.sock")))).unwrap();
+    let second = serve(&gpu, Some(&at(&format!("{pid}-2.sock")))).unwrap();
     let (code, _, said) = top(&[]);
     assert!(
         code == Some(1) && said.contains("which?") && said.contains("-2.sock"),
         "{said}"
     );
+    // The programs have one name; process, arguments and memory tell them apart.
+    drop(second);
+    let (other, _) = Gpu::simulated(SimOptions::default()).unwrap();
+    let _second = serve(&other, Some(&at(&format!("{pid}-2.sock")))).unwrap();
+    let said = top(&[]).2;
+    for expected in [
+        format!("({pid}): 1.00 MiB live on simulated device"),
+        format!("({pid}-2): 0 B live on simulated device"),
+    ] {
+        assert!(said.contains(&expected), "{expected}: {said}");
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).take(1).collect();
+    assert!(said.contains(&arguments.join(" ")), "{said}");
 }
 
 #[test]
