@@ -12,11 +12,13 @@
 
 use std::io::{self, Write};
 
+use lapidary_core::DType;
 use lapidary_core::internal::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
 use lapidary_core::shares::ShareUse;
 use lapidary_core::stats::{
     Event, EvictedStorage, Moment, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot, Tag,
 };
+use lapidary_core::stores::StoreUse;
 use lapidary_core::units::Level;
 use serde::Serialize;
 
@@ -125,6 +127,7 @@ struct Head<'a> {
     tags: Vec<Option<ClippedTag<'a>>>,
     slabs: &'a [SlabMap],
     evicted: &'a [EvictedStorage],
+    types: &'a [(DType, Vec<u64>)],
     kernels: Vec<&'a str>,
     dropped: u64,
     event_count: usize,
@@ -146,10 +149,15 @@ struct Stats<'a> {
     largest_hole_bytes: u64,
     fragmentation: f64,
     evictions: u64,
+    evicted_bytes: u64,
+    dropped_bytes: u64,
+    dropped_to_source_bytes: u64,
     restores: u64,
     refusals: u64,
     submissions: u64,
     reclaim_steps: &'a [ReclaimStepUse],
+    #[serde(skip_serializing_if = "<[StoreUse]>::is_empty")]
+    stores: &'a [StoreUse],
     #[serde(skip_serializing_if = "<[ShareUse]>::is_empty")]
     shares: &'a [ShareUse],
 }
@@ -187,10 +195,14 @@ impl<'a> Head<'a> {
             largest_hole_bytes: stats.largest_hole_bytes,
             fragmentation: stats.fragmentation,
             evictions: stats.evictions,
+            evicted_bytes: stats.evicted_bytes,
+            dropped_bytes: stats.dropped_bytes,
+            dropped_to_source_bytes: stats.dropped_to_source_bytes,
             restores: stats.restores,
             refusals: stats.refusals,
             submissions: stats.submissions,
             reclaim_steps: &stats.reclaim_steps,
+            stores: &stats.stores,
             shares: &stats.shares,
         };
         let kernels = snapshot.kernels.iter().map(|name| clip(name)).collect();
@@ -213,6 +225,7 @@ impl<'a> Head<'a> {
             tags: tags.collect(),
             slabs: &snapshot.slabs,
             evicted: &snapshot.evicted,
+            types: &snapshot.types,
             kernels,
             dropped: snapshot.dropped,
             event_count: snapshot.moments.len(),

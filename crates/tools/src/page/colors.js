@@ -16,7 +16,7 @@ const STATE_COLORS = {
   light: { came: ["#a9adb5", "#6f8fb3", "#44aa99", "#aa4499", "#88ccee"], Pinned: "#ddaa33", Clean: "#cc6677" },
   dark: { came: ["#6c717b", "#6d93bf", "#4fb3a2", "#bb66ad", "#9ad4f0"], Pinned: "#e0b548", Clean: "#d97b8b" },
 };
-const CAME_WORDS = ["older than the history", "new", "donated", "moved", "restored"];
+const CAME_WORDS = ["older than the history", "new", "took over a place", "moved", "restored"];
 
 function themeNow() {
   const chosen = document.documentElement.dataset.theme;

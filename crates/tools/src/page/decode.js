@@ -153,6 +153,13 @@ function tagOf(value) {
   return { file: text(file), line: number(line), column: number(column), name: text(name), scope: text(scope), share: text(share) };
 }
 
+// The element types of storages: rows of a type and the storages' numbers.
+function typesOf(rows) {
+  const types = new Map();
+  for (const row of list(rows)) for (const id of list(row?.[1])) types.set(number(id), text(row[0]));
+  return types;
+}
+
 // The parts of a snapshot; throws a sentence if `doc` is not a snapshot.
 function snapshotOf(doc, name, events = null) {
   if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is not a snapshot of lapidary.");
@@ -168,6 +175,7 @@ function snapshotOf(doc, name, events = null) {
     stats: doc.stats && typeof doc.stats === "object" ? doc.stats : {},
     tags: list(doc.tags).map(tagOf),
     kernels: list(doc.kernels).map(text),
+    types: typesOf(doc.types),
     slabs,
     slabCount: slabs.length,
     evicted: list(doc.evicted).map(row => ({ id: number(row?.[0]), tag: number(row?.[1]), bytes: number(row?.[2]), where: text(row?.[3]) })),

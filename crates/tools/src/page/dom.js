@@ -15,6 +15,16 @@ function el(name, properties = {}, ...children) {
 
 const byId = id => document.getElementById(id);
 
+// The end of a name that stays visible where there is no room for all of it.
+const END = 14;
+
+// A name that is cut in the middle if it has no room.
+function cutName(words, element = "span") {
+  const letters = [...words];
+  const at = Math.max(0, letters.length - Math.min(END, letters.length >> 1));
+  return el(element, { class: "name" }, el("span", {}, letters.slice(0, at).join("")), el("span", {}, letters.slice(at).join("")));
+}
+
 const swatch = color => el("i", { class: "swatch", style: { background: color } });
 
 // Gives the canvas the screen's number of pixels. Returns its size and whether that changed.
@@ -40,7 +50,7 @@ const tooltip = {
   hide() { byId("tooltip").hidden = true; },
 };
 
-const fact = (name, value, mark = null) => el("div", { class: "fact" }, el("span", {}, mark, name), el("b", {}, value));
+const fact = (what, value, mark = null) => el("div", { class: "fact" }, el("span", {}, mark, cutName(what)), el("b", {}, value));
 
 // Announces a text to screen readers.
 function say(words) { byId("spoken").textContent = words; }

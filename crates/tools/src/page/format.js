@@ -3,11 +3,12 @@
 
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
-// The beginning of an untrusted text, on one line. Control characters, changes of the text's
-// direction and invisible characters are escaped.
+// An untrusted text on one line. Control characters, changes of the text's direction and invisible
+// characters are escaped. A long one is cut in the middle: names mostly differ at their ends.
 function printable(text, most = 200) {
   const all = String(text);
-  const short = all.length > most ? all.slice(0, most) + "…" : all;
+  const half = most >> 1;
+  const short = all.length > most ? all.slice(0, most - half) + "…" + all.slice(-half) : all;
   return short.replace(HIDDEN, c => "\\u{" + c.codePointAt(0).toString(16) + "}");
 }
 

@@ -5,6 +5,9 @@ const COLORED = 12;
 
 const GROUPINGS = {
   tag: "tag",
+  beginning: "name's beginning",
+  kind: "kind",
+  type: "type",
   scope: "scope",
   share: "share",
   site: "call site",
@@ -14,12 +17,49 @@ const GROUPINGS = {
 const shortSite = tag => tag.file.split(/[\\/]/).pop() + ":" + tag.line;
 const siteText = tag => tag.file + ":" + tag.line + (tag.column ? ":" + tag.column : "");
 
+// The first two parts of a name, without a part that counts: `model.layers.*`, `layer *`.
+function beginningOf(name) {
+  const mark = name.includes(".") ? "." : "/";
+  const parts = name.split(mark);
+  if (parts.length === 1) return name.replace(/\d+$/, "*");
+  const counting = parts.findIndex((part, place) => place > 0 && /^\d+$/.test(part));
+  const most = Math.min(2, parts.length - 1, counting < 0 ? Infinity : counting);
+  return parts.slice(0, most).join(mark) + mark + "*";
+}
+
+// What a holder is for, by the scopes and names that the library gives, and by those that models
+// have. The first that fits counts.
+const KINDS_OF_HOLDERS = [
+  ["optimizer", tag => /^optimizer state$|momentum|exp_avg|adam/i.test(tag.name)],
+  ["gradients", tag => tag.scope.split("/").includes("backward") || /\bgrad(ient)?s?$/i.test(tag.name)],
+  ["cache", tag => /cache|\bkv\b/i.test(tag.name) || /\bcache\b/i.test(tag.scope)],
+  ["weights", tag => /(^|[^a-z])(weights?|bias(es)?|embeddings?|gamma|beta|parameters?|running_(mean|var))$/i.test(tag.name) || /(^|\/)(parameters|weights|model)$/.test(tag.scope)],
+];
+
+// Activations have no name of their own, but recorded operations may have saved them.
+function kindOf(tag, isSaved) {
+  const kind = tag && KINDS_OF_HOLDERS.find(([, fits]) => fits(tag));
+  return kind ? kind[0] : isSaved ? "saved for backward" : "others";
+}
+
+// Groupings of storages that have one tag.
+const OF_STORAGES = {
+  kind: (model, stay) => kindOf(model.tags[model.stays.tag[stay]], model.stays.saved[stay]),
+  type: (model, stay) => model.types.get(model.stays.id[stay]) ?? "unknown: it ended before the snapshot, or is a buffer",
+};
+
 // A group's name, its key, and further details.
 function nameOf(tag, grouping) {
-  if (!tag) return { key: "", title: "(all others)", detail: "" };
+  // No name has these keys: a name may be empty.
+  if (!tag) return { key: "\u0000", title: "(all others)", detail: "" };
   switch (grouping) {
     case "scope": return { key: tag.scope, title: tag.scope || "(no scope)", detail: "" };
     case "share": return { key: tag.share, title: tag.share || "(no share)", detail: "" };
+    case "kind": return { key: kindOf(tag, false), title: kindOf(tag, false), detail: "" };
+    case "beginning": {
+      const title = tag.name && beginningOf(tag.name);
+      return { key: title, title: title || "(no name)", detail: "" };
+    }
     case "name": return { key: tag.name, title: tag.name || "(no name)", detail: "" };
     case "site": return { key: siteText(tag), title: siteText(tag), detail: "" };
     default: return {
@@ -32,7 +72,7 @@ function nameOf(tag, grouping) {
 }
 
 // The groups of a model's tags. `of[tag]` is a group's number. The last group has the storages that
-// are older than the history and have no known tag.
+// are older than the history and have no known tag. `ofStay` is there if tags do not suffice.
 function groupsOf(model, grouping) {
   const groups = [];
   const byKey = new Map();
@@ -48,19 +88,28 @@ function groupsOf(model, grouping) {
     return group.number;
   };
   model.tags.forEach((tag, number) => { of[number] = enter(nameOf(tag, grouping)); });
-  of[model.tags.length] = enter({ key: "?", title: "(older than the history)", detail: "" });
-  findPeaks(model, groups, of);
-  return { groups, of, byKey };
+  of[model.tags.length] = enter({ key: "\u0001", title: "(older than the history)", detail: "" });
+  const grouped = { groups, of, byKey, ofStay: null };
+  if (Object.hasOwn(OF_STORAGES, grouping)) {
+    grouped.ofStay = Uint32Array.from({ length: model.stays.count }, (_, stay) => {
+      const name = OF_STORAGES[grouping](model, stay);
+      return enter({ key: name, title: name, detail: "" });
+    });
+  }
+  findPeaks(model, grouped);
+  return grouped;
 }
 
-const groupAt = (grouped, tag) => grouped.of[Math.min(tag, grouped.of.length - 1)];
+// The number of a stay's group.
+const groupOf = (model, grouped, stay) =>
+  grouped.ofStay ? grouped.ofStay[stay] : grouped.of[Math.min(model.stays.tag[stay], grouped.of.length - 1)];
 
-function findPeaks(model, groups, of) {
+function findPeaks(model, grouped) {
   const { stays, ended, began, events } = model;
-  const unknown = of.length - 1;
+  const { groups } = grouped;
   const now = new Float64Array(groups.length), peak = new Float64Array(groups.length);
   const take = (stay, sign) => {
-    const group = of[Math.min(stays.tag[stay], unknown)];
+    const group = groupOf(model, grouped, stay);
     now[group] += sign * stays.bytes[stay];
     if (now[group] > peak[group]) peak[group] = now[group];
   };
@@ -73,13 +122,18 @@ function findPeaks(model, groups, of) {
   groups.forEach((group, number) => { group.peak = peak[number]; });
 }
 
-// Gives the greatest groups of all models a slot for a colour, the same slot in each model.
-function giveSlots(groupings) {
+// The highest bytes of each group in any of the models.
+function peaksOf(groupings) {
   const peaks = new Map();
   for (const { groups } of groupings) {
     for (const { key, peak } of groups) peaks.set(key, Math.max(peaks.get(key) ?? 0, peak));
   }
-  const greatest = [...peaks].filter(([, peak]) => peak > 0).sort((a, b) => b[1] - a[1]).slice(0, COLORED);
+  return peaks;
+}
+
+// Gives the groups with most bytes in `sizes` a slot for a colour, the same slot in each model.
+function giveSlots(groupings, sizes) {
+  const greatest = [...sizes].filter(([, peak]) => peak > 0).sort((a, b) => b[1] - a[1]).slice(0, COLORED);
   const slots = new Map(greatest.map(([key], slot) => [key, slot]));
   for (const { groups } of groupings) {
     for (const group of groups) group.slot = slots.get(group.key) ?? COLORED;
@@ -93,13 +147,9 @@ const KEPT = 64;
 function seriesOf(model, grouped, alone = null) {
   const width = COLORED + (alone ? 2 : 1);
   const { stays, ended, began, events } = model;
-  const slotOf = Uint8Array.from(grouped.of, number => {
-    const group = grouped.groups[number];
-    return group === alone && group.slot === COLORED ? COLORED + 1 : group.slot;
-  });
-  const unknown = slotOf.length - 1;
+  const slotOf = grouped.groups.map(group => (group === alone && group.slot === COLORED ? COLORED + 1 : group.slot));
   const slot = new Uint8Array(stays.count);
-  for (let stay = 0; stay < stays.count; stay++) slot[stay] = slotOf[Math.min(stays.tag[stay], unknown)];
+  for (let stay = 0; stay < stays.count; stay++) slot[stay] = slotOf[groupOf(model, grouped, stay)];
   const kept = new Float64Array((Math.floor(events.count / KEPT) + 1) * width);
   const now = new Float64Array(width);
   for (let stay = 0; stay < stays.count; stay++) if (stays.from[stay] === 0) now[slot[stay]] += stays.bytes[stay];
@@ -137,7 +187,7 @@ function heldAt(model, grouped, moment) {
   const bytes = new Float64Array(grouped.groups.length), storages = new Uint32Array(grouped.groups.length), saved = new Float64Array(grouped.groups.length);
   const isLast = moment === model.events.count;
   for (const stay of liveAt(model, moment)) {
-    const group = groupAt(grouped, model.stays.tag[stay]);
+    const group = groupOf(model, grouped, stay);
     bytes[group] += model.stays.bytes[stay];
     storages[group]++;
     if (isLast && model.stays.saved[stay]) saved[group] += model.stays.bytes[stay];

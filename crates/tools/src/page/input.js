@@ -134,12 +134,10 @@ function listenToMap(app, map, canvas) {
 
 // The keys with their actions and descriptions.
 function keysOf(app) {
-  const width = () => app.range[1] - app.range[0];
-  const middle = () => app.range[0] + width() / 2;
   return [
     { keys: ["ArrowLeft", "ArrowRight"], shown: "← →", words: "move along the timeline", run: event => app.panBy((event.key === "ArrowLeft" ? -1 : 1) * (event.shiftKey ? 0.5 : 0.1)) },
-    { keys: ["+", "="], shown: "+", words: "zoom in", run: () => app.zoomBy(1 / 1.5, middle()) },
-    { keys: ["-", "_"], shown: "−", words: "zoom out", run: () => app.zoomBy(1.5, middle()) },
+    { keys: ["+", "="], shown: "+", words: "zoom in, about the chosen moment", run: () => app.zoomBy(1 / 1.5, app.zoomCentre()) },
+    { keys: ["-", "_"], shown: "−", words: "zoom out", run: () => app.zoomBy(1.5, app.zoomCentre()) },
     { keys: ["0"], shown: "0", words: "show all", run: () => app.showAll() },
     { keys: [",", "."], shown: ", .", words: "previous event, next event", run: event => app.setMoment(app.moment + (event.key === "," ? -1 : 1), true) },
     { keys: ["p"], shown: "p", words: "the moment with most live memory", run: () => app.setMoment(app.doc.model.peak, true) },

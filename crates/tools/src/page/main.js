@@ -42,7 +42,7 @@ function paintWanted() {
   } else if (parts.has("overlay") && !app.isDifference) timeline.drawOverlay();
   if (parts.has("map")) maps.forEach(map => map.draw());
   else if (parts.has("map-marks")) maps.forEach(map => map.draw(false));
-  if (parts.has("rows")) table.set(app.isDifference ? differences() : holderRows(app.doc, app.moment));
+  if (parts.has("rows")) table.set(app.isDifference ? app.differences() : holderRows(app.doc, app.moment));
   else if (parts.has("table")) table.paint();
   if (parts.has("moment")) tellMoment();
   if (parts.has("timeline")) tellRange();
@@ -51,11 +51,11 @@ function paintWanted() {
 
 const everything = ["timeline", "map", "rows", "moment"];
 
-function differences() {
+app.differences = () => {
   const rows = differenceRows(...app.docs);
   app.greatestDifference = rows.reduce((most, row) => Math.max(most, Math.abs(row.difference)), 0);
   return rows;
-}
+};
 
 // The range of the axis is within its domain and not too narrow to distinguish events.
 app.domain = () => timeline.axis().domain(app.model);
@@ -75,6 +75,12 @@ app.zoomBy = (factor, around) => {
   const [from, to] = app.range;
   const fixed = Math.max(from, Math.min(to, around));
   app.setRange(fixed - (fixed - from) * factor, fixed + (to - fixed) * factor);
+};
+// The chosen moment, if it is visible, else the middle.
+app.zoomCentre = () => {
+  const [from, to] = app.range;
+  const chosen = timeline.axis().valueOf(app.model, app.moment);
+  return chosen >= from && chosen <= to ? chosen : (from + to) / 2;
 };
 app.showAll = () => {
   app.range = app.domain();
@@ -133,8 +139,10 @@ function tellRange() {
   const { model } = app.doc;
   const [from, to] = app.range;
   const [least, most] = app.domain();
+  const lasted = model.isTimed ? model.events.at[model.events.count - 1] - model.events.at[0] : 0;
   const all = app.axis === "time" ? timeText(to - from) : counted(Math.round(to - from), "event");
-  byId("range").textContent = to - from >= most - least ? `${counted(model.events.count, "event")}${model.isTimed ? " in " + timeText(most - least, (most - least) / 1000) : ""}` : `${all} shown`;
+  byId("offer").hidden = app.axis !== "time" || !app.doc.isCrowded;
+  byId("range").textContent = to - from >= most - least ? `${counted(model.events.count, "event")}${model.isTimed ? " in " + timeText(lasted) : ""}` : `${all} shown`;
 }
 
 app.hoverTimeline = (at, event) => {
@@ -158,7 +166,7 @@ app.hoverTimeline = (at, event) => {
 function stayRows(doc, map, stay) {
   const { model, grouped } = doc;
   const { stays, events } = model;
-  const group = grouped.groups[groupAt(grouped, stays.tag[stay])];
+  const group = grouped.groups[groupOf(model, grouped, stay)];
   const since = moment => (moment === 0 ? "before the first event" : model.isTimed ? timeText(events.at[moment - 1], 1000) : "event " + countText(moment));
   const state = STATES[map.stateOf(stay)].toLowerCase();
   return [
@@ -189,7 +197,7 @@ app.hoverMap = (map, under, event) => {
 };
 app.chooseStay = (map, stay) => {
   const { model, grouped } = map.doc();
-  if (stay >= 0) app.select(grouped.groups[groupAt(grouped, model.stays.tag[stay])].key, true);
+  if (stay >= 0) app.select(grouped.groups[groupOf(model, grouped, stay)].key, true);
   else app.select(null);
 };
 app.tellStay = (map, stay) => {
@@ -211,7 +219,7 @@ function setColor(colorBy) {
 function showLegend() {
   const { inks } = app;
   const entries = {
-    tag: [],
+    tag: app.isDifference ? [[inks.other, "grew less, or not"]] : [],
     size: SIZES.map((most, i) => [inks.sizes[i], most === Infinity ? "more" : "≤ " + bytesText(most).replace(/\.0+ /, " ")]),
     state: [...CAME_WORDS.map((words, came) => [inks.states.came[came], words]), [inks.states.Pinned, "pinned"], [inks.states.Clean, "with a copy"]],
   }[app.colorBy];
@@ -233,6 +241,7 @@ function choice(id, options, choose) {
   byId(id).replaceChildren(...Object.entries(options).map(([key, words]) => el("button", { type: "button", "data-key": key, onclick: () => choose(key) }, words)));
 }
 function pressed(id, key) {
+  if (id === "axes") byId(id).firstChild.disabled = !app.model?.isTimed;
   for (const button of byId(id).children) button.setAttribute("aria-pressed", String(button.dataset.key === String(key)));
 }
 
@@ -317,6 +326,7 @@ function setView(view) {
   app.hover = null;
   tooltip.hide();
   if (!app.model.isTimed) app.axis = "events";
+  regroup();
   pressed("axes", app.axis);
   app.moment = app.model.events.count;
   app.range = app.domain();
@@ -325,14 +335,17 @@ function setView(view) {
 
 function regroup() {
   for (const doc of app.docs) doc.grouped = groupsOf(doc.model, app.grouping);
-  giveSlots(app.docs.map(doc => doc.grouped));
+  const groupings = app.docs.map(doc => doc.grouped);
+  giveSlots(groupings, app.isDifference ? growthOf(...app.docs) : peaksOf(groupings));
   for (const doc of app.docs) Object.assign(doc, { alone: null, series: seriesOf(doc.model, doc.grouped) });
 }
 
 function take(snapshots) {
-  app.docs = snapshots.map(snapshot => ({ model: modelOf(snapshot) }));
+  app.docs = snapshots.map(snapshot => {
+    const model = modelOf(snapshot);
+    return { snapshot, model, isCrowded: isCrowded(model) };
+  });
   app.axis = "time";
-  regroup();
   setView(snapshots.length === 2 ? 2 : 0);
 }
 
@@ -340,7 +353,7 @@ function take(snapshots) {
 app.read = async (file, place) => {
   try {
     const snapshot = snapshotOf(JSON.parse(await file.text()), file.name);
-    const others = app.docs.map(doc => doc.model);
+    const others = app.docs.map(doc => doc.snapshot);
     take(place === 1 && others.length ? [others[0], snapshot] : [snapshot]);
   } catch (error) {
     byId("notice").textContent = printable(file.name, 60) + ": " + printable(error.message, 200);
@@ -371,7 +384,7 @@ function start() {
   });
   byId("filter").addEventListener("input", event => table?.filter(event.target.value));
   const clicks = {
-    theme: app.nextTheme, all: app.showAll, fit: () => app.setFitted(!app.isFitted), help: () => byId("keys").showModal(),
+    theme: app.nextTheme, all: app.showAll, offer: () => app.setAxis("events"), fit: () => app.setFitted(!app.isFitted), help: () => byId("keys").showModal(),
     back: () => app.setMoment(app.moment - 1, true), forth: () => app.setMoment(app.moment + 1, true),
     peak: () => app.setMoment(app.model.peak, true), end: () => app.setMoment(app.model.events.count, true),
   };

@@ -248,7 +248,7 @@ function modelOf(snapshot) {
 const LANES = [
   { name: "slabs", kinds: [SLAB_CREATED, SLAB_RELEASED], color: "slab" },
   { name: "reclaim", kinds: [RECLAIM_STEP], color: "reclaim" },
-  { name: "out · back", kinds: [EVICT, RESTORE], color: "evict" },
+  { name: "evicted · restored", kinds: [EVICT, RESTORE], color: "evict" },
   { name: "refused", kinds: [REFUSAL, REOPENED], color: "refuse" },
   { name: "submitted", kinds: [SUBMISSION], color: "submit" },
   { name: "up · down", kinds: [UPLOAD, READ], color: "slab", isOptional: true },

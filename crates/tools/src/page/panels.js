@@ -36,6 +36,14 @@ function reclaimFigure(stats) {
   return figure("reclaim", `${countText(sum("gains"))} of ${countText(sum("tries"))}`, `tries freed ${bytesText(sum("freed_bytes"))}`, each.join("\n"));
 }
 
+// What left without a write. A source, such as the file of a model, gives it again.
+function droppedFigure(stats) {
+  const [dropped, atSource] = [number(stats.dropped_bytes), number(stats.dropped_to_source_bytes)];
+  if (!dropped) return [];
+  const where = atSource >= dropped ? "the source has it" : atSource ? `the source has ${bytesText(atSource)}` : "copies or recipes stay";
+  return [figure("dropped", bytesText(dropped), where, "Evictions without a write: the bytes are elsewhere, so nothing went to the host or the disk.")];
+}
+
 // What a share holds, relative to its ceiling, else to its guarantee.
 function shareFigure(share) {
   const [held, guaranteed, ceiling] = [number(share?.bytes?.now), number(share?.guaranteed_bytes), number(share?.ceiling_bytes)];
@@ -70,7 +78,8 @@ function summary(model, inks) {
     meter(model, inks),
     figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
     figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
-    figure("evicted", countText(number(stats.evictions)), `${countText(number(stats.restores))} restored`),
+    figure("evicted", bytesText(number(stats.evicted_bytes)), `${counted(number(stats.evictions), "eviction")}, ${counted(number(stats.restores), "restore")}`),
+    ...droppedFigure(stats),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
     reclaimFigure(stats),
     ...list(stats.stores).slice(0, MOST_STORES).map(storeFigure),
@@ -91,16 +100,15 @@ function noticeText(model) {
 function eventWords(model, grouped, i) {
   const { kind, bytes, who, slab, id } = model.events;
   const size = bytesText(bytes[i]);
-  const title = tag => grouped.groups[groupAt(grouped, tag)].title;
-  const stay = model.ended[i];
-  const ending = stay >= 0 ? title(model.stays.tag[stay]) : "";
+  const title = stay => (stay >= 0 ? grouped.groups[groupOf(model, grouped, stay)].title : "");
+  const ending = title(model.ended[i]), begun = title(model.began[i]);
   switch (kind[i]) {
-    case ALLOC: return ["alloc " + size, title(who[i])];
+    case ALLOC: return ["alloc " + size, begun];
     case FREE: return ["free " + size, ending];
-    case DONATE: return ["donated " + size, title(who[i])];
+    case DONATE: return ["took over " + size, begun];
     case MOVE: return ["moved " + size, ending];
-    case EVICT: return [`evicted to ${WORDS.where[who[i]]?.toLowerCase() ?? "?"} ${size}`, ending];
-    case RESTORE: return ["restored " + size, title(who[i])];
+    case EVICT: return [WORDS.where[who[i]] === "Backed" ? `dropped ${size}, the source has it` : `evicted to ${WORDS.where[who[i]]?.toLowerCase() ?? "?"} ${size}`, ending];
+    case RESTORE: return ["restored " + size, begun];
     case SLAB_CREATED: return ["slab created " + size, `#${slab[i]}, ${CLASSES[who[i]] ?? "?"}`];
     case SLAB_RELEASED: return ["slab released " + size, `#${slab[i]}`];
     case SUBMISSION: return ["submission " + countText(id[i]), `${counted(bytes[i], "command")} so far`];
@@ -113,7 +121,7 @@ function eventWords(model, grouped, i) {
   }
 }
 
-const KIND_WORDS = ["alloc", "free", "donation", "move", "eviction", "restore", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel"];
+const KIND_WORDS = ["alloc", "free", "take-over", "move", "eviction", "restore", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel"];
 
 // The events of a column: each one if they are few, else the count of each kind.
 function eventRows(model, grouped, first, end) {
@@ -133,8 +141,12 @@ function eventRows(model, grouped, first, end) {
 const colorOfGroup = (inks, group, selected) =>
   inks.tags[group.key === selected && group.slot === COLORED ? COLORED + 1 : group.slot];
 
+// A long name takes the room of the details, which the title has too.
+const LONG = 18;
+
 function whoCell(app, row) {
-  return el("div", { class: "who", title: row.group.whole }, swatch(colorOfGroup(app.inks, row.group, app.selected)), el("b", {}, row.group.title), row.group.detail ? el("small", {}, row.group.detail) : null);
+  const { title, detail } = row.group;
+  return el("div", { class: "who", title: row.group.whole }, swatch(colorOfGroup(app.inks, row.group, app.selected)), cutName(title, "b"), detail && title.length < LONG ? el("small", {}, detail) : null);
 }
 
 const searchedText = group => (group.title + " " + group.whole).toLowerCase();
@@ -188,6 +200,11 @@ function differenceRows(before, after) {
     }
   });
   return [...rows.values()].map(row => ({ ...row, difference: row.after - row.before, isGone: row.after === row.before && !row.storages }));
+}
+
+// The bytes by which groups have grown: in a comparison only these are coloured.
+function growthOf(before, after) {
+  return new Map(differenceRows(before, after).map(({ key, difference }) => [key, difference]));
 }
 
 // The sums of both snapshots side by side.

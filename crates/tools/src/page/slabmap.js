@@ -217,7 +217,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     const { inks, selected } = app;
     const { model, grouped } = modelNow();
     const { stays } = model;
-    const group = grouped.groups[groupAt(grouped, stays.tag[stay])];
+    const group = grouped.groups[groupOf(model, grouped, stay)];
     const isChosen = !selected || group.key === selected;
     let color;
     if (app.colorBy === "size") color = inks.sizes[SIZES.findIndex(most => stays.bytes[stay] <= most)];

@@ -1,7 +1,7 @@
 // The timeline: live memory stacked by tag, reserved memory above it, and lanes of marks below. A
 // column of pixels shows its moment with most live bytes, which a pyramid of maxima finds fast.
 
-const GUTTER = 76;
+const GUTTER = 100;
 const LANE_HEIGHT = 13;
 const AXIS_HEIGHT = 22;
 
@@ -24,6 +24,17 @@ const eventAxis = {
   valueOf: (_, moment) => moment,
   least: 8,
 };
+
+// Whether most events share so few columns of the time axis that they cannot be told apart.
+function isCrowded(model) {
+  const { at, count } = model.events;
+  if (!model.isTimed || count < 64) return false;
+  const bins = new Uint32Array(200);
+  const perNs = bins.length / (at[count - 1] - at[0]);
+  for (let i = 0; i < count; i++) bins[Math.min(bins.length - 1, Math.floor((at[i] - at[0]) * perNs))]++;
+  const fullest = bins.sort().slice(-4).reduce((sum, part) => sum + part, 0);
+  return fullest > 0.8 * count;
+}
 
 // The first event at the left edge of each column, and the moment that each column shows.
 function columnsOf(model, axis, [from, to], width) {

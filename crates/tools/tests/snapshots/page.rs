@@ -74,6 +74,28 @@ fn a_page_has_the_blocks_the_tags_and_every_event() {
     assert_eq!(head["clipped"], 0);
 }
 
+/// The script groups by the types, and tells what left without a write.
+#[test]
+fn a_page_has_the_types_and_what_was_dropped() {
+    let (gpu, tensors) = named(&["weights", "scores"]);
+    tensors[0].evict().unwrap();
+    tensors[0].prefetch().unwrap();
+    gpu.flush().unwrap();
+    tensors[0].evict().unwrap();
+    let snapshot = gpu.memory().snapshot();
+    let head = head(&page(&snapshot));
+    assert_eq!(head["types"][0][0], "F32");
+    assert_eq!(head["types"][0][1].as_array().unwrap().len(), 2);
+    assert_eq!(head["stats"]["evicted_bytes"], 4000);
+    assert_eq!(head["stats"]["dropped_bytes"], 4000);
+    assert_eq!(head["stats"]["dropped_to_source_bytes"], 0);
+    assert!(include_str!("../../src/page/decode.js").contains("doc.types"));
+    let panels = include_str!("../../src/page/panels.js");
+    for name in ["evicted_bytes", "dropped_bytes", "dropped_to_source_bytes"] {
+        assert!(panels.contains(&format!("stats.{name}")), "{name}");
+    }
+}
+
 /// The script shows each of these numbers of a share.
 #[test]
 fn a_page_has_the_shares() {
