@@ -16,7 +16,8 @@ use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
     /// The elements where `mask`, a bool tensor, is true, in row-major order along one axis. The
-    /// two shapes broadcast.
+    /// two shapes broadcast, as in PyTorch. For a mask of the first axes, which selects whole rows,
+    /// use [`index`](Tensor::index).
     ///
     /// The number of elements decides the shape, so this reads the count and waits for the device.
     /// If that is too slow, count ahead and use
