@@ -2,6 +2,7 @@
 
 mod budgets;
 mod check;
+mod composed;
 mod custom;
 mod edges;
 mod elementwise;

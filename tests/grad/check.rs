@@ -83,3 +83,49 @@ pub(super) fn check(
         }
     }
 }
+
+/// Operands of these shapes between -1 and 1, each with elements of its own.
+pub(super) fn check_shapes(
+    gpu: &Gpu,
+    what: &str,
+    shapes: &[&[usize]],
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    let elements: Vec<Vec<f32>> = (1..)
+        .zip(shapes)
+        .map(|(number, shape)| {
+            let count: usize = shape.iter().product();
+            spread(count * number, -1.0, 1.0).split_off(count * (number - 1))
+        })
+        .collect();
+    let operands: Vec<(&[f32], &[usize])> = elements
+        .iter()
+        .zip(shapes)
+        .map(|(elements, shape)| (&elements[..], *shape))
+        .collect();
+    check(gpu, what, &operands, f);
+}
+
+/// The gradients of the gradients of all operands.
+pub(super) fn check_twice(
+    gpu: &Gpu,
+    what: &str,
+    shapes: &[&[usize]],
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    check_shapes(gpu, what, shapes, |x| {
+        let inner: Vec<Tensor> = x
+            .iter()
+            .map(|x| x.clone().requires_grad())
+            .collect::<Result<_>>()?;
+        let loss = f(&inner)?.sin()?.sum_all()?;
+        let gradients = loss.backprop().record().run()?;
+        let mut sum = gpu.zeros(&[], DType::F32)?;
+        for (number, x) in inner.iter().enumerate() {
+            let gradient = gradients.get(x).expect("it depends on it");
+            let weight = 0.5 + number as f64;
+            sum = (sum + (gradient.square()?.sum_all()? * weight)?)?;
+        }
+        Ok(sum)
+    });
+}
