@@ -15,6 +15,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use lapidary::interop::wanted_features;
 use lapidary::units::Bytes;
 use lapidary::{DType, Gpu, Options, Source, Tensor, stats::Recovered, wgpu};
 
@@ -277,10 +278,9 @@ async fn open_apps() -> Result<(wgpu::Adapter, wgpu::Device, wgpu::Queue), Box<d
     let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     let instance = wgpu::Instance::new(desc);
     let adapter = wgpu::util::initialize_adapter_from_env_or_default(&instance, None).await?;
-    let useful = wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
     let desc = wgpu::DeviceDescriptor {
         label: Some("app"),
-        required_features: adapter.features() & useful,
+        required_features: wanted_features(&adapter),
         required_limits: adapter.limits(),
         ..Default::default()
     };

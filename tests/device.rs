@@ -6,6 +6,8 @@
 
 #[path = "device/any_limits.rs"]
 mod any_limits;
+#[path = "device/apart.rs"]
+mod apart;
 #[path = "device/app.rs"]
 mod app;
 #[path = "device/caches.rs"]
@@ -40,6 +42,8 @@ mod open;
 mod order;
 #[path = "device/parts.rs"]
 mod parts;
+#[path = "device/ping_pong.rs"]
+mod ping_pong;
 #[path = "device/plain.rs"]
 mod plain;
 #[path = "device/pressure.rs"]

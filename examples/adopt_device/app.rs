@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
+use lapidary::interop::wanted_features;
 use lapidary::wgpu;
 use wgpu::util::DeviceExt;
 
@@ -143,10 +144,9 @@ async fn open() -> Result<(wgpu::Adapter, wgpu::Device, wgpu::Queue), Box<dyn Er
     let instance = wgpu::Instance::new(desc);
     // `WGPU_ADAPTER_NAME` chooses an adapter.
     let adapter = wgpu::util::initialize_adapter_from_env_or_default(&instance, None).await?;
-    let useful = wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
     let desc = wgpu::DeviceDescriptor {
         label: Some("app"),
-        required_features: adapter.features() & useful,
+        required_features: wanted_features(&adapter),
         required_limits: adapter.limits(),
         ..Default::default()
     };

@@ -16,6 +16,9 @@ impl Gpu {
     /// lapidary's own work, and releases the tensors. [`lapidary_core::Gpu::with_bound`] does the
     /// same with buffers.
     ///
+    /// What is read and what is written lie in different buffers. So one pass may use both, and a
+    /// copy may go from one to the other. The call moves tensors for that, within the budget.
+    ///
     /// No lock of lapidary is held during `encode`: it may use lapidary, and so may other threads.
     /// Work recorded meanwhile may run before or after the returned command buffers.
     ///
@@ -33,8 +36,8 @@ impl Gpu {
     ///
     /// # Errors
     /// A tensor's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]). [`Error::Shape`] for a
-    /// view that is not contiguous or starts inside a word of 4 bytes, or for an empty tensor.
-    /// [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the commands; [`Error::DeviceLost`].
+    /// view that is not contiguous or starts inside a word of 4 bytes, or for an empty tensor. The
+    /// others are those of [`lapidary_core::Gpu::with_bound`].
     pub fn with_bound(
         &self,
         tensors: &[(&Tensor, Access)],

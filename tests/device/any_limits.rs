@@ -254,3 +254,48 @@ fn the_lowest_limits_suffice_for_the_kernels_of_every_kind_of_device() {
         assert_eq!(sim.complaints(), [""; 0]);
     }
 }
+
+#[test]
+fn an_app_hears_which_features_its_device_lacks() {
+    use lapidary::interop::wanted_features;
+    use lapidary::stats::Topic;
+    let text_of = |app: &App| {
+        let advice = app.gpu().memory().advice();
+        let about = advice.into_iter().find(|one| one.topic == Topic::Features);
+        about.map(|one| one.to_string())
+    };
+    let adapter = App::adapter();
+    let wanted = wanted_features(&adapter);
+    assert!(adapter.features().contains(wanted) && wanted.contains(adapter.features() & USED));
+    assert_eq!(text_of(&App::on(adapter.clone(), wanted, |_| ())), None);
+    let helpful = [
+        (
+            wgpu::Features::IMMEDIATES,
+            "IMMEDIATES, with a `max_immediate_size` of 128",
+        ),
+        (wgpu::Features::SUBGROUP, "SUBGROUP"),
+        (
+            wgpu::Features::MAPPABLE_PRIMARY_BUFFERS,
+            "MAPPABLE_PRIMARY_BUFFERS",
+        ),
+        (wgpu::Features::SHADER_INT64, "SHADER_INT64"),
+    ];
+    for (feature, name) in helpful {
+        let text = text_of(&App::on(adapter.clone(), wanted - feature, |_| ()));
+        assert_eq!(text.is_some(), wanted.contains(feature), "{feature:?}");
+        if let Some(text) = text {
+            assert!(
+                text.contains(name) && text.contains("wanted_features"),
+                "{text}"
+            );
+        }
+    }
+    // The feature without its limit is of no use.
+    let short = App::on(adapter.clone(), wanted, |limits| {
+        limits.max_immediate_size = 64
+    });
+    let is_told = text_of(&short).is_some_and(|text| text.contains("IMMEDIATES"));
+    assert_eq!(is_told, wanted.contains(wgpu::Features::IMMEDIATES));
+    let opened = gpu();
+    assert!(opened.caps().missing_features.is_empty() && opened.memory().advice().is_empty());
+}

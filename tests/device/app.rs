@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use lapidary::interop::BoundRange;
 use lapidary::{Gpu, wgpu};
 
 use super::gpu;
@@ -48,7 +49,7 @@ impl App {
     }
 
     /// The adapter of the other tests, searched once.
-    fn adapter() -> wgpu::Adapter {
+    pub(crate) fn adapter() -> wgpu::Adapter {
         static FOUND: OnceLock<wgpu::Adapter> = OnceLock::new();
         let find = || {
             let name = gpu().caps().name.clone();
@@ -112,6 +113,50 @@ impl App {
             device,
             queue,
         })
+    }
+
+    /// A pipeline of the app.
+    pub(crate) fn compute(&self, wgsl: &str) -> wgpu::ComputePipeline {
+        let source = wgpu::ShaderSource::Wgsl(wgsl.into());
+        let desc = wgpu::ShaderModuleDescriptor {
+            label: None,
+            source,
+        };
+        let module = self.device.create_shader_module(desc);
+        self.device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: None,
+                layout: None,
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: Default::default(),
+                cache: None,
+            })
+    }
+
+    /// A pass over these ranges, which are the bindings in their order.
+    pub(crate) fn pass(
+        &self,
+        pipeline: &wgpu::ComputePipeline,
+        ranges: &[BoundRange],
+        groups: u32,
+    ) -> wgpu::CommandBuffer {
+        let entries = (0..).zip(ranges).map(|(binding, range)| {
+            let resource = range.binding();
+            wgpu::BindGroupEntry { binding, resource }
+        });
+        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries.collect::<Vec<_>>(),
+        });
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.set_pipeline(pipeline);
+        pass.set_bind_group(0, &group, &[]);
+        pass.dispatch_workgroups(groups, 1, 1);
+        drop(pass);
+        encoder.finish()
     }
 
     pub(crate) fn gpu(&self) -> Gpu {

@@ -21,47 +21,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
 }";
 
-impl App {
-    fn pipeline(&self) -> wgpu::ComputePipeline {
-        let source = wgpu::ShaderSource::Wgsl(WGSL.into());
-        let module = self
-            .device
-            .create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: None,
-                source,
-            });
-        self.device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: None,
-                layout: None,
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: Default::default(),
-                cache: None,
-            })
-    }
-
-    /// A pass over two tensors.
-    fn pass(&self, pipeline: &wgpu::ComputePipeline, bound: &Bound) -> wgpu::CommandBuffer {
-        let entries = [0, 1].map(|index| wgpu::BindGroupEntry {
-            binding: index,
-            resource: bound[index as usize].binding(),
-        });
-        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &entries,
-        });
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        let mut pass = encoder.begin_compute_pass(&Default::default());
-        pass.set_pipeline(pipeline);
-        pass.set_bind_group(0, &group, &[]);
-        pass.dispatch_workgroups(16, 1, 1);
-        drop(pass);
-        encoder.finish()
-    }
-}
-
 #[test]
 fn the_apps_callbacks_stay_the_apps() -> Result<()> {
     let app = App::open();
@@ -146,7 +105,7 @@ fn what_starts_inside_a_word_is_not_bound() -> Result<()> {
 #[test]
 fn a_pass_of_the_app_reads_and_writes_tensors() -> Result<()> {
     let app = App::open();
-    let (gpu, pipeline) = (app.gpu(), app.pipeline());
+    let (gpu, pipeline) = (app.gpu(), app.compute(WGSL));
     let x = (&gpu.tensor(&ramp(0, 1000), &[1000])? + 1.0)?;
     let y = gpu.zeros(&[1000], DType::F32)?;
     let earlier = x.read::<f32>();
@@ -154,7 +113,7 @@ fn a_pass_of_the_app_reads_and_writes_tensors() -> Result<()> {
     gpu.with_bound(&[(&x, Access::Write), (&y, Access::Write)], |bound| {
         assert_eq!(bound.ranges().len(), 2);
         assert!(bound[0].size_bytes >= 4000);
-        vec![app.pass(&pipeline, bound)]
+        vec![app.pass(&pipeline, bound.ranges(), 16)]
     })?;
     assert!(x.version() > versions.0 && y.version() > versions.1);
     let expected: Vec<f32> = ramp(1, 1000).iter().map(|x| 2.0 * x + 2.0).collect();
@@ -167,13 +126,13 @@ fn a_pass_of_the_app_reads_and_writes_tensors() -> Result<()> {
 #[test]
 fn the_app_may_use_lapidary_while_it_encodes() -> Result<()> {
     let app = App::open();
-    let (gpu, pipeline) = (app.gpu(), app.pipeline());
+    let (gpu, pipeline) = (app.gpu(), app.compute(WGSL));
     let x = gpu.tensor(&ramp(0, 64), &[64])?;
     let y = gpu.zeros(&[64], DType::F32)?;
     let mut later = None;
     gpu.with_bound(&[(&x, Access::Write), (&y, Access::Write)], |bound| {
         later = (&y * 10.0).ok();
-        vec![app.pass(&pipeline, bound)]
+        vec![app.pass(&pipeline, bound.ranges(), 16)]
     })?;
     let expected: Vec<f32> = ramp(0, 64).iter().map(|x| 20.0 * x + 10.0).collect();
     assert_eq!(floats(&later.expect("an operation")), expected);

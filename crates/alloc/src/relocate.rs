@@ -104,6 +104,28 @@ impl Carver {
         Ok(Relocated { from, to })
     }
 
+    /// The start of the smallest hole of a slab with room for a block of `size_bytes`. `None` if no
+    /// hole has room, or the slab was removed. O(blocks and holes in the slab).
+    ///
+    /// ```
+    /// use lapidary_alloc::{Carver, Spot};
+    ///
+    /// let mut carver = Carver::new(256)?;
+    /// let slab = carver.add_slab(4096)?;
+    /// let block = carver.allocate(1000)?;
+    /// assert_eq!(carver.spot_in(slab, 3072), Some(Spot::new(slab, 1024)));
+    /// assert_eq!(carver.spot_in(slab, 3073), None);
+    /// # Ok::<(), lapidary_alloc::AllocError>(())
+    /// ```
+    pub fn spot_in(&self, slab: SlabId, size_bytes: u64) -> Option<Spot> {
+        let first = self.slabs[self.slabs.resolve(slab).ok()?].first;
+        let size = Granules(self.unit.granules_ceil(size_bytes).0.max(1));
+        let holes = self.indexed_nodes_of(first);
+        let fitting = holes.filter(|(_, node)| !node.is_live() && node.size() >= size);
+        let (hole, node) = fitting.min_by_key(|(_, node)| node.size())?;
+        Some(Spot::in_hole(slab, self.unit.bytes(node.offset()), hole))
+    }
+
     /// The hole that contains the whole range. The search looks at `hint` first.
     fn hole_around(&self, slab: u32, hint: u32, offset: Granules, size: Granules) -> Option<u32> {
         let end = offset.0.checked_add(size.0)?;

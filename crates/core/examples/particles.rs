@@ -16,7 +16,7 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use lapidary_core::interop::Access;
+use lapidary_core::interop::{Access, wanted_features};
 use lapidary_core::{Budget, Buffer, Gpu, Kernel, Options, wgpu};
 
 const BUFFERS: usize = 32;
@@ -150,12 +150,9 @@ impl App {
     async fn new() -> Result<App, Box<dyn Error>> {
         let instance = wgpu::Instance::default();
         let adapter = instance.request_adapter(&Default::default()).await?;
-        let wanted = wgpu::Features::IMMEDIATES
-            | wgpu::Features::SUBGROUP
-            | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
         let (device, queue) = adapter
             .request_device(&wgpu::DeviceDescriptor {
-                required_features: adapter.features() & wanted,
+                required_features: wanted_features(&adapter),
                 required_limits: adapter.limits(),
                 ..Default::default()
             })

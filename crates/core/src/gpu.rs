@@ -37,7 +37,7 @@ use crate::transfer::{OpenStore, SpillOptions, StoreTier};
 pub use device_store::DeviceStore;
 pub use diagnose::GpuDiagnostics;
 use diagnose::Handles;
-pub use interop::{Access, Bound, BoundRange};
+pub use interop::{Access, Bound, BoundRange, wanted_features};
 pub use kernels::GpuKernels;
 pub use memory_limits::Compacted;
 pub use tuning::{Tune, Tuned};
@@ -309,7 +309,8 @@ impl Gpu {
     /// at the next call that touches the device.
     ///
     /// The app should open the device with `adapter.limits()`, and with these features where the
-    /// adapter has them. The engine cannot use a feature that the device was opened without:
+    /// adapter has them: [`wanted_features`](crate::interop::wanted_features), and those for
+    /// cooperative matrices. The engine uses no others, and [`advice`](GpuMemory::advice) tells:
     ///
     /// - `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP`;
     /// - `MAPPABLE_PRIMARY_BUFFERS` on a device that shares the host's memory: transfers become
@@ -318,8 +319,7 @@ impl Gpu {
     /// - `EXPERIMENTAL_COOPERATIVE_MATRIX` with `SHADER_F16` on Vulkan, if it has both: for
     ///   products of f16 by cooperative matrices. For the first, wgpu wants
     ///   `ExperimentalFeatures::enabled()`, which is `unsafe`: a promise that the app makes;
-    /// - `PIPELINE_CACHE` with an [`Options::cache_folder`];
-    /// - `TIMESTAMP_QUERY` to [time kernels](GpuKernels::time).
+    /// - `PIPELINE_CACHE` with a [`cache_folder`](Options), `TIMESTAMP_QUERY` to time kernels.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when

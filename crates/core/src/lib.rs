@@ -78,7 +78,7 @@ pub mod shares {
 /// a buffer at its place.
 pub mod interop {
     pub use crate::buffer::Pin;
-    pub use crate::gpu::{Access, Bound, BoundRange};
+    pub use crate::gpu::{Access, Bound, BoundRange, wanted_features};
 }
 
 /// Bugs that the engine looks for, buffers that are still alive, and the times of kernels.

@@ -30,6 +30,9 @@ pub struct OutOfMemory {
     pub reclaim_steps: Vec<ReclaimStepUse>,
     /// The place in the source that made the tensor that found no room.
     pub made_at: String,
+    /// The place in the source that made the tensor beside which it may not lie: the same call of
+    /// [`with_bound`](crate::Gpu::with_bound) binds that one with another access.
+    pub apart_from: Option<String>,
     /// The share that asked, if it was one.
     pub share: Option<Box<ShareUse>>,
     /// The largest holders of memory, largest first.
@@ -40,10 +43,20 @@ impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "out of memory: {} for the tensor made at {} found no room: {} live, {} reserved, \
-             {} retiring, largest hole {}",
+            "out of memory: {} for the tensor made at {} found no room",
             Bytes(self.requested_bytes),
             self.made_at,
+        )?;
+        if let Some(other) = &self.apart_from {
+            write!(
+                f,
+                " in another buffer than the tensor made at {other}, which the same call binds with \
+                 another access"
+            )?;
+        }
+        write!(
+            f,
+            ": {} live, {} reserved, {} retiring, largest hole {}",
             Bytes(self.live_bytes),
             Bytes(self.reserved_bytes),
             Bytes(self.retiring_bytes),
@@ -82,6 +95,12 @@ impl fmt::Display for OutOfMemory {
                 write!(f, ", {} saved", Bytes(holder.saved_bytes))?;
             }
             f.write_str(")")?;
+        }
+        if self.apart_from.is_some() {
+            return f.write_str(
+                ". Drop tensors or pins, or raise the budget, and call `with_bound` again. Or bind \
+                 both with `Access::Write`, and declare both `read_write` in the shader",
+            );
         }
         if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
             // The app has no tensor that it could drop.

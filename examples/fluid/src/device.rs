@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lapidary::interop::wanted_features;
 use lapidary::wgpu;
 
 use crate::Outcome;
@@ -30,21 +31,9 @@ impl Device {
                      draws without a GPU), or name another adapter in WGPU_ADAPTER_NAME."
                 )
             })?;
-            let useful = wgpu::Features::IMMEDIATES
-                | wgpu::Features::SUBGROUP
-                | wgpu::Features::SHADER_INT64
-                | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
-            let kind = adapter.get_info().device_type;
-            let apart = match kind {
-                // Its memory is not the host's, so buffers that the host can map would be slow.
-                wgpu::DeviceType::DiscreteGpu => {
-                    wgpu::Features::MAPPABLE_PRIMARY_BUFFERS | wgpu::Features::SHADER_INT64
-                }
-                _ => wgpu::Features::empty(),
-            };
             let opened = adapter.request_device(&wgpu::DeviceDescriptor {
                 label: Some("fluid"),
-                required_features: adapter.features() & (useful - apart),
+                required_features: wanted_features(&adapter),
                 required_limits: adapter.limits(),
                 ..Default::default()
             });

@@ -86,6 +86,9 @@ pub struct Caps {
     pub most_work: u64,
     /// Whether the device computes on the host by the reference kernels, as the simulation does.
     pub runs_reference_kernels: bool,
+    /// What makes work faster, and the adapter has, but an adopted device was opened without. Empty
+    /// if the app asks for [`wanted_features`](crate::interop::wanted_features).
+    pub missing_features: Vec<String>,
     /// How fast the device is, if that is known from the start. `None` on every real device, which
     /// the engine measures.
     pub speed: Option<Speed>,

@@ -101,6 +101,7 @@ mod tests {
             max_binding_bytes: 1 << 27,
             max_storage_bindings: 8,
             offset_alignment_bytes: 64,
+            missing_features: Vec::new(),
             uniform_alignment_bytes: 64,
             max_immediate_bytes: 128,
             max_groups: 65_535,

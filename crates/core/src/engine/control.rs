@@ -447,7 +447,7 @@ impl Engine {
     }
 
     /// Runs the queue and pins the storages to their places. The app is going to write to those in
-    /// `written`.
+    /// `written`, which then lie in other buffers than the rest.
     pub(crate) async fn pin(
         self: &Arc<Self>,
         storages: &[&Arc<Storage>],
@@ -463,7 +463,7 @@ impl Engine {
         });
         let work = move |pass: Pass| async move {
             pass.execute_for(&storages, &written).await?;
-            pins::pin_all(&pass, &storages).await
+            pins::pin_all(&pass, &storages, &written).await
         };
         Pass::run(engine, work).await
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::pass::Pass;
 use super::queue::cmd::Cmd;
+use super::reclaim::apart::{self, Operands};
 use super::reclaim::refuse;
 use super::reclaim::shrink;
 use super::restore;
@@ -37,8 +38,13 @@ impl Drop for Pinned {
 /// The most restores of a storage that is to be pinned, while the budget is lowered.
 const MOST_RESTORES: u32 = 8;
 
-/// Pins storages to their places, after all queued commands.
-pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pinned> {
+/// Pins storages to their places, after all queued commands. Those in `written` then lie in other
+/// buffers than the rest.
+pub(super) async fn pin_all(
+    pass: &Pass,
+    storages: &[Arc<Storage>],
+    written: &[Arc<Storage>],
+) -> Result<Pinned> {
     let mut pinned = Pinned {
         storages: Vec::new(),
         places: Vec::new(),
@@ -50,6 +56,12 @@ pub(super) async fn pin_all(pass: &Pass, storages: &[Arc<Storage>]) -> Result<Pi
         storage.pin();
         pinned.storages.push(storage.clone());
         restore_pinned(pass, storage).await?;
+    }
+    let is_written = |storage: &Arc<Storage>| written.iter().any(|one| Arc::ptr_eq(one, storage));
+    let (written, read): (Vec<_>, Vec<_>) = storages.iter().cloned().partition(is_written);
+    apart::set_apart(pass, &Operands { read, written }).await?;
+    // Last, because reclaim may drop them again.
+    for storage in storages {
         restore_computed(pass, storage).await?;
     }
     if let Some(sharing) = pass.sharing() {

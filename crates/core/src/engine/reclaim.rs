@@ -19,9 +19,11 @@
 //! step and a drain to a lower limit evict operands of the command at the head of the queue.
 //!
 //! `limits_in_force` has the limit that counts, `shrink` follows one that fell, `reserve` makes
-//! slabs before they are needed, and `ahead` evicts before room is short.
+//! slabs before they are needed, and `ahead` evicts before room is short. `apart` moves storages
+//! that the app reads and writes in one call into different slabs.
 
 mod ahead;
+pub(in crate::engine) mod apart;
 pub(in crate::engine) mod callbacks;
 pub(in crate::engine) mod compact;
 mod evict;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::panic::Location;
+use std::sync::Arc;
 
 use super::Gpu;
 use crate::buffer::Buffer;
@@ -64,10 +65,32 @@ impl Bound {
     }
 }
 
+/// The features with which an app should open a device that lapidary [adopts](Gpu::adopt): those of
+/// this adapter that make lapidary faster, or time its kernels. All are safe to request.
+///
+/// ```no_run
+/// # async fn open(adapter: lapidary_core::wgpu::Adapter) -> Result<(), Box<dyn std::error::Error>> {
+/// use lapidary_core::{interop::wanted_features, wgpu};
+///
+/// let opened = adapter.request_device(&wgpu::DeviceDescriptor {
+///     required_features: wanted_features(&adapter), // and those of the app
+///     required_limits: adapter.limits(),
+///     ..Default::default()
+/// });
+/// let (device, queue) = opened.await?;
+/// # Ok(()) }
+/// ```
+pub fn wanted_features(adapter: &wgpu::Adapter) -> wgpu::Features {
+    crate::driver::wgpu::wanted_features(adapter)
+}
+
 impl Gpu {
     /// Lets the app use buffers in its own commands. The call runs the queue and keeps the buffers
     /// in place. It passes their places to `encode`, submits the returned command buffers after
     /// lapidary's own work, and releases the buffers.
+    ///
+    /// What is read and what is written lie in different buffers. So one pass may use both, and a
+    /// copy may go from one to the other. The call moves buffers for that, within the budget.
     ///
     /// No lock of lapidary is held during `encode`: it may use lapidary, and so may other threads.
     /// Work recorded meanwhile may run before or after the returned command buffers.
@@ -86,8 +109,11 @@ impl Gpu {
     ///
     /// # Errors
     /// A buffer's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]). [`Error::Buffer`] for a
-    /// slice that starts inside a word of 4 bytes, or for an empty one. [`Error::Foreign`];
-    /// [`Error::Driver`] when wgpu refuses the commands; [`Error::DeviceLost`].
+    /// slice that starts inside a word of 4 bytes, or for an empty one. The same, or
+    /// [`Error::OutOfMemory`], if a buffer to read cannot be set apart from one to write: the error
+    /// names both. [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses what `encode` does on
+    /// this thread, or the commands; [`Error::DeviceLost`]. After all but the last two, `encode`
+    /// was not called. If it records something wrong, nothing of it is submitted.
     pub fn with_bound(
         &self,
         buffers: &[(&Buffer, Access)],
@@ -110,6 +136,7 @@ impl Gpu {
         for (buffer, access) in buffers {
             self.check_bindable(buffer, *access)?;
         }
+        self.check_accesses(buffers)?;
         let storages: Vec<_> = buffers.iter().map(|(buffer, _)| buffer.storage()).collect();
         let written = buffers
             .iter()
@@ -117,12 +144,31 @@ impl Gpu {
         let written: Vec<_> = written.map(|(buffer, _)| buffer.storage()).collect();
         let pinned = self.engine.pin(&storages, &written).await?;
         let bound = self.bound(buffers, &pinned)?;
-        let commands = encode(&bound);
-        let submit = || {
-            let submitted = driver.submit_app(commands);
-            submitted.map_err(|error| crate::transfer::refusal("the app's commands", error))
-        };
+        let refused = |error| crate::transfer::refusal("the app's commands", error);
+        let commands = driver.record_app(|| encode(&bound)).map_err(refused)?;
+        let submit = || driver.submit_app(commands).map_err(refused);
         self.engine.submit_foreign(&pinned, &written, submit).await
+    }
+
+    /// Refuses bytes that are both read and written: no move takes them apart.
+    fn check_accesses(&self, buffers: &[(&Buffer, Access)]) -> Result<()> {
+        for (index, (one, access)) in buffers.iter().enumerate() {
+            let shares = |(other, its): &&(&Buffer, Access)| {
+                its != access && Arc::ptr_eq(one.storage(), other.storage())
+            };
+            if let Some(before) = buffers[..index].iter().position(|one| shares(&one)) {
+                return Err(Error::Buffer {
+                    operation: "with_bound",
+                    reason: format!(
+                        "{before} and {index} of the list are bound with different accesses, and \
+                         share the bytes made at {}, which wgpu refuses in one pass: bind both with \
+                         `Access::Write`, and declare both `read_write` in the shader, or bind a copy",
+                        one.tag()
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn check_bindable(&self, buffer: &Buffer, access: Access) -> Result<()> {

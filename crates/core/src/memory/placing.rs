@@ -106,6 +106,7 @@ impl Memory {
                 let slot = self.slots.at_mut(index);
                 slot.place = Some(place);
                 slot.block = Some(block);
+                slot.is_apart = false;
                 slot.size_bytes = storage.size_bytes();
                 // The slot may have passed to another storage.
                 if let Some(owner) = slot.storage.upgrade() {
@@ -164,6 +165,7 @@ impl Memory {
             let handed = self.slots.at_mut(slot);
             handed.storage = Arc::downgrade(heir);
             handed.uses = Uses::new(now);
+            handed.is_apart = false;
             let copies = handed.copies.take();
             self.slots.forget(copies);
             self.donated(slot, heir);

@@ -43,6 +43,8 @@ pub(super) struct Slot {
     pub(super) tag: u32,
     /// The share of the storage that has the block.
     pub(super) share: ShareId,
+    /// The app binds the storage apart from others, which lie in other slabs.
+    pub(super) is_apart: bool,
 }
 
 impl Slot {
@@ -198,7 +200,7 @@ impl Slots {
         if let Some(place) = imported {
             self.forgotten.push(place.buffer);
         }
-        slot.poison = None;
+        (slot.poison, slot.is_apart) = (None, false);
         if let Some(past) = slot.copies.take() {
             self.gone.push(past);
         }
@@ -315,6 +317,18 @@ impl Slots {
     /// Where a storage is, if it has a place.
     pub(crate) fn find(&self, storage: &Storage) -> Option<Place> {
         self.of(storage)?.place
+    }
+
+    /// The block of a storage that lies in a slab.
+    pub(crate) fn block_of(&self, storage: &Storage) -> Option<BlockId> {
+        self.of(storage)?.block
+    }
+
+    /// The app binds a storage apart from others. That ends when it leaves its block.
+    pub(crate) fn keep_apart(&mut self, storage: &Storage) {
+        if let Some(index) = storage.slot() {
+            self.at_mut(index).is_apart = true;
+        }
     }
 
     /// Does the storage lie in a slab, with a value?

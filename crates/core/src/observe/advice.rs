@@ -49,6 +49,8 @@ pub enum Topic {
     Churn,
     /// The device gets its work in very small batches.
     Flushing,
+    /// The app opened its device without features that make work faster.
+    Features,
 }
 
 /// One suggestion.
@@ -87,6 +89,7 @@ impl Snapshot {
             Self::rounding,
             Self::churn,
             Self::flushing,
+            Self::features,
         ];
         let mut all: Vec<Suggestion> = rules.iter().filter_map(|rule| rule(self)).collect();
         order::largest_first(&mut all, |one| (one.bytes, 0));
@@ -337,6 +340,21 @@ impl Snapshot {
         );
         Some(Suggestion {
             topic: Topic::Flushing,
+            bytes: 0,
+            text,
+        })
+    }
+
+    fn features(&self) -> Option<Suggestion> {
+        let missing = &self.stats.missing_features;
+        let names = missing.join("; ");
+        let text = format!(
+            "the app's device lacks what its adapter has and makes work faster: {names}. Open it with \
+             `required_features: lapidary::interop::wanted_features(&adapter)`, and with \
+             `required_limits: adapter.limits()`."
+        );
+        (!missing.is_empty()).then_some(Suggestion {
+            topic: Topic::Features,
             bytes: 0,
             text,
         })

@@ -34,6 +34,12 @@ pub struct MemoryStats {
     pub adapter: String,
     /// Its graphics API.
     pub backend: String,
+    /// See [`Caps::missing_features`](crate::Caps::missing_features).
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Vec::is_empty")
+    )]
+    pub missing_features: Vec<String>,
     /// Requested bytes of the tensors on the device, each padded to 16 bytes.
     pub requested_bytes: Level,
     /// The bytes of their blocks: requested bytes rounded up to granules.
@@ -176,6 +182,7 @@ impl MemoryStats {
         MemoryStats {
             adapter: caps.name.clone(),
             backend: caps.backend.clone(),
+            missing_features: caps.missing_features.clone(),
             requested_bytes: sums.requested_bytes,
             live_bytes: sums.live_bytes,
             live_storages: sums.storages,

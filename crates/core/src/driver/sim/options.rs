@@ -228,6 +228,7 @@ impl SimOptions {
             maps_slabs: self.maps_slabs,
             most_work: self.most_work,
             runs_reference_kernels: self.mode == SimMode::Contents,
+            missing_features: Vec::new(),
             speed: self.speed,
         })
     }

@@ -168,8 +168,39 @@ pub(super) fn caps(
             _ => MOST_WORK,
         },
         runs_reference_kernels: false,
+        missing_features: Vec::new(),
         speed: None,
     }
+}
+
+/// The features to request of an adapter, without those that wgpu calls experimental.
+pub(crate) fn wanted_features(adapter: &wgpu::Adapter) -> Features {
+    let kind = kind_of(adapter.get_info().device_type);
+    wanted(adapter.features(), kind, None)
+}
+
+/// The names of features that make work faster, among those `wanted` that a device lacks.
+fn missing(wanted: Features, features: Features, limits: &wgpu::Limits) -> Vec<String> {
+    let all = [
+        (
+            Features::IMMEDIATES,
+            "IMMEDIATES, with a `max_immediate_size` of 128",
+        ),
+        (Features::SUBGROUP, "SUBGROUP"),
+        (
+            Features::MAPPABLE_PRIMARY_BUFFERS,
+            "MAPPABLE_PRIMARY_BUFFERS",
+        ),
+        (Features::SHADER_INT64, "SHADER_INT64"),
+    ];
+    let has = |feature| match feature == Features::IMMEDIATES {
+        true => has_immediates(features, limits),
+        false => features.contains(feature),
+    };
+    let missing = all
+        .into_iter()
+        .filter(|&(feature, _)| wanted.contains(feature) && !has(feature));
+    missing.map(|(_, name)| name.to_owned()).collect()
 }
 
 /// The abilities of the app's device.
@@ -178,14 +209,12 @@ pub(super) fn of_device(adapter: Option<&wgpu::Adapter>, device: &wgpu::Device) 
     let cooperative_size = adapter.and_then(cooperative::size);
     let features = device.features();
     let offered = adapter.map_or(features, wgpu::Adapter::features);
-    let compiler = compiler_of(&info, offered);
-    caps(
-        &info,
-        compiler,
-        features,
-        &device.limits(),
-        cooperative_size,
-    )
+    let (compiler, limits) = (compiler_of(&info, offered), device.limits());
+    let wanted = wanted(offered, kind_of(info.device_type), None);
+    Caps {
+        missing_features: missing(wanted, features, &limits),
+        ..caps(&info, compiler, features, &limits, cooperative_size)
+    }
 }
 
 fn round_down(bytes: u64) -> u64 {

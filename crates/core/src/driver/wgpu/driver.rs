@@ -74,6 +74,11 @@ impl WgpuDriver {
         self.call(|opened| opened.times.set(&opened.guard, &opened.queue, on))
     }
 
+    /// Runs a function of the app that records commands. What it records wrongly is the error.
+    pub(crate) fn record_app<T>(&self, record: impl FnOnce() -> T) -> DriverResult<T> {
+        self.call(|opened| opened.guard.around_app(record))
+    }
+
     /// Submits the app's commands after ours, with their own serial.
     pub(crate) fn submit_app(
         &self,

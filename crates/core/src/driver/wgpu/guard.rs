@@ -133,6 +133,17 @@ impl Guard {
         })
     }
 
+    /// Runs a function of the app, which calls wgpu itself. An error of its calls is returned. A
+    /// panic of the app goes on.
+    pub(super) fn around_app<T>(&self, call: impl FnOnce() -> T) -> DriverResult<T> {
+        let scopes = self.push_scopes();
+        let value = call();
+        // The app may have left a scope of its own behind, and wgpu panics at ours then.
+        let caught = catch_unwind(AssertUnwindSafe(|| pop(scopes))).map_err(panicked)?;
+        let value = Ok(value);
+        self.now(Guarded { value, caught })
+    }
+
     /// Runs calls in scopes and returns the errors that they caught. Natively these are known at
     /// once, so nothing is allocated to keep scopes for later.
     #[cfg(not(target_arch = "wasm32"))]

@@ -52,6 +52,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use caps::wanted_features;
 pub(crate) use driver::WgpuDriver;
 pub use dx12::Dx12Compiler;
 pub use open::AdapterSummary;

@@ -40,6 +40,19 @@ pub(in crate::engine) fn out_of_memory(
     error
 }
 
+/// The error of a storage that found no room outside the buffer of `other`, which the same call of
+/// the app binds with another access.
+#[cold]
+pub(super) fn not_apart(engine: &Engine, storage: &Storage, other: &Storage) -> Error {
+    match out_of_memory(engine, storage, ReclaimCounts::default()) {
+        Error::OutOfMemory(shortage) => Error::OutOfMemory(Arc::new(OutOfMemory {
+            apart_from: Some(other.tag().to_string()),
+            ..OutOfMemory::clone(&shortage)
+        })),
+        error => error,
+    }
+}
+
 /// The error of a refusal by the driver on behalf of a storage. A lack of memory becomes
 /// `OutOfMemory`, which is not final: the commands stay queued.
 #[cold]
@@ -93,6 +106,7 @@ fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts)
         budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
         reclaim_steps: reclaim_counts.tried(),
         made_at: storage.tag().to_string(),
+        apart_from: None,
         share: (state.memory.shares.use_of(storage.share())).map(Box::new),
         holders: report.holders,
     }))

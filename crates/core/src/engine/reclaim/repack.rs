@@ -83,7 +83,7 @@ pub(super) async fn repack(
 }
 
 /// Evicts these storages if possible. Returns the freed bytes.
-async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
+pub(super) async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
     let (mut freed_bytes, whom) = (0, Whom::all(ShareId::MAIN));
     for tier in tiers::all(pass).filter(|tier| tiers::is_ready(pass, *tier)) {
         let mut victims = Vec::new();
@@ -110,7 +110,10 @@ async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
 }
 
 /// A block in any hole, or in a new slab that is no larger than needed.
-async fn new_block(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<PendingRestore>> {
+pub(super) async fn new_block(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+) -> Result<Option<PendingRestore>> {
     for _ in 0..2 {
         let growth = {
             let mut state = pass.lock();

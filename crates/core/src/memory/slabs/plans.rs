@@ -2,7 +2,8 @@
 
 use super::super::slots::Slots;
 use super::Slabs;
-use crate::alloc::{AllocError, BlockId, Step};
+use crate::alloc::{AllocError, BlockId, SlabClass, Spot, Step};
+use crate::driver::BufferId;
 
 impl Slabs {
     /// The steps that make room for a storage of this size, while all slabs together hold at most
@@ -25,10 +26,15 @@ impl Slabs {
         steps
     }
 
-    /// Moves of at most `limit_bytes` that empty slabs.
+    /// Moves of at most `limit_bytes` that empty slabs. With a limit, storages that the app binds
+    /// apart stay apart. Otherwise each frame could move them together, and apart again.
     pub(crate) fn plan_pass(&mut self, slots: &Slots, limit_bytes: u64) -> Vec<Step> {
         let mut planner = std::mem::take(&mut self.planner);
-        let movable = |block| self.is_movable(slots, block);
+        let moves_all = limit_bytes == u64::MAX;
+        let movable = |block| {
+            let is_free = |owner| moves_all || !slots.at(owner).is_apart;
+            self.is_movable(slots, block) && self.owner(block).is_some_and(is_free)
+        };
         let steps = self.pools.plan_pass(&mut planner, limit_bytes, &movable);
         let steps = steps.to_vec();
         self.planner = planner;
@@ -43,6 +49,20 @@ impl Slabs {
         let steps = steps.to_vec();
         self.planner = planner;
         steps
+    }
+
+    /// A hole for a storage of this size outside these buffers, in a slab of this class, or of any.
+    pub(crate) fn spot_outside(
+        &self,
+        size_bytes: u64,
+        buffers: &[BufferId],
+        class: Option<SlabClass>,
+    ) -> Option<Spot> {
+        let slabs = self.table.iter().flatten();
+        let mut outside = slabs.filter(|slab| {
+            !buffers.contains(&slab.buffer) && class.is_none_or(|class| slab.class == class)
+        });
+        outside.find_map(|slab| self.pools.spot_in(slab.id, size_bytes + self.canary_bytes))
     }
 
     fn is_movable(&self, slots: &Slots, block: BlockId) -> bool {
