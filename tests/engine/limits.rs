@@ -323,3 +323,144 @@ fn staged_bytes_that_take_what_a_lowered_limit_keeps_for_reading_back_hold_up_no
         ended(gpu, &sim);
     }
 }
+
+/// A program with the values that it must give.
+fn odd_program(gpu: &Gpu) -> Result<()> {
+    let values: Vec<f32> = (0..600).map(|i| (i % 7) as f32).collect();
+    let x = gpu.tensor(&values, &[20, 30])?;
+    let y = x.add_scalar(1.0)?.matmul(&x.t()?)?;
+    let at = |row: usize, column: usize| values[row * 30 + column];
+    let dot = |i, j| (0..30).map(|k| (at(i, k) + 1.0) * at(j, k)).sum::<f32>();
+    let expected: Vec<f32> = (0..400).map(|i| dot(i / 20, i % 20)).collect();
+    assert_eq!(y.to_vec::<f32>()?, expected);
+    assert_eq!(x.sum_all()?.item::<f32>()?, values.iter().sum::<f32>());
+    assert_eq!(x.cumsum(1)?.narrow(1, 29, 1)?.shape(), [20, 1]);
+    assert_eq!(x.to_vec::<f32>()?, values);
+    Ok(())
+}
+
+#[test]
+fn odd_numbers_of_a_device_are_refused_at_once_or_work() {
+    type Spoil = (&'static str, fn(&mut SimOptions, u64), &'static [u64]);
+    const CASES: &[Spoil] = &[
+        (
+            "max_binding_bytes",
+            |o, n| o.max_binding_bytes = n,
+            &[
+                0,
+                4,
+                12,
+                100,
+                255,
+                256,
+                260,
+                511,
+                768,
+                16380,
+                16384,
+                16388,
+                u64::MAX,
+                u64::MAX - 255,
+            ],
+        ),
+        (
+            "max_buffer_bytes",
+            |o, n| o.max_buffer_bytes = n,
+            &[0, 5, 100, 255, 65_537, u64::MAX],
+        ),
+        (
+            "offset_alignment_bytes",
+            |o, n| o.offset_alignment_bytes = n,
+            &[
+                0,
+                1,
+                2,
+                4,
+                8,
+                16,
+                48,
+                512,
+                1 << 16,
+                1 << 17,
+                1 << 27,
+                1 << 63,
+            ],
+        ),
+        (
+            "max_storage_bindings",
+            |o, n| o.max_storage_bindings = n as u32,
+            &[0, 1, 2, 3, 4, 7, u32::MAX as u64],
+        ),
+        (
+            "max_immediate_bytes",
+            |o, n| o.max_immediate_bytes = n as u32,
+            &[0, 1, 3, 4, 63, 126, 127, u32::MAX as u64],
+        ),
+        (
+            "max_groups",
+            |o, n| o.max_groups = n as u32,
+            &[0, 1, 2, 3, u32::MAX as u64],
+        ),
+        (
+            "max_invocations",
+            |o, n| o.max_invocations = n as u32,
+            &[0, 1, 3, 63, 64, 100, 255, 257, u32::MAX as u64],
+        ),
+        (
+            "max_workgroup_bytes",
+            |o, n| o.max_workgroup_bytes = n as u32,
+            &[0, 1, 3, 1000, 8191, u32::MAX as u64],
+        ),
+        ("most_work", |o, n| o.most_work = n, &[0, 1, u64::MAX]),
+        (
+            "memory_bytes",
+            |o, n| o.memory_bytes = n,
+            &[0, 1, 100, 4096, 65536, u64::MAX],
+        ),
+        (
+            "os_budget_bytes",
+            |o, n| o.os_budget_bytes = Some(n),
+            &[0, 1, 4097, u64::MAX],
+        ),
+        (
+            "speed",
+            |o, n| {
+                o.speed = Some(lapidary::sim::Speed {
+                    link_bytes_per_s: n,
+                    memory_bytes_per_s: n,
+                    multiply_adds_per_s: n,
+                })
+            },
+            &[0, 1, u64::MAX],
+        ),
+        (
+            "subgroup_lanes",
+            |o, n| o.subgroup_lanes = Some((n as u32, n as u32)),
+            &[0, 1, 2, 4, 5, 128, 256],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, spoil, numbers) in CASES {
+        for &number in *numbers {
+            let mut sim = SimOptions {
+                memory_bytes: 64 * MIB,
+                ..SimOptions::default()
+            };
+            spoil(&mut sim, number);
+            let run = move || {
+                let (gpu, sim) = Gpu::simulated(sim)?;
+                odd_program(&gpu)?;
+                assert_eq!(sim.complaints(), [""; 0]);
+                Ok::<(), Error>(())
+            };
+            match std::panic::catch_unwind(run) {
+                Ok(Ok(())) => {}
+                Ok(Err(Error::NeverFits { .. } | Error::OutOfMemory(_))) => {}
+                Ok(Err(Error::Option { .. })) => {}
+                Ok(Err(error)) => wrong.push(format!("{name} {number}: {error}")),
+                Err(_) => wrong.push(format!("{name} {number}: it panicked")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -404,7 +404,7 @@ impl Gpu {
         let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (fuse, tune) = (options.fuses()?, options.tunes()?);
-        let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
+        let (driver, handle) = crate::driver::sim::SimDriver::new(device.checked()?)?;
         setup.tuning = tune
             .over(driver.caps(), options.caches().as_deref())
             .map(Arc::new);

@@ -56,19 +56,20 @@ pub struct SimOptions {
     pub os_budget_bytes: Option<u64>,
     /// See [`Caps::max_buffer_bytes`].
     pub max_buffer_bytes: u64,
-    /// See [`Caps::max_binding_bytes`].
+    /// See [`Caps::max_binding_bytes`]; a multiple of `offset_alignment_bytes`, because windows
+    /// begin there.
     pub max_binding_bytes: u64,
     /// See [`Caps::offset_alignment_bytes`]; a power of two, at least 4.
     pub offset_alignment_bytes: u64,
     /// See [`Caps::max_storage_bindings`].
     pub max_storage_bindings: u32,
-    /// See [`Caps::max_immediate_bytes`].
+    /// See [`Caps::max_immediate_bytes`]; 0, or at least 128.
     pub max_immediate_bytes: u32,
-    /// See [`Caps::max_groups`].
+    /// See [`Caps::max_groups`]; at least 65,535.
     pub max_groups: u32,
-    /// See [`Caps::max_invocations`].
+    /// See [`Caps::max_invocations`]; at least 256.
     pub max_invocations: u32,
-    /// See [`Caps::max_workgroup_bytes`].
+    /// See [`Caps::max_workgroup_bytes`]; at least 8 KiB.
     pub max_workgroup_bytes: u32,
     /// See [`Caps::most_work`].
     pub most_work: u64,
@@ -154,6 +155,30 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
+    /// Refuses limits that are below those of every real device. Kernels would fail later.
+    pub(crate) fn checked(self) -> Result<Self> {
+        let immediate_bytes = match self.max_immediate_bytes {
+            0 => 128,
+            bytes => bytes,
+        };
+        let limits = [
+            ("max_immediate_bytes", immediate_bytes, 128),
+            ("max_groups", self.max_groups, 65_535),
+            ("max_invocations", self.max_invocations, 256),
+            ("max_workgroup_bytes", self.max_workgroup_bytes, 8 << 10),
+        ];
+        let short = limits.into_iter().find(|(_, has, needs)| has < needs);
+        short.map_or(Ok(self), |(option, has, needs)| {
+            let or_none = if option == "max_immediate_bytes" {
+                ", or 0"
+            } else {
+                ""
+            };
+            let reason = format!("it is {has}, and kernels need at least {needs}{or_none}");
+            Err(Error::Option { option, reason })
+        })
+    }
+
     /// The caps of the device, or an error for an invalid option.
     pub(super) fn caps(&self) -> Result<Caps> {
         let refuse = |option, reason: &str| {
@@ -174,11 +199,14 @@ impl SimOptions {
                 "it must be at least 4, or no buffer fits",
             );
         }
-        if self.max_binding_bytes < 4 || !self.max_binding_bytes.is_multiple_of(4) {
-            return refuse(
-                "max_binding_bytes",
-                "it must be a multiple of 4, at least 4",
+        let (binding_bytes, alignment) = (self.max_binding_bytes, self.offset_alignment_bytes);
+        if binding_bytes == 0 || !binding_bytes.is_multiple_of(alignment) {
+            let most = (binding_bytes - binding_bytes % alignment).max(alignment);
+            let reason = format!(
+                "it is {binding_bytes}, and windows begin at multiples of `offset_alignment_bytes`, \
+                 {alignment}: take {most}"
             );
+            return refuse("max_binding_bytes", &reason);
         }
         if self.max_storage_bindings == 0 || self.max_groups == 0 {
             return refuse(

@@ -224,11 +224,12 @@ fn the_device_can_go_away_from_outside_and_when_a_mapping_is_due() {
 #[test]
 fn options_that_cannot_be_are_refused_by_name() {
     type Spoil = fn(&mut SimOptions);
-    let cases: [(&str, Spoil); 6] = [
+    let cases: [(&str, Spoil); 7] = [
         ("offset_alignment", |o| o.offset_alignment_bytes = 0),
         ("offset_alignment", |o| o.offset_alignment_bytes = 48),
         ("max_buffer_bytes", |o| o.max_buffer_bytes = 0),
         ("max_binding_bytes", |o| o.max_binding_bytes = 6),
+        ("take 16128", |o| o.max_binding_bytes = 16_380),
         ("max_storage_bindings", |o| o.max_storage_bindings = 0),
         ("max_groups", |o| o.max_groups = 0),
     ];
