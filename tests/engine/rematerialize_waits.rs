@@ -64,6 +64,116 @@ fn what_found_no_room_before_an_input_is_written_reads_what_was_there() {
     ended(gpu, &sim);
 }
 
+/// The write finds no room until `z` is read. `y` is of an earlier time, and has to be computed.
+/// `late`: `z` is recorded only after the calls `between`.
+fn beside_a_write_that_waits(
+    [maps_slabs, late]: [bool; 2],
+    make: fn(&Tensor) -> Tensor,
+    write: fn(&Tensor) -> lapidary::Result<()>,
+    between: fn(&Gpu, &Tensor),
+) -> Vec<i32> {
+    let (gpu, sim) = open_alone(SimOptions {
+        memory_bytes: 1 << 20,
+        maps_slabs,
+        ..options()
+    });
+    gpu.memory().set_budget(Budget::device(1 << 20)).unwrap();
+    let x = gpu.full(&[64 << 10], 5, DType::I32).unwrap();
+    x.force().unwrap();
+    let y = make(&x);
+    y.evict().unwrap();
+    x.evict().unwrap();
+    let hogs: Vec<Tensor> = (0..13)
+        .map(|_| {
+            let hog = gpu.ones(&[16 << 10], DType::I32).unwrap();
+            hog.force().unwrap();
+            hog
+        })
+        .collect();
+    let pins: Vec<_> = hogs.iter().map(|hog| hog.pin().unwrap()).collect();
+    write(&x).unwrap();
+    gpu.flush().unwrap();
+    let early = (!late).then(|| y.add_scalar(1).unwrap());
+    between(&gpu, &y);
+    let z = early.unwrap_or_else(|| y.add_scalar(1).unwrap());
+    gpu.flush().unwrap();
+    drop((pins, hogs));
+    let value = z.to_vec::<i32>().unwrap();
+    drop((x, y, z));
+    ended(gpu, &sim);
+    value
+}
+
+fn total(x: &Tensor) -> Tensor {
+    let y = x.sum_all().unwrap();
+    y.recompute_with(&[x], |inputs| inputs[0].sum_all())
+        .unwrap();
+    y
+}
+
+/// Two rematerializers, of which one needs the other.
+fn twice_the_total(x: &Tensor) -> Tensor {
+    let y = total(x);
+    let twice = y.mul_scalar(2).unwrap();
+    twice
+        .recompute_with(&[&y], |inputs| inputs[0].mul_scalar(2))
+        .unwrap();
+    y.evict().unwrap();
+    twice
+}
+
+/// A rematerializer that records several commands, of which one works in place.
+fn total_of_more(x: &Tensor) -> Tensor {
+    let more = |x: &Tensor| {
+        let copy = x.copy()?;
+        copy.add_scalar_(2)?;
+        copy.flip(&[0])?.sum_all()
+    };
+    let y = more(x).unwrap();
+    y.recompute_with(&[x], move |inputs| more(&inputs[0]))
+        .unwrap();
+    y
+}
+
+#[test]
+fn what_is_computed_again_beside_a_write_that_waits_reads_what_was_there() {
+    type Write = fn(&Tensor) -> lapidary::Result<()>;
+    let writes: [Write; 4] = [
+        |x| x.add_scalar_(96),
+        |x| x.narrow(0, 7, 9)?.fill_(3),
+        |x| x.narrow(0, 4, 8)?.write(&[2; 8]),
+        |x| x.add_(&x.sum_all()?.broadcast_to(&[64 << 10])?),
+    ];
+    let between: [fn(&Gpu, &Tensor); 3] = [
+        |_, _| {},
+        // A call of its own wants the value, and finds no room either.
+        |_, y| drop(y.pin()),
+        |gpu, y| {
+            drop(y.to_vec::<i32>());
+            gpu.flush().unwrap();
+            y.prefetch().unwrap();
+            gpu.flush().unwrap();
+        },
+    ];
+    type Make = fn(&Tensor) -> Tensor;
+    let makes: [(Make, i32); 3] = [
+        (total, 327_681),
+        (twice_the_total, 655_361),
+        (total_of_more, 458_753),
+    ];
+    let mut number = 0;
+    for write in writes {
+        for between in between {
+            for (make, expected) in makes {
+                let how = [number & 1, number & 2].map(|bit| bit > 0);
+                let got = beside_a_write_that_waits(how, make, write, between);
+                assert_eq!(got, [expected], "{number}");
+                number += 1;
+            }
+        }
+    }
+}
+
 #[test]
 fn what_nobody_wants_any_more_is_not_computed_again() {
     let (gpu, sim) = open_alone(options());

@@ -1,6 +1,6 @@
 //! Short memory: the error belongs to its tensor, order is kept behind it, and the work runs later.
 
-use lapidary::sim::{SimMode, SimOptions, Site};
+use lapidary::sim::{Fault, FaultKind, SimMode, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu};
 use pollster::block_on;
 
@@ -129,6 +129,44 @@ fn what_is_left_behind_keeps_its_place_in_the_order() {
     assert_eq!(small.to_vec::<f32>().unwrap(), numbers(50, 4));
     drop((small, big, unrelated));
     ended(gpu, &sim);
+}
+
+/// The driver has no memory for the buffers of the first parts of a read, and then it has.
+#[test]
+fn the_parts_of_a_read_arrive_in_order() {
+    let len = 40_000;
+    let mut out_of_memory = 0;
+    for refusals in 1..12 {
+        let (gpu, sim) = open(options());
+        nothing_leaves(&gpu);
+        gpu.memory()
+            .set_budget(Budget {
+                host_bytes: Some(0),
+                disk_bytes: Some(0),
+                ..Budget::device(512 << 10)
+            })
+            .unwrap();
+        let x = gpu.tensor(&numbers(0, len), &[len]).unwrap();
+        x.force().unwrap();
+        gpu.memory().trim(0).unwrap();
+        for nth in 1..=refusals {
+            sim.arm(Fault::once(Site::CreateBuffer, nth, FaultKind::OutOfMemory));
+        }
+        let early = x.read::<f32>();
+        gpu.flush().unwrap();
+        let late = x.to_vec::<f32>();
+        sim.disarm();
+        for read in [late, block_on(early), x.to_vec()] {
+            match read {
+                Ok(values) => assert!(values == numbers(0, len), "{refusals} refusals"),
+                Err(Error::OutOfMemory(_)) => out_of_memory += 1,
+                Err(error) => panic!("{refusals} refusals: {error}"),
+            }
+        }
+        drop(x);
+        ended(gpu, &sim);
+    }
+    assert!(out_of_memory < 11, "{out_of_memory}");
 }
 
 #[test]

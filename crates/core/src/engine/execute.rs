@@ -179,8 +179,7 @@ impl Pass {
             if state.driver.caps().begins_early() && state.is_device_idle() {
                 state.pace.begin_early();
             }
-            state.queue.begin_round();
-            state.requeue_left_behind();
+            state.begin_round();
         }
         self.run_steps().await
     }

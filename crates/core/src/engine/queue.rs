@@ -201,6 +201,20 @@ impl Queue {
         (!taken.is_empty()).then_some(taken)
     }
 
+    /// Takes out the commands of rematerializers that a pass has begun and not ended. They are the
+    /// first of the commands that passed others together, or of all.
+    pub(super) fn take_steps(&mut self) -> VecDeque<Cmd> {
+        let (mut is_step, mut are_steps) = (false, vec![false; self.commands.len()]);
+        for (index, cmd) in self.commands.iter().enumerate().rev() {
+            is_step |= matches!(cmd, Cmd::TakeOver { .. });
+            are_steps[index] = is_step;
+            is_step &= !self.passing.contains(&index);
+        }
+        let mut are_steps = are_steps.into_iter();
+        let steps = self.take_out(|_| are_steps.next() == Some(true));
+        steps.unwrap_or_default()
+    }
+
     /// Takes the commands that a rematerializer appended.
     pub(super) fn take_recorded(&mut self) -> VecDeque<Cmd> {
         std::mem::take(&mut self.recorded)

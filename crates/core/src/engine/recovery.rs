@@ -79,7 +79,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
             what: "the device's limits",
             message: error.to_string(),
         })?;
-    state.requeue_left_behind();
+    state.begin_round();
     // Uploads that threads have staged but not appended yet are lost too.
     state.staging_loss.lost(pass.uploads.epoch(), cause);
     state.queue.lose_staged(&state.staging_loss);

@@ -304,13 +304,20 @@ impl State {
         }
     }
 
-    /// Puts the commands that the last pass left behind back at the head of the queue. Drops those
-    /// whose results nothing can use any more.
-    pub(super) fn requeue_left_behind(&mut self) {
+    /// Begins a round: puts the commands that the last one left behind back at the head of the
+    /// queue. Drops those whose results nothing can use any more.
+    pub(super) fn begin_round(&mut self) {
         self.unplace_head();
         self.steps.begin_pass();
-        // The last command comes first, so the first command ends up at the head.
+        // A rematerializer computes from its inputs as they are now, before commands that waited
+        // write to them.
+        if let Some(error) = self.left_behind.first_error() {
+            let steps = self.queue.take_steps();
+            self.left_behind.add_steps(steps, &error);
+        }
         let queue = &mut self.queue;
+        queue.begin_round();
+        // The last command comes first, so the first command ends up at the head.
         self.left_behind.take_wanted(|cmd, _| queue.push_head(cmd));
     }
 
@@ -360,18 +367,18 @@ impl State {
         if head.as_ref().is_some_and(|cmd| self.queue.take_apart(cmd)) {
             return;
         }
+        let is_step = self.steps.is_any_under_way();
         if let Some(cmd) = &head {
             self.left(cmd);
         }
+        // After `NeverFits` the app may raise the budget, and the command's targets keep their
+        // bytes until then.
+        let is_final = error.is_final() && !matches!(error, Error::NeverFits { .. });
         match head {
             // A prefetch is only a hint and must not block other commands.
             Some(Cmd::Prefetch(_)) | None => {}
-            // The app may raise the budget, and the command's targets keep their bytes until then.
-            Some(cmd) if matches!(error, Error::NeverFits { .. }) => {
-                self.left_behind.push(cmd, error, &self.memory)
-            }
-            Some(cmd) if error.is_final() => self.poison(&cmd, &Arc::new(error)),
-            Some(cmd) => self.left_behind.push(cmd, error, &self.memory),
+            Some(cmd) if is_final => self.poison(&cmd, &Arc::new(error)),
+            Some(cmd) => (self.left_behind).push(cmd, error, is_step, &self.memory),
         }
     }
 }

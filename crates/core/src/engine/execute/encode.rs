@@ -374,6 +374,9 @@ impl State {
         let is_of_another = from.share() != to.share();
         if failure.is_some() || !self.memory.slots.is_evicted(to) {
             // A failed rematerialization may succeed later, or the storage has its value already.
+        } else if !self.memory.slots.is_computable_now(to) {
+            // The result may come from what was written to an input since. The next command that
+            // needs the storage finds out.
         } else if is_of_another
             || Arc::strong_count(from) != 1
             || !self.memory.take_over_place(from, to)

@@ -135,7 +135,10 @@ impl State {
         if matches!(cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
             return ControlFlow::Continue(());
         }
-        if let Some(error) = self.left_behind.conflict(cmd) {
+        if let Some(error) = self
+            .left_behind
+            .conflict(cmd, self.steps.is_any_under_way())
+        {
             self.leave_behind(next, error);
             return ControlFlow::Continue(());
         }
@@ -211,10 +214,11 @@ impl State {
         if cmd.has_several_results() && self.queue.take_apart(&cmd) {
             return;
         }
+        let is_step = self.steps.is_any_under_way();
         if let Cmd::TakeOver { to, .. } = &cmd {
             self.steps.finish(to, None);
         }
-        self.left_behind.push(cmd, error, &self.memory);
+        self.left_behind.push(cmd, error, is_step, &self.memory);
     }
 
     /// A storage that was dropped, and that would be computed from what the command overwrites.

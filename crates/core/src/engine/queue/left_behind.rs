@@ -16,13 +16,20 @@ use crate::transfer::Reading;
 ///
 /// A command that finds no room is left behind. Later commands are left behind too if they depend
 /// on it: they read what it writes, or they write what it reads or writes. The inputs from which
-/// rematerializers would compute its operands count as read. All other commands run. So one
-/// thread's shortage is not another thread's error, and no observable order changes.
+/// rematerializers would compute its operands count as read. The parts of a read arrive in order,
+/// so one waits for another. All other commands run. So one thread's shortage is not another
+/// thread's error, and no observable order changes.
+///
+/// The commands of rematerializers compute from inputs as these are now. So they come before all
+/// commands of the app that wait here, whatever those write, and depend on each other only.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct LeftBehind {
+    /// In the order in which they will run: those of rematerializers come first.
     cmds: Vec<(Cmd, Error)>,
-    /// Keyed by the address of the storage. The commands above and the sources below keep the
-    /// storages alive.
+    /// How many of them are of rematerializers.
+    steps: usize,
+    /// Keyed by the address of the storage or reading. The commands above and the sources below
+    /// keep both alive.
     touched: NumberMap<Touched>,
     /// The inputs from which rematerializers would compute the operands of the commands.
     sources: Vec<Arc<Storage>>,
@@ -33,7 +40,13 @@ pub(in crate::engine) struct LeftBehind {
 #[derive(Debug)]
 struct Touched {
     written: bool,
+    /// A command of a rematerializer writes it.
+    written_by_step: bool,
     error: Error,
+}
+
+fn address_of(reading: &Arc<Reading>) -> u64 {
+    Arc::as_ptr(reading) as u64
 }
 
 impl LeftBehind {
@@ -45,7 +58,7 @@ impl LeftBehind {
         self.cmds.len()
     }
 
-    /// The commands, in program order.
+    /// The commands, in the order in which they will run.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Cmd> {
         self.cmds.iter().map(|(cmd, _)| cmd)
     }
@@ -76,44 +89,81 @@ impl LeftBehind {
         let mut wanted = VecDeque::new();
         self.take_wanted(|cmd, error| wanted.push_front((cmd, error)));
         for (cmd, error) in wanted {
-            self.push(cmd, error, memory);
+            self.push(cmd, error, false, memory);
         }
         self.cmds.len() < left_before
     }
 
-    /// Adds a command.
-    pub(in crate::engine) fn push(&mut self, cmd: Cmd, error: Error, memory: &Memory) {
+    /// Adds a command. `is_step`: it is one of a rematerializer.
+    pub(in crate::engine) fn push(
+        &mut self,
+        cmd: Cmd,
+        error: Error,
+        is_step: bool,
+        memory: &Memory,
+    ) {
         let touched = &mut self.touched;
-        let mut touch = |storage: &Arc<Storage>, role| {
-            let touched = touched.get_or_insert_with(storage.address() as u64, || Touched {
+        let mut touch = |address, is_written: bool| {
+            let touched = touched.get_or_insert_with(address, || Touched {
                 written: false,
+                written_by_step: false,
                 error: error.again(),
             });
-            touched.written |= role != Role::Read;
+            touched.written |= is_written;
+            touched.written_by_step |= is_written && is_step;
         };
+        if let Cmd::Read { reading, .. } = &cmd {
+            touch(address_of(reading), true);
+        }
+        let takes_over = matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(&mut |storage, role| {
-            touch(storage, role);
-            if role != Role::Write {
+            touch(storage.address() as u64, role != Role::Read);
+            // A result that is not taken over yet is of use only while its inputs are unchanged.
+            if role != Role::Write || takes_over {
                 let sources = memory.slots.sources_of(storage);
-                sources.iter().for_each(|source| touch(source, Role::Read));
+                (sources.iter()).for_each(|source| touch(source.address() as u64, false));
                 self.sources.extend(sources);
             }
         });
-        self.cmds.push((cmd, error));
+        match is_step {
+            true => {
+                self.cmds.insert(self.steps, (cmd, error));
+                self.steps += 1;
+            }
+            false => self.cmds.push((cmd, error)),
+        }
+    }
+
+    /// Adds the commands of rematerializers that a pass has begun and not ended, before the next
+    /// round.
+    pub(in crate::engine) fn add_steps(&mut self, steps: VecDeque<Cmd>, error: &Error) {
+        let steps = steps.into_iter().map(|cmd| (cmd, error.again()));
+        self.cmds.splice(self.steps..self.steps, steps);
     }
 
     /// The error of a command that `cmd` must not overtake. `None` if there is no conflict.
-    pub(in crate::engine) fn conflict(&self, cmd: &Cmd) -> Option<Error> {
+    /// `is_step`: it is a command of a rematerializer.
+    pub(in crate::engine) fn conflict(&self, cmd: &Cmd, is_step: bool) -> Option<Error> {
         if self.cmds.is_empty() {
             return None;
+        }
+        if let Cmd::Read { reading, .. } = cmd {
+            if let Some(touched) = self.touched.get(address_of(reading)) {
+                return Some(touched.error.again());
+            }
         }
         let mut reason = None;
         // A takeover restores a value, which does not change it for readers.
         let changes = !matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(&mut |storage, role| {
             let touched = self.touched.get(storage.address() as u64);
-            let hindered =
-                touched.filter(|touched| touched.written || changes && role != Role::Read);
+            let hindered = touched.filter(|touched| {
+                let is_written = match is_step {
+                    true => touched.written_by_step,
+                    false => touched.written,
+                };
+                is_written || changes && role != Role::Read
+            });
             if let Some(touched) = hindered {
                 reason = Some(touched.error.again());
             }
@@ -213,6 +263,7 @@ impl LeftBehind {
     pub(in crate::engine) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
+        self.steps = 0;
         self.refused = None;
         // For each storage, its holders among the commands that are still to be examined.
         let mut held: NumberMap<usize> = NumberMap::default();

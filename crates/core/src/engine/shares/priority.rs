@@ -173,10 +173,11 @@ impl Kept {
                 kept.insert(storage.address());
             }
         };
+        let takes_over = matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(&mut |storage, role| {
             note(storage, role);
-            // Its value may have to be computed again from these.
-            if role != Role::Write {
+            // Its value may have to be computed again from these, or was.
+            if role != Role::Write || takes_over {
                 let sources = memory.slots.sources_of(storage);
                 sources.iter().for_each(|source| note(source, Role::Read));
             }

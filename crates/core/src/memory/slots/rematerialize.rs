@@ -35,6 +35,13 @@ impl Slots {
         })
     }
 
+    /// Has an evicted storage a rematerializer whose inputs are unchanged?
+    pub(crate) fn is_computable_now(&self, storage: &Storage) -> bool {
+        let copies = self.of(storage).and_then(|slot| slot.copies.as_deref());
+        let token = copies.and_then(|copies| copies.rematerializer.as_ref());
+        token.is_some_and(|token| self.is_current(token))
+    }
+
     /// Where the value is that write number `write` gave to a storage. `None` if it is gone, or if
     /// the app may change it unseen.
     pub(crate) fn whereabouts(&self, storage: &Storage, write: u64) -> Option<Whereabouts> {
