@@ -68,6 +68,29 @@ fn another_budget_is_set_within_the_program() {
     assert_eq!(gpu.memory().budget(), Budget::default());
 }
 
+/// The least slab is larger than these budgets.
+#[test]
+fn an_upload_that_waits_leaves_the_rest_of_a_tiny_budget() {
+    for kib in [512, 1 << 10, 2 << 10] {
+        for len in [3, 5_000, 40_000] {
+            let gpu = discrete(Budget::device(kib << 10));
+            let x = gpu.tensor(&vec![1.0_f32; len], &[len]).unwrap();
+            let program = |gpu: &Gpu, batch: usize| {
+                let made = gpu.ones(&[batch, 8 << 10], DType::F32)?;
+                Ok((made.add_scalar(1)?, &x + 1.0))
+            };
+            let dry = gpu.dry_run(|gpu| program(gpu, 1)).unwrap();
+            assert!(dry.fits(), "{kib} KiB, {len} elements:\n{dry}");
+            let fit = gpu.fit_batch(1..=4, program).unwrap();
+            let made = program(&gpu, fit.batch).unwrap();
+            gpu.finish().unwrap();
+            let memory = gpu.memory().stats();
+            assert_eq!((memory.evictions, memory.refusals), (0, 0), "{memory}");
+            drop((x, made));
+        }
+    }
+}
+
 #[test]
 fn evicted_tensors_of_the_device_are_evicted_in_a_dry_run() {
     let gpu = discrete(Budget::default());

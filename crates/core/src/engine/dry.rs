@@ -79,7 +79,7 @@ impl Run {
         fake
     }
 
-    /// Makes the dry engine's memory as full as the device's. Each storage that has a holder gets a
+    /// Makes the dry engine's memory as full as the device's, with the same budget. Each storage that has a holder gets a
     /// fake, and the fakes get the same blocks in the same slabs.
     fn fill(&self) -> Result<()> {
         let (real, dry) = (&self.real, &self.dry);
@@ -109,6 +109,8 @@ impl Run {
         }
         dry.share_as(real);
         dry.lock().memory = memory;
+        // Within the budget: a slab for what has no place yet must not be larger than allowed.
+        block_on("a dry run", dry.set_budget(real.budget_now()))?;
         for storage in held {
             let fake = self.fake(&storage);
             if fake.residency() == Residency::Pending {
@@ -196,7 +198,6 @@ impl DryRunGuard {
             live_before_bytes: 0,
         };
         guard.run.fill()?;
-        block_on("a dry run", dry.set_budget(real.budget_now()))?;
         dry.reset_peaks();
         dry.driver.predict_as(&real.driver);
         let costs = real.lock().costs;
