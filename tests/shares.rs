@@ -1,6 +1,7 @@
 //! Shares of a device's memory: guarantees, ceilings, what is lent, and that no share sees bytes of
 //! another one.
 
+mod dropped;
 mod fair;
 mod halfway;
 mod isolation;

@@ -79,8 +79,8 @@ impl Run {
         fake
     }
 
-    /// Makes the dry engine's memory as full as the device's, with the same budget. Each storage that has a holder gets a
-    /// fake, and the fakes get the same blocks in the same slabs.
+    /// Makes the dry engine's memory as full as the device's, within the same budget. Each storage
+    /// that has a holder gets a fake, and the fakes get the same blocks in the same slabs.
     fn fill(&self) -> Result<()> {
         let (real, dry) = (&self.real, &self.dry);
         let mut held = alive(&real.lock());

@@ -256,9 +256,9 @@ fn try_steps<'a>(
 pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
     let mut attempt = Attempt::default();
     loop {
+        let freed_before = freed(pass);
         let hindrance = {
-            let mut state = pass.lock();
-            state.free_dead();
+            let state = pass.lock();
             if state.memory.shares.is_empty() {
                 return Ok(None);
             }
@@ -284,13 +284,21 @@ pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<O
         let (wanted_bytes, part_bytes) = (hindrance.excess_bytes, pass.round_bytes(WHOLE));
         let wanted_bytes = wanted_bytes.min(part_bytes);
         let freed_bytes = run_until_freed(pass, steps, wanted_bytes, whom, part_bytes, ran).await?;
-        if freed_bytes == 0 && !pass.must_yield() {
-            return Ok(Some(refuse::out_of_memory(pass, storage, attempt.counts)));
-        }
         if pass.must_yield() {
             return Ok(None);
         }
+        if freed_bytes == 0 && freed(pass) == freed_before {
+            return Ok(Some(refuse::out_of_memory(pass, storage, attempt.counts)));
+        }
     }
+}
+
+/// Frees what has no holder any more. Returns how many blocks were ever freed. Other threads drop
+/// storages at any time, so only a request for which that number has not changed is refused.
+fn freed(pass: &Pass) -> u64 {
+    let mut state = pass.lock();
+    state.free_dead();
+    state.memory.slabs.freed()
 }
 
 /// Runs these steps until one frees memory. Tells `ran` of each. Returns the freed bytes.

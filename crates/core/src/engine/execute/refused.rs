@@ -28,6 +28,8 @@ pub(super) fn note(state: &mut State, storage: &Arc<Storage>, error: &Error) {
 /// The error of a storage for the command at the head of the queue. `None` if reclaim may free more
 /// for it than for the command that was refused last.
 pub(super) fn refused_again(state: &mut State, storage: &Arc<Storage>) -> Option<Error> {
+    // Other threads drop storages at any time.
+    state.free_dead();
     let before = state.left_behind.refused()?;
     let (hindrance, cmd) = (state.memory.hindrance(storage)?, state.queue.head()?);
     let error = before.error_for(cmd, storage.share(), &hindrance, marks(state))?;

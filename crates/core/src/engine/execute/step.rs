@@ -135,10 +135,7 @@ impl State {
         if matches!(cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
             return ControlFlow::Continue(());
         }
-        if let Some(error) = self
-            .left_behind
-            .conflict(cmd, self.steps.is_any_under_way())
-        {
+        if let Some(error) = self.left_behind.conflict(cmd, &self.steps) {
             self.leave_behind(next, error);
             return ControlFlow::Continue(());
         }

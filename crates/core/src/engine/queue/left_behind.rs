@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cmd::Cmd;
 use super::refused::Refused;
+use super::steps::Steps;
 use crate::driver::BufferId;
 use crate::engine::kernel::Role;
 use crate::error::Error;
@@ -141,9 +142,9 @@ impl LeftBehind {
         self.cmds.splice(self.steps..self.steps, steps);
     }
 
-    /// The error of a command that `cmd` must not overtake. `None` if there is no conflict.
-    /// `is_step`: it is a command of a rematerializer.
-    pub(in crate::engine) fn conflict(&self, cmd: &Cmd, is_step: bool) -> Option<Error> {
+    /// The error of a command that the command at the head must not overtake. `None` if there is no
+    /// conflict. `steps`: what runs now.
+    pub(in crate::engine) fn conflict(&self, cmd: &Cmd, steps: &Steps) -> Option<Error> {
         if self.cmds.is_empty() {
             return None;
         }
@@ -153,6 +154,7 @@ impl LeftBehind {
             }
         }
         let mut reason = None;
+        let is_step = steps.is_any_under_way();
         // A takeover restores a value, which does not change it for readers.
         let changes = !matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(&mut |storage, role| {

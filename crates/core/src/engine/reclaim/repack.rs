@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::compact;
 use super::evict;
+use super::freed;
 use super::needed;
 use super::retire;
 use crate::alloc::Growth;
@@ -114,7 +115,9 @@ pub(super) async fn new_block(
     pass: &Pass,
     storage: &Arc<Storage>,
 ) -> Result<Option<PendingRestore>> {
-    for _ in 0..2 {
+    let mut is_created = false;
+    loop {
+        let freed_before = freed(pass);
         let growth = {
             let mut state = pass.lock();
             let received = state.memory.begin_restore(storage, HoleChoice::Anywhere);
@@ -123,16 +126,18 @@ pub(super) async fn new_block(
             }
             state.memory.slabs.growth(storage.size_bytes())
         };
-        let Ok(growth) = growth else { return Ok(None) };
+        let Some(growth) = growth.ok().filter(|_| !is_created) else {
+            return Ok(None);
+        };
         let least = Growth {
             slab_bytes: growth.least_bytes,
             ..growth
         };
         match compact::create_planned(pass, &least).await {
-            Ok(_) => {}
+            Ok(_) => is_created = true,
             Err(DriverError::Lost(_)) => pass.check_lost()?,
-            Err(_) => return Ok(None),
+            Err(_) if freed(pass) == freed_before => return Ok(None),
+            Err(_) => {}
         }
     }
-    Ok(None)
 }
