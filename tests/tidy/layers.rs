@@ -25,7 +25,6 @@ const CRATES: [Layers; 3] = [
         ],
         leaves: &[
             ("units", &[]),
-            ("order", &[]),
             ("number_map", &[]),
             ("printable", &[]),
             ("excerpt", &["printable"]),

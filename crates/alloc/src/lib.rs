@@ -30,7 +30,6 @@ mod error;
 mod holes;
 mod nodes;
 #[doc(hidden)]
-pub mod order;
 mod pools;
 mod relocate;
 mod slabs;

@@ -497,12 +497,6 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// A clone. Its code is long; here it exists once, which a derived `clone` does not.
-    #[inline(never)]
-    pub(crate) fn again(&self) -> Error {
-        self.clone()
-    }
-
     /// Whether a copy of a tensor's bytes, on disk or in a store, is not what was written.
     pub(crate) fn is_loss(&self) -> bool {
         match self {

@@ -20,7 +20,6 @@ mod kernel;
 mod memory;
 mod number_map;
 mod observe;
-mod order;
 mod parallel;
 mod printable;
 mod shortage;

@@ -4,13 +4,13 @@
 //! use: the list, the move of a block into a hole, and the release of empty slabs.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::query::{MOST_NODES, Query};
 use super::room::{Hole, Room};
 use super::step::Step;
 use crate::config::ZONES;
 use crate::nodes::Node;
-use crate::order::{Key, Sorter};
 use crate::slabs::Slab;
 use crate::units::Granules;
 use crate::{Pools, SlabId, Spot};
@@ -26,8 +26,8 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// The key that puts the emptiest slab first. Thousandths are exact enough for this choice.
-    pub(super) fn emptiest_first(&self) -> Key {
-        (self.live * 1000 / self.size, self.live, self.index.into())
+    pub(super) fn emptiest_first(&self) -> (u64, u64, u32) {
+        (self.live * 1000 / self.size, self.live, self.index)
     }
 }
 
@@ -68,14 +68,13 @@ pub(super) struct Draft {
     pub(super) fates: Vec<Fate>,
     /// The empty slabs with their bytes, the smallest first.
     empty: Vec<(u64, SlabId)>,
-    sorter: Sorter,
 }
 
 impl Draft {
     /// Lists the slabs, and enters the holes of those with the most free bytes.
     pub(super) fn survey(&mut self, pools: &Pools) {
         self.list_slabs(pools);
-        self.sort_slabs(|slab| (u64::MAX - (slab.size - slab.live), 0, slab.index.into()));
+        (self.slabs).sort_unstable_by_key(|slab| (Reverse(slab.size - slab.live), slab.index));
         let mut walked = 0;
         for index in 0..self.slabs.len() {
             let slab = self.slabs[index];
@@ -123,17 +122,16 @@ impl Draft {
         walked
     }
 
-    /// Sorts the slabs by a key.
-    pub(super) fn sort_slabs(&mut self, key: fn(&Candidate) -> Key) {
-        self.sorter.smallest_first(&mut self.slabs, key);
+    /// Sorts the emptiest slab first.
+    pub(super) fn sort_slabs(&mut self) {
+        self.slabs.sort_unstable_by_key(Candidate::emptiest_first);
     }
 
     /// Sorts the largest block first, since the fewest holes fit it. Blocks of one size keep the
     /// order of their addresses: neighbours can then stay neighbours, and one copy moves both.
     pub(super) fn sort_blocks(&mut self) {
-        self.sorter.smallest_first(&mut self.blocks, |block| {
-            (u64::MAX - block.size, block.offset, 0)
-        });
+        // No two blocks of a slab begin at the same offset.
+        (self.blocks).sort_unstable_by_key(|block| (Reverse(block.size), block.offset));
     }
 
     /// Takes a hole for a block in a slab that stays, other than `source`. The slab has the block's

@@ -33,7 +33,7 @@ impl Draft {
         self.steps.clear();
         // A move into an empty slab would gain nothing.
         self.slabs.retain(|slab| slab.live > 0);
-        self.sort_slabs(Candidate::emptiest_first);
+        self.sort_slabs();
         let most = granules(query, query.limit_bytes);
         let mut reach = Reach {
             from: [self.slabs.len(); ZONES as usize],

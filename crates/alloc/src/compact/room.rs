@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use super::sorted::Sorted;
 use crate::config::ZONES;
-use crate::order::Sorter;
 
 /// A free range of a slab, in granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +33,6 @@ pub(super) struct Room {
     /// Holes that are not sorted in yet.
     entered: [Vec<Hole>; ZONES as usize],
     log: Vec<Taken>,
-    sorter: Sorter,
 }
 
 impl Room {
@@ -55,8 +53,7 @@ impl Room {
             if !entered.is_empty() {
                 sorted.empty_into(entered);
                 // No two holes of a slab begin at the same offset.
-                self.sorter
-                    .smallest_first(entered, |hole| (hole.size, hole.slab.into(), hole.offset));
+                entered.sort_unstable_by_key(|hole| (hole.size, hole.slab, hole.offset));
                 sorted.fill(entered);
                 entered.clear();
             }

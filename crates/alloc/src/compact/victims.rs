@@ -38,7 +38,7 @@ impl Draft {
                 self.fates[slab.index as usize] = Fate::Leaves;
             }
         }
-        self.sort_slabs(Candidate::emptiest_first);
+        self.sort_slabs();
         let (mut looked, mut walked) = (0, 0);
         for candidate in 0..self.slabs.len() {
             if tally.reserved_bytes <= target_bytes {

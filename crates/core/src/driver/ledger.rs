@@ -224,7 +224,6 @@ impl Ledger {
     }
 
     /// The most that slabs may take beside the present bytes of staging.
-    #[inline(never)]
     pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
         let books = self.lock();
         match books.limit_bytes {
@@ -245,7 +244,6 @@ impl Ledger {
     /// The most that one kind of staging may take. It has its own piece of the part for staging,
     /// which no other account can take. It may take more while slabs and what is promised to them
     /// leave room.
-    #[inline(never)]
     pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
         let books = self.lock();
         match books.limit_bytes {

@@ -232,7 +232,6 @@ impl Diagnose {
     }
 
     /// Looks at a zone, unless the free answers are needed for launches.
-    #[inline(never)]
     fn look_at_zone(&mut self, state: &mut State, zone: Zone, about: fn(Zone) -> About) {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
         let answers = self.gear.as_ref().map_or(0, |gear| gear.answers);

@@ -297,9 +297,7 @@ impl Engine {
         &self.dead
     }
 
-    /// Locks the state. The holder must not await, compile, map or call the app. The lock is taken
-    /// at 170 places, so its code is not inlined.
-    #[inline(never)]
+    /// Locks the state. The holder must not await, compile, map or call the app.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -339,7 +337,6 @@ impl Engine {
     }
 
     #[cold]
-    #[inline(never)]
     fn check_lost_now(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),
@@ -375,7 +372,7 @@ impl Engine {
             return Err(Error::Poisoned { made_at, cause });
         }
         if let Some(cause) = state.steps.failure(storage) {
-            return Err(cause.again());
+            return Err(Error::clone(&cause));
         }
         state.left_behind.reason(storage).map_or(Ok(()), Err)
     }

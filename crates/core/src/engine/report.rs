@@ -1,5 +1,6 @@
 //! The numbers of the engine, for reports.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,7 +13,6 @@ use crate::driver::{DriverResult, Levels};
 use crate::error::{Error, Result};
 use crate::memory::{Maker, Map, MemoryReport, Moment, Storage, Tag};
 use crate::number_map::NumberMap;
-use crate::order;
 use crate::shortage::ReclaimCounts;
 use crate::transfer::{OpenStore, StoreUse};
 use crate::units::Level;
@@ -270,7 +270,7 @@ impl Engine {
             leak.storages += 1;
             leak.bytes += storage.len_bytes();
         }
-        order::largest_first(&mut leaks, |leak| (leak.bytes, 0));
+        leaks.sort_by_key(|leak| Reverse(leak.bytes));
         leaks
     }
 }

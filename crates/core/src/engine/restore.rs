@@ -42,8 +42,6 @@ const FILLS: usize = 3;
 pub(super) struct RestoreGuard<'a>(pub(super) &'a Pass, pub(super) Option<PendingRestore>);
 
 impl Drop for RestoreGuard<'_> {
-    // Many futures drop one on several ways out.
-    #[inline(never)]
     fn drop(&mut self) {
         if let Some(pending_restore) = self.1.take() {
             self.0.lock().memory.cancel_restore(pending_restore);
@@ -161,7 +159,7 @@ fn gave_up_copy(pass: &Pass, storage: &Arc<Storage>, error: &Error) -> bool {
     }
     if error.is_loss() {
         // Users of the storage get the reason.
-        state.memory.slots.poison(storage, &Arc::new(error.again()));
+        state.memory.slots.poison(storage, &Arc::new(error.clone()));
     }
     error.is_loss()
 }

@@ -1,12 +1,12 @@
 //! The kernels as the device runs them: their times, and the variants that trials chose.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{Gpu, Tuned};
 use crate::driver::DriverError;
 use crate::engine::{Engine, KernelTime, block_on};
 use crate::error::{Error, Result};
-use crate::order;
 
 /// The kernels of a device, as [`Gpu::kernels`] gives them: their times, and the variants that
 /// trials chose.
@@ -81,7 +81,7 @@ impl GpuKernels<'_> {
     pub async fn times_async(self) -> Result<Vec<KernelTime>> {
         self.engine.flush().await?;
         let mut times = self.engine.take_kernel_times();
-        order::largest_first(&mut times, |time| (time.total_ns, 0));
+        times.sort_by_key(|time| Reverse(time.total_ns));
         Ok(times)
     }
 

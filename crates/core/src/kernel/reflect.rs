@@ -21,7 +21,6 @@ use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::error::Result;
 use crate::excerpt::is_line_break;
-use crate::order;
 use crate::printable::printable;
 
 /// The kernel's name in errors before its entry point is known.
@@ -478,7 +477,7 @@ impl<'a> Reader<'a> {
                 named.filter_map(|(handle, _)| function.expressions.get_span(handle).to_range())
             })
             .collect();
-        order::smallest_first(&mut uses, |range| (range.start as u64, 0));
+        uses.sort_by_key(|range| range.start);
         uses.dedup();
         uses
     }

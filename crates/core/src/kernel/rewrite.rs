@@ -13,7 +13,6 @@ use crate::driver::Caps;
 use crate::error::Result;
 use crate::excerpt::is_line_break;
 use crate::memory::CANARY_BYTES;
-use crate::order;
 
 /// The text where binding `index` is `read_write` if `is_writable(index)`. If bit `index` of
 /// `with_canary` is set, its operand is bound with a canary, and its length excludes the canary.
@@ -64,7 +63,7 @@ pub(super) fn rewrite(
             heads.push((range.end..range.end, format!(" - {canary}u)")));
         }
     }
-    order::smallest_first(&mut heads, |(range, _)| (range.start as u64, 0));
+    heads.sort_by_key(|(range, _)| range.start);
     let mut out = String::with_capacity(kernel.text.len() + 256);
     if enables && (!kernel.enables.is_empty() || kernel.text.contains("subgroup")) {
         out.push_str("enable subgroups; ");

@@ -2,8 +2,8 @@
 
 use super::tag::Tag;
 use super::tags::Tags;
-use crate::order;
 use crate::shortage::Holder;
+use std::cmp::Reverse;
 
 /// The holders at the highest live bytes so far.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Peak {
     pub(super) fn holders(&mut self, tags: &Tags) -> Vec<Holder> {
         self.falls(tags);
         let mut held = self.held.clone();
-        order::largest_first(&mut held, |&(_, bytes, _)| (bytes, 0));
+        held.sort_by_key(|&(_, bytes, _)| Reverse(bytes));
         let holders = held.into_iter().map(|(number, bytes, storages)| {
             let entry = tags.entries().get(number as usize);
             let tag = entry.and_then(|one| one.tag.as_ref());

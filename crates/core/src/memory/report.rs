@@ -1,5 +1,6 @@
 //! Memory statistics, for reports and for errors of requests that found no room.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,7 +13,6 @@ use super::storage::{Maker, Storage};
 use super::tag::Tag;
 use super::tags::TagUse;
 use crate::alloc::{AllocStats, SlabClass};
-use crate::order;
 use crate::shortage::Holder;
 use crate::shortage::ShareUse;
 
@@ -103,7 +103,7 @@ impl Memory {
             }
         }
         uses.retain(|one| one.bytes.up > 0);
-        order::largest_first(&mut uses, |one| (one.bytes.now, one.bytes.peak));
+        uses.sort_by_key(|one| Reverse((one.bytes.now, one.bytes.peak)));
         uses
     }
 

@@ -6,8 +6,6 @@
 //! Unused storages never come here: they are freed, not evicted. Operands of the current command
 //! never come here either.
 
-use crate::order;
-
 /// A clock that counts commands and may wrap around.
 pub type Clock = u32;
 
@@ -149,8 +147,7 @@ pub fn choose<T>(
         .enumerate()
         .map(|(index, (worth, weight))| (worth, weight, index))
         .collect();
-    // A worth is never negative, so its bits have the order of the values.
-    order::largest_first(&mut weights, |(worth, ..)| (worth.to_bits(), 0));
+    weights.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
     let largest_bytes = weights.iter().map(|(_, weight, _)| weight.size_bytes).max();
     let (mut chosen, mut missing_bytes) = (0, needed_bytes);
     while missing_bytes > 0 && chosen < weights.len() {

@@ -1,12 +1,12 @@
 //! Suggestions made from a snapshot, in sentences with figures.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
 
 use super::Snapshot;
 use crate::memory::{Block, BlockState, Residency, SlabMap, printable_end};
-use crate::order;
 use crate::shortage::ShareUse;
 use crate::transfer::UPLOAD_LIMIT_BYTES;
 use crate::units::{Bytes, MIB};
@@ -92,7 +92,7 @@ impl Snapshot {
             Self::features,
         ];
         let mut all: Vec<Suggestion> = rules.iter().filter_map(|rule| rule(self)).collect();
-        order::largest_first(&mut all, |one| (one.bytes, 0));
+        all.sort_by_key(|one| Reverse(one.bytes));
         all
     }
 
@@ -377,7 +377,7 @@ impl Snapshot {
         }
         by_tag
             .into_iter()
-            .max_by_key(|&(tag, bytes)| (bytes, std::cmp::Reverse(tag)))
+            .max_by_key(|&(tag, bytes)| (bytes, Reverse(tag)))
     }
 }
 

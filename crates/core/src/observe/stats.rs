@@ -1,10 +1,10 @@
 //! The memory statistics: a plain value, and the report that it prints.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use crate::engine::{Engine, EngineReport};
 use crate::memory::{ClassUse, SlabUse, TagUse, printable, printable_end};
-use crate::order;
 use crate::shortage::{Holder, ReclaimStepUse, ShareUse};
 use crate::transfer::StoreUse;
 use crate::units::{Bytes, Level};
@@ -481,7 +481,7 @@ impl MemoryStats {
         }
         writeln!(f, "slabs")?;
         let mut slabs: Vec<&SlabUse> = self.slabs.iter().collect();
-        order::largest_first(&mut slabs, |slab| (slab.size_bytes, slab.live_bytes));
+        slabs.sort_by_key(|slab| Reverse((slab.size_bytes, slab.live_bytes)));
         for slab in slabs.iter().take(SLAB_LINES) {
             // The fields are public, so they may hold any values. The report prints them all the
             // same.

@@ -23,8 +23,7 @@ pub use stores::RedisStore;
 pub use stores::{Key, MOST_VALUE_BYTES, Store, StoreTier, StoreUse};
 pub(crate) use stores::{MOST_STORES, OpenStore, StoreBlock, StoreReader, StoreWriter};
 
-/// Converts a refusal of the driver into the error of the crate. Many calls do so.
-#[inline(never)]
+/// Converts a refusal of the driver into the error of the crate.
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
     match error {
         DriverError::Lost(reason) => Error::DeviceLost { reason },

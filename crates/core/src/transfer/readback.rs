@@ -154,7 +154,7 @@ impl Reading {
 
     /// The reason why the bytes will not arrive, if there is one.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.get().map(Error::again)
+        self.failure.get().cloned()
     }
 
     /// Whether all pieces have arrived.

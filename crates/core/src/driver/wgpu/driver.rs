@@ -57,7 +57,6 @@ impl WgpuDriver {
     }
 
     /// The present device.
-    #[inline(never)]
     pub(super) fn opened(&self) -> Arc<Opened> {
         Arc::clone(&self.current.read())
     }

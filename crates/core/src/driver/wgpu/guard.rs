@@ -167,7 +167,6 @@ impl Guard {
         }
     }
 
-    #[inline(never)]
     fn push_scopes(&self) -> Scopes {
         SCOPES.map(|filter| self.device.push_error_scope(filter))
     }
@@ -179,7 +178,6 @@ impl Guard {
     }
 
     /// The first error that is known, by the order of the scopes. Others are kept.
-    #[inline(never)]
     fn first_of(&self, caught: [Late; 3]) -> Option<wgpu::Error> {
         let mut first = None;
         let mut context = Context::from_waker(Waker::noop());
@@ -342,7 +340,6 @@ fn panicked(panic: Box<dyn Any + Send>) -> DriverError {
 }
 
 /// Takes scopes off. This has to happen in reverse order.
-#[inline(never)]
 fn pop(scopes: Scopes) -> [Late; 3] {
     let [outer, middle, inner] = scopes;
     let inner: Late = Box::pin(inner.pop());
@@ -353,7 +350,6 @@ fn pop(scopes: Scopes) -> [Late; 3] {
 
 /// Takes scopes off, as [`pop`] does, and returns the first error that they caught.
 #[cfg(not(target_arch = "wasm32"))]
-#[inline(never)]
 fn pop_at_once(scopes: Scopes) -> Option<wgpu::Error> {
     let mut first = None;
     for scope in scopes.into_iter().rev() {

@@ -14,9 +14,6 @@ use crate::units::MIB;
 /// The environment variable that names the adapter, if the program does not.
 const ADAPTER_VARIABLE: &str = "LAPIDARY_ADAPTER";
 
-/// wgpu's environment variable for the graphics APIs to look at.
-const BACKENDS_VARIABLE: &str = "WGPU_BACKEND";
-
 /// wgpu sub-allocates smaller buffers, and gives larger ones their own memory, which is freed when
 /// they are dropped. wgpu's default is 128 MiB and more, which keeps nearly all memory for ever.
 const DRIVER_BLOCK_BYTES: u64 = 4 * MIB;
@@ -44,7 +41,7 @@ impl OpenRequest {
     fn instance(&self) -> Result<wgpu::InstanceDescriptor> {
         let mut desc = wgpu::InstanceDescriptor::new_without_display_handle();
         desc.flags = desc.flags.with_env();
-        if let Some(backends) = self.backends.or_else(backends_of_environment) {
+        if let Some(backends) = self.backends.or_else(wgpu::Backends::from_env) {
             desc.backends = backends;
         }
         // Only DX12's options matter, and reading them is much code.
@@ -58,43 +55,6 @@ impl OpenRequest {
         dx12::check(compiler)?;
         Ok(desc)
     }
-}
-
-/// Whether a text has a part. A search is a kilobyte of code, so it exists once.
-#[inline(never)]
-fn contains(text: &str, part: &str) -> bool {
-    text.contains(part)
-}
-
-/// A text in lower case. Compiled once, as well.
-#[inline(never)]
-fn lower(text: &str) -> String {
-    text.to_ascii_lowercase()
-}
-
-/// The graphics APIs in `WGPU_BACKEND`, by wgpu's names. wgpu's own function knows the lower case
-/// of all scripts, whose tables are large.
-fn backends_of_environment() -> Option<wgpu::Backends> {
-    Some(backends_in(&std::env::var(BACKENDS_VARIABLE).ok()?))
-}
-
-fn backends_in(names: &str) -> wgpu::Backends {
-    let mut backends = wgpu::Backends::empty();
-    for name in lower(names).split(',') {
-        backends |= match name.trim() {
-            "vulkan" | "vk" => wgpu::Backends::VULKAN,
-            "dx12" | "d3d12" => wgpu::Backends::DX12,
-            "metal" | "mtl" => wgpu::Backends::METAL,
-            "opengl" | "gles" | "gl" => wgpu::Backends::GL,
-            "webgpu" => wgpu::Backends::BROWSER_WEBGPU,
-            "noop" => wgpu::Backends::NOOP,
-            other => {
-                log::warn!("lapidary: {BACKENDS_VARIABLE} has the unknown name `{other}`");
-                wgpu::Backends::empty()
-            }
-        };
-    }
-    backends
 }
 
 /// An adapter with compute shaders, as `adapters` lists it.
@@ -126,7 +86,7 @@ impl AdapterSummary {
     }
 
     fn answers_to(&self, wanted: &str) -> bool {
-        let wanted = lower(wanted);
+        let wanted = wanted.to_ascii_lowercase();
         let kind = match self.kind {
             AdapterKind::Discrete => "discrete",
             AdapterKind::Integrated => "integrated",
@@ -136,8 +96,8 @@ impl AdapterSummary {
         };
         wanted == self.backend
             || wanted == kind
-            || contains(&lower(&self.name), &wanted)
-            || contains(&lower(&self.driver), &wanted)
+            || self.name.to_ascii_lowercase().contains(&wanted)
+            || self.driver.to_ascii_lowercase().contains(&wanted)
     }
 
     /// Whether these caps describe the adapter, or one that looks the same.
@@ -340,7 +300,7 @@ fn linux_hint(os_release: &str) -> &'static str {
         let mut pairs = ids
             .iter()
             .flat_map(|ids| family.iter().map(move |id| (ids, id)));
-        pairs.any(|(ids, id)| contains(ids, id))
+        pairs.any(|(ids, id)| ids.contains(id))
     };
     if is(&["debian", "ubuntu"]) {
         "Install a Vulkan driver: `apt install mesa-vulkan-drivers libvulkan1` (it brings a \
@@ -517,25 +477,6 @@ mod tests {
         found[2].falls_short = true;
         assert_eq!(choose(&found, None, high, None).ok(), Some(1));
         assert_eq!(choose(&found, Some("geforce"), high, None).ok(), Some(2));
-    }
-
-    #[test]
-    fn graphics_apis_have_the_names_that_wgpu_gives_them() {
-        for names in [
-            "vulkan",
-            "vk,dx12",
-            "D3D12, Metal",
-            "mtl,opengl",
-            "gles",
-            "gl",
-            "webgpu",
-            "noop",
-            "",
-            "vulcan, VK",
-        ] {
-            let by_wgpu = wgpu::Backends::from_comma_list(names);
-            assert_eq!(backends_in(names), by_wgpu, "{names}");
-        }
     }
 
     #[test]

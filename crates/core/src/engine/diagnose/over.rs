@@ -4,7 +4,6 @@ use super::{ANSWER_BYTES, About, Asked, Diagnose, Look, steps};
 use crate::driver::Binding;
 use crate::engine::state::State;
 use crate::memory::Zone;
-use crate::order;
 
 /// Larger freed ranges get a look with many invocations. All other zones get one invocation each.
 const TABLED_BYTES: u64 = 4 << 10;
@@ -52,7 +51,7 @@ pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>
         .into_iter()
         .map(|zone| (zone, About::Freed as fn(_) -> _));
     let mut zones: Vec<Tabled> = canaries.chain(freed).collect();
-    order::smallest_first(&mut zones, |(zone, _)| zone.order());
+    zones.sort_by_key(|(zone, _)| zone.order());
     Some((large, by_window(state, zones)))
 }
 

@@ -123,7 +123,6 @@ impl State {
 
     /// Encodes the command at the head of the queue, or moves it to the right list. Breaks if there
     /// is none, if the pass needs something, or if the device is lost.
-    #[inline(never)]
     fn run_next(&mut self) -> ControlFlow<Option<Need>> {
         let driver = &self.driver;
         let limit_bytes = || driver.ledger().slab_limit_now_bytes();

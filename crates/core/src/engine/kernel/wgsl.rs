@@ -81,15 +81,9 @@ pub struct Target {
     pub wide_words: bool,
 }
 
-/// Whether a text has a word. A search is a kilobyte of code, so it exists once.
-#[inline(never)]
-fn has(text: &str, word: &str) -> bool {
-    text.contains(word)
-}
-
 /// Whether a text calls an accessor of an operand.
 fn calls(text: &str, operand: &str, accessor: &str) -> bool {
-    has(text, &format!("{operand}_{accessor}("))
+    text.contains(&format!("{operand}_{accessor}("))
 }
 
 /// The whole shader of a kernel's text.
@@ -101,10 +95,10 @@ pub fn shader(
     target: &Target,
 ) -> String {
     let mut out = String::with_capacity(text.len() + 2048);
-    if has(text, "coop_mat") {
+    if text.contains("coop_mat") {
         out.push_str("enable f16;\nenable wgpu_cooperative_matrix;\n");
     }
-    if target.enables && has(text, "subgroup") {
+    if target.enables && text.contains("subgroup") {
         out.push_str("enable subgroups;\n");
     }
     let mut binding = 0;
@@ -132,10 +126,10 @@ pub fn shader(
             dtype == of && operand.role != Role::Read && calls(text, operand.name, "put4")
         })
     };
-    if writes(DType::F16) || has(text, "pack_halves(") {
+    if writes(DType::F16) || text.contains("pack_halves(") {
         out.push_str(PACK_HALVES);
     }
-    if writes(DType::Bf16) || has(text, "upper_halves(") {
+    if writes(DType::Bf16) || text.contains("upper_halves(") {
         out.push_str(UPPER_HALVES);
     }
     for (index, operand) in operands.iter().enumerate() {
@@ -149,7 +143,7 @@ pub fn shader(
             unit(part),
         );
     }
-    if has(text, "struct Params") {
+    if text.contains("struct Params") {
         let declaration = match target.immediates {
             true => "var<immediate> p: Params;\n".to_string(),
             false => format!("@group(0) @binding({binding}) var<uniform> p: Params;\n"),

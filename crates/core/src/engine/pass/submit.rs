@@ -84,7 +84,7 @@ impl Pass {
         if let Some(error) = failure {
             let cause = Arc::new(error);
             for (reading, _, buffer) in batch.take_reads() {
-                reading.fail(cause.again());
+                reading.fail(Error::clone(&cause));
                 self.readbacks.give_back(buffer);
             }
             let mut state = self.lock();

@@ -108,7 +108,7 @@ impl LeftBehind {
             let touched = touched.get_or_insert_with(address, || Touched {
                 written: false,
                 written_by_step: false,
-                error: error.again(),
+                error: error.clone(),
             });
             touched.written |= is_written;
             touched.written_by_step |= is_written && is_step;
@@ -138,7 +138,7 @@ impl LeftBehind {
     /// Adds the commands of rematerializers that a pass has begun and not ended, before the next
     /// round.
     pub(in crate::engine) fn add_steps(&mut self, steps: VecDeque<Cmd>, error: &Error) {
-        let steps = steps.into_iter().map(|cmd| (cmd, error.again()));
+        let steps = steps.into_iter().map(|cmd| (cmd, error.clone()));
         self.cmds.splice(self.steps..self.steps, steps);
     }
 
@@ -150,7 +150,7 @@ impl LeftBehind {
         }
         if let Cmd::Read { reading, .. } = cmd {
             if let Some(touched) = self.touched.get(address_of(reading)) {
-                return Some(touched.error.again());
+                return Some(touched.error.clone());
             }
         }
         let mut reason = None;
@@ -167,7 +167,7 @@ impl LeftBehind {
                 is_written || changes && role != Role::Read
             });
             if let Some(touched) = hindered {
-                reason = Some(touched.error.again());
+                reason = Some(touched.error.clone());
             }
         });
         reason
@@ -176,21 +176,21 @@ impl LeftBehind {
     /// The reason why a storage does not have its value yet.
     pub(in crate::engine) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
         let touched = self.touched.get(storage.address() as u64)?;
-        touched.written.then(|| touched.error.again())
+        touched.written.then(|| touched.error.clone())
     }
 
     /// The reason why a reading was left behind, if it was.
     pub(in crate::engine) fn error_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
         let mut cmds = self.cmds.iter();
         cmds.find_map(|(cmd, error)| match cmd {
-            Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.again()),
+            Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.clone()),
             _ => None,
         })
     }
 
     /// The error of the first command.
     pub(in crate::engine) fn first_error(&self) -> Option<Error> {
-        self.cmds.first().map(|(_, error)| error.again())
+        self.cmds.first().map(|(_, error)| error.clone())
     }
 
     /// The error of the first command that uses a storage of this share.
@@ -201,7 +201,7 @@ impl LeftBehind {
             cmd.each_operand(&mut |storage, _| is_of_share |= storage.share() == share);
             is_of_share
         });
-        first.map(|(_, error)| error.again())
+        first.map(|(_, error)| error.clone())
     }
 
     /// Whether [`give_chunk_back`](Self::give_chunk_back) would find a chunk.

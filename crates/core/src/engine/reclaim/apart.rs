@@ -6,6 +6,7 @@
 //! that, others are evicted. At last the operands themselves are evicted and restored, as `repack`
 //! does.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::compact::{self, Outcome};
@@ -22,7 +23,6 @@ use crate::engine::state::State;
 use crate::engine::state::features::Filled;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
-use crate::order;
 use crate::units::Bytes;
 
 /// The storages that one call of the app binds, each pinned once for each time that it is named.
@@ -135,7 +135,7 @@ impl Operands {
         for (side, is_written) in [(&self.read, false), (&self.written, true)] {
             let mut side = side.clone();
             // The largest come first, because they fit into the fewest holes.
-            order::largest_first(&mut side, |storage| (storage.size_bytes(), 0));
+            side.sort_by_key(|storage| Reverse(storage.size_bytes()));
             for storage in &side {
                 if !pass.lock().memory.slots.is_evicted(storage) {
                     continue;

@@ -4,6 +4,7 @@
 //! So a command that fits in the budget finds memory wherever its operands lie. No pinned storage
 //! may be in the way, and a tier must have room for the operands for a moment.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::compact;
@@ -20,7 +21,6 @@ use crate::engine::state::features::Filled;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::{HoleChoice, PendingRestore, ShareId, Storage, Whom};
-use crate::order;
 
 /// Evicts the operands of the command at the head of the queue, or only this storage, and gives
 /// each a new block. Returns the result, or `None` if that is impossible, and the evicted bytes.
@@ -38,7 +38,7 @@ pub(super) async fn repack(
     retire::trim_slabs(pass)?;
     retire::wait_for_all(pass).await?;
     // The largest come first, because they fit into the fewest holes.
-    order::largest_first(&mut needed, |storage| (storage.size_bytes(), 0));
+    needed.sort_by_key(|storage| Reverse(storage.size_bytes()));
     let mut blocks = Vec::new();
     for one in needed {
         let is_unmade = {

@@ -63,7 +63,7 @@ pub(super) fn rematerialize(
         let mut state = pass.lock();
         let progress = state.steps.progress(storage);
         if let Some(failure) = progress.failure {
-            return Ok(Err(failure.again()));
+            return Ok(Err(Error::clone(&failure)));
         }
         let never = match (progress.is_under_way, state.memory.slots.is_current(token)) {
             (true, _) => "its rematerializer uses the tensor itself",

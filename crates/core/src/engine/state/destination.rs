@@ -100,8 +100,6 @@ impl DestinationGuard {
 }
 
 impl Drop for DestinationGuard {
-    // Many futures drop one on several ways out.
-    #[inline(never)]
     fn drop(&mut self) {
         let destination = self.0.lock().0.take();
         drop(destination);

@@ -59,7 +59,6 @@ impl<'a> Supply<'a> {
         &mut self.scratch[..size]
     }
 
-    #[inline(never)]
     fn failure(&self, offset_bytes: u64, message: &str) -> Error {
         Error::Source {
             made_at: self.storage.tag().to_string(),
@@ -132,8 +131,6 @@ impl Deref for CopiesGuard<'_> {
 }
 
 impl Drop for CopiesGuard<'_> {
-    // Many futures drop one on several ways out.
-    #[inline(never)]
     fn drop(&mut self) {
         self.0.drop_app_value(std::mem::take(&mut self.1));
     }

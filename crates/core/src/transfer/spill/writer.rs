@@ -46,7 +46,7 @@ impl SpillWriter {
     /// finished.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some(error) = &self.failed {
-            return Err(error.again());
+            return Err(error.clone());
         }
         let result = self.append(bytes);
         self.failed = result.as_ref().err().cloned();
