@@ -17,6 +17,7 @@ mod line;
 mod load;
 mod model;
 mod nightly;
+mod pictures;
 mod pip;
 mod process;
 mod programs;
@@ -87,6 +88,12 @@ const VERBS: &[Verb] = &[
         usage: "card [--small]",
         about: card::ABOUT,
         run: card::card,
+    },
+    Verb {
+        name: "pictures",
+        usage: "pictures",
+        about: "Make the pictures of the documentation: the example `snapshot` runs (release), and Chromium shows its page. Nightly says if they are of another version.",
+        run: pictures::pictures,
     },
     Verb {
         name: "fetch-model",

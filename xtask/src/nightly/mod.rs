@@ -16,6 +16,7 @@ mod web;
 
 use crate::bench::weight;
 use crate::ci::{CI, adapters, hlsl, ranks, shaders, source};
+use crate::pictures;
 use crate::process::Result;
 use crate::steps::{Checks, Step};
 
@@ -154,6 +155,11 @@ const STEPS: &[Step] = &[
         name: "mpich",
         about: "the tests of ranks with MPICH; `ci` has them with Open MPI",
         run: ranks::mpich,
+    },
+    Step {
+        name: "pictures",
+        about: "the pictures of the documentation show this version",
+        run: pictures::check,
     },
     Step {
         name: "page",

@@ -5,21 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::browser::Browser;
-use crate::driver::cargo_with_gpu;
-use crate::process::{Result, run, target_dir};
-use crate::suite::FEATURES;
-
-const SIZE: [u32; 2] = [1440, 1060];
+use crate::pictures::{SIZE, write_pages};
+use crate::process::{Result, target_dir};
 
 /// Writes the pages with the example and opens each.
 pub(crate) fn check() -> Result<String> {
     let folder = target_dir().join("page");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
     for option in [None, Some("--many")] {
-        let mut example = cargo_with_gpu()?;
-        example.args(["run", "--release", "--quiet"]).args(FEATURES);
-        example.args(["--example", "snapshot", "--"]).arg(&folder);
-        run(example.args(option))?;
+        write_pages(&folder, option)?;
     }
     let mut page = Page {
         browser: Browser::start(&folder)?,
@@ -56,7 +49,36 @@ impl Page {
             ));
         }
         self.agrees()?;
+        self.groups()?;
+        // The dialog of the browser would wait for a person.
+        self.browser.evaluate(
+            "HTMLInputElement.prototype.click = () => {}, document.querySelector('#compare').click()",
+        )?;
+        self.open_file(&self.folder.join("memory.json"))?;
+        self.holds(
+            "lapidary.isDifference && lapidary.docs.length === 2",
+            "an opened page compares itself with another file",
+        )?;
         self.is_quiet()
+    }
+
+    /// Each grouping has all live bytes, and names are cut in the middle.
+    fn groups(&mut self) -> Result {
+        for grouping in ["beginning", "kind", "type", "tag"] {
+            self.browser.evaluate(&format!(
+                "(select => {{ select.value = '{grouping}'; select.dispatchEvent(new Event('change')); }})(document.querySelector('#grouping'))"
+            ))?;
+            self.browser.settle()?;
+            self.holds(
+                "(({ series, model }) => { const values = new Float64Array(series.width); series.valuesAt(model.events.count, values); \
+                 return values.reduce((a, b) => a + b) === model.stats.live_bytes.now; })(lapidary)",
+                &format!("the groups by {grouping} have all live bytes"),
+            )?;
+        }
+        self.holds(
+            "[...document.querySelectorAll('.who .name')].every(name => name.lastChild.scrollWidth <= name.clientWidth + 1)",
+            "the ends of names are visible",
+        )
     }
 
     /// Two snapshots: both maps, and a table whose differences add up.
@@ -69,6 +91,8 @@ impl Page {
         )?;
         self.holds("lapidaryDifference() === lapidary.docs[1].model.stats.live_bytes.now - lapidary.docs[0].model.stats.live_bytes.now",
             "the differences add up to that of all live bytes")?;
+        self.holds("lapidary.docs.every(({ grouped }) => grouped.groups.every(group => group.slot === 12 || lapidaryGrowth(group.key) > 0))",
+            "only holders that grew are coloured")?;
         self.browser
             .evaluate("document.querySelector('#views button').click()")?;
         self.holds(
@@ -166,6 +190,10 @@ impl Page {
                 "lapidary.range[0] > (lapidary.domain()[1] - lapidary.domain()[0]) / 6",
             ),
             ("p", "lapidary.moment === lapidary.model.peak"),
+            (
+                "+",
+                "(({ range, moment, model, axis }) => { const at = axis === 'time' ? model.events.at[moment - 1] : moment; return at >= range[0] && at <= range[1]; })(lapidary)",
+            ),
             (",", "lapidary.moment === lapidary.model.peak - 1"),
             ("e", "lapidary.moment === lapidary.model.events.count"),
             ("t", "lapidary.axis === 'events'"),
@@ -224,7 +252,8 @@ impl Page {
         self.browser.evaluate(
             "globalThis.lapidaryReserved = moment => { const { at, bytes } = lapidary.model.reserved; \
              let place = 0; while (place + 1 < at.length && at[place + 1] <= moment) place++; return bytes[place]; }, \
-             globalThis.lapidaryDifference = () => lapidary.docs.map(({ model }) => model.total[model.events.count]).reduce((a, b) => b - a), 1",
+             globalThis.lapidaryDifference = () => lapidary.docs.map(({ model }) => model.total[model.events.count]).reduce((a, b) => b - a), \
+             globalThis.lapidaryGrowth = key => { const row = lapidary.differences().find(row => row.key === key); return row ? row.difference : 0; }, 1",
         )?;
         self.browser.settle()?;
         Ok(ready_ms)

@@ -78,7 +78,7 @@ function summary(model, inks) {
     meter(model, inks),
     figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
     figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
-    figure("evicted", bytesText(number(stats.evicted_bytes)), `${counted(number(stats.evictions), "eviction")}, ${counted(number(stats.restores), "restore")}`),
+    figure("evicted", bytesText(number(stats.evicted_bytes)), `${countText(number(stats.evictions))} ×, ${countText(number(stats.restores))} restored`),
     ...droppedFigure(stats),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
     reclaimFigure(stats),
