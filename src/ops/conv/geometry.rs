@@ -41,7 +41,8 @@ impl<const N: usize> Default for Conv<N> {
 
 impl<const N: usize> Conv<N> {
     /// The padding with which the result is as large as the input: PyTorch's `padding="same"`. It
-    /// needs stride 1. If the number of zeros is odd, one more stands after the dimension.
+    /// needs stride 1. If the number of zeros is odd, one more stands after the dimension. As a
+    /// number it is none that a padding can be.
     ///
     /// ```
     /// # use lapidary::{Tensor, operations::Conv};
@@ -50,7 +51,8 @@ impl<const N: usize> Conv<N> {
     /// let y = x.conv2d(weight, None, &options)?;
     /// # Ok(()) }
     /// ```
-    pub const SAME: [usize; N] = [usize::MAX; N];
+    // The largest number is what a mistake gives, and stays refused.
+    pub const SAME: [usize; N] = [usize::MAX - 1; N];
 }
 
 impl Conv<2> {
@@ -63,7 +65,7 @@ impl Conv<2> {
     ) -> Result<(Self, [usize; 2])> {
         let (mut options, mut more) = (*self, [0; 2]);
         for at in [0, 1] {
-            if self.padding[at] != usize::MAX {
+            if self.padding[at] != Self::SAME[at] {
                 continue;
             }
             if self.stride[at] != 1 {
