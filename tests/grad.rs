@@ -2,6 +2,7 @@
 
 mod budgets;
 mod check;
+mod checkpoints;
 mod composed;
 mod custom;
 mod edges;

@@ -41,9 +41,10 @@ impl Gpu {
     /// backward: nothing notices it. If no input and nothing that it captures depends on a
     /// parameter, nothing is kept.
     /// It must compute the same each time: give random numbers a fixed seed. If it returns an
-    /// input, a captured parameter or a view of one, the result is a copy. Under
-    /// [`no_grad`](Self::no_grad) it is only called. (Chen et al., *Training Deep Nets with
-    /// Sublinear Memory Cost*, 2016.)
+    /// input, a captured parameter or a view of one, the result is a copy. So it is for a view that
+    /// names elements several times, such as a broadcast, if the result has a gradient. Under
+    /// [`no_grad`](Self::no_grad) the function is only called. (Chen et al., *Training Deep Nets
+    /// with Sublinear Memory Cost*, 2016.)
     ///
     /// ```no_run
     /// # use lapidary::{Gpu, Tensor};
@@ -76,13 +77,15 @@ impl Gpu {
         let is_input = |input: &&Tensor| Arc::ptr_eq(&input.storage, &made.storage);
         // The history of the result is not that of memory which the function passed on.
         let is_passed_on = is_captured || inputs.iter().any(is_input);
-        let made = match is_passed_on {
+        let depends =
+            depends_on_captured || is_captured || inputs.iter().any(|input| input.is_tracked());
+        let is_recorded = depends && made.dtype.is_float();
+        // A gradient of elements that the result names several times would count for each of them.
+        let made = match is_passed_on || is_recorded && made.layout.has_overlap() {
             true => made.untracked().copy()?,
             false => made,
         };
-        let depends =
-            depends_on_captured || is_captured || inputs.iter().any(|input| input.is_tracked());
-        if !(depends && made.dtype.is_float()) {
+        if !is_recorded {
             return Ok(made);
         }
         self.check_is_here(&made, inputs)?;

@@ -109,6 +109,10 @@ impl Node {
         recorded_at: &'static Location<'static>,
         kind: Kind,
     ) -> Node {
+        debug_assert!(
+            !of.layout.has_overlap(),
+            "`{operation}` at {recorded_at} has one gradient for several indices"
+        );
         Node {
             id: number::take(),
             operation,
