@@ -5,6 +5,7 @@
 mod broad;
 mod counts;
 mod graphs;
+mod interpreted;
 mod vec8s;
 
 use lapidary::sim::{SimHandle, SimOptions};

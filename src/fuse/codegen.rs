@@ -241,9 +241,11 @@ impl<'a> Writer<'a> {
         }
         self.out.push_str("  c[0] = r;\n  return c;\n}\n");
         if !self.structure.whole {
+            // The last vec4 may pass the end. Lanes past the end read the last element again.
+            let n = self.word(0);
             self.push(format_args!(
-                "fn next_coordinates{of}(before: Coordinates{of}) -> Coordinates{of} {{\n  \
-                 var c = before;\n"
+                "fn next_coordinates{of}(before: Coordinates{of}, k: u32) -> Coordinates{of} {{\n  \
+                 if (k >= {n}) {{ return before; }}\n  var c = before;\n"
             ));
             for d in (1..rank).rev() {
                 let dim = &dims[d];
@@ -296,7 +298,7 @@ impl<'a> Writer<'a> {
         for lane in 1..4 {
             let before = lane - 1;
             self.push(format_args!(
-                "  let c{lane} = next_coordinates{of}(c{before});\n  \
+                "  let c{lane} = next_coordinates{of}(c{before}, k + {lane}u);\n  \
                  let i{lane} = elements{of}_at(c{lane});\n"
             ));
         }
@@ -360,7 +362,12 @@ impl<'a> Writer<'a> {
             (true, 0) => format!("{name}_get(i.{name})"),
             (true, _) => {
                 let stride = self.word(self.places.strides[leaf] + self.structure.rank - 1);
-                format!("{name}_get(i.{name} + {lane}u * {stride})")
+                // A vec4 of a whole row can pass the end only if there is one dimension.
+                let step = match self.structure.rank {
+                    1 => format!("min({lane}u, {} - 1u - k)", self.word(0)),
+                    _ => format!("{lane}u"),
+                };
+                format!("{name}_get(i.{name} + {step} * {stride})")
             }
         };
         match shape.fetch {
@@ -435,13 +442,18 @@ fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// The name of a node's function.
+/// The name of a node's function. Operations of two families may have one name: then they read
+/// different numbers of scalars.
 fn function(node: &ExprNode) -> String {
     let (from, to) = (node.main.wgsl(), node.dtype.wgsl());
-    match from == to {
-        true => format!("{}_{from}", node.section),
-        false => format!("{}_{from}_{to}", node.section),
+    let mut name = match node.scalars.iter().flatten().count() {
+        0 => format!("{}_{from}", node.section),
+        scalars => format!("{}_{scalars}_{from}", node.section),
+    };
+    if from != to {
+        push(&mut name, format_args!("_{to}"));
     }
+    name
 }
 
 /// Writes the functions of all operations, each once.

@@ -1,7 +1,9 @@
 //! The generated text is valid on every API, and its name is the formula.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::ops::families;
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Engine, block_on};
@@ -157,6 +159,42 @@ fn every_reader_has_an_expression_on_either_side_in_a_valid_shader() {
                 "{names:?}"
             );
         }
+    }
+}
+
+#[test]
+fn operations_of_one_name_differ_in_the_scalars_that_they_read() {
+    let mut known: HashMap<(&str, usize), &str> = HashMap::new();
+    for element in families::all() {
+        let heads = element
+            .file
+            .lines()
+            .filter_map(|line| line.strip_prefix("//# "));
+        for section in heads.map(|head| head.split('.').next().unwrap_or(head)) {
+            let scalars = element
+                .scalars(section)
+                .into_iter()
+                .filter(|is_read| *is_read);
+            let file = *known
+                .entry((section, scalars.count()))
+                .or_insert(element.file);
+            assert!(std::ptr::eq(file, element.file), "two texts of `{section}`");
+        }
+    }
+}
+
+#[test]
+fn operations_of_one_name_share_a_valid_shader() {
+    let made = kernels(DType::F32, |x| {
+        let (a, row, column) = (&x[0], &x[1], &x[2]);
+        Ok(vec![a.lerp_scalar(row, 0.25)?.lerp(column, row)?])
+    });
+    for (name, shader) in made {
+        assert_eq!(name, "lerp(lerp(a, b, s0), c, b)");
+        assert!(
+            shader.contains("fn lerp_1_f32(") && shader.contains("fn lerp_f32("),
+            "{shader}"
+        );
     }
 }
 

@@ -45,6 +45,12 @@ pub(crate) fn number_of(family: &Element) -> u64 {
         .unwrap_or(0) as u64
 }
 
+/// All families.
+#[cfg(test)]
+pub(crate) fn all() -> &'static [&'static Element] {
+    &ELEMENTS
+}
+
 /// The family whose first operation copies its input.
 pub(crate) fn copy_family() -> &'static Element {
     &copy::ELEMENT

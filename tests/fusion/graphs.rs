@@ -3,11 +3,12 @@
 
 use fastrand::Rng;
 use half::{bf16, f16};
+use lapidary::adapter::AdapterKind;
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Result, Tensor, diagnostics::FusedKernel};
 
 use crate::common::scattered::Place;
-use crate::fusion::{options, simulated};
+use crate::fusion::{interpreted, options, simulated};
 
 /// Most tensors that a program holds.
 const HELD: usize = 9;
@@ -530,6 +531,14 @@ fn expressions_before_and_after_reductions_and_norms_are_the_same_too() {
     check(&pair(narrow), 40, 8);
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
     check(&gpus, on_an_adapter(4), 16);
+}
+
+#[test]
+fn interpreted_kernels_are_the_same_too_and_have_no_fault() {
+    for kind in [AdapterKind::Discrete, AdapterKind::Cpu] {
+        check(&interpreted::pair(kind), 8, 40, 5, Mix::All);
+        check(&interpreted::pair(kind), 4, 20, 5, Mix::Around);
+    }
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl State {
                 "kernel `{label}`: {bytes} B of parameters: a multiple of 4, at most {most}"
             ));
         }
+        Ok(())
+    }
+
+    /// Checks a kernel's text, if the options say so.
+    pub(super) fn check_shader(&self, desc: &PipelineDesc) -> Check {
         match self.options.checks_shaders {
             true => super::shader::check(desc, &self.options),
             false => Ok(()),

@@ -12,7 +12,7 @@ use super::device::SimDevice;
 use super::faults::Site;
 use super::files::FileFaults;
 use super::handle::SimHandle;
-use super::interpreted::Interpreted;
+use super::interpreted::{Interpreted, fault_at};
 use super::options::{SimKernels, SimOptions};
 use super::queue::State;
 use super::work::{BoundRanges, Pipeline, Work};
@@ -73,6 +73,14 @@ impl SimDriver {
             state
                 .check_pipeline(&desc)
                 .map_err(|why| state.refuse(why))?;
+            state.check_shader(&desc).map_err(|why| {
+                let refusal = state.refuse(why.clone());
+                match desc.reference {
+                    // A wrong text of the library: no other kernel may hide it.
+                    Some(_) => fault_at(&desc.label, &why, String::new()),
+                    None => refusal,
+                }
+            })?;
             let work = match &desc.reference {
                 _ if !state.has_contents() => Work::Nothing,
                 Some(reference) if state.options.kernels == SimKernels::References => {

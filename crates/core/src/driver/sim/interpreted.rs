@@ -147,7 +147,7 @@ impl Interpreted {
     }
 }
 
-fn fault_at(kernel: &str, message: &str, excerpt: String) -> DriverError {
+pub(super) fn fault_at(kernel: &str, message: &str, excerpt: String) -> DriverError {
     DriverError::Kernel(Arc::new(KernelError {
         kernel: shown(kernel, MOST_MESSAGE),
         message: shown(message, MOST_MESSAGE),

@@ -185,7 +185,12 @@ impl State {
         let key = PipelineKey::new(&launch.program, launch.variant(), layout);
         let pipeline = match self.pipelines.get(&key) {
             Some(Ok(pipeline)) => *pipeline,
-            Some(Err(cause)) => return Err(Stop::Poison(cause.clone())),
+            Some(Err(cause)) => {
+                return Err(match **cause {
+                    Error::Kernel(_) => Stop::Fault(cause.clone()),
+                    _ => Stop::Poison(cause.clone()),
+                });
+            }
             None => {
                 return Err(Stop::Need(Need::Pipeline {
                     program: launch.program.clone(),

@@ -63,6 +63,8 @@ pub(super) enum Stop {
     Need(Need),
     /// The results of the command have no value, for this reason.
     Poison(Arc<Error>),
+    /// The same, because of a fault of the kernel itself. Its parts would hide the fault.
+    Fault(Arc<Error>),
     Lost,
 }
 
@@ -185,13 +187,8 @@ impl State {
                 self.queue.put_back(next);
                 return ControlFlow::Break(Some(need));
             }
-            Err(Stop::Poison(cause)) => {
-                self.unplace_cmd(cmd);
-                if !self.queue.take_apart(cmd) {
-                    self.left(cmd);
-                    self.poison(cmd, &cause);
-                }
-            }
+            Err(Stop::Poison(cause)) => self.fail(cmd, &cause, true),
+            Err(Stop::Fault(cause)) => self.fail(cmd, &cause, false),
             // The caller learns of the loss when it asks the driver. The command stays for the next
             // device.
             Err(Stop::Lost) => {
@@ -200,6 +197,16 @@ impl State {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The results of the command have no value, unless its parts may try.
+    #[cold]
+    fn fail(&mut self, cmd: &Cmd, cause: &Arc<Error>, in_parts: bool) {
+        self.unplace_cmd(cmd);
+        if !(in_parts && self.queue.take_apart(cmd)) {
+            self.left(cmd);
+            self.poison(cmd, cause);
+        }
     }
 
     /// The command has to wait for commands that found no room, and for their error.
