@@ -223,11 +223,11 @@ impl Tensor {
         same_dtype(OPERATION, self.dtype, src.dtype)?;
         self.check_writable(OPERATION)?;
         let view = src.layout.broadcast_to(&self.layout.shape)?;
-        if self.layout.len() == 0 {
-            return Ok(());
-        }
         if self.records_write(&[src]) {
             return self.assign(OPERATION, src);
+        }
+        if self.layout.len() == 0 {
+            return Ok(());
         }
         let copy;
         let src = match Arc::ptr_eq(&self.storage, &src.storage) {

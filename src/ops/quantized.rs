@@ -174,12 +174,12 @@ impl Tensor {
                 ),
             });
         }
-        if k == 0 {
-            return self.matmul_with(&values.t()?, end);
-        }
         if weights.scales.is_tracked() {
             let wide = weights.dequantize()?.cast(self.dtype)?;
             return self.matmul_with(&wide.t()?, end);
+        }
+        if k == 0 {
+            return self.matmul_with(&values.t()?, end);
         }
         if self.is_tracked() || end.is_tracked() {
             return self.quantized_recorded(weights, end);
@@ -212,7 +212,11 @@ impl Quantized {
         let group = self.check("dequantize")?;
         let [n, k] = [self.values.shape()[0], self.values.shape()[1]];
         if k == 0 {
-            return self.values.cast(DType::F32);
+            let wide = self.values.cast(DType::F32)?;
+            return match self.scales.len() == n {
+                true => wide.mul(&self.scales.reshape(&[n, 1])?),
+                false => Ok(wide),
+            };
         }
         let scales = match group {
             Some(_) => self.scales.clone(),

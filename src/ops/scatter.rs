@@ -39,11 +39,15 @@ pub(super) fn put(into: &InPlace<'_>) -> Result<Tensor> {
 /// all.
 #[track_caller]
 fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, settle: Settle) -> Result<Tensor> {
-    if src.layout.len() == 0 || x.layout.len() == 0 {
-        return x.copy();
-    }
+    let is_nothing = src.layout.len() == 0 || x.layout.len() == 0;
     if x.is_tracked() || src.is_tracked() {
-        return gradient::place_recorded(x, at, indices, src, settle);
+        return match is_nothing {
+            true => gradient::place_nothing(x, src),
+            false => gradient::place_recorded(x, at, indices, src, settle),
+        };
+    }
+    if is_nothing {
+        return x.copy();
     }
     let is_shared = indices.layout.rank() != x.layout.rank() || x.layout.rank() == 1;
     let along = if is_shared { 0 } else { at };

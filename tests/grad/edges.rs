@@ -1,6 +1,6 @@
 //! Gradients where a formula is rounded, infinite or NaN. The values are PyTorch's.
 
-use lapidary::operations::{Epilogue, Reduction};
+use lapidary::operations::{Causal, Epilogue, Reduction};
 use lapidary::{DType, Result, Tensor};
 
 use super::check::{gpu, parameter};
@@ -156,5 +156,32 @@ fn more_extremes_than_the_largest_f16_share_a_gradient() {
         let expected = 1000.0 / 70_000.0;
         let is_near = |one: &f32| (one - expected).abs() < 1e-3 * expected;
         assert!(found.iter().all(is_near), "{:?}", &found[..4]);
+    }
+}
+
+#[test]
+fn attention_without_queries_or_keys_has_gradients_of_zeros() {
+    let gpu = gpu();
+    for (queries, keys) in [(0, 3), (2, 0), (0, 0)] {
+        for causal in [Causal::No, Causal::FirstKey, Causal::LastKey] {
+            let shapes = [
+                vec![2, 4, queries, 4],
+                vec![2, 2, keys, 4],
+                vec![2, 2, keys, 5],
+                vec![queries, keys],
+            ];
+            let operands = shapes.map(|shape| {
+                let made = gpu.ones(&shape, DType::F32).unwrap();
+                made.requires_grad().unwrap()
+            });
+            let [q, k, v, mask] = &operands;
+            let y = q.scaled_dot_product_attention(k, v, Some(mask), causal, None);
+            let gradients = y.unwrap().sum_all().unwrap().backward().unwrap();
+            for operand in &operands {
+                let gradient = gradients.get(operand).unwrap();
+                assert_eq!(gradient.shape(), operand.shape());
+                assert_eq!(elements(&gradient), vec![0.0; operand.len()]);
+            }
+        }
     }
 }

@@ -103,7 +103,12 @@ impl Past {
             ..
         } = self.shapes;
         if b.grad.is_empty() || keys == 0 {
-            return Ok(Grads::new());
+            let zeros = b.saved.iter().enumerate();
+            let zeros = zeros.map(|(operand, of)| match b.needs(operand) {
+                true => of.untracked().zeros_like().map(Some),
+                false => Ok(None),
+            });
+            return zeros.collect();
         }
         let one = |x: &Tensor| self.shapes.grouped(x, 1)?.squeeze_axis(2);
         let q = b.saved[0].cast(DType::F32)?;

@@ -90,6 +90,16 @@ pub(super) fn place_recorded(
     Ok(y.recorded_as(name, &[x, src], saves, rule))
 }
 
+/// A copy of `x`, to which nothing of `src` went, with the gradients of both.
+#[cold]
+#[track_caller]
+pub(super) fn place_nothing(x: &Tensor, src: &Tensor) -> Result<Tensor> {
+    let (shape, dtype) = (src.layout.shape.clone(), src.dtype);
+    let rule = move |b: &Backward| grads![b; b.grad.clone(), full(&b.grad.engine, &shape, zero_of(dtype), dtype)?];
+    let y = x.untracked().copy()?;
+    Ok(y.recorded_as("scatter", &[x, src], &[], rule))
+}
+
 /// The places of a tensor that indices name along an axis.
 struct Places<'a> {
     at: usize,

@@ -7,8 +7,8 @@ use lapidary::{
 
 use super::*;
 
-const SHORT: Shape = |rows, columns| vec![rows, columns - 1];
-const PART: Shape = |rows, columns| vec![rows - 1, columns];
+const SHORT: Shape = |rows, columns| vec![rows, columns.saturating_sub(1)];
+const PART: Shape = |rows, columns| vec![rows.saturating_sub(1), columns];
 
 fn rows(rows: usize, _: usize) -> usize {
     rows
@@ -272,7 +272,8 @@ const OTHERS: &[Operation] = &[
     op("glu", FLOATS, &[x(EVEN)], |t| one(t[0].glu(-1))),
     op("split", EVERY, &[x(MATRIX)], |t| t[0].split(2, 1)),
     op("split_sizes", EVERY, &[x(MATRIX)], |t| {
-        t[0].split_sizes(&[1, t[0].shape()[1] - 1], 1)
+        let rest = t[0].shape()[1].saturating_sub(1);
+        t[0].split_sizes(&[1, rest], 1)
     }),
     op("chunk", EVERY, &[x(MATRIX)], |t| t[0].chunk(2, 0)),
     op("tensor_split", EVERY, &[x(MATRIX)], |t| {

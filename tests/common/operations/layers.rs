@@ -15,8 +15,9 @@ const LINE_WEIGHT: Shape = |rows, _| vec![3, rows, 2];
 const PLANES: Shape = |rows, columns| vec![2, rows, columns, columns];
 const PLANE_WEIGHT: Shape = |rows, _| vec![3, rows, 2, 2];
 const THREE: Shape = |_, _| vec![3];
-const LINE_RESULT: Shape = |_, columns| vec![2, 3, columns - 1];
-const PLANE_RESULT: Shape = |_, columns| vec![2, 3, columns - 1, columns - 1];
+const LINE_RESULT: Shape = |_, columns| vec![2, 3, columns.saturating_sub(1)];
+const PLANE_RESULT: Shape =
+    |_, columns| vec![2, 3, columns.saturating_sub(1), columns.saturating_sub(1)];
 const LINES_POOLED: Shape = |rows, columns| vec![2, rows, columns / 2];
 const PLANES_POOLED: Shape = |rows, columns| vec![2, rows, columns / 2, columns / 2];
 const LINES_IN_THREE: Shape = |rows, _| vec![2, rows, 3];

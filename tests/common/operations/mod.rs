@@ -98,7 +98,7 @@ pub(crate) fn element(holds: Holds, number: usize, at: usize, sizes: (usize, usi
         Holds::Shares => (1 + (number + at * step) % 15) as f64 / 16.0,
         Holds::Truths => f64::from(u8::from((at * at + at / 3).is_multiple_of(3))),
         Holds::Places(axis) => {
-            let axis = axis(sizes.0, sizes.1);
+            let axis = axis(sizes.0, sizes.1).max(1);
             ((at * (axis - 1) + at / axis) % axis) as f64
         }
     }
