@@ -11,6 +11,7 @@ mod indexed;
 mod loss;
 pub(crate) mod model;
 mod moments;
+mod numbers;
 mod order;
 mod pick;
 mod reduce;

@@ -7,6 +7,7 @@
 
 mod hostile;
 mod methods;
+mod owned;
 mod run;
 
 use lapidary::sim::SimOptions;

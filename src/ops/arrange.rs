@@ -164,10 +164,10 @@ impl Tensor {
             .apart_from(self)
     }
 
-    /// Ensures that the result shares no storage with `source`: copies it if it does.
+    /// Ensures that the result can be written, and shares no storage with `source`: else copies it.
     #[track_caller]
     pub(super) fn apart_from(self, source: &Tensor) -> Result<Tensor> {
-        match self.shares_storage_with(source) {
+        match self.shares_storage_with(source) || self.layout.has_overlap() {
             true => self.copy(),
             false => Ok(self),
         }

@@ -28,7 +28,7 @@ impl Tensor {
     /// The elements that `indices` names along `axis`, as PyTorch's `gather`: for `axis` 1,
     /// `y[a, b, c] = x[a, indices[a, b, c], c]`. `indices` are `u32` or `i32` and have as many
     /// dimensions as `self`. Each dimension is at most that of `self`, except along `axis`. The
-    /// result has the shape of `indices`.
+    /// result has the shape of `indices`. A 0-d tensor counts as one of shape `[1]`.
     ///
     /// The device cannot report an index outside of the axis, and never reads outside of the
     /// tensor. Such an index gives 0. So does every negative index, which does not count from the
@@ -49,8 +49,8 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "gather";
-        if let (Some(x), Some(indices)) = (self.as_axis(), indices.as_axis()) {
-            return Ok(x.gather(axis, &indices)?.into_number());
+        if let Some([x, lined]) = Tensor::as_axes([self, indices]) {
+            return Ok(x.gather(axis, &lined)?.with_rank_of(indices));
         }
         let at = check(OPERATION, self, axis, indices)?;
         fits_within(OPERATION, &indices.layout.shape, &self.layout.shape, at)?;
@@ -66,6 +66,9 @@ impl Tensor {
     #[track_caller]
     pub fn take_along(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "take_along";
+        if let Some([x, lined]) = Tensor::as_axes([self, indices]) {
+            return Ok(x.take_along(axis, &lined)?.with_rank_of(indices));
+        }
         let at = check(OPERATION, self, axis, indices)?;
         // The axis itself does not broadcast.
         let (mut a, mut b) = (self.layout.shape.clone(), indices.layout.shape.clone());

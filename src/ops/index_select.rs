@@ -72,7 +72,8 @@ const VEC4S: u64 = 1 << 8;
 
 impl Tensor {
     /// The slices along `axis` that `indices` names, in that order. `indices` has one dimension, of
-    /// `u32` or `i32`, and may repeat slices. Its size replaces that of the axis.
+    /// `u32` or `i32`, and may repeat slices. Its size replaces that of the axis. A 0-d tensor of
+    /// indices names one slice.
     ///
     /// The device cannot report an index outside of the axis, and never reads outside of the
     /// tensor. The slice of such an index is zeros. So is that of every negative index, which does
@@ -91,7 +92,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] if there is no such axis. [`Error::Shape`] unless `indices` has one
+    /// [`Error::Axis`] if there is no such axis. [`Error::Shape`] if `indices` has more than one
     /// dimension. [`Error::DType`] unless it holds `u32` or `i32`. [`Error::Foreign`] if it belongs
     /// to another `Gpu`. [`Error::NeverFits`] or [`Error::Overflow`] if the result is too large.
     #[track_caller]
@@ -99,6 +100,8 @@ impl Tensor {
         if let Some(x) = self.as_axis().filter(|_| indices.len() == 1) {
             return Ok(x.index_select(axis, &indices.flatten()?)?.into_number());
         }
+        let lined = indices.as_axis();
+        let indices = lined.as_ref().unwrap_or(indices);
         let at = self.check_indices(axis, indices)?;
         if self.is_tracked() {
             return self.index_select_recorded(at, indices, indices);

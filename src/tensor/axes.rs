@@ -9,10 +9,28 @@ impl Tensor {
         (self.rank() == 0).then(|| self.view(self.layout.with_one_axis()))
     }
 
+    /// The operands of an operation along an axis, each with one axis. `None` if all have one, or
+    /// if one has several.
+    pub(crate) fn as_axes<const N: usize>(operands: [&Tensor; N]) -> Option<[Tensor; N]> {
+        let is_number = operands.iter().any(|operand| operand.rank() == 0);
+        let are_lines = operands.iter().all(|operand| operand.rank() <= 1);
+        let with_axis = |operand: &Tensor| operand.as_axis().unwrap_or_else(|| operand.clone());
+        (is_number && are_lines).then(|| operands.map(with_axis))
+    }
+
     /// A tensor of one element as a 0-d tensor: the reverse of [`as_axis`](Self::as_axis).
     pub(crate) fn into_number(self) -> Tensor {
         let layout = self.layout.with_no_axis();
         Tensor { layout, ..self }
+    }
+
+    /// The result of operands that became [`as_axes`](Self::as_axes), for one of these: a number
+    /// if that was one.
+    pub(crate) fn with_rank_of(self, operand: &Tensor) -> Tensor {
+        match operand.rank() {
+            0 => self.into_number(),
+            _ => self,
+        }
     }
 
     /// Moves axis `from` to position `to` of the result; the others keep their order. Negative axes

@@ -16,6 +16,8 @@ impl Tensor {
     /// have as many dimensions. `indices`, `u32` or `i32`, is not larger than `src` in any
     /// dimension, and not larger than `self` except along `axis`.
     ///
+    /// A 0-d tensor counts as one of shape `[1]`.
+    ///
     /// If several name one element, the last one along `axis` wins. Indices outside of the axis are
     /// skipped. So are all negative indices, which do not count from the end.
     ///
@@ -54,9 +56,9 @@ impl Tensor {
     }
 
     /// A copy in which each slice of `src` along `axis` is added to the one that `indices` names:
-    /// the gradient of [`index_select`](Tensor::index_select). `indices` has one dimension. `src`
-    /// has the shape of `self`, but along `axis` the size of `indices`. Order, types and indices
-    /// outside of the axis are as in [`scatter_add`](Tensor::scatter_add).
+    /// the gradient of [`index_select`](Tensor::index_select). `indices` has at most one dimension.
+    /// `src` has the shape of `self`, but along `axis` the size of `indices`. Order, types and
+    /// indices outside of the axis are as in [`scatter_add`](Tensor::scatter_add).
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -70,9 +72,11 @@ impl Tensor {
     /// Those of [`scatter_add`](Tensor::scatter_add).
     #[track_caller]
     pub fn index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
-        if let (Some(x), Some(i), Some(src)) = (self.as_axis(), indices.as_axis(), src.as_axis()) {
-            return Ok(x.index_add(axis, &i, &src)?.into_number());
+        if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
+            return Ok(x.index_add(axis, &indices, &src)?.with_rank_of(self));
         }
+        let lined = indices.as_axis();
+        let indices = lined.as_ref().unwrap_or(indices);
         let at = self.check_index_add(axis, indices, src)?;
         place(self, at, indices, src, Settle::ADD)
     }
@@ -140,19 +144,22 @@ impl Tensor {
             let made = old.index_add(axis, indices, src)?;
             return self.assign("index_add_", &made);
         }
-        if self.layout.rank() > 0 {
-            let at = self.check_index_add(axis, indices, src)?;
-            let settle = Settle::ADD;
-            let into = InPlace {
-                x: self,
-                at,
-                indices,
-                src,
-                settle,
-            };
-            if into.suits() {
-                return into.run();
-            }
+        if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
+            return x.index_add_(axis, &indices, &src);
+        }
+        let lined = indices.as_axis();
+        let indices = lined.as_ref().unwrap_or(indices);
+        let at = self.check_index_add(axis, indices, src)?;
+        let settle = Settle::ADD;
+        let into = InPlace {
+            x: self,
+            at,
+            indices,
+            src,
+            settle,
+        };
+        if into.suits() {
+            return into.run();
         }
         self.copy_(&self.index_add(axis, indices, src)?)
     }
@@ -176,18 +183,19 @@ impl Tensor {
             let made = old.scattered(operation, along, indices, src, settle)?;
             return self.assign(operation, &made);
         }
-        if self.layout.rank() > 0 {
-            let (at, src, named) = self.check_scatter(operation, along, indices, src)?;
-            let into = InPlace {
-                x: self,
-                at,
-                indices,
-                src: &src,
-                settle,
-            };
-            if named == self.layout.shape && into.suits() {
-                return into.run();
-            }
+        if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
+            return x.scatter_within(operation, along, &indices, &src, settle);
+        }
+        let (at, part, named) = self.check_scatter(operation, along, indices, src)?;
+        let into = InPlace {
+            x: self,
+            at,
+            indices,
+            src: &part,
+            settle,
+        };
+        if named == self.layout.shape && into.suits() {
+            return into.run();
         }
         self.copy_(&self.scattered(operation, along, indices, src, settle)?)
     }
@@ -201,10 +209,9 @@ impl Tensor {
         src: &Tensor,
         settle: Settle,
     ) -> Result<Tensor> {
-        if let (Some(x), Some(i), Some(src)) = (self.as_axis(), indices.as_axis(), src.as_axis()) {
-            return Ok(x
-                .scattered(operation, along, &i, &src, settle)?
-                .into_number());
+        if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
+            let made = x.scattered(operation, along, &indices, &src, settle)?;
+            return Ok(made.with_rank_of(self));
         }
         let (at, src, named) = self.check_scatter(operation, along, indices, src)?;
         if named == self.layout.shape {
