@@ -16,6 +16,7 @@ mod networks;
 mod optimum;
 mod programs;
 mod reduce;
+mod roots;
 mod rows;
 mod saved;
 mod tape;

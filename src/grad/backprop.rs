@@ -7,39 +7,54 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::Gradients;
 use super::gradients::Apart;
 use super::methods::without_history;
 use super::view::{Sum, add_at_once};
 use crate::tensor::Tensor;
 use crate::tensor::history::{Edge, Node, Paused, Values, Work, line};
-use lapidary_core::internal::{MadeFor, enter_scope};
+use lapidary_core::internal::{Engine, MadeFor, enter_scope};
 use lapidary_core::{Error, Result};
 
 /// A backward to be run: see [`Tensor::backprop`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `run`"]
 pub struct Backprop<'a> {
-    from: &'a Tensor,
-    seed: Option<&'a Tensor>,
+    roots: SmallVec<[Root<'a>; 1]>,
     keeps_history: bool,
     is_recorded: bool,
 }
 
+/// A tensor, and the gradient of it to begin with: 1 if there is none.
+type Root<'a> = (&'a Tensor, Option<&'a Tensor>);
+
 impl<'a> Backprop<'a> {
-    pub(super) fn new(from: &'a Tensor) -> Self {
+    /// One backward from several tensors, each with the gradient to begin with. A number needs
+    /// none: it begins with 1. What they share goes backward once. The result is the sum of the
+    /// gradients, as of PyTorch's `torch.autograd.backward(tensors, grad_tensors)`.
+    ///
+    /// ```no_run
+    /// # use lapidary::{Tensor, grad::Backprop};
+    /// # fn demo(loss: &Tensor, hidden: &Tensor, by_hidden: &Tensor) -> lapidary::Result<()> {
+    /// let gradients = Backprop::of(&[(loss, None), (hidden, Some(by_hidden))]).run()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn of(roots: &[(&'a Tensor, Option<&'a Tensor>)]) -> Self {
         Backprop {
-            from,
-            seed: None,
+            roots: SmallVec::from_slice(roots),
             keeps_history: false,
             is_recorded: false,
         }
     }
 
     /// Begins with this gradient of the tensor instead of 1, which a tensor of several elements
-    /// needs.
+    /// needs. It takes the place of the gradients given before.
     pub fn seed(mut self, gradient: &'a Tensor) -> Self {
-        self.seed = Some(gradient);
+        for (_, seed) in &mut self.roots {
+            *seed = Some(gradient);
+        }
         self
     }
 
@@ -60,7 +75,8 @@ impl<'a> Backprop<'a> {
     /// # Errors
     ///
     /// Those of [`backward`](Tensor::backward). [`Error::Shape`], [`Error::DType`] and
-    /// [`Error::Foreign`] for a seed that does not fit the tensor.
+    /// [`Error::Foreign`] for a seed that does not fit its tensor. [`Error::Gradient`] without a
+    /// tensor, and [`Error::Foreign`] for tensors of several `Gpu`s.
     #[track_caller]
     pub fn run(self) -> Result<Gradients> {
         let mut gradients = Gradients::default();
@@ -93,14 +109,14 @@ impl<'a> Backprop<'a> {
     /// unchanged.
     #[track_caller]
     pub fn add_to(self, gradients: &mut Gradients) -> Result<()> {
-        let Some(history) = self.from.history() else {
+        let Some(&(first, _)) = self.roots.first() else {
             return Err(Error::Gradient {
                 operation: OPERATION,
-                reason: without_history(self.from, MadeFor::or(Location::caller())),
+                reason: "there is no tensor to go back from".into(),
             });
         };
         gradients.check_changeable(OPERATION)?;
-        gradients.check_engine(OPERATION, self.from)?;
+        gradients.check_engine(OPERATION, first)?;
         if gradients.is_unscaled() {
             return Err(Error::Gradient {
                 operation: OPERATION,
@@ -111,37 +127,49 @@ impl<'a> Backprop<'a> {
                 ),
             });
         }
-        let seed = self.first_gradient()?;
-        let edge = Edge {
-            node: history.node(),
-            layout: self.from.layout.clone(),
-        };
+        let mut begins = Vec::with_capacity(self.roots.len());
+        for root in &self.roots {
+            begins.push(begin_of(first, root)?);
+        }
         // They stay away if a function of the app panics, as after an error.
         let mut sums = std::mem::take(gradients);
-        self.go_back(&edge, seed, &mut sums)?;
+        self.go_back(&first.engine, begins, &mut sums)?;
         *gradients = sums;
         Ok(())
     }
 
-    /// Goes back from a value whose gradient is `seed`.
+    /// Goes back from values with these gradients.
     #[track_caller]
-    fn go_back(&self, edge: &Edge, mut seed: Tensor, gradients: &mut Gradients) -> Result<()> {
+    fn go_back(
+        &self,
+        engine: &Arc<Engine>,
+        begins: Vec<(Edge, Tensor)>,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
         let _mode = match self.is_recorded {
             true => Paused::not(),
             false => Paused::new(),
         };
         let _values = Values::of_backward();
         let mut apart = gradients.apart();
-        if self.seed.is_some() {
-            seed = apart.of_app(seed)?;
+        // The app may still hold seeds.
+        let mut seeds = Vec::with_capacity(begins.len());
+        for ((edge, seed), (_, given)) in begins.into_iter().zip(&self.roots) {
+            let seed = match given {
+                Some(_) => apart.of_app(seed)?,
+                None => seed,
+            };
+            seeds.push((edge, seed));
         }
         // Reports name the lines that recorded the operations, in this scope.
         let _scope = enter_scope(OPERATION);
         let mut pending = Pending::default();
-        self.hand_to(&mut pending, gradients, edge, seed)?;
+        for (edge, seed) in seeds {
+            self.hand_to(&mut pending, gradients, &edge, seed)?;
+        }
         while let Some((node, sum)) = pending.next() {
             let _line = MadeFor::line(node.recorded_at);
-            let grad = sum.finish(&node, &self.from.engine)?;
+            let grad = sum.finish(&node, engine)?;
             let Some(grad) = hooked(&node, grad, &mut apart)? else {
                 continue;
             };
@@ -223,77 +251,95 @@ impl<'a> Backprop<'a> {
             node.free_body();
         }
         for (edge, grad) in &mut handed_on {
-            self.check_fits(node, edge, grad)?;
+            check_fits(node, edge, grad, self.roots[0].0)?;
             if is_of_app {
                 *grad = apart.of_app(grad.clone())?;
             }
         }
         Ok(handed_on)
     }
-
-    /// A function of the app may have made the gradient.
-    fn check_fits(&self, node: &Node, edge: &Edge, grad: &Tensor) -> Result<()> {
-        let expected = &edge.layout.shape;
-        self.from.same_engine(OPERATION, grad)?;
-        if grad.layout.shape == *expected && grad.dtype == edge.node.dtype {
-            return Ok(());
-        }
-        let reason = format!(
-            "`{}` gave a gradient of {}{:?} for an operand of {}{:?}",
-            node.operation,
-            grad.dtype,
-            grad.shape(),
-            edge.node.dtype,
-            &expected[..]
-        );
-        Err(with_line(
-            node,
-            Error::Gradient {
-                operation: OPERATION,
-                reason,
-            },
-        ))
-    }
-
-    #[track_caller]
-    fn first_gradient(&self) -> Result<Tensor> {
-        let shape_error = |reason: String| {
-            Err(Error::Shape {
-                operation: OPERATION,
-                reason,
-            })
-        };
-        let Some(seed) = self.seed else {
-            if self.from.len() != 1 {
-                return shape_error(format!(
-                    "a tensor of shape {:?} has no gradient by itself: use a sum or mean of it, or \
-                     `backprop().seed(…)`",
-                    self.from.shape()
-                ));
-            }
-            return self.from.untracked().ones_like();
-        };
-        self.from.same_engine(OPERATION, seed)?;
-        if seed.shape() != self.from.shape() {
-            return shape_error(format!(
-                "the seed has shape {:?}, and the tensor {:?}",
-                seed.shape(),
-                self.from.shape()
-            ));
-        }
-        if seed.dtype != self.from.dtype {
-            return Err(Error::DType {
-                operation: OPERATION,
-                expected: self.from.dtype.to_string(),
-                got: seed.dtype,
-                hint: "Nothing is promoted: use `cast`",
-            });
-        }
-        Ok(seed.clone())
-    }
 }
 
 const OPERATION: &str = "backward";
+
+/// The edge to a root's value, and the gradient to begin with. All roots are on the device of the
+/// first.
+#[track_caller]
+fn begin_of(first: &Tensor, &(root, seed): &Root<'_>) -> Result<(Edge, Tensor)> {
+    let Some(history) = root.history() else {
+        return Err(Error::Gradient {
+            operation: OPERATION,
+            reason: without_history(root, MadeFor::or(Location::caller())),
+        });
+    };
+    first.same_engine(OPERATION, root)?;
+    let edge = Edge {
+        node: history.node(),
+        layout: root.layout.clone(),
+    };
+    Ok((edge, first_gradient(root, seed)?))
+}
+
+#[track_caller]
+fn first_gradient(root: &Tensor, seed: Option<&Tensor>) -> Result<Tensor> {
+    let shape_error = |reason: String| {
+        Err(Error::Shape {
+            operation: OPERATION,
+            reason,
+        })
+    };
+    let Some(seed) = seed else {
+        if root.len() != 1 {
+            return shape_error(format!(
+                "a tensor of shape {:?} has no gradient by itself: use a sum or mean of it, or \
+                 `backprop().seed(…)`",
+                root.shape()
+            ));
+        }
+        return root.untracked().ones_like();
+    };
+    root.same_engine(OPERATION, seed)?;
+    if seed.shape() != root.shape() {
+        return shape_error(format!(
+            "the seed has shape {:?}, and the tensor {:?}",
+            seed.shape(),
+            root.shape()
+        ));
+    }
+    if seed.dtype != root.dtype {
+        return Err(Error::DType {
+            operation: OPERATION,
+            expected: root.dtype.to_string(),
+            got: seed.dtype,
+            hint: "Nothing is promoted: use `cast`",
+        });
+    }
+    Ok(seed.clone())
+}
+
+/// A function of the app may have made the gradient. It must be on the device of the root.
+fn check_fits(node: &Node, edge: &Edge, grad: &Tensor, root: &Tensor) -> Result<()> {
+    let expected = &edge.layout.shape;
+    root.same_engine(OPERATION, grad)?;
+    if grad.layout.shape == *expected && grad.dtype == edge.node.dtype {
+        return Ok(());
+    }
+    let reason = format!(
+        "`{}` gave a gradient of {}{:?} for an operand of {}{:?}",
+        node.operation,
+        grad.dtype,
+        grad.shape(),
+        edge.node.dtype,
+        &expected[..]
+    );
+    Err(with_line(
+        node,
+        Error::Gradient {
+            operation: OPERATION,
+            reason,
+        },
+    ))
+}
 
 /// A rule does not know the line that recorded its operation.
 fn with_line(node: &Node, error: Error) -> Error {

@@ -1,6 +1,6 @@
 //! What a backward gives.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, btree_map};
 use std::sync::{Arc, Weak};
 
 use crate::ops::clip;
@@ -82,6 +82,36 @@ impl Gradients {
         let node = parameter.history()?.node();
         let (layout, grad) = self.by_leaf.get(&node.id)?;
         layout.same_map(&parameter.layout).then(|| grad.clone())
+    }
+
+    /// The gradient of a parameter, which leaves the collection: [`get`](Self::get) then gives
+    /// `None`. A dry run leaves it there, if it was made outside.
+    ///
+    /// ```no_run
+    /// # fn demo(loss: &lapidary::Tensor, w: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let mut gradients = loss.backward()?;
+    /// let of_w = gradients.take(w).expect("the loss depends on it");
+    /// # Ok(()) }
+    /// ```
+    pub fn take(&mut self, parameter: &Tensor) -> Option<Tensor> {
+        let gradient = self.get(parameter)?;
+        if self.check_changeable("take").is_ok() {
+            self.by_leaf.remove(&parameter.history()?.node().id);
+        }
+        Some(gradient)
+    }
+
+    /// The gradients, in the order in which their parameters were marked.
+    ///
+    /// ```no_run
+    /// # fn demo(loss: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// for gradient in &loss.backward()? {
+    ///     println!("{:?}", gradient.norm(2.0, &[])?.item::<f32>()?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(self.by_leaf.values())
     }
 
     /// Takes a gradient for a parameter, in the place of one that it may have.
@@ -254,5 +284,59 @@ impl Gradients {
         };
         self.by_leaf.insert(leaf, (layout, grad));
         Ok(())
+    }
+}
+
+/// The gradients of [`Gradients::iter`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a>(btree_map::Values<'a, u64, (Layout, Tensor)>);
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Tensor;
+
+    fn next(&mut self) -> Option<&'a Tensor> {
+        self.0.next().map(|(_, gradient)| gradient)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+impl<'a> IntoIterator for &'a Gradients {
+    type Item = &'a Tensor;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// The gradients of a [`Gradients`] that was consumed.
+#[derive(Debug)]
+pub struct IntoIter(btree_map::IntoValues<u64, (Layout, Tensor)>);
+
+impl Iterator for IntoIter {
+    type Item = Tensor;
+
+    fn next(&mut self) -> Option<Tensor> {
+        self.0.next().map(|(_, gradient)| gradient)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for IntoIter {}
+
+impl IntoIterator for Gradients {
+    type Item = Tensor;
+    type IntoIter = IntoIter;
+
+    fn into_iter(self) -> IntoIter {
+        IntoIter(self.by_leaf.into_values())
     }
 }

@@ -205,9 +205,9 @@ impl Tensor {
     }
 
     /// A backward with choices: the gradient to begin with, whether to keep the history, whether
-    /// to record the backward itself.
+    /// to record the backward itself. [`Backprop::of`] goes back from several tensors at once.
     pub fn backprop(&self) -> Backprop<'_> {
-        Backprop::new(self)
+        Backprop::of(&[(self, None)])
     }
 
     /// Calls a function with the gradient of this tensor, as soon as a backward has all of it. The

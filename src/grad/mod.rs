@@ -34,5 +34,5 @@ mod methods;
 mod view;
 
 pub use backprop::Backprop;
-pub use gradients::Gradients;
+pub use gradients::{Gradients, IntoIter, Iter};
 pub use methods::NoGrad;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use lapidary::grad::Backprop;
 use lapidary::{DType, Gpu, Result, Tensor, sim::SimOptions};
 
 use crate::common::operations::{Operation, all, plain};
@@ -188,4 +189,79 @@ fn no_line_of_the_library_holds_what_a_recorded_operation_makes() {
         }
     }
     assert!(strangers.is_empty(), "{strangers:#?}");
+}
+
+/// The shapes of an operation's operands of this size, and of their gradients, where there are any.
+/// `None` if the operation refuses the size.
+fn shapes_of_gradients(
+    gpu: &Gpu,
+    operation: &Operation,
+    sizes: (usize, usize),
+) -> Option<Vec<(Vec<usize>, Option<Vec<usize>>)>> {
+    let operands = (0..operation.operands.len()).map(|number| {
+        let (operand, _) = plain(gpu, operation, DType::F32, number, sizes).unwrap();
+        match operand.dtype() {
+            DType::F32 => operand.requires_grad().unwrap(),
+            _ => operand,
+        }
+    });
+    let parameters: Vec<Tensor> = operands.collect();
+    let dependent = parameters.iter().map(|one| match one.dtype() {
+        DType::F32 => one.mul_scalar(1.0).unwrap(),
+        _ => one.clone(),
+    });
+    let results = (operation.call)(&dependent.collect::<Vec<_>>()).ok()?;
+    let results: Vec<Tensor> = results.into_iter().filter(Tensor::has_grad).collect();
+    let seeds: Vec<Tensor> = (results.iter())
+        .map(|result| result.detach().ones_like().unwrap())
+        .collect();
+    let roots: Vec<_> = results.iter().zip(seeds.iter().map(Some)).collect();
+    if roots.is_empty() {
+        return Some(Vec::new());
+    }
+    let gradients = Backprop::of(&roots).run();
+    let gradients = gradients.unwrap_or_else(|error| panic!("{}: {error}", operation.name));
+    let of = |parameter: &Tensor| {
+        let gradient = gradients.get(parameter)?;
+        if results.iter().all(Tensor::is_empty) {
+            let elements = gradient.to_vec::<f32>().unwrap();
+            let is_zero = elements.iter().all(|&element| element == 0.0);
+            assert!(is_zero, "{} of {sizes:?}: {elements:?}", operation.name);
+        }
+        Some(gradient.shape().to_vec())
+    };
+    let all = parameters.iter();
+    Some(all.map(|one| (one.shape().to_vec(), of(one))).collect())
+}
+
+#[test]
+fn operands_have_gradients_also_if_an_axis_is_empty() {
+    let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    let differentiable = |operation: &&Operation| {
+        operation.dtypes.contains(&DType::F32) && !WITHOUT.contains(&operation.method())
+    };
+    for sizes in [(0, 4), (3, 0), (0, 0), (1, 4), (3, 1)] {
+        for operation in all().filter(differentiable) {
+            let Some(found) = shapes_of_gradients(&gpu, operation, sizes) else {
+                continue;
+            };
+            let usual = shapes_of_gradients(&gpu, operation, SIZES).unwrap_or_default();
+            for (number, (shape, gradient)) in found.into_iter().enumerate() {
+                let is_usual = usual.get(number).is_some_and(|(_, usual)| usual.is_some());
+                count += usize::from(is_usual);
+                let what = format!(
+                    "{} of {sizes:?}, operand {number} {shape:?}",
+                    operation.name
+                );
+                match gradient {
+                    None if is_usual => wrong.push(format!("{what}: no gradient")),
+                    Some(other) if other != shape => wrong.push(format!("{what}: {other:?}")),
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(count > 300, "only {count} operands");
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
