@@ -109,11 +109,17 @@ fn forget(w: &mut World) -> Result<()> {
     Ok(())
 }
 
-/// A tensor to write to. Inputs of rematerializers are mostly excluded; otherwise rematerializers
-/// would never run.
+/// Whether to write to a tensor. Inputs of rematerializers are mostly excluded; otherwise
+/// rematerializers would never run. Beside pins more writes wait for memory.
+fn may_write(w: &mut World, held: &Held) -> bool {
+    let one_in = if w.rules.pins { 3 } else { 16 };
+    !held.data.feeds_rematerializers() || w.rng.u32(..one_in) == 0
+}
+
+/// A tensor to write to.
 fn target(w: &mut World) -> Option<Held> {
     let held = w.pick()?;
-    (!held.data.feeds_rematerializers() || w.rng.u32(..16) == 0).then_some(held)
+    may_write(w, &held).then_some(held)
 }
 
 /// The program writes. A storage in doubt stays so, unless all of it is new.
@@ -172,7 +178,8 @@ fn add(w: &mut World) -> Result<()> {
 
 fn add_in_place(w: &mut World) -> Result<()> {
     let Some((a, b)) = pair(w) else { return Ok(()) };
-    if a.data.feeds_rematerializers() || Rc::ptr_eq(&a.data, &b.data) && a.start != b.start {
+    let overlaps = Rc::ptr_eq(&a.data, &b.data) && a.start != b.start;
+    if overlaps || !may_write(w, &a) {
         return Ok(());
     }
     a.tensor.add_(&b.tensor)?;
