@@ -101,10 +101,10 @@ impl GpuMemory<'_> {
     /// # let path = std::env::temp_dir().join(format!("oom-{}.json", std::process::id()));
     /// let (gpu, _) = Gpu::simulated(Default::default())?;
     /// gpu.memory().snapshot_at_out_of_memory(&path);
-    /// gpu.memory().set_budget(Budget::device(1 << 20))?;
-    /// let weights = gpu.buffer_zeroed(800 << 10)?.named("weights");
+    /// gpu.memory().set_budget(Budget::device(2 << 20))?;
+    /// let weights = gpu.buffer_zeroed(1500 << 10)?.named("weights");
     /// let _pin = weights.pin()?;
-    /// gpu.buffer_zeroed(800 << 10)?.force().unwrap_err();
+    /// gpu.buffer_zeroed(1 << 20)?.force().unwrap_err();
     ///
     /// let snapshot = Snapshot::read_json(std::fs::File::open(&path).unwrap())?;
     /// assert!(snapshot.stats.holders[0].tag.contains("weights"));
