@@ -1,6 +1,7 @@
 // Poolings with irregular windows, and the gradients of all poolings with respect to their input.
 // Elements of the input gather from their windows, so no two invocations add to one element. One
-// invocation computes four neighbouring elements.
+// invocation computes four neighbouring elements. Each loop goes over rows and columns at once:
+// software adapters count the tests of loops, and nested ones have more.
 
 //# frame
 struct Params {
@@ -95,13 +96,18 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 alias R = f32;
 fn folded(window: u32, start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
   var sum = 0.0;
-  for (var row = 0u; row < rows.z; row++) {
-    let from_x = start + (rows.x + row * rows.y) * p.planes.z + columns.x;
-    var of_row = 0.0;
-    for (var column = 0u; column < columns.z; column++) {
-      of_row += x_get(from_x + column * columns.y);
+  var of_row = 0.0;
+  var row = start + rows.x * p.planes.z + columns.x;
+  var column = 0u;
+  for (var left = rows.z * columns.z; left > 0u; left--) {
+    of_row += x_get(row + column * columns.y);
+    column++;
+    if (column == columns.z) {
+      sum += of_row;
+      of_row = 0.0;
+      row += rows.y * p.planes.z;
+      column = 0u;
     }
-    sum += of_row;
   }
   return sum / divisor(rows.w, columns.w);
 }
@@ -149,19 +155,22 @@ fn place_of_maximum(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
 // The position of a window's maximum: the first maximum, or the last NaN.
 fn position_of_maximum(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
   var highest = 0u;
-  var position = 0u;
-  for (var row = 0u; row < rows.z; row++) {
-    let from_x = (rows.x + row * rows.y) * p.planes.z + columns.x;
-    for (var column = 0u; column < columns.z; column++) {
-      let at = from_x + column * columns.y;
-      let key = key_of(bitcast<u32>(x_get(start + at)));
-      if (key > highest || key == 0xffffffffu) {
-        highest = key;
-        position = row * columns.z + column;
-      }
+  var found = 0u;
+  var row = start + rows.x * p.planes.z + columns.x;
+  var column = 0u;
+  for (var position = 0u; position < rows.z * columns.z; position++) {
+    let key = key_of(bitcast<u32>(x_get(row + column * columns.y)));
+    if (key > highest || key == 0xffffffffu) {
+      highest = key;
+      found = position;
+    }
+    column++;
+    if (column == columns.z) {
+      row += rows.y * p.planes.z;
+      column = 0u;
     }
   }
-  return position;
+  return found;
 }
 
 //# gradient
@@ -172,15 +181,20 @@ fn element(index: u32) -> f32 {
   let y = holders(down, p.planes.y, p.planes.w, p.kernel.y, vec3(p.kernel.w, p.margin.y, p.dilation.x));
   let x = holders(across, p.planes.z, p.kernel.x, p.kernel.z, vec3(p.margin.x, p.margin.z, p.dilation.y));
   var sum = 0.0;
-  for (var wy = y.x; wy < y.y; wy++) {
-    let rows = rows_of(wy);
-    if (!is_in(down, rows)) { continue; }
-    for (var wx = x.x; wx < x.y; wx++) {
-      let columns = columns_of(wx);
-      if (!is_in(across, columns)) { continue; }
+  var wy = y.x;
+  var wx = x.x;
+  var rows = rows_of(wy);
+  for (var left = (max(y.y, y.x) - y.x) * (max(x.y, x.x) - x.x); left > 0u; left--) {
+    let columns = columns_of(wx);
+    if (is_in(down, rows) && is_in(across, columns)) {
       let window = (plane * p.planes.w + wy) * p.kernel.x + wx;
-      let g = g_get(p.rest.x + window);
-      sum += share(vec2(plane, window), rows, columns, down * p.planes.z + across, g);
+      sum += share(window, rows, columns, down * p.planes.z + across, g_get(p.rest.x + window));
+    }
+    wx++;
+    if (wx == x.y) {
+      wx = x.x;
+      wy++;
+      rows = rows_of(wy);
     }
   }
   return sum;
@@ -201,20 +215,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 
 //# share_of_mean
-// `at` is the plane and the window.
-fn share(at: vec2<u32>, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+fn share(window: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
   return g / divisor(rows.w, columns.w);
 }
 
-//# share_of_maximum
-// The maximum gets the whole gradient of a window.
-fn share(at: vec2<u32>, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
-  let start = p.margin.w + at.x * p.planes.y * p.planes.z;
-  return select(0.0, g, place_of_maximum(start, rows, columns) == own);
-}
-
 //# share_of_position
-// The position that x gives gets it.
-fn share(at: vec2<u32>, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
-  return select(0.0, g, place_of(x_get(p.margin.w + at.y), rows, columns) == own);
+// The position that x gives gets the whole gradient of a window.
+fn share(window: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+  return select(0.0, g, place_of(x_get(p.margin.w + window), rows, columns) == own);
 }

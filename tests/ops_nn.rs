@@ -6,4 +6,5 @@ mod backward;
 mod conv;
 mod conv_transpose;
 mod einsum;
+mod limits;
 mod pool;

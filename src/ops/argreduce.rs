@@ -12,7 +12,8 @@ pub(super) mod reference;
 use std::borrow::Cow;
 
 use super::elementwise::arg;
-use super::reduce::{Form, Plan, refuse_empty};
+use super::long::MOST_TESTS;
+use super::reduce::{Form, Plan, least_parts, refuse_empty};
 use super::rows::{self, Axes, Rows};
 use super::text::{Text, key_section};
 use crate::tensor::Tensor;
@@ -236,8 +237,10 @@ fn arg_extreme(x: &Tensor, operation: &'static str, along: isize, least: bool) -
     refuse_empty(operation, &x.layout.shape, folded)?;
     let (x, rows) = &Rows::along(x, folded)?;
     let plan = Plan::choose(x.engine.caps(), rows);
-    // One invocation compares all parts of a row.
-    let plan = Plan::cut(plan.form, rows, u64::from(plan.parts.min(128)));
+    // One invocation compares all parts of a row, and searches one in about a test an element.
+    let parts = u64::from(plan.parts.min(128));
+    let finishing = least_parts(x.engine.caps(), rows, MOST_TESTS);
+    let plan = Plan::cut(plan.form, rows, parts.max(finishing));
     let mut result = search_as(x, rows, plan, least)?;
     result.layout = Layout::contiguous(&shape);
     Ok(result)

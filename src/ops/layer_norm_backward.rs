@@ -36,8 +36,9 @@ static BACKWARD: BuiltInKernel = BuiltInKernel {
 const HAS_WEIGHT: u64 = 1 << 8;
 const RMS: u64 = 1 << 9;
 
-/// Most elements of a row.
-const LONGEST_ROW: usize = 64 << 10;
+/// Most elements of a row: four loops over its vec4s have at most
+/// [`MOST_TESTS`](super::long::MOST_TESTS) together.
+const LONGEST_ROW: usize = 60 << 10;
 
 /// With fewer rows a software adapter would leave cores idle.
 const LEAST_ROWS_ON_CPU: usize = 64;

@@ -1,8 +1,33 @@
-//! Calls whose dispatch would take so long that the system resets the device. They are split along
-//! an axis of the result, and each part gets its own submission.
+//! Calls that are too long in one piece.
+//!
+//! A dispatch may take so long that the system resets the device. It is split along an axis of the
+//! result, and each part gets its own submission.
+//!
+//! llvmpipe silently leaves the loops of an invocation after 65,535 tests of their conditions, over
+//! all of them. A kernel whose loops depend on sizes counts these tests, and takes another way if
+//! they are too many.
 
 use crate::tensor::Tensor;
-use lapidary_core::{DType, Result};
+use lapidary_core::{Caps, DType, Result, adapter::AdapterKind};
+
+/// Most tests of loops in an invocation on a software adapter, with some left for short loops.
+pub(super) const MOST_TESTS: u64 = 65_000;
+
+/// The tests of nested loops with these numbers of rounds, outermost first. A loop tests once more
+/// than it has rounds.
+pub(super) fn loop_tests(rounds: &[u64]) -> u64 {
+    let around = |within: u64, rounds: &u64| {
+        rounds
+            .saturating_mul(within.saturating_add(1))
+            .saturating_add(1)
+    };
+    rounds.iter().rev().fold(0, around)
+}
+
+/// Whether the adapter finishes loops with this many tests.
+pub(super) fn finishes(caps: &Caps, tests: u64) -> bool {
+    caps.kind != AdapterKind::Cpu || tests <= MOST_TESTS
+}
 
 /// The number of elements of an axis of `len` in a part whose share of `work` is at most `most`. It
 /// is a multiple of `unit` if possible. `None` if the whole is small enough.
@@ -41,6 +66,17 @@ pub(super) fn assemble(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_loop_tests_once_more_than_it_has_rounds() {
+        let (h, w, r, c) = (2, 3, 5, 7);
+        assert_eq!(loop_tests(&[c]), c + 1);
+        assert_eq!(loop_tests(&[r, c]), r + 1 + r * (c + 1));
+        let of_window = r + 1 + r * (c + 1);
+        let of_element = h + 1 + h * (w + 1 + w * of_window);
+        assert_eq!(loop_tests(&[h, w, r, c]), of_element);
+        assert_eq!(loop_tests(&[u64::MAX; 4]), u64::MAX);
+    }
 
     #[test]
     fn no_part_has_more_than_its_share() {

@@ -91,8 +91,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     variants::text(variant)
 }
 
-/// The longest sum on a software adapter. llvmpipe silently leaves the loops of an invocation after
-/// 65,535 iterations in all, and an invocation computes up to four sums in sequence.
+/// The longest sum on a software adapter. An invocation computes up to four sums in sequence, in
+/// loops of at most [`MOST_TESTS`](super::long::MOST_TESTS) together.
 const LONGEST_SUM_ON_CPU: usize = 15 << 10;
 
 impl Tensor {

@@ -25,6 +25,7 @@ pub(super) mod reference;
 use std::borrow::Cow;
 
 use super::elementwise::arg;
+use super::long::MOST_TESTS;
 use super::rows::{self, Axes, Rows, Side};
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
@@ -101,6 +102,21 @@ impl Form {
         }
     }
 
+    /// Most elements that an invocation folds in [`MOST_TESTS`] tests of its loops. Each contiguous
+    /// run of a row begins and ends in short loops of up to 16 tests, and every 32nd block of a run
+    /// ends in another one.
+    fn longest_chunk(self, rows: &Rows) -> u64 {
+        let (rows_each, block) = match self {
+            Form::Along => (4, 16),
+            Form::Across | Form::AcrossVec4s => (1, 4),
+            Form::Tree => (1, 256),
+        };
+        let run = u64::from(rows.inner.dims[0].max(1));
+        // The first and the last run of a chunk may be parts of runs.
+        let tests = MOST_TESTS / rows_each - 2 * 16;
+        tests * (32 * block * run) / (32 * block * 16 + 33 * run)
+    }
+
     pub(super) fn groups(self, caps: &Caps, rows: u32, parts: u32) -> [u32; 3] {
         let vec4s = self.outputs(rows, parts).div_ceil(4);
         match self {
@@ -155,7 +171,8 @@ impl Plan {
             false => 4 * busy_vec4s / u64::from(rows.rows.max(1)),
         };
         let affordable = u64::from(rows.length) / least_chunk;
-        Plan::cut(form, rows, wanted.min(affordable))
+        let least = least_parts(caps, rows, form.longest_chunk(rows));
+        Plan::cut(form, rows, wanted.min(affordable).max(least))
     }
 
     /// A plan with about `parts` parts of whole vec4s.
@@ -170,6 +187,15 @@ impl Plan {
             parts: length.div_ceil(chunk.max(1)).max(1) as u32,
             chunk: chunk as u32,
         }
+    }
+}
+
+/// The least number of parts of a row, if an invocation finishes at most `longest` elements of it
+/// on a software adapter.
+pub(super) fn least_parts(caps: &Caps, rows: &Rows, longest: u64) -> u64 {
+    match rows::is_gpu(caps) {
+        true => 1,
+        false => u64::from(rows.length).div_ceil(longest),
     }
 }
 

@@ -13,7 +13,8 @@ use std::borrow::Cow;
 
 use super::elementwise::arg;
 use super::fill::{arange, full};
-use super::reduce::{self, Fold, Op, Plan};
+use super::long::MOST_TESTS;
+use super::reduce::{self, Fold, Op, Plan, least_parts};
 use super::rows::{self, Axes, Rows};
 use super::text::{bounds, nan_key};
 use crate::tensor::Tensor;
@@ -197,7 +198,9 @@ fn good_parts(x: &Tensor, rows: &Rows) -> u64 {
         false => (256, 2 << 10),
     };
     let wanted = busy / u64::from(rows.rows.max(1));
-    wanted.min(u64::from(rows.length) / least_chunk)
+    let least = least_parts(x.engine.caps(), rows, MOST_TESTS);
+    let affordable = u64::from(rows.length) / least_chunk;
+    wanted.min(affordable).max(least)
 }
 
 /// The folds of every row's parts, as a view of shape `[rows, parts]`.

@@ -1,6 +1,7 @@
 //! The variant of attention, packed into its code, and the choice of it for a call.
 
 use super::problem::{Mask, Problem};
+use crate::ops::long::{finishes, loop_tests};
 use crate::ops::rows::count_out;
 use lapidary_core::{
     Caps,
@@ -20,9 +21,6 @@ const VEC4S_IN_REGISTERS: u32 = 64;
 /// Vec4s of the result that one loop over a tile's keys updates. So much code fits into the
 /// first-level cache.
 pub(super) const VEC4S_OF_A_LOOP: u32 = 16;
-
-/// llvmpipe silently leaves the loops of an invocation after 65,535 iterations in all.
-const MOST_ROUNDS: u64 = 60_000;
 
 /// Workgroup memory of the workgroup variant.
 const WORKGROUP_BYTES: u32 = 16 << 10;
@@ -139,10 +137,14 @@ impl Form {
         }
     }
 
-    /// Loop iterations of an invocation for one tile of keys, on a software adapter.
-    pub(super) fn rounds_of_a_tile(self, size: u32) -> u32 {
-        let loops = u32::from(self.vec4s).div_ceil(VEC4S_OF_A_LOOP);
-        1 + size.div_ceil(4) + loops * self.keys() / 4
+    /// Tests of an invocation's loops over `keys` keys, in registers.
+    fn loop_tests(self, keys: u32, size: u32) -> u64 {
+        let loops = u64::from(u32::from(self.vec4s).div_ceil(VEC4S_OF_A_LOOP));
+        let over_values = loops * loop_tests(&[u64::from(self.keys() / 4)]);
+        let of_tile = loop_tests(&[u64::from(size.div_ceil(4))]) + over_values;
+        let tiles = u64::from(keys.div_ceil(self.keys()));
+        // The last loops store the vec4s of the result.
+        tiles * (of_tile + 1) + 1 + 2 * u64::from(self.vec4s)
     }
 }
 
@@ -176,11 +178,10 @@ pub(super) fn choose(
         _ => 4,
     };
     let form = Form::new(Tile::Register { lanes, width }, problem, is_causal);
-    let rounds = u64::from(problem.keys().div_ceil(form.keys()))
-        * u64::from(form.rounds_of_a_tile(problem.size()));
+    let tests = form.loop_tests(problem.keys(), problem.size());
     let is_plain = !problem.mask.is_given && !is_causal;
     let is_one = problem.queries() == 1 && is_plain;
-    let suits = caps.kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS && !is_one;
+    let suits = caps.kind != AdapterKind::Cpu || (finishes(caps, tests) && !is_one);
     suits.then_some(form)
 }
 

@@ -4,14 +4,11 @@ use super::columns;
 use super::geometry::{Conv, Geometry, longer};
 use super::gradient::conv_recorded;
 use super::kernel::{MOST_ALONE, MOST_ROWS, Tile, direct};
-use crate::ops::long::{assemble, part};
+use crate::ops::long::{assemble, finishes, loop_tests, part};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use lapidary_core::{Caps, Error, Result, adapter::AdapterKind};
-
-/// llvmpipe leaves the loops of an invocation after 65,535 iterations in all.
-const MOST_ROUNDS: u64 = 60_000;
 
 /// The convolution of planes.
 #[track_caller]
@@ -83,11 +80,11 @@ fn choose(caps: &Caps, geometry: &Geometry) -> Option<Tile> {
     let channels = geometry.out_channels / geometry.groups;
     let is_cpu = caps.kind == AdapterKind::Cpu;
     let [height, width] = geometry.kernel;
-    let rounds = geometry.channels() as u64 * (1 + height as u64 * (1 + width as u64));
+    let tests = loop_tests(&[geometry.channels(), height, width].map(|size| size as u64));
     // From about 64 channels on, the time for patches is less than what a taller tile saves. A
     // kernel of one pixel needs no patches.
     let by_matmul = channels >= 64 || geometry.kernel == [1, 1] && channels >= 8;
-    if by_matmul || is_cpu && rounds > MOST_ROUNDS {
+    if by_matmul || !finishes(caps, tests) {
         return None;
     }
     let lanes = match caps.subgroup_lanes {

@@ -5,18 +5,17 @@ use super::options::Pool;
 use super::windows::Windows;
 use crate::ops::conv::{padded, windows};
 use crate::ops::launch::{by_vec4s, by_vec4s_with_work};
-use crate::ops::long::{assemble, part};
+use crate::ops::long::{MOST_TESTS, assemble, finishes, loop_tests, part};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::ops::reduce::{Op, fold};
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
+use lapidary_core::{DType, Error, Result};
 
-/// llvmpipe leaves the loops of an invocation after 65,535 iterations in all. An invocation
-/// computes four elements.
-const MOST_ROUNDS: u64 = 15_000;
+/// Elements that an invocation computes, each in one loop.
+const ELEMENTS: u64 = 4;
 
 /// Planes to be pooled.
 pub(super) struct Planes {
@@ -225,17 +224,18 @@ impl Folding {
     }
 
     /// The gradient with respect to planes. `g` is that with respect to the result. A mean needs no
-    /// planes `x`. For positions, `x` are these.
+    /// planes `x`, and a maximum finds its positions in them. For positions, `x` are these.
     #[track_caller]
     pub(super) fn through(&self, g: &Tensor, x: Option<&Tensor>) -> Result<Tensor> {
+        if let (PoolFold::Max | PoolFold::Place, Some(x)) = (self.fold, x) {
+            let by_position = self.with(PoolFold::Position);
+            return by_position.through(g, Some(&by_position.of(&x.untracked())?));
+        }
         if g.is_tracked() {
             return self.through_recorded(g, x);
         }
         let windows = &self.windows;
-        let rounds = match self.fold {
-            PoolFold::Mean | PoolFold::Position => windows.holders(),
-            _ => windows.holders().saturating_mul(windows.area()),
-        };
+        let rounds = windows.holders();
         if !is_short(g, rounds) {
             return Err(self.too_long("the gradient", rounds));
         }
@@ -265,17 +265,18 @@ impl Folding {
             operation: self.operation,
             reason: format!(
                 "an element of {what} takes {rounds} steps with windows of {:?}, and a software \
-                 adapter runs at most {MOST_ROUNDS}. Use smaller windows, or several poolings in \
-                 sequence",
-                self.windows.kernel
+                 adapter runs at most {}. Use smaller windows, or several poolings in sequence",
+                self.windows.kernel,
+                MOST_TESTS / ELEMENTS - 1
             ),
         }
     }
 }
 
-/// Whether the adapter finishes this many steps.
+/// Whether the adapter finishes this many steps for each element.
 fn is_short(x: &Tensor, rounds: u64) -> bool {
-    x.engine.caps().kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS
+    let tests = ELEMENTS.saturating_mul(loop_tests(&[rounds]));
+    finishes(x.engine.caps(), tests)
 }
 
 /// `[samples, channels, height, width]` with samples and channels as one axis.

@@ -39,19 +39,13 @@ impl Folding {
     #[track_caller]
     pub(super) fn through_recorded(&self, g: &Tensor, x: Option<&Tensor>) -> Result<Tensor> {
         let y = self.through(&g.untracked(), x)?;
-        let x = x.filter(|_| self.fold != PoolFold::Mean);
-        let save = x.map(Save::Other);
+        let positions = x.filter(|_| self.fold != PoolFold::Mean);
+        let save = positions.map(Save::Other);
         let folding = *self;
         let rule = move |b: &Backward| {
             grads![b; match b.saved.first() {
                 None => folding.of(&b.grad)?,
-                Some(positions) if folding.fold == PoolFold::Position => {
-                    folding.chosen(&b.grad, positions)?
-                }
-                Some(x) => {
-                    let by_position = folding.with(PoolFold::Position);
-                    by_position.chosen(&b.grad, &by_position.of(&x.untracked())?)?
-                }
+                Some(positions) => folding.chosen(&b.grad, positions)?,
             }]
         };
         Ok(y.recorded_as(self.operation, &[g], save.as_slice(), rule))
@@ -66,7 +60,7 @@ impl Folding {
         Ok(self.with(PoolFold::Position).recorded_by(y, x, &saves))
     }
 
-    fn with(&self, fold: PoolFold) -> Folding {
+    pub(super) fn with(&self, fold: PoolFold) -> Folding {
         Folding { fold, ..*self }
     }
 }

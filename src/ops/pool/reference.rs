@@ -55,12 +55,11 @@ pub(crate) fn run_backward(call: &mut ReferenceCall) {
         let g = f64::from(call.f32(1, (p.rest[0] + at) as usize));
         let places = match fold_of(call.variant.code) {
             PoolFold::Mean => window.places.clone(),
-            PoolFold::Position => {
+            _ => {
                 let position = call.int(0, (p.margin[3] + at) as usize);
                 let place = window.places.get(position as usize);
                 place.copied().into_iter().collect()
             }
-            _ => place_of_maximum(call, &p, &window).into_iter().collect(),
         };
         let share = match fold_of(call.variant.code) {
             PoolFold::Mean => g / f64::from(window.counted),

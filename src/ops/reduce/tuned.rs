@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Form, Op, Plan, fold_as, name_of};
+use super::{Form, Op, Plan, fold_as, least_parts, name_of};
 use crate::ops::rows::Rows;
 use crate::ops::trial::{Call, bucket};
 use crate::tensor::Tensor;
@@ -11,8 +11,7 @@ use lapidary_core::{DType, Result};
 /// Least elements for which a better variant saves more than a launch costs.
 const LEAST_ELEMENTS: u64 = 64 << 10;
 
-/// Most elements that one invocation folds in a trial, unless the rule has more. Software adapters
-/// leave longer loops.
+/// Most elements that one invocation folds in a trial, unless the rule has more.
 const MOST_IN_ONE: u32 = 32 << 10;
 
 /// Least elements of a part that are worth an invocation.
@@ -91,7 +90,8 @@ pub(super) fn tuned(
         let folds = if way.form == Form::Tree { 64 } else { 1 };
         let most = MOST_IN_ONE.max(rule.chunk) * folds;
         let is_long = plan.parts == 1 || plan.chunk >= LEAST_CHUNK * folds;
-        is_new && is_long && plan.chunk <= most
+        let least = least_parts(caps, rows, way.form.longest_chunk(rows));
+        is_new && is_long && plan.chunk <= most && u64::from(plan.parts) >= least
     };
     let mut ways = vec![Way {
         form: rule.form,

@@ -44,9 +44,9 @@ pub(in crate::ops) struct Params {
     pub(in crate::ops) sign: u32,
 }
 
-/// Most sources that are folded into one element in one launch on a software adapter. llvmpipe
-/// leaves the loops of an invocation after 65,535 iterations in all, and an invocation folds into
-/// four elements.
+/// Most sources that are folded into one element in one launch on a software adapter. An invocation
+/// folds into four elements, in loops of at most [`MOST_TESTS`](crate::ops::long::MOST_TESTS)
+/// together.
 pub(in crate::ops) const LONGEST_RUN_ON_CPU: usize = 15 << 10;
 
 /// `x` with the slices of `src` at the indices, in one launch. `along` is the axis of the indices

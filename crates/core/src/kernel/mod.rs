@@ -119,8 +119,9 @@ pub use reference::CustomReferenceCall;
 ///
 /// - A loop that never ends blocks the device until its driver or operating system stops it. That
 ///   may lose the device: [`Error::DeviceLost`](crate::Error).
-/// - The software rasterizer lavapipe silently leaves a loop when an invocation has made 65,535
-///   rounds in all its loops together. Give longer work to more invocations.
+/// - The software rasterizer lavapipe silently leaves a loop when an invocation has tested the
+///   conditions of all its loops 65,535 times together. A loop tests once more than it has rounds,
+///   each time that it is entered. Give longer work to more invocations.
 /// - An input may lie in the same buffer as an output. It is then declared `read_write`, as always
 ///   on software adapters. So a barrier must not depend on an input's value without
 ///   `workgroupUniformLoad`.
