@@ -94,6 +94,10 @@ const MOVED: &[Family] = &[
     ("masked scatter", 3.25, |of| {
         of.a.masked_scatter(&of.mask, &of.b)
     }),
+    ("scatter add, each element once", 5.0, |of| {
+        let each = of.gpu.arange(0, (ROWS * COLUMNS) as u32, 1, DType::U32)?;
+        (of.a.flatten()?).scatter_add(0, &each, &of.b.flatten()?)
+    }),
     ("one hot", 1.0, |of| of.classes.one_hot(COLUMNS, DType::F32)),
 ];
 

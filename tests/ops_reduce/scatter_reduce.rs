@@ -163,3 +163,50 @@ fn a_view_is_folded_into_in_place() {
         assert_eq!(got, [2, 30, 2, 14, 2, 2, 2, 2, 2, 2], "{name}");
     }
 }
+
+#[test]
+fn many_that_name_elements_a_few_times_are_folded_for_every_type() {
+    const COUNT: usize = 16_001;
+    for (name, gpu) in gpus() {
+        for dtype in DType::ALL {
+            let least = if matches!(dtype, DType::U8 | DType::U32) {
+                0.0
+            } else {
+                1.0
+            };
+            let number = |at: usize| ((at * 7919) % 3) as f64 - least;
+            let array = Array::new(&[20_000], number).rounded(dtype);
+            let x = array.upload(&gpu, dtype);
+            // Two or three sources for each of most elements, and some for none.
+            let given = Array::new(&[COUNT], |at| ((at * 7919) % 6007) as f64 * 3.0 + 1999.0);
+            let of_given = given.upload(&gpu, DType::U32);
+            let src = Array::new(&[COUNT], |at| number(at / 3)).rounded(dtype);
+            let of_src = src.upload(&gpu, dtype);
+            for (reduce, include_self) in ALL.into_iter().flat_map(|r| [(r, true), (r, false)]) {
+                if dtype == DType::Bool && reduce == ScatterReduce::Mean {
+                    continue;
+                }
+                let what = format!("{name} {dtype} {reduce:?} with self {include_self}");
+                let how = (reduce, include_self);
+                let expected = expected((&array, dtype), 0, &given, &src, how).rounded(dtype);
+                let got = x.scatter_reduce(0, &of_given, &of_src, reduce, include_self);
+                assert_close(
+                    &download(&got.expect(&what)),
+                    &expected,
+                    tolerance(dtype),
+                    &what,
+                );
+            }
+        }
+        // Integers wrap at their own width.
+        let x = gpu.zeros(&[2], DType::U8).unwrap();
+        let given = gpu.full(&[COUNT], 1, DType::U32).unwrap();
+        let ones = gpu.full(&[COUNT], 1, DType::U8).unwrap();
+        let sum = x
+            .scatter_add(0, &given, &ones)
+            .unwrap()
+            .to_vec::<u8>()
+            .unwrap();
+        assert_eq!(sum, [0, (COUNT % 256) as u8], "{name}");
+    }
+}
