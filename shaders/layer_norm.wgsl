@@ -1,5 +1,5 @@
-// Layer normalization: `s` is a row's mean, `t` the reciprocal of its standard deviation. RMS
-// normalization measures from 0 instead, and has no `s`.
+// Layer normalization: `s` is a row's mean from its first element, `t` the reciprocal of its
+// standard deviation. RMS normalization measures from 0 instead, and has no `s`.
 
 //# stats
 const EMPTY_S: f32 = 0.0;

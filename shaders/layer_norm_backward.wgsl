@@ -60,21 +60,26 @@ fn total(v: vec4<f32>, lane: u32) -> f32 {
 }
 
 //# row
-// Also writes the mean and the reciprocal of the deviation of the row.
+// Also writes the mean and the reciprocal of the deviation of the row. The row is measured from its
+// first element, as in `layer_norm.wgsl`.
 fn go_back(row: u32, length: u32, lane: u32) {
   let start = row * p.length;
   let count = f32(p.length);
+  var origin = vec4<f32>(0.0);
   var a = vec4<f32>(0.0);
   if (CENTRED) {
+    if (length > 0u) {
+      origin = vec4<f32>(x_get4(p.x + start).x);
+    }
     for (var k = 4u * lane; k < length; k += 4u * LANES) {
-      a += x_get4(p.x + start + k);
+      a += x_get4(p.x + start + k) - origin;
     }
     a = vec4<f32>(total(a, lane) / count);
   }
   let mean = a;
   a = vec4<f32>(0.0);
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    let d = x_get4(p.x + start + k) - mean;
+    let d = (x_get4(p.x + start + k) - origin) - mean;
     a += d * d;
   }
   let scale = inverseSqrt(total(a, lane) / count + p.eps);
@@ -83,7 +88,7 @@ fn go_back(row: u32, length: u32, lane: u32) {
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
     let h = g_get4(p.g + start + k) * weight(k);
     a += h;
-    b += h * ((x_get4(p.x + start + k) - mean) * scale);
+    b += h * (((x_get4(p.x + start + k) - origin) - mean) * scale);
   }
   let along = total(b, lane) / count;
   var shift = 0.0;
@@ -92,7 +97,7 @@ fn go_back(row: u32, length: u32, lane: u32) {
   }
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
     let h = g_get4(p.g + start + k) * weight(k);
-    let n = (x_get4(p.x + start + k) - mean) * scale;
+    let n = ((x_get4(p.x + start + k) - origin) - mean) * scale;
     y_put4(start + k, ((h - shift) - n * along) * scale);
   }
   if (4u * lane < min(length, 4u)) {

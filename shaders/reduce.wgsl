@@ -2,8 +2,8 @@
 // y. One invocation (in `tree`: one workgroup) computes one vec4 of y: four rows, or four parts of
 // rows that a second pass combines.
 //
-// `lift` converts elements for the accumulator, `fold` combines two accumulators, and `lower` gives
-// the result. Sums are blocked: an accumulator takes at most a block of terms before it is added to
+// `lift` converts elements for the accumulator, and may measure them from the `middle` of their row.
+// `fold` combines two accumulators, and `lower` gives the result. Sums are blocked: an accumulator takes at most a block of terms before it is added to
 // the next level. So the rounding error does not grow with the length of a row.
 
 //# sum
@@ -31,43 +31,48 @@ fn fold(a: vec4<A>, b: vec4<A>) -> vec4<A> {
 }
 
 //# lift
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   return v;
 }
 
 //# lift_exp
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   return exp_of(v - m);
 }
 
+//# lift_from_first
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
+  return v - m;
+}
+
 //# lift_distance
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
-  let d = v - m;
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
+  let d = (v - m[0]) - m[1];
   return d * d;
 }
 
 //# lift_truth
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   return truth(v != vec4<T>(0));
 }
 
 //# lift_truth_of_float
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   return truth((v != vec4<f32>(0.0)) | is_nan(v));
 }
 
 //# lift_size
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   return abs(v);
 }
 
 //# lift_square
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   return v * v;
 }
 
 //# lift_power
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   return power_of(abs(v), vec4<f32>(p.scalar));
 }
 
@@ -100,7 +105,7 @@ fn lower(a: vec4<A>) -> vec4<R> {
 // Floats are compared as integers of the same order, because WGSL lets a compiler assume that there
 // is no NaN. Every NaN gets the key that wins, so that it propagates. `KEPT` masks the bits that
 // count: all of them, or all except the sign.
-fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+fn lift(v: vec4<T>, m: M) -> vec4<A> {
   let bits = bitcast<vec4<i32>>(v) & vec4<i32>(KEPT);
   let magnitude = bits & vec4<i32>(0x7fffffff);
   let key = bits ^ ((bits >> vec4<u32>(31u)) & vec4<i32>(0x7fffffff));
@@ -112,17 +117,39 @@ fn lower(a: vec4<A>) -> vec4<R> {
 }
 
 //# middle
-fn middle(row: u32) -> f32 {
-  return m_get(row);
+alias M = vec4<f32>;
+fn middle(rows: vec4<u32>, starts: vec4<u32>) -> M {
+  return vec4<f32>(m_get(rows.x), m_get(rows.y), m_get(rows.z), m_get(rows.w));
+}
+
+//# first
+// Distances from the first element of a row are exact if all elements lie close together, however
+// far from 0.
+alias M = vec4<f32>;
+fn middle(rows: vec4<u32>, starts: vec4<u32>) -> M {
+  return load(starts);
+}
+
+//# middle_from_first
+alias M = mat2x4<f32>;
+fn middle(rows: vec4<u32>, starts: vec4<u32>) -> M {
+  let m = vec4<f32>(m_get(rows.x), m_get(rows.y), m_get(rows.z), m_get(rows.w));
+  return mat2x4<f32>(load(starts), m);
 }
 
 //# no_middle
-fn middle(row: u32) -> f32 {
+alias M = f32;
+fn middle(rows: vec4<u32>, starts: vec4<u32>) -> M {
   return 0.0;
 }
 
 //# lanes
-fn one_lane(v: T, m: vec4<f32>) -> vec4<A> {
+// All lanes belong to one row.
+fn load(at: vec4<u32>) -> vec4<T> {
+  return vec4<T>(x_get(at.x));
+}
+
+fn one_lane(v: T, m: M) -> vec4<A> {
   return vec4<A>(lift(vec4<T>(v), m).x, EMPTY, EMPTY, EMPTY);
 }
 
@@ -135,7 +162,7 @@ fn join_lanes(a: vec4<A>) -> A {
 // Rows with contiguous elements: one invocation reduces four rows, one by one.
 const BLOCK: u32 = 1024u;
 
-fn fold_span(first: u32, end: u32, m: vec4<f32>) -> vec4<A> {
+fn fold_span(first: u32, end: u32, m: M) -> vec4<A> {
   var total = vec4<A>(EMPTY);
   var i = first;
   for (; i < end && (i & 3u) != 0u; i += 1u) {
@@ -166,7 +193,7 @@ fn fold_span(first: u32, end: u32, m: vec4<f32>) -> vec4<A> {
 
 fn fold_row(row: u32, from_k: u32, to_k: u32) -> A {
   let start = row_start(row);
-  let m = vec4<f32>(middle(row));
+  let m = middle(vec4<u32>(row), vec4<u32>(start));
   var total = vec4<A>(EMPTY);
   for (var k = from_k; k < to_k;) {
     let run = run_at(k);
@@ -211,7 +238,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   if (!ALIGNED) {
     starts = vec4<u32>(starts.x, row_start(rows.y), row_start(rows.z), row_start(rows.w));
   }
-  let m = vec4<f32>(middle(rows.x), middle(rows.y), middle(rows.z), middle(rows.w));
+  let m = middle(rows, starts);
   let range = part_range(part);
   let stride = vec4<u32>(p.inner_strides.x);
   var total = vec4<A>(EMPTY);
@@ -250,7 +277,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 // A workgroup reduces four rows.
 var<workgroup> tree: array<A, 256>;
 
-fn fold_span(first: u32, end: u32, m: vec4<f32>, lane: u32) -> vec4<A> {
+fn fold_span(first: u32, end: u32, m: M, lane: u32) -> vec4<A> {
   var total = vec4<A>(EMPTY);
   let head = min(end, (first + 3u) & ~3u);
   let tail = head + ((end - head) & ~3u);
@@ -280,7 +307,7 @@ fn main(
   if (item < items) {
     let row = item / p.parts;
     let start = row_start(row);
-    let m = vec4<f32>(middle(row));
+    let m = middle(vec4<u32>(row), vec4<u32>(start));
     let range = part_range(item - row * p.parts);
     for (var k = range.x; k < range.y;) {
       let run = run_at(k);

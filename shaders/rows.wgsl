@@ -80,31 +80,55 @@ fn load(at: vec4<u32>) -> vec4<T> {
   return vec4<T>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
 }
 
+//# from_zero
+fn origin(start: u32) -> f32 {
+  return 0.0;
+}
+
+//# from_first
+// A row is measured from its first element. Such distances are exact if all elements lie close
+// together, however far from 0.
+fn origin(start: u32) -> f32 {
+  return x_get(start);
+}
+
 //# vec4s
 // Rows start at vec4s and consist of whole vec4s.
-fn part(start: u32, k: u32) -> vec4<f32> {
-  return x_get4(start + k);
+struct Row {
+  start: u32,
+  // What its elements are measured from.
+  origin: vec4<f32>,
 }
 
-fn part_s(start: u32, k: u32) -> vec4<f32> {
-  return part(start, k);
+fn part(row: Row, k: u32) -> vec4<f32> {
+  return x_get4(row.start + k) - row.origin;
 }
 
-fn part_t(start: u32, k: u32, s: vec4<f32>) -> vec4<f32> {
-  return lift_t(part(start, k), s);
+fn part_s(row: Row, k: u32) -> vec4<f32> {
+  return part(row, k);
 }
 
-fn finish_part(start: u32, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
+fn part_t(row: Row, k: u32, s: vec4<f32>) -> vec4<f32> {
+  return lift_t(part(row, k), s);
+}
+
+fn finish_part(row: Row, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
   let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
-  y_put4(out + k, finish(part(start, k), s, t, at));
+  y_put4(out + k, finish(part(row, k), s, t, at));
 }
 
 //# ragged
 // Rows of any length and start. Elements past a row's end are ignored. An element of y is a word,
 // so no two rows share one.
-fn part(start: u32, k: u32) -> vec4<f32> {
-  let at = start + k;
-  return vec4<f32>(x_get(at), x_get(at + 1u), x_get(at + 2u), x_get(at + 3u));
+struct Row {
+  start: u32,
+  // What its elements are measured from.
+  origin: vec4<f32>,
+}
+
+fn part(row: Row, k: u32) -> vec4<f32> {
+  let at = row.start + k;
+  return vec4<f32>(x_get(at), x_get(at + 1u), x_get(at + 2u), x_get(at + 3u)) - row.origin;
 }
 
 // The positions of four elements; past the end, the last one.
@@ -112,25 +136,25 @@ fn places(k: u32) -> vec4<u32> {
   return min(vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.length - 1u));
 }
 
-fn part_within(start: u32, k: u32) -> vec4<f32> {
-  let at = vec4<u32>(start) + places(k);
-  return vec4<f32>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
+fn part_within(row: Row, k: u32) -> vec4<f32> {
+  let at = vec4<u32>(row.start) + places(k);
+  return vec4<f32>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w)) - row.origin;
 }
 
 fn is_within(k: u32) -> vec4<bool> {
   return vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(p.length);
 }
 
-fn part_s(start: u32, k: u32) -> vec4<f32> {
-  return select(vec4<f32>(EMPTY_S), part_within(start, k), is_within(k));
+fn part_s(row: Row, k: u32) -> vec4<f32> {
+  return select(vec4<f32>(EMPTY_S), part_within(row, k), is_within(k));
 }
 
-fn part_t(start: u32, k: u32, s: vec4<f32>) -> vec4<f32> {
-  return select(vec4<f32>(0.0), lift_t(part_within(start, k), s), is_within(k));
+fn part_t(row: Row, k: u32, s: vec4<f32>) -> vec4<f32> {
+  return select(vec4<f32>(0.0), lift_t(part_within(row, k), s), is_within(k));
 }
 
-fn finish_part(start: u32, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
-  let v = finish(part_within(start, k), s, t, places(k));
+fn finish_part(row: Row, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
+  let v = finish(part_within(row, k), s, t, places(k));
   let is = is_within(k);
   y_put(out + k, v.x);
   if (is.y) {
@@ -149,24 +173,25 @@ fn finish_part(start: u32, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
 // by `finish`. One invocation takes a row.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  let row = id.x + id.y * groups.x * 32u;
-  if (row >= p.rows) {
+  let index = id.x + id.y * groups.x * 32u;
+  if (index >= p.rows) {
     return;
   }
-  let start = row_start(row);
+  let start = row_start(index);
+  let row = Row(start, vec4<f32>(origin(start)));
   let unrolled = p.length & ~15u;
   var a = vec4<f32>(EMPTY_S);
   var b = a;
   var c = a;
   var d = a;
   for (var k = 0u; k < unrolled; k += 16u) {
-    a = fold_s(a, part(start, k));
-    b = fold_s(b, part(start, k + 4u));
-    c = fold_s(c, part(start, k + 8u));
-    d = fold_s(d, part(start, k + 12u));
+    a = fold_s(a, part(row, k));
+    b = fold_s(b, part(row, k + 4u));
+    c = fold_s(c, part(row, k + 8u));
+    d = fold_s(d, part(row, k + 12u));
   }
   for (var k = unrolled; k < p.length; k += 4u) {
-    a = fold_s(a, part_s(start, k));
+    a = fold_s(a, part_s(row, k));
   }
   let s = vec4<f32>(settle_s(fold_s(fold_s(a, b), fold_s(c, d))));
   a = vec4<f32>(0.0);
@@ -174,18 +199,18 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   c = a;
   d = a;
   for (var k = 0u; k < unrolled; k += 16u) {
-    a += lift_t(part(start, k), s);
-    b += lift_t(part(start, k + 4u), s);
-    c += lift_t(part(start, k + 8u), s);
-    d += lift_t(part(start, k + 12u), s);
+    a += lift_t(part(row, k), s);
+    b += lift_t(part(row, k + 4u), s);
+    c += lift_t(part(row, k + 8u), s);
+    d += lift_t(part(row, k + 12u), s);
   }
   for (var k = unrolled; k < p.length; k += 4u) {
-    a += part_t(start, k, s);
+    a += part_t(row, k, s);
   }
   let t = settle_t(sum4((a + b) + (c + d)));
-  let out = row * p.length;
+  let out = index * p.length;
   for (var k = 0u; k < p.length; k += 4u) {
-    finish_part(start, out, k, s, t);
+    finish_part(row, out, k, s, t);
   }
 }
 
@@ -200,12 +225,13 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   // Workgroups past the last row only take part in the barriers.
-  let row = group.x + group.y * groups.x;
-  let start = row_start(min(row, p.rows - 1u));
-  let length = select(0u, p.length, row < p.rows);
+  let index = group.x + group.y * groups.x;
+  let start = row_start(min(index, p.rows - 1u));
+  let row = Row(start, vec4<f32>(origin(start)));
+  let length = select(0u, p.length, index < p.rows);
   var a = vec4<f32>(EMPTY_S);
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    a = fold_s(a, part_s(start, k));
+    a = fold_s(a, part_s(row, k));
   }
   tree[lane] = a;
   workgroupBarrier();
@@ -219,7 +245,7 @@ fn main(
   workgroupBarrier();
   a = vec4<f32>(0.0);
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    a += part_t(start, k, s);
+    a += part_t(row, k, s);
   }
   tree[lane] = a;
   workgroupBarrier();
@@ -230,9 +256,9 @@ fn main(
     workgroupBarrier();
   }
   let t = settle_t(sum4(tree[0]));
-  let out = row * p.length;
+  let out = index * p.length;
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    finish_part(start, out, k, s, t);
+    finish_part(row, out, k, s, t);
   }
 }
 
@@ -248,7 +274,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   let e = min(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(elements - 1u));
   let row = row_of(e);
-  y_put4(first, finish(load(vec4<u32>(p.offset) + e), row.s, settle_t(row.t), row.at));
+  let at = vec4<u32>(p.offset) + e;
+  let starts = at - row.at * p.chunk;
+  let origins =
+    vec4<f32>(origin(starts.x), origin(starts.y), origin(starts.z), origin(starts.w));
+  y_put4(first, finish(load(at) - origins, row.s, settle_t(row.t), row.at));
 }
 
 struct Row {

@@ -5,6 +5,7 @@ mod arrange;
 mod axes;
 mod batch_norm;
 mod counted;
+mod far;
 mod in_place;
 mod index;
 mod indexed;

@@ -7,7 +7,7 @@ use gradient::{OfBatch, all_but_channels, is_recorded};
 
 use super::normalize::check_float;
 use super::operation::same_dtype;
-use super::reduce::{Lower, Op, fold};
+use super::reduce::{Lower, Op, moments};
 use super::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
@@ -50,13 +50,14 @@ impl Tensor {
         let mean = channels.spread(OPERATION, "mean", mean)?;
         let variance = channels.spread(OPERATION, "variance", variance)?;
         let affine = channels.affine(OPERATION, weight, bias)?;
-        normalized(self, [&mean, &variance], affine, eps)
+        normalized(&self.cast(DType::F32)?, [&mean, &variance], affine, eps)?.cast(self.dtype)
     }
 
     /// [`batch_norm`](Tensor::batch_norm) with the batch's own statistics, as in PyTorch's
     /// training. Returns the result, and the mean and variance of each channel in f32.
     ///
-    /// The population variance normalizes the result. The returned variance is the sample variance,
+    /// Distances from a mean beyond about 1e19 have squares beyond f32: such a channel becomes its
+    /// bias. The population variance normalizes the result. The returned variance is the sample variance,
     /// which is divided by one less; PyTorch's running variance uses it. As in PyTorch, the
     /// returned statistics have no gradient.
     ///
@@ -85,14 +86,28 @@ impl Tensor {
         if is_recorded(self, &[weight, bias]) {
             return self.batch_norm_train_recorded(OPERATION, [weight, bias], eps);
         }
-        let channels = Channels::of(OPERATION, self)?;
-        let affine = channels.affine(OPERATION, weight, bias)?;
-        let count = channels.check_spread(OPERATION)?;
-        let [mean, variance] = channels.statistics()?;
+        let (trained, _) = self.batch_norm_trained(OPERATION, [weight, bias], eps)?;
+        Ok(trained)
+    }
+
+    /// Also returns the means from the first elements of the channels.
+    #[track_caller]
+    fn batch_norm_trained(
+        &self,
+        operation: &'static str,
+        [weight, bias]: [Option<&Tensor>; 2],
+        eps: f32,
+    ) -> Result<([Tensor; 3], Tensor)> {
+        let channels = Channels::of(operation, self)?;
+        let affine = channels.affine(operation, weight, bias)?;
+        let count = channels.check_spread(operation)?;
+        let [drift, variance] = channels.statistics()?;
         let of_sample = (&variance * (count / (count - 1.0)))?;
-        let y = normalized(self, [&mean, &variance], affine, eps)?;
+        let y = normalized(&channels.from_first()?, [&drift, &variance], affine, eps)?;
+        let y = y.cast(self.dtype)?;
         let flat = |statistic: Tensor| statistic.reshape(&[channels.count]);
-        Ok([y, flat(mean)?, flat(of_sample)?])
+        let mean = (self.first_along(&all_but_channels(self.rank()))? + &drift)?;
+        Ok(([y, flat(mean)?, flat(of_sample)?], flat(drift)?))
     }
 
     /// The gradients of [`batch_norm_train`](Tensor::batch_norm_train) with respect to its input,
@@ -133,7 +148,7 @@ impl Tensor {
         let channels = Channels::of(OPERATION, input)?;
         let [weight, _] = channels.affine(OPERATION, weight, None)?;
         let count = channels.check_spread(OPERATION)?;
-        let of_batch = OfBatch::new(self, input, channels.statistics()?, eps)?;
+        let of_batch = OfBatch::new(self, &channels, channels.statistics()?, eps)?;
         let by_input = of_batch.by_input(weight.as_ref(), count)?;
         let flat = [channels.count];
         Ok([
@@ -227,26 +242,34 @@ impl<'a> Channels<'a> {
         }
     }
 
-    /// The mean and the population variance in f32, in two passes.
+    /// The elements from the first one of their channel, in f32. So a mean far from 0 costs no
+    /// precision.
+    #[track_caller]
+    fn from_first(&self) -> Result<Tensor> {
+        self.x.from_first(&all_but_channels(self.x.rank()))
+    }
+
+    /// The means of these, and the population variances, in f32.
     #[track_caller]
     fn statistics(&self) -> Result<[Tensor; 2]> {
-        let x = self.x;
+        let mut x = self.x.clone();
         let all = all_but_channels(x.rank());
         if x.is_tracked() {
-            let x = x.cast(DType::F32)?;
-            return Ok([x.mean_keepdim(&all)?, x.var_keepdim(&all, 0)?]);
+            let variance = x.cast(DType::F32)?.var_keepdim(&all, 0)?;
+            return Ok([self.from_first()?.mean_keepdim(&all)?, variance]);
+        }
+        // Reductions begin at the other end of a reversed axis.
+        if x.layout.strides.iter().any(|&stride| stride < 0) {
+            x = x.contiguous()?;
         }
         let folded = Axes::named("batch_norm_train", &all, x.rank())?;
-        let mut mean = fold(x, None, Op::MEAN, folded, DType::F32)?;
         let spread = Op::variance(0.0, Lower::Divide);
-        let mut variance = fold(x, Some(&mean), spread, folded, DType::F32)?;
-        mean.layout = Layout::contiguous(&self.one_each);
-        variance.layout = Layout::contiguous(&self.one_each);
-        Ok([mean, variance])
+        let made = moments(&x, spread, folded, DType::F32)?;
+        Ok(made.map(|statistic| statistic.view(Layout::contiguous(&self.one_each))))
     }
 }
 
-/// Normalizes in f32, and rounds once.
+/// Normalizes `x` of f32.
 #[track_caller]
 fn normalized(
     x: &Tensor,
@@ -258,9 +281,9 @@ fn normalized(
     if let Some(weight) = weight {
         scale = (scale * weight)?;
     }
-    let mut y = ((x.cast(DType::F32)? - mean)? * scale)?;
-    if let Some(bias) = bias {
-        y = (y + bias)?;
+    let y = ((x - mean)? * scale)?;
+    match bias {
+        Some(bias) => y + bias,
+        None => Ok(y),
     }
-    y.cast(x.dtype)
 }

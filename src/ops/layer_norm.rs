@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::elementwise::arg;
 use super::normalize::{self, Form};
-use super::reduce::{Op, fold};
+use super::reduce::{Op, fold, moments};
 use super::rows::{Axes, RowParams, Rows};
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, MadeFor, Operand, Variant};
@@ -30,7 +30,8 @@ pub(super) static LAYER_NORM: BuiltInKernel = BuiltInKernel {
     reference: reference!(reference::run),
 };
 
-/// Applies the mean `s` of every row, and the sum `t` of the squared distances from it.
+/// Applies the mean `s` of every row from its first element, and the sum `t` of the squared distances
+/// from it.
 static LAYER_NORM_APPLY: BuiltInKernel = BuiltInKernel {
     name: "layer_norm_apply",
     operands: &[
@@ -66,7 +67,9 @@ impl Tensor {
     /// `normalized_shape` repeats their sizes. The variance is that of the population.
     ///
     /// Weight and bias have the shape `normalized_shape` and any float type. The statistics are
-    /// computed in f32, in two passes, so that a mean far from 0 costs no precision.
+    /// computed in f32, in two passes from the row's first element, so that a mean far from 0 costs
+    /// no precision. Distances from the mean beyond about 1e19 have squares beyond f32: such a row
+    /// becomes its bias.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -99,7 +102,8 @@ impl Tensor {
 
     /// `x / √(mean of x² + eps) · weight` over the last dimensions, as in PyTorch.
     /// `normalized_shape` repeats their sizes. The weight is as in
-    /// [`layer_norm`](Tensor::layer_norm).
+    /// [`layer_norm`](Tensor::layer_norm). Elements beyond about 1e19 have squares beyond f32: such a
+    /// row becomes 0.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -339,7 +343,7 @@ pub(super) fn normalize_as(
             // RMS normalization has no `s`, and the kernel does not read its replacement.
             [t.clone(), t]
         }
-        _ => normalize::stats(x, folded, Op::MEAN, Op::SUM_DISTANCES)?,
+        _ => moments(x, Op::SUM_DISTANCES, folded, DType::F32)?,
     };
     let length = folded.length(&x.layout.shape);
     let mut params = normalize::apply_params(x, length, 1);
@@ -372,11 +376,12 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         (true, true) => "bias_vec4s",
         (true, false) => "bias_apart",
     };
-    let sections = match has(RMS) {
-        true => ["stats_rms", "finish_rms", weight, bias],
-        false => ["stats", "finish", weight, bias],
+    let (origin, stats, finish) = match has(RMS) {
+        true => ("from_zero", "stats_rms", "finish_rms"),
+        false => ("from_first", "stats", "finish"),
     };
-    normalize::text(variant).sections(WGSL, &sections).done()
+    let text = normalize::text(variant, origin);
+    text.sections(WGSL, &[stats, finish, weight, bias]).done()
 }
 
 #[cfg(test)]

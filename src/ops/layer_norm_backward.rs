@@ -16,8 +16,9 @@ use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/layer_norm_backward.wgsl");
 
-/// `y` is the gradient of `x` by the gradient `g` of the result. `s` gets the mean of each row, and
-/// `t` the reciprocal of its deviation. A missing weight `w` is replaced by `x`.
+/// `y` is the gradient of `x` by the gradient `g` of the result. `s` gets the mean of each row from
+/// its first element, and `t` the reciprocal of its deviation. A missing weight `w` is replaced by
+/// `x`.
 static BACKWARD: BuiltInKernel = BuiltInKernel {
     name: "layer_norm_backward",
     operands: &[
@@ -96,7 +97,7 @@ pub(super) struct Problem<'a> {
 pub(super) struct Slopes {
     /// The gradient of the input, in its shape.
     pub(super) by_input: Tensor,
-    /// One number a row: its mean, and the reciprocal of its deviation.
+    /// One number a row: its mean from its first element, and the reciprocal of its deviation.
     pub(super) mean: Tensor,
     pub(super) scale: Tensor,
 }

@@ -15,8 +15,7 @@ use crate::tensor::Tensor;
 use lapidary_core::internal::Variant;
 use lapidary_core::{DType, Error, Result};
 
-use super::reduce::{Op, fold};
-use super::rows::{self, Axes, RowParams, Rows};
+use super::rows::{self, RowParams, Rows};
 use super::text::Text;
 use super::trial::{Call, bucket};
 
@@ -193,15 +192,6 @@ impl fmt::Display for Key {
     }
 }
 
-/// The two numbers of every row, for the forms that apply them: the fold `first`, then the fold
-/// `second` around its result.
-#[track_caller]
-pub(super) fn stats(x: &Tensor, folded: Axes, first: Op, second: Op) -> Result<[Tensor; 2]> {
-    let s = fold(x, None, first, folded, DType::F32)?;
-    let t = fold(x, Some(&s), second, folded, DType::F32)?;
-    Ok([s, t])
-}
-
 /// The parameters of the last launch: rows of `length` elements with the stride `step`, of a
 /// contiguous tensor.
 pub(super) fn apply_params(x: &Tensor, length: usize, step: usize) -> RowParams {
@@ -239,8 +229,9 @@ pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
     }
 }
 
-/// The parts of the WGSL that do not depend on the operation.
-pub(super) fn text(variant: &Variant) -> Text {
+/// The parts of the WGSL that do not depend on the operation. `origin` is the section that says
+/// what a row is measured from.
+pub(super) fn text(variant: &Variant, origin: &'static str) -> Text {
     let form = Form::from_code(variant.code);
     let row = match variant.code >> 16 & 3 {
         0 => "row_any",
@@ -263,6 +254,6 @@ pub(super) fn text(variant: &Variant) -> Text {
     if let Some(lanes) = lanes {
         text = text.line(format_args!("const LANES: u32 = {lanes}u;"));
     }
-    let text = text.sections(rows::WGSL, &["params", "normalize_sum"]);
+    let text = text.sections(rows::WGSL, &["params", "normalize_sum", origin]);
     text.sections(rows::WGSL, names)
 }

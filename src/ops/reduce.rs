@@ -31,6 +31,7 @@ use crate::tensor::Tensor;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{Caps, DType, Error, Result};
 
+pub(super) use moments::moments;
 pub(super) use op::{Fold, Lift, Lower, Op, name_of};
 
 const WGSL: &str = include_str!("../../shaders/reduce.wgsl");

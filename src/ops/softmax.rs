@@ -8,12 +8,12 @@ use std::borrow::Cow;
 
 use super::elementwise::arg;
 use super::normalize::{self, Form};
-use super::reduce::Op;
+use super::reduce::{Op, fold};
 use super::rows::{Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::axis;
-use lapidary_core::Result;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
 
@@ -124,7 +124,9 @@ pub(super) fn along_as(
             (&copy, Form::applied_to(&copy))
         }
     };
-    let [s, t] = normalize::stats(x, Axes::from(axis, axis + 1), Op::MAX, Op::SUM_EXP)?;
+    let folded = Axes::from(axis, axis + 1);
+    let s = fold(x, None, Op::MAX, folded, DType::F32)?;
+    let t = fold(x, Some(&s), Op::SUM_EXP, folded, DType::F32)?;
     let step = shape[axis + 1..].iter().product();
     let params = normalize::apply_params(x, shape[axis], step);
     let args: [Arg; 4] = [
@@ -150,7 +152,9 @@ pub(super) fn name_of(code: u64) -> &'static str {
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
     let sections = ["stats", name_of(variant.code)];
-    normalize::text(variant).sections(WGSL, &sections).done()
+    normalize::text(variant, "from_zero")
+        .sections(WGSL, &sections)
+        .done()
 }
 
 /// Whether the variant computes the logarithm.
@@ -163,7 +167,6 @@ pub(super) fn is_log(code: u64) -> bool {
 mod tests {
     use super::*;
     use crate::ops::check::valid;
-    use lapidary_core::DType;
 
     #[test]
     fn every_form_gives_a_valid_shader() {

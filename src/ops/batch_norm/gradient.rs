@@ -21,17 +21,18 @@ pub(super) struct OfBatch {
 }
 
 impl OfBatch {
-    /// Takes the gradient `g` of the result. The mean and the variance broadcast.
+    /// Takes the gradient `g` of the result. The statistics broadcast, and are those of
+    /// [`Channels::statistics`].
     #[track_caller]
     pub(super) fn new(
         g: &Tensor,
-        x: &Tensor,
+        channels: &Channels<'_>,
         [mean, variance]: [Tensor; 2],
         eps: f32,
     ) -> Result<Self> {
         let scale = (variance + eps)?.rsqrt()?;
-        let (g, x) = (g.cast(DType::F32)?, x.cast(DType::F32)?);
-        let normal = ((x - mean)? * &scale)?;
+        let g = g.cast(DType::F32)?;
+        let normal = ((channels.from_first()? - mean)? * &scale)?;
         let folded = all_but_channels(g.rank());
         Ok(OfBatch {
             by_weight: (&g * &normal)?.sum_keepdim(&folded)?,
@@ -126,7 +127,8 @@ impl Tensor {
     ) -> Result<[Tensor; 3]> {
         let detached = affine.map(|given| given.map(Tensor::untracked));
         let [weight, bias] = detached.each_ref().map(Option::as_ref);
-        let [y, mean, variance] = self.untracked().batch_norm_train(weight, bias, eps)?;
+        let ([y, mean, variance], drift) =
+            (self.untracked()).batch_norm_trained(operation, [weight, bias], eps)?;
         let none = self.untracked();
         let [weight, bias] = affine.map(|given| given.unwrap_or(&none));
         let operands = [self, weight, bias];
@@ -148,7 +150,7 @@ impl Tensor {
                 Some(weight) => Some(channels.widened(weight)?),
                 None => None,
             };
-            let of_batch = OfBatch::new(&b.grad, x, statistics, eps)?;
+            let of_batch = OfBatch::new(&b.grad, &channels, statistics, eps)?;
             let flat = [channels.count];
             grads![b;
                 of_batch.by_input(weight.as_ref(), count)?.cast(dtypes[0])?,
@@ -156,8 +158,8 @@ impl Tensor {
                 of_batch.by_bias.reshape(&flat)?.cast(dtypes[2])?,
             ]
         };
-        let [mean_save, variance_save] = [Save::Other(&mean), Save::Other(&variance)];
-        let saves = [Save::Operand(0), mean_save, variance_save, Save::Operand(1)];
+        let [drift, spread] = [Save::Other(&drift), Save::Other(&variance)];
+        let saves = [Save::Operand(0), drift, spread, Save::Operand(1)];
         let saves = if affine[0].is_some() {
             &saves[..]
         } else {

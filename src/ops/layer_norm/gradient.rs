@@ -42,7 +42,7 @@ impl Normalization {
     #[track_caller]
     pub(in crate::ops) fn of(&self, x: &Tensor) -> Result<Normalized<'_>> {
         let away = match self.is_centred {
-            true => (x - x.mean_keepdim(&self.own)?)?,
+            true => x.centred(&self.own)?,
             false => x.clone(),
         };
         let variance = away.square()?.mean_keepdim(&self.own)?;
@@ -123,7 +123,7 @@ impl Normalized<'_> {
                     of_rows[axis as usize] = 1;
                 }
                 let away = match self.by.is_centred {
-                    true => (x - slopes.mean.reshape(&of_rows)?)?,
+                    true => (x.from_first(&self.by.own)? - slopes.mean.reshape(&of_rows)?)?,
                     false => x.clone(),
                 };
                 (away * slopes.scale.reshape(&of_rows)?)?

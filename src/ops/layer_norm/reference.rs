@@ -13,21 +13,28 @@ pub(crate) fn run(call: &mut ReferenceCall) {
         };
         let t = row.iter().map(|x| (x - s).powi(2)).sum();
         let results = row.iter().enumerate();
-        results.map(|(k, &x)| finish(call, x, s, t, k)).collect()
+        results.map(|(k, &x)| finish(call, x - s, t, k)).collect()
     });
 }
 
 pub(crate) fn apply(call: &mut ReferenceCall) {
     elements(call, |call, x, row, k| {
-        let (s, t) = (f64::from(call.f32(3, row)), f64::from(call.f32(4, row)));
-        finish(call, x, s, t, k)
+        let p: RowParams = call.params();
+        let s = match call.variant.code & RMS {
+            0 => {
+                let first = p.offset as usize + row * p.length as usize;
+                f64::from(call.f32(0, first)) + f64::from(call.f32(3, row))
+            }
+            _ => 0.0,
+        };
+        finish(call, x - s, f64::from(call.f32(4, row)), k)
     });
 }
 
-fn finish(call: &ReferenceCall, x: f64, s: f64, t: f64, k: usize) -> f64 {
+/// `away` is the distance from the mean.
+fn finish(call: &ReferenceCall, away: f64, t: f64, k: usize) -> f64 {
     let p: RowParams = call.params();
-    let s = if call.variant.code & RMS == 0 { s } else { 0.0 };
-    let mut y = (x - s) / (t / f64::from(p.length) + f64::from(p.scalar)).sqrt();
+    let mut y = away / (t / f64::from(p.length) + f64::from(p.scalar)).sqrt();
     if call.variant.code & HAS_WEIGHT != 0 {
         y *= f64::from(call.f32(1, p.second as usize + k));
     }

@@ -39,7 +39,8 @@ pub(crate) fn run(call: &mut ReferenceCall) {
             let at = (row * p.length) as usize + k;
             call.put_f32(3, at, ((h - shift - n * along) * scale) as f32);
         }
-        call.put_f32(4, row as usize, mean as f32);
+        let first = if is_centred { x[0] } else { 0.0 };
+        call.put_f32(4, row as usize, (mean - first) as f32);
         call.put_f32(5, row as usize, scale as f32);
     }
 }

@@ -33,11 +33,44 @@ impl Tensor {
         if self.is_tracked() {
             return self.spread_recorded(operation, folded, correction, lower, keep);
         }
-        let mean = fold(self, None, Op::MEAN, folded, DType::F32)?;
+        let shape = folded.fold_shape(&self.layout.shape, keep);
         let op = Op::variance(correction, lower);
-        let mut result = fold(self, Some(&mean), op, folded, self.dtype)?;
-        result.layout = Layout::contiguous(&folded.fold_shape(&self.layout.shape, keep));
+        if folded.length(&self.layout.shape) == 0 {
+            let none = 0.0 / f64::from(op.scalar(0));
+            return fill::full(&self.engine, &shape, none.into(), self.dtype);
+        }
+        let [_, mut result] = moments(self, op, folded, self.dtype)?;
+        result.layout = Layout::contiguous(&shape);
         Ok(result)
+    }
+
+    /// The distances from the mean over `axes`, in f32. The mean is measured from the first element,
+    /// so that one far from 0 costs no precision.
+    #[track_caller]
+    pub(in crate::ops) fn centred(&self, axes: &[isize]) -> Result<Tensor> {
+        let away = self.from_first(axes)?;
+        &away - away.mean_keepdim(axes)?
+    }
+
+    /// The distances from the first element along `axes`, in f32. It has no gradient: distances from
+    /// a mean do not depend on it.
+    #[track_caller]
+    pub(in crate::ops) fn from_first(&self, axes: &[isize]) -> Result<Tensor> {
+        self.cast(DType::F32)? - self.first_along(axes)?
+    }
+
+    /// The first elements along `axes`, which stay, in f32 and without a gradient.
+    #[track_caller]
+    pub(in crate::ops) fn first_along(&self, axes: &[isize]) -> Result<Tensor> {
+        let mut shape = self.layout.shape.clone();
+        for &axis in axes {
+            shape[axis as usize] = shape[axis as usize].min(1);
+        }
+        let layout = Layout {
+            shape,
+            ..self.layout.clone()
+        };
+        self.untracked().view(layout).cast(DType::F32)
     }
 
     #[track_caller]
@@ -103,6 +136,20 @@ impl Tensor {
     }
 }
 
+/// The mean of every row from its first element, and the fold `spread` of the distances from the
+/// mean. Rows must not be empty.
+#[track_caller]
+pub(in crate::ops) fn moments(
+    x: &Tensor,
+    spread: Op,
+    folded: Axes,
+    out: DType,
+) -> Result<[Tensor; 2]> {
+    let mean = fold(x, None, Op::MEAN_FROM_FIRST, folded, DType::F32)?;
+    let spread = fold(x, Some(&mean), spread, folded, out)?;
+    Ok([mean, spread])
+}
+
 macro_rules! trios {
     ($($(#[$doc:meta])+ $name:ident $keepdim:ident $all:ident $of:literal
        ($($arg:ident: $type:ty),*) |$x:ident, $folded:ident, $keep:ident| $call:expr;)+) => {
@@ -142,8 +189,10 @@ macro_rules! trios {
 trios! {
     /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean,
     /// divided by the number of elements less `correction`. That is 1 for a sample (PyTorch's
-    /// default) and 0 for a population (NumPy's); any finite number will do. Two passes keep the
-    /// precision for a mean far from 0. NaN if there are no more elements than `correction`.
+    /// default) and 0 for a population (NumPy's); any finite number will do. Two passes from the
+    /// first element keep the precision for a mean far from 0; equal elements give exactly 0. NaN if
+    /// there are no more elements than `correction`. The squares are summed in f32: distances beyond
+    /// about 1e19 give infinity, and those below 1e-23 count as 0.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -157,7 +206,7 @@ trios! {
     var var_keepdim var_all "var" (correction: impl Into<Scalar>)
         |x, folded, keep| x.spread("var", folded, correction.into(), Lower::Divide, keep);
     /// The standard deviation over `axes` of a float tensor: the square root of the
-    /// [`variance`](Tensor::var).
+    /// [`variance`](Tensor::var). Where all elements are equal, its gradient is 0.
     ///
     /// # Errors
     ///
@@ -166,7 +215,9 @@ trios! {
         |x, folded, keep| x.spread("std", folded, correction.into(), Lower::DivideRoot, keep);
     /// The `p`-norm over `axes` of a float tensor: the `p`-th root of the sum of the `p`-th powers
     /// of the absolute values. At 0 it counts the elements that are not 0, at ∞ it is the largest
-    /// absolute value, at -∞ the smallest. The powers are summed in f32, where they may overflow.
+    /// absolute value, at -∞ the smallest. The powers are summed in f32, where they may overflow: at
+    /// 2, elements beyond about 1e19 give infinity, and those below 1e-23 count as 0. To avoid it,
+    /// divide by the norm at ∞ first.
     ///
     /// ```
     /// # fn demo(gradient: &lapidary::Tensor) -> lapidary::Result<()> {

@@ -11,7 +11,7 @@ pub(in crate::ops) enum Lift {
     Plain,
     /// `exp(x − m)`.
     Exp,
-    /// `(x − m)²`.
+    /// `(x − f − m)²`, where `f` is the first element of the row.
     Distance,
     /// Whether it is not 0.
     Truth,
@@ -21,6 +21,8 @@ pub(in crate::ops) enum Lift {
     Square,
     /// `|x|` to the power of `number`.
     Power,
+    /// `x − f`, where `f` is the first element of the row.
+    FromFirst,
 }
 
 /// The fold of two values.
@@ -71,6 +73,10 @@ pub(in crate::ops) struct Op {
 impl Op {
     pub(in crate::ops) const SUM: Op = Op::of(Lift::Plain, Fold::Sum, Lower::Plain, 0.0);
     pub(in crate::ops) const MEAN: Op = Op::of(Lift::Plain, Fold::Sum, Lower::Divide, 0.0);
+    /// The mean less the first element. The deviations of a row follow from both without the
+    /// rounding of a mean that is far from 0.
+    pub(in crate::ops) const MEAN_FROM_FIRST: Op =
+        Op::of(Lift::FromFirst, Fold::Sum, Lower::Divide, 0.0);
     pub(in crate::ops) const PROD: Op = Op::of(Lift::Plain, Fold::Product, Lower::Plain, 0.0);
     pub(in crate::ops) const MAX: Op = Op::of(Lift::Plain, Fold::Max, Lower::Plain, 0.0);
     pub(in crate::ops) const MIN: Op = Op::of(Lift::Plain, Fold::Min, Lower::Plain, 0.0);
@@ -95,8 +101,8 @@ impl Op {
         }
     }
 
-    /// The variance (or its root) around `m`. `correction` is subtracted from the number of
-    /// elements.
+    /// The variance (or its root) around `m`, which is a mean from the first element. `correction`
+    /// is subtracted from the number of elements.
     pub(in crate::ops) const fn variance(correction: f64, lower: Lower) -> Op {
         Op::of(Lift::Distance, Fold::Sum, lower, correction)
     }
@@ -106,7 +112,7 @@ impl Op {
         Op::of(Lift::Power, Fold::Sum, Lower::PowerRoot, p as f64)
     }
 
-    const LIFTS: [Lift; 7] = [
+    const LIFTS: [Lift; 8] = [
         Lift::Plain,
         Lift::Exp,
         Lift::Distance,
@@ -114,6 +120,7 @@ impl Op {
         Lift::Size,
         Lift::Square,
         Lift::Power,
+        Lift::FromFirst,
     ];
     const FOLDS: [Fold; 4] = [Fold::Sum, Fold::Product, Fold::Max, Fold::Min];
     const LOWERS: [Lower; 5] = [
@@ -190,7 +197,7 @@ impl Op {
 pub(in crate::ops) fn name_of(code: u64) -> &'static str {
     let op = Op::from_code(code);
     match (op.lift, op.fold, op.lower) {
-        (Lift::Plain, Fold::Sum, Lower::Divide) => "mean",
+        (Lift::Plain, Fold::Sum, Lower::Divide) | (Lift::FromFirst, ..) => "mean",
         (Lift::Plain, Fold::Sum, _) => "sum",
         (Lift::Plain, Fold::Product, _) => "prod",
         (Lift::Plain, Fold::Max, _) => "max",
@@ -251,10 +258,11 @@ pub(super) fn sections(text: Text, variant: &Variant) -> (Text, Vec<&'static str
         ));
     }
     let fold = op.fold.section();
-    let middle = if op.needs_middle() {
-        "middle"
-    } else {
-        "no_middle"
+    let middle = match op.lift {
+        Lift::Exp => "middle",
+        Lift::FromFirst => "first",
+        Lift::Distance => "middle_from_first",
+        _ => "no_middle",
     };
     if compares_keys {
         return (text, vec![fold, middle, "keys"]);
@@ -268,6 +276,7 @@ pub(super) fn sections(text: Text, variant: &Variant) -> (Text, Vec<&'static str
         Lift::Size => "lift_size",
         Lift::Square => "lift_square",
         Lift::Power => "lift_power",
+        Lift::FromFirst => "lift_from_first",
     };
     let lower = match op.lower {
         Lower::Plain => "lower",

@@ -43,7 +43,12 @@ fn fold(call: &mut ReferenceCall, p: &RowParams, row: u32, range: std::ops::Rang
             false => 0.0,
         };
         let number = f64::from(p.scalar);
-        let lifted = elements.map(|at| lift(op.lift, f64::from(call.f32(0, at)), m, number));
+        let first = match op.lift {
+            Lift::FromFirst | Lift::Distance => f64::from(call.f32(0, element(p, code, row, 0))),
+            _ => 0.0,
+        };
+        let value = |at| f64::from(call.f32(0, at)) - first;
+        let lifted = elements.map(|at| lift(op.lift, value(at), m, number));
         let folded = join(op.fold, lifted);
         call.put_f32(y, to, lower(op.lower, folded, number) as f32);
     } else {
@@ -63,7 +68,7 @@ fn fold(call: &mut ReferenceCall, p: &RowParams, row: u32, range: std::ops::Rang
 
 fn lift(lift: Lift, v: f64, m: f64, number: f64) -> f64 {
     match lift {
-        Lift::Plain | Lift::Truth => v,
+        Lift::Plain | Lift::Truth | Lift::FromFirst => v,
         Lift::Exp => (v - m).exp(),
         Lift::Distance => (v - m).powi(2),
         Lift::Size => v.abs(),

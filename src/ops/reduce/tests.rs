@@ -9,9 +9,10 @@ use crate::ops::rows::reference::element;
 use crate::tensor::layout::Layout;
 
 /// All operations of the methods, and of their launches.
-const OPS: [Op; 19] = [
+const OPS: [Op; 20] = [
     Op::SUM,
     Op::MEAN,
+    Op::MEAN_FROM_FIRST,
     Op::PROD,
     Op::MAX,
     Op::MIN,

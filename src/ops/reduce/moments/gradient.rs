@@ -27,14 +27,13 @@ impl Tensor {
         let saves = [Save::Operand(0), Save::Result];
         let saves = if is_root { &saves[..] } else { &saves[..1] };
         let rule = move |b: &Backward| {
-            let x = b.saved[0].cast(DType::F32)?;
+            let away = b.saved[0].centred(&axes)?;
             let mut g = b.grad.reshape(&kept)?.cast(DType::F32)?;
             if is_root {
                 let root = b.saved[1].reshape(&kept)?.cast(DType::F32)?;
                 // Where all elements are equal, the gradient is 0.
                 g = ((g * 0.5)? / &root)?.masked_fill(&root.eq_scalar(0.0)?, 0.0)?;
             }
-            let away = (&x - x.mean_keepdim(&axes)?)?;
             grads![b; (away * (g * (2.0 / divisor))?)?.cast(dtype)?]
         };
         Ok(y.recorded_as(operation, &[self], saves, rule))
