@@ -140,6 +140,7 @@ impl Gradients {
     /// `max_norm / (norm + 1e-6)`, if that is less than 1, as `torch.nn.utils.clip_grad_norm_`
     /// does. (Pascanu, Mikolov and Bengio, *On the difficulty of training recurrent neural
     /// networks*, 2013.) With `f64::INFINITY` it only measures. A launch takes several gradients.
+    /// Squares are summed in f32: elements beyond about 1e19 make the norm infinite.
     ///
     /// ```no_run
     /// # fn demo(loss: &lapidary::Tensor) -> lapidary::Result<()> {
