@@ -2,9 +2,10 @@
 // y. One invocation (in `tree`: one workgroup) computes one vec4 of y: four rows, or four parts of
 // rows that a second pass combines.
 //
-// `lift` converts elements for the accumulator, and may measure them from the `middle` of their row.
-// `fold` combines two accumulators, and `lower` gives the result. Sums are blocked: an accumulator takes at most a block of terms before it is added to
-// the next level. So the rounding error does not grow with the length of a row.
+// `lift` converts elements for the accumulator, and may measure them from the `middle` of a row.
+// `fold` combines two accumulators, and `lower` gives the result. Sums are blocked: an accumulator
+// takes at most a block of terms before it is added to the next level. So the rounding error does
+// not grow with the length of a row.
 
 //# sum
 const EMPTY: A = A(0);

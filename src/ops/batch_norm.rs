@@ -7,7 +7,7 @@ use gradient::{OfBatch, all_but_channels, is_recorded};
 
 use super::normalize::check_float;
 use super::operation::same_dtype;
-use super::reduce::{Lower, Op, moments};
+use super::reduce::{Lower, Op, mean_and_spread};
 use super::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
@@ -57,9 +57,9 @@ impl Tensor {
     /// training. Returns the result, and the mean and variance of each channel in f32.
     ///
     /// Distances from a mean beyond about 1e19 have squares beyond f32: such a channel becomes its
-    /// bias. The population variance normalizes the result. The returned variance is the sample variance,
-    /// which is divided by one less; PyTorch's running variance uses it. As in PyTorch, the
-    /// returned statistics have no gradient.
+    /// bias. The population variance normalizes the result. The returned variance is the sample
+    /// variance, which is divided by one less; PyTorch's running variance uses it. As in PyTorch,
+    /// the returned statistics have no gradient.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -264,7 +264,7 @@ impl<'a> Channels<'a> {
         }
         let folded = Axes::named("batch_norm_train", &all, x.rank())?;
         let spread = Op::variance(0.0, Lower::Divide);
-        let made = moments(&x, spread, folded, DType::F32)?;
+        let made = mean_and_spread(&x, spread, folded, DType::F32)?;
         Ok(made.map(|statistic| statistic.view(Layout::contiguous(&self.one_each))))
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::elementwise::arg;
 use super::normalize::{self, Form};
-use super::reduce::{Op, fold, moments};
+use super::reduce::{Op, fold, mean_and_spread};
 use super::rows::{Axes, RowParams, Rows};
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, MadeFor, Operand, Variant};
@@ -30,8 +30,8 @@ pub(super) static LAYER_NORM: BuiltInKernel = BuiltInKernel {
     reference: reference!(reference::run),
 };
 
-/// Applies the mean `s` of every row from its first element, and the sum `t` of the squared distances
-/// from it.
+/// Applies the mean `s` of every row from its first element, and the sum `t` of the squared
+/// distances from the mean.
 static LAYER_NORM_APPLY: BuiltInKernel = BuiltInKernel {
     name: "layer_norm_apply",
     operands: &[
@@ -102,8 +102,8 @@ impl Tensor {
 
     /// `x / √(mean of x² + eps) · weight` over the last dimensions, as in PyTorch.
     /// `normalized_shape` repeats their sizes. The weight is as in
-    /// [`layer_norm`](Tensor::layer_norm). Elements beyond about 1e19 have squares beyond f32: such a
-    /// row becomes 0.
+    /// [`layer_norm`](Tensor::layer_norm). Elements beyond about 1e19 have squares beyond f32: such
+    /// a row becomes 0.
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -343,7 +343,7 @@ pub(super) fn normalize_as(
             // RMS normalization has no `s`, and the kernel does not read its replacement.
             [t.clone(), t]
         }
-        _ => moments(x, Op::SUM_DISTANCES, folded, DType::F32)?,
+        _ => mean_and_spread(x, Op::SUM_DISTANCES, folded, DType::F32)?,
     };
     let length = folded.length(&x.layout.shape);
     let mut params = normalize::apply_params(x, length, 1);

@@ -31,7 +31,6 @@ use crate::tensor::Tensor;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{Caps, DType, Error, Result};
 
-pub(super) use moments::moments;
 pub(super) use op::{Fold, Lift, Lower, Op, name_of};
 
 const WGSL: &str = include_str!("../../shaders/reduce.wgsl");
@@ -223,6 +222,20 @@ pub(super) fn fold(
     let plan = Plan::choose(x.engine.caps(), &rows);
     let plan = tuned::tuned(x, middle, op, &rows, plan, out);
     fold_as(x, middle, op, &rows, plan, out)
+}
+
+/// The mean of every row from its first element, and the fold `spread` of the distances from the
+/// mean. Rows must not be empty.
+#[track_caller]
+pub(super) fn mean_and_spread(
+    x: &Tensor,
+    spread: Op,
+    folded: Axes,
+    out: DType,
+) -> Result<[Tensor; 2]> {
+    let mean = fold(x, None, Op::MEAN_FROM_FIRST, folded, DType::F32)?;
+    let spread = fold(x, Some(&mean), spread, folded, out)?;
+    Ok([mean, spread])
 }
 
 /// Folds by this plan.

@@ -1,4 +1,5 @@
-//! Sizes about the most tests of loops that a software adapter makes: results are whole, or refused.
+//! Sizes about the most tests of loops that a software adapter makes. Results are whole, or are
+//! refused.
 
 use fastrand::Rng;
 use lapidary::{

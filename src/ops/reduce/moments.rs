@@ -3,7 +3,7 @@
 
 mod gradient;
 
-use super::{Lower, Op, fold, refuse_empty};
+use super::{Lower, Op, fold, mean_and_spread, refuse_empty};
 use crate::ops::fill;
 use crate::ops::normalize::check_float;
 use crate::ops::rows::Axes;
@@ -39,21 +39,21 @@ impl Tensor {
             let none = 0.0 / f64::from(op.scalar(0));
             return fill::full(&self.engine, &shape, none.into(), self.dtype);
         }
-        let [_, mut result] = moments(self, op, folded, self.dtype)?;
+        let [_, mut result] = mean_and_spread(self, op, folded, self.dtype)?;
         result.layout = Layout::contiguous(&shape);
         Ok(result)
     }
 
-    /// The distances from the mean over `axes`, in f32. The mean is measured from the first element,
-    /// so that one far from 0 costs no precision.
+    /// The distances from the mean over `axes`, in f32. The mean is measured from the first
+    /// element, so that one far from 0 costs no precision.
     #[track_caller]
     pub(in crate::ops) fn centred(&self, axes: &[isize]) -> Result<Tensor> {
         let away = self.from_first(axes)?;
         &away - away.mean_keepdim(axes)?
     }
 
-    /// The distances from the first element along `axes`, in f32. It has no gradient: distances from
-    /// a mean do not depend on it.
+    /// The distances from the first element along `axes`, in f32. It has no gradient: distances
+    /// from a mean do not depend on it.
     #[track_caller]
     pub(in crate::ops) fn from_first(&self, axes: &[isize]) -> Result<Tensor> {
         self.cast(DType::F32)? - self.first_along(axes)?
@@ -136,20 +136,6 @@ impl Tensor {
     }
 }
 
-/// The mean of every row from its first element, and the fold `spread` of the distances from the
-/// mean. Rows must not be empty.
-#[track_caller]
-pub(in crate::ops) fn moments(
-    x: &Tensor,
-    spread: Op,
-    folded: Axes,
-    out: DType,
-) -> Result<[Tensor; 2]> {
-    let mean = fold(x, None, Op::MEAN_FROM_FIRST, folded, DType::F32)?;
-    let spread = fold(x, Some(&mean), spread, folded, out)?;
-    Ok([mean, spread])
-}
-
 macro_rules! trios {
     ($($(#[$doc:meta])+ $name:ident $keepdim:ident $all:ident $of:literal
        ($($arg:ident: $type:ty),*) |$x:ident, $folded:ident, $keep:ident| $call:expr;)+) => {
@@ -190,9 +176,9 @@ trios! {
     /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean,
     /// divided by the number of elements less `correction`. That is 1 for a sample (PyTorch's
     /// default) and 0 for a population (NumPy's); any finite number will do. Two passes from the
-    /// first element keep the precision for a mean far from 0; equal elements give exactly 0. NaN if
-    /// there are no more elements than `correction`. The squares are summed in f32: distances beyond
-    /// about 1e19 give infinity, and those below 1e-23 count as 0.
+    /// first element keep the precision for a mean far from 0; equal elements give exactly 0. NaN
+    /// if there are no more elements than `correction`. The squares are summed in f32: distances
+    /// beyond about 1e19 give infinity, and those below 1e-23 count as 0.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -215,9 +201,9 @@ trios! {
         |x, folded, keep| x.spread("std", folded, correction.into(), Lower::DivideRoot, keep);
     /// The `p`-norm over `axes` of a float tensor: the `p`-th root of the sum of the `p`-th powers
     /// of the absolute values. At 0 it counts the elements that are not 0, at ∞ it is the largest
-    /// absolute value, at -∞ the smallest. The powers are summed in f32, where they may overflow: at
-    /// 2, elements beyond about 1e19 give infinity, and those below 1e-23 count as 0. To avoid it,
-    /// divide by the norm at ∞ first.
+    /// absolute value, at -∞ the smallest. The powers are summed in f32, where they may overflow:
+    /// at 2, elements beyond about 1e19 give infinity, and those below 1e-23 count as 0. To avoid
+    /// it, divide by the norm at ∞ first.
     ///
     /// ```
     /// # fn demo(gradient: &lapidary::Tensor) -> lapidary::Result<()> {

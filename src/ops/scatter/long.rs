@@ -69,8 +69,8 @@ fn nothing(how: How, dtype: DType) -> Scalar {
     }
 }
 
-/// A copy of `x` into which the sources are folded. In place, a part of the sources takes no time for
-/// the elements that it does not name.
+/// A copy of `x` into which the sources are folded. In place, a part of the sources takes no time
+/// for the elements that it does not name.
 #[track_caller]
 fn into_copy(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, how: How) -> Result<Tensor> {
     let copy = x.copy()?;
