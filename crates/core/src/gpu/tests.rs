@@ -1,3 +1,4 @@
-//! A whole `Gpu`, while other devices take memory.
+//! A whole `Gpu`: operands of the app, and other devices that take memory.
 
+mod apart;
 mod os_budget;
