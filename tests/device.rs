@@ -64,6 +64,8 @@ mod tenant;
 mod timing;
 #[path = "device/values.rs"]
 mod values;
+#[path = "device/waiting.rs"]
+mod waiting;
 
 use lapidary::{Gpu, Options, Tensor};
 

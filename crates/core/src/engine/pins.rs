@@ -50,14 +50,19 @@ pub(super) async fn pin_all(
         places: Vec::new(),
         epoch: pass.driver.ledger().epoch(),
     };
+    let is_written = |storage: &Arc<Storage>| written.iter().any(|one| Arc::ptr_eq(one, storage));
     for storage in storages {
         pass.error_of(storage)?;
+        if is_written(storage) {
+            // Commands that wait for memory still need the old value.
+            let needed = pass.lock().left_behind.reason_to_keep(storage);
+            needed.map_or(Ok(()), Err)?;
+        }
         // Pinned at once, so that no later reclaim evicts the storage after it has arrived.
         storage.pin();
         pinned.storages.push(storage.clone());
         restore_pinned(pass, storage).await?;
     }
-    let is_written = |storage: &Arc<Storage>| written.iter().any(|one| Arc::ptr_eq(one, storage));
     let (written, read): (Vec<_>, Vec<_>) = storages.iter().cloned().partition(is_written);
     apart::set_apart(pass, &Operands { read, written }).await?;
     // Last, because reclaim may drop them again.

@@ -179,6 +179,12 @@ impl LeftBehind {
         touched.written.then(|| touched.error.clone())
     }
 
+    /// The reason why a storage must not be written to yet.
+    pub(in crate::engine) fn reason_to_keep(&self, storage: &Arc<Storage>) -> Option<Error> {
+        let touched = self.touched.get(storage.address() as u64)?;
+        Some(touched.error.clone())
+    }
+
     /// The reason why a reading was left behind, if it was.
     pub(in crate::engine) fn error_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
         let mut cmds = self.cmds.iter();
