@@ -103,7 +103,12 @@ impl Tensor {
         let count = channels.check_spread(operation)?;
         let [drift, variance] = channels.statistics()?;
         let of_sample = (&variance * (count / (count - 1.0)))?;
-        let y = normalized(&channels.from_first()?, [&drift, &variance], affine, eps)?;
+        let y = normalized(
+            &channels.relative_to_first()?,
+            [&drift, &variance],
+            affine,
+            eps,
+        )?;
         let y = y.cast(self.dtype)?;
         let flat = |statistic: Tensor| statistic.reshape(&[channels.count]);
         let mean = (self.first_along(&all_but_channels(self.rank()))? + &drift)?;
@@ -245,8 +250,8 @@ impl<'a> Channels<'a> {
     /// The elements from the first one of their channel, in f32. So a mean far from 0 costs no
     /// precision.
     #[track_caller]
-    fn from_first(&self) -> Result<Tensor> {
-        self.x.from_first(&all_but_channels(self.x.rank()))
+    fn relative_to_first(&self) -> Result<Tensor> {
+        self.x.relative_to_first(&all_but_channels(self.x.rank()))
     }
 
     /// The means of these, and the population variances, in f32.
@@ -256,7 +261,7 @@ impl<'a> Channels<'a> {
         let all = all_but_channels(x.rank());
         if x.is_tracked() {
             let variance = x.cast(DType::F32)?.var_keepdim(&all, 0)?;
-            return Ok([self.from_first()?.mean_keepdim(&all)?, variance]);
+            return Ok([self.relative_to_first()?.mean_keepdim(&all)?, variance]);
         }
         // Reductions begin at the other end of a reversed axis.
         if x.layout.strides.iter().any(|&stride| stride < 0) {

@@ -378,7 +378,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     };
     let (origin, stats, finish) = match has(RMS) {
         true => ("from_zero", "stats_rms", "finish_rms"),
-        false => ("from_first", "stats", "finish"),
+        false => ("relative_to_first", "stats", "finish"),
     };
     let text = normalize::text(variant, origin);
     text.sections(WGSL, &[stats, finish, weight, bias]).done()

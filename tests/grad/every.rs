@@ -191,13 +191,12 @@ fn no_line_of_the_library_holds_what_a_recorded_operation_makes() {
     assert!(strangers.is_empty(), "{strangers:#?}");
 }
 
-/// The shapes of an operation's operands of this size, and of their gradients, where there are any.
+/// The shapes of operands, and of their gradients, where there are any.
+type Shapes = Vec<(Vec<usize>, Option<Vec<usize>>)>;
+
+/// The shapes of an operation's operands of this size.
 /// `None` if the operation refuses the size.
-fn shapes_of_gradients(
-    gpu: &Gpu,
-    operation: &Operation,
-    sizes: (usize, usize),
-) -> Option<Vec<(Vec<usize>, Option<Vec<usize>>)>> {
+fn shapes_of_gradients(gpu: &Gpu, operation: &Operation, sizes: (usize, usize)) -> Option<Shapes> {
     let operands = (0..operation.operands.len()).map(|number| {
         let (operand, _) = plain(gpu, operation, DType::F32, number, sizes).unwrap();
         match operand.dtype() {

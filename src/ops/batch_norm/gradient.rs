@@ -32,7 +32,7 @@ impl OfBatch {
     ) -> Result<Self> {
         let scale = (variance + eps)?.rsqrt()?;
         let g = g.cast(DType::F32)?;
-        let normal = ((channels.from_first()? - mean)? * &scale)?;
+        let normal = ((channels.relative_to_first()? - mean)? * &scale)?;
         let folded = all_but_channels(g.rank());
         Ok(OfBatch {
             by_weight: (&g * &normal)?.sum_keepdim(&folded)?,

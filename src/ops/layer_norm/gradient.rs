@@ -123,7 +123,9 @@ impl Normalized<'_> {
                     of_rows[axis as usize] = 1;
                 }
                 let away = match self.by.is_centred {
-                    true => (x.from_first(&self.by.own)? - slopes.mean.reshape(&of_rows)?)?,
+                    true => {
+                        (x.relative_to_first(&self.by.own)? - slopes.mean.reshape(&of_rows)?)?
+                    }
                     false => x.clone(),
                 };
                 (away * slopes.scale.reshape(&of_rows)?)?

@@ -48,14 +48,14 @@ impl Tensor {
     /// element, so that one far from 0 costs no precision.
     #[track_caller]
     pub(in crate::ops) fn centred(&self, axes: &[isize]) -> Result<Tensor> {
-        let away = self.from_first(axes)?;
+        let away = self.relative_to_first(axes)?;
         &away - away.mean_keepdim(axes)?
     }
 
     /// The distances from the first element along `axes`, in f32. It has no gradient: distances
     /// from a mean do not depend on it.
     #[track_caller]
-    pub(in crate::ops) fn from_first(&self, axes: &[isize]) -> Result<Tensor> {
+    pub(in crate::ops) fn relative_to_first(&self, axes: &[isize]) -> Result<Tensor> {
         self.cast(DType::F32)? - self.first_along(axes)?
     }
 

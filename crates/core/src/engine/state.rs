@@ -300,7 +300,7 @@ impl State {
             }
         });
         if let Cmd::Read { reading, .. } = cmd {
-            reading.fail(Error::clone(&cause));
+            reading.fail(Error::clone(cause));
         }
     }
 

@@ -249,7 +249,7 @@ fn every_form_finds_the_gradient_of_a_normalization() {
                     let apart = apart.max_all().unwrap().item::<f32>().unwrap();
                     assert!(apart < 1e-4, "{name} {form:?} {lines} {length}: {apart}");
                     if is_centred {
-                        let expected = x.from_first(&[1]).unwrap().mean(&[1]).unwrap();
+                        let expected = x.relative_to_first(&[1]).unwrap().mean(&[1]).unwrap();
                         let means = (&found.mean - expected).unwrap();
                         let scales = (&rows + 0.5).unwrap().rsqrt().unwrap();
                         let scales = (&found.scale - scales).unwrap();
