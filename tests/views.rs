@@ -5,6 +5,7 @@
 //! only one operation of each family of kernels runs. `LAPIDARY_VIEWS=all` runs all operations
 //! everywhere, with all pairs of kinds. `LAPIDARY_SEED` sets the seed of random combinations.
 
+mod errors;
 mod hostile;
 mod methods;
 mod owned;

@@ -34,6 +34,7 @@ impl Reduce {
                 expected: expected.into(),
                 got: dtype,
                 hint: "`cast` it",
+                at: String::new(),
             });
         }
         for (index, tensor) in tensors.iter().enumerate() {
@@ -53,6 +54,7 @@ impl Reduce {
                     expected: format!("{dtype}, the type on device 0, on device {index} too"),
                     got: tensor.dtype(),
                     hint: "`cast` it",
+                    at: String::new(),
                 });
             }
         }

@@ -124,6 +124,7 @@ impl ModelFile {
                 expected: "a float".into(),
                 got: dtype,
                 hint: "",
+                at: String::new(),
             });
         }
         Ok(ModelFile {

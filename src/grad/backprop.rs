@@ -312,6 +312,7 @@ fn first_gradient(root: &Tensor, seed: Option<&Tensor>) -> Result<Tensor> {
             expected: root.dtype.to_string(),
             got: seed.dtype,
             hint: "Nothing is promoted: use `cast`",
+            at: String::new(),
         });
     }
     Ok(seed.clone())

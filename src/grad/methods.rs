@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Backprop, Gradients};
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::history::{Hook, Paused, is_paused, line, undo_later, unrecorded};
 use lapidary_core::internal::MaybeShared;
 use lapidary_core::{Error, Result};
@@ -147,7 +148,9 @@ impl Tensor {
                 expected: "f32, f16 or bf16".into(),
                 got: self.dtype,
                 hint: "Integers and bools have no gradient",
-            });
+                at: String::new(),
+            })
+            .located();
         }
         if self.layout.has_overlap() {
             return Err(Error::Shape {
@@ -157,7 +160,8 @@ impl Tensor {
                     self.shape(),
                     self.strides()
                 ),
-            });
+            })
+            .located();
         }
         let (shape, tag) = (self.shape().to_vec(), self.tag());
         self.made_leaf().map_err(|other| Error::Gradient {

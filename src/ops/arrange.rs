@@ -5,6 +5,7 @@ mod gradient;
 use super::fill;
 use crate::ops::index_select::check_index_type;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, MAX_RANK, axis, checked};
 use lapidary_core::{DType, Error, Result};
 
@@ -28,12 +29,13 @@ impl Tensor {
                 return Err(Error::Shape {
                     operation: "stack",
                     reason: format!("shapes {:?} and {:?} differ", first.shape(), other.shape()),
-                });
+                })
+                .located();
             }
         }
         let views = tensors.iter().map(|tensor| tensor.unsqueeze(axis));
-        let views = views.collect::<Result<Vec<Tensor>>>()?;
-        Tensor::concat(&views.iter().collect::<Vec<&Tensor>>(), axis)
+        let views = views.collect::<Result<Vec<Tensor>>>().called("stack")?;
+        Tensor::concat(&views.iter().collect::<Vec<&Tensor>>(), axis).called("stack")
     }
 
     /// Views of `size` elements each along `axis`; the last one may be smaller.
@@ -48,6 +50,7 @@ impl Tensor {
     ///
     /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] if `size` is 0 and the axis has
     /// elements.
+    #[track_caller]
     pub fn split(&self, size: usize, axis: isize) -> Result<Vec<Tensor>> {
         const OPERATION: &str = "split";
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
@@ -56,7 +59,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("axis {at} of {:?} in pieces of 0", self.layout.shape),
-            });
+            })
+            .located();
         }
         // An empty axis is one empty piece.
         let count = whole.div_ceil(size.max(1)).max(1);
@@ -73,6 +77,7 @@ impl Tensor {
     ///
     /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the sizes add up to its
     /// size.
+    #[track_caller]
     pub fn split_sizes(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>> {
         const OPERATION: &str = "split_sizes";
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
@@ -84,7 +89,8 @@ impl Tensor {
                     "axis {at} of {:?} in pieces of {sizes:?}",
                     self.layout.shape
                 ),
-            });
+            })
+            .located();
         }
         let mut start = 0;
         let piece = |&size: &usize| {
@@ -100,6 +106,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] if `count` is 0.
+    #[track_caller]
     pub fn chunk(&self, count: usize, axis: isize) -> Result<Vec<Tensor>> {
         const OPERATION: &str = "chunk";
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
@@ -107,7 +114,8 @@ impl Tensor {
             0 => Err(Error::Shape {
                 operation: OPERATION,
                 reason: "no chunks".into(),
-            }),
+            })
+            .located(),
             _ => self.split(self.layout.shape[at].div_ceil(count), axis),
         }
     }
@@ -133,7 +141,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("{counts:?} are too few for {:?}", self.layout.shape),
-            });
+            })
+            .located();
         }
         let mut old: Dims = counts[rank..].iter().map(|_| 1).collect();
         old.extend_from_slice(&self.layout.shape);
@@ -202,7 +211,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: "roll",
                 reason: format!("{} shifts for {} axes", shifts.len(), axes.len()),
-            });
+            })
+            .located();
         }
         if self.is_tracked() {
             return self.roll_recorded(shifts, axes);
@@ -254,7 +264,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("{:?} has no room for another axis", self.layout.shape),
-            });
+            })
+            .located();
         }
         let numbers = fill::arange(&self.engine, 0.into(), count.into(), 1.into(), self.dtype)?;
         self.unsqueeze(-1)?.eq(&numbers)?.cast(dtype)

@@ -99,6 +99,7 @@ impl Tensor {
 }
 
 /// The gradients of what was there before, and of what was written through a view.
+#[track_caller]
 fn through_write(b: &Backward, written: &Layout, shape: &[usize]) -> Result<Grads> {
     let after = elements_of(&b.grad)?;
     let mut grads = Grads::new();
@@ -120,6 +121,7 @@ fn through_write(b: &Backward, written: &Layout, shape: &[usize]) -> Result<Grad
 }
 
 /// A gradient as the elements of the storage that it belongs to, from the first one on.
+#[track_caller]
 fn elements_of(grad: &Tensor) -> Result<Tensor> {
     let grad = grad.contiguous()?;
     match grad.layout.offset {

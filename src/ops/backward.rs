@@ -7,6 +7,7 @@ use super::layer_norm::gradient::Normalization;
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::axis_or_number;
 use lapidary_core::{DType, Error, Result};
 
@@ -102,18 +103,21 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
+            .located()
         };
         if normalized_shape.is_empty() || !x.shape().ends_with(normalized_shape) {
             return refuse(format!(
                 "shape {:?} does not end in {normalized_shape:?}",
                 x.shape()
-            ));
+            ))
+            .located();
         }
         if let Some(weight) = weight.filter(|weight| weight.shape() != normalized_shape) {
             return refuse(format!(
                 "the weight has shape {:?}, not {normalized_shape:?}",
                 weight.shape()
-            ));
+            ))
+            .located();
         }
         let first = (x.rank() - normalized_shape.len()) as isize;
         let weight = match weight {
@@ -158,7 +162,8 @@ fn operands(
                 grad.shape(),
                 other.shape()
             ),
-        });
+        })
+        .located();
     }
     if let Some(along) = along {
         axis_or_number(operation, along, grad.rank())?;

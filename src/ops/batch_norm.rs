@@ -10,6 +10,7 @@ use super::operation::same_dtype;
 use super::reduce::{Lower, Op, mean_and_spread};
 use super::rows::Axes;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
 use lapidary_core::{DType, Error, Result};
 
@@ -148,7 +149,8 @@ impl Tensor {
                     self.shape(),
                     input.shape()
                 ),
-            });
+            })
+            .located();
         }
         let channels = Channels::of(OPERATION, input)?;
         let [weight, _] = channels.affine(OPERATION, weight, None)?;
@@ -173,13 +175,15 @@ struct Channels<'a> {
 }
 
 impl<'a> Channels<'a> {
+    #[track_caller]
     fn of(operation: &'static str, x: &'a Tensor) -> Result<Self> {
         check_float(operation, x)?;
         if x.rank() < 2 {
             return Err(Error::Shape {
                 operation,
                 reason: format!("shape {:?} is not [batch, channels, ..]", x.shape()),
-            });
+            })
+            .located();
         }
         let mut one_each = vec![1; x.rank()];
         one_each[1] = x.shape()[1];
@@ -203,7 +207,8 @@ impl<'a> Channels<'a> {
                     given.shape(),
                     self.count
                 ),
-            });
+            })
+            .located();
         }
         self.widened(given)
     }
@@ -233,6 +238,7 @@ impl<'a> Channels<'a> {
     }
 
     /// The number of elements of a channel; an error if it has no variance.
+    #[track_caller]
     fn check_spread(&self, operation: &'static str) -> Result<f32> {
         let count = self.x.len() / self.count.max(1);
         match count >= 2 || self.count == 0 {
@@ -243,7 +249,8 @@ impl<'a> Channels<'a> {
                     "shape {:?} has {count} elements a channel: a variance takes two or more",
                     self.x.shape()
                 ),
-            }),
+            })
+            .located(),
         }
     }
 

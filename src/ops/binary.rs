@@ -12,6 +12,7 @@ use super::operation::{as_float, kernels, operations, same_dtype};
 use super::scalar::Scalar;
 use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
 use lapidary_core::Result;
 use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
@@ -163,6 +164,7 @@ impl Tensor {
         self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, scalars))
     }
 
+    #[track_caller]
     fn check_pair(&self, op: BinaryOp, other: &Tensor) -> Result<()> {
         self.same_engine(op.name(), other)?;
         op.takes().check(op.name(), self.dtype)?;
@@ -221,6 +223,7 @@ impl Tensor {
 
     /// The number's bits in the kernel's type, if the operation takes elements of this type.
     #[inline]
+    #[track_caller]
     fn scalar_of(&self, op: BinaryOp, value: Scalar) -> Result<[u32; 1]> {
         op.takes().check(op.name(), self.dtype)?;
         Ok([value.bits(op.name(), self.dtype)?])
@@ -245,10 +248,11 @@ impl Tensor {
             -1.0 => Some(UnaryOp::Recip),
             _ => None,
         };
-        match op {
+        let made = match op {
             Some(op) => self.unary(op),
             None => self.with_scalar(BinaryOp::Pow, exponent),
-        }
+        };
+        made.called("pow_scalar")
     }
 }
 
@@ -277,7 +281,7 @@ macro_rules! methods {
             /// [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
-                self.binary(BinaryOp::$op, other)
+                self.binary(BinaryOp::$op, other).located()
             }
 
             #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with one number on the right.")]
@@ -288,7 +292,8 @@ macro_rules! methods {
             /// cannot hold the number.
             #[track_caller]
             pub fn $scalar(&self, value: impl Into<Scalar>) -> Result<Tensor> {
-                self.with_scalar(BinaryOp::$op, value.into())
+                let made = self.with_scalar(BinaryOp::$op, value.into());
+                made.called(stringify!($scalar))
             }
         )+}
     };
@@ -391,7 +396,7 @@ macro_rules! without_scalar {
             /// Those of [`add`](Tensor::add).
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
-                self.binary(BinaryOp::$op, other)
+                self.binary(BinaryOp::$op, other).located()
             }
         )+}
     };
@@ -433,7 +438,8 @@ macro_rules! in_place {
             /// name one element, such as a broadcast.
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<()> {
-                self.binary_in_place(BinaryOp::$op, other, &[])
+                let written = self.binary_in_place(BinaryOp::$op, other, &[]);
+                written.called(stringify!($name))
             }
 
             #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with one number.")]
@@ -443,7 +449,8 @@ macro_rules! in_place {
             #[doc = concat!("Those of [`", stringify!($name), "`](Tensor::", stringify!($name), ").")]
             #[track_caller]
             pub fn $scalar(&self, value: impl Into<Scalar>) -> Result<()> {
-                self.scalar_in_place(BinaryOp::$op, value.into())
+                let written = self.scalar_in_place(BinaryOp::$op, value.into());
+                written.called(stringify!($scalar))
             }
         )+}
     };

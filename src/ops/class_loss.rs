@@ -6,6 +6,7 @@ use super::index_select::check_index_type;
 use super::loss::{LOGITS, Reduction, class_axis, counted, each, reduced};
 use super::normalize::check_float;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{DType, Error, Result};
 
 /// Options of [`cross_entropy_with`](Tensor::cross_entropy_with) and
@@ -169,7 +170,8 @@ fn of_probabilities(
                 targets.shape(),
                 x.shape()
             ),
-        });
+        })
+        .located();
     };
     if options.ignore.is_some() {
         return Err(Error::Option {
@@ -206,7 +208,8 @@ fn weights(x: &Tensor, operation: &'static str, options: &ClassLoss) -> Result<O
                 weights.shape(),
                 x.shape()
             ),
-        });
+        })
+        .located();
     };
     let mut shape = vec![1; x.rank() - axis];
     shape[0] = weights.len();

@@ -10,6 +10,7 @@ use super::normalize::check_float;
 use super::operation::{Takes, same_dtype};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::axis as checked_axis;
 use lapidary_core::{DType, Error, Result};
 
@@ -111,10 +112,16 @@ impl Tensor {
     #[track_caller]
     pub fn nan_to_num_(&self, nan: f32, pos_inf: Option<f32>, neg_inf: Option<f32>) -> Result<()> {
         if self.records_write(&[]) {
-            let made = (self.elements_before("nan_to_num_")?).nan_to_num(nan, pos_inf, neg_inf)?;
+            let old = self.elements_before("nan_to_num_")?;
+            let made = old
+                .nan_to_num(nan, pos_inf, neg_inf)
+                .called("nan_to_num_")?;
             return self.assign("nan_to_num_", &made);
         }
-        self.copy_(&self.nan_to_num(nan, pos_inf, neg_inf)?)
+        let made = self
+            .nan_to_num(nan, pos_inf, neg_inf)
+            .called("nan_to_num_")?;
+        self.copy_(&made).called("nan_to_num_")
     }
 
     /// [`clamp`](Tensor::clamp) under its name as an activation, for all numbers.
@@ -125,9 +132,10 @@ impl Tensor {
     #[track_caller]
     pub fn hardtanh(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
         if self.is_tracked() {
-            return self.hardtanh_recorded(min.into(), max.into());
+            let made = self.hardtanh_recorded(min.into(), max.into());
+            return made.called("hardtanh");
         }
-        self.clamp(min, max)
+        self.clamp(min, max).called("hardtanh")
     }
 
     /// Clamps `x` to between 0 and 6, for all numbers.
@@ -137,7 +145,7 @@ impl Tensor {
     /// Those of [`clamp`](Tensor::clamp).
     #[track_caller]
     pub fn relu6(&self) -> Result<Tensor> {
-        self.hardtanh(0, 6)
+        self.hardtanh(0, 6).called("relu6")
     }
 
     /// `x` if it is above `threshold`, else `value`, for all numbers; NaN for NaN.
@@ -152,7 +160,8 @@ impl Tensor {
         value: impl Into<Scalar>,
     ) -> Result<Tensor> {
         Takes::Numbers.check("threshold", self.dtype)?;
-        self.masked_fill(&self.le_scalar(threshold)?, value)
+        let below = self.le_scalar(threshold).called("threshold")?;
+        self.masked_fill(&below, value).called("threshold")
     }
 
     /// `x` if it is further from 0 than `lambda`, else 0, for floats; NaN for NaN.
@@ -212,7 +221,8 @@ impl Tensor {
                         "{count} weights for shape {:?}, which takes 1 or {channels}",
                         self.shape()
                     ),
-                });
+                })
+                .located();
             }
         };
         if self.is_tracked() || weight.is_tracked() {
@@ -248,7 +258,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("{len} elements along axis {axis} cannot be halved"),
-            });
+            })
+            .located();
         }
         let half = |start: usize| self.narrow(axis, start, len / 2);
         let [first, second] = [half(0)?, half(len / 2)?];

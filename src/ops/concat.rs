@@ -16,6 +16,7 @@ use super::elementwise::arg;
 use super::rows;
 use super::text::Text;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, axis};
 use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{Error, Result};
@@ -136,7 +137,7 @@ fn result_shape(
 ) -> Result<(usize, Dims)> {
     let refuse = |reason| Error::Shape { operation, reason };
     let Some((first, others)) = tensors.split_first() else {
-        return Err(refuse("there are no tensors".into()));
+        return Err(refuse("there are no tensors".into())).located();
     };
     let mut shape = first.layout.shape.clone();
     let at = axis(operation, along, shape.len())?;
@@ -148,7 +149,9 @@ fn result_shape(
                 expected: first.dtype.to_string(),
                 got: other.dtype,
                 hint: "Cast them to one type first",
-            });
+                at: String::new(),
+            })
+            .located();
         }
         let dims = &other.layout.shape;
         let fits = dims.len() == shape.len()
@@ -157,7 +160,8 @@ fn result_shape(
             return Err(refuse(format!(
                 "shapes {:?} and {dims:?} differ beside axis {at}",
                 first.layout.shape
-            )));
+            )))
+            .located();
         }
         shape[at] = shape[at].saturating_add(dims[at]);
     }
@@ -189,6 +193,7 @@ fn fitting(inputs: &[Input], y: &Tensor) -> usize {
 }
 
 /// Appends the launch that writes these neighbouring inputs.
+#[track_caller]
 fn place(inputs: &[Input], line: usize, kernel: &'static BuiltInKernel, y: &Tensor) -> Result<()> {
     let elements = y.layout.len();
     let mut params = Params {

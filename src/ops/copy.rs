@@ -29,6 +29,7 @@ use super::functions::push_functions;
 use super::operation::same_dtype;
 use super::skeleton::Skeleton;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::history::grads;
 use crate::tensor::layout::checked;
 use lapidary_core::internal::sections::section_for;
@@ -222,7 +223,7 @@ impl Tensor {
         self.same_engine(OPERATION, src)?;
         same_dtype(OPERATION, self.dtype, src.dtype)?;
         self.check_writable(OPERATION)?;
-        let view = src.layout.broadcast_to(&self.layout.shape)?;
+        let view = (src.layout.broadcast_to(&self.layout.shape)).called(OPERATION)?;
         if self.records_write(&[src]) {
             return self.assign(OPERATION, src);
         }
@@ -246,6 +247,7 @@ impl Tensor {
     }
 
     /// Returns an error if several indices of the view name one element.
+    #[track_caller]
     pub(super) fn check_writable(&self, operation: &'static str) -> Result<()> {
         match self.layout.has_overlap() {
             false => Ok(()),
@@ -256,7 +258,8 @@ impl Tensor {
                      through: several indices name one element. Use `copy` first",
                     self.layout.shape, self.layout.strides
                 ),
-            }),
+            })
+            .located(),
         }
     }
 

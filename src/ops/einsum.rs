@@ -9,6 +9,7 @@ mod equation;
 use smallvec::SmallVec;
 
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, Strides};
 use equation::{Equation, Label};
 use lapidary_core::{Error, Result};
@@ -49,15 +50,15 @@ impl Tensor {
     /// cannot be multiplied. [`Error::Foreign`] for operands of several `Gpu`s.
     #[track_caller]
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
-        let equation = Equation::parse(equation, operands.len())?;
+        let equation = Equation::parse(equation, operands.len()).located()?;
         let mut terms: Vec<Labelled> = Vec::with_capacity(operands.len());
         let mut sizes = vec![];
         for (which, operand) in operands.iter().enumerate() {
             operands[0].same_engine(OPERATION, operand)?;
             super::operation::same_dtype(OPERATION, operands[0].dtype, operand.dtype)?;
-            terms.push(Labelled::new(&equation, which, operand, &mut sizes)?);
+            terms.push(Labelled::new(&equation, which, operand, &mut sizes).located()?);
         }
-        let output = equation.output(&terms_of(&terms))?;
+        let output = equation.output(&terms_of(&terms)).located()?;
         let mut rest = terms.into_iter();
         let Some(mut made) = rest.next() else {
             return Err(equation.refuse(0, "there are no operands"));
@@ -85,6 +86,7 @@ struct Labelled {
 
 impl Labelled {
     /// Labels an operand: takes diagonals, and compares the sizes with those of earlier operands.
+    #[track_caller]
     fn new(
         equation: &Equation<'_>,
         which: usize,
@@ -178,7 +180,8 @@ impl Labelled {
             true => Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("a step has {} dimensions, at most 8", labels.len()),
-            }),
+            })
+            .located(),
             false => Ok(self.tensor.view(layout)),
         }
     }

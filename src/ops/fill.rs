@@ -11,6 +11,7 @@ use super::elementwise::{self, Code};
 use super::operation::{Takes, kernels, operations};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, checked};
 use lapidary_core::internal::{BuiltInKernel, Engine, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
@@ -129,7 +130,8 @@ pub(crate) fn arange(
         return Err(Error::Shape {
             operation: OPERATION,
             reason: format!("from {start:?} to {end:?} in steps of {step:?} has no length"),
-        });
+        })
+        .located();
     }
     // A step may be negative and wider than the elements of any type, because integers wrap.
     let step = match (step, dtype) {

@@ -10,6 +10,7 @@ use super::elementwise::{self, Code, MAP, Plan, arg, head, index, launch_of};
 use super::index_select::check_index_type;
 use super::text::Text;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{Error, Result};
@@ -82,6 +83,7 @@ impl Tensor {
 }
 
 /// The axis, after the types and ranks are checked.
+#[track_caller]
 pub(super) fn check(
     operation: &'static str,
     x: &Tensor,
@@ -98,11 +100,13 @@ pub(super) fn check(
                 "the indices have shape {:?}, not as many dimensions as {:?}",
                 indices.layout.shape, x.layout.shape
             ),
-        }),
+        })
+        .located(),
     }
 }
 
 /// Returns an error if a dimension is larger than another shape's, except along `at`.
+#[track_caller]
 pub(super) fn fits_within(
     operation: &'static str,
     shape: &Dims,
@@ -115,7 +119,8 @@ pub(super) fn fits_within(
         Some(axis) => Err(Error::Shape {
             operation,
             reason: format!("the indices {shape:?} are larger than {other:?} along axis {axis}"),
-        }),
+        })
+        .located(),
     }
 }
 

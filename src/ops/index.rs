@@ -20,6 +20,7 @@ use super::operation::same_dtype;
 use super::scatter::{self, Settle};
 use super::scatter_into::InPlace;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, MAX_RANK, broadcast_shapes};
 use lapidary_core::{DType, Error, Result};
 
@@ -100,7 +101,8 @@ impl Tensor {
         same_dtype(OPERATION, self.dtype, values.dtype)?;
         let named = Named::of(OPERATION, self, indices)?;
         let joined = named.join(self)?;
-        let values = values.broadcast_to(&named.shape(&joined.layout.shape))?;
+        let wanted = named.shape(&joined.layout.shape);
+        let values = values.broadcast_to(&wanted).called(OPERATION)?;
         let mut sliced = joined.layout.shape.clone();
         sliced[named.first] = named.broadcast.iter().product();
         Ok(Put {
@@ -132,10 +134,10 @@ impl Tensor {
         self.check_writable("index_put_")?;
         if self.records_write(&[values]) {
             let old = &self.elements_before("index_put_")?;
-            let made = old.index_put(indices, values, accumulate)?;
+            let made = (old.index_put(indices, values, accumulate)).called("index_put_")?;
             return self.assign("index_put_", &made);
         }
-        let put = self.check_index_put(indices, values)?;
+        let put = (self.check_index_put(indices, values)).called("index_put_")?;
         let into = put.with(Settle::putting(accumulate));
         if Arc::ptr_eq(&put.joined.storage, &self.storage) && into.suits() {
             return into.run();
@@ -204,7 +206,7 @@ impl Named {
         let [(first, ..), .., (last, ..)] = indices[..] else {
             return match indices[..] {
                 [(first, ..)] => Named::checked(operation, x, indices, first, true, broadcast),
-                _ => refuse("no index tensor".into()),
+                _ => refuse("no index tensor".into()).located(),
             };
         };
         let are_together = last - first + 1 == indices.len();
@@ -212,6 +214,7 @@ impl Named {
         Named::checked(operation, x, indices, first, are_together, broadcast)
     }
 
+    #[track_caller]
     fn checked(
         operation: &'static str,
         x: &Tensor,
@@ -225,7 +228,8 @@ impl Named {
             return Err(Error::Shape {
                 operation,
                 reason: format!("a tensor has at most {MAX_RANK} dimensions, not {rank}"),
-            });
+            })
+            .located();
         }
         Ok(Named {
             operation,
@@ -348,6 +352,7 @@ fn of_mask(operation: &'static str, _mask: &Tensor) -> Result<Vec<Tensor>> {
         expected: "u32 or i32".into(),
         got: DType::Bool,
         hint: "Await nonzero_async, and index by its columns",
+        at: String::new(),
     })
 }
 

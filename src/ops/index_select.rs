@@ -12,6 +12,7 @@ use super::elementwise::arg;
 use super::rows::{self, Side};
 use super::text::Text;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, axis};
 use lapidary_core::internal::{BuiltInKernel, Launch, Operand, RowsNamed, Variant};
 use lapidary_core::{DType, Error, Result};
@@ -172,7 +173,10 @@ impl Tensor {
         let at = axis("embedding", 0, self.layout.rank())?;
         let mut shape = indices.layout.shape.clone();
         shape.extend_from_slice(&self.layout.shape[at + 1..]);
-        self.index_select(0, &indices.flatten()?)?.reshape(&shape)
+        let rows = self.index_select(0, &indices.flatten()?);
+        rows.called("embedding")?
+            .reshape(&shape)
+            .called("embedding")
     }
 
     /// [`embedding`](Tensor::embedding) with a row that does not learn: its gradient is 0, as with
@@ -222,13 +226,15 @@ impl Tensor {
                     "the indices have shape {:?}, not one dimension",
                     indices.layout.shape
                 ),
-            });
+            })
+            .located();
         }
         Ok(at)
     }
 }
 
 /// Returns an error for indices that are not whole words, or that belong to another `Gpu`.
+#[track_caller]
 pub(super) fn check_index_type(
     operation: &'static str,
     x: &Tensor,
@@ -242,7 +248,9 @@ pub(super) fn check_index_type(
             expected: "u32 or i32".into(),
             got,
             hint: "Cast the indices first",
-        }),
+            at: String::new(),
+        })
+        .located(),
     }
 }
 

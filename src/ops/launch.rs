@@ -7,6 +7,7 @@ use lapidary_core::Result;
 use lapidary_core::internal::{BuiltInKernel, Launch};
 
 /// One invocation for each vec4 of `result`.
+#[track_caller]
 pub(super) fn by_vec4s<P: bytemuck::NoUninit, const N: usize>(
     kernel: &'static BuiltInKernel,
     code: u64,
@@ -18,6 +19,7 @@ pub(super) fn by_vec4s<P: bytemuck::NoUninit, const N: usize>(
 }
 
 /// The same for a launch that takes `work` multiply-adds in all.
+#[track_caller]
 pub(super) fn by_vec4s_with_work<P: bytemuck::NoUninit, const N: usize>(
     kernel: &'static BuiltInKernel,
     code: u64,

@@ -11,6 +11,7 @@ use super::normalize::{self, Form};
 use super::reduce::{Op, fold, mean_and_spread};
 use super::rows::{Axes, RowParams, Rows};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -169,7 +170,8 @@ impl Tensor {
                 return Err(Error::Shape {
                     operation: OPERATION,
                     reason: format!("{groups} groups do not divide the channels of {shape:?}"),
-                });
+                })
+                .located();
             }
         };
         let weight = self.affine(OPERATION, "weight", weight, &[channels])?;
@@ -216,7 +218,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation,
                 reason: format!("shape {shape:?} does not end in {normalized_shape:?}"),
-            });
+            })
+            .located();
         }
         let weight = self.affine(operation, "weight", weight, normalized_shape)?;
         let bias = self.affine(operation, "bias", bias, normalized_shape)?;
@@ -256,7 +259,8 @@ impl Tensor {
                     "the {name} has shape {:?}, not {wanted:?}",
                     given.layout.shape
                 ),
-            });
+            })
+            .located();
         }
         match given.layout.is_contiguous() {
             true => Ok(Some(given.clone())),

@@ -18,6 +18,7 @@ use super::launch::by_vec4s;
 use super::normalize::check_float;
 use super::rows::{self, Axes, Rows};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
@@ -97,7 +98,8 @@ impl Tensor {
                 reduction,
                 ..ClassLoss::default()
             };
-            return self.cross_entropy_with(targets, &options);
+            let made = self.cross_entropy_with(targets, &options);
+            return made.called("cross_entropy");
         }
         likelihood(self, "cross_entropy", targets, ignore, reduction, LOGITS)
     }
@@ -135,7 +137,8 @@ impl Tensor {
             let _line = MadeFor::caller();
             return loss.recorded(&[self, target], |x| x[0].mse_loss(&x[1], reduction));
         }
-        reduced(self.sub(target)?.square()?, reduction)
+        let apart = self.sub(target).called("mse_loss")?;
+        reduced(apart.square()?, reduction)
     }
 
     /// The cross-entropy of probabilities between 0 and 1: `-(t * ln(x) + (1 - t) * ln(1 - x))`,
@@ -167,10 +170,16 @@ impl Tensor {
             let _line = MadeFor::caller();
             return loss.recorded(&[self, target], compute);
         }
+        reduced(self.unlikelihood(target).called(OPERATION)?, reduction)
+    }
+
+    /// The binary cross entropy of each element.
+    #[track_caller]
+    fn unlikelihood(&self, target: &Tensor) -> Result<Tensor> {
         let yes = self.log()?.maximum_scalar(-100)?;
         let no = self.neg()?.log1p()?.maximum_scalar(-100)?;
         let likelihood = target.mul(&yes)?.add(&(1.0 - target)?.mul(&no)?)?;
-        reduced(likelihood.neg()?, reduction)
+        likelihood.neg()
     }
 
     /// [`binary_cross_entropy`](Tensor::binary_cross_entropy) of the [`sigmoid`](Tensor::sigmoid)
@@ -213,13 +222,23 @@ impl Tensor {
             let _line = MadeFor::caller();
             return loss.recorded(&operands, compute);
         }
+        let losses = self.unlikelihood_of_logits(target, positive_weight);
+        reduced(losses.called(OPERATION)?, reduction)
+    }
+
+    /// The same of logits.
+    #[track_caller]
+    fn unlikelihood_of_logits(
+        &self,
+        target: &Tensor,
+        positive_weight: Option<&Tensor>,
+    ) -> Result<Tensor> {
         let yes = self.log_sigmoid()?;
         let yes = match positive_weight {
             None => yes,
             Some(weight) => yes.mul(&target.mul(&(weight - 1.0)?)?.add_scalar(1)?)?,
         };
-        let losses = (1.0 - target)?.mul(self)?.sub(&yes)?;
-        reduced(losses, reduction)
+        (1.0 - target)?.mul(self)?.sub(&yes)
     }
 }
 
@@ -313,11 +332,11 @@ fn each_with_totals(
             x.shape()
         ),
     };
-    let class_axis = class_axis(x).ok_or_else(refusal)?;
+    let class_axis = class_axis(x).ok_or_else(refusal).located()?;
     let classes = Axes::from(class_axis, class_axis + 1);
     let shape = classes.fold_shape(&x.layout.shape, false);
     if shape != targets.layout.shape {
-        return Err(refusal());
+        return Err(refusal()).located();
     }
     let (losses, totals) = losses(x, classes, targets, word(targets, ignore), code)?;
     Ok((losses.view(Layout::contiguous(&shape)), totals))

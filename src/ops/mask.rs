@@ -11,6 +11,7 @@ use super::elementwise::{self, Code, Input};
 use super::operation::{kernels, operations};
 use super::random;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::internal::sections::section_for;
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{Error, Result};
@@ -74,7 +75,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: op.name(),
                 reason: format!("{:?} has fewer than two dimensions", self.layout.shape),
-            });
+            })
+            .located();
         };
         // Diagonals further out change nothing, and kernels count in i32.
         let most = i32::MAX as usize;
@@ -82,7 +84,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: op.name(),
                 reason: format!("matrices of {rows} by {columns} have too many diagonals"),
-            });
+            })
+            .located();
         }
         let diagonal = diagonal.clamp(-(most as isize), most as isize) as i32;
         self.masked(op, [columns as u32, rows as u32, diagonal as u32, 0])

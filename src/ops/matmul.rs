@@ -41,6 +41,7 @@ use std::borrow::Cow;
 
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
@@ -131,7 +132,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
-        self.matmul_with(other, &Epilogue::new())
+        self.matmul_by_right(other.into(), &Epilogue::new())
+            .called("matmul")
     }
 
     /// As [`matmul`](Tensor::matmul), with further steps before the product is stored: see
@@ -146,6 +148,7 @@ impl Tensor {
     #[track_caller]
     pub fn matmul_with(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
         self.matmul_by_right(other.into(), end)
+            .called("matmul_with")
     }
 
     /// The product, in as few parts as the device can take.
@@ -195,18 +198,20 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
+            .located()
         };
         let &[n, _] = weight.shape() else {
             return refuse(format!(
                 "a weight of {:?}: it is a matrix, [n, k]",
                 weight.shape()
-            ));
+            ))
+            .located();
         };
         let right = weight.t()?;
         let Some(bias) = bias else {
-            return self.matmul(&right);
+            return self.matmul(&right).called(OPERATION);
         };
-        let dtype = product_dtype(self.dtype, weight.dtype)?;
+        let dtype = product_dtype(self.dtype, weight.dtype).called(OPERATION)?;
         self.same_engine(OPERATION, bias)?;
         same_dtype(OPERATION, dtype, bias.dtype)?;
         if bias.shape() != [n] {
@@ -214,12 +219,13 @@ impl Tensor {
                 "a bias of {:?} for a weight of {:?}: it is one number a row",
                 bias.shape(),
                 weight.shape()
-            ));
+            ))
+            .located();
         }
         match dtype.is_float() {
-            true => self.matmul_with(&right, &Epilogue::new().bias(bias)),
+            true => (self.matmul_with(&right, &Epilogue::new().bias(bias))).called(OPERATION),
             // Products of integers have no epilogue.
-            false => self.matmul(&right)?.add(bias),
+            false => self.matmul(&right).called(OPERATION)?.add(bias),
         }
     }
 
@@ -265,6 +271,7 @@ fn summed_as(dtype: DType) -> DType {
 }
 
 /// The type of a product: that of both operands, or the wider one if the other is only stored.
+#[track_caller]
 fn product_dtype(a: DType, b: DType) -> Result<DType> {
     let refuse = |expected: String, got, hint| {
         Err(Error::DType {
@@ -272,7 +279,9 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
             expected,
             got,
             hint,
+            at: String::new(),
         })
+        .located()
     };
     let is_taken = |dtype: DType| dtype != DType::Bool;
     match (a, b) {
@@ -283,14 +292,14 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
             "a float".into(),
             b,
             "An i8 is multiplied by floats: use `cast`",
-        ),
-        _ if !is_taken(a) => refuse("a type of numbers".into(), a, "Convert it first"),
+        ).located(),
+        _ if !is_taken(a) => refuse("a type of numbers".into(), a, "Convert it first").located(),
         _ => refuse(
             a.to_string(),
             b,
             "Both operands are of one type, or one is a narrower float beside f32, or i8 beside floats: \
              convert one",
-        ),
+        ).located(),
     }
 }
 
@@ -303,13 +312,14 @@ struct Shapes {
 }
 
 impl Shapes {
+    #[track_caller]
     fn new(a: &Layout, b: &Layout) -> Result<Self> {
         let refuse = |what: &str| Error::Shape {
             operation: "matmul",
             reason: format!("{:?} times {:?}: {what}", &a.shape[..], &b.shape[..]),
         };
         if a.rank() == 0 || b.rank() == 0 {
-            return Err(refuse("a single number is no matrix; multiply by `*`"));
+            return Err(refuse("a single number is no matrix; multiply by `*`")).located();
         }
         let (is_row, is_column) = (a.rank() == 1, b.rank() == 1);
         let a = if is_row { a.unsqueeze(0)? } else { a.clone() };
@@ -323,7 +333,8 @@ impl Shapes {
         if k != also_k {
             return Err(refuse(&format!(
                 "the first has {k} columns and the second {also_k} rows"
-            )));
+            )))
+            .located();
         }
         let batch = broadcast_shapes("matmul", batch_a, batch_b)?;
         let mut result = batch.clone();

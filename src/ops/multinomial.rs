@@ -3,6 +3,7 @@
 use super::normalize::check_float;
 use super::random::rand_uniform;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "multinomial";
@@ -41,16 +42,17 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
+            .located()
         };
         let shape = self.shape();
         let (1..=2, Some(&weights)) = (shape.len(), shape.last()) else {
-            return refuse(format!("{shape:?} is not [weights] or [rows, weights]"));
+            return refuse(format!("{shape:?} is not [weights] or [rows, weights]")).located();
         };
         if count > weights && !replacement {
-            return refuse(format!("{count} of {weights} weights without replacement"));
+            return refuse(format!("{count} of {weights} weights without replacement")).located();
         }
         if weights == 0 && count > 0 {
-            return refuse(format!("{count} of no weights"));
+            return refuse(format!("{count} of no weights")).located();
         }
         let x = self.untracked().cast(DType::F32)?;
         match replacement {

@@ -12,6 +12,7 @@ pub(super) mod reference;
 use std::fmt;
 
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::internal::Variant;
 use lapidary_core::{DType, Error, Result};
 
@@ -62,6 +63,7 @@ impl Form {
     }
 
     /// The best form for this adapter, by trials if tuning is on. `run` records what a form does.
+    #[track_caller]
     pub(super) fn tuned(
         operation: &'static str,
         x: &Tensor,
@@ -217,6 +219,7 @@ pub(super) fn apply_code(form: Form, params: &RowParams) -> u64 {
 }
 
 /// Returns an error unless `x` is a float.
+#[track_caller]
 pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
     match x.dtype.is_float() {
         true => Ok(()),
@@ -225,7 +228,9 @@ pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
             expected: "f32, f16 or bf16".into(),
             got: x.dtype,
             hint: "Cast it to f32 first",
-        }),
+            at: String::new(),
+        })
+        .located(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! exception: for integers and bools they give f32.
 
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{DType, Error, Result};
 
 /// Which types an operation takes.
@@ -37,6 +38,7 @@ impl Takes {
     }
 
     /// Returns an error for a type that the operation does not take.
+    #[track_caller]
     pub(super) fn check(self, operation: &'static str, got: DType) -> Result<()> {
         let expected = match self {
             _ if self.accepts(got) => return Ok(()),
@@ -52,7 +54,9 @@ impl Takes {
             expected: expected.to_string(),
             got,
             hint: "Use `cast`",
+            at: String::new(),
         })
+        .located()
     }
 }
 
@@ -86,6 +90,7 @@ pub(super) fn as_float(gives: Gives, x: &Tensor) -> Result<Option<Tensor>> {
 }
 
 /// Returns an error if the operands have two types.
+#[track_caller]
 pub(super) fn same_dtype(operation: &'static str, a: DType, b: DType) -> Result<()> {
     match a == b {
         true => Ok(()),
@@ -94,7 +99,9 @@ pub(super) fn same_dtype(operation: &'static str, a: DType, b: DType) -> Result<
             expected: a.to_string(),
             got: b,
             hint: "Nothing is promoted: use `cast`",
-        }),
+            at: String::new(),
+        })
+        .located(),
     }
 }
 

@@ -5,6 +5,7 @@ mod gradient;
 use super::fill;
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, checked};
 use lapidary_core::{Error, Result};
 
@@ -52,7 +53,7 @@ impl Tensor {
             return self.pad_recorded(widths, value);
         }
         let shape = self.wider("pad", widths)?;
-        let result = fill::full(&self.engine, &shape, value, self.dtype)?;
+        let result = fill::full(&self.engine, &shape, value, self.dtype).called("pad")?;
         let before: Dims = widths.iter().map(|&(before, _)| before).collect();
         result.inside(&before, self.shape())?.copy_(self)?;
         Ok(result)
@@ -93,7 +94,8 @@ impl Tensor {
                          most {most} from {size} elements",
                         self.shape()
                     ),
-                });
+                })
+                .located();
             }
         }
         let mut made = self.clone();
@@ -110,6 +112,7 @@ impl Tensor {
     }
 
     /// The part of this shape, which begins after `before` elements of each axis.
+    #[track_caller]
     fn inside(&self, before: &[usize], shape: &[usize]) -> Result<Tensor> {
         let mut part = self.clone();
         for (axis, (&before, &dim)) in before.iter().zip(shape).enumerate() {
@@ -119,13 +122,15 @@ impl Tensor {
     }
 
     /// The shape with these widths before and after each axis.
+    #[track_caller]
     fn wider(&self, operation: &'static str, widths: &[(usize, usize)]) -> Result<Dims> {
         let old = &self.layout.shape;
         if widths.len() != old.len() {
             return Err(Error::Shape {
                 operation,
                 reason: format!("{} pairs for the axes of {old:?}", widths.len()),
-            });
+            })
+            .located();
         }
         let wider = |(&dim, &(before, after)): (&usize, &(usize, usize))| {
             dim.saturating_add(before).saturating_add(after)
@@ -134,6 +139,7 @@ impl Tensor {
     }
 
     /// The elements before an axis, or after it: a view of `count` elements, or `None` if it is 0.
+    #[track_caller]
     fn edge(
         &self,
         at: usize,

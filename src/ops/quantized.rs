@@ -5,6 +5,7 @@ mod gradient;
 
 use crate::ops::matmul::{Epilogue, Groups, Right};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{DType, Error, Result};
 use quantizing::checked_group;
 
@@ -81,13 +82,16 @@ impl Tensor {
                 expected: "a float".into(),
                 got: self.dtype,
                 hint: "Weights that are i8 and have scales: create a `Quantized` of both",
-            });
+                at: String::new(),
+            })
+            .located();
         }
         let &[n, k] = self.shape() else {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("a tensor of {:?}: it is a matrix, [n, k]", self.shape()),
-            });
+            })
+            .located();
         };
         let group_len = group.map(checked_group).transpose()?.unwrap_or(k);
         if k == 0 {
@@ -150,7 +154,8 @@ impl Tensor {
     /// not a float. [`Error::Foreign`]. Those of [`matmul`](Tensor::matmul).
     #[track_caller]
     pub fn matmul_quantized(&self, weights: &Quantized) -> Result<Tensor> {
-        self.matmul_quantized_with(weights, &Epilogue::new())
+        self.quantized_product(weights, &Epilogue::new())
+            .called(OPERATION)
     }
 
     /// [`matmul_quantized`](Tensor::matmul_quantized) with an epilogue.
@@ -161,6 +166,11 @@ impl Tensor {
     /// [`matmul_with`](Tensor::matmul_with).
     #[track_caller]
     pub fn matmul_quantized_with(&self, weights: &Quantized, end: &Epilogue) -> Result<Tensor> {
+        (self.quantized_product(weights, end)).called("matmul_quantized_with")
+    }
+
+    #[track_caller]
+    fn quantized_product(&self, weights: &Quantized, end: &Epilogue) -> Result<Tensor> {
         let group = weights.check(OPERATION)?;
         let Quantized { values, scales } = weights;
         self.same_engine(OPERATION, values)?;
@@ -172,7 +182,8 @@ impl Tensor {
                     "{:?} by weights of [{n}, {k}]: the last dimension has to be {k}",
                     self.shape()
                 ),
-            });
+            })
+            .located();
         }
         if weights.scales.is_tracked() {
             let wide = weights.dequantize()?.cast(self.dtype)?;
@@ -234,6 +245,7 @@ impl Quantized {
     }
 
     /// Checks that the tensors match. Returns the group's logarithm, if a row has several groups.
+    #[track_caller]
     fn check(&self, operation: &'static str) -> Result<Option<u8>> {
         let Quantized { values, scales } = self;
         values.same_engine(operation, scales)?;
@@ -247,7 +259,9 @@ impl Quantized {
                     expected: dtype.to_string(),
                     got: tensor.dtype,
                     hint,
-                });
+                    at: String::new(),
+                })
+                .located();
             }
         }
         let refuse = |reason| Err(Error::Shape { operation, reason });
@@ -255,7 +269,8 @@ impl Quantized {
             return refuse(format!(
                 "values of {:?}: they are a matrix, [n, k]",
                 values.shape()
-            ));
+            ))
+            .located();
         };
         let none = usize::from(k > 0);
         match scales.shape() {
@@ -267,12 +282,12 @@ impl Quantized {
                     Some(log2) => Ok(Some(log2)),
                     None => refuse(format!(
                         "{groups} scales for a row of {k} values: groups are powers of two from 8 to 4096"
-                    )),
+                    )).located(),
                 }
             }
             other => refuse(format!(
                 "scales of {other:?} for values of [{n}, {k}]: they are [{n}], or [{n}, {k} / group]"
-            )),
+            )).located(),
         }
     }
 }

@@ -28,6 +28,7 @@ use super::elementwise::arg;
 use super::long::MOST_TESTS;
 use super::rows::{self, Axes, Rows, Side};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{Caps, DType, Error, Result};
 
@@ -300,13 +301,15 @@ fn rows_of_parts(rows: &Rows, plan: Plan) -> Rows {
 }
 
 /// Returns an error if an extreme of no elements is wanted.
+#[track_caller]
 pub(super) fn refuse_empty(operation: &'static str, shape: &[usize], folded: Axes) -> Result<()> {
     match (0..shape.len()).find(|&axis| folded.contains(axis) && shape[axis] == 0) {
         None => Ok(()),
         Some(axis) => Err(Error::Shape {
             operation,
             reason: format!("axis {axis} of {shape:?} has no elements, and so no extreme"),
-        }),
+        })
+        .located(),
     }
 }
 

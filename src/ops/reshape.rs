@@ -1,6 +1,7 @@
 //! Other shapes for the same elements: views if strides can express them, else copies.
 
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, axis, axis_or_number};
 use lapidary_core::{Error, Result};
 
@@ -42,7 +43,7 @@ impl Tensor {
     /// Those of creating a tensor.
     #[track_caller]
     pub fn flatten(&self) -> Result<Tensor> {
-        self.reshape(&[self.len()])
+        self.reshape(&[self.len()]).called("flatten")
     }
 
     /// Joins axes `first` to `last`, both included, in row-major order: a view if strides can
@@ -68,7 +69,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("axis {first} comes after axis {last} of {:?}", self.shape()),
-            });
+            })
+            .located();
         }
         let Some(joined) = self.shape().get(from..=to) else {
             return self.reshape(&[1]);
@@ -110,6 +112,7 @@ impl Tensor {
     /// [`Error::Axis`] for an axis that does not exist. [`Error::Shape`] for a second −1 or another
     /// negative size, and for more than 8 dimensions. Also if no size fits, or any size because
     /// another is 0.
+    #[track_caller]
     pub fn unflatten_infer(&self, along: isize, sizes: &[isize]) -> Result<Tensor> {
         const OPERATION: &str = "unflatten_infer";
         let dim = self.shape()[axis(OPERATION, along, self.rank())?];
@@ -119,6 +122,7 @@ impl Tensor {
 }
 
 /// The sizes for `len` elements, with −1 replaced.
+#[track_caller]
 fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]) -> Result<Dims> {
     let refuse = |reason: String| Error::Shape { operation, reason };
     let mut sizes = Dims::new();
@@ -130,7 +134,9 @@ fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]
                 inferred = Some(at);
                 sizes.push(1);
             }
-            Err(_) => return Err(refuse(format!("{size} at {at} of {shape:?} is not a size"))),
+            Err(_) => {
+                return Err(refuse(format!("{size} at {at} of {shape:?} is not a size"))).located();
+            }
         }
     }
     if let Some(at) = inferred {

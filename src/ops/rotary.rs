@@ -12,6 +12,7 @@ use super::launch::by_vec4s;
 use super::normalize::check_float;
 use super::text::Text;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{Error, Result};
 
@@ -80,10 +81,10 @@ impl Tensor {
         let (([.., positions, width], &[lines, pairs]), true) =
             (shapes, cos.layout.shape == sin.layout.shape)
         else {
-            return Err(self.refuse_angles(cos, sin));
+            return Err(self.refuse_angles(cos, sin)).located();
         };
         if lines != *positions || pairs > width / 2 {
-            return Err(self.refuse_angles(cos, sin));
+            return Err(self.refuse_angles(cos, sin)).located();
         }
         if [self, cos, sin].into_iter().any(Tensor::is_tracked) {
             return self.rotary_recorded(cos, sin, interleaved);

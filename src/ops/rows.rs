@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::text::Text;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis_or_number, collapse};
 use lapidary_core::{Caps, Error, Result, adapter::AdapterKind};
 
@@ -39,6 +40,7 @@ impl Axes {
 
     /// Counts axes from the front. Returns an error for one that does not exist or is named twice.
     /// Folding axis 0 of a 0-d tensor folds nothing.
+    #[track_caller]
     pub(super) fn named(operation: &'static str, axes: &[isize], rank: usize) -> Result<Self> {
         let mut set = 0;
         for &given in axes {
@@ -47,7 +49,8 @@ impl Axes {
                 return Err(Error::Shape {
                     operation,
                     reason: format!("{axes:?} names axis {given} twice"),
-                });
+                })
+                .located();
             }
             set |= bit;
         }

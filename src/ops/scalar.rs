@@ -1,5 +1,6 @@
 //! Plain numbers as operands.
 
+use crate::tensor::called::Called;
 use half::{bf16, f16};
 
 use lapidary_core::{DType, Error, Result};
@@ -50,6 +51,7 @@ impl Scalar {
     }
 
     /// The bits in the type that kernels compute in, [`DType::wgsl`].
+    #[track_caller]
     pub(crate) fn bits(self, operation: &'static str, dtype: DType) -> Result<u32> {
         let bits = match (self, dtype) {
             (Scalar::Bool(value), DType::Bool) => Some(u32::from(value)),
@@ -74,10 +76,13 @@ impl Scalar {
             },
             got: dtype,
             hint: "Use `cast`",
+            at: String::new(),
         })
+        .located()
     }
 
     /// One element in its memory format, repeated to fill a word.
+    #[track_caller]
     pub(crate) fn word(self, operation: &'static str, dtype: DType) -> Result<u32> {
         let bits = self.bits(operation, dtype)?;
         Ok(match dtype {

@@ -11,6 +11,7 @@ use super::launch::by_vec4s;
 use super::operation::{Takes, same_dtype};
 use super::text::Text;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
@@ -92,6 +93,7 @@ impl Tensor {
 }
 
 /// The number of values that are searched in one row of sorted elements.
+#[track_caller]
 fn values_of_a_row(sorted: &[usize], values: &[usize]) -> Result<usize> {
     match (sorted, values) {
         ([_], _) => Ok(values.iter().product()),
@@ -99,7 +101,8 @@ fn values_of_a_row(sorted: &[usize], values: &[usize]) -> Result<usize> {
         _ => Err(Error::Shape {
             operation: OPERATION,
             reason: format!("values of shape {values:?} for sorted rows of shape {sorted:?}"),
-        }),
+        })
+        .located(),
     }
 }
 

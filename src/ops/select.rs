@@ -12,6 +12,7 @@ use super::fill;
 use super::operation::{Takes, kernels, same_dtype};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Result};
@@ -102,8 +103,13 @@ impl Tensor {
     /// the shapes do not broadcast. [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn where_<'a>(&self, a: impl Into<Choice<'a>>, b: impl Into<Choice<'a>>) -> Result<Tensor> {
+        self.chosen(a.into(), b.into()).called("where_")
+    }
+
+    #[track_caller]
+    fn chosen(&self, a: Choice<'_>, b: Choice<'_>) -> Result<Tensor> {
         Takes::Bools.check(OPERATION, self.dtype)?;
-        match (a.into(), b.into()) {
+        match (a, b) {
             (Choice::Tensor(a), Choice::Tensor(b)) => self.where_tensors(a, b),
             (Choice::Number(a), Choice::Tensor(b)) => b.filled(OPERATION, self, a),
             (Choice::Tensor(a), Choice::Number(b)) => {
@@ -176,16 +182,18 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<()> {
         let value = value.into();
-        let scalars = self.check_mask(MASKED, mask, value)?;
+        let scalars = self.check_mask("masked_fill_", mask, value)?;
         if self.is_tracked() {
             let old = &self.elements_before("masked_fill_")?;
-            let made = old.filled(MASKED, mask, value)?;
+            let made = old.filled("masked_fill_", mask, value)?;
             return self.assign("masked_fill_", &made);
         }
         let inputs = [Input::Tensor(mask), Input::Scalar, Input::Tensor(self)];
-        self.write_through(MASKED, &ELEMENT_SCALAR.call(0, &inputs, &scalars))
+        let written = self.write_through(MASKED, &ELEMENT_SCALAR.call(0, &inputs, &scalars));
+        written.called("masked_fill_")
     }
 
+    #[track_caller]
     fn check_mask(
         &self,
         operation: &'static str,

@@ -14,6 +14,7 @@ use super::gather;
 use super::rows::{self, Axes, Rows};
 use super::text::{Text, key_section};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, axis};
 use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
@@ -143,7 +144,8 @@ fn ordered(
         return Err(Error::Shape {
             operation,
             reason: format!("axis {at} of {:?} has fewer than {keep}", x.layout.shape),
-        });
+        })
+        .located();
     }
     let indices = order(x, at, descending, keep)?;
     let values = gather::pick(x, at, &indices)?;

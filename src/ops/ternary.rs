@@ -12,6 +12,7 @@ use super::elementwise::{self, Code, Input};
 use super::operation::{kernels, operations, same_dtype};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Result};
@@ -96,7 +97,7 @@ impl Tensor {
         if self.is_tracked() || end.is_tracked() {
             return self.lerp_scalar_recorded(end, weight);
         }
-        self.binary_with(BinaryOp::Lerp, end, &[weight.to_bits()])
+        (self.binary_with(BinaryOp::Lerp, end, &[weight.to_bits()])).called("lerp_scalar")
     }
 
     /// `self + value * b * c`, for all numbers. For f16 and bf16 everything, including the value,
@@ -130,7 +131,7 @@ impl Tensor {
     /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
     pub fn lerp_(&self, end: &Tensor, weight: &Tensor) -> Result<()> {
-        self.ternary_in_place(TernaryOp::Lerp, [end, weight], 0)
+        (self.ternary_in_place(TernaryOp::Lerp, [end, weight], 0)).called("lerp_")
     }
 
     /// [`lerp_scalar`](Tensor::lerp_scalar) in place.
@@ -142,10 +143,11 @@ impl Tensor {
     pub fn lerp_scalar_(&self, end: &Tensor, weight: f32) -> Result<()> {
         if self.records_write(&[end]) {
             let old = &self.elements_before("lerp_scalar_")?;
-            let made = old.lerp_scalar(end, weight)?;
+            let made = old.lerp_scalar(end, weight).called("lerp_scalar_")?;
             return self.assign("lerp_scalar_", &made);
         }
-        self.binary_in_place(BinaryOp::Lerp, end, &[weight.to_bits()])
+        let written = self.binary_in_place(BinaryOp::Lerp, end, &[weight.to_bits()]);
+        written.called("lerp_scalar_")
     }
 
     /// [`addcmul`](Tensor::addcmul) in place. The other operands broadcast to the shape of `self`.
@@ -155,8 +157,8 @@ impl Tensor {
     /// Those of [`addcmul`](Tensor::addcmul).
     #[track_caller]
     pub fn addcmul_(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<()> {
-        let value = self.value_of(TernaryOp::Addcmul, value.into())?;
-        self.ternary_in_place(TernaryOp::Addcmul, [b, c], value)
+        let value = (self.value_of(TernaryOp::Addcmul, value.into())).called("addcmul_")?;
+        (self.ternary_in_place(TernaryOp::Addcmul, [b, c], value)).called("addcmul_")
     }
 
     /// [`addcdiv`](Tensor::addcdiv) in place. The other operands broadcast to the shape of `self`.
@@ -166,10 +168,11 @@ impl Tensor {
     /// Those of [`addcmul`](Tensor::addcmul).
     #[track_caller]
     pub fn addcdiv_(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<()> {
-        let value = self.value_of(TernaryOp::Addcdiv, value.into())?;
-        self.ternary_in_place(TernaryOp::Addcdiv, [b, c], value)
+        let value = (self.value_of(TernaryOp::Addcdiv, value.into())).called("addcdiv_")?;
+        (self.ternary_in_place(TernaryOp::Addcdiv, [b, c], value)).called("addcdiv_")
     }
 
+    #[track_caller]
     fn value_of(&self, op: TernaryOp, value: Scalar) -> Result<u32> {
         op.takes().check(op.name(), self.dtype)?;
         match self.dtype.is_float() {
@@ -207,6 +210,7 @@ impl Tensor {
         self.write_through(op.name(), &ELEMENT.call(op as u8, &inputs, &[value]))
     }
 
+    #[track_caller]
     fn check_three(&self, op: TernaryOp, others: [&Tensor; 2]) -> Result<()> {
         op.takes().check(op.name(), self.dtype)?;
         for other in others {

@@ -23,6 +23,7 @@ pub(super) struct Call<'a, P> {
 impl<P: Hash + Display> Call<'_, P> {
     /// The variant to use: the first, which is the rule's choice, or one that trials found faster.
     /// `run` records what a variant does.
+    #[track_caller]
     pub(super) fn choose<V: Copy + Hash + Debug>(
         &self,
         variants: &[V],

@@ -12,6 +12,7 @@ use super::fill;
 use super::operation::{as_float, kernels, operations};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::internal::sections::section_for;
 use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
 use lapidary_core::{DType, Result};
@@ -226,8 +227,8 @@ impl Tensor {
     /// Those of [`clamp`](Tensor::clamp) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn clamp_(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<()> {
-        let bounds = self.bounds(min.into(), max.into())?;
-        self.unary_in_place(UnaryOp::Clamp, bounds)
+        let bounds = self.bounds(min.into(), max.into()).called("clamp_")?;
+        (self.unary_in_place(UnaryOp::Clamp, bounds)).called("clamp_")
     }
 
     /// `x`, or `slope * x` below 0, for floats.
@@ -259,7 +260,8 @@ impl Tensor {
     #[track_caller]
     pub fn selu(&self) -> Result<Tensor> {
         let [alpha, scale] = [1.673_263_2_f32, 1.050_701];
-        self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()])
+        let made = self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()]);
+        made.called("selu")
     }
 
     /// `x`, or `alpha * (exp(x / alpha) - 1)` below 0, for floats. Its slope is continuous at 0
@@ -293,6 +295,7 @@ impl Tensor {
         }
     }
 
+    #[track_caller]
     fn bounds(&self, min: Scalar, max: Scalar) -> Result<[u32; 2]> {
         UnaryOp::Clamp.takes().check("clamp", self.dtype)?;
         Ok([
@@ -312,7 +315,7 @@ macro_rules! methods {
             /// [`Error::DType`](crate::Error::DType) for other types.
             #[track_caller]
             pub fn $name(&self) -> Result<Tensor> {
-                self.unary(UnaryOp::$op)
+                self.unary(UnaryOp::$op).called(stringify!($name))
             }
         )+}
     };
@@ -465,7 +468,8 @@ macro_rules! in_place {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ") and of [`add_`](Tensor::add_).")]
             #[track_caller]
             pub fn $name(&self) -> Result<()> {
-                self.unary_in_place(UnaryOp::$op, [0, 0])
+                let written = self.unary_in_place(UnaryOp::$op, [0, 0]);
+                written.called(stringify!($name))
             }
         )+}
     };

@@ -179,6 +179,7 @@ impl Algorithm {
                 expected: "f32 or bf16".into(),
                 got,
                 hint: "",
+                at: String::new(),
             }),
         }
     }

@@ -236,6 +236,7 @@ fn check_parameters(parameters: &[&Tensor]) -> Result<()> {
                 expected: "f32, f16 or bf16".into(),
                 got: parameter.dtype,
                 hint: "Integers and bools have no gradient",
+                at: String::new(),
             });
         }
         let node = parameter.history().map(|history| history.node());

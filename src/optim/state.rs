@@ -156,6 +156,7 @@ pub(super) fn load(
                 expected: format!("`{name}` of {}", own.dtype),
                 got: tensor.dtype,
                 hint: "`cast` it, or set `state_dtype` of an optimizer",
+                at: String::new(),
             });
         }
         loaded.push(tensor);

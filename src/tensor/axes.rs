@@ -45,6 +45,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Axis`](crate::Error::Axis) for an axis that does not exist.
+    #[track_caller]
     pub fn movedim(&self, from: isize, to: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.movedim(from, to)?))
     }
@@ -63,6 +64,7 @@ impl Tensor {
     ///
     /// [`Axis`](crate::Error::Axis) for an axis that does not exist, [`Shape`](crate::Error::Shape)
     /// if both are the same.
+    #[track_caller]
     pub fn diagonal(&self, offset: isize, rows: isize, columns: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.diagonal(offset, rows, columns)?))
     }
@@ -81,6 +83,7 @@ impl Tensor {
     ///
     /// [`Axis`](crate::Error::Axis) for an axis that does not exist. [`Shape`](crate::Error::Shape)
     /// for a step of 0, for a window larger than the axis, and for more than 8 dimensions.
+    #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor> {
         Ok(self.view(self.layout.unfold(axis, size, step)?))
     }
@@ -97,6 +100,7 @@ impl Tensor {
     ///
     /// [`Axis`](crate::Error::Axis) for an axis that does not exist. [`Shape`](crate::Error::Shape)
     /// unless the product of the sizes is the axis' size, and for more than 8 dimensions.
+    #[track_caller]
     pub fn unflatten(&self, axis: isize, sizes: &[usize]) -> Result<Tensor> {
         Ok(self.view(self.layout.unflatten(axis, sizes)?))
     }
@@ -114,6 +118,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Axis`](crate::Error::Axis) for an axis that does not exist.
+    #[track_caller]
     pub fn unbind(&self, axis: isize) -> Result<Vec<Tensor>> {
         let at = super::layout::axis("unbind", axis, self.rank())?;
         (0..self.shape()[at])

@@ -6,6 +6,7 @@
 use super::Tensor;
 use super::layout::Layout;
 #[cfg(not(target_arch = "wasm32"))]
+use crate::tensor::called::Called;
 use lapidary_core::internal::block_on;
 use lapidary_core::{Buffer, Element, Error, Result};
 
@@ -154,7 +155,7 @@ impl Tensor {
             reason: format!("{:?} holds {} elements, not one", self.shape(), self.len()),
         };
         if self.len() != 1 {
-            return Err(refuse());
+            return Err(refuse()).located();
         }
         let elements = self.read_now::<T>(OPERATION, Vec::new())?;
         elements.first().copied().ok_or_else(refuse)
@@ -183,6 +184,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn write<T: Element>(&self, elements: &[T]) -> Result<()> {
         let Some(start) = self.start_of_write(elements)? else {
             return Ok(());
@@ -216,6 +218,7 @@ impl Tensor {
     }
 
     /// Byte offset in the memory where the elements are written; `None` for no elements.
+    #[track_caller]
     fn start_of_write<T: Element>(&self, elements: &[T]) -> Result<Option<u64>> {
         const OPERATION: &str = "write";
         self.check_untracked(OPERATION)?;
@@ -232,6 +235,7 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
+            .located()
         };
         if !self.is_contiguous() {
             return refuse(format!(
@@ -239,7 +243,8 @@ impl Tensor {
                  a contiguous tensor and copy from that",
                 self.shape(),
                 self.strides()
-            ));
+            ))
+            .located();
         }
         if elements.is_empty() {
             return Ok(None);
@@ -251,7 +256,8 @@ impl Tensor {
             return refuse(format!(
                 "bytes {start} to {end} of the memory start or end inside a word of 4 bytes \
                  which holds other elements too; write to more of the tensor"
-            ));
+            ))
+            .located();
         }
         Ok(Some(start))
     }
@@ -295,6 +301,7 @@ impl Tensor {
         block_on("force", self.force_async())
     }
 
+    #[track_caller]
     fn check_element<T: Element>(&self, operation: &'static str) -> Result<()> {
         if T::DTYPE == self.dtype {
             return Ok(());
@@ -304,7 +311,9 @@ impl Tensor {
             expected: self.dtype.name().to_owned(),
             got: T::DTYPE,
             hint: "Name the tensor's own element type, or convert the tensor first",
+            at: String::new(),
         })
+        .located()
     }
 
     /// The bytes from the lowest element of the view to the highest, and the view's layout in them.
@@ -355,6 +364,7 @@ impl Tensor {
 }
 
 /// Picks the elements of a layout from the range between its lowest and its highest.
+#[track_caller]
 fn picked<T: Element>(elements: Vec<T>, layout: &Layout) -> Result<Vec<T>> {
     if layout.is_contiguous() {
         return Ok(elements);
@@ -393,6 +403,7 @@ mod tests {
 
     /// Checks the bounds that users rely on; it only has to compile.
     #[allow(dead_code, reason = "checked by the compiler, not run")]
+    #[track_caller]
     fn reads_travel_between_threads_and_bounds_are_written_plainly(t: &Tensor) -> Result<()> {
         fn travels<F: Send + 'static>(_: F) {}
         travels(t.read::<f32>());

@@ -4,6 +4,7 @@
 //! reads and writes. Operations are in `ops`, which this module does not know.
 
 mod axes;
+pub(crate) mod called;
 pub(crate) mod history;
 mod io;
 pub(crate) mod layout;

@@ -2,6 +2,7 @@
 
 use super::Tensor;
 use super::history::Paused;
+use crate::tensor::called::Called;
 use lapidary_core::internal::{MaybeShared, block_on};
 use lapidary_core::interop::Pin;
 use lapidary_core::{Advice, Buffer, Error, Residency, Result, Source};
@@ -219,6 +220,7 @@ impl Tensor {
     }
 
     /// Refuses a view that does not cover all of its memory in order.
+    #[track_caller]
     fn check_whole(&self, operation: &'static str) -> Result<()> {
         let is_whole = self.is_contiguous()
             && self.layout.offset == 0
@@ -234,7 +236,8 @@ impl Tensor {
                 reason:
                     "a view does not cover all of its memory; use the tensor that it belongs to"
                         .into(),
-            }),
+            })
+            .located(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! nothing on the device. A write through one shows in all.
 
 use super::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{Error, Result};
 
 impl Tensor {
@@ -22,6 +23,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn view_as(&self, shape: &[usize]) -> Result<Tensor> {
         match self.layout.reshape(shape)? {
             Some(layout) => Ok(self.view(layout)),
@@ -33,7 +35,8 @@ impl Tensor {
                     self.shape(),
                     self.strides()
                 ),
-            }),
+            })
+            .located(),
         }
     }
 
@@ -54,6 +57,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn permute(&self, axes: &[isize]) -> Result<Tensor> {
         Ok(self.view(self.layout.permute(axes)?))
     }
@@ -73,6 +77,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.transpose(a, b)?))
     }
@@ -92,6 +97,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn t(&self) -> Result<Tensor> {
         if self.rank() != 2 {
             return Err(Error::Shape {
@@ -100,7 +106,8 @@ impl Tensor {
                     "{:?} is not a matrix; transpose takes two axes",
                     self.shape()
                 ),
-            });
+            })
+            .located();
         }
         self.transpose(0, 1)
     }
@@ -124,6 +131,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn slice(
         &self,
         axis: isize,
@@ -153,6 +161,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn narrow(&self, axis: isize, start: impl TryInto<isize>, len: usize) -> Result<Tensor> {
         // A number that fits no isize is beyond any axis.
         let start = start.try_into().unwrap_or(isize::MAX);
@@ -175,6 +184,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn select(&self, axis: isize, index: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.select(axis, index)?))
     }
@@ -208,6 +218,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn squeeze_axis(&self, axis: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.squeeze_axis(axis)?))
     }
@@ -227,6 +238,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
         Ok(self.view(self.layout.unsqueeze(axis)?))
     }
@@ -247,6 +259,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn flip(&self, axes: &[isize]) -> Result<Tensor> {
         Ok(self.view(self.layout.flip(axes)?))
     }
@@ -268,6 +281,7 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
         Ok(self.view(self.layout.broadcast_to(shape)?))
     }

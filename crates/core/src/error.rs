@@ -40,12 +40,13 @@ pub enum Error {
         /// What is wrong with the value.
         reason: String,
     },
-    /// The shapes do not fit each other or the operation.
+    /// The shapes do not fit each other or the operation. Errors of shape and type name the method
+    /// that the app called, and its line.
     #[error("{operation}: {reason}")]
     Shape {
         /// The name of the operation.
         operation: &'static str,
-        /// The shapes, and why they do not fit.
+        /// The shapes, why they do not fit, and the line that called.
         reason: String,
     },
     /// The length of the data differs from the number of elements in the shape.
@@ -67,7 +68,7 @@ pub enum Error {
         dtype: DType,
     },
     /// An axis that the tensor does not have.
-    #[error("{operation}: axis {axis} is out of range for a tensor with {rank} dimensions")]
+    #[error("{operation}: axis {axis} is out of range for a tensor with {rank} dimensions{at}")]
     Axis {
         /// The name of the operation.
         operation: &'static str,
@@ -75,9 +76,11 @@ pub enum Error {
         axis: isize,
         /// The number of dimensions of the tensor.
         rank: usize,
+        /// The line that called; may be empty.
+        at: String,
     },
     /// An element type that the operation does not take.
-    #[error("{operation}: {got} where {expected} is needed{}", advice(.hint))]
+    #[error("{operation}: {got} where {expected} is needed{at}{}", advice(.hint))]
     DType {
         /// The name of the operation.
         operation: &'static str,
@@ -87,6 +90,8 @@ pub enum Error {
         got: DType,
         /// What the caller can do; may be empty.
         hint: &'static str,
+        /// The line that called; may be empty.
+        at: String,
     },
     /// A tensor of another device, or of another share of the same device.
     #[error("{operation}: {}", foreign(operation))]
@@ -124,8 +129,8 @@ pub enum Error {
     },
     /// A request that cannot succeed on this device, however much is freed.
     #[error(
-        "{what} of {} never fits: the limit is {}. {hint}",
-        Bytes(*requested_bytes), Bytes(*limit_bytes)
+        "{}{what} of {} never fits: the limit is {}. {hint}",
+        prefix(.by), Bytes(*requested_bytes), Bytes(*limit_bytes)
     )]
     NeverFits {
         /// The thing that was asked for: a tensor, a binding, …
@@ -136,6 +141,8 @@ pub enum Error {
         limit_bytes: u64,
         /// What the caller can do instead.
         hint: &'static str,
+        /// The operation that asked, and its line or the tensor that it writes; may be empty.
+        by: String,
     },
     /// There is no room now. The work stays queued and runs once there is room.
     #[error("{0}")]
@@ -310,6 +317,13 @@ fn foreign(operation: &str) -> &'static str {
             "an operand belongs to another Gpu, or to another share of this one. Copy it here with \
              `to`, or lend it to this share with `lend_to`"
         }
+    }
+}
+
+fn prefix(by: &str) -> String {
+    match by {
+        "" => String::new(),
+        by => format!("{by}: "),
     }
 }
 
@@ -497,6 +511,16 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
+    /// Names what asked for more than ever fits, unless the error does already.
+    pub(crate) fn asked_by(mut self, asked: impl FnOnce() -> String) -> Error {
+        if let Error::NeverFits { by, .. } = &mut self {
+            if by.is_empty() {
+                *by = asked();
+            }
+        }
+        self
+    }
+
     /// Whether a copy of a tensor's bytes, on disk or in a store, is not what was written.
     pub(crate) fn is_loss(&self) -> bool {
         match self {

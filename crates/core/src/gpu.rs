@@ -424,11 +424,10 @@ impl Gpu {
         if let Some(fuse) = layer.fuse.filter(|_| fuses && !is_watched) {
             engine.fuse_with(fuse(&engine));
         }
+        engine.name_launches(layer.operation);
         (layer.recompute_saved)(&engine);
-        Ok(Gpu {
-            _handles: Handles::new(engine.clone()),
-            engine,
-        })
+        let _handles = Handles::new(engine.clone());
+        Ok(Gpu { _handles, engine })
     }
 
     #[doc(hidden)]

@@ -33,6 +33,7 @@ pub(crate) fn check_sum(operation: &'static str, dtype: DType, reduce: Reduce) -
         expected: expected.into(),
         got: dtype,
         hint: "`cast` it",
+        at: String::new(),
     }))
 }
 
@@ -48,6 +49,7 @@ pub(crate) fn axis_at(operation: &'static str, tensor: &Tensor, axis: isize) -> 
         operation,
         axis,
         rank,
+        at: String::new(),
     }))
 }
 

@@ -39,6 +39,7 @@ pub(super) fn load(
                 expected: "a float".into(),
                 got,
                 hint: "Integers are loaded as they are",
+                at: String::new(),
             });
         }
         None => return Err(file.unsupported(entry)),

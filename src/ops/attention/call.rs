@@ -4,6 +4,7 @@ use super::problem::{OPERATION, Shapes};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::Dims;
 use lapidary_core::{DType, Error, Result};
 
@@ -28,6 +29,7 @@ impl Call<'_> {
     }
 
     /// Refuses operands of several devices, and types that do not match.
+    #[track_caller]
     pub(super) fn check_types(&self) -> Result<()> {
         check_float(OPERATION, self.q)?;
         for other in [self.k, self.v] {
@@ -43,7 +45,9 @@ impl Call<'_> {
                 expected: "a mask of bool, f32, f16 or bf16".into(),
                 got: mask.dtype,
                 hint: "Cast it to bool",
-            }),
+                at: String::new(),
+            })
+            .located(),
         }
     }
 

@@ -94,6 +94,7 @@ struct Sums {
 
 impl Past {
     /// The gradients of queries, keys, values and the mask.
+    #[track_caller]
     fn through(&self, b: &Backward) -> Result<Grads> {
         let Shapes {
             heads,
@@ -154,6 +155,7 @@ impl Past {
     }
 
     /// Adds the gradients by a block of queries.
+    #[track_caller]
     fn add(&self, b: &Backward, all: &Operands<'_>, block: Block, sums: &mut Sums) -> Result<()> {
         let Block { start, len, seen } = block;
         let [outer, heads, group] = [0, 1, 2].map(|axis| all.q.shape()[axis]);
@@ -216,6 +218,7 @@ impl Past {
     }
 
     /// The elements of a mask for a block.
+    #[track_caller]
     fn within(&self, mask: &Tensor, block: Block) -> Result<Tensor> {
         let rank = mask.rank();
         let is_whole = |from_end: usize| rank < from_end || mask.shape()[rank - from_end] == 1;
@@ -230,6 +233,7 @@ impl Past {
     }
 
     /// The softmax of the scores of a block. A query that sees no key has weights of 0.
+    #[track_caller]
     fn weights(&self, scores: Tensor, mask: Option<&Tensor>, block: Block) -> Result<Tensor> {
         let Block { start, len, seen } = block;
         let Shapes { heads, group, .. } = self.shapes;
@@ -287,6 +291,7 @@ impl Sum {
     }
 
     /// Adds a part at its place.
+    #[track_caller]
     fn add(&mut self, part: Tensor, place: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
         if part.shape() == &self.shape[..] {
             self.whole = Some(match self.whole.take() {
@@ -310,6 +315,7 @@ impl Sum {
     }
 
     /// The sum, on the device of another tensor.
+    #[track_caller]
     fn finish(self, like: &Tensor) -> Result<Tensor> {
         match self.whole {
             Some(whole) => Ok(whole),
@@ -317,6 +323,7 @@ impl Sum {
         }
     }
 
+    #[track_caller]
     fn zeros(&self, like: &Tensor) -> Result<Tensor> {
         full(&like.engine, &self.shape, 0.0.into(), DType::F32)
     }

@@ -147,6 +147,7 @@ impl Tensor {
 }
 
 /// The gradients in the shapes of the operands, which were broadcast.
+#[track_caller]
 fn summed(mut grads: Grads, shapes: &[Dims; 2]) -> Result<Grads> {
     for (grad, shape) in grads.iter_mut().zip(shapes) {
         if let Some(wide) = grad {
@@ -157,6 +158,7 @@ fn summed(mut grads: Grads, shapes: &[Dims; 2]) -> Result<Grads> {
 }
 
 /// The gradients of both operands, in the shape of the result.
+#[track_caller]
 fn through(op: BinaryOp, b: &Backward) -> Result<Grads> {
     use BinaryOp as Op;
     let g = &b.grad;
@@ -249,6 +251,7 @@ fn choices(op: BinaryOp, x: &Tensor, z: &Tensor) -> Result<SmallVec<[Tensor; 2]>
 }
 
 /// The gradients of an extreme, by its [`choices`].
+#[track_caller]
 fn of_extreme(b: &Backward, choices: &[Tensor]) -> Result<Grads> {
     let g = &b.grad;
     let is_first = &choices[0];

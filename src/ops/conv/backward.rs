@@ -6,6 +6,7 @@ use super::gradient::{by_input_recorded, by_weight_recorded};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{DType, Error, Result};
 
 pub(super) const OPERATION: &str = "conv2d_backward";
@@ -62,7 +63,8 @@ impl Tensor {
                     "the gradient has shape {:?}, and the result {expected:?}",
                     self.shape()
                 ),
-            });
+            })
+            .located();
         }
         let by_longer = by_input(self, weight, None, &geometry)?;
         Ok([
@@ -95,8 +97,8 @@ impl Tensor {
             input.unsqueeze(-2)?,
             weight.unsqueeze(-2)?,
         ];
-        let [by_x, by_weight, by_bias] =
-            grad.conv2d_backward(&input, &weight, &options.over_rows())?;
+        let made = grad.conv2d_backward(&input, &weight, &options.over_rows());
+        let [by_x, by_weight, by_bias] = made.called("conv1d_backward")?;
         Ok([by_x.squeeze_axis(-2)?, by_weight.squeeze_axis(-2)?, by_bias])
     }
 }

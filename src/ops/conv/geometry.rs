@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, Strides};
 use lapidary_core::{Error, Result};
 
@@ -95,6 +96,7 @@ impl Conv<1> {
 }
 
 /// `x` with an axis of samples, and whether it had one.
+#[track_caller]
 pub(super) fn as_batch(x: &Tensor, rank: usize) -> Result<(Tensor, bool)> {
     match x.rank() + 1 == rank {
         true => Ok((x.unsqueeze(0)?, false)),
@@ -134,6 +136,7 @@ pub(super) struct Params {
 }
 
 /// Returns an error for another number of dimensions.
+#[track_caller]
 pub(super) fn check_rank(
     operation: &'static str,
     what: &str,
@@ -148,7 +151,8 @@ pub(super) fn check_rank(
                 "the {what} have shape {:?}, which does not have {rank} dimensions",
                 x.shape()
             ),
-        }),
+        })
+        .located(),
     }
 }
 
@@ -163,7 +167,7 @@ fn output_size(
 ) -> Result<usize> {
     let refuse = |reason: String| Err(Error::Shape { operation, reason });
     if stride == 0 || dilation == 0 || kernel == 0 {
-        return refuse("strides, dilations and kernels are at least 1".into());
+        return refuse("strides, dilations and kernels are at least 1".into()).located();
     }
     let most = i32::MAX as usize;
     if [input, kernel, stride, padding, dilation]
@@ -172,7 +176,8 @@ fn output_size(
     {
         return refuse(format!(
             "sizes, strides, paddings and dilations are at most {most}"
-        ));
+        ))
+        .located();
     }
     let reach = (kernel - 1) as u64 * dilation as u64 + 1;
     let whole = input as u64 + 2 * padding as u64;
@@ -180,11 +185,12 @@ fn output_size(
         Some(room) => Ok((room / stride as u64) as usize + 1),
         None => refuse(format!(
             "a kernel that spans {reach} elements is larger than the input, {whole} elements with its padding"
-        )),
+        )).located(),
     }
 }
 
 impl Geometry {
+    #[track_caller]
     pub(super) fn new(
         operation: &'static str,
         x: &[usize],
@@ -197,7 +203,8 @@ impl Geometry {
         else {
             return refuse(format!(
                 "the input {x:?} and the weight {weight:?} need four dimensions each"
-            ));
+            ))
+            .located();
         };
         let groups = options.groups;
         let divide =
@@ -205,13 +212,14 @@ impl Geometry {
         if !divide {
             return refuse(format!(
                 "{groups} groups do not divide {in_channels} channels of input and {out_channels} of output"
-            ));
+            )).located();
         }
         if in_channels / groups != own {
             return refuse(format!(
                 "the weight {weight:?} takes {own} channels, and a group of the input {x:?} has {}",
                 in_channels / groups
-            ));
+            ))
+            .located();
         }
         let along = |at: usize, input, kernel| {
             output_size(

@@ -28,6 +28,7 @@ pub(super) struct Equation<'a> {
 
 impl<'a> Equation<'a> {
     /// Parses an equation for `operands` operands.
+    #[track_caller]
     pub(super) fn parse(text: &'a str, operands: usize) -> Result<Self> {
         let refuse = |at, why: &str| Err(refuse(text, at, why));
         let marks: Vec<char> = text.chars().collect();
@@ -128,6 +129,7 @@ impl<'a> Equation<'a> {
     }
 
     /// The labels of the result.
+    #[track_caller]
     pub(super) fn output(&self, operands: &[&[Label]]) -> Result<Vec<Label>> {
         let all = || operands.iter().flat_map(|labels| labels.iter().copied());
         let covered = all().filter(|&label| label >= ELLIPSIS).max();

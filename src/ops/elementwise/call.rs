@@ -117,6 +117,7 @@ impl Call<'_> {
             .collect()
     }
 
+    #[track_caller]
     pub(super) fn plan(
         &self,
         caps: &Caps,

@@ -3,6 +3,7 @@
 
 use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{DType, Error, Result};
 
 /// An activation of a product's epilogue: see [`Epilogue::activation`].
@@ -101,7 +102,8 @@ impl Epilogue {
                     columns.shape(),
                     factors.shape()
                 ),
-            }),
+            })
+            .located(),
             Some(columns) => {
                 let factors = columns.mul(factors)?;
                 Ok(self.scale_columns(&factors))
@@ -157,6 +159,7 @@ impl Epilogue {
 
     /// Checks the epilogue against a product of this type and shape. `operand` is one of its
     /// operands; `has_columns` says that the shape ends with the product's columns.
+    #[track_caller]
     pub(in crate::ops) fn check(
         &self,
         operand: &Tensor,
@@ -174,7 +177,9 @@ impl Epilogue {
                 expected,
                 got,
                 hint,
+                at: String::new(),
             })
+            .located()
         };
         if !dtype.is_float() {
             return refuse("a float".into(), dtype, "Only floats have an epilogue");
@@ -208,7 +213,7 @@ impl Epilogue {
                         "{what} of {:?} for a product of {shape:?}: there must be one number a column",
                         vector.shape()
                     ),
-                });
+                }).located();
             }
         }
         if let Some(residual) = &self.residual {

@@ -84,6 +84,7 @@ fn matrix_shape(shape: &Dims, axis: usize) -> Dims {
 }
 
 /// A tensor of one dimension as a matrix.
+#[track_caller]
 fn as_matrix(x: &Tensor, axis: isize) -> Result<Tensor> {
     match x.rank() {
         1 => x.unsqueeze(axis),
@@ -92,6 +93,7 @@ fn as_matrix(x: &Tensor, axis: isize) -> Result<Tensor> {
 }
 
 /// The gradient of a product as matrices.
+#[track_caller]
 fn matrix_of(g: &Tensor, is_row: bool, is_column: bool) -> Result<Tensor> {
     let g = match is_column {
         true => g.unsqueeze(-1)?,
@@ -104,12 +106,14 @@ fn matrix_of(g: &Tensor, is_row: bool, is_column: bool) -> Result<Tensor> {
 }
 
 /// `g · bᵀ`.
+#[track_caller]
 fn of_left(g: &Tensor, b: &Tensor) -> Result<Tensor> {
     g.matmul(&b.transpose(-2, -1)?)
 }
 
 /// `aᵀ · g`, summed over the batches that `b` does not have. One matrix is one product over all
 /// rows of all batches.
+#[track_caller]
 fn of_right(a: &Tensor, g: &Tensor, b: &[usize]) -> Result<Tensor> {
     let (k, n) = (a.shape()[a.rank() - 1], g.shape()[g.rank() - 1]);
     let is_flat = b.len() == 2 && a.rank() == g.rank() && a.len() / k.max(1) == g.len() / n.max(1);

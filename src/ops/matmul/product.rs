@@ -161,6 +161,7 @@ impl<'a> Output<'a> {
     }
 
     /// The command that computes C from two prepared operands.
+    #[track_caller]
     pub(super) fn command(
         &self,
         [a, b]: [Arg; 2],

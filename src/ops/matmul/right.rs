@@ -48,6 +48,7 @@ impl<'a> Right<'a> {
     }
 
     /// The scales of a slice along k, which must start where a group does.
+    #[track_caller]
     pub(super) fn scales_of(self, start: usize, len: usize) -> Result<Option<Tensor>> {
         let Some(Groups { scales, log2 }) = self.groups else {
             return Ok(None);

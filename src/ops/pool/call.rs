@@ -11,6 +11,7 @@ use crate::ops::operation::same_dtype;
 use crate::ops::reduce::{Op, fold};
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
 use lapidary_core::{DType, Error, Result};
 
@@ -35,6 +36,7 @@ pub(super) struct Call {
 }
 
 impl Planes {
+    #[track_caller]
     pub(super) fn of(operation: &'static str, x: &Tensor, dims: usize) -> Result<Self> {
         check_float(operation, x)?;
         let is_batch = x.rank() == dims + 2;
@@ -45,7 +47,8 @@ impl Planes {
                     "shape {:?} is not channels and {dims} more dimensions, or samples and these",
                     x.shape()
                 ),
-            });
+            })
+            .located();
         }
         let x = match is_batch {
             true => x.clone(),
@@ -63,6 +66,7 @@ impl Planes {
         })
     }
 
+    #[track_caller]
     pub(super) fn by_pool(self, pool: &Pool<2>, fold: PoolFold) -> Result<Call> {
         let windows = Windows::of_pool(self.operation, self.size(), pool, fold)?;
         Ok(Call {
@@ -90,6 +94,7 @@ impl Planes {
     }
 
     /// The result with the input's dimensions.
+    #[track_caller]
     fn restore(&self, y: Tensor) -> Result<Tensor> {
         let y = match self.dims {
             1 => y.squeeze_axis(2)?,
@@ -137,7 +142,8 @@ impl Call {
                     x.shape(),
                     windows.output
                 ),
-            });
+            })
+            .located();
         }
         planes.restore(self.folding(fold).through(&given.x, Some(x))?)
     }

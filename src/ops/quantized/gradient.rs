@@ -41,6 +41,7 @@ impl Tensor {
 
 impl Quantized {
     /// `g`, `[…, n]`, times the weights, `[n, k]`, in f32.
+    #[track_caller]
     fn through(&self, g: &Tensor, slab_bytes: usize) -> Result<Tensor> {
         let g = g.cast(DType::F32)?;
         let [n, k] = [self.values.shape()[0], self.values.shape()[1]];

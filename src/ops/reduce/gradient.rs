@@ -81,6 +81,7 @@ impl Tensor {
 
 /// The extremes of a row share its gradient evenly. A row with a NaN has none, so its gradients are
 /// NaN: `0 / 0`.
+#[track_caller]
 fn share(g: &Tensor, is_extreme: &Tensor, folded: Axes) -> Result<Tensor> {
     let axes: Vec<isize> = (0..g.rank())
         .filter(|&axis| folded.contains(axis))
@@ -93,6 +94,7 @@ fn share(g: &Tensor, is_extreme: &Tensor, folded: Axes) -> Result<Tensor> {
 }
 
 /// For each element the product of all others of its row, also where some are 0.
+#[track_caller]
 fn others(x: &Tensor, folded: Axes) -> Result<Tensor> {
     let (inner, outer): (Vec<usize>, Vec<usize>) =
         (0..x.rank()).partition(|&axis| folded.contains(axis));
@@ -116,6 +118,7 @@ fn others(x: &Tensor, folded: Axes) -> Result<Tensor> {
 
 impl Tensor {
     /// The product of all elements of the row before each one.
+    #[track_caller]
     fn before(&self) -> Result<Tensor> {
         let [rows, count] = [self.shape()[0], self.shape()[1]];
         if count == 0 {
@@ -132,6 +135,7 @@ impl Tensor {
 }
 
 /// The gradient of a norm `y` of rows of `x`.
+#[track_caller]
 fn through_norm(op: Op, g: Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     match op {
         Op::SUM_SIZES => g * x.sign()?,

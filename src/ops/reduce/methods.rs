@@ -4,6 +4,7 @@ use super::{Fold, Lift, Op, fold};
 use crate::ops::normalize::check_float;
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
 use lapidary_core::{DType, Result};
 
@@ -24,6 +25,7 @@ use lapidary_core::{DType, Result};
 /// ```
 impl Tensor {
     /// Returns an error for axes that do not exist or are named twice.
+    #[track_caller]
     pub(super) fn checked_axes(&self, operation: &'static str, axes: &[isize]) -> Result<Axes> {
         Axes::named(operation, axes, self.layout.rank())
     }
@@ -66,7 +68,9 @@ macro_rules! reductions {
             $(#[$doc])+
             #[track_caller]
             pub fn $name(&self, axes: &[isize]) -> Result<Tensor> {
-                self.reduce($of, Op::$op, self.checked_axes($of, axes)?, false)
+                let axes = self.checked_axes($of, axes).called(stringify!($name))?;
+                let made = self.reduce($of, Op::$op, axes, false);
+                made.called(stringify!($name))
             }
 
             #[doc = concat!("As [`", $of, "`](Tensor::", $of, "), but the axes stay with size 1.")]
@@ -76,7 +80,9 @@ macro_rules! reductions {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
             pub fn $keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-                self.reduce($of, Op::$op, self.checked_axes($of, axes)?, true)
+                let axes = self.checked_axes($of, axes).called(stringify!($keepdim))?;
+                let made = self.reduce($of, Op::$op, axes, true);
+                made.called(stringify!($keepdim))
             }
 
             #[doc = concat!("As [`", $of, "`](Tensor::", $of, ") of all elements, with shape `[]`.")]
@@ -86,7 +92,8 @@ macro_rules! reductions {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
             pub fn $all(&self) -> Result<Tensor> {
-                self.reduce($of, Op::$op, Axes::all(self.layout.rank()), false)
+                let made = self.reduce($of, Op::$op, Axes::all(self.layout.rank()), false);
+                made.called(stringify!($all))
             }
         )+}
     };

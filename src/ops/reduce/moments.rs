@@ -9,6 +9,7 @@ use crate::ops::normalize::check_float;
 use crate::ops::rows::Axes;
 use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
 use lapidary_core::{DType, Error, Result};
 
@@ -143,8 +144,10 @@ macro_rules! trios {
             $(#[$doc])+
             #[track_caller]
             pub fn $name(&self, axes: &[isize] $(, $arg: $type)*) -> Result<Tensor> {
-                let ($x, $folded, $keep) = (self, self.checked_axes($of, axes)?, false);
-                $call
+                let axes = self.checked_axes($of, axes).called(stringify!($name))?;
+                let ($x, $folded, $keep) = (self, axes, false);
+                let made: Result<Tensor> = $call;
+                made.called(stringify!($name))
             }
 
             #[doc = concat!("As [`", $of, "`](Tensor::", $of, "), but the axes stay with size 1.")]
@@ -154,8 +157,10 @@ macro_rules! trios {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
             pub fn $keepdim(&self, axes: &[isize] $(, $arg: $type)*) -> Result<Tensor> {
-                let ($x, $folded, $keep) = (self, self.checked_axes($of, axes)?, true);
-                $call
+                let axes = self.checked_axes($of, axes).called(stringify!($keepdim))?;
+                let ($x, $folded, $keep) = (self, axes, true);
+                let made: Result<Tensor> = $call;
+                made.called(stringify!($keepdim))
             }
 
             #[doc = concat!("As [`", $of, "`](Tensor::", $of, ") of all elements, with shape `[]`.")]
@@ -166,7 +171,8 @@ macro_rules! trios {
             #[track_caller]
             pub fn $all(&self $(, $arg: $type)*) -> Result<Tensor> {
                 let ($x, $folded, $keep) = (self, Axes::all(self.layout.rank()), false);
-                $call
+                let made: Result<Tensor> = $call;
+                made.called(stringify!($all))
             }
         )+}
     };

@@ -57,6 +57,7 @@ pub(super) fn running_extreme_recorded(
 /// Element `k` is a factor of the products from its own on. So its gradient is the product of all
 /// before it times the sum over `j` from `k` on of `g[j] · x[k + 1] · … · x[j]`. These sums double
 /// their length in each step.
+#[track_caller]
 fn through_products(g: &Tensor, x: &Tensor, at: usize) -> Result<Tensor> {
     if x.is_empty() {
         return Ok(g.clone());

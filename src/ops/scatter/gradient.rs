@@ -111,6 +111,7 @@ struct Places<'a> {
 
 impl Places<'_> {
     /// The elements of `x` at the indices.
+    #[track_caller]
     fn taken(&self, x: &Tensor) -> Result<Tensor> {
         match self.is_line() {
             true => x.index_select(self.at as isize, self.indices),
@@ -119,17 +120,20 @@ impl Places<'_> {
     }
 
     /// Elements at the places, combined with sources.
+    #[track_caller]
     fn placed(&self, x: &Tensor, src: &Tensor, settle: Settle) -> Result<Tensor> {
         place(x, self.at, self.indices, src, settle)
     }
 
     /// The gradient with zeros at the places.
+    #[track_caller]
     fn others(&self, g: &Tensor) -> Result<Tensor> {
         let is_named = self.counted(DType::Bool, [false.into(), true.into()], Settle::WRITE)?;
         g.masked_fill(&is_named, 0.0)
     }
 
     /// The gradient of the old elements.
+    #[track_caller]
     fn of_old(&self, g: &Tensor, settle: Settle) -> Result<Tensor> {
         match settle.is_alone {
             true => self.others(g),
@@ -150,6 +154,7 @@ impl Places<'_> {
     }
 
     /// Such numbers in a shape that broadcasts to that of the tensor, or of the sources.
+    #[track_caller]
     fn widened(&self, numbers: &Tensor) -> Result<Tensor> {
         let mut shape = Dims::from_slice(numbers.shape());
         if self.is_line() {
@@ -159,6 +164,7 @@ impl Places<'_> {
     }
 
     /// One number at all places, combined with another for each index.
+    #[track_caller]
     fn counted(&self, dtype: DType, [old, each]: [Scalar; 2], settle: Settle) -> Result<Tensor> {
         let engine = &self.indices.engine;
         let (shape, at) = self.line();
@@ -168,6 +174,7 @@ impl Places<'_> {
     }
 
     /// Which sources are the last ones for their place: they are what is written.
+    #[track_caller]
     fn are_last(&self) -> Result<Tensor> {
         let engine = &self.indices.engine;
         let (shape, at) = self.line();
@@ -181,6 +188,7 @@ impl Places<'_> {
         self.widened(&last.gather(at as isize, self.indices)?.eq(&numbers)?)
     }
 
+    #[track_caller]
     fn through_mean(&self, b: &Backward, settle: Settle) -> Result<Grads> {
         let own = if settle.is_alone { 0.0 } else { 1.0 };
         let count = self.counted(DType::F32, [own.into(), 1.0.into()], Settle::ADD)?;
@@ -192,6 +200,7 @@ impl Places<'_> {
 
     /// Each factor gets the product of the others, also where some are 0. The product leaves out
     /// all zeros, which are counted instead.
+    #[track_caller]
     fn through_product(&self, b: &Backward, settle: Settle) -> Result<Grads> {
         let dtype = b.grad.dtype;
         let split = |factors: &Tensor| {
@@ -219,6 +228,7 @@ impl Places<'_> {
     }
 
     /// Equal extremes share the gradient evenly.
+    #[track_caller]
     fn through_extreme(&self, b: &Backward, settle: Settle) -> Result<Grads> {
         let (x, src, y) = (&b.saved[1], &b.saved[2], &b.saved[3]);
         let dtype = b.grad.dtype;

@@ -7,6 +7,7 @@ use crate::ops::index_select::check_index_type;
 use crate::ops::operation::same_dtype;
 use crate::ops::scatter_into::InPlace;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, axis};
 use lapidary_core::{Error, Result};
 
@@ -82,6 +83,7 @@ impl Tensor {
     }
 
     /// Checks the operands, and returns the axis.
+    #[track_caller]
     fn check_index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<usize> {
         const OPERATION: &str = "index_add";
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
@@ -97,7 +99,8 @@ impl Tensor {
                      {:?}",
                     indices.layout.shape, src.layout.shape, self.layout.shape
                 ),
-            });
+            })
+            .located();
         }
         Ok(at)
     }
@@ -116,7 +119,8 @@ impl Tensor {
     #[track_caller]
     pub fn scatter_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
         self.check_writable("scatter_")?;
-        self.scatter_within("scatter", axis, indices, src, Settle::WRITE)
+        let written = self.scatter_within("scatter", axis, indices, src, Settle::WRITE);
+        written.called("scatter_")
     }
 
     /// [`scatter_add`](Tensor::scatter_add) in place.
@@ -127,7 +131,8 @@ impl Tensor {
     #[track_caller]
     pub fn scatter_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
         self.check_writable("scatter_add_")?;
-        self.scatter_within("scatter_add", axis, indices, src, Settle::ADD)
+        let written = self.scatter_within("scatter_add", axis, indices, src, Settle::ADD);
+        written.called("scatter_add_")
     }
 
     /// [`index_add`](Tensor::index_add) in place, as [`scatter_`](Tensor::scatter_), but with any
@@ -141,7 +146,7 @@ impl Tensor {
         self.check_writable("index_add_")?;
         if self.records_write(&[src]) {
             let old = &self.elements_before("index_add_")?;
-            let made = old.index_add(axis, indices, src)?;
+            let made = old.index_add(axis, indices, src).called("index_add_")?;
             return self.assign("index_add_", &made);
         }
         if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
@@ -149,7 +154,9 @@ impl Tensor {
         }
         let lined = indices.as_axis();
         let indices = lined.as_ref().unwrap_or(indices);
-        let at = self.check_index_add(axis, indices, src)?;
+        let at = self
+            .check_index_add(axis, indices, src)
+            .called("index_add_")?;
         let settle = Settle::ADD;
         let into = InPlace {
             x: self,
@@ -161,9 +168,10 @@ impl Tensor {
         if into.suits() {
             return into.run();
         }
-        self.copy_(&self.index_add(axis, indices, src)?)
+        self.copy_(&self.index_add(axis, indices, src).called("index_add_")?)
     }
 
+    #[track_caller]
     fn check_source(&self, operation: &'static str, src: &Tensor) -> Result<()> {
         self.same_engine(operation, src)?;
         same_dtype(operation, self.dtype, src.dtype)
@@ -225,6 +233,7 @@ impl Tensor {
 
     /// The axis, the part of `src` that `indices` covers, and the shape of the part of `self` that
     /// it may name.
+    #[track_caller]
     fn check_scatter(
         &self,
         operation: &'static str,
@@ -245,7 +254,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation,
                 reason: format!("the indices {of_indices:?} do not fit into {of_src:?}"),
-            });
+            })
+            .located();
         }
         // Indices may cover only a part of the tensor and of the source.
         let mut named = of_indices.clone();

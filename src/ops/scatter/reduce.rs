@@ -3,6 +3,7 @@
 use super::settle::{How, Settle};
 use crate::ops::operation::Takes;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::Result;
 
 /// How [`Tensor::scatter_reduce`] folds elements with the same index: PyTorch's `sum`, `prod`,
@@ -73,10 +74,12 @@ impl Tensor {
         include_self: bool,
     ) -> Result<()> {
         self.check_writable("scatter_reduce_")?;
-        let settle = self.settle_of(reduce, include_self)?;
-        self.scatter_within(OPERATION, axis, indices, src, settle)
+        let settle = (self.settle_of(reduce, include_self)).called("scatter_reduce_")?;
+        let written = self.scatter_within(OPERATION, axis, indices, src, settle);
+        written.called("scatter_reduce_")
     }
 
+    #[track_caller]
     fn settle_of(&self, reduce: ScatterReduce, include_self: bool) -> Result<Settle> {
         if reduce == ScatterReduce::Mean {
             Takes::Numbers.check(OPERATION, self.dtype)?;

@@ -120,6 +120,7 @@ impl MaskRule {
     }
 
     /// The gradient of an operand with these bits.
+    #[track_caller]
     fn through(self, g: &Tensor, bits: &Tensor, [first, _]: [f32; 2]) -> Result<Tensor> {
         match self {
             MaskRule::Clamp => g.masked_fill(bits, 0.0),
@@ -130,6 +131,7 @@ impl MaskRule {
 }
 
 /// The gradient of the operand. `x` is the operand or the result, whichever was kept.
+#[track_caller]
 fn through(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Tensor> {
     use UnaryOp as Op;
     match op {
@@ -181,6 +183,7 @@ fn through(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Ten
 }
 
 /// The gradient of an activation's operand `x`.
+#[track_caller]
 fn through_activation(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Tensor> {
     use UnaryOp as Op;
     if let Reads::Mask(mask) = op.reads() {

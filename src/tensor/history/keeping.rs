@@ -29,6 +29,7 @@ impl Tensor {
 
     /// An operation that does not need the elements says so. If the one that made them keeps them
     /// for itself alone, it keeps what it needs of them.
+    #[track_caller]
     pub(crate) fn keep_less(&self) -> Result<()> {
         let Some(node) = self.tracked_edge().map(|edge| edge.node) else {
             return Ok(());

@@ -57,6 +57,7 @@ impl Lesser {
     }
 
     /// Keeps only the part from now on. A result that was overwritten stays, for the error.
+    #[track_caller]
     pub(super) fn keep_less(
         &self,
         engine: &Arc<Engine>,

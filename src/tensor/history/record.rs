@@ -230,6 +230,7 @@ impl Tensor {
 impl Node {
     /// What the rule gets for this gradient. With `is_recorded` the saved tensors have their
     /// histories, so that the gradients have some too.
+    #[track_caller]
     pub(crate) fn backward(
         self: &Arc<Self>,
         body: &Body,

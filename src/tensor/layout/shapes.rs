@@ -1,6 +1,7 @@
 //! The rules of shapes: limits, broadcasting, and counting of axes.
 
 use super::{Dims, MAX_ELEMENTS, MAX_RANK};
+use crate::tensor::called::Called;
 use lapidary_core::{DType, Error, Result};
 
 /// Number of elements and bytes of a new tensor of this shape.
@@ -12,6 +13,7 @@ use lapidary_core::{DType, Error, Result};
 ///
 /// `Shape` for more than [`MAX_RANK`] dimensions, `NeverFits` for more than [`MAX_ELEMENTS`]
 /// elements, `Overflow` if the number of bytes exceeds 64 bits.
+#[track_caller]
 pub(crate) fn checked(shape: &[usize], dtype: DType) -> Result<(usize, u64)> {
     check_rank("shape", shape)?;
     let overflow = || Error::Overflow {
@@ -32,6 +34,7 @@ pub(crate) fn checked(shape: &[usize], dtype: DType) -> Result<(usize, u64)> {
             requested_bytes: extent_bytes,
             limit_bytes: MAX_ELEMENTS * dtype.size_bytes(),
             hint: "Kernels count elements in 32 bits: split it into several tensors",
+            by: String::new(),
         });
     }
     match is_empty {
@@ -49,6 +52,7 @@ fn extent(shape: &[usize]) -> Option<u64> {
 }
 
 /// Refuses a view's shape that no tensor can have.
+#[track_caller]
 pub(super) fn check_view(operation: &'static str, shape: &[usize]) -> Result<()> {
     check_rank(operation, shape)?;
     match extent(shape) {
@@ -58,37 +62,48 @@ pub(super) fn check_view(operation: &'static str, shape: &[usize]) -> Result<()>
             requested_bytes: elements.unwrap_or(u64::MAX),
             limit_bytes: MAX_ELEMENTS,
             hint: "Kernels count elements in 32 bits: work on slices",
+            by: String::new(),
         }),
     }
 }
 
+#[track_caller]
 fn check_rank(operation: &'static str, shape: &[usize]) -> Result<()> {
     let rank = shape.len();
     if rank > MAX_RANK {
         return Err(Error::Shape {
             operation,
             reason: format!("a tensor has at most {MAX_RANK} dimensions, not {rank}"),
-        });
+        })
+        .located();
     }
     Ok(())
 }
 
 /// Converts an axis to one from the front: −1 is the last of `rank` axes.
+#[track_caller]
 pub(crate) fn axis(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
-    position(axis, rank).ok_or(Error::Axis {
-        operation,
-        axis,
-        rank,
-    })
+    position(axis, rank)
+        .ok_or(Error::Axis {
+            operation,
+            axis,
+            rank,
+            at: String::new(),
+        })
+        .located()
 }
 
 /// As [`axis`], but a 0-d tensor has an axis 0: it counts as one element along it.
+#[track_caller]
 pub(crate) fn axis_or_number(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
-    position(axis, rank.max(1)).ok_or(Error::Axis {
-        operation,
-        axis,
-        rank,
-    })
+    position(axis, rank.max(1))
+        .ok_or(Error::Axis {
+            operation,
+            axis,
+            rank,
+            at: String::new(),
+        })
+        .located()
 }
 
 /// Converts an index to one from the front: −1 is the last of `len`.
@@ -103,6 +118,7 @@ pub(super) fn position(index: isize, len: usize) -> Option<usize> {
 
 /// The shape that two shapes broadcast to. They are aligned at their last dimensions. A dimension
 /// of 1, or a missing one, takes the other's size.
+#[track_caller]
 pub(crate) fn broadcast_shapes(operation: &'static str, a: &[usize], b: &[usize]) -> Result<Dims> {
     if a == b {
         return Ok(Dims::from_slice(a));
@@ -126,5 +142,6 @@ pub(crate) fn broadcast_shapes(operation: &'static str, a: &[usize], b: &[usize]
                 ),
             }),
         })
-        .collect()
+        .collect::<Result<Dims>>()
+        .located()
 }

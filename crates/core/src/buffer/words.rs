@@ -78,6 +78,7 @@ fn words_of(bytes: u64) -> Result<u32> {
         requested_bytes: bytes,
         limit_bytes: 4 * u64::from(MOST_WORDS),
         hint: "Copy slices of it",
+        by: String::new(),
     })
 }
 

@@ -20,7 +20,7 @@ use super::state::State;
 use super::upload;
 use crate::driver::BoxFuture;
 use crate::error::{Error, Result};
-use crate::memory::Storage;
+use crate::memory::{MadeFor, Storage};
 use crate::transfer::{FEED_BYTES, Piece, Sink};
 
 impl Engine {
@@ -68,7 +68,12 @@ impl Engine {
 
     #[track_caller]
     fn append_launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
-        self.check_launch(&launch)?;
+        if let Err(error) = self.check_launch(&launch) {
+            let at = MadeFor::or(Location::caller());
+            let operation = self.lock().operation;
+            let by = || format!("{} at {}:{}", operation(&launch), at.file(), at.line());
+            return Err(error.asked_by(by));
+        }
         let mut state = self.lock_to_append()?;
         // Under the lock: a thread that sees the new version appends its reads after this command.
         launch.bump_versions();
@@ -276,6 +281,7 @@ impl Engine {
                 requested_bytes: launch.windows(caps.max_binding_bytes) * caps.max_binding_bytes,
                 limit_bytes: most * caps.max_binding_bytes,
                 hint: "Work on slices of the operands",
+                by: String::new(),
             });
         }
         if launch.groups.iter().any(|&groups| groups > caps.max_groups) {

@@ -10,6 +10,7 @@ use super::dry;
 use super::dry::Here;
 use super::execute::answers;
 use super::handle::{Engine, Setup};
+use super::kernel::Launch;
 use super::limits::Limits;
 #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
 use super::limits::outside::AtShortage;
@@ -103,6 +104,7 @@ impl Engine {
                 requested_bytes: bytes,
                 limit_bytes,
                 hint: "Split it into several",
+                by: String::new(),
             });
         }
         let site = MadeFor::or(Location::caller());
@@ -155,6 +157,11 @@ impl Engine {
     /// From now on, values that are saved for a backward may be dropped and computed again.
     pub fn recompute_saved(&self) {
         self.lock().recompute = Some(RECOMPUTE);
+    }
+
+    /// From now on, errors name launches by this function.
+    pub(crate) fn name_launches(&self, operation: fn(&Launch) -> String) {
+        self.lock().operation = operation;
     }
 
     /// Sets the first limits. The engine holds no memory yet that could exceed them.

@@ -337,6 +337,7 @@ fn never_fits(state: &State, storage: &Arc<Storage>, over_ceiling: &Hindrance) -
         limit_bytes: over_ceiling.limit_bytes,
         hint: "That is the ceiling of its share. Raise it, or work on slices, such as some rows of \
                an operand at a time",
+        by: String::new(),
     })
 }
 
@@ -522,6 +523,7 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
         requested_bytes: needed_bytes,
         limit_bytes,
         hint: "Raise the budget, or work on slices, such as some rows of an operand at a time",
+        by: String::new(),
     })
 }
 

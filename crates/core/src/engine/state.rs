@@ -24,7 +24,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::diagnose::{self, Diagnose};
-use super::kernel::Role;
+use super::kernel::{Launch, Role};
 use super::queue::Queue;
 use super::queue::cmd::Cmd;
 use super::queue::head::Head;
@@ -84,6 +84,8 @@ pub(super) struct State {
     pub(super) pace: Pace,
     /// The record of uploads that were lost with a device.
     pub(super) staging_loss: StagingLoss,
+    /// Describes what a launch computes, in the words of the operation's caller.
+    pub(super) operation: fn(&Launch) -> String,
     /// The diagnostics, if the app asked for any.
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
@@ -137,6 +139,7 @@ impl State {
             batch: Batch::default(),
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),
+            operation: |launch| launch.program.name().to_owned(),
             diagnose: None,
             shared: None,
             priorities: None,
@@ -368,6 +371,10 @@ impl State {
             return;
         }
         let is_step = self.steps.is_any_under_way();
+        let error = match &head {
+            Some(cmd) => error.asked_by(|| cmd.described(self.operation)),
+            None => error,
+        };
         if let Some(cmd) = &head {
             self.left(cmd);
         }

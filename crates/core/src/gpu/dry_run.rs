@@ -165,6 +165,7 @@ impl Gpu {
                         Some(_) if is_slow => "Allow a larger slowdown, or raise the budget",
                         _ => "Recompute activations, or raise the budget",
                     },
+                    by: String::new(),
                 });
             }
         };

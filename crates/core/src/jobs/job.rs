@@ -89,6 +89,7 @@ impl Job {
             limit_bytes: capacity_bytes,
             hint: "All jobs together have that much memory. Raise the budget or the guarantee, or \
                    split the job",
+            by: String::new(),
         }
     }
 

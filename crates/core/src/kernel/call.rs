@@ -421,6 +421,7 @@ impl<T: Bind + Clone> KernelCall<T> {
                 requested_bytes: has,
                 limit_bytes: most,
                 hint: "Call the kernel on slices of it",
+                by: String::new(),
             });
         }
         Ok(seen)

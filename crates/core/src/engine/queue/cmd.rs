@@ -1,5 +1,6 @@
 //! Commands: the values that wait in the queue.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::engine::kernel::{Launch, Program, Role};
@@ -81,6 +82,24 @@ impl Cmd {
             Cmd::Upload { dst, .. } | Cmd::Poison { dst, .. } => visit(dst, Role::Update),
             Cmd::Read { src, .. } | Cmd::Prefetch(src) => visit(src, Role::Read),
         }
+    }
+
+    /// What it does, for an error: the operation, and the tensor that it writes.
+    #[cold]
+    pub(in crate::engine) fn described(&self, operation: fn(&Launch) -> String) -> String {
+        let name = match self {
+            Cmd::Launch(launch) => operation(launch),
+            Cmd::Upload { .. } => "an upload".to_owned(),
+            Cmd::Clear(_) => "zeros".to_owned(),
+            _ => "a command".to_owned(),
+        };
+        let mut described = name;
+        self.each_operand(&mut |storage, role| {
+            if role != Role::Read {
+                let _ = write!(described, " for the tensor made at {}", storage.tag());
+            }
+        });
+        described
     }
 
     /// Whether the command should be submitted at once. The reading thread copies one large piece

@@ -119,6 +119,7 @@ pub(in crate::engine) fn never_fits(storage: &Storage, error: &AllocError) -> Er
             requested_bytes: storage.size_bytes(),
             limit_bytes,
             hint: "Split it",
+            by: String::new(),
         },
         ref other => Error::Driver {
             what: "a block",
