@@ -9,7 +9,7 @@ use std::panic::Location;
 use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
-/// The end of a reason, in front of the line.
+/// What stands in front of the line.
 const AT: &str = " (called at ";
 
 pub(crate) trait Called {
@@ -67,9 +67,12 @@ fn locate(error: &mut Error, caller: &'static Location<'static>) {
         Error::Shape { reason: text, .. }
         | Error::DType { at: text, .. }
         | Error::Axis { at: text, .. }
-        | Error::NeverFits { by: text, .. } => {
-            text.truncate(text.rfind(AT).unwrap_or(text.len()));
-            *text += &line;
+        | Error::NeverFits { by: text, .. }
+            if !text.contains(AT) =>
+        {
+            // Further lines of a reason may point at a column.
+            let first = text.find('\n').unwrap_or(text.len());
+            text.insert_str(text[..first].trim_end_matches(':').len(), &line);
         }
         _ => {}
     }
