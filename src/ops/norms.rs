@@ -58,9 +58,20 @@ impl Tensor {
                 ));
             }
         }
-        match self.is_empty() {
-            true => self.copy(),
-            false => self.group_norm(channels, weight, bias, eps),
+        if !self.is_empty() {
+            return self.group_norm(channels, weight, bias, eps);
+        }
+        // No element is computed, and the gradients of weight and bias are zeros.
+        let mut shape = vec![1; self.rank() - 1];
+        shape[0] = channels;
+        let along = |operand: &Tensor| operand.cast(self.dtype)?.reshape(&shape);
+        let scaled = match weight {
+            Some(weight) => self.mul(&along(weight)?)?,
+            None => self.copy()?,
+        };
+        match bias {
+            Some(bias) => scaled.add(&along(bias)?),
+            None => Ok(scaled),
         }
     }
 
