@@ -382,7 +382,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     };
     let (origin, stats, finish) = match has(RMS) {
         true => ("from_zero", "stats_rms", "finish_rms"),
-        false => ("relative_to_first", "stats", "finish"),
+        false => ("from_first", "stats", "finish"),
     };
     let text = normalize::text(variant, origin);
     text.sections(WGSL, &[stats, finish, weight, bias]).done()
