@@ -130,6 +130,7 @@ pub(super) fn concat_as(
 }
 
 /// The axis and the result's shape.
+#[track_caller]
 fn result_shape(
     operation: &'static str,
     tensors: &[&Tensor],

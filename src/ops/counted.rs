@@ -10,6 +10,7 @@ use super::fill;
 use super::index_select::check_index_type;
 use super::operation::Takes;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{axis as checked_axis, broadcast_shapes};
 use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
@@ -52,7 +53,8 @@ impl Tensor {
         &self,
         mask: &Tensor,
     ) -> impl Future<Output = Result<Tensor>> + use<> {
-        when_counted(counted(self, mask), selected)
+        let counted = counted(self, mask).called("masked_select_async");
+        when_counted(counted, selected)
     }
 
     /// The first `count` elements where `mask`, a bool tensor, is true, in row-major order along
@@ -71,7 +73,8 @@ impl Tensor {
     /// broadcast, [`Error::Foreign`], [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn masked_select_first(&self, mask: &Tensor, count: usize) -> Result<Tensor> {
-        let (x, ends) = counted(self, mask)?;
+        let counted = counted(self, mask).called("masked_select_first");
+        let (x, ends) = counted?;
         selected(&x, &ends, count)
     }
 
@@ -155,7 +158,8 @@ impl Tensor {
         axis: isize,
     ) -> impl Future<Output = Result<Tensor>> + use<> {
         let line = MadeFor::or(Location::caller());
-        let begun = match self.check_counts(counts, axis) {
+        let checked = self.check_counts(counts, axis);
+        let begun = match checked.called("repeat_interleave_by_async") {
             Ok(counts) => Ok((counts.read(), counts, self.clone())),
             Err(error) => Err(error),
         };
@@ -176,7 +180,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: REPEAT,
                 reason: format!("counts of shape {:?} for {size} indices", counts.shape()),
-            });
+            })
+            .located();
         }
         counts.cast(DType::U32)?.flatten()?.broadcast_to(&[size])
     }

@@ -3,6 +3,7 @@
 use super::fill;
 use super::operation::{Takes, same_dtype};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::history::grads;
 use crate::tensor::layout::checked;
 use lapidary_core::{Error, Result};
@@ -31,7 +32,8 @@ impl Tensor {
                 return Err(Error::Shape {
                     operation: OPERATION,
                     reason: format!("{shape:?} is neither a vector nor a matrix"),
-                });
+                })
+                .located();
             }
         };
         if self.is_tracked() {
@@ -79,7 +81,8 @@ impl Tensor {
                     self.shape(),
                     other.shape()
                 ),
-            });
+            })
+            .located();
         }
         self.unsqueeze(1)?.mul(&other.unsqueeze(0)?)
     }

@@ -333,7 +333,8 @@ fn places_named(
                 index.shape(),
                 x.shape()
             ),
-        });
+        })
+        .located();
     }
     of_mask(operation, index)
 }

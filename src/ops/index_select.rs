@@ -200,10 +200,11 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("row {padding_idx} of {rows}"),
-            });
+            })
+            .located();
         };
         if !self.is_tracked() {
-            return self.embedding(indices);
+            return self.embedding(indices).called(OPERATION);
         }
         check_index_type(OPERATION, self, indices)?;
         let flat = indices.flatten()?;
@@ -216,6 +217,7 @@ impl Tensor {
             .reshape(&shape)
     }
 
+    #[track_caller]
     fn check_indices(&self, along: isize, indices: &Tensor) -> Result<usize> {
         let at = axis(OPERATION, along, self.layout.rank())?;
         check_index_type(OPERATION, self, indices)?;

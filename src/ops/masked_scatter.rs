@@ -2,6 +2,7 @@
 
 use super::operation::{Takes, same_dtype};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, broadcast_shapes};
 use lapidary_core::{Error, Result};
 
@@ -50,20 +51,24 @@ impl Tensor {
     pub fn masked_scatter_(&self, mask: &Tensor, source: &Tensor) -> Result<()> {
         const IN_PLACE: &str = "masked_scatter_";
         self.check_writable(IN_PLACE)?;
-        if self.check_masked_scatter(mask, source)? != self.layout.shape {
+        let shape = self.check_masked_scatter(mask, source);
+        if shape.called(IN_PLACE)? != self.layout.shape {
             return Err(Error::Shape {
                 operation: IN_PLACE,
                 reason: format!("a mask of shape {:?} for {:?}", mask.shape(), self.shape()),
-            });
+            })
+            .located();
         }
         if self.records_write(&[source]) {
-            let made = (self.elements_before(IN_PLACE)?).masked_scatter(mask, source)?;
+            let made = (self.elements_before(IN_PLACE)?).masked_scatter(mask, source);
+            let made = made.called(IN_PLACE)?;
             return self.assign(IN_PLACE, &made);
         }
-        self.copy_(&self.masked_scatter(mask, source)?)
+        self.copy_(&self.masked_scatter(mask, source).called(IN_PLACE)?)
     }
 
     /// The shape of the result.
+    #[track_caller]
     fn check_masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Dims> {
         self.same_engine(OPERATION, mask)?;
         self.same_engine(OPERATION, source)?;

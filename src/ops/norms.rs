@@ -3,6 +3,7 @@
 use super::normalize::check_float;
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::axis_or_number;
 use lapidary_core::{DType, Error, Result};
 
@@ -42,10 +43,13 @@ impl Tensor {
                 return refuse(format!(
                     "{:?} has one element a channel, which has no spread",
                     self.shape()
-                ));
+                ))
+                .located();
             }
             [_, channels, ..] => *channels,
-            shape => return refuse(format!("{shape:?} has fewer than three dimensions")),
+            shape => {
+                return refuse(format!("{shape:?} has fewer than three dimensions")).located();
+            }
         };
         for (name, operand) in [("weight", weight), ("bias", bias)] {
             let Some(operand) = operand else { continue };
@@ -55,11 +59,13 @@ impl Tensor {
                 return refuse(format!(
                     "the {name} has shape {:?}, not [{channels}]",
                     operand.shape()
-                ));
+                ))
+                .located();
             }
         }
         if !self.is_empty() {
-            return self.group_norm(channels, weight, bias, eps);
+            let made = self.group_norm(channels, weight, bias, eps);
+            return made.called(OPERATION);
         }
         // No element is computed, and the gradients of weight and bias are zeros.
         let mut shape = vec![1; self.rank() - 1];

@@ -2,6 +2,7 @@
 
 use super::concat::concat_as;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::axis;
 use lapidary_core::{Error, Result};
 
@@ -60,6 +61,7 @@ impl Tensor {
     ///
     /// [`Error::Axis`] if there is no such axis. [`Error::Shape`] if `count` is 0, or more than
     /// 65,536 and than the axis has elements.
+    #[track_caller]
     pub fn tensor_split(&self, count: usize, axis: isize) -> Result<Vec<Tensor>> {
         const OPERATION: &str = "tensor_split";
         let size = self.shape()[self::axis(OPERATION, axis, self.rank())?];
@@ -67,7 +69,8 @@ impl Tensor {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("{size} elements in {count} pieces"),
-            });
+            })
+            .located();
         }
         let mut start = 0;
         let piece = |number: usize| {
@@ -90,6 +93,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Axis`] if there is no such axis.
+    #[track_caller]
     pub fn tensor_split_at(&self, indices: &[isize], axis: isize) -> Result<Vec<Tensor>> {
         self::axis("tensor_split_at", axis, self.rank())?;
         let starts = [None].into_iter().chain(indices.iter().copied().map(Some));

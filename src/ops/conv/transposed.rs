@@ -7,6 +7,7 @@ use super::gradient::by_input_recorded;
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{Error, Result};
 
 /// Options of a transposed convolution over `N` dimensions: the arguments that PyTorch's
@@ -154,7 +155,7 @@ fn transposed(
         x.same_engine(operation, other)?;
         same_dtype(operation, x.dtype, other.dtype)?;
     }
-    let geometry = geometry(operation, x.shape(), weight.shape(), options)?;
+    let geometry = geometry(operation, x.shape(), weight.shape(), options).located()?;
     if let Some(bias) = bias.filter(|bias| bias.shape() != [geometry.in_channels]) {
         return Err(Error::Shape {
             operation,
@@ -163,7 +164,8 @@ fn transposed(
                 bias.shape(),
                 geometry.in_channels
             ),
-        });
+        })
+        .located();
     }
     let operands = [Some(x), Some(weight), bias];
     match operands.into_iter().flatten().any(Tensor::is_tracked) {

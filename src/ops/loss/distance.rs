@@ -3,6 +3,7 @@
 use super::gradient::{Pairwise, of_sizes, of_smooth_sizes};
 use super::{Reduction, check_float, reduced};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::history::Backward;
 use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
@@ -33,7 +34,8 @@ impl Tensor {
             let _line = MadeFor::caller();
             return loss.recorded(&[self, target], |x| x[0].l1_loss(&x[1], reduction));
         }
-        reduced(self.sub(target)?.abs()?, reduction)
+        let apart = self.sub(target).called(OPERATION)?;
+        reduced(apart.abs()?, reduction)
     }
 
     /// The absolute differences from `target`, less `beta / 2`, where they are at least `beta`, and
@@ -66,7 +68,7 @@ impl Tensor {
             });
         }
         if beta == 0.0 {
-            return self.l1_loss(target, reduction);
+            return self.l1_loss(target, reduction).called(OPERATION);
         }
         if self.is_tracked() || target.is_tracked() {
             let loss = Pairwise {
@@ -80,7 +82,7 @@ impl Tensor {
             let _line = MadeFor::caller();
             return loss.recorded(&[self, target], compute);
         }
-        let size = self.sub(target)?.abs()?;
+        let size = self.sub(target).called(OPERATION)?.abs()?;
         let is_inside = size.lt_scalar(beta)?;
         let inside = (size.square()? * (0.5 / beta))?;
         reduced(is_inside.where_(&inside, &(size - 0.5 * beta)?)?, reduction)

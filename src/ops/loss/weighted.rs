@@ -3,6 +3,7 @@
 use super::{Reduction, check_float, reduced};
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
 use lapidary_core::{Error, Result};
 
@@ -28,8 +29,10 @@ impl Tensor {
         weight: &Tensor,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        self.check_weight("binary_cross_entropy_weighted", target, weight)?;
-        let losses = self.binary_cross_entropy(target, Reduction::None)?;
+        const OPERATION: &str = "binary_cross_entropy_weighted";
+        self.check_weight(OPERATION, target, weight)?;
+        let losses = self.binary_cross_entropy(target, Reduction::None);
+        let losses = losses.called(OPERATION)?;
         reduced(losses.mul(weight)?, reduction)
     }
 
@@ -48,12 +51,15 @@ impl Tensor {
         positive_weight: Option<&Tensor>,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        self.check_weight("binary_cross_entropy_with_logits_weighted", target, weight)?;
+        const OPERATION: &str = "binary_cross_entropy_with_logits_weighted";
+        self.check_weight(OPERATION, target, weight)?;
         let losses =
-            self.binary_cross_entropy_with_logits(target, positive_weight, Reduction::None)?;
+            self.binary_cross_entropy_with_logits(target, positive_weight, Reduction::None);
+        let losses = losses.called(OPERATION)?;
         reduced(losses.mul(weight)?, reduction)
     }
 
+    #[track_caller]
     fn check_weight(
         &self,
         operation: &'static str,
@@ -74,7 +80,8 @@ impl Tensor {
                     "a weight of shape {:?} for losses of shape {losses:?}",
                     weight.shape()
                 ),
-            }),
+            })
+            .located(),
         }
     }
 }
