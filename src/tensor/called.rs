@@ -1,8 +1,8 @@
 //! The errors of a call name the method that the app called, and the app's line.
 //!
-//! An operation may be composed of others, whose errors have their names. Each public method renames
-//! the errors of what it calls; the outermost one does it last. The line is that of the caller, as
-//! far as all functions between are `#[track_caller]`.
+//! An operation may be composed of others, whose errors have their names. Each public method
+//! renames the errors of what it calls; the outermost one does it last. The line is that of the
+//! caller, as far as all functions between are `#[track_caller]`.
 
 use std::panic::Location;
 
