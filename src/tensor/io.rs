@@ -5,8 +5,8 @@
 
 use super::Tensor;
 use super::layout::Layout;
-#[cfg(not(target_arch = "wasm32"))]
 use crate::tensor::called::Called;
+#[cfg(not(target_arch = "wasm32"))]
 use lapidary_core::internal::block_on;
 use lapidary_core::{Buffer, Element, Error, Result};
 

@@ -288,8 +288,9 @@ const OTHERS: &[Operation] = &[
     op("vstack", EVERY, &[x(MATRIX), x(ROW)], |t| {
         one(Tensor::vstack(&[&t[0], &t[1]]))
     }),
-    op("diag", EVERY, &[x(ROW), x(MATRIX)], |t| {
-        Ok(vec![t[0].diag(-1)?, t[1].diag(1)?])
+    op("diag", EVERY, &[x(ROW)], |t| {
+        let matrix = t[0].diag(-1)?;
+        Ok(vec![matrix.diag(1)?, matrix])
     }),
     op("outer", NUMBERS, &[x(ROW), x(OF_ROWS)], |t| {
         one(t[0].outer(&t[1]))
