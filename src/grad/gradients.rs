@@ -106,7 +106,7 @@ impl Gradients {
     /// ```no_run
     /// # fn demo(loss: &lapidary::Tensor) -> lapidary::Result<()> {
     /// for gradient in &loss.backward()? {
-    ///     println!("{:?}", gradient.norm(2.0, &[])?.item::<f32>()?);
+    ///     println!("{:?}", gradient.norm_all(2.0)?.item::<f32>()?);
     /// }
     /// # Ok(()) }
     /// ```
