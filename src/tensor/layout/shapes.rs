@@ -83,20 +83,19 @@ fn check_rank(operation: &'static str, shape: &[usize]) -> Result<()> {
 /// Converts an axis to one from the front: −1 is the last of `rank` axes.
 #[track_caller]
 pub(crate) fn axis(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
-    position(axis, rank)
-        .ok_or(Error::Axis {
-            operation,
-            axis,
-            rank,
-            at: String::new(),
-        })
-        .located()
+    axis_among(operation, axis, rank, rank)
 }
 
 /// As [`axis`], but a 0-d tensor has an axis 0: it counts as one element along it.
 #[track_caller]
 pub(crate) fn axis_or_number(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
-    position(axis, rank.max(1))
+    axis_among(operation, axis, rank, rank.max(1))
+}
+
+/// The position of an axis among `axes`, for a tensor with `rank` dimensions.
+#[track_caller]
+fn axis_among(operation: &'static str, axis: isize, rank: usize, axes: usize) -> Result<usize> {
+    position(axis, axes)
         .ok_or(Error::Axis {
             operation,
             axis,

@@ -39,7 +39,7 @@ pub(super) fn read(mut from: impl io::Read) -> Result<Snapshot> {
             let most = Bytes(MOST_BYTES);
             return Err(wrong(format!("it is larger than {most}")));
         }
-        // Each look begins anew, so the next one waits for twice as many bytes.
+        // Each look begins from the start, so the next one waits for twice as many bytes.
         if json.len() / 2 >= looked_at {
             check_begin(&json)?;
             looked_at = json.len();
