@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
-use crate::driver::{Caps, Driver, Dx12Compiler};
+use crate::driver::{Caps, Device, Driver, Dx12Compiler};
 use crate::engine::queue::fusion::Fuse;
 use crate::engine::{Diagnostics, Engine, Launch, Setup, block_on};
 use crate::error::{Error, Result};
@@ -493,9 +493,7 @@ impl Gpu {
     /// Writes pipelines and trial results to [`Options::cache_folder`] now. Dropping the last
     /// handle does so too. This call is for apps that are killed, not ended, as on phones.
     pub fn keep_caches(&self) {
-        if let Some(driver) = self.engine.driver().as_wgpu() {
-            driver.keep_pipelines();
-        }
+        self.engine.driver().keep_pipelines();
     }
 
     /// The app reports that the device is lost, usually from its own callback. From now on every
@@ -507,9 +505,7 @@ impl Gpu {
     /// Takes the device's only callback for its loss. A device that lapidary opened does not need
     /// it. An adopted one needs it only if the app does not use the callback.
     pub fn watch_lost(&self) {
-        if let Some(driver) = self.engine.driver().as_wgpu() {
-            driver.watch_lost();
-        }
+        self.engine.driver().watch_lost();
     }
 
     /// Puts `name` into the tags of buffers that this thread makes, until the scope is dropped. The
@@ -538,15 +534,14 @@ impl Gpu {
         }
     }
 
-    fn wgpu(&self, operation: &'static str) -> Result<&WgpuDriver> {
-        let driver = match self.engine.here().is_dry() {
-            true => None,
-            false => self.engine.driver().as_wgpu(),
-        };
-        driver.ok_or_else(|| Error::Buffer {
-            operation,
-            reason: "the device is simulated and has no wgpu buffers".into(),
-        })
+    /// The driver, if the app may know the device as one of wgpu.
+    fn shared_driver(&self, operation: &'static str) -> Result<&Device> {
+        let driver = self.engine.driver();
+        if self.engine.here().is_dry() || !driver.shares_with_app() {
+            let reason = "the device is simulated and has no wgpu buffers".into();
+            return Err(Error::Buffer { operation, reason });
+        }
+        Ok(driver)
     }
 }
 

@@ -44,32 +44,6 @@ impl Device {
         }
     }
 
-    /// Replaces a lost device by a new one, opened in the same way. The new device is empty: the
-    /// driver ignores or refuses old ids. Serials continue, and all earlier ones count as done.
-    /// Signals that the old device owed have failed, and waiting for one returns `Lost`.
-    ///
-    /// An error changes nothing. `Lost` means that no device can be opened now, and a later try may
-    /// succeed. `Invalid` means that the device is not lost, belongs to the app, or that the new
-    /// device can do less than the old one. [`caps`](Driver::caps) never change.
-    ///
-    /// A program with a [`Driver`] contains all of its methods. So those that few programs call, as
-    /// this one and the next, ask for the type.
-    pub(crate) fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
-        match self.driver.as_wgpu() {
-            Some(driver) => Box::pin(driver.reopen()),
-            None => self.driver.reopen(),
-        }
-    }
-
-    /// Starts or stops timing kernels by the device's clock. Refused if the device has none.
-    pub(crate) fn time_kernels(&self, on: bool) -> DriverResult<()> {
-        match self.driver.as_wgpu() {
-            Some(driver) => driver.time_kernels(on),
-            None if on => Err(DriverError::Invalid("it has no clock".to_owned())),
-            None => Ok(()),
-        }
-    }
-
     /// As [`Driver::may_wait`]. Natively only a simulated device may wait.
     #[inline]
     pub(crate) fn may_wait(&self) -> bool {

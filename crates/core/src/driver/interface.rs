@@ -4,13 +4,12 @@ use std::fmt;
 
 use super::bounds::{BoxFuture, MaybeShared};
 use super::caps::Caps;
-use super::failure::{DriverError, DriverResult};
+use super::failure::{DriverResult, invalid};
 use super::op::{
     BindGroupId, Binding, BufferId, BufferKind, MapMode, Op, PipelineDesc, PipelineId, Submission,
 };
 use super::os_budget::OsBudget;
 use super::signal::Signal;
-use super::wgpu::WgpuDriver;
 
 /// The times of a dispatch. Its begin and end count backwards from the moment at which the engine
 /// noticed the end of its submission.
@@ -20,6 +19,12 @@ pub(crate) struct KernelRun {
     pub(crate) began_before_ns: u64,
     pub(crate) ended_before_ns: u64,
 }
+
+/// Why a driver refuses what an app would do with wgpu.
+const NOT_SHARED: &str = "the device is simulated and has no wgpu buffers";
+
+/// A function of the app that records commands.
+pub(crate) type RecordApp<'a> = Box<dyn FnOnce() -> Vec<wgpu::CommandBuffer> + 'a>;
 
 /// A device.
 pub(crate) trait Driver: MaybeShared + fmt::Debug {
@@ -138,11 +143,21 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
     /// Declares the device lost, because the app noticed the loss first.
     fn declare_lost(&self, reason: &str);
 
-    /// Replaces the device, if it is not one of wgpu's: see
-    /// [`Device::reopen`](super::Device::reopen).
+    /// Watches for the loss of an adopted device by its only callback, which the app then has not.
+    /// Other devices tell by themselves.
+    fn watch_lost(&self) {}
+
+    /// Replaces a lost device by a new one, opened in the same way. The new device is empty: the
+    /// driver ignores or refuses old ids. Serials continue, and all earlier ones count as done.
+    /// Signals that the old device owed have failed, and waiting for one returns `Lost`.
+    ///
+    /// An error changes nothing. `Lost` means that no device can be opened now, and a later try may
+    /// succeed. `Invalid` means that the device is not lost, belongs to the app, or that the new
+    /// device can do less than the old one. [`caps`](Driver::caps) never change.
     fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
-        let reason = "it has no device to open again".to_owned();
-        Box::pin(std::future::ready(Err(DriverError::Invalid(reason))))
+        Box::pin(std::future::ready(invalid(
+            "it has no device to open again",
+        )))
     }
 
     /// The bytes of the device's memory that the operating system allows this process now. `None`
@@ -166,14 +181,65 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
         cfg!(target_arch = "wasm32")
     }
 
+    /// Starts or stops timing kernels by the device's clock. Refused if the device has none.
+    fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        if on {
+            return invalid("it has no clock");
+        }
+        Ok(())
+    }
+
     /// The first dispatches of the last submission, in order, if kernels are timed. Each call takes
     /// them, so a second call returns none.
     fn take_kernel_runs(&self) -> Vec<KernelRun> {
         Vec::new()
     }
 
-    /// The wgpu objects behind the driver, if it is the one over wgpu.
-    fn as_wgpu(&self) -> Option<&WgpuDriver> {
-        None
+    /// Writes the pipelines compiled so far into their folder, if it has one. The end of the device
+    /// does so too.
+    fn keep_pipelines(&self) {}
+
+    /// Whether the app may know the device and its buffers as those of wgpu. Otherwise the driver
+    /// refuses the five calls below.
+    fn shares_with_app(&self) -> bool {
+        false
+    }
+
+    /// Continues with another device of the app, as [`reopen`](Driver::reopen) does with one of its
+    /// own. It sets no callback: the app must watch the loss of this device as well. Refused if the
+    /// driver opened the device itself.
+    fn readopt(
+        &self,
+        adapter: Option<&wgpu::Adapter>,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+    ) -> DriverResult<()> {
+        let _ = (adapter, device, queue);
+        invalid(NOT_SHARED)
+    }
+
+    /// Runs a function of the app that records commands. What it records wrongly is the error.
+    fn record_app(&self, record: RecordApp<'_>) -> DriverResult<Vec<wgpu::CommandBuffer>> {
+        let _ = record;
+        invalid(NOT_SHARED)
+    }
+
+    /// Submits the app's commands after ours, with their own serial.
+    fn submit_app(&self, commands: Vec<wgpu::CommandBuffer>) -> DriverResult<Submission> {
+        let _ = commands;
+        invalid(NOT_SHARED)
+    }
+
+    /// The id of a buffer of the app. The same buffer has the same id, since ids decide what may be
+    /// bound together. Destroying the id only forgets it.
+    fn import_buffer(&self, buffer: &wgpu::Buffer) -> DriverResult<BufferId> {
+        let _ = buffer;
+        invalid(NOT_SHARED)
+    }
+
+    /// The buffer of an id, for the app's commands.
+    fn lend_buffer(&self, buffer: BufferId) -> DriverResult<wgpu::Buffer> {
+        let _ = buffer;
+        invalid(NOT_SHARED)
     }
 }

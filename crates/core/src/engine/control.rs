@@ -42,7 +42,7 @@ use crate::error::{Error, Result};
 use crate::memory::share_series::{self, ShareSum};
 use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage, Whole};
 use crate::shortage::Holder;
-use crate::transfer::{OpenStore, SpillOptions};
+use crate::transfer::{OpenStore, SpillOptions, refusal};
 
 impl Engine {
     /// Is there any dry run, on any thread? Hot paths ask this before [`here`](Self::here).
@@ -521,7 +521,7 @@ impl Engine {
     /// Makes a storage of a range of the app's buffer. `enter` gives the buffer an id.
     pub(crate) fn import(
         &self,
-        enter: impl FnOnce() -> BufferId,
+        enter: impl FnOnce() -> DriverResult<BufferId>,
         offset_bytes: u64,
         len_bytes: u64,
         site: &'static Location<'static>,
@@ -531,7 +531,7 @@ impl Engine {
         // Under the lock, so that no other thread forgets the buffer before the storage lies in it.
         let mut state = self.lock();
         state.free_dead();
-        let buffer = enter();
+        let buffer = enter().map_err(|error| refusal("an import", error))?;
         if let Some(tag) = state
             .memory
             .slots

@@ -132,7 +132,7 @@ impl Gpu {
         buffers: &[(&Buffer, Access)],
         encode: impl FnOnce(&Bound) -> Vec<wgpu::CommandBuffer>,
     ) -> Result<()> {
-        let driver = self.wgpu("with_bound")?;
+        let driver = self.shared_driver("with_bound")?;
         for (buffer, access) in buffers {
             self.check_bindable(buffer, *access)?;
         }
@@ -145,7 +145,8 @@ impl Gpu {
         let pinned = self.engine.pin(&storages, &written).await?;
         let bound = self.bound(buffers, &pinned)?;
         let refused = |error| crate::transfer::refusal("the app's commands", error);
-        let commands = driver.record_app(|| encode(&bound)).map_err(refused)?;
+        let record = Box::new(|| encode(&bound));
+        let commands = driver.record_app(record).map_err(refused)?;
         let submit = || driver.submit_app(commands).map_err(refused);
         self.engine.submit_foreign(&pinned, &written, submit).await
     }
@@ -192,15 +193,12 @@ impl Gpu {
     }
 
     fn bound(&self, buffers: &[(&Buffer, Access)], pinned: &Pinned) -> Result<Bound> {
-        let driver = self.wgpu("with_bound")?;
+        let refused = |error| crate::transfer::refusal("to bind a buffer", error);
         let places = buffers.iter().zip(&pinned.places);
         let ranges = places.map(|((buffer, _), place)| {
-            let in_slab = driver.buffer(place.buffer).ok_or(Error::Driver {
-                what: "to bind a buffer",
-                message: "its slab is gone".into(),
-            })?;
+            let in_slab = self.engine.driver().lend_buffer(place.buffer);
             Ok(BoundRange {
-                buffer: in_slab,
+                buffer: in_slab.map_err(refused)?,
                 offset_bytes: place.offset_bytes + buffer.offset_bytes(),
                 size_bytes: buffer.size_bytes().next_multiple_of(4),
             })
@@ -243,7 +241,7 @@ impl Gpu {
         len_bytes: u64,
     ) -> Result<Buffer> {
         let site = Location::caller();
-        let driver = self.wgpu("import")?;
+        let driver = self.shared_driver("import")?;
         self.engine.check_lost()?;
         self.check_importable(buffer, &bytes)?;
         let enter = || driver.import_buffer(buffer);

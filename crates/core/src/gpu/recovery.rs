@@ -85,7 +85,7 @@ impl Gpu {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
     ) -> Result<Recovered> {
-        let driver = self.wgpu("readopt")?;
+        let driver = self.shared_driver("readopt")?;
         let readopt = || driver.readopt(Some(adapter), device, queue);
         self.engine.reopen_by(readopt).await
     }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
+use super::super::failure::invalid;
+use super::super::interface::RecordApp;
 use super::super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult, KernelRun,
     MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
@@ -49,13 +51,6 @@ impl WgpuDriver {
         self
     }
 
-    /// Writes the pipelines compiled so far into the folder. The end of the device does so too.
-    pub(crate) fn keep_pipelines(&self) {
-        if let Some(cache) = &self.opened().pipeline_cache {
-            cache.keep();
-        }
-    }
-
     /// The present device.
     pub(super) fn opened(&self) -> Arc<Opened> {
         Arc::clone(&self.current.read())
@@ -66,46 +61,6 @@ impl WgpuDriver {
     fn call<T>(&self, call: impl FnOnce(&Opened) -> DriverResult<T>) -> DriverResult<T> {
         let opened = self.opened();
         call(&opened).or_else(|error| opened.guard.check().and(Err(error)))
-    }
-
-    /// Starts or stops timing kernels by the device's clock. Refused if the device has none.
-    pub(crate) fn time_kernels(&self, on: bool) -> DriverResult<()> {
-        self.call(|opened| opened.times.set(&opened.guard, &opened.queue, on))
-    }
-
-    /// Runs a function of the app that records commands. What it records wrongly is the error.
-    pub(crate) fn record_app<T>(&self, record: impl FnOnce() -> T) -> DriverResult<T> {
-        self.call(|opened| opened.guard.around_app(record))
-    }
-
-    /// Submits the app's commands after ours, with their own serial.
-    pub(crate) fn submit_app(
-        &self,
-        commands: Vec<wgpu::CommandBuffer>,
-    ) -> DriverResult<Submission> {
-        self.call(|opened| opened.submit_app(commands))
-    }
-
-    /// The id of a buffer of the app. The same buffer has the same id, since ids decide what may be
-    /// bound together. Destroying the id only forgets it.
-    pub(crate) fn import_buffer(&self, buffer: &wgpu::Buffer) -> BufferId {
-        loop {
-            // `None` if the device was replaced after the lookup. Then the loop tries the new one.
-            if let Some(id) = self.opened().import(buffer) {
-                return id;
-            }
-        }
-    }
-
-    /// The buffer of an id.
-    pub(crate) fn buffer(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
-        self.opened().buffer(buffer)
-    }
-
-    /// Takes the callback for the loss of the present device: see
-    /// [`Guard::watch_lost`](super::guard::Guard::watch_lost).
-    pub(crate) fn watch_lost(&self) {
-        self.opened().guard.watch_lost();
     }
 }
 
@@ -261,11 +216,60 @@ impl Driver for WgpuDriver {
         Some(report.total_reserved_bytes)
     }
 
+    fn watch_lost(&self) {
+        self.opened().guard.watch_lost();
+    }
+
+    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
+        Box::pin(self.open_again())
+    }
+
+    fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        self.call(|opened| opened.times.set(&opened.guard, &opened.queue, on))
+    }
+
     fn take_kernel_runs(&self) -> Vec<KernelRun> {
         self.opened().times.take_runs()
     }
 
-    fn as_wgpu(&self) -> Option<&WgpuDriver> {
-        Some(self)
+    fn keep_pipelines(&self) {
+        if let Some(cache) = &self.opened().pipeline_cache {
+            cache.keep();
+        }
+    }
+
+    fn shares_with_app(&self) -> bool {
+        true
+    }
+
+    fn readopt(
+        &self,
+        adapter: Option<&wgpu::Adapter>,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+    ) -> DriverResult<()> {
+        self.continue_with((adapter.cloned(), device.clone(), queue.clone()))
+    }
+
+    fn record_app(&self, record: RecordApp<'_>) -> DriverResult<Vec<wgpu::CommandBuffer>> {
+        self.call(|opened| opened.guard.around_app(record))
+    }
+
+    fn submit_app(&self, commands: Vec<wgpu::CommandBuffer>) -> DriverResult<Submission> {
+        self.call(|opened| opened.submit_app(commands))
+    }
+
+    fn import_buffer(&self, buffer: &wgpu::Buffer) -> DriverResult<BufferId> {
+        loop {
+            // `None` if the device was replaced after the lookup. Then the loop tries the new one.
+            if let Some(id) = self.opened().import(buffer) {
+                return Ok(id);
+            }
+        }
+    }
+
+    fn lend_buffer(&self, buffer: BufferId) -> DriverResult<wgpu::Buffer> {
+        let found = self.opened().buffer(buffer);
+        found.map_or_else(|| invalid("its slab is gone"), Ok)
     }
 }

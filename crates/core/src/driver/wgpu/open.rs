@@ -372,7 +372,7 @@ impl WgpuDriver {
     pub(crate) async fn open(request: &OpenRequest) -> Result<Self> {
         let found = find(request, None).await?;
         let driver = Self::new(found, Some(LONGEST_WAIT), Some(request.clone()))?;
-        driver.watch_lost();
+        driver.opened().guard.watch_lost();
         Ok(driver)
     }
 

@@ -8,12 +8,12 @@ use super::super::{Caps, DriverError, DriverResult};
 use super::driver::WgpuDriver;
 use super::guard::Guard;
 use super::open::{Found, LONGEST_WAIT, find};
-use super::opened::Opened;
+use super::opened::{Objects, Opened};
 use super::{caps, needed};
 
 impl WgpuDriver {
     /// Opens an adapter as first requested, and the same adapter if it still exists.
-    pub(crate) async fn reopen(&self) -> DriverResult<()> {
+    pub(super) async fn open_again(&self) -> DriverResult<()> {
         let old = self.opened();
         let Some(request) = &self.request else {
             return invalid("the device belongs to the app, which has to pass another one");
@@ -33,25 +33,15 @@ impl WgpuDriver {
         Ok(())
     }
 
-    /// Continues with another device of the app. It sets no callback. The app must watch the loss
-    /// of this device as well.
-    ///
-    /// # Errors
-    /// [`DriverError::Invalid`] when the engine opened the device itself, or when the new device
-    /// can do less than the old one. [`DriverError::Lost`] when it takes no calls.
-    pub(crate) fn readopt(
-        &self,
-        adapter: Option<&wgpu::Adapter>,
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
-    ) -> DriverResult<()> {
+    /// Continues with a device that the app passes.
+    pub(super) fn continue_with(&self, objects: Objects) -> DriverResult<()> {
         let old = self.opened();
         if self.request.is_some() {
             return invalid("the device is ours, not the app's: it is opened again, not replaced");
         }
-        needed::check_device(device).map_err(|error| DriverError::Invalid(error.to_string()))?;
-        self.check_caps(&caps::of_device(adapter, device))?;
-        let objects = (adapter.cloned(), device.clone(), queue.clone());
+        needed::check_device(&objects.1)
+            .map_err(|error| DriverError::Invalid(error.to_string()))?;
+        self.check_caps(&caps::of_device(objects.0.as_ref(), &objects.1))?;
         let opened = Opened::new(objects, Arc::clone(&self.caps), None);
         let mut opened = opened.ok_or_else(lost_again)?;
         opened.use_cache(self.cache_folder.as_deref());

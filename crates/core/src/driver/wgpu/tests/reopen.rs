@@ -85,7 +85,7 @@ fn ids_of_the_lost_device_name_nothing_on_the_new_one() {
         ));
         assert!(is_invalid(&driver.map(slab, MapMode::Read, 0, 64)));
         assert!(is_invalid(&driver.write_mapped(slab, 0, &[0; 4])));
-        assert!(driver.buffer(slab).is_none());
+        assert!(driver.lend_buffer(slab).is_err());
         driver.unmap(slab);
         driver.destroy_bind_group(group);
         driver.destroy_pipeline(pipeline);

@@ -72,15 +72,15 @@ fn the_apps_buffers_and_commands_go_along() {
         mapped_at_creation: false,
     });
     queue.write_buffer(&theirs, 0, &[1; 256]);
-    let imported = driver.import_buffer(&theirs);
-    assert_eq!(driver.buffer(imported).as_ref(), Some(&theirs));
+    let imported = driver.import_buffer(&theirs).expect("an id");
+    assert_eq!(driver.lend_buffer(imported).as_ref(), Ok(&theirs));
     let slab = driver.new_buffer(BufferKind::Slab, 256);
     driver
         .submit(&[copy(imported, slab, 256)], &[])
         .expect("a submission");
 
     let mut encoder = device.create_command_encoder(&Default::default());
-    let raw = driver.buffer(slab).expect("a buffer");
+    let raw = driver.lend_buffer(slab).expect("a buffer");
     encoder.copy_buffer_to_buffer(&raw, 0, &theirs, 4, 4);
     encoder.clear_buffer(&raw, 0, Some(4));
     let submission = driver.submit_app(vec![encoder.finish()]);
@@ -92,8 +92,8 @@ fn the_apps_buffers_and_commands_go_along() {
 
     // Forgetting the id does not change the app's buffer.
     driver.destroy_buffer(imported);
-    assert_eq!(driver.buffer(imported), None);
-    let again = driver.import_buffer(&theirs);
+    assert!(driver.lend_buffer(imported).is_err());
+    let again = driver.import_buffer(&theirs).expect("an id");
     assert_eq!(driver.download(again, 64), Ok(vec![one; 64]));
 }
 
@@ -106,7 +106,7 @@ fn commands_of_the_app_that_are_wrong_are_refused() {
         .map(upload, MapMode::Write, 0, 64)
         .expect("a mapping");
     block_on(driver.wait(&mapped)).expect("mapped");
-    let [from, to] = [upload, slab].map(|id| driver.buffer(id).expect("a buffer"));
+    let [from, to] = [upload, slab].map(|id| driver.lend_buffer(id).expect("a buffer"));
     let mut encoder = driver
         .opened()
         .guard
