@@ -18,7 +18,7 @@ mod upload_with;
 use std::fmt;
 use std::ops::Deref;
 
-use lapidary_core::internal::{Engine, Layer, block_on};
+use lapidary_core::internal::{Layer, block_on};
 use lapidary_core::{Options, Result, wgpu};
 
 use crate::{fuse, ops};
@@ -29,7 +29,6 @@ pub use upload_with::Upload;
 /// What this crate adds to the core's engine: operations and their fusion.
 const LAYER: Layer = Layer {
     fuse: Some(fuse::fuse),
-    recompute_saved: Engine::recompute_saved,
     operation: ops::name_of,
 };
 

@@ -84,8 +84,9 @@ const SHOWING_FILES: &[&str] = &[
 /// Names that a crate's root re-exports and that are too common for full paths.
 const ROOT_NAMES: &[&str] = &["Error", "Result"];
 
-/// Files that call wgpu, and the front, whose signatures name its types.
+/// Files that call wgpu, and the seam and the front, whose signatures name the app's objects of it.
 const WGPU_FILES: &[&str] = &[
+    "crates/core/src/driver/interface.rs",
     "crates/core/src/driver/wgpu",
     "crates/core/src/driver/os_budget.rs",
     "crates/core/src/gpu.rs",

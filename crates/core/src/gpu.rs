@@ -47,8 +47,6 @@ pub use tuning::{Tune, Tuned};
 pub struct Layer {
     /// Makes the pass that fuses commands, for a device whose options ask for it.
     pub fuse: Option<fn(&Engine) -> Fuse>,
-    /// [`Engine::recompute_saved`], if operations save values for a backward.
-    pub recompute_saved: fn(&Engine),
     /// Describes what a launch computes, in the words of the operation's caller.
     pub operation: fn(&Launch) -> String,
 }
@@ -56,7 +54,6 @@ pub struct Layer {
 /// No layer above: kernels are reported by their own names.
 const NONE: Layer = Layer {
     fuse: None,
-    recompute_saved: |_| {},
     operation: |launch| launch.program.name().to_owned(),
 };
 
@@ -425,7 +422,6 @@ impl Gpu {
             engine.fuse_with(fuse(&engine));
         }
         engine.name_launches(layer.operation);
-        (layer.recompute_saved)(&engine);
         let _handles = Handles::new(engine.clone());
         Ok(Gpu { _handles, engine })
     }

@@ -102,8 +102,8 @@ impl Engine {
         engine.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
         let is_done = || {
-            let (state, least) = (engine.lock(), engine.least_priority());
-            (state.priorities).is_some_and(|priorities| priorities.is_none_left(&state, least))
+            let least = engine.least_priority();
+            engine.lock().is_none_left(least)
         };
         in_span!("flush", {}, Pass::run_unless(engine, is_done, work)).await
     }
@@ -122,10 +122,8 @@ impl Engine {
         };
         let is_done = || {
             let (state, least) = (engine.lock(), engine.least_priority());
-            let is_none_left = state.priorities.is_some_and(|priorities| {
-                priorities.is_none_left(&state, least)
-                    && !priorities.leaves(&state, std::slice::from_ref(&wanted), &[])
-            });
+            let is_none_left =
+                state.is_none_left(least) && !state.leaves(std::slice::from_ref(&wanted), &[]);
             drop(state);
             is_none_left && engine.error_of(&wanted).is_ok()
         };

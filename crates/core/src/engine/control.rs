@@ -31,10 +31,11 @@ use super::reclaim::retire;
 use super::reclaim::shrink;
 use super::recovery;
 use super::restore::limit_ahead;
-use super::restore::recompute::RECOMPUTE;
 use super::restore::rematerialize;
 use super::shares;
 use super::shares::lending;
+use super::shares::limits::hold_drain;
+use super::shares::promises;
 use super::state::rematerializers::Rematerializer;
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
@@ -154,11 +155,6 @@ impl Engine {
         self.limits().budget
     }
 
-    /// From now on, values that are saved for a backward may be dropped and computed again.
-    pub fn recompute_saved(&self) {
-        self.lock().recompute = Some(RECOMPUTE);
-    }
-
     /// From now on, errors name launches by this function.
     pub(crate) fn name_launches(&self, operation: fn(&Launch) -> String) {
         self.lock().operation = operation;
@@ -199,8 +195,8 @@ impl Engine {
             limit_bytes: limit_bytes.unwrap_or(u64::MAX),
             device_bytes: lending::device_bytes(engine),
         };
-        if let Some(sharing) = engine.sharing() {
-            sharing.check_budget(engine, &budget, whole).await?;
+        if engine.has_shares() {
+            promises::check_budget(engine, &budget, whole).await?;
         }
         let _ahead = match limit_bytes {
             Some(limit_bytes) => Some(limit_ahead::prepare(engine, limit_bytes, None).await),
@@ -212,14 +208,15 @@ impl Engine {
             // Shares that were made since the check count, too, and none is made meanwhile.
             let mut state = engine.lock();
             state.free_dead();
-            let sharing = engine.sharing_in(&state);
-            if let Some(sharing) = sharing {
-                sharing.check_budget_now(engine, &state.memory, &budget, whole)?;
+            let has_shares = !state.memory.shares.is_empty();
+            if has_shares {
+                promises::check_budget_now(engine, &state.memory, &budget, whole)?;
             }
             let mut limits = engine.lock_limits();
             engine.put_in_force(&mut limits, budget);
-            if let Some(sharing) = sharing {
-                sharing.follow_limits(engine, &mut state.memory, whole.device_bytes);
+            if has_shares {
+                let whole = lending::whole(engine, whole.device_bytes);
+                state.memory.shares.follow(whole);
             }
             drop(state);
             engine.limit_tiers(&budget);
@@ -358,7 +355,7 @@ impl Engine {
             if asks && engine.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
                 // The polling app may have no other work whose pass would shrink. It does not wait
                 // for commands.
-                let _hold = pass.sharing().and_then(|sharing| sharing.hold_drain(&pass));
+                let _hold = hold_drain(&pass);
                 block_on("Gpu::poll", shrink::shrink(&pass))?;
             }
             retire::take_in_cleaned(&pass);

@@ -107,7 +107,6 @@ impl Run {
                 memory.slots.set_copies(&fake, self.copies(&fake, kept));
             }
         }
-        dry.share_as(real);
         dry.lock().memory = memory;
         // Within the budget: a slab for what has no place yet must not be larger than allowed.
         block_on("a dry run", dry.set_budget(real.budget_now()))?;

@@ -25,6 +25,7 @@ use super::reclaim::refuse;
 use super::reclaim::shrink;
 use super::restore;
 use super::shares::lending;
+use super::shares::limits::drain_to_ceilings;
 use super::state::caches::PipelineKey;
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
@@ -77,11 +78,7 @@ impl Pass {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             self.execute().await?;
-            let leaves = {
-                let state = self.lock();
-                (state.priorities)
-                    .is_some_and(|priorities| priorities.leaves(&state, read, written))
-            };
+            let leaves = self.lock().leaves(read, written);
             match leaves {
                 true => self.execute_all().await,
                 false => Ok(()),
@@ -107,18 +104,16 @@ impl Pass {
 
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
-        let sharing = lending::note_lending(self);
+        lending::note_lending(self);
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
             shrink::shrink(self).await?;
         }
-        if let Some(sharing) = sharing {
-            let least = self.lock().queue.least_priority();
-            sharing.drain_to_ceilings(self, least).await?;
-            self.wait_for_turn().await?;
-        }
+        let least = self.lock().queue.least_priority();
+        drain_to_ceilings(self, least).await?;
+        self.wait_for_turn().await?;
         let mut left_before = usize::MAX;
         loop {
             let (begun, freed) = {
@@ -151,9 +146,7 @@ impl Pass {
         }
         let left = {
             let state = &mut *self.lock();
-            if let Some(restores) = &mut state.left_restores {
-                restores.give_up_unused(&state.queue, &mut state.memory);
-            }
+            (state.left_restores).give_up_unused(&state.queue, &mut state.memory);
             if state.queue.is_empty() {
                 state.memory.forget_saved();
                 if !state.memory.has_saved() && !state.rematerializers.has_lineages() {

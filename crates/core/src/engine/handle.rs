@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -17,11 +17,9 @@ use super::limits::Limits;
 use super::limits::outside::Outside;
 use super::limits::watermarks::WatermarkListeners;
 use super::pass::execution_lock::ExecutionLock;
-use super::pass::share_hooks::PassHooks;
 use super::state::State;
 use super::state::cleaning::Cleaning;
 use super::state::cost::Stopwatch;
-use super::state::features::StateHooks;
 use crate::driver::{Account, BoxFuture, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};
@@ -64,8 +62,6 @@ pub struct EngineCore {
     pub(super) execution_lock: Arc<ExecutionLock>,
     /// A buffer for bytes from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
-    /// What passes do for shares, from the first one on.
-    sharing: OnceLock<&'static dyn PassHooks>,
     state: Mutex<State>,
     #[cfg(feature = "tracing")]
     is_loss_logged: AtomicBool,
@@ -151,7 +147,6 @@ impl Engine {
             dead: dead.clone(),
             execution_lock: Arc::default(),
             scratch: Mutex::default(),
-            sharing: OnceLock::new(),
             #[cfg(feature = "tracing")]
             is_loss_logged: AtomicBool::new(false),
             state: Mutex::new(State::new(
@@ -192,34 +187,9 @@ impl Engine {
         }
     }
 
-    /// What passes do for shares; `None` while there are none.
-    pub(super) fn sharing(&self) -> Option<&'static dyn PassHooks> {
-        self.sharing.get()?;
-        self.sharing_in(&self.lock())
-    }
-
-    /// The same, for a caller that holds the state's lock.
-    pub(super) fn sharing_in(&self, state: &State) -> Option<&'static dyn PassHooks> {
-        let sharing = self.sharing.get().copied();
-        sharing.filter(|_| !state.memory.shares.is_empty())
-    }
-
-    /// There are shares from now on.
-    pub(super) fn share_with(
-        &self,
-        sharing: &'static dyn PassHooks,
-        shared: &'static dyn StateHooks,
-    ) {
-        self.sharing.get_or_init(|| sharing);
-        self.lock().shared = Some(shared);
-    }
-
-    /// Does for shares what the other engine does.
-    pub(super) fn share_as(&self, other: &Engine) {
-        let shared = other.lock().shared;
-        if let (Some(&sharing), Some(shared)) = (other.sharing.get(), shared) {
-            self.share_with(sharing, shared);
-        }
+    /// Whether the device has shares now.
+    pub(super) fn has_shares(&self) -> bool {
+        !self.lock().memory.shares.is_empty()
     }
 
     /// The share that this engine is for.

@@ -1,7 +1,6 @@
 //! The proof of holding the execution lock: functions that need the lock take a [`Pass`].
 
 pub(in crate::engine) mod execution_lock;
-pub(in crate::engine) mod share_hooks;
 mod submit;
 pub(in crate::engine) mod turn;
 

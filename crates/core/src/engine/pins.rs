@@ -8,6 +8,7 @@ use super::reclaim::apart::{self, Operands};
 use super::reclaim::refuse;
 use super::reclaim::shrink;
 use super::restore;
+use super::shares::promises::check_pins;
 use crate::error::{Error, Result};
 use crate::memory::{Place, Storage};
 use crate::shortage::ReclaimCounts;
@@ -69,8 +70,8 @@ pub(super) async fn pin_all(
     for storage in storages {
         restore_computed(pass, storage).await?;
     }
-    if let Some(sharing) = pass.sharing() {
-        sharing.check_pins(pass, &pinned.storages)?;
+    if pass.has_shares() {
+        check_pins(pass, &pinned.storages)?;
     }
     // The copies that restore storages must run before the app's own commands.
     pass.submit()?;

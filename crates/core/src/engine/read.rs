@@ -68,7 +68,7 @@ async fn submit_read(
         }
         Ok(())
     };
-    let is_done = || engine.lock().priorities.is_some() && wanted.is_submitted();
+    let is_done = || engine.lock().has_priorities && wanted.is_submitted();
     Pass::run_unless(engine, is_done, work).await
 }
 

@@ -134,13 +134,12 @@ pub(super) fn make_room<'a>(
     storage: &'a Arc<Storage>,
 ) -> BoxFuture<'a, Result<Result<()>>> {
     Box::pin(async move {
-        if let Some(sharing) = note_lending(pass) {
-            if let Some(error) = sharing.lower_share(pass, storage).await? {
-                return Ok(Err(error));
-            }
-            if pass.must_yield() {
-                return Ok(Ok(()));
-            }
+        note_lending(pass);
+        if let Some(error) = lower_share(pass, storage).await? {
+            return Ok(Err(error));
+        }
+        if pass.must_yield() {
+            return Ok(Ok(()));
         }
         if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
             return Ok(made);
@@ -253,7 +252,7 @@ fn try_steps<'a>(
 /// Makes the storage's share hold less, if its limits, and not the device's, leave no room for the
 /// storage. Stops if work of a higher priority has come. Returns the error of the storage if that
 /// fails.
-pub(super) async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
+async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
     let mut attempt = Attempt::default();
     loop {
         let freed_before = freed(pass);

@@ -23,7 +23,7 @@ use super::pass::turn::WHOLE;
 use super::reclaim;
 use super::reclaim::refuse;
 use super::state::cost::Stopwatch;
-use super::state::features::Filled;
+use super::state::left_restore::Filled;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
@@ -72,14 +72,13 @@ pub(super) fn restore<'a>(
                 if !state.memory.slots.is_evicted(storage) {
                     return Ok(Ok(()));
                 }
-                if let Some(restores) = &mut state.left_restores {
-                    if let Some(taken_up) = restores.take_up(storage, &mut state.memory) {
-                        (restore_guard.1, filled) = (Some(taken_up.0), taken_up.1);
-                        break;
-                    }
-                    if !restores.may_leave(storage) {
-                        part_bytes = WHOLE;
-                    }
+                let restores = &mut state.left_restores;
+                if let Some(taken_up) = restores.take_up(storage, &mut state.memory) {
+                    (restore_guard.1, filled) = (Some(taken_up.0), taken_up.1);
+                    break;
+                }
+                if !restores.may_leave(storage) {
+                    part_bytes = WHOLE;
                 }
                 let fit = state.head.take_fit();
                 let received = state.memory.begin_restore(storage, fit);
@@ -130,13 +129,12 @@ pub(super) fn restore_into<'a>(
         };
         let state = &mut *pass.lock();
         if let Some(pending_restore) = restore_guard.1.take() {
-            if let Some(restores) = &mut state.left_restores {
-                if !is_full {
-                    restores.leave(storage, pending_restore, filled, &mut state.memory);
-                    return Ok(Ok(()));
-                }
-                restores.ended(storage);
+            let restores = &mut state.left_restores;
+            if !is_full {
+                restores.leave(storage, pending_restore, filled, &mut state.memory);
+                return Ok(Ok(()));
             }
+            restores.ended(storage);
             state.memory.finish_restore(storage, pending_restore);
             state.memory.slots.used(storage);
             state.batch.add_restored(storage);

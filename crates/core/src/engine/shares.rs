@@ -1,14 +1,13 @@
 //! Shares of a device's memory: makes, changes, closes and cancels them.
 //!
-//! The folder has what may be lent, the limits of shares, their priorities, and what an engine with
-//! shares does besides.
+//! The folder has what may be lent, the limits of shares, their priorities, and what passes do for
+//! the shares of their commands.
 
-mod hooks;
-mod left_restore;
 pub(in crate::engine) mod lending;
 pub(in crate::engine) mod limits;
-mod priority;
-mod promises;
+pub(in crate::engine) mod priority;
+pub(in crate::engine) mod promises;
+pub(in crate::engine) mod running;
 
 use std::sync::Arc;
 
@@ -21,8 +20,7 @@ use crate::memory::{Amount, Memory, Share, ShareHandle, ShareId};
 pub(crate) use crate::memory::{MadeBy, Unmet};
 use crate::printable::{is_hidden, printable};
 use crate::shortage::ShareUse;
-use hooks::OfShares;
-use lending::{device_bytes, lending, limit_bytes, note_promises, whole};
+use lending::{device_bytes, lending, limit_bytes, whole};
 use limits::{drain_to_ceilings, excess_bytes};
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use promises::WayMaker;
@@ -59,7 +57,6 @@ pub(crate) fn add_beside(
     check_name(name)?;
     engine.check_lost()?;
     engine.check_open()?;
-    engine.share_with(&OfShares, &OfShares);
     let device_bytes = device_bytes(engine);
     let added = promises::promise(engine, |memory| {
         lower_guarantees(memory, changes);
@@ -77,7 +74,7 @@ pub(crate) fn add_beside(
         let added = memory.add_share(name, said, engine.share(), made_by, whole);
         added.map(Ok)
     })?;
-    note_promises(&mut engine.lock());
+    engine.lock().note_promises();
     Ok(added.map(|share| engine.of_share(Some(share))))
 }
 
@@ -110,7 +107,7 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     if let Some(priority) = said.priority {
         share.set_priority(priority);
     }
-    note_promises(&mut engine.lock());
+    engine.lock().note_promises();
     if engine.lock().memory.shares.above_ceiling().is_empty() {
         return Ok(0);
     }
@@ -157,7 +154,7 @@ pub(crate) fn end(engine: &Engine, end: End) {
         End::Cancelled => share.cancel(),
     }
     engine.lock().memory.shares.close(share);
-    note_promises(&mut engine.lock());
+    engine.lock().note_promises();
 }
 
 /// What this engine's share holds; `None` if it is for no share.
@@ -221,7 +218,7 @@ pub(crate) fn set_guarantees(engine: &Engine, changes: &[(Arc<Engine>, u64)]) ->
             let _stays_less = raised?.is_err();
         }
     }
-    note_promises(&mut engine.lock());
+    engine.lock().note_promises();
     Ok(())
 }
 

@@ -10,8 +10,8 @@ pub(in crate::engine) mod cleaning;
 pub(in crate::engine) mod cost;
 mod counters;
 pub(in crate::engine) mod destination;
-pub(in crate::engine) mod features;
 pub(in crate::engine) mod holds;
+pub(in crate::engine) mod left_restore;
 pub(in crate::engine) mod lineage;
 mod pace;
 pub(in crate::engine) mod rematerializers;
@@ -42,8 +42,8 @@ use caches::{BindGroups, Pipelines, ProgramId};
 use cleaning::{Cleaning, Cleanings};
 use cost::Costs;
 use counters::Counters;
-use features::{LeftRestores, Priorities, Recompute, StateHooks};
 use holds::Holds;
+use left_restore::LastLeft;
 use lineage::Lineages;
 use pace::Pace;
 use rematerializers::Rematerializers;
@@ -71,8 +71,6 @@ pub(super) struct State {
     pub(super) rematerializers: Rematerializers,
     /// How values were made, while some are saved for a backward.
     pub(super) lineages: Lineages,
-    /// What there is to do with lineages, if values may be saved.
-    pub(super) recompute: Option<&'static dyn Recompute>,
     /// Copies in progress of storages that will soon be evicted.
     pub(super) cleanings: Cleanings,
     /// The costs of restoring evicted bytes.
@@ -89,12 +87,10 @@ pub(super) struct State {
     /// The diagnostics, if the app asked for any.
     pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) timing: Timing,
-    /// What there is to do for shares, from the first one on.
-    pub(super) shared: Option<&'static dyn StateHooks>,
-    /// The order of commands, once shares have different priorities.
-    pub(super) priorities: Option<&'static dyn Priorities>,
-    /// Restores that were left halfway, once shares have different priorities.
-    pub(super) left_restores: Option<Box<dyn LeftRestores>>,
+    /// Whether shares have had different priorities. From then on passes follow them.
+    pub(super) has_priorities: bool,
+    /// The restore that was left halfway last.
+    pub(super) left_restores: LastLeft,
     /// How long passes for a low priority held up the others.
     pub(super) holds: Holds,
     /// What a dry run counts.
@@ -132,7 +128,6 @@ impl State {
             memory,
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
-            recompute: None,
             cleanings: Cleanings::default(),
             costs,
             pipelines: Pipelines::default(),
@@ -141,19 +136,12 @@ impl State {
             staging_loss: StagingLoss::default(),
             operation: |launch| launch.program.name().to_owned(),
             diagnose: None,
-            shared: None,
-            priorities: None,
-            left_restores: None,
+            has_priorities: false,
+            left_restores: LastLeft::default(),
             holds: Holds::default(),
             dry: None,
             counters: Counters::default(),
         }
-    }
-
-    /// What there is to do for shares; `None` while there are none.
-    #[inline]
-    pub(super) fn shared(&self) -> Option<&'static dyn StateHooks> {
-        self.shared.filter(|_| !self.memory.shares.is_empty())
     }
 
     /// Adds an op of a command to the batch, after what earlier changes of blocks require.
@@ -259,8 +247,8 @@ impl State {
         for id in rematerializers {
             self.rematerializers.forget(id);
         }
-        if let Some(shared) = self.shared.filter(|_| has_lost_share) {
-            shared.note_promises(self);
+        if has_lost_share {
+            self.note_promises();
         }
         for kernel in kernels {
             self.pipelines.discard(kernel, &mut self.groups);
@@ -274,8 +262,7 @@ impl State {
 
     /// Frees the block of a restore that was left halfway. Returns the bytes that became free.
     pub(super) fn give_up_left_restore(&mut self) -> u64 {
-        let memory = &mut self.memory;
-        (self.left_restores.as_mut()).map_or(0, |restores| restores.give_up(memory))
+        self.left_restores.give_up(&mut self.memory)
     }
 
     /// Whether an execution pass would have nothing to do.

@@ -6,7 +6,7 @@ use crate::engine::queue::Runs;
 use crate::error::Result;
 
 /// What the pass runs, until this is dropped. Then it runs again what it ran before. It does not
-/// nest: [`may_run_between`](crate::engine::state::features::Priorities::may_run_between).
+/// nest: [`may_run_between`](crate::engine::state::State::may_run_between).
 struct Between<'a> {
     pass: &'a Pass,
     before: Runs,

@@ -12,6 +12,8 @@ use crate::driver::DriverError;
 use crate::engine::kernel::{Launch, Program, Role};
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::queue::picking::{Rows, Words};
+use crate::engine::shares::priority::priority;
+use crate::engine::shares::running::note_share;
 use crate::engine::state::State;
 use crate::engine::state::caches::PipelineKey;
 use crate::error::Error;
@@ -102,18 +104,17 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
-            let priorities = self.priorities;
-            let is_long = self.queue.is_slice() && self.has_long_batch()
-                || priorities.is_some_and(|priorities| priorities.has_long_batch(self));
+            let is_long =
+                self.queue.is_slice() && self.has_long_batch() || self.has_long_lower_batch();
             if is_long || self.batch.is_full(self.pace.most_ops()) {
                 return Some(Need::Submit);
             }
             if self.diagnose.as_ref().is_some_and(|one| one.is_half_full()) {
                 return Some(Need::Answers);
             }
-            if let Some(priorities) = priorities {
-                priorities.promote(self);
-                if priorities.has_only_lower(self) || priorities.stops_between(self) {
+            if self.has_priorities {
+                self.promote();
+                if self.has_only_lower() || self.stops_between() {
                     return None;
                 }
             }
@@ -141,7 +142,7 @@ impl State {
             return ControlFlow::Continue(());
         }
         let alone = cmd.is_custom() || self.memory.census.has_imports() && cmd.is_foreign();
-        let priority = self.priorities.map(|priorities| priorities.of(cmd));
+        let priority = self.has_priorities.then(|| priority(cmd));
         if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
             self.queue.put_back(next);
             return ControlFlow::Break(Some(Need::Submit));
@@ -150,17 +151,17 @@ impl State {
             self.queue.put_back(next);
             return ControlFlow::Break(Some(Need::Restore { storage }));
         }
-        if let Some(shared) = self.shared() {
-            if shared.note_share(self, cmd) {
-                return ControlFlow::Continue(());
-            }
+        if note_share(self, cmd) {
+            return ControlFlow::Continue(());
         }
-        let recompute = self.recompute.filter(|_| self.memory.has_saved());
-        let inputs = recompute.and_then(|recompute| recompute.inputs(self, cmd));
+        let has_saved = self.memory.has_saved();
+        let inputs = has_saved
+            .then(|| self.lineages.inputs(cmd, &self.memory))
+            .flatten();
         match self.encode(cmd) {
             Ok(()) => {
-                if let (Some(recompute), Some(inputs)) = (recompute, inputs) {
-                    recompute.note(self, cmd, inputs);
+                if let Some(inputs) = inputs {
+                    (self.lineages).note(cmd, inputs, &self.memory, &self.costs);
                 }
                 self.batch.close(alone || cmd.submits_at_once());
                 self.batch.note_priority(priority);

@@ -38,7 +38,7 @@ impl Pass {
         }
         state.groups.sweep();
         state.pipelines.sweep(&self.driver);
-        let has_priorities = state.priorities.is_some();
+        let has_priorities = state.has_priorities;
         drop(state);
         if has_priorities {
             self.execution_lock.notify();
@@ -49,7 +49,7 @@ impl Pass {
     /// The pass has delivered bytes of a read without a submission. The thread that wants them may
     /// wait for the pass, which goes on with work of a lower priority.
     pub(in crate::engine) fn delivered(&self) {
-        let has_priorities = self.lock().priorities.is_some();
+        let has_priorities = self.lock().has_priorities;
         if has_priorities {
             self.execution_lock.notify();
         }

@@ -91,10 +91,10 @@ impl Pass {
         };
         let now_ns = now_ns(self, state);
         state.holds.look(now_ns);
-        let has_come = (state.priorities).is_some_and(|priorities| match held {
-            HeldFor::Drain { above } => priorities.has_above(state, above),
-            _ => priorities.is_outranked(state),
-        });
+        let has_come = match held {
+            HeldFor::Drain { above } => state.has_above(above),
+            _ => state.is_outranked(),
+        };
         state.holds.found(has_come)
     }
 
@@ -133,8 +133,7 @@ impl Pass {
 
     /// Whether the command at the head of the queue has a lower priority than some share.
     fn works_for_lower(&self) -> bool {
-        let state = self.lock();
-        (state.priorities).is_some_and(|priorities| priorities.lets_others_go_first(&state))
+        self.lock().lets_others_go_first()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::engine::pass::Pass;
 use crate::engine::pass::turn::WHOLE;
 use crate::engine::restore::{self, RestoreGuard};
 use crate::engine::state::State;
-use crate::engine::state::features::Filled;
+use crate::engine::state::left_restore::Filled;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
 use crate::units::Bytes;

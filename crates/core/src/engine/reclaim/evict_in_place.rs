@@ -9,8 +9,8 @@ use crate::memory::{Candidate, Place, ShareId};
 use crate::transfer::refusal;
 use crate::units::KIB;
 
-/// The most bytes of one write of zeros: they stay in the host's caches.
-const MOST_ZEROS: u64 = 64 * KIB;
+/// The bytes of one write, which stay in the host's caches.
+static ZEROS: [u8; 64 * KIB as usize] = [0; 64 * KIB as usize];
 
 /// Copies a victim's bytes out of its mapped slab, then evicts it. If another share claimed its
 /// memory, clears the block. Returns whether it was evicted. It was not if work of a higher
@@ -93,12 +93,9 @@ async fn clear_part(pass: &Pass, part: Place, size_bytes: u64) -> DriverResult<(
     let signal = pass.driver.map(buffer, MapMode::Write, start, size_bytes)?;
     let mapped = Mapped(pass, buffer);
     pass.driver.wait(&signal).await?;
-    // A constant would make every program larger.
-    let zeros = vec![0; size_bytes.min(MOST_ZEROS) as usize];
-    for at in (0..size_bytes).step_by(MOST_ZEROS as usize) {
-        let bytes = (size_bytes - at).min(MOST_ZEROS) as usize;
-        pass.driver
-            .write_mapped(buffer, start + at, &zeros[..bytes])?;
+    for at in (0..size_bytes).step_by(ZEROS.len()) {
+        let zeros = &ZEROS[..ZEROS.len().min((size_bytes - at) as usize)];
+        pass.driver.write_mapped(buffer, start + at, zeros)?;
     }
     drop(mapped);
     let mut state = pass.lock();

@@ -63,7 +63,7 @@ fn spans(state: &State) -> NumberMap<Span> {
 
 /// The next uses of storages, as far as the queue shows them. The inputs of a dropped storage
 /// are used together with it.
-pub(in crate::engine) fn next_uses(state: &State) -> NextUses {
+pub(super) fn next_uses(state: &State) -> NextUses {
     let mut uses = state.queue.next_uses();
     if !state.rematerializers.has_lineages() {
         return uses;
@@ -88,7 +88,7 @@ pub(in crate::engine) fn next_uses(state: &State) -> NextUses {
 
 /// For the slots of storages that only the queue holds, the number of the last command that uses
 /// each. The caller holds none of them.
-pub(in crate::engine) fn last_uses(state: &State) -> FxHashMap<u32, u32> {
+pub(super) fn last_uses(state: &State) -> FxHashMap<u32, u32> {
     let (spans, mut last_uses) = (spans(state), FxHashMap::default());
     for (index, cmd) in state.queue.ahead().enumerate() {
         cmd.each_operand(&mut |storage, _| {

@@ -17,7 +17,7 @@ use crate::driver::DriverError;
 use crate::engine::pass::Pass;
 use crate::engine::pass::turn::WHOLE;
 use crate::engine::restore::{self, RestoreGuard};
-use crate::engine::state::features::Filled;
+use crate::engine::state::left_restore::Filled;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::{HoleChoice, PendingRestore, ShareId, Storage, Whom};

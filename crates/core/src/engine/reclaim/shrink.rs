@@ -4,6 +4,7 @@ use crate::driver::BoxFuture;
 use crate::engine::pass::Pass;
 use crate::engine::reclaim;
 use crate::engine::reclaim::limits_in_force;
+use crate::engine::shares::limits::{drain_to_ceilings, hold_drain};
 use crate::engine::tiers;
 use crate::error::Result;
 
@@ -36,7 +37,7 @@ pub(in crate::engine) async fn was_lowered(pass: &Pass) -> Result<bool> {
     let times = pass.driver.ledger().times_lowered();
     let is_new = pass.outside.is_newly_lowered(times);
     if is_new {
-        let _hold = pass.sharing().and_then(|sharing| sharing.hold_drain(pass));
+        let _hold = hold_drain(pass);
         shrink(pass).await?;
     }
     Ok(is_new)
@@ -53,13 +54,10 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
             limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0;
         // Others wait for the whole drain. While the slabs exceed the limit, nothing is created
         // that their commands may need. What these evict instead would leave the drain with more.
-        let sharing = pass.sharing();
-        let _hold = (sharing.filter(|_| must_drain)).and_then(|sharing| sharing.hold_drain(pass));
+        let _hold = must_drain.then(|| hold_drain(pass)).flatten();
         let draining = must_drain.then(|| DrainGuard::new(pass));
         // What shares hold above their ceilings leaves before what others hold.
-        if let Some(sharing) = sharing {
-            sharing.drain_to_ceilings(pass, i8::MIN).await?;
-        }
+        drain_to_ceilings(pass, i8::MIN).await?;
         if must_drain {
             reclaim::drain_to(pass, None).await?;
         }

@@ -8,7 +8,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::outlook::{self, Lack};
 use crate::engine::queue::NextUses;
 use crate::engine::state::State;
-use crate::engine::state::features::Choose;
 use crate::memory::Tier;
 use crate::memory::{Candidate, Residency, Storage, Weight, Whom, choose};
 
@@ -23,36 +22,25 @@ struct Outlook {
 impl Outlook {
     /// Only the choice between evicting and computing again needs more than the next uses.
     fn new(state: &State, lack: impl FnOnce() -> Lack) -> Self {
-        let training = state.recompute.filter(|_| !state.lineages.is_empty());
+        let is_training = !state.lineages.is_empty();
         Outlook {
-            uses: match state.recompute {
-                Some(recompute) => recompute.next_uses(state),
-                None => state.queue.next_uses(),
+            uses: outlook::next_uses(state),
+            last_uses: match is_training {
+                true => outlook::last_uses(state),
+                false => FxHashMap::default(),
             },
-            last_uses: match training {
-                Some(recompute) => recompute.last_uses(state),
-                None => FxHashMap::default(),
-            },
-            lack: match training {
-                Some(_) => lack(),
-                None => Lack::UNKNOWN,
+            lack: match is_training {
+                true => lack(),
+                false => Lack::UNKNOWN,
             },
         }
-    }
-
-    /// See [`Recompute::cheaper_ns`](crate::engine::state::features::Recompute::cheaper_ns).
-    fn cheaper_ns(&self, state: &State, candidate: &Candidate, tier: Option<Tier>) -> Option<u64> {
-        let (uses, last_uses) = (&self.uses, &self.last_uses);
-        let recompute = state.recompute?;
-        recompute.cheaper_ns(state, candidate, tier, uses, last_uses)
     }
 }
 
 /// Drops a storage that has another copy or can be computed again. Returns the bytes that became
 /// free.
 pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
-    let recompute = state.recompute.filter(|_| victim.recompute_ns.is_some());
-    if recompute.is_some_and(|recompute| !recompute.prepare(state, &victim.storage)) {
+    if victim.recompute_ns.is_some() && !state.will_recompute(&victim.storage) {
         return 0;
     }
     if !state.memory.evict_clean(&victim.storage) {
@@ -98,25 +86,25 @@ pub(super) fn victims(
     let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
     for candidate in &mut candidates {
         let tier = tier.filter(|_| has_room(&candidate.storage));
-        candidate.recompute_ns = outlook.cheaper_ns(state, candidate, tier);
+        candidate.recompute_ns = cheaper_ns(state, candidate, tier, &outlook);
     }
     candidates.retain(|candidate| {
         let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
         is_dropped || has_room(&candidate.storage)
     });
     let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &outlook);
-    match state.shared() {
-        Some(shared) => shared.choose(state, candidates, whom, &choose),
-        None => choose(candidates),
+    match state.memory.shares.is_empty() {
+        false => choose_owed(state, candidates, whom, choose),
+        true => choose(candidates),
     }
 }
 
 /// The best of the candidates that have to give memory.
-pub(in crate::engine) fn choose_owed(
+fn choose_owed(
     state: &State,
     mut candidates: Vec<Candidate>,
     whom: Whom,
-    choose: &Choose<'_>,
+    choose: impl Fn(Vec<Candidate>) -> Vec<Candidate>,
 ) -> Vec<Candidate> {
     for whom in whom.in_turn(state.memory.shares.has_best_effort()) {
         let Some(mut claim) = state.memory.claim(whom) else {
@@ -145,12 +133,11 @@ pub(in crate::engine) fn choose_owed(
 ///
 /// Inputs that would be freed before the next use must stay until then. So part of the room is not
 /// free for part of the time, and the rest costs as much more.
-pub(in crate::engine) fn cheaper_ns(
+fn cheaper_ns(
     state: &State,
     candidate: &Candidate,
     tier: Option<Tier>,
-    uses: &NextUses,
-    last_uses: &FxHashMap<u32, u32>,
+    outlook: &Outlook,
 ) -> Option<u64> {
     let storage = &candidate.storage;
     if candidate.is_clean || state.lineages.is_empty() {
@@ -159,9 +146,10 @@ pub(in crate::engine) fn cheaper_ns(
     if state.steps.is_repeated(storage) {
         return None;
     }
-    let next = candidate.distance(state.memory.slots.now(), &uses.by_slot, uses.known);
+    let (now, uses) = (state.memory.slots.now(), &outlook.uses);
+    let next = candidate.distance(now, &uses.by_slot, uses.known);
     let plan = state.recompute_plan(storage)?;
-    let kept_bytes = plan.kept_bytes(next, last_uses);
+    let kept_bytes = plan.kept_bytes(next, &outlook.last_uses);
     let size_bytes = storage.size_bytes() as f64;
     if kept_bytes >= size_bytes && tier.is_some() {
         return None;
@@ -238,11 +226,13 @@ pub(super) fn victims_ahead(
         let slot = candidate.storage.slot();
         slot.is_some_and(|slot| !outlook.uses.by_slot.contains_key(&slot))
     });
-    if let Some(shared) = state.shared() {
-        shared.retain_owed(state, &mut candidates, whom);
+    if !state.memory.shares.is_empty() {
+        if let Some(claim) = state.memory.claim(whom) {
+            candidates.retain(|candidate| claim.may_take(candidate.storage.share()));
+        }
     }
     for candidate in &mut candidates {
-        candidate.recompute_ns = outlook.cheaper_ns(state, candidate, Some(tier));
+        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier), &outlook);
     }
     let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &outlook);
     chosen.retain(|candidate| {

@@ -31,10 +31,10 @@ pub(in crate::engine) async fn prepare(
     let beyond = {
         let state = &mut *engine.lock();
         state.lineages.set_limit_ahead(Some(limit_bytes));
-        let recompute = (state.recompute).filter(|_| state.rematerializers.has_lineages());
-        recompute.map_or_else(Vec::new, |recompute| {
-            recompute.beyond(state, limit_bytes, share)
-        })
+        match state.rematerializers.has_lineages() {
+            true => state.dropped_beyond(limit_bytes, share),
+            false => Vec::new(),
+        }
     };
     let guard = LimitAheadGuard(engine);
     if !beyond.is_empty() {

@@ -6,82 +6,29 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::engine::kernel::{Arg, Launch, Role};
-use crate::engine::queue::NextUses;
-use crate::engine::queue::cmd::Cmd;
-use crate::engine::reclaim::outlook;
-use crate::engine::reclaim::victims;
 use crate::engine::state::State;
-use crate::engine::state::features::Recompute;
-use crate::engine::state::lineage::{Inputs, Kind, Made};
-use crate::memory::{Candidate, Memory, ShareId, Storage, Tier, Whereabouts};
+use crate::engine::state::lineage::{Kind, Made};
+use crate::memory::{Memory, ShareId, Storage, Whereabouts};
 use crate::number_map::NumberMap;
 
 /// The most inputs that the engine follows to find the cost of a value.
 const MOST_INPUTS: u32 = 48;
 
-/// For an engine whose operations save values for a backward.
-pub(in crate::engine) static RECOMPUTE: &dyn Recompute = &ByLineage;
-
-struct ByLineage;
-
-impl Recompute for ByLineage {
-    fn inputs(&self, state: &State, cmd: &Cmd) -> Option<Inputs> {
-        state.lineages.inputs(cmd, &state.memory)
-    }
-
-    fn note(&self, state: &mut State, cmd: &Cmd, inputs: Inputs) {
-        (state.lineages).note(cmd, inputs, &state.memory, &state.costs);
-    }
-
-    fn next_uses(&self, state: &State) -> NextUses {
-        outlook::next_uses(state)
-    }
-
-    fn last_uses(&self, state: &State) -> FxHashMap<u32, u32> {
-        outlook::last_uses(state)
-    }
-
-    fn cheaper_ns(
-        &self,
-        state: &State,
-        candidate: &Candidate,
-        tier: Option<Tier>,
-        uses: &NextUses,
-        last_uses: &FxHashMap<u32, u32>,
-    ) -> Option<u64> {
-        victims::cheaper_ns(state, candidate, tier, uses, last_uses)
-    }
-
-    fn prepare(&self, state: &mut State, storage: &Arc<Storage>) -> bool {
-        state.will_recompute(storage)
-    }
-
-    fn beyond(&self, state: &State, limit_bytes: u64, share: Option<ShareId>) -> Vec<Arc<Storage>> {
-        let mut dropped = state.memory.slots.dropped();
-        dropped.retain(|storage| {
-            let shares = &state.memory.shares;
-            let is_meant = share.is_none_or(|share| shares.is_within(storage.share(), share));
-            let plan = is_meant.then(|| state.plan_of(storage)).flatten();
-            plan.is_some_and(|plan| plan.needed_bytes > limit_bytes)
-        });
-        dropped
-    }
-
-    fn launches_of(
-        &self,
-        state: &State,
-        made: &Made,
-        like: &Storage,
-    ) -> Option<(Vec<Launch>, Arc<Storage>)> {
-        let mut again = Again {
-            memory: &state.memory,
-            like,
-            launches: Vec::new(),
-            outputs: NumberMap::default(),
-        };
-        let result = again.value(made)?;
-        Some((again.launches, result))
-    }
+/// The launches that compute a value again, and the storage of the result. `None` if an input is
+/// gone.
+pub(super) fn launches_of(
+    memory: &Memory,
+    made: &Made,
+    like: &Storage,
+) -> Option<(Vec<Launch>, Arc<Storage>)> {
+    let mut again = Again {
+        memory,
+        like,
+        launches: Vec::new(),
+        outputs: NumberMap::default(),
+    };
+    let result = again.value(made)?;
+    Some((again.launches, result))
 }
 
 /// The way to a value.
@@ -198,8 +145,26 @@ impl State {
         })
     }
 
-    /// Whether the lineage of a storage that is about to be dropped gives its bytes again.
-    fn will_recompute(&mut self, storage: &Arc<Storage>) -> bool {
+    /// The dropped storages of a share, or of all, with a launch that needs more than
+    /// `limit_bytes`.
+    pub(super) fn dropped_beyond(
+        &self,
+        limit_bytes: u64,
+        share: Option<ShareId>,
+    ) -> Vec<Arc<Storage>> {
+        let mut dropped = self.memory.slots.dropped();
+        dropped.retain(|storage| {
+            let shares = &self.memory.shares;
+            let is_meant = share.is_none_or(|share| shares.is_within(storage.share(), share));
+            let plan = is_meant.then(|| self.plan_of(storage)).flatten();
+            plan.is_some_and(|plan| plan.needed_bytes > limit_bytes)
+        });
+        dropped
+    }
+
+    /// Prepares a storage for being dropped: its lineage gives its bytes again. `false` if it has
+    /// none, or if one of the inputs would be computed from it.
+    pub(in crate::engine) fn will_recompute(&mut self, storage: &Arc<Storage>) -> bool {
         let Some(plan) = self.plan_of(storage) else {
             return false;
         };

@@ -10,6 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::recompute::launches_of;
 use crate::engine::pass::Pass;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::reclaim::refuse;
@@ -89,9 +90,7 @@ pub(super) fn rematerialize(
         Some(Way::Function(rematerializer)) => rematerializer,
         Some(Way::Lineage(made)) => {
             let mut state = pass.lock();
-            let again = (state.recompute)
-                .and_then(|recompute| recompute.launches_of(&state, &made, storage));
-            let Some((launches, from)) = again else {
+            let Some((launches, from)) = launches_of(&state.memory, &made, storage) else {
                 return Ok(Err(refused("one of its inputs is gone".into())));
             };
             let before = begin(&mut state, storage, from);
@@ -138,7 +137,5 @@ fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) -> usize
 }
 
 fn note_steps(state: &mut State, before: usize) {
-    if let Some(priorities) = state.priorities {
-        priorities.note_steps(state, state.queue.len() - before);
-    }
+    state.note_steps(state.queue.len() - before);
 }

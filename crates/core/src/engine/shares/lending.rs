@@ -1,10 +1,7 @@
 //! The memory that shares divide, what shares were promised, and what may be lent now.
 
-use super::left_restore::LastLeft;
-use super::priority::PRIORITIES;
 use crate::driver::AdapterKind;
 use crate::engine::handle::Engine;
-use crate::engine::pass::share_hooks::PassHooks;
 use crate::engine::state::State;
 use crate::memory::{Budget, Lending, Whole};
 use crate::transfer::OpenStore;
@@ -30,36 +27,33 @@ pub(in crate::engine) fn device_bytes(engine: &Engine) -> Option<u64> {
 
 /// The memory that shares divide now. Whoever changes shares by it holds the state's lock, as
 /// whoever changes the budget does.
-pub(super) fn whole(engine: &Engine, device_bytes: Option<u64>) -> Whole {
+pub(in crate::engine) fn whole(engine: &Engine, device_bytes: Option<u64>) -> Whole {
     Whole {
         limit_bytes: limit_bytes(engine),
         device_bytes,
     }
 }
 
-/// Notes what may be lent now, and the limit of watermarks. Lets amounts follow the operating
-/// system's limit. An execution pass calls this when it begins. Returns what there is to do for
-/// shares.
-pub(in crate::engine) fn note_lending(engine: &Engine) -> Option<&'static dyn PassHooks> {
-    {
-        let mut state = engine.lock();
+/// Notes what shares may lend now, and the limit of watermarks. Lets amounts follow the operating
+/// system's limit. An execution pass calls this when it begins.
+pub(in crate::engine) fn note_lending(engine: &Engine) {
+    let has_parts = {
+        let state = &mut *engine.lock();
         if state.memory.watermarks.has_any() {
             state.memory.watermarks.set_limit(limit_bytes(engine));
         }
-    }
-    (engine.sharing()).inspect(|sharing| sharing.note_lending(engine))
-}
-
-/// Notes what shares may lend now.
-pub(super) fn note_lending_of_shares(engine: &Engine) {
-    let has_parts = engine.lock().memory.shares.has_parts();
+        if state.memory.shares.is_empty() {
+            return;
+        }
+        state.memory.shares.has_parts()
+    };
     let device_bytes = has_parts.then(|| device_bytes(engine)).flatten();
     let mut state = engine.lock();
     if has_parts {
         state.memory.shares.follow(whole(engine, device_bytes));
     }
     // A share also ends with its last holder.
-    note_promises(&mut state);
+    state.note_promises();
     let mut lending = lending(engine, limit_bytes(engine), &engine.budget());
     // The room of a copy that was left halfway is for bytes that are lent.
     let left_bytes = state.cleanings.left_bytes(None);
@@ -90,12 +84,11 @@ pub(super) fn lending(engine: &Engine, limit_bytes: u64, budget: &Budget) -> Len
     }
 }
 
-/// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
-pub(super) fn note_promises(state: &mut State) {
-    if state.memory.shares.has_priorities() {
-        state.priorities = Some(PRIORITIES);
-        (state.left_restores).get_or_insert_with(|| Box::new(LastLeft::default()));
+impl State {
+    /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
+    pub(in crate::engine) fn note_promises(&mut self) {
+        self.has_priorities |= self.memory.shares.has_priorities();
+        let promised_bytes = self.memory.shares.promised_bytes();
+        self.driver.ledger().set_promised(promised_bytes);
     }
-    let promised_bytes = state.memory.shares.promised_bytes();
-    state.driver.ledger().set_promised(promised_bytes);
 }

@@ -14,7 +14,7 @@ use crate::memory::{ShareId, Whom};
 
 /// Evicts what is above lowered ceilings, as far as possible. Leaves shares whose priority is below
 /// `least`: the caller's commands do not wait for work of those.
-pub(super) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Result<()> {
+pub(in crate::engine) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Result<()> {
     {
         let mut state = pass.lock();
         state.free_dead();
@@ -85,11 +85,11 @@ async fn drain_once(
 }
 
 /// From now on the pass drains the device to its limit. `None` if there are no priorities.
-pub(super) fn hold_drain(pass: &Pass) -> Option<HoldGuard<'_>> {
+pub(in crate::engine) fn hold_drain(pass: &Pass) -> Option<HoldGuard<'_>> {
     let has_higher = {
         let state = pass.lock();
         let shares = &state.memory.shares;
-        state.priorities.is_some() && shares.lowest_priority() < shares.highest_priority()
+        state.has_priorities && shares.lowest_priority() < shares.highest_priority()
     };
     has_higher.then(|| pass.hold_for(HeldFor::Whole))
 }
@@ -99,8 +99,10 @@ fn hold_above(pass: &Pass, priority: i8) -> Option<HoldGuard<'_>> {
     let held = {
         let state = pass.lock();
         let is_outranked = priority < state.memory.shares.highest_priority();
-        let priorities = state.priorities.filter(|_| is_outranked)?;
-        match priorities.may_run_between(&state) {
+        if !(state.has_priorities && is_outranked) {
+            return None;
+        }
+        match state.may_run_between() {
             true => HeldFor::Drain { above: priority },
             false => HeldFor::Whole,
         }

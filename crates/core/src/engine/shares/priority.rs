@@ -15,12 +15,11 @@ use crate::engine::kernel::Role;
 use crate::engine::queue::Queue;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
-use crate::engine::state::features::Priorities;
 use crate::memory::{Memory, Residency, ShareHandle, Storage};
 
 /// The priority of a command: that of the share whose value it makes. A read has that of its
 /// reader.
-fn priority(cmd: &Cmd) -> i8 {
+pub(in crate::engine) fn priority(cmd: &Cmd) -> i8 {
     if let Cmd::Read { by, .. } = cmd {
         return by.as_deref().map_or(0, ShareHandle::priority);
     }
@@ -39,23 +38,23 @@ fn in_force(state: &State, head: &Cmd) -> i8 {
     state.steps.priority().map_or(own, |steps| steps.max(own))
 }
 
-/// For an engine whose shares have different priorities.
-pub(super) static PRIORITIES: &dyn Priorities = &ByShare;
-
-struct ByShare;
-
-impl Priorities for ByShare {
-    fn of(&self, cmd: &Cmd) -> i8 {
-        priority(cmd)
-    }
-
-    fn is_none_left(&self, state: &State, least: i8) -> bool {
-        let mut left = state.queue.commands().chain(state.left_behind.iter());
-        (state.batch.is_empty() || state.batch.highest_priority() < least)
+impl State {
+    /// Whether all commands of this priority and higher ones are submitted, and passes follow
+    /// priorities.
+    pub(in crate::engine) fn is_none_left(&self, least: i8) -> bool {
+        let mut left = self.queue.commands().chain(self.left_behind.iter());
+        self.has_priorities
+            && (self.batch.is_empty() || self.batch.highest_priority() < least)
             && left.all(|cmd| is_lower(cmd, least))
     }
 
-    fn leaves(&self, state: &State, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool {
+    /// Whether a pass has left commands that write what the caller will read, or use what it will
+    /// write. They are of other shares, which have lent the storages or borrow them.
+    pub(in crate::engine) fn leaves(
+        &self,
+        read: &[Arc<Storage>],
+        written: &[Arc<Storage>],
+    ) -> bool {
         let is_before = |cmd: &Cmd| {
             let mut is_before = false;
             cmd.each_operand(&mut |storage, role| {
@@ -64,77 +63,91 @@ impl Priorities for ByShare {
             });
             is_before
         };
-        state.queue.commands().any(is_before)
+        self.has_priorities && self.queue.commands().any(is_before)
     }
 
-    fn has_long_batch(&self, state: &State) -> bool {
-        state.has_long_batch()
-            && state.batch.highest_priority() < state.memory.shares.highest_priority()
+    /// Whether the batch is of lower work, and takes so long that it should be submitted.
+    pub(in crate::engine) fn has_long_lower_batch(&self) -> bool {
+        self.has_priorities
+            && self.has_long_batch()
+            && self.batch.highest_priority() < self.memory.shares.highest_priority()
     }
 
-    fn lets_others_go_first(&self, state: &State) -> bool {
-        let head = state
-            .queue
-            .head()
-            .map_or(i8::MAX, |head| in_force(state, head));
-        head < state.memory.shares.highest_priority()
+    /// Whether the command at the head has a lower priority than some share.
+    pub(in crate::engine) fn lets_others_go_first(&self) -> bool {
+        let head = (self.queue.head()).map_or(i8::MAX, |head| in_force(self, head));
+        self.has_priorities && head < self.memory.shares.highest_priority()
     }
 
-    fn is_outranked(&self, state: &State) -> bool {
-        let queue = &state.queue;
+    /// Whether commands have come that may go before the command at the head.
+    pub(in crate::engine) fn is_outranked(&self) -> bool {
+        let queue = &self.queue;
         // If some wait for the command at the head, a look would find the same ones each time.
-        queue.head().is_some_and(|head| {
-            let priority_of_head = in_force(state, head);
-            queue.has_news()
-                && !queue.is_awaited(head)
-                && queue.commands().any(|cmd| priority(cmd) > priority_of_head)
-        })
+        self.has_priorities
+            && queue.head().is_some_and(|head| {
+                let priority_of_head = in_force(self, head);
+                queue.has_news()
+                    && !queue.is_awaited(head)
+                    && queue.commands().any(|cmd| priority(cmd) > priority_of_head)
+            })
     }
 
-    fn may_run_between(&self, state: &State) -> bool {
-        !state.holds.is_between() && !state.steps.are_any()
+    /// Whether a drain that begins now may run urgent commands between two rounds. Not if it is
+    /// itself between two rounds of another, or between commands that belong to the one at the
+    /// head.
+    pub(in crate::engine) fn may_run_between(&self) -> bool {
+        !self.holds.is_between() && !self.steps.are_any()
     }
 
-    fn has_above(&self, state: &State, above: i8) -> bool {
-        state.queue.commands().any(|cmd| priority(cmd) > above)
+    /// Whether commands above this priority have come.
+    pub(in crate::engine) fn has_above(&self, above: i8) -> bool {
+        self.has_priorities && self.queue.commands().any(|cmd| priority(cmd) > above)
     }
 
-    fn stops_between(&self, state: &State) -> bool {
-        let least = state.queue.least_priority();
-        state.holds.is_between()
-            && !state.steps.are_any()
-            && state.queue.head().is_some_and(|cmd| priority(cmd) < least)
+    /// Whether the pass runs urgent commands between two rounds of a drain, and the next command is
+    /// none. Urgent ones behind it wait for it.
+    pub(in crate::engine) fn stops_between(&self) -> bool {
+        let least = self.queue.least_priority();
+        self.holds.is_between()
+            && !self.steps.are_any()
+            && self.queue.head().is_some_and(|cmd| priority(cmd) < least)
     }
 
-    fn note_steps(&self, state: &mut State, count: usize) {
-        let most = state.queue.commands().take(count + 1).map(priority).max();
+    /// So many commands were put in front of another one, for whose sake they run.
+    pub(in crate::engine) fn note_steps(&mut self, count: usize) {
+        if !self.has_priorities {
+            return;
+        }
+        let most = self.queue.commands().take(count + 1).map(priority).max();
         if let Some(most) = most {
-            state.steps.raise_priority(most);
+            self.steps.raise_priority(most);
         }
     }
 
-    fn promote(&self, state: &mut State) {
-        while state.queue.has_passed() {
-            state.steps.go_on();
+    /// Brings the commands of the highest priority to the head of the queue.
+    pub(in crate::engine) fn promote(&mut self) {
+        while self.queue.has_passed() {
+            self.steps.go_on();
         }
-        let Some(head) = state.queue.head().map(|head| in_force(state, head)) else {
+        let Some(head) = self.queue.head().map(|head| in_force(self, head)) else {
             return;
         };
-        if !state.queue.may_promote(head) {
+        if !self.queue.may_promote(head) {
             return;
         }
-        if let Some(urgent) = state.queue.take_urgent(head, &state.memory) {
+        if let Some(urgent) = self.queue.take_urgent(head, &self.memory) {
             // The command that was at the head gets its places again.
-            state.unplace_head();
-            state.head.reset();
-            state.steps.put_off();
-            let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
-            state.queue.pass(urgent, limit_bytes);
+            self.unplace_head();
+            self.head.reset();
+            self.steps.put_off();
+            let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
+            self.queue.pass(urgent, limit_bytes);
         }
     }
 
-    fn has_only_lower(&self, state: &State) -> bool {
-        let queue = &state.queue;
+    /// Whether the command at the head, and all others, have a lower priority than the pass runs.
+    pub(in crate::engine) fn has_only_lower(&self) -> bool {
+        let queue = &self.queue;
         let is_lower = |cmd: &Cmd| is_lower(cmd, queue.least_priority());
         queue.head().is_some_and(is_lower) && queue.commands().all(is_lower)
     }

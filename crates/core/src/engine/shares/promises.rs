@@ -160,7 +160,7 @@ pub(crate) fn in_the_way(unmet: Unmet) -> String {
 }
 
 /// Refuses a budget under which promises contradict each other, or could not be kept.
-pub(super) async fn check_budget(
+pub(in crate::engine) async fn check_budget(
     engine: &Arc<Engine>,
     budget: &Budget,
     whole: Whole,
@@ -168,13 +168,23 @@ pub(super) async fn check_budget(
     let kept = promise_after_way(engine, || {
         let mut state = engine.lock();
         state.free_dead();
-        check_budget_now(engine, &state.memory, budget, whole)
+        kept_under(engine, &state.memory, budget, whole)
     });
     kept.await?.map_err(unkept_under)
 }
 
-/// The same, for a caller that holds the lock.
-pub(super) fn check_budget_now(
+/// The same, without making way, for a caller that holds the lock.
+pub(in crate::engine) fn check_budget_now(
+    engine: &Engine,
+    memory: &Memory,
+    budget: &Budget,
+    whole: Whole,
+) -> Result<()> {
+    kept_under(engine, memory, budget, whole)?.map_err(unkept_under)
+}
+
+/// Whether the guarantees could be kept under a budget.
+fn kept_under(
     engine: &Engine,
     memory: &Memory,
     budget: &Budget,
@@ -206,7 +216,7 @@ pub(super) fn check_budget_now(
 }
 
 /// The error of a budget under which guarantees could not be kept.
-pub(super) fn unkept_under(unmet: Unmet) -> Error {
+fn unkept_under(unmet: Unmet) -> Error {
     wrong_budget(in_the_way(unmet))
 }
 
@@ -219,7 +229,7 @@ fn wrong_budget(reason: String) -> Error {
 
 /// Refuses pins that would break guarantees of others: pinned storages cannot leave.
 /// `pinned` has the storages that were just pinned, once each time.
-pub(super) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
+pub(in crate::engine) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
     let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
     let state = engine.lock();
     let memory = &state.memory;

@@ -7,8 +7,16 @@
 use std::sync::{Arc, Weak};
 
 use crate::engine::queue::Queue;
-use crate::engine::state::features::{Filled, LeftRestores};
 use crate::memory::{Memory, PendingRestore, ShareHandle, ShareId, Storage};
+
+/// How far the block of a restore is filled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Filled {
+    pub(in crate::engine) bytes: u64,
+    /// The refused submissions before the first of these bytes. If there are more now, some bytes
+    /// may not have arrived.
+    pub(in crate::engine) refused: u64,
+}
 
 /// A restore that was left halfway.
 struct Left {
@@ -22,9 +30,9 @@ struct Left {
     filled: Filled,
 }
 
-/// At most one restore, and the storages whose restores were given up.
+/// At most one restore that was left, and the storages whose restores were given up.
 #[derive(Default)]
-pub(super) struct LastLeft {
+pub(in crate::engine) struct LastLeft {
     left: Option<Left>,
     given_up: Vec<Weak<Storage>>,
 }
@@ -34,15 +42,8 @@ fn is_of(one: &Weak<Storage>, storage: &Arc<Storage>) -> bool {
 }
 
 impl LastLeft {
-    fn cancel(&mut self, left: Left, memory: &mut Memory) {
-        memory.cancel_restore(left.pending_restore);
-        self.given_up.retain(|one| one.strong_count() > 0);
-        self.given_up.push(left.storage);
-    }
-}
-
-impl LeftRestores for LastLeft {
-    fn leave(
+    /// Leaves a restore halfway.
+    pub(in crate::engine) fn leave(
         &mut self,
         storage: &Arc<Storage>,
         pending_restore: PendingRestore,
@@ -61,7 +62,8 @@ impl LeftRestores for LastLeft {
         });
     }
 
-    fn take_up(
+    /// Takes up the restore of an evicted storage.
+    pub(in crate::engine) fn take_up(
         &mut self,
         storage: &Arc<Storage>,
         memory: &mut Memory,
@@ -75,15 +77,18 @@ impl LeftRestores for LastLeft {
         None
     }
 
-    fn may_leave(&self, storage: &Arc<Storage>) -> bool {
+    /// Whether the restore of the storage may be left.
+    pub(in crate::engine) fn may_leave(&self, storage: &Arc<Storage>) -> bool {
         !self.given_up.iter().any(|one| is_of(one, storage))
     }
 
-    fn ended(&mut self, storage: &Arc<Storage>) {
+    /// The storage is restored.
+    pub(in crate::engine) fn ended(&mut self, storage: &Arc<Storage>) {
         self.given_up.retain(|one| !is_of(one, storage));
     }
 
-    fn give_up(&mut self, memory: &mut Memory) -> u64 {
+    /// Gives up what was left, and frees its block. Returns the bytes that became free.
+    pub(in crate::engine) fn give_up(&mut self, memory: &mut Memory) -> u64 {
         let Some(left) = self.left.take() else {
             return 0;
         };
@@ -93,7 +98,8 @@ impl LeftRestores for LastLeft {
         memory.slabs.freed_bytes() - freed_before
     }
 
-    fn give_up_unused(&mut self, queue: &Queue, memory: &mut Memory) {
+    /// As [`give_up`](Self::give_up), if no command of the queue uses the storage.
+    pub(in crate::engine) fn give_up_unused(&mut self, queue: &Queue, memory: &mut Memory) {
         let Some(left) = &self.left else { return };
         let is_used = queue.commands().any(|cmd| {
             let mut is_used = false;
@@ -104,5 +110,11 @@ impl LeftRestores for LastLeft {
         if storage.is_none_or(|storage| !memory.slots.is_evicted(&storage)) {
             self.give_up(memory);
         }
+    }
+
+    fn cancel(&mut self, left: Left, memory: &mut Memory) {
+        memory.cancel_restore(left.pending_restore);
+        self.given_up.retain(|one| one.strong_count() > 0);
+        self.given_up.push(left.storage);
     }
 }
