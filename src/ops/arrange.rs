@@ -150,9 +150,6 @@ impl Tensor {
             .map(|(dim, count)| dim.saturating_mul(*count))
             .collect();
         checked(&shape, self.dtype)?;
-        if shape.contains(&0) {
-            return Tensor::output(&self.engine, &shape, self.dtype);
-        }
         let mut made = self.reshape(&old)?;
         for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count != 1) {
             made = made.repeat_blocks(at, 1, count)?;
@@ -189,7 +186,8 @@ impl Tensor {
         shape[at] = shape[at].saturating_mul(count);
         checked(&shape, self.dtype)?;
         if shape.contains(&0) {
-            return Tensor::output(&self.engine, &shape, self.dtype);
+            let kept = self.layout.shape[at].min(shape[at]);
+            return self.narrow(at as isize, 0, kept)?.reshape(&shape);
         }
         let old = &self.layout.shape;
         let before: usize = old[..at].iter().product();

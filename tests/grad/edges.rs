@@ -185,3 +185,49 @@ fn attention_without_queries_or_keys_has_gradients_of_zeros() {
         }
     }
 }
+
+#[test]
+fn repetitions_of_nothing_and_none_have_gradients_of_zeros() {
+    let gpu = gpu();
+    let cases: &[(&str, Unary, &[usize], &[usize])] = &[
+        ("repeat", |x| x.repeat(&[2, 3]), &[0, 3], &[0, 9]),
+        ("repeat", |x| x.repeat(&[0, 2, 1]), &[2, 3], &[0, 4, 3]),
+        ("repeat", |x| x.repeat(&[0]), &[], &[0]),
+        (
+            "interleave",
+            |x| x.repeat_interleave(2, -1),
+            &[3, 0],
+            &[3, 0],
+        ),
+        (
+            "interleave",
+            |x| x.repeat_interleave(0, 0),
+            &[3, 2],
+            &[0, 2],
+        ),
+        ("by", |x| x.repeat_interleave(0, 1)?.t(), &[3, 2], &[0, 3]),
+    ];
+    for &(name, f, shape, repeated) in cases {
+        let x = gpu.ones(shape, DType::F32).unwrap();
+        let x = x.requires_grad().unwrap();
+        let y = f(&x).unwrap();
+        assert_eq!(y.shape(), repeated, "{name}");
+        let gradients = y.sum_all().unwrap().backward().unwrap();
+        let gradient = gradients.get(&x).unwrap();
+        assert_eq!(gradient.shape(), shape, "{name}");
+        assert_eq!(elements(&gradient), vec![0.0; x.len()], "{name}");
+    }
+}
+
+#[test]
+fn a_norm_whose_powers_vanish_has_a_gradient_of_zeros() {
+    let gpu = gpu();
+    for p in [1.5, 2.0, 3.0, 7.0] {
+        let x = parameter(&gpu, &[1e-30, -2e-30, 0.0], &[3]);
+        let y = x.norm(&[0], p).unwrap();
+        // With p 1.5 the sum of the powers is a number.
+        let gradients = y.backward().unwrap();
+        let found = elements(&gradients.get(&x).unwrap());
+        assert!(found.iter().all(|x| x.abs() <= 1.0), "{p}: {found:?}");
+    }
+}

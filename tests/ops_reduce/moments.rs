@@ -43,8 +43,8 @@ fn truth(value: bool) -> f64 {
 
 fn variance(row: &[f64], correction: f64) -> f64 {
     let (len, mean) = (row.len() as f64, row.iter().sum::<f64>() / row.len() as f64);
-    match len > correction {
-        true => row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (len - correction),
+    match len > 0.0 {
+        true => row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (len - correction).max(0.0),
         false => f64::NAN,
     }
 }
@@ -290,6 +290,15 @@ fn any_finite_number_corrects_a_variance() -> Result<()> {
                 (got - expected.sqrt()).abs() < 1e-5,
                 "{name} {correction}: {got}"
             );
+        }
+        // As many elements as the correction, or fewer: the divisor is 0.
+        for correction in [4.0, 4.5, 1000.0] {
+            let got = x.var(&[0], correction)?.item::<f32>()?;
+            assert_eq!(got, f32::INFINITY, "{name} {correction}");
+        }
+        for correction in [-1.0, 0.0, 1.0] {
+            let got = x.narrow(0, 0, 0)?.var(&[0], correction)?.item::<f32>()?;
+            assert!(got.is_nan(), "{name} {correction}: {got}");
         }
         for correction in [f64::NAN, f64::INFINITY] {
             let refused = x.var(&[0], correction);

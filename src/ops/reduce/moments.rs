@@ -37,8 +37,7 @@ impl Tensor {
         let shape = folded.fold_shape(&self.layout.shape, keep);
         let op = Op::variance(correction, lower);
         if folded.length(&self.layout.shape) == 0 {
-            let none = 0.0 / f64::from(op.scalar(0));
-            return fill::full(&self.engine, &shape, none.into(), self.dtype);
+            return fill::full(&self.engine, &shape, Scalar::Float(f64::NAN), self.dtype);
         }
         let [_, mut result] = mean_and_spread(self, op, folded, self.dtype)?;
         result.layout = Layout::contiguous(&shape);
@@ -182,9 +181,10 @@ trios! {
     /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean,
     /// divided by the number of elements less `correction`. That is 1 for a sample (PyTorch's
     /// default) and 0 for a population (NumPy's); any finite number will do. Two passes from the
-    /// first element keep the precision for a mean far from 0; equal elements give exactly 0. NaN
-    /// if there are no more elements than `correction`. The squares are summed in f32: distances
-    /// beyond about 1e19 give infinity, and those below 1e-23 count as 0.
+    /// first element keep the precision for a mean far from 0; equal elements give exactly 0. If
+    /// there are no more elements than `correction`, the sum is divided by 0, as in PyTorch. The
+    /// squares are summed in f32: distances beyond about 1e19 give infinity, and those below 1e-23
+    /// count as 0. Distances that are no f32, beyond 3.4e38, may give NaN.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {

@@ -180,12 +180,11 @@ impl Op {
     pub(in crate::ops) fn scalar(self, length: u32) -> f32 {
         match self.lower {
             Lower::Divide | Lower::DivideRoot => {
-                let divisor = f64::from(length) - self.number;
-                // The mean and the variance of no elements are NaN.
-                if divisor > 0.0 {
-                    divisor as f32
-                } else {
-                    f32::NAN
+                // The mean and the variance of no elements are NaN. So is the variance of one
+                // element, which is 0, divided by 0.
+                match (f64::from(length) - self.number).max(0.0) {
+                    divisor if length == 0 || length == 1 && divisor == 0.0 => f32::NAN,
+                    divisor => divisor as f32,
                 }
             }
             _ => self.number as f32,
