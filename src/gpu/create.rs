@@ -3,6 +3,7 @@
 use super::Gpu;
 use crate::ops::{Scalar, fill, random};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, checked};
 use lapidary_core::{Buffer, DType, Element, Error, Result, Source};
 
@@ -20,7 +21,7 @@ impl Gpu {
     #[doc(alias = "from_slice")]
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
-        let tensor = self.without_value(data, shape)?;
+        let tensor = self.without_value(data, shape).called("tensor")?;
         self.engine()
             .upload(&tensor.storage, 0, T::bytes_of(data))?;
         Ok(tensor)
@@ -93,7 +94,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        fill::empty(self.engine(), shape, dtype)
+        fill::empty(self.engine(), shape, dtype).called("empty")
     }
 
     /// A tensor of `shape` full of zeros (`false`).
@@ -103,9 +104,8 @@ impl Gpu {
     /// [`Error::DeviceLost`].
     #[track_caller]
     pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        Tensor::recorded(self.engine(), shape, dtype, |storage| {
-            self.engine().clear(storage)
-        })
+        let clear = |storage: &_| self.engine().clear(storage);
+        Tensor::recorded(self.engine(), shape, dtype, clear).called("zeros")
     }
 
     /// A tensor of `shape` full of ones (`true`).
@@ -114,7 +114,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        self.full(shape, fill::one_of(dtype), dtype)
+        self.full(shape, fill::one_of(dtype), dtype).called("ones")
     }
 
     /// One value with shape `[]`.
@@ -132,7 +132,7 @@ impl Gpu {
     /// [`Error::DType`] when the type does not hold the value; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn full(&self, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
-        fill::full(self.engine(), shape, value.into(), dtype)
+        fill::full(self.engine(), shape, value.into(), dtype).called("full")
     }
 
     /// The numbers `start`, `start + step`, … before `end`, in one dimension. The step may be
@@ -149,7 +149,7 @@ impl Gpu {
         step: impl Into<Scalar>,
         dtype: DType,
     ) -> Result<Tensor> {
-        fill::arange(self.engine(), start.into(), end.into(), step.into(), dtype)
+        fill::arange(self.engine(), start.into(), end.into(), step.into(), dtype).called("arange")
     }
 
     /// `steps` floats from `start` to `end`, both included, at equal distances. One step gives
@@ -159,7 +159,7 @@ impl Gpu {
     /// [`Error::DType`] for a type other than a float; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn linspace(&self, start: f32, end: f32, steps: usize, dtype: DType) -> Result<Tensor> {
-        fill::linspace(self.engine(), start, end, steps, dtype)
+        fill::linspace(self.engine(), start, end, steps, dtype).called("linspace")
     }
 
     /// The identity matrix: `n` rows and columns, ones on the diagonal.
@@ -168,7 +168,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn eye(&self, n: usize, dtype: DType) -> Result<Tensor> {
-        fill::eye(self.engine(), [n, n], dtype)
+        fill::eye(self.engine(), [n, n], dtype).called("eye")
     }
 
     /// A matrix with ones on the diagonal from its first element, and zeros elsewhere: PyTorch's
@@ -178,7 +178,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn eye_with(&self, rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
-        fill::eye(self.engine(), [rows, columns], dtype)
+        fill::eye(self.engine(), [rows, columns], dtype).called("eye_with")
     }
 
     /// Floats drawn uniformly from `low` to `high`, without `high` (f16 and bf16 may be rounded to
@@ -196,7 +196,7 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
-        random::rand_uniform(self.engine(), shape, low, high, seed, dtype)
+        random::rand_uniform(self.engine(), shape, low, high, seed, dtype).called("rand_uniform")
     }
 
     /// Floats drawn from the normal distribution. The same seed gives the same numbers on every
@@ -214,7 +214,7 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
-        random::rand_normal(self.engine(), shape, mean, std, seed, dtype)
+        random::rand_normal(self.engine(), shape, mean, std, seed, dtype).called("rand_normal")
     }
 
     /// A tensor with a source. At its first use the source gives the elements, in row-major order
@@ -237,7 +237,7 @@ impl Gpu {
     /// and [`Error::NeverFits`] for shapes beyond the device.
     #[track_caller]
     pub fn backed(&self, source: Source, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        let tensor = Tensor::output(self.engine(), shape, dtype)?;
+        let tensor = Tensor::output(self.engine(), shape, dtype).called("backed")?;
         if let Some(len_bytes) = source.len_bytes() {
             if len_bytes < tensor.size_bytes() {
                 return Err(Error::Length {

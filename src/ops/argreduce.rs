@@ -17,6 +17,7 @@ use super::reduce::{Form, Plan, least_parts, refuse_empty};
 use super::rows::{self, Axes, Rows};
 use super::text::{Text, key_section};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{DType, Result};
@@ -82,7 +83,8 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn argmax_keepdim(&self, axis: isize) -> Result<Tensor> {
-        self.argmax(axis)?.with_axis_of(self, axis)
+        let folded = self.argmax(axis).called("argmax_keepdim")?;
+        folded.with_axis_of(self, axis)
     }
 
     /// As [`argmin`](Tensor::argmin), but the axis stays with size 1.
@@ -92,7 +94,8 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn argmin_keepdim(&self, axis: isize) -> Result<Tensor> {
-        self.argmin(axis)?.with_axis_of(self, axis)
+        let folded = self.argmin(axis).called("argmin_keepdim")?;
+        folded.with_axis_of(self, axis)
     }
 
     /// The index of the largest of all elements in row-major order, as `u32` with shape `[]`.
@@ -108,7 +111,7 @@ impl Tensor {
     /// [`Error::Shape`](crate::Error::Shape) if there are no elements.
     #[track_caller]
     pub fn argmax_all(&self) -> Result<Tensor> {
-        self.flatten()?.argmax(0)
+        self.flatten()?.argmax(0).called("argmax_all")
     }
 
     /// The index of the smallest of all elements in row-major order, as `u32` with shape `[]`.
@@ -118,7 +121,7 @@ impl Tensor {
     /// Those of [`argmax_all`](Tensor::argmax_all).
     #[track_caller]
     pub fn argmin_all(&self) -> Result<Tensor> {
-        self.flatten()?.argmin(0)
+        self.flatten()?.argmin(0).called("argmin_all")
     }
 
     /// The largest elements along `axis` and their indices, as [`argmax`](Tensor::argmax) gives
@@ -135,7 +138,8 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn max_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        extreme_at(self, "max_with_indices", axis, self.argmax(axis)?)
+        let indices = self.argmax(axis).called("max_with_indices")?;
+        extreme_at(self, "max_with_indices", axis, indices)
     }
 
     /// The smallest elements along `axis` and their indices, as [`argmin`](Tensor::argmin) gives
@@ -146,7 +150,8 @@ impl Tensor {
     /// Those of [`argmin`](Tensor::argmin).
     #[track_caller]
     pub fn min_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        extreme_at(self, "min_with_indices", axis, self.argmin(axis)?)
+        let indices = self.argmin(axis).called("min_with_indices")?;
+        extreme_at(self, "min_with_indices", axis, indices)
     }
 
     /// As [`max_with_indices`](Tensor::max_with_indices), but the axis stays with size 1.
@@ -156,7 +161,8 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn max_with_indices_keepdim(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        let (values, indices) = self.max_with_indices(axis)?;
+        let made = self.max_with_indices(axis);
+        let (values, indices) = made.called("max_with_indices_keepdim")?;
         Ok((
             values.with_axis_of(self, axis)?,
             indices.with_axis_of(self, axis)?,
@@ -170,7 +176,8 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn min_with_indices_keepdim(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        let (values, indices) = self.min_with_indices(axis)?;
+        let made = self.min_with_indices(axis);
+        let (values, indices) = made.called("min_with_indices_keepdim")?;
         Ok((
             values.with_axis_of(self, axis)?,
             indices.with_axis_of(self, axis)?,
@@ -190,7 +197,8 @@ impl Tensor {
     /// Those of [`argmax_all`](Tensor::argmax_all).
     #[track_caller]
     pub fn max_with_indices_all(&self) -> Result<(Tensor, Tensor)> {
-        self.flatten()?.max_with_indices(0)
+        let made = self.flatten()?.max_with_indices(0);
+        made.called("max_with_indices_all")
     }
 
     /// The smallest of all elements and its index in row-major order, each with shape `[]`.
@@ -200,10 +208,12 @@ impl Tensor {
     /// Those of [`argmax_all`](Tensor::argmax_all).
     #[track_caller]
     pub fn min_with_indices_all(&self) -> Result<(Tensor, Tensor)> {
-        self.flatten()?.min_with_indices(0)
+        let made = self.flatten()?.min_with_indices(0);
+        made.called("min_with_indices_all")
     }
 
     /// The result of a reduction of `folded` along `axis`, with that axis. A 0-d tensor has none.
+    #[track_caller]
     fn with_axis_of(self, folded: &Tensor, axis: isize) -> Result<Tensor> {
         match folded.rank() {
             0 => Ok(self),

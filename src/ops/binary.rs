@@ -144,7 +144,8 @@ impl Tensor {
         let shape = broadcast_shapes(op.name(), &self.layout.shape, &other.layout.shape)?;
         let inputs = [self, other].map(Input::Tensor);
         let call = ELEMENT.call(op as u8, &inputs, scalars);
-        call.output(&self.engine, &shape, op.gives().dtype(self.dtype))
+        let made = call.output(&self.engine, &shape, op.gives().dtype(self.dtype));
+        made.called(op.name())
     }
 
     #[track_caller]

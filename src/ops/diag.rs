@@ -84,6 +84,8 @@ impl Tensor {
             })
             .located();
         }
-        self.unsqueeze(1)?.mul(&other.unsqueeze(0)?)
+        self.unsqueeze(1)?
+            .mul(&other.unsqueeze(0)?)
+            .called(OPERATION)
     }
 }

@@ -201,7 +201,11 @@ impl Named {
         }
         if axis > x.rank() {
             let shape = x.shape();
-            return refuse(format!("entries for {axis} axes of {shape:?}"));
+            return refuse(format!(
+                "entries for {axis} axes; {shape:?} has {}",
+                x.rank()
+            ))
+            .located();
         }
         let [(first, ..), .., (last, ..)] = indices[..] else {
             return match indices[..] {

@@ -20,10 +20,10 @@ impl Tensor {
     /// [`Error::Shape`] if the shape holds another number of elements.
     #[track_caller]
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
-        if let Some(layout) = self.layout.reshape(shape)? {
+        if let Some(layout) = self.layout.reshape(shape).called("reshape")? {
             return Ok(self.view(layout));
         }
-        let copy = self.copy()?;
+        let copy = self.copy().called("reshape")?;
         let layout = copy.layout.reshape(shape)?;
         let layout = layout.expect("a row-major tensor takes any shape of its length");
         Ok(copy.view(layout))
@@ -144,12 +144,12 @@ fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]
             .iter()
             .try_fold(1, |len: usize, &size| len.checked_mul(size));
         let fits = others.filter(|&others| others > 0 && len.is_multiple_of(others));
-        let others = fits.ok_or_else(|| {
+        let refused = || {
             refuse(format!(
                 "{len} elements of {from:?} determine no size for −1 in {shape:?}"
             ))
-        })?;
-        sizes[at] = len / others;
+        };
+        sizes[at] = len / fits.ok_or_else(refused).located()?;
     }
     Ok(sizes)
 }

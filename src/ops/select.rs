@@ -140,7 +140,7 @@ impl Tensor {
         let shape = broadcast_shapes(OPERATION, &self.layout.shape, &shape)?;
         let inputs = [self, a, b].map(Input::Tensor);
         let call = ELEMENT.call(0, &inputs, &[]);
-        call.output(&self.engine, &shape, a.dtype)
+        call.output(&self.engine, &shape, a.dtype).called(OPERATION)
     }
 
     /// `value` where `mask`, a bool tensor, is true, else the element of `self`. The two shapes
@@ -172,6 +172,7 @@ impl Tensor {
         let inputs = [Input::Tensor(mask), Input::Scalar, Input::Tensor(self)];
         let call = ELEMENT_SCALAR.call(0, &inputs, &scalars);
         call.output(&self.engine, &shape, self.dtype)
+            .called(operation)
     }
 
     /// [`masked_fill`](Tensor::masked_fill) in place. The mask broadcasts to the shape of `self`.

@@ -195,7 +195,8 @@ impl Tensor {
         let inputs = [self, others[0], others[1]].map(Input::Tensor);
         let scalars = [value];
         let call = ELEMENT.call(op as u8, &inputs, &scalars);
-        call.output(&self.engine, &shape, op.gives().dtype(self.dtype))
+        let made = call.output(&self.engine, &shape, op.gives().dtype(self.dtype));
+        made.called(op.name())
     }
 
     #[track_caller]

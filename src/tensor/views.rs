@@ -25,7 +25,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn view_as(&self, shape: &[usize]) -> Result<Tensor> {
-        match self.layout.reshape(shape)? {
+        match self.layout.reshape(shape).called("view_as")? {
             Some(layout) => Ok(self.view(layout)),
             None => Err(Error::Shape {
                 operation: "view_as",
@@ -59,7 +59,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn permute(&self, axes: &[isize]) -> Result<Tensor> {
-        Ok(self.view(self.layout.permute(axes)?))
+        let layout = self.layout.permute(axes).called("permute")?;
+        Ok(self.view(layout))
     }
 
     /// Exchanges two axes. Negative axes count from the last.
@@ -79,7 +80,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
-        Ok(self.view(self.layout.transpose(a, b)?))
+        let layout = self.layout.transpose(a, b).called("transpose")?;
+        Ok(self.view(layout))
     }
 
     /// Exchanges rows and columns of a matrix.
@@ -139,7 +141,8 @@ impl Tensor {
         end: impl Into<Option<isize>>,
         step: isize,
     ) -> Result<Tensor> {
-        let layout = self.layout.slice(axis, start.into(), end.into(), step)?;
+        let layout = self.layout.slice(axis, start.into(), end.into(), step);
+        let layout = layout.called("slice")?;
         Ok(self.view(layout))
     }
 
@@ -165,7 +168,8 @@ impl Tensor {
     pub fn narrow(&self, axis: isize, start: impl TryInto<isize>, len: usize) -> Result<Tensor> {
         // A number that fits no isize is beyond any axis.
         let start = start.try_into().unwrap_or(isize::MAX);
-        Ok(self.view(self.layout.narrow(axis, start, len)?))
+        let layout = self.layout.narrow(axis, start, len).called("narrow")?;
+        Ok(self.view(layout))
     }
 
     /// One index along an axis, which is removed. Negative indices count from the end.
@@ -186,7 +190,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn select(&self, axis: isize, index: isize) -> Result<Tensor> {
-        Ok(self.view(self.layout.select(axis, index)?))
+        let layout = self.layout.select(axis, index).called("select")?;
+        Ok(self.view(layout))
     }
 
     /// Removes all dimensions of size 1.
@@ -220,7 +225,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn squeeze_axis(&self, axis: isize) -> Result<Tensor> {
-        Ok(self.view(self.layout.squeeze_axis(axis)?))
+        let layout = self.layout.squeeze_axis(axis).called("squeeze_axis")?;
+        Ok(self.view(layout))
     }
 
     /// Adds a dimension of size 1, which becomes axis `axis` of the result; −1 puts it last.
@@ -240,7 +246,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
-        Ok(self.view(self.layout.unsqueeze(axis)?))
+        let layout = self.layout.unsqueeze(axis).called("unsqueeze")?;
+        Ok(self.view(layout))
     }
 
     /// Reverses each of the axes.
@@ -261,7 +268,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn flip(&self, axes: &[isize]) -> Result<Tensor> {
-        Ok(self.view(self.layout.flip(axes)?))
+        let layout = self.layout.flip(axes).called("flip")?;
+        Ok(self.view(layout))
     }
 
     /// Repeats dimensions of size 1, and adds dimensions in front, up to this shape. The elements
@@ -283,6 +291,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
-        Ok(self.view(self.layout.broadcast_to(shape)?))
+        let layout = self.layout.broadcast_to(shape).called("broadcast_to")?;
+        Ok(self.view(layout))
     }
 }

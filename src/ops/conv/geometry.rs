@@ -238,7 +238,10 @@ impl Geometry {
             groups,
             input: [height, width],
             kernel: [down, across],
-            output: [along(0, height, down)?, along(1, width, across)?],
+            output: [
+                along(0, height, down).located()?,
+                along(1, width, across).located()?,
+            ],
             options: *options,
         })
     }

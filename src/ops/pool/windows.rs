@@ -94,6 +94,7 @@ impl Windows {
 
     /// A given number of windows. Window `i` of `n` has the elements from ⌊i · size / n⌋ to before
     /// ⌈(i + 1) · size / n⌉.
+    #[track_caller]
     pub(super) fn adaptive(
         operation: &'static str,
         input: [usize; 2],
@@ -185,6 +186,7 @@ struct Along {
 
 /// PyTorch's rule for `ceil_mode`: the last window must start in the plane or in the padding before
 /// it.
+#[track_caller]
 fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) -> Result<Along> {
     let refuse = |reason: String| Err(Error::Shape { operation, reason });
     let (input, kernel, stride) = (input[at], pool.kernel[at], pool.stride[at]);
