@@ -1,11 +1,13 @@
 //! Snapshots describe the current state and survive their files, and invalid files are refused.
 
+use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::{
     Budget, DType, Error, Gpu, Residency,
-    stats::{BlockState, Snapshot},
+    stats::{BlockState, Event, ReclaimStep, Snapshot},
 };
 use lapidary_core::internal::SNAPSHOT_VERSION;
+use serde_json::{Value, json};
 
 use super::{ended, open_alone};
 
@@ -189,15 +191,116 @@ fn a_snapshot_tells_the_types_of_elements() {
     drop((a, b, half));
 }
 
-/// A counter that was added later is 0 in a file from before.
+/// The JSON has every number, under the name of its field.
 #[test]
-fn a_file_without_a_later_counter_is_read() {
+fn a_file_has_every_number_of_the_statistics() {
     let (_gpu, snapshot) = sample();
-    let counter = "\"dropped_to_source_bytes\":0,";
-    let text = json(&snapshot);
-    assert!(text.contains(counter));
-    let older = text.replacen(counter, "", 1);
-    assert_eq!(Snapshot::from_json(older.as_bytes()).unwrap(), snapshot);
+    let value: Value = serde_json::from_str(&json(&snapshot)).unwrap();
+    let stats = value["stats"].as_object().unwrap();
+    let mut names = Vec::new();
+    for number in snapshot.stats.numbers() {
+        let told = serde_json::to_value(number.value).unwrap();
+        assert_eq!(stats[number.name], told, "{number:?}");
+        assert!(
+            number.help.ends_with('.') && !number.help.contains('['),
+            "{number:?}"
+        );
+        names.push(number.name);
+    }
+    // No number stands beside the table.
+    let is_number = |value: &Value| value.is_number() || value.get("now").is_some();
+    let told = stats.iter().filter(|(_, value)| is_number(value));
+    let mut told: Vec<&str> = told.map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(names, told);
+}
+
+/// Reads a snapshot's JSON after a change.
+fn read_changed(snapshot: &Snapshot, change: impl FnOnce(&mut Value)) -> Result<Snapshot, Error> {
+    let mut value: Value = serde_json::from_str(&json(snapshot)).unwrap();
+    change(&mut value);
+    Snapshot::from_json(value.to_string().as_bytes())
+}
+
+/// A name that was added later is 0, or missing, in a file from before.
+#[test]
+fn a_file_without_a_later_name_is_read() {
+    let (gpu, _) = sample();
+    let share = gpu.share("job", Share::guaranteed(4096)).unwrap();
+    let held = share.zeros(&[9], DType::F32).unwrap();
+    held.force().unwrap();
+    let snapshot = gpu.memory().snapshot();
+    drop(held);
+    let whole: Value = serde_json::from_str(&json(&snapshot)).unwrap();
+    let mut removed = 0;
+    for place in ["", "/shares/0", "/tags/0", "/holders/0", "/reclaim_steps/0"] {
+        let place = format!("/stats{place}");
+        let fields = whole.pointer(&place).unwrap().as_object().unwrap();
+        for name in fields.keys().filter(|name| *name != "step") {
+            let read = read_changed(&snapshot, |value| {
+                let fields = value.pointer_mut(&place).unwrap().as_object_mut();
+                fields.unwrap().remove(name).unwrap();
+            });
+            // These are compared with the slabs, so their absence cannot stay unnoticed.
+            match (read, name.as_str()) {
+                (Err(error), "live_bytes" | "live_storages" | "reserved_bytes" | "slabs") => {
+                    assert!(
+                        error.to_string().contains("says 0, but `slabs` has"),
+                        "{error}"
+                    );
+                }
+                (read, _) => {
+                    let read = read.unwrap_or_else(|error| panic!("{place}/{name}: {error}"));
+                    assert_eq!(read.moments, snapshot.moments);
+                }
+            }
+            removed += 1;
+        }
+    }
+    assert!(removed > 70, "{removed}");
+    // A reclaim step that was added later has no row.
+    let read = read_changed(&snapshot, |value| {
+        let steps = &mut value["stats"]["reclaim_steps"];
+        steps.as_array_mut().unwrap().remove(3);
+    });
+    let steps = read.unwrap().stats.reclaim_steps;
+    assert!(steps.iter().all(|one| one.step != ReclaimStep::ALL[3]));
+    assert_eq!(steps.len() + 1, ReclaimStep::ALL.len());
+}
+
+/// A reader leaves counters out that it does not know, and counts reclaim steps as others.
+#[test]
+fn a_file_with_names_of_a_newer_version_is_read() {
+    let (_gpu, snapshot) = sample();
+    let read = read_changed(&snapshot, |value| {
+        let stats = &mut value["stats"];
+        stats["melted_bytes"] = 7.into();
+        stats["melting_bytes"] = json!({"now": 1, "peak": 2, "up": 3, "down": 2});
+        stats["tags"][0]["melted_bytes"] = 7.into();
+        let steps = stats["reclaim_steps"].as_array_mut().unwrap();
+        let step = |name: &str| json!({"step": name, "tries": 3, "gains": 2, "freed_bytes": 512});
+        steps.insert(0, step("melt"));
+        steps.push(step("a step\u{1b}"));
+        let moments = value["moments"].as_array_mut().unwrap();
+        let at_ns = moments.last().unwrap()[0].clone();
+        moments.push(json!([at_ns, "ReclaimStep", "melt", 512]));
+    });
+    let mut read = read.unwrap();
+    // It is read as the same again, and shown.
+    assert_eq!(Snapshot::from_json(json(&read).as_bytes()).unwrap(), read);
+    assert!(
+        read.stats.to_string().contains("other 4/6"),
+        "{}",
+        read.stats
+    );
+    let event = read.moments.pop().unwrap().event;
+    let (step, freed_bytes) = (ReclaimStep::Other, 512);
+    assert_eq!(event, Event::ReclaimStep { step, freed_bytes });
+    let others = read.stats.reclaim_steps.pop().unwrap();
+    let counts = (others.tries, others.gains, others.freed_bytes);
+    assert_eq!((others.step, counts), (ReclaimStep::Other, (6, 4, 1024)));
+    assert_eq!(read, snapshot);
 }
 
 #[test]

@@ -288,3 +288,36 @@ fn a_recorder_is_told_the_numbers_when_the_app_asks() {
     assert!(number("lapidary_watermarks_total the device 50") > 0.0);
     assert!(told.keys().all(|name| name.starts_with("lapidary_")));
 }
+
+/// Whoever adds a number to the statistics adds it to the metrics.
+#[cfg(feature = "metrics")]
+#[test]
+fn a_recorder_is_told_every_number() {
+    use lapidary::stats::NumberValue;
+
+    let (gpu, _sim) = open_scarce();
+    let _held = gpu.zeros(&[1 << 10], DType::F32).unwrap().force().unwrap();
+    let recorded = Recorded::default();
+    metrics::with_local_recorder(&recorded, || gpu.memory().record_metrics());
+    let told = recorded.0.lock().unwrap();
+    let number = |name: &str| *told.get(name).unwrap_or_else(|| panic!("{name}: {told:?}"));
+    let stats = gpu.memory().stats();
+    for one in stats.numbers().filter(|one| one.name != "queued") {
+        let name = format!("lapidary_{}", one.name);
+        match one.value {
+            NumberValue::Level(level) => {
+                let found = [number(&name), number(&format!("{name}_peak"))];
+                assert_eq!(found, [level.now as f64, level.peak as f64], "{one:?}");
+            }
+            NumberValue::Now(now) => assert_eq!(number(&name), now as f64, "{one:?}"),
+            NumberValue::Ratio(ratio) => assert_eq!(number(&name), ratio, "{one:?}"),
+            NumberValue::Total(total) => {
+                assert_eq!(number(&format!("{name}_total")), total as f64, "{one:?}");
+            }
+            _ => panic!("{one:?}"),
+        }
+    }
+    assert_eq!(number("lapidary_queued_commands"), 0.0);
+    assert_eq!(number("lapidary_slabs"), 1.0);
+    assert_eq!(number("lapidary_allocated_bytes_total"), 4096.0);
+}

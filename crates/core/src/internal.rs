@@ -19,7 +19,7 @@ pub use crate::kernel::Bind;
 pub use crate::memory::{Companion, DeadList, MadeFor, Storage, enter_scope, victims};
 pub use crate::observe::Counted;
 #[cfg(feature = "snapshot")]
-pub use crate::observe::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
+pub use crate::observe::{EVENT_KINDS, OLDEST_SNAPSHOT_VERSION, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
 pub use crate::parallel::{PART_BYTES, share_out};
 pub use crate::printable::{printable, printable_end};
 pub use crate::transfer::{SpillFile, random};

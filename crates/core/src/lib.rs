@@ -42,15 +42,14 @@ pub use self::{
 /// What [`GpuMemory`] tells of the memory: statistics, measurements, history, snapshots, and the
 /// errors and callbacks of a shortage. And what a dry run tells.
 pub mod stats {
-    pub use crate::engine::{Pressure, PressureGuard};
+    pub use crate::engine::{MemoryStats, Number, NumberValue, Pressure, PressureGuard};
     pub use crate::gpu::Compacted;
     pub use crate::memory::{
         Block, BlockState, ClassUse, Event, EvictedStorage, Moment, Recovered, Scope, SlabMap,
         SlabUse, Tag, TagUse,
     };
     pub use crate::observe::{
-        DryRun, Fit, History, Measure, Measured, MemoryStats, Picture, Sampler, Snapshot,
-        Suggestion, Topic,
+        DryRun, Fit, History, Measure, Measured, Picture, Sampler, Snapshot, Suggestion, Topic,
     };
     pub use crate::shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse};
 }

@@ -120,8 +120,9 @@ impl fmt::Display for OutOfMemory {
 }
 
 /// A holder of memory: a place in the source, with a name if it has one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct Holder {
     /// The place in the source that made the tensors: `name (file:line)` or `file:line`.
@@ -136,8 +137,9 @@ pub struct Holder {
 }
 
 /// What a share holds and may hold: see [`GpuMemory::share_use`](crate::GpuMemory::share_use).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct ShareUse {
     /// The names of the shares around it and its own, with `/` between them.
@@ -174,74 +176,66 @@ impl ShareUse {
     }
 }
 
-/// One step to make room. Reclaim executes the steps in the order of [`ReclaimStep::ALL`], which is
-/// the order below, until there is room.
-/// [`MemoryStats::reclaim_steps`](crate::stats::MemoryStats::reclaim_steps) and
-/// [`OutOfMemory::reclaim_steps`](crate::stats::OutOfMemory::reclaim_steps) count the results of
-/// each step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
-#[non_exhaustive]
-pub enum ReclaimStep {
+/// Declares the steps, in order: documentation, variant, and the name that reports and files have.
+macro_rules! steps {
+    ($($(#[doc = $doc:literal])* $step:ident = $name:literal,)*) => {
+        /// One step to make room. Reclaim executes the steps in the order of [`ReclaimStep::ALL`],
+        /// which is the order below, until there is room.
+        /// [`MemoryStats::reclaim_steps`](crate::stats::MemoryStats::reclaim_steps) and
+        /// [`OutOfMemory::reclaim_steps`](crate::stats::OutOfMemory::reclaim_steps) count the
+        /// results of each step.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[non_exhaustive]
+        pub enum ReclaimStep {
+            $($(#[doc = $doc])* #[cfg_attr(feature = "serde", serde(rename = $name))] $step,)*
+            /// A step of another version, in a file that it wrote. No step of this version.
+            #[cfg_attr(feature = "serde", serde(rename = "other", other))]
+            Other,
+        }
+
+        impl ReclaimStep {
+            /// All steps, in the order in which reclaim executes them.
+            pub const ALL: [ReclaimStep; [$($name),*].len()] = [$(ReclaimStep::$step),*];
+
+            /// The name that reports print, in lower case.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(ReclaimStep::$step => $name,)*
+                    ReclaimStep::Other => "other",
+                }
+            }
+        }
+    };
+}
+
+steps! {
     /// Take note of submissions that the device has finished.
-    Retire,
+    Retire = "retire",
     /// Release empty staging and read-back buffers.
-    Caches,
+    Caches = "caches",
     /// Ask the app.
-    Callbacks,
+    Callbacks = "callbacks",
     /// Release empty slabs.
-    Trim,
+    Trim = "trim",
     /// Move blocks together.
-    Compact,
+    Compact = "compact",
     /// Wait for submissions that still use released slabs.
-    Wait,
+    Wait = "wait",
     /// Evict tensors to the host's memory. A tensor whose bytes are also elsewhere is dropped
     /// without a copy; it competes with the others as a victim.
-    Host,
+    Host = "host",
     /// Evict tensors to the stores of the app, one after the other, by the same rules.
-    Store,
+    Store = "store",
     /// Evict tensors to the disk, by the same rules.
-    Disk,
+    Disk = "disk",
     /// Drop tensors whose bytes are also elsewhere, if no tensor can be evicted.
-    Drop,
+    Drop = "drop",
     /// Evict even the operands of the next command, and restore them side by side.
-    Repack,
+    Repack = "repack",
 }
 
 impl ReclaimStep {
-    /// All steps, in the order in which reclaim executes them.
-    pub const ALL: [ReclaimStep; 11] = [
-        ReclaimStep::Retire,
-        ReclaimStep::Caches,
-        ReclaimStep::Callbacks,
-        ReclaimStep::Trim,
-        ReclaimStep::Compact,
-        ReclaimStep::Wait,
-        ReclaimStep::Host,
-        ReclaimStep::Store,
-        ReclaimStep::Disk,
-        ReclaimStep::Drop,
-        ReclaimStep::Repack,
-    ];
-
-    /// The name that reports print, in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReclaimStep::Retire => "retire",
-            ReclaimStep::Caches => "caches",
-            ReclaimStep::Callbacks => "callbacks",
-            ReclaimStep::Trim => "trim",
-            ReclaimStep::Compact => "compact",
-            ReclaimStep::Wait => "wait",
-            ReclaimStep::Drop => "drop",
-            ReclaimStep::Host => "host",
-            ReclaimStep::Store => "store",
-            ReclaimStep::Disk => "disk",
-            ReclaimStep::Repack => "repack",
-        }
-    }
-
     /// Whether the step writes tensors to a tier, and drops those that need no copy.
     fn evicts(self) -> bool {
         matches!(
@@ -275,11 +269,33 @@ pub struct ReclaimStepUse {
     /// of `drop`; one that also dropped some is one of both. A step runs once for each request, or
     /// lowered limit, that needs it, and again each time after it freed something. It does not run
     /// on a device that lacks it, or when it is of no use at that moment.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub tries: u64,
     /// How often a run freed something.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub gains: u64,
     /// The bytes that all runs freed.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub freed_bytes: u64,
+}
+
+/// Reads the results of the steps. Those of steps that this version does not know become one.
+#[cfg(feature = "serde")]
+pub(crate) fn read_uses<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<ReclaimStepUse>, D::Error> {
+    let mut uses: Vec<ReclaimStepUse> = serde::Deserialize::deserialize(from)?;
+    uses.sort_by_key(|one| one.step == ReclaimStep::Other);
+    uses.dedup_by(|next, one| {
+        let are_others = [one.step, next.step] == [ReclaimStep::Other; 2];
+        if are_others {
+            one.tries = one.tries.saturating_add(next.tries);
+            one.gains = one.gains.saturating_add(next.gains);
+            one.freed_bytes = one.freed_bytes.saturating_add(next.freed_bytes);
+        }
+        are_others
+    });
+    Ok(uses)
 }
 
 /// What a run of a reclaim step freed.

@@ -10,17 +10,20 @@
 //! `timeline.js`, `slabmap.js`, `table.js` and `panels.js` are the views. `input.js` and `main.js`
 //! connect them.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use lapidary_core::DType;
-use lapidary_core::internal::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
+use lapidary_core::internal::{
+    EVENT_KINDS, OLDEST_SNAPSHOT_VERSION, SNAPSHOT_FORMAT, SNAPSHOT_VERSION,
+};
 use lapidary_core::shares::ShareUse;
 use lapidary_core::stats::{
-    Event, EvictedStorage, Moment, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot, Tag,
+    Event, EvictedStorage, Moment, NumberValue, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot, Tag,
 };
 use lapidary_core::stores::StoreUse;
-use lapidary_core::units::Level;
 use serde::Serialize;
+use serde_json::json;
 
 /// The page before the snapshots.
 const BEFORE: &str = concat!(
@@ -29,9 +32,8 @@ const BEFORE: &str = concat!(
     include_str!("page/body.html"),
 );
 
-/// The page after the snapshots.
+/// The page after the snapshots and the [`names`].
 const AFTER: &str = concat!(
-    "<script>\n(() => {\n\"use strict\";\n",
     include_str!("page/format.js"),
     include_str!("page/decode.js"),
     include_str!("page/model.js"),
@@ -111,8 +113,26 @@ fn write_page(snapshots: &[&Snapshot], to: impl Write) -> io::Result<()> {
         write_base64(&events(&snapshot.moments), &mut to)?;
         to.write_all(b"</script>\n")?;
     }
+    to.write_all(b"<script>\n(() => {\n\"use strict\";\n")?;
+    write!(WithoutTags(&mut to), "{}", names(snapshots))?;
     to.write_all(AFTER.as_bytes())?;
     to.flush()
+}
+
+/// What the script takes from the library: the versions that it reads, the names of the reclaim
+/// steps by their numbers in [`events`], and what the numbers of the snapshots are.
+fn names(snapshots: &[&Snapshot]) -> String {
+    let steps: Vec<&str> = steps().map(ReclaimStep::name).collect();
+    let numbers = snapshots.iter().flat_map(|one| one.stats.numbers());
+    let help: BTreeMap<_, _> = numbers.map(|one| (one.name, one.help)).collect();
+    let (steps, help) = (json!(steps), json!(help));
+    let versions = json!([OLDEST_SNAPSHOT_VERSION, SNAPSHOT_VERSION]);
+    format!("const VERSIONS = {versions}, STEPS = {steps}, HELP = {help};\n")
+}
+
+/// The reclaim steps, also those of other versions.
+fn steps() -> impl Iterator<Item = ReclaimStep> {
+    ReclaimStep::ALL.into_iter().chain([ReclaimStep::Other])
 }
 
 /// The values of a snapshot for the page, except its events.
@@ -139,22 +159,8 @@ struct Head<'a> {
 struct Stats<'a> {
     adapter: &'a str,
     backend: &'a str,
-    live_bytes: Level,
-    live_storages: Level,
-    saved_bytes: u64,
-    cached_bytes: Level,
-    reserved_bytes: Level,
-    device_bytes: Level,
-    budget_bytes: Option<u64>,
-    largest_hole_bytes: u64,
-    fragmentation: f64,
-    evictions: u64,
-    evicted_bytes: u64,
-    dropped_bytes: u64,
-    dropped_to_source_bytes: u64,
-    restores: u64,
-    refusals: u64,
-    submissions: u64,
+    #[serde(flatten)]
+    numbers: BTreeMap<&'static str, NumberValue>,
     reclaim_steps: &'a [ReclaimStepUse],
     #[serde(skip_serializing_if = "<[StoreUse]>::is_empty")]
     stores: &'a [StoreUse],
@@ -185,22 +191,7 @@ impl<'a> Head<'a> {
         let stats = Stats {
             adapter: clip(&stats.adapter),
             backend: clip(&stats.backend),
-            live_bytes: stats.live_bytes,
-            live_storages: stats.live_storages,
-            saved_bytes: stats.saved_bytes,
-            cached_bytes: stats.cached_bytes,
-            reserved_bytes: stats.reserved_bytes,
-            device_bytes: stats.device_bytes,
-            budget_bytes: stats.budget_bytes,
-            largest_hole_bytes: stats.largest_hole_bytes,
-            fragmentation: stats.fragmentation,
-            evictions: stats.evictions,
-            evicted_bytes: stats.evicted_bytes,
-            dropped_bytes: stats.dropped_bytes,
-            dropped_to_source_bytes: stats.dropped_to_source_bytes,
-            restores: stats.restores,
-            refusals: stats.refusals,
-            submissions: stats.submissions,
+            numbers: (stats.numbers().map(|one| (one.name, one.value))).collect(),
             reclaim_steps: &stats.reclaim_steps,
             stores: &stats.stores,
             shares: &stats.shares,
@@ -357,7 +348,7 @@ impl Numbers {
             }
             Event::Submission { serial, commands } => self.numbers(8, [serial, commands]),
             Event::ReclaimStep { step, freed_bytes } => {
-                let place = ReclaimStep::ALL.iter().position(|one| *one == step);
+                let place = steps().position(|one| one == step);
                 self.numbers(9, [place.unwrap_or_default() as u64, freed_bytes])
             }
             Event::Refusal { bytes } => self.numbers(10, [bytes]),

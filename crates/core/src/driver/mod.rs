@@ -47,7 +47,7 @@ pub(crate) use device::Device;
 pub(crate) use dry::DryDriver;
 pub(crate) use failure::{DriverError, DriverResult};
 pub(crate) use interface::{Driver, KernelRun};
-pub(crate) use ledger::{Account, Ledger, Levels};
+pub(crate) use ledger::{Account, Ledger};
 pub(crate) use op::{
     BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MOST_BIND_GROUPS, MapMode, Op,
     PipelineDesc, PipelineId, ReferenceKernel, Submission,

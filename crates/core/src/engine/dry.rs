@@ -20,8 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::block_on;
 use super::handle::Engine;
+use super::numbers::MemoryStats;
 use super::queue::cmd::Cmd;
-use super::report::{EngineReport, alive};
+use super::report::alive;
 use super::state::account::DryRunAccount;
 use crate::driver::{Account, DryDriver};
 use crate::error::Result;
@@ -153,7 +154,7 @@ fn dry_flush(dry: &Arc<Engine>) -> Result<()> {
 /// The result of a dry run, in numbers.
 #[derive(Debug)]
 pub(crate) struct DryCounts {
-    pub(crate) report: EngineReport,
+    pub(crate) stats: MemoryStats,
     /// The holders at the peak of live bytes, the most bytes first.
     pub(crate) holders: Vec<Holder>,
     /// The live bytes at the beginning.
@@ -220,21 +221,21 @@ impl DryRunGuard {
         if let Some(error) = dry.lock().left_behind.first_error() {
             return Err(error);
         }
-        let report = dry.report(0);
+        let stats = dry.report();
         let mut state = dry.lock();
         let holders = state.memory.census.holders_at_peak();
-        let moved_bytes = report.memory.alloc.moved_bytes;
         let account = state.dry.take();
         let of = |count: fn(&DryRunAccount) -> u64| account.as_deref().map_or(0, count);
         Ok(DryCounts {
             live_before_bytes: self.live_before_bytes,
             launches: of(DryRunAccount::launches),
             uploaded_bytes: of(DryRunAccount::uploaded_bytes),
-            moved_bytes: (account.as_deref()).map_or(0, |account| account.moved_bytes(moved_bytes)),
+            moved_bytes: (account.as_deref())
+                .map_or(0, |account| account.moved_bytes(stats.moved_bytes)),
             compute_ns: of(DryRunAccount::compute_ns),
             recompute_ns: of(DryRunAccount::recompute_ns),
             transfer_ns: of(DryRunAccount::transfer_ns),
-            report,
+            stats,
             holders,
         })
     }

@@ -30,6 +30,7 @@
 //! | `pass`, `handle` | the right to execute, from a lock; submissions; the engine itself |
 //! | `state`, `diagnose` | the parts that the engine's lock guards; the search for bugs |
 //! | `queue`, `limits` | commands, order, fusion; limits, pressure, watermarks |
+//! | `numbers` | the table of the statistics, and the counters |
 //! | `kernel` | texts, the WGSL around them, reference kernels |
 //!
 //! Imports go down. Only `shares`, `restore` and `reclaim`, `pass` and `handle`, and `state` and
@@ -55,6 +56,7 @@ mod inside;
 pub(crate) mod kernel;
 mod limits;
 mod mapped;
+mod numbers;
 mod pass;
 mod pins;
 pub(crate) mod queue;
@@ -83,8 +85,9 @@ pub use limits::outside::{Pressure, PressureGuard};
 #[cfg(feature = "metrics")]
 pub(crate) use limits::watermarks::Calls;
 pub use limits::watermarks::{Watermark, WatermarkGuard};
+pub use numbers::{MemoryStats, Number, NumberValue};
 pub(crate) use pins::Pinned;
 pub use queue::cmd::Cmd;
 pub(crate) use read::seen::SeenRead;
-pub(crate) use report::{EngineReport, Tally};
+pub(crate) use report::Tally;
 pub use state::times::KernelTime;

@@ -373,7 +373,7 @@ fn run_reclaim_step(
             ReclaimStep::Disk => {
                 evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom, part_bytes).await
             }
-            ReclaimStep::Repack => return Ok(None),
+            ReclaimStep::Repack | ReclaimStep::Other => return Ok(None),
         };
         // The pass has the execution lock, so nobody else drops meanwhile.
         Ok(Some(Freed {

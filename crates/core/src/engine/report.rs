@@ -7,127 +7,107 @@ use rustc_hash::FxHashMap;
 
 use super::diagnose::Leak;
 use super::handle::Engine;
+use super::numbers::{Counters, MemoryStats, Taken};
 use super::state::State;
 use super::state::times::KernelTime;
-use crate::driver::{DriverResult, Levels};
+use crate::driver::DriverResult;
 use crate::error::{Error, Result};
-use crate::memory::{Maker, Map, MemoryReport, Moment, Storage, Tag};
+use crate::memory::{Maker, Map, Moment, Storage, Tag};
 use crate::number_map::NumberMap;
-use crate::shortage::ReclaimCounts;
-use crate::transfer::{OpenStore, StoreUse};
+use crate::transfer::OpenStore;
 use crate::units::Level;
 
-/// The numbers of the engine.
-#[derive(Clone, Debug)]
-pub(crate) struct EngineReport {
-    pub(crate) memory: MemoryReport,
-    pub(crate) levels: Levels,
-    /// The bytes of storages that have no place yet.
-    pub(crate) pending_bytes: Level,
-    /// The number of commands that wait in the queue.
-    pub(crate) queued: u64,
-    pub(crate) commands: u64,
-    pub(crate) submissions: u64,
-    pub(crate) buffers_created: u64,
-    pub(crate) slabs_created: u64,
-    pub(crate) donated: u64,
-    pub(crate) refusals: u64,
-    pub(crate) staging_waits: u64,
-    pub(crate) staging_limit_bytes: u64,
-    pub(crate) budget_bytes: Option<u64>,
-    pub(crate) host_bytes: Level,
-    pub(crate) stores: Vec<StoreUse>,
-    pub(crate) disk_bytes: Level,
-    pub(crate) spilled_bytes: Level,
-    pub(crate) evicted_bytes: u64,
-    pub(crate) dropped_bytes: u64,
-    pub(crate) dropped_to_source_bytes: u64,
-    pub(crate) restored_bytes: u64,
-    pub(crate) recomputed_bytes: u64,
-    pub(crate) kernels_ns: u64,
-    pub(crate) longest_submission_ns: u64,
-    pub(crate) longest_hold_ns: u64,
-    pub(crate) hand_overs: u64,
-    pub(crate) cleared_bytes: u64,
-    pub(crate) compactions: u64,
-    pub(crate) reclaim_counts: ReclaimCounts,
-    pub(crate) pipelines: u64,
-    pub(crate) bind_groups: u64,
-}
+/// Most holders in the statistics; what prints them shows fewer.
+const HOLDERS: usize = 32;
 
-/// Sums since the engine was opened.
+/// Sums since the engine was opened, without the lists of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     pub(crate) live_bytes: Level,
     pub(crate) allocations: u64,
-    pub(crate) commands: u64,
-    pub(crate) submissions: u64,
     pub(crate) buffers_created: u64,
     pub(crate) moved_bytes: u64,
-    pub(crate) evicted_bytes: u64,
-    pub(crate) dropped_bytes: u64,
-    pub(crate) restored_bytes: u64,
-    pub(crate) refusals: u64,
+    pub(crate) counters: Counters,
 }
 
 impl Engine {
-    /// All numbers at once, with the `holders` largest holders of memory.
-    pub(crate) fn report(&self, holders: usize) -> EngineReport {
-        self.prepare_report();
-        self.report_of(&self.lock(), holders)
+    /// The statistics.
+    pub(crate) fn report(&self) -> MemoryStats {
+        let driver_bytes = self.prepare_report();
+        self.report_of(&self.lock(), driver_bytes)
     }
 
-    /// The time, the numbers and the places of all storages, as of one moment. The time is in
+    /// The time, the statistics and the places of all storages, as of one moment. The time is in
     /// nanoseconds since the device was opened.
-    pub(crate) fn snapshot(&self, holders: usize) -> (u64, EngineReport, Map) {
-        self.prepare_report();
+    pub(crate) fn snapshot(&self) -> (u64, MemoryStats, Map) {
+        let driver_bytes = self.prepare_report();
         let state = self.lock();
-        let report = self.report_of(&state, holders);
+        let report = self.report_of(&state, driver_bytes);
         (state.timing.now_ns(), report, Map::of(&state.memory))
     }
 
-    /// Frees all dead storages, so that the report does not count them.
-    fn prepare_report(&self) {
+    /// Frees all dead storages, so that the report does not count them. Returns what the driver
+    /// says, which may not be asked under the lock.
+    fn prepare_report(&self) -> Option<Level> {
         self.driver.settle();
         self.free_all_dead();
+        self.driver.driver_bytes()
     }
 
-    fn report_of(&self, state: &State, holders: usize) -> EngineReport {
-        let (spilled_bytes, disk_bytes) = self.spill.levels();
+    fn report_of(&self, state: &State, driver_bytes: Option<Level>) -> MemoryStats {
+        let memory = state.memory.report(HOLDERS);
+        let (alloc, sums) = (memory.alloc, memory.sums);
         let levels = self.driver.ledger().levels();
-        EngineReport {
-            memory: state.memory.report(holders),
-            levels,
+        let [upload_bytes, restore_staging_bytes, readback_bytes] = levels.staging_bytes;
+        let (spilled_bytes, disk_bytes) = self.spill.levels();
+        let caps = self.caps();
+        state.counters.with(Taken {
+            adapter: caps.name.clone(),
+            backend: caps.backend.clone(),
+            missing_features: caps.missing_features.clone(),
+            requested_bytes: sums.requested_bytes,
+            live_bytes: sums.live_bytes,
+            live_storages: sums.storages,
+            saved_bytes: memory.saved_bytes,
             pending_bytes: pending_bytes(state),
-            queued: (state.queue.len() + state.left_behind.len()) as u64,
-            commands: state.counters.commands,
-            submissions: state.counters.submissions,
-            buffers_created: self.driver.buffers_created(),
-            slabs_created: state.counters.slabs_created,
-            donated: state.counters.donated,
-            refusals: state.counters.refusals,
-            staging_waits: state.counters.staging_waits,
-            staging_limit_bytes: self.uploads.limit_bytes(),
+            cached_bytes: sums.cached_bytes,
+            reserved_bytes: Level {
+                peak: levels.slab_bytes.peak,
+                ..sums.reserved_bytes
+            },
+            retiring_bytes: levels.retiring_bytes,
+            imported_bytes: sums.imported_bytes,
+            upload_bytes,
+            restore_staging_bytes,
+            readback_bytes,
+            driver_bytes,
+            device_bytes: levels.reserved_bytes,
             budget_bytes: (levels.said_bytes < u64::MAX).then_some(levels.said_bytes),
             host_bytes: self.host.level_bytes(),
-            stores: self.stores.iter().map(OpenStore::usage).collect(),
             disk_bytes,
             spilled_bytes,
-            evicted_bytes: state.counters.evicted_bytes,
-            dropped_bytes: state.counters.dropped_bytes,
-            dropped_to_source_bytes: state.counters.dropped_to_source_bytes,
-            restored_bytes: state.counters.restored_bytes,
-            recomputed_bytes: state.counters.recomputed_bytes,
+            largest_hole_bytes: alloc.largest_hole_bytes,
+            fragmentation: alloc.fragmentation,
+            staging_limit_bytes: self.uploads.limit_bytes(),
+            queued: (state.queue.len() + state.left_behind.len()) as u64,
+            pipelines: state.pipelines.len() as u64,
+            bind_groups: state.groups.len() as u64,
+            evictions: sums.evictions,
+            restores: sums.restores,
+            buffers_created: self.driver.buffers_created(),
+            slabs_released: alloc.slabs_released,
+            moved_bytes: alloc.moved_bytes,
             kernels_ns: (state.counters.predicted_ns * state.driver.time_scale()) as u64,
             longest_submission_ns: state.driver.longest_submission_ns(),
             longest_hold_ns: state.holds.longest_ns(),
-            hand_overs: state.counters.hand_overs,
-            cleared_bytes: state.counters.cleared_bytes,
-            compactions: state.counters.compactions,
-            reclaim_counts: state.counters.reclaim_counts,
-            pipelines: state.pipelines.len() as u64,
-            bind_groups: state.groups.len() as u64,
-        }
+            reclaim_steps: state.counters.reclaim_counts.uses(),
+            classes: memory.classes.to_vec(),
+            stores: self.stores.iter().map(OpenStore::usage).collect(),
+            shares: memory.shares,
+            tags: memory.tags,
+            slabs: memory.slabs,
+            holders: memory.holders,
+        })
     }
 
     /// Keeps a history of the last `most` events.
@@ -228,14 +208,9 @@ fn tally(state: &State, buffers_created: u64) -> Tally {
     Tally {
         live_bytes: sums.live_bytes,
         allocations: sums.storages.up,
-        commands: state.counters.commands,
-        submissions: state.counters.submissions,
         buffers_created,
         moved_bytes: state.memory.slabs.moved_bytes(),
-        evicted_bytes: state.counters.evicted_bytes,
-        dropped_bytes: state.counters.dropped_bytes,
-        restored_bytes: state.counters.restored_bytes,
-        refusals: state.counters.refusals,
+        counters: state.counters,
     }
 }
 

@@ -3,20 +3,21 @@
 #[cfg(doc)]
 use super::Gpu;
 use super::GpuMemory;
-use crate::engine::block_on;
+use crate::engine::{MemoryStats, block_on};
 use crate::error::Result;
-use crate::observe::{History, Measure, MemoryStats, Sampler, Snapshot, Suggestion};
+use crate::observe::{History, Measure, Sampler, Snapshot, Suggestion};
 
 impl GpuMemory<'_> {
     /// Memory statistics; they print as a report.
     pub fn stats(self) -> MemoryStats {
-        MemoryStats::of(self.engine)
+        self.engine.report()
     }
 
-    /// Passes the numbers of [`stats`](GpuMemory::stats) to the app's recorder of the crate
-    /// `metrics`. `lapidary_live_bytes` and similar names are gauges; `lapidary_submissions_total`
-    /// and similar names are counters. All have the label `adapter` with the adapter's name. The
-    /// bytes that a reclaim step freed have the step's name as the label `step`.
+    /// Passes all [numbers](MemoryStats::numbers) of [`stats`](GpuMemory::stats) to the app's
+    /// recorder of the crate `metrics`. `lapidary_live_bytes` and similar names are gauges;
+    /// `lapidary_submissions_total` and similar names are counters. All have the label `adapter`
+    /// with the adapter's name. The bytes that a reclaim step freed have the step's name as the
+    /// label `step`.
     /// `lapidary_watermarks_total` counts the calls of [`on_watermark`](GpuMemory::on_watermark)
     /// callbacks, by `share` and `percent`. Call it before an export or once a frame; nothing is
     /// recorded at other times.

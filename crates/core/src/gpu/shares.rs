@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{Gpu, GpuMemory};
+#[cfg(doc)]
+use crate::engine::MemoryStats;
 use crate::engine::{Engine, Watermark, WatermarkGuard, block_on, shares};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use crate::jobs::Jobs;
 use crate::memory::Share;
-#[cfg(doc)]
-use crate::observe::MemoryStats;
 use crate::shortage::ShareUse;
 
 impl Gpu {

@@ -65,7 +65,6 @@ pub use map::{Block, BlockState, EvictedStorage, SlabMap};
 pub(crate) use place::{HoleChoice, Place};
 pub(crate) use placing::{Moved, PendingRestore};
 use previous::Previous;
-pub(crate) use report::MemoryReport;
 pub use report::SlabUse;
 pub use scope::{Scope, enter_scope};
 pub use share::{Amount, Share};

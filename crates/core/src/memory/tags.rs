@@ -11,8 +11,9 @@ use crate::units::Level;
 const MOST_TAGS: usize = 1 << 14;
 
 /// What the storages of one maker take on the device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct TagUse {
     /// The call site, with name and scope. `None` for all makers without an entry.

@@ -18,8 +18,9 @@ const TAG_COLUMNS: usize = 60;
 /// finds it. All sizes are in bytes.
 ///
 /// `Display` prints a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct DryRun {
     /// Most bytes of tensors on the device, those from before the program included.
@@ -34,7 +35,6 @@ pub struct DryRun {
     /// Most bytes of evicted tensors in the host's memory.
     pub peak_host_bytes: u64,
     /// Most bytes in the stores of the app, each at its peak.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub peak_store_bytes: u64,
     /// Greatest length of the spill file.
     pub peak_disk_bytes: u64,
@@ -65,6 +65,10 @@ pub struct DryRun {
     /// Requests that found no memory.
     pub refusals: u64,
     /// What each reclaim step achieved, without those that did not run.
+    #[cfg_attr(
+        feature = "serde",
+        serde(deserialize_with = "crate::shortage::read_uses")
+    )]
     pub reclaim_steps: Vec<ReclaimStepUse>,
     /// Bytes of tensors that were dropped and computed again.
     pub recomputed_bytes: u64,
@@ -81,32 +85,30 @@ pub struct DryRun {
 
 impl DryRun {
     pub(crate) fn new(counts: DryCounts) -> Self {
-        let (report, sums) = (&counts.report, counts.report.memory.sums);
-        let steps = report.reclaim_counts.tried();
+        let stats = counts.stats;
+        let mut reclaim_steps = stats.reclaim_steps;
+        reclaim_steps.retain(|one| one.tries > 0);
         DryRun {
-            peak_live_bytes: sums.live_bytes.peak,
-            peak_added_bytes: sums
-                .live_bytes
-                .peak
-                .saturating_sub(counts.live_before_bytes),
-            peak_reserved_bytes: report.levels.slab_bytes.peak,
-            peak_device_bytes: report.levels.reserved_bytes.peak,
-            peak_host_bytes: report.host_bytes.peak,
-            peak_store_bytes: report.stores.iter().map(|store| store.bytes.peak).sum(),
-            peak_disk_bytes: report.disk_bytes.peak,
-            live_after_bytes: sums.live_bytes.now,
-            budget_bytes: report.budget_bytes,
+            peak_live_bytes: stats.live_bytes.peak,
+            peak_added_bytes: (stats.live_bytes.peak).saturating_sub(counts.live_before_bytes),
+            peak_reserved_bytes: stats.reserved_bytes.peak,
+            peak_device_bytes: stats.device_bytes.peak,
+            peak_host_bytes: stats.host_bytes.peak,
+            peak_store_bytes: stats.stores.iter().map(|store| store.bytes.peak).sum(),
+            peak_disk_bytes: stats.disk_bytes.peak,
+            live_after_bytes: stats.live_bytes.now,
+            budget_bytes: stats.budget_bytes,
             launches: counts.launches,
             uploaded_bytes: counts.uploaded_bytes,
-            evictions: sums.evictions,
-            evicted_bytes: report.evicted_bytes,
-            dropped_bytes: report.dropped_bytes,
-            restores: sums.restores,
-            restored_bytes: report.restored_bytes,
+            evictions: stats.evictions,
+            evicted_bytes: stats.evicted_bytes,
+            dropped_bytes: stats.dropped_bytes,
+            restores: stats.restores,
+            restored_bytes: stats.restored_bytes,
             moved_bytes: counts.moved_bytes,
-            refusals: report.refusals,
-            reclaim_steps: steps,
-            recomputed_bytes: report.recomputed_bytes,
+            refusals: stats.refusals,
+            reclaim_steps,
+            recomputed_bytes: stats.recomputed_bytes,
             compute_ns: counts.compute_ns,
             recompute_ns: counts.recompute_ns,
             transfer_ns: counts.transfer_ns,

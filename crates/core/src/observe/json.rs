@@ -16,8 +16,12 @@ use crate::memory::{Event, SlabMap};
 /// The format's name in a file.
 pub const SNAPSHOT_FORMAT: &str = "lapidary-snapshot";
 
-/// The format's version in a file.
+/// The format's version in a file. It rises when a number changes its meaning or a row its shape,
+/// not with a new name.
 pub const SNAPSHOT_VERSION: u32 = 5;
+
+/// The oldest version that can be read. Later ones only added names.
+pub const OLDEST_SNAPSHOT_VERSION: u32 = 4;
 
 #[derive(Serialize)]
 struct FileOut<'a> {
@@ -42,11 +46,11 @@ impl FileHead {
                 "it is a `{format}`, not a `{SNAPSHOT_FORMAT}`"
             )));
         }
-        if self.version != SNAPSHOT_VERSION {
-            let version = self.version;
+        let (version, oldest) = (self.version, OLDEST_SNAPSHOT_VERSION);
+        if !(oldest..=SNAPSHOT_VERSION).contains(&version) {
             return Err(wrong(format!(
-                "it is of version {version}, and only version {SNAPSHOT_VERSION} can be read: use \
-                 the lapidary that wrote it"
+                "it is of version {version}, and only versions {oldest} to {SNAPSHOT_VERSION} can \
+                 be read: use the lapidary that wrote it"
             )));
         }
         Ok(())
@@ -78,7 +82,10 @@ impl Snapshot {
         self.write_json(File::create(path)?)
     }
 
-    /// Reads what [`write_json`](Snapshot::write_json) wrote.
+    /// Reads what [`write_json`](Snapshot::write_json) wrote, also that of another version of
+    /// lapidary. Numbers that the file does not have are 0, and those that only the other version
+    /// has are left out. Its reclaim steps that this version does not know are
+    /// [`ReclaimStep::Other`](crate::stats::ReclaimStep::Other).
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -97,8 +104,8 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Format`] if the JSON is not a snapshot, has another version, is cut off, or
-    /// contradicts itself. The error says where.
+    /// [`Error::Format`] if the JSON is not a snapshot, has a version that cannot be read, is cut
+    /// off, or contradicts itself. The error says where.
     pub fn from_json(json: &[u8]) -> Result<Snapshot> {
         let head: FileHead = serde_json::from_slice(json).map_err(|error| broken(&error))?;
         head.check()?;

@@ -24,8 +24,9 @@ pub struct Measure {
 /// Memory use of a part of a program. All sizes are in bytes.
 ///
 /// `Display` prints one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct Measured {
     /// The name given to the measurement.
@@ -55,7 +56,6 @@ pub struct Measured {
     /// Bytes of tensors written to the host, to a store or to the disk.
     pub evicted_bytes: u64,
     /// Bytes of tensors that were dropped, because a source, a copy or a recipe has them.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub dropped_bytes: u64,
     /// Bytes of tensors restored.
     pub restored_bytes: u64,
@@ -93,6 +93,7 @@ impl Measure {
         self.engine.flush().await?;
         let (after, peaks) = self.engine.end_measure(self.number);
         let before = &self.before;
+        let (now, then) = (&after.counters, &before.counters);
         let (peak_live_bytes, peak_reserved_bytes) = peaks.unwrap_or_default();
         Ok(Measured {
             name: std::mem::take(&mut self.name),
@@ -103,14 +104,14 @@ impl Measure {
             allocated_bytes: after.live_bytes.up - before.live_bytes.up,
             allocations: after.allocations - before.allocations,
             freed_bytes: after.live_bytes.down - before.live_bytes.down,
-            commands: after.commands - before.commands,
-            submissions: after.submissions - before.submissions,
+            commands: now.commands - then.commands,
+            submissions: now.submissions - then.submissions,
             buffers_created: after.buffers_created - before.buffers_created,
             moved_bytes: after.moved_bytes - before.moved_bytes,
-            evicted_bytes: after.evicted_bytes - before.evicted_bytes,
-            dropped_bytes: after.dropped_bytes - before.dropped_bytes,
-            restored_bytes: after.restored_bytes - before.restored_bytes,
-            refusals: after.refusals - before.refusals,
+            evicted_bytes: now.evicted_bytes - then.evicted_bytes,
+            dropped_bytes: now.dropped_bytes - then.dropped_bytes,
+            restored_bytes: now.restored_bytes - then.restored_bytes,
+            refusals: now.refusals - then.refusals,
         })
     }
 }

@@ -2,40 +2,38 @@
 
 use ::metrics::{SharedString, counter, gauge};
 
-use super::MemoryStats;
-use crate::engine::Calls;
+use crate::engine::{Calls, MemoryStats, Number, NumberValue};
 use crate::memory::share_series::ShareSum;
-use crate::units::Level;
 
 impl MemoryStats {
     /// Passes the numbers to the recorder that the app installed, with the sums of shares, and with
     /// how often watermarks were reached.
     pub(crate) fn record(&self, shares: &[ShareSum], watermarks: Calls) {
         let adapter: SharedString = self.adapter.clone().into();
-        let now = |name: &'static str, value: u64| {
-            gauge!(name, "adapter" => adapter.clone()).set(value as f64);
+        let now = |name: String, value: f64| {
+            gauge!(name, "adapter" => adapter.clone()).set(value);
         };
-        for (name, peak, level) in self.levels() {
-            now(name, level.now);
-            now(peak, level.peak);
-        }
-        now("lapidary_largest_hole_bytes", self.largest_hole_bytes);
-        now("lapidary_saved_bytes", self.saved_bytes);
-        now("lapidary_queued_commands", self.queued);
-        now("lapidary_slabs", self.slabs.len() as u64);
-        now("lapidary_pipelines", self.pipelines);
-        now("lapidary_bind_groups", self.bind_groups);
-        if let Some(bytes) = self.budget_bytes {
-            now("lapidary_budget_bytes", bytes);
-        }
-        if let Some(bytes) = self.driver_bytes {
-            now("lapidary_driver_bytes", bytes.now);
-            now("lapidary_driver_bytes_peak", bytes.peak);
-        }
-        gauge!("lapidary_fragmentation", "adapter" => adapter.clone()).set(self.fragmentation);
-        for (name, total) in self.totals() {
+        let sum = |name: String, total: u64| {
             counter!(name, "adapter" => adapter.clone()).absolute(total);
+        };
+        for Number { name, value, .. } in self.numbers() {
+            let name = match name {
+                "queued" => "lapidary_queued_commands".into(),
+                name => format!("lapidary_{name}"),
+            };
+            match value {
+                NumberValue::Level(level) => {
+                    now(format!("{name}_peak"), level.peak as f64);
+                    now(name, level.now as f64);
+                }
+                NumberValue::Now(amount) => now(name, amount as f64),
+                NumberValue::Ratio(ratio) => now(name, ratio),
+                NumberValue::Total(total) => sum(format!("{name}_total"), total),
+            }
         }
+        now("lapidary_slabs".into(), self.slabs.len() as f64);
+        sum("lapidary_allocations_total".into(), self.live_storages.up);
+        sum("lapidary_allocated_bytes_total".into(), self.live_bytes.up);
         for store in &self.stores {
             let labels = [
                 ("adapter", adapter.clone()),
@@ -71,64 +69,6 @@ impl MemoryStats {
                     .absolute(total);
             }
         }
-    }
-
-    fn levels(&self) -> [(&'static str, &'static str, &Level); 15] {
-        macro_rules! level {
-            ($field:ident) => {
-                (
-                    concat!("lapidary_", stringify!($field)),
-                    concat!("lapidary_", stringify!($field), "_peak"),
-                    &self.$field,
-                )
-            };
-        }
-        [
-            level!(requested_bytes),
-            level!(live_bytes),
-            level!(live_storages),
-            level!(pending_bytes),
-            level!(cached_bytes),
-            level!(reserved_bytes),
-            level!(retiring_bytes),
-            level!(imported_bytes),
-            level!(upload_bytes),
-            level!(restore_staging_bytes),
-            level!(readback_bytes),
-            level!(device_bytes),
-            level!(host_bytes),
-            level!(disk_bytes),
-            level!(spilled_bytes),
-        ]
-    }
-
-    fn totals(&self) -> [(&'static str, u64); 21] {
-        [
-            ("lapidary_allocations_total", self.live_storages.up),
-            ("lapidary_allocated_bytes_total", self.live_bytes.up),
-            ("lapidary_evictions_total", self.evictions),
-            ("lapidary_restores_total", self.restores),
-            ("lapidary_buffers_created_total", self.buffers_created),
-            ("lapidary_slabs_created_total", self.slabs_created),
-            ("lapidary_slabs_released_total", self.slabs_released),
-            ("lapidary_donated_total", self.donated),
-            ("lapidary_commands_total", self.commands),
-            ("lapidary_submissions_total", self.submissions),
-            ("lapidary_refusals_total", self.refusals),
-            ("lapidary_staging_waits_total", self.staging_waits),
-            ("lapidary_compactions_total", self.compactions),
-            ("lapidary_hand_overs_total", self.hand_overs),
-            ("lapidary_cleared_bytes_total", self.cleared_bytes),
-            ("lapidary_moved_bytes_total", self.moved_bytes),
-            ("lapidary_evicted_bytes_total", self.evicted_bytes),
-            ("lapidary_dropped_bytes_total", self.dropped_bytes),
-            (
-                "lapidary_dropped_to_source_bytes_total",
-                self.dropped_to_source_bytes,
-            ),
-            ("lapidary_recomputed_bytes_total", self.recomputed_bytes),
-            ("lapidary_restored_bytes_total", self.restored_bytes),
-        ]
     }
 }
 

@@ -20,11 +20,11 @@ pub use advice::{Suggestion, Topic};
 pub use dry_run::{DryRun, Fit};
 pub use history::History;
 #[cfg(feature = "snapshot")]
-pub use json::{SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
+pub use json::{OLDEST_SNAPSHOT_VERSION, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
 pub use map::Picture;
 pub use measure::{Measure, Measured};
 #[cfg(feature = "serde")]
 pub use rows::EVENT_KINDS;
 pub use sampler::Sampler;
 pub use snapshot::Snapshot;
-pub use stats::{Counted, MemoryStats};
+pub use stats::Counted;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{MemoryStats, Snapshot};
-use crate::engine::{Engine, WeakEngine};
+use super::Snapshot;
+use crate::engine::{Engine, MemoryStats, WeakEngine};
 
 /// Takes memory statistics while the device exists: see
 /// [`GpuMemory::sampler`](crate::GpuMemory::sampler). Cheap to clone and usable on any thread.
@@ -22,7 +22,7 @@ impl Sampler {
     /// The statistics of this moment; `None` once the last handle and the last buffer are dropped.
     pub fn memory(&self) -> Option<MemoryStats> {
         let engine = self.engine.upgrade()?;
-        Some(MemoryStats::of(&engine))
+        Some(engine.report())
     }
 
     /// As [`GpuMemory::snapshot`](crate::GpuMemory::snapshot); `None` as for

@@ -1,10 +1,8 @@
 //! The state of the memory at one moment: statistics, every block with its maker, and the history.
 
 use crate::dtype::DType;
-use crate::engine::Engine;
+use crate::engine::{Engine, MemoryStats};
 use crate::memory::{EvictedStorage, Moment, SlabMap, Tag};
-
-use super::stats::{HOLDERS, MemoryStats};
 
 /// The memory at one moment: see [`GpuMemory::snapshot`](crate::GpuMemory::snapshot). The feature
 /// `snapshot` writes it to files and reads it.
@@ -44,12 +42,12 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn of(engine: &Engine) -> Self {
-        let (taken_at_ns, report, map) = engine.snapshot(HOLDERS);
+        let (taken_at_ns, stats, map) = engine.snapshot();
         Snapshot {
             taken_at_ns,
             taken_unix_ms: unix_ms(),
             granule_bytes: map.granule_bytes,
-            stats: MemoryStats::from_report(engine, report),
+            stats,
             tags: map.tags,
             slabs: map.slabs,
             evicted: map.evicted,

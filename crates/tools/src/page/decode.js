@@ -35,7 +35,7 @@ const FIELDS = {
 const WORDS = {
   where: ["Pending", "Device", "Imported", "Host", "Store", "Disk", "Backed", "Poisoned"],
   class: ["Small", "Middle", "Own", "Alone"],
-  step: ["retire", "caches", "callbacks", "trim", "compact", "wait", "host", "store", "disk", "drop", "repack"],
+  step: STEPS,
 };
 const CLASSES = WORDS.class;
 
@@ -67,7 +67,8 @@ function columns(count) {
 
 function wordNumber(field, value) {
   const word = text(value).toLowerCase();
-  return Math.max(0, WORDS[field].findIndex(known => known.toLowerCase() === word));
+  const place = WORDS[field].findIndex(known => known.toLowerCase() === word);
+  return place < 0 && field === "step" ? STEPS.indexOf("other") : Math.max(0, place);
 }
 
 function shortened(events, count) {
@@ -163,7 +164,8 @@ function typesOf(rows) {
 // The parts of a snapshot; throws a sentence if `doc` is not a snapshot.
 function snapshotOf(doc, name, events = null) {
   if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is not a snapshot of lapidary.");
-  if (doc.version !== 5) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 5.");
+  const [oldest, newest] = VERSIONS;
+  if (!(doc.version >= oldest && doc.version <= newest)) throw new Error(`This snapshot has version ${printable(doc.version, 20)}; this page reads versions ${oldest} to ${newest}.`);
   const slabs = list(doc.slabs).map(slab => ({
     id: number(slab?.slab), className: text(slab?.class), bytes: number(slab?.size_bytes), blocks: list(slab?.blocks),
   }));

@@ -67,6 +67,24 @@ const MOST_SHARES = 12;
 // A device has no more.
 const MOST_STORES = 4;
 
+// A number of the statistics in the unit that its name says.
+function numberText(name, value) {
+  const [now, peak] = [number(value?.now ?? value), number(value?.peak)];
+  const words = name.endsWith("_bytes") ? bytesText : name.endsWith("_ns") ? timeText : name === "fragmentation" ? percentText : countText;
+  return words(now) + (peak ? `, peak ${words(peak)}` : "");
+}
+
+// A file of another version may have more numbers than this.
+const MOST_NUMBERS = 200;
+
+// Every number of the statistics. The tooltip says what it is.
+function allNumbers(stats) {
+  const isNumber = value => Number.isFinite(value) || Number.isFinite(value?.now);
+  const rows = Object.entries(stats).filter(([, value]) => isNumber(value)).slice(0, MOST_NUMBERS);
+  const facts = rows.map(([name, value]) => el("div", { class: "fact", title: Object.hasOwn(HELP, name) ? HELP[name] : "" }, el("span", {}, printable(name, 60)), el("b", {}, numberText(name, value))));
+  return el("details", {}, el("summary", { class: "soft" }, "All numbers"), el("div", { class: "numbers" }, ...facts));
+}
+
 function summary(model, inks) {
   const { stats } = model;
   const [live, reserved, storages] = ["live_bytes", "reserved_bytes", "live_storages"].map(name => level(stats, name));
@@ -84,6 +102,7 @@ function summary(model, inks) {
     reclaimFigure(stats),
     ...list(stats.stores).slice(0, MOST_STORES).map(storeFigure),
     ...list(stats.shares).slice(0, MOST_SHARES).map(shareFigure),
+    allNumbers(stats),
   ];
   return figures;
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lapidary_core::stats::{MemoryStats, Snapshot};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Answer, Head, Request, VERSION, place, refuse};
+use super::{Answer, Head, OLDEST_VERSION, Request, VERSION, place, refuse};
 use crate::Result;
 
 /// A process that takes longer for its whole answer hangs or was stopped.
@@ -223,9 +223,9 @@ fn parse(line: &[u8]) -> std::result::Result<Answer, String> {
     let explain = |error: serde_json::Error| format!("its answer is not one of lapidary: {error}");
     let head: Head = serde_json::from_slice(line).map_err(explain)?;
     match head.version {
-        VERSION => serde_json::from_slice(line).map_err(explain),
+        OLDEST_VERSION..=VERSION => serde_json::from_slice(line).map_err(explain),
         version => Err(format!(
-            "its answer has version {version}, this program reads {VERSION}"
+            "its answer has version {version}, this program reads {OLDEST_VERSION} to {VERSION}"
         )),
     }
 }

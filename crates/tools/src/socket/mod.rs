@@ -46,8 +46,10 @@ impl Request {
     }
 }
 
-/// Version of the answer. The client reports a version that it does not know.
+/// Version of the answer, and the oldest that a client can read. As with snapshots, a new name does
+/// not raise it.
 const VERSION: u32 = 5;
+const OLDEST_VERSION: u32 = 4;
 
 /// Longest answer with statistics. If necessary, the smallest holders and slabs are left out.
 const MOST_ANSWER_BYTES: u64 = 4 << 20;

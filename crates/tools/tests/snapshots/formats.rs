@@ -243,6 +243,21 @@ fn large_snapshots_are_measured() {
     println!("{rows} rows read in {} ms", begin.elapsed().as_millis());
 }
 
+/// A file that an earlier version wrote. It is never written again.
+#[test]
+fn a_snapshot_of_an_earlier_version_is_read() {
+    let older = std::fs::read(golden("older.json")).unwrap();
+    let older = Snapshot::from_json(&older).unwrap();
+    add_up(&older);
+    assert!(older.stats.shares.is_empty() && older.stats.kernels_ns == 0);
+    let sums = [
+        older.stats.evictions,
+        older.stats.refusals,
+        older.stats.moved_bytes,
+    ];
+    assert!(sums.iter().all(|sum| *sum > 0), "{}", older.stats);
+}
+
 #[test]
 fn the_sample_has_everything_that_happens() {
     let snapshot = sample();

@@ -27,19 +27,38 @@ fn head(page: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// The page's script reads the version that the core writes, and knows its reclaim steps.
+/// The page's script reads the versions that the core reads, and knows its reclaim steps and its
+/// numbers: the page takes them from the core.
 #[test]
 fn the_script_agrees_with_the_core() {
     use lapidary::stats::ReclaimStep;
-    use lapidary_core::internal::SNAPSHOT_VERSION;
+    use lapidary_core::internal::{OLDEST_SNAPSHOT_VERSION, SNAPSHOT_VERSION};
 
-    let script = include_str!("../../src/page/decode.js");
-    let version = format!("doc.version !== {SNAPSHOT_VERSION})");
-    assert!(script.contains(&version), "{version}");
-    assert!(script.contains(&format!("reads version {SNAPSHOT_VERSION}.")));
+    let snapshot = named(&["x"]).0.memory().snapshot();
+    let page = page(&snapshot);
+    let head = head(&page);
     let names = ReclaimStep::ALL.map(|step| format!("\"{}\"", step.name()));
-    let steps = format!("step: [{}]", names.join(", "));
-    assert!(script.contains(&steps), "{steps}");
+    let (names, versions) = (names.join(","), [OLDEST_SNAPSHOT_VERSION, SNAPSHOT_VERSION]);
+    let script = serde_json::to_string(&versions).unwrap();
+    let script = format!("const VERSIONS = {script}, STEPS = [{names},\"other\"], HELP = ");
+    let (_, help) = page.split_once(&script).expect(&script);
+    let help = help.split_once(";\n").unwrap().0;
+    let help: serde_json::Value = serde_json::from_str(help).unwrap();
+    for number in snapshot.stats.numbers() {
+        let value = serde_json::to_value(number.value).unwrap();
+        assert_eq!(head["stats"][number.name], value, "{number:?}");
+        assert_eq!(help[number.name], number.help);
+    }
+    for (script, part) in [
+        (include_str!("../../src/page/decode.js"), "] = VERSIONS;"),
+        (include_str!("../../src/page/decode.js"), "step: STEPS,"),
+        (
+            include_str!("../../src/page/panels.js"),
+            "allNumbers(stats),",
+        ),
+    ] {
+        assert!(script.contains(part) && page.contains(part), "{part}");
+    }
 }
 
 fn named(names: &[&str]) -> (Gpu, Vec<Tensor>) {

@@ -19,8 +19,9 @@ const MOST_FAILURES: u32 = 3;
 const REST_TIMEOUTS: u32 = 5;
 
 /// What a store did so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct StoreUse {
     /// The name that the app gave to the store.
