@@ -8,6 +8,7 @@
 mod errors;
 mod hostile;
 mod methods;
+mod options;
 mod owned;
 mod run;
 

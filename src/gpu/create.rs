@@ -47,7 +47,7 @@ impl Gpu {
         data: &[T],
         shape: &[usize],
     ) -> impl Future<Output = Result<Tensor>> {
-        let tensor = self.without_value(data, shape);
+        let tensor = self.without_value(data, shape).called("tensor_async");
         async move {
             let tensor = tensor?;
             let bytes = T::bytes_of(data);
@@ -149,7 +149,8 @@ impl Gpu {
         step: impl Into<Scalar>,
         dtype: DType,
     ) -> Result<Tensor> {
-        fill::arange(self.engine(), start.into(), end.into(), step.into(), dtype).called("arange")
+        let (start, end, step) = (start.into(), end.into(), step.into());
+        fill::arange(self.engine(), start, end, step, dtype).called("arange")
     }
 
     /// `steps` floats from `start` to `end`, both included, at equal distances. One step gives
@@ -196,7 +197,8 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
-        random::rand_uniform(self.engine(), shape, low, high, seed, dtype).called("rand_uniform")
+        let made = random::rand_uniform(self.engine(), shape, low, high, seed, dtype);
+        made.called("rand_uniform")
     }
 
     /// Floats drawn from the normal distribution. The same seed gives the same numbers on every
@@ -214,7 +216,8 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
-        random::rand_normal(self.engine(), shape, mean, std, seed, dtype).called("rand_normal")
+        let made = random::rand_normal(self.engine(), shape, mean, std, seed, dtype);
+        made.called("rand_normal")
     }
 
     /// A tensor with a source. At its first use the source gives the elements, in row-major order
@@ -268,12 +271,13 @@ impl Gpu {
     /// # Errors
     /// [`Error::Foreign`]; [`Error::Buffer`] for a buffer of another size than the shape needs, or
     /// a slice that starts inside an element; [`Error::Overflow`].
+    #[track_caller]
     pub fn tensor_of(&self, buffer: &Buffer, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let operation = "tensor_of";
         if !self.engine().may_read(buffer.engine(), buffer.storage()) {
             return Err(Error::Foreign { operation });
         }
-        let (_, needed_bytes) = checked(shape, dtype)?;
+        let (_, needed_bytes) = checked(shape, dtype).called(operation)?;
         let (start_bytes, size_bytes) = (buffer.offset_bytes(), buffer.size_bytes());
         let reason = if dtype == DType::Bool {
             // Kernels do not check for bytes other than 0 and 1.

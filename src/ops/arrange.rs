@@ -149,8 +149,8 @@ impl Tensor {
         let shape: Dims = (old.iter().zip(counts))
             .map(|(dim, count)| dim.saturating_mul(*count))
             .collect();
-        checked(&shape, self.dtype)?;
-        let mut made = self.reshape(&old)?;
+        checked(&shape, self.dtype).called(OPERATION)?;
+        let mut made = self.reshape(&old).called(OPERATION)?;
         for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count != 1) {
             made = made.repeat_blocks(at, 1, count)?;
         }
@@ -166,8 +166,8 @@ impl Tensor {
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, axis: isize) -> Result<Tensor> {
         let at = self::axis("repeat_interleave", axis, self.layout.rank())?;
-        self.repeat_blocks(at, self.layout.shape[at], count)?
-            .apart_from(self)
+        let made = self.repeat_blocks(at, self.layout.shape[at], count);
+        made.called("repeat_interleave")?.apart_from(self)
     }
 
     /// Ensures that the result can be written, and shares no storage with `source`: else copies it.
@@ -257,7 +257,8 @@ impl Tensor {
         let count = i32::try_from(classes).map_err(|_| Error::Shape {
             operation: OPERATION,
             reason: format!("{classes} are too many classes"),
-        })?;
+        });
+        let count = count.located()?;
         if self.layout.rank() == MAX_RANK {
             return Err(Error::Shape {
                 operation: OPERATION,
@@ -265,7 +266,11 @@ impl Tensor {
             })
             .located();
         }
-        let numbers = fill::arange(&self.engine, 0.into(), count.into(), 1.into(), self.dtype)?;
-        self.unsqueeze(-1)?.eq(&numbers)?.cast(dtype)
+        let numbers = fill::arange(&self.engine, 0.into(), count.into(), 1.into(), self.dtype);
+        let numbers = numbers.called(OPERATION)?;
+        self.unsqueeze(-1)?
+            .eq(&numbers)
+            .called(OPERATION)?
+            .cast(dtype)
     }
 }

@@ -28,6 +28,7 @@ mod tests;
 pub(super) mod reference;
 
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use call::Call;
 pub use causal::Causal;
 use causal::run_causal;
@@ -93,9 +94,10 @@ impl Tensor {
             first: 0,
             scale,
         };
-        match call.is_tracked() {
+        let made = match call.is_tracked() {
             true => recorded(&call, causal.into(), BLOCK_BYTES),
             false => run_causal(&call, causal.into()),
-        }
+        };
+        made.located()
     }
 }

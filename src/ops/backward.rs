@@ -103,7 +103,6 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
-            .located()
         };
         if normalized_shape.is_empty() || !x.shape().ends_with(normalized_shape) {
             return refuse(format!(

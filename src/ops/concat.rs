@@ -90,7 +90,7 @@ impl Tensor {
     /// of several `Gpu`s.
     #[track_caller]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
-        concat_as(OPERATION, tensors, axis)
+        concat_as(OPERATION, tensors, axis).called(OPERATION)
     }
 }
 

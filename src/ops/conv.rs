@@ -16,6 +16,7 @@ mod transposed;
 pub(super) mod reference;
 
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use call::conv;
 pub use geometry::Conv;
 use geometry::{as_batch, check_rank};
@@ -49,7 +50,9 @@ impl Tensor {
         let (x, is_batch) = as_batch(self, 3)?;
         check_rank("conv1d", "lines", &x, 3)?;
         let (x, weight) = (x.unsqueeze(-2)?, weight.unsqueeze(-2)?);
-        let y = conv("conv1d", &x, &weight, bias, &options.over_rows())?.squeeze_axis(-2)?;
+        let y = conv("conv1d", &x, &weight, bias, &options.over_rows())
+            .located()?
+            .squeeze_axis(-2)?;
         match is_batch {
             true => Ok(y),
             false => y.squeeze_axis(0),
@@ -88,7 +91,7 @@ impl Tensor {
         options: &Conv<2>,
     ) -> Result<Tensor> {
         let (x, is_batch) = as_batch(self, 4)?;
-        let y = conv("conv2d", &x, weight, bias, options)?;
+        let y = conv("conv2d", &x, weight, bias, options).located()?;
         match is_batch {
             true => Ok(y),
             false => y.squeeze_axis(0),

@@ -46,7 +46,7 @@ impl Tensor {
             ));
         }
         let side = len.saturating_add(offset.unsigned_abs());
-        checked(&[side, side], self.dtype)?;
+        checked(&[side, side], self.dtype).called(OPERATION)?;
         let zero = fill::zero_of(self.dtype);
         let matrix = fill::full(&self.engine, &[side, side], zero, self.dtype)?;
         matrix.diagonal(offset, 0, 1)?.copy_(self)?;
@@ -84,8 +84,6 @@ impl Tensor {
             })
             .located();
         }
-        self.unsqueeze(1)?
-            .mul(&other.unsqueeze(0)?)
-            .called(OPERATION)
+        (self.unsqueeze(1)?.mul(&other.unsqueeze(0)?)).called(OPERATION)
     }
 }

@@ -76,9 +76,9 @@ impl Tensor {
         (a[at], b[at]) = (1, 1);
         let mut shape = broadcast_shapes(OPERATION, &a, &b)?;
         shape[at] = self.layout.shape[at];
-        let x = self.broadcast_to(&shape)?;
+        let x = self.broadcast_to(&shape).called(OPERATION)?;
         shape[at] = indices.layout.shape[at];
-        pick(&x, at, &indices.broadcast_to(&shape)?)
+        pick(&x, at, &indices.broadcast_to(&shape).called(OPERATION)?)
     }
 }
 

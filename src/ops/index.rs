@@ -55,7 +55,7 @@ impl Tensor {
     /// [`Error::NeverFits`] if the result is too large.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
-        let named = Named::of("index", self, indices)?;
+        let named = Named::of("index", self, indices).located()?;
         let joined = named.join(self)?;
         let picked = joined.index_select(named.first as isize, &named.places()?.flatten()?)?;
         picked.reshape(&named.shape(&joined.layout.shape))
@@ -99,7 +99,7 @@ impl Tensor {
         const OPERATION: &str = "index_put";
         self.same_engine(OPERATION, values)?;
         same_dtype(OPERATION, self.dtype, values.dtype)?;
-        let named = Named::of(OPERATION, self, indices)?;
+        let named = Named::of(OPERATION, self, indices).located()?;
         let joined = named.join(self)?;
         let wanted = named.shape(&joined.layout.shape);
         let values = values.broadcast_to(&wanted).called(OPERATION)?;
@@ -204,13 +204,12 @@ impl Named {
             return refuse(format!(
                 "entries for {axis} axes; {shape:?} has {}",
                 x.rank()
-            ))
-            .located();
+            ));
         }
         let [(first, ..), .., (last, ..)] = indices[..] else {
             return match indices[..] {
                 [(first, ..)] => Named::checked(operation, x, indices, first, true, broadcast),
-                _ => refuse("no index tensor".into()).located(),
+                _ => refuse("no index tensor".into()),
             };
         };
         let are_together = last - first + 1 == indices.len();
@@ -218,7 +217,6 @@ impl Named {
         Named::checked(operation, x, indices, first, are_together, broadcast)
     }
 
-    #[track_caller]
     fn checked(
         operation: &'static str,
         x: &Tensor,
@@ -232,8 +230,7 @@ impl Named {
             return Err(Error::Shape {
                 operation,
                 reason: format!("a tensor has at most {MAX_RANK} dimensions, not {rank}"),
-            })
-            .located();
+            });
         }
         Ok(Named {
             operation,

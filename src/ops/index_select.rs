@@ -110,7 +110,7 @@ impl Tensor {
         let mut shape = self.layout.shape.clone();
         shape[at] = indices.layout.shape[0];
         let engine = &self.engine;
-        let result = Tensor::output(engine, &shape, self.dtype)?;
+        let result = Tensor::output(engine, &shape, self.dtype).called("index_select")?;
         let elements = result.layout.len();
         if elements == 0 {
             return Ok(result);

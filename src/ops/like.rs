@@ -2,6 +2,7 @@
 
 use super::{Scalar, fill, random};
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::Result;
 
 /// New tensors with the shape and type of `self`, on the same `Gpu`. They are row-major,
@@ -21,25 +22,26 @@ impl Tensor {
     /// Uninitialized, as [`Gpu::empty`](crate::Gpu::empty).
     #[track_caller]
     pub fn empty_like(&self) -> Result<Tensor> {
-        fill::empty(&self.engine, self.shape(), self.dtype)
+        fill::empty(&self.engine, self.shape(), self.dtype).called("empty_like")
     }
 
     /// Filled with zeros (`false`), as [`Gpu::zeros`](crate::Gpu::zeros).
     #[track_caller]
     pub fn zeros_like(&self) -> Result<Tensor> {
         self.full_like(fill::zero_of(self.dtype))
+            .called("zeros_like")
     }
 
     /// Filled with ones (`true`), as [`Gpu::ones`](crate::Gpu::ones).
     #[track_caller]
     pub fn ones_like(&self) -> Result<Tensor> {
-        self.full_like(fill::one_of(self.dtype))
+        self.full_like(fill::one_of(self.dtype)).called("ones_like")
     }
 
     /// Filled with one value, as [`Gpu::full`](crate::Gpu::full).
     #[track_caller]
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
-        fill::full(&self.engine, self.shape(), value.into(), self.dtype)
+        fill::full(&self.engine, self.shape(), value.into(), self.dtype).called("full_like")
     }
 
     /// Floats drawn uniformly from `low` to `high`, as
@@ -47,7 +49,8 @@ impl Tensor {
     #[doc(alias = "rand_like")]
     #[track_caller]
     pub fn rand_uniform_like(&self, low: f32, high: f32, seed: u64) -> Result<Tensor> {
-        random::rand_uniform(&self.engine, self.shape(), low, high, seed, self.dtype)
+        let made = random::rand_uniform(&self.engine, self.shape(), low, high, seed, self.dtype);
+        made.called("rand_uniform_like")
     }
 
     /// Floats drawn from the normal distribution, as
@@ -55,6 +58,7 @@ impl Tensor {
     #[doc(alias = "randn_like")]
     #[track_caller]
     pub fn rand_normal_like(&self, mean: f32, std: f32, seed: u64) -> Result<Tensor> {
-        random::rand_normal(&self.engine, self.shape(), mean, std, seed, self.dtype)
+        let made = random::rand_normal(&self.engine, self.shape(), mean, std, seed, self.dtype);
+        made.called("rand_normal_like")
     }
 }

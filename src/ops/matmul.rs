@@ -198,7 +198,6 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
-            .located()
         };
         let &[n, _] = weight.shape() else {
             return refuse(format!(
@@ -271,7 +270,6 @@ fn summed_as(dtype: DType) -> DType {
 }
 
 /// The type of a product: that of both operands, or the wider one if the other is only stored.
-#[track_caller]
 fn product_dtype(a: DType, b: DType) -> Result<DType> {
     let refuse = |expected: String, got, hint| {
         Err(Error::DType {
@@ -281,7 +279,6 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
             hint,
             at: String::new(),
         })
-        .located()
     };
     let is_taken = |dtype: DType| dtype != DType::Bool;
     match (a, b) {
@@ -292,14 +289,14 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
             "a float".into(),
             b,
             "An i8 is multiplied by floats: use `cast`",
-        ).located(),
-        _ if !is_taken(a) => refuse("a type of numbers".into(), a, "Convert it first").located(),
+        ),
+        _ if !is_taken(a) => refuse("a type of numbers".into(), a, "Convert it first"),
         _ => refuse(
             a.to_string(),
             b,
             "Both operands are of one type, or one is a narrower float beside f32, or i8 beside floats: \
              convert one",
-        ).located(),
+        ),
     }
 }
 
@@ -312,14 +309,13 @@ struct Shapes {
 }
 
 impl Shapes {
-    #[track_caller]
     fn new(a: &Layout, b: &Layout) -> Result<Self> {
         let refuse = |what: &str| Error::Shape {
             operation: "matmul",
             reason: format!("{:?} times {:?}: {what}", &a.shape[..], &b.shape[..]),
         };
         if a.rank() == 0 || b.rank() == 0 {
-            return Err(refuse("a single number is no matrix; multiply by `*`")).located();
+            return Err(refuse("a single number is no matrix; multiply by `*`"));
         }
         let (is_row, is_column) = (a.rank() == 1, b.rank() == 1);
         let a = if is_row { a.unsqueeze(0)? } else { a.clone() };
@@ -333,8 +329,7 @@ impl Shapes {
         if k != also_k {
             return Err(refuse(&format!(
                 "the first has {k} columns and the second {also_k} rows"
-            )))
-            .located();
+            )));
         }
         let batch = broadcast_shapes("matmul", batch_a, batch_b)?;
         let mut result = batch.clone();

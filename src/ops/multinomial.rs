@@ -42,7 +42,6 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
-            .located()
         };
         let shape = self.shape();
         let (1..=2, Some(&weights)) = (shape.len(), shape.last()) else {

@@ -95,8 +95,8 @@ impl Tensor {
     /// because another is 0. Those of creating a tensor.
     #[track_caller]
     pub fn reshape_infer(&self, shape: &[isize]) -> Result<Tensor> {
-        let sizes = inferred("reshape_infer", self.shape(), self.len(), shape)?;
-        self.reshape(&sizes)
+        let sizes = inferred("reshape_infer", self.shape(), self.len(), shape).located()?;
+        self.reshape(&sizes).called("reshape_infer")
     }
 
     /// As [`unflatten`](Tensor::unflatten). One size may be −1, and is computed from the others.
@@ -116,13 +116,12 @@ impl Tensor {
     pub fn unflatten_infer(&self, along: isize, sizes: &[isize]) -> Result<Tensor> {
         const OPERATION: &str = "unflatten_infer";
         let dim = self.shape()[axis(OPERATION, along, self.rank())?];
-        let sizes = inferred(OPERATION, &[dim], dim, sizes)?;
-        self.unflatten(along, &sizes)
+        let sizes = inferred(OPERATION, &[dim], dim, sizes).located()?;
+        self.unflatten(along, &sizes).called(OPERATION)
     }
 }
 
 /// The sizes for `len` elements, with −1 replaced.
-#[track_caller]
 fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]) -> Result<Dims> {
     let refuse = |reason: String| Error::Shape { operation, reason };
     let mut sizes = Dims::new();
@@ -135,7 +134,7 @@ fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]
                 sizes.push(1);
             }
             Err(_) => {
-                return Err(refuse(format!("{size} at {at} of {shape:?} is not a size"))).located();
+                return Err(refuse(format!("{size} at {at} of {shape:?} is not a size")));
             }
         }
     }
@@ -149,7 +148,7 @@ fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]
                 "{len} elements of {from:?} determine no size for −1 in {shape:?}"
             ))
         };
-        sizes[at] = len / fits.ok_or_else(refused).located()?;
+        sizes[at] = len / fits.ok_or_else(refused)?;
     }
     Ok(sizes)
 }

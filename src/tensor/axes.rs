@@ -1,6 +1,7 @@
 //! Views that move, split or join axes. Like all views they share their elements.
 
 use super::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::Result;
 
 impl Tensor {
@@ -47,7 +48,7 @@ impl Tensor {
     /// [`Axis`](crate::Error::Axis) for an axis that does not exist.
     #[track_caller]
     pub fn movedim(&self, from: isize, to: isize) -> Result<Tensor> {
-        Ok(self.view(self.layout.movedim(from, to)?))
+        Ok(self.view(self.layout.movedim(from, to).called("movedim")?))
     }
 
     /// The diagonals of the matrices that axes `rows` and `columns` span. Both axes are removed,
@@ -66,7 +67,11 @@ impl Tensor {
     /// if both are the same.
     #[track_caller]
     pub fn diagonal(&self, offset: isize, rows: isize, columns: isize) -> Result<Tensor> {
-        Ok(self.view(self.layout.diagonal(offset, rows, columns)?))
+        Ok(self.view(
+            self.layout
+                .diagonal(offset, rows, columns)
+                .called("diagonal")?,
+        ))
     }
 
     /// The windows of `size` elements along `axis`, which start `step` elements apart. The axis
@@ -85,7 +90,7 @@ impl Tensor {
     /// for a step of 0, for a window larger than the axis, and for more than 8 dimensions.
     #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor> {
-        Ok(self.view(self.layout.unfold(axis, size, step)?))
+        Ok(self.view(self.layout.unfold(axis, size, step).called("unfold")?))
     }
 
     /// Splits one axis into several of these sizes, in row-major order.
@@ -102,7 +107,7 @@ impl Tensor {
     /// unless the product of the sizes is the axis' size, and for more than 8 dimensions.
     #[track_caller]
     pub fn unflatten(&self, axis: isize, sizes: &[usize]) -> Result<Tensor> {
-        Ok(self.view(self.layout.unflatten(axis, sizes)?))
+        Ok(self.view(self.layout.unflatten(axis, sizes).called("unflatten")?))
     }
 
     /// A view of every index along `axis`, without that axis.

@@ -235,7 +235,6 @@ impl Tensor {
                 operation: OPERATION,
                 reason,
             })
-            .located()
         };
         if !self.is_contiguous() {
             return refuse(format!(

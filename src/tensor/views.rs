@@ -59,8 +59,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn permute(&self, axes: &[isize]) -> Result<Tensor> {
-        let layout = self.layout.permute(axes).called("permute")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.permute(axes).called("permute")?))
     }
 
     /// Exchanges two axes. Negative axes count from the last.
@@ -80,8 +79,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
-        let layout = self.layout.transpose(a, b).called("transpose")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.transpose(a, b).called("transpose")?))
     }
 
     /// Exchanges rows and columns of a matrix.
@@ -142,8 +140,7 @@ impl Tensor {
         step: isize,
     ) -> Result<Tensor> {
         let layout = self.layout.slice(axis, start.into(), end.into(), step);
-        let layout = layout.called("slice")?;
-        Ok(self.view(layout))
+        Ok(self.view(layout.called("slice")?))
     }
 
     /// `len` elements along an axis, from `start` on. `start` is any integer; a negative one counts
@@ -168,8 +165,7 @@ impl Tensor {
     pub fn narrow(&self, axis: isize, start: impl TryInto<isize>, len: usize) -> Result<Tensor> {
         // A number that fits no isize is beyond any axis.
         let start = start.try_into().unwrap_or(isize::MAX);
-        let layout = self.layout.narrow(axis, start, len).called("narrow")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.narrow(axis, start, len).called("narrow")?))
     }
 
     /// One index along an axis, which is removed. Negative indices count from the end.
@@ -190,8 +186,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn select(&self, axis: isize, index: isize) -> Result<Tensor> {
-        let layout = self.layout.select(axis, index).called("select")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.select(axis, index).called("select")?))
     }
 
     /// Removes all dimensions of size 1.
@@ -225,8 +220,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn squeeze_axis(&self, axis: isize) -> Result<Tensor> {
-        let layout = self.layout.squeeze_axis(axis).called("squeeze_axis")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.squeeze_axis(axis).called("squeeze_axis")?))
     }
 
     /// Adds a dimension of size 1, which becomes axis `axis` of the result; −1 puts it last.
@@ -246,8 +240,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
-        let layout = self.layout.unsqueeze(axis).called("unsqueeze")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.unsqueeze(axis).called("unsqueeze")?))
     }
 
     /// Reverses each of the axes.
@@ -268,8 +261,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn flip(&self, axes: &[isize]) -> Result<Tensor> {
-        let layout = self.layout.flip(axes).called("flip")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.flip(axes).called("flip")?))
     }
 
     /// Repeats dimensions of size 1, and adds dimensions in front, up to this shape. The elements
@@ -291,7 +283,6 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
-        let layout = self.layout.broadcast_to(shape).called("broadcast_to")?;
-        Ok(self.view(layout))
+        Ok(self.view(self.layout.broadcast_to(shape).called("broadcast_to")?))
     }
 }

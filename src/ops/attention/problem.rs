@@ -3,7 +3,6 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::tensor::Tensor;
-use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, Strides, broadcast_shapes, collapse};
 use lapidary_core::{DType, Error, Result};
 
@@ -64,7 +63,6 @@ fn stride(layout: &Layout, from_end: usize) -> isize {
 }
 
 impl Shapes {
-    #[track_caller]
     pub(super) fn new(q: &Layout, k: &Layout, v: &Layout, mask: Option<&Layout>) -> Result<Self> {
         let refuse = |what: String| {
             let shapes = [q, k, v].map(|layout| layout.shape.to_vec());
@@ -75,10 +73,9 @@ impl Shapes {
                     shapes[0], shapes[1], shapes[2]
                 ),
             })
-            .located()
         };
         if [q, k, v].iter().any(|layout| layout.rank() < 2) {
-            return refuse("each needs a dimension of rows and one of elements".into()).located();
+            return refuse("each needs a dimension of rows and one of elements".into());
         }
         let (size, columns) = (dim(q, 1), dim(v, 1));
         let (queries, keys) = (dim(q, 2), dim(k, 2));
@@ -86,11 +83,10 @@ impl Shapes {
             return refuse(format!(
                 "a query has {size} elements and a key {}",
                 dim(k, 1)
-            ))
-            .located();
+            ));
         }
         if dim(v, 2) != keys {
-            return refuse(format!("there are {keys} keys and {} values", dim(v, 2))).located();
+            return refuse(format!("there are {keys} keys and {} values", dim(v, 2)));
         }
         let of_queries = dim(q, 3);
         let heads = broadcast_shapes(OPERATION, &[dim(k, 3)], &[dim(v, 3)])?[0];
@@ -109,8 +105,7 @@ impl Shapes {
             _ => {
                 return refuse(format!(
                     "{heads} heads of keys cannot serve {of_queries} heads of queries evenly"
-                ))
-                .located();
+                ));
             }
         };
         let outer =
@@ -130,8 +125,7 @@ impl Shapes {
                     "the mask's shape {:?} does not broadcast to that of the scores, {:?}",
                     &mask.shape[..],
                     &scores[..]
-                ))
-                .located();
+                ));
             }
         }
         result.extend([queries, columns]);

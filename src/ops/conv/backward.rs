@@ -51,9 +51,10 @@ impl Tensor {
             self.same_engine(OPERATION, other)?;
             same_dtype(OPERATION, self.dtype, other.dtype)?;
         }
-        let (options, more) = options.with_numbers(OPERATION, weight.shape())?;
+        let (options, more) = options.with_numbers(OPERATION, weight.shape()).located()?;
         let longer = longer(input, more)?;
-        let geometry = Geometry::new(OPERATION, longer.shape(), weight.shape(), &options)?;
+        let geometry =
+            Geometry::new(OPERATION, longer.shape(), weight.shape(), &options).located()?;
         let [height, width] = geometry.output;
         let expected = [geometry.samples, geometry.out_channels, height, width];
         if self.shape() != expected {

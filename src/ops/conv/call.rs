@@ -8,7 +8,6 @@ use crate::ops::long::{assemble, finishes, loop_tests, part};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
-use crate::tensor::called::Called;
 use lapidary_core::{Caps, Error, Result, adapter::AdapterKind};
 
 /// The convolution of planes.
@@ -36,8 +35,7 @@ pub(super) fn conv(
                 &bias.layout.shape[..],
                 geometry.out_channels
             ),
-        })
-        .located();
+        });
     }
     let operands = [Some(x), Some(weight), bias];
     if operands.into_iter().flatten().any(Tensor::is_tracked) {

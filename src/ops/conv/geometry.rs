@@ -167,7 +167,7 @@ fn output_size(
 ) -> Result<usize> {
     let refuse = |reason: String| Err(Error::Shape { operation, reason });
     if stride == 0 || dilation == 0 || kernel == 0 {
-        return refuse("strides, dilations and kernels are at least 1".into()).located();
+        return refuse("strides, dilations and kernels are at least 1".into());
     }
     let most = i32::MAX as usize;
     if [input, kernel, stride, padding, dilation]
@@ -176,8 +176,7 @@ fn output_size(
     {
         return refuse(format!(
             "sizes, strides, paddings and dilations are at most {most}"
-        ))
-        .located();
+        ));
     }
     let reach = (kernel - 1) as u64 * dilation as u64 + 1;
     let whole = input as u64 + 2 * padding as u64;
@@ -185,12 +184,11 @@ fn output_size(
         Some(room) => Ok((room / stride as u64) as usize + 1),
         None => refuse(format!(
             "a kernel that spans {reach} elements is larger than the input, {whole} elements with its padding"
-        )).located(),
+        )),
     }
 }
 
 impl Geometry {
-    #[track_caller]
     pub(super) fn new(
         operation: &'static str,
         x: &[usize],
@@ -203,8 +201,7 @@ impl Geometry {
         else {
             return refuse(format!(
                 "the input {x:?} and the weight {weight:?} need four dimensions each"
-            ))
-            .located();
+            ));
         };
         let groups = options.groups;
         let divide =
@@ -212,14 +209,13 @@ impl Geometry {
         if !divide {
             return refuse(format!(
                 "{groups} groups do not divide {in_channels} channels of input and {out_channels} of output"
-            )).located();
+            ));
         }
         if in_channels / groups != own {
             return refuse(format!(
                 "the weight {weight:?} takes {own} channels, and a group of the input {x:?} has {}",
                 in_channels / groups
-            ))
-            .located();
+            ));
         }
         let along = |at: usize, input, kernel| {
             output_size(
@@ -238,10 +234,7 @@ impl Geometry {
             groups,
             input: [height, width],
             kernel: [down, across],
-            output: [
-                along(0, height, down).located()?,
-                along(1, width, across).located()?,
-            ],
+            output: [along(0, height, down)?, along(1, width, across)?],
             options: *options,
         })
     }

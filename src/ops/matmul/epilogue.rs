@@ -159,7 +159,6 @@ impl Epilogue {
 
     /// Checks the epilogue against a product of this type and shape. `operand` is one of its
     /// operands; `has_columns` says that the shape ends with the product's columns.
-    #[track_caller]
     pub(in crate::ops) fn check(
         &self,
         operand: &Tensor,
@@ -179,7 +178,6 @@ impl Epilogue {
                 hint,
                 at: String::new(),
             })
-            .located()
         };
         if !dtype.is_float() {
             return refuse("a float".into(), dtype, "Only floats have an epilogue");
@@ -213,7 +211,7 @@ impl Epilogue {
                         "{what} of {:?} for a product of {shape:?}: there must be one number a column",
                         vector.shape()
                     ),
-                }).located();
+                });
             }
         }
         if let Some(residual) = &self.residual {

@@ -68,7 +68,7 @@ impl Planes {
 
     #[track_caller]
     pub(super) fn by_pool(self, pool: &Pool<2>, fold: PoolFold) -> Result<Call> {
-        let windows = Windows::of_pool(self.operation, self.size(), pool, fold)?;
+        let windows = Windows::of_pool(self.operation, self.size(), pool, fold).located()?;
         Ok(Call {
             planes: self,
             windows,
@@ -76,13 +76,14 @@ impl Planes {
     }
 
     /// The same planes with a given number of windows.
+    #[track_caller]
     pub(super) fn adaptive(self, output: &[usize]) -> Result<Call> {
         let output = match *output {
             [across] => [1, across],
             [.., down, across] => [down, across],
             [] => [1, 1],
         };
-        let windows = Windows::adaptive(self.operation, self.size(), output)?;
+        let windows = Windows::adaptive(self.operation, self.size(), output).located()?;
         Ok(Call {
             planes: self,
             windows,

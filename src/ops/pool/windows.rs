@@ -4,7 +4,6 @@ use bytemuck::{Pod, Zeroable};
 
 use super::kernel::PoolFold;
 use super::options::Pool;
-use crate::tensor::called::Called;
 use lapidary_core::{Error, Result};
 
 /// The windows of planes.
@@ -45,7 +44,6 @@ pub(in crate::ops) struct Params {
 
 impl Windows {
     /// The windows of a pooling with this fold.
-    #[track_caller]
     pub(super) fn of_pool(
         operation: &'static str,
         input: [usize; 2],
@@ -59,12 +57,11 @@ impl Windows {
                 "`divisor_override` and `count_include_pad` are for means: leave them as \
                  `Pool::new` sets them for a maximum"
                     .into(),
-            )
-            .located();
+            );
         }
         let given = pool.divisor_override;
         if let Some(divisor) = given.filter(|divisor| !(1..1 << 31).contains(divisor)) {
-            return refuse(format!("a divisor of {divisor} is not 1 to {}", i32::MAX)).located();
+            return refuse(format!("a divisor of {divisor} is not 1 to {}", i32::MAX));
         }
         let [down, across] = [
             along(operation, input, pool, 0)?,
@@ -94,7 +91,6 @@ impl Windows {
 
     /// A given number of windows. Window `i` of `n` has the elements from ⌊i · size / n⌋ to before
     /// ⌈(i + 1) · size / n⌉.
-    #[track_caller]
     pub(super) fn adaptive(
         operation: &'static str,
         input: [usize; 2],
@@ -103,7 +99,7 @@ impl Windows {
         let refuse = |reason: String| Err(Error::Shape { operation, reason });
         for (&size, &wanted) in input.iter().zip(&output) {
             if size == 0 && wanted > 0 {
-                return refuse(format!("{wanted} windows of an axis of 0 elements")).located();
+                return refuse(format!("{wanted} windows of an axis of 0 elements"));
             }
             // Kernels multiply the two sizes, each incremented by one.
             let product = (size as u64)
@@ -113,8 +109,7 @@ impl Windows {
                 return refuse(format!(
                     "{wanted} windows of an axis of {size} elements: the product of the two \
                      passes 2³² − 1"
-                ))
-                .located();
+                ));
             }
         }
         let size = |at: usize| input[at] / output[at].max(1);
@@ -186,17 +181,15 @@ struct Along {
 
 /// PyTorch's rule for `ceil_mode`: the last window must start in the plane or in the padding before
 /// it.
-#[track_caller]
 fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) -> Result<Along> {
     let refuse = |reason: String| Err(Error::Shape { operation, reason });
     let (input, kernel, stride) = (input[at], pool.kernel[at], pool.stride[at]);
     let (padding, dilation) = (pool.padding[at], pool.dilation[at]);
     if stride == 0 || dilation == 0 || kernel == 0 {
-        return refuse("strides, dilations and kernels are at least 1".into()).located();
+        return refuse("strides, dilations and kernels are at least 1".into());
     }
     if input == 0 {
-        return refuse("an axis of 0 elements cannot be pooled: it needs at least one".into())
-            .located();
+        return refuse("an axis of 0 elements cannot be pooled: it needs at least one".into());
     }
     let most = i32::MAX as usize / 4;
     let sizes = [input, kernel, stride, padding, dilation];
@@ -205,14 +198,12 @@ fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) 
         return refuse(format!(
             "an input of {input}, a kernel of {kernel}, a stride of {stride}, a padding of \
              {padding} and a dilation of {dilation}: these and a window's span are at most {most}"
-        ))
-        .located();
+        ));
     }
     if padding > reach / 2 {
         return refuse(format!(
             "a padding of {padding} is more than half of a window that spans {reach}"
-        ))
-        .located();
+        ));
     }
     let whole = input + 2 * padding;
     let up = if pool.ceil_mode { stride - 1 } else { 0 };
@@ -220,8 +211,7 @@ fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) 
         return refuse(format!(
             "a window that spans {reach} elements is larger than the input, {whole} \
              elements with its padding"
-        ))
-        .located();
+        ));
     };
     let mut output = room / stride + 1;
     if pool.ceil_mode && (output - 1) * stride >= input + padding {

@@ -2,7 +2,6 @@
 
 use super::shapes::{axis, axis_or_number, check_view};
 use super::{Dims, Layout, Strides};
-use crate::tensor::called::Called;
 use lapidary_core::{Error, Result};
 
 impl Layout {
@@ -27,7 +26,6 @@ impl Layout {
     }
 
     /// Moves axis `from` to position `to` of the result; the others keep their order.
-    #[track_caller]
     pub(crate) fn movedim(&self, from: isize, to: isize) -> Result<Layout> {
         const OPERATION: &str = "movedim";
         let from = axis_or_number(OPERATION, from, self.rank())?;
@@ -43,7 +41,6 @@ impl Layout {
     }
 
     /// The diagonal of the matrices of axes `rows` and `columns`, as the last axis.
-    #[track_caller]
     pub(crate) fn diagonal(&self, offset: isize, rows: isize, columns: isize) -> Result<Layout> {
         const OPERATION: &str = "diagonal";
         let rows = axis(OPERATION, rows, self.rank())?;
@@ -52,8 +49,7 @@ impl Layout {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("axis {rows} cannot be both the rows and the columns"),
-            })
-            .located();
+            });
         }
         let skipped = offset.unsigned_abs();
         let (first_row, first_column) = match offset < 0 {
@@ -81,7 +77,6 @@ impl Layout {
 
     /// The windows of `size` elements along an axis, `step` apart. A new last axis runs through a
     /// window. A 0-d tensor has one window.
-    #[track_caller]
     pub(crate) fn unfold(&self, along: isize, size: usize, step: usize) -> Result<Layout> {
         const OPERATION: &str = "unfold";
         let axis = axis_or_number(OPERATION, along, self.rank())?;
@@ -90,8 +85,7 @@ impl Layout {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("windows of {size}, {step} apart, of {dim} along axis {axis}"),
-            })
-            .located();
+            });
         }
         let mut view = self.clone();
         if self.rank() == 0 {
@@ -112,7 +106,6 @@ impl Layout {
     }
 
     /// Splits one axis into several of these sizes, in row-major order.
-    #[track_caller]
     pub(crate) fn unflatten(&self, along: isize, sizes: &[usize]) -> Result<Layout> {
         const OPERATION: &str = "unflatten";
         let axis = axis(OPERATION, along, self.rank())?;
@@ -124,8 +117,7 @@ impl Layout {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("axis {axis} of size {dim} does not split into {sizes:?}"),
-            })
-            .located();
+            });
         }
         let (mut shape, mut strides) = (Dims::new(), Strides::new());
         shape.extend_from_slice(&self.shape[..axis]);

@@ -2,13 +2,11 @@
 
 use super::shapes::{axis, axis_or_number, check_view, position};
 use super::{Dims, Layout, MAX_RANK, Strides, row_major};
-use crate::tensor::called::Called;
 use lapidary_core::{Error, Result};
 
 impl Layout {
     /// The same elements in row-major order under another shape. `None` if no strides express that;
     /// then the elements have to be copied first.
-    #[track_caller]
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
         const OPERATION: &str = "reshape";
         check_view(OPERATION, shape)?;
@@ -74,7 +72,6 @@ impl Layout {
     }
 
     /// Axis `d` of the result is axis `axes[d]`; each axis occurs once.
-    #[track_caller]
     pub(crate) fn permute(&self, axes: &[isize]) -> Result<Layout> {
         const OPERATION: &str = "permute";
         let rank = self.rank();
@@ -105,7 +102,6 @@ impl Layout {
     }
 
     /// Exchanges two axes.
-    #[track_caller]
     pub(crate) fn transpose(&self, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (
             axis_or_number("transpose", a, self.rank())?,
@@ -122,7 +118,6 @@ impl Layout {
     /// The elements `start, start + step, …` before `end` along an axis, as in Python's slices.
     /// Negative bounds count from the end, and bounds out of range are clamped. A negative step
     /// goes backwards. `None` means the first or last element in the step's direction.
-    #[track_caller]
     pub(crate) fn slice(
         &self,
         along: isize,
@@ -157,7 +152,6 @@ impl Layout {
     }
 
     /// `len` elements along an axis, from `start` on. A negative start counts from the end.
-    #[track_caller]
     pub(crate) fn narrow(&self, along: isize, start: isize, len: usize) -> Result<Layout> {
         const OPERATION: &str = "narrow";
         let axis = axis(OPERATION, along, self.rank())?;
@@ -178,7 +172,6 @@ impl Layout {
     }
 
     /// One index along an axis, which is removed. −1 is the last index.
-    #[track_caller]
     pub(crate) fn select(&self, along: isize, index: isize) -> Result<Layout> {
         const OPERATION: &str = "select";
         let axis = axis(OPERATION, along, self.rank())?;
@@ -226,7 +219,6 @@ impl Layout {
     }
 
     /// Removes one dimension of size 1.
-    #[track_caller]
     pub(crate) fn squeeze_axis(&self, along: isize) -> Result<Layout> {
         const OPERATION: &str = "squeeze";
         let axis = axis_or_number(OPERATION, along, self.rank())?;
@@ -250,7 +242,6 @@ impl Layout {
     }
 
     /// Adds a dimension of size 1 at position `along` of the result.
-    #[track_caller]
     pub(crate) fn unsqueeze(&self, along: isize) -> Result<Layout> {
         const OPERATION: &str = "unsqueeze";
         let axis = axis(OPERATION, along, self.rank() + 1)?;
@@ -267,7 +258,6 @@ impl Layout {
     }
 
     /// Reverses the named axes; each occurs once.
-    #[track_caller]
     pub(crate) fn flip(&self, axes: &[isize]) -> Result<Layout> {
         const OPERATION: &str = "flip";
         let mut view = self.clone();
@@ -288,7 +278,6 @@ impl Layout {
     }
 
     /// Repeats dimensions of size 1, and adds dimensions in front, with strides of 0.
-    #[track_caller]
     pub(crate) fn broadcast_to(&self, shape: &[usize]) -> Result<Layout> {
         const OPERATION: &str = "broadcast_to";
         check_view(OPERATION, shape)?;
@@ -299,7 +288,7 @@ impl Layout {
             ))
         };
         let Some(added) = shape.len().checked_sub(self.rank()) else {
-            return refuse(format!("{} dimensions are too few", shape.len())).located();
+            return refuse(format!("{} dimensions are too few", shape.len()));
         };
         let mut strides = Strides::from_elem(0, added);
         for (axis, (&dim, &stride)) in self.shape.iter().zip(&self.strides).enumerate() {
@@ -310,8 +299,7 @@ impl Layout {
                 _ => {
                     return refuse(format!(
                         "dimension {axis} is {dim}, which cannot be {wanted}"
-                    ))
-                    .located();
+                    ));
                 }
             });
         }
