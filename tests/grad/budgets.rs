@@ -279,6 +279,62 @@ mod simulated {
         assert_eq!(again.to_vec::<f32>().unwrap(), found);
     }
 
+    /// Products of one matrix, in memory for three to seven matrices. Then the app pins the matrix,
+    /// and might write to it unseen, or a command overwrites it. Some of the products were dropped.
+    #[test]
+    fn what_was_computed_from_a_matrix_outlives_it_or_finds_no_room() {
+        type Change = fn(&Tensor) -> Result<()>;
+        let changes: [Change; 3] = [
+            |x| x.pin().map(drop),
+            |x| x.fill_(7.0),
+            |x| x.copy_(&x.matmul(x)?),
+        ];
+        let small = |gpu: &Gpu, seed| gpu.rand_normal(&[32, 32], 0.0, 0.1, seed, DType::F32);
+        let made = |gpu: &Gpu| -> Result<(Tensor, Vec<[Tensor; 2]>)> {
+            let x = small(gpu, 1)?;
+            let products = (2..6).map(|seed| {
+                let product = x.matmul(&small(gpu, seed)?.requires_grad()?)?;
+                Ok([product.sin()?.sum_all()?, product])
+            });
+            let products = products.collect::<Result<_>>()?;
+            Ok((x, products))
+        };
+        let (_, expected) = made(&simulated(FAST_KERNELS)).unwrap();
+        let (mut right, mut without_room, mut recomputed_bytes) = (0, 0, 0);
+        for number in 0..60 {
+            let gpu = simulated(FAST_KERNELS);
+            let (kib, host_kib) = (12 + number / 4 % 5 * 4, [0, 4, 8, 64][number as usize % 4]);
+            let budget = Budget {
+                staging_bytes: Some(16 << 10),
+                host_bytes: Some(host_kib << 10),
+                disk_bytes: Some(0),
+                ..Budget::device((kib + 16) << 10)
+            };
+            gpu.memory().set_budget(budget).unwrap();
+            let (x, products) = made(&gpu).unwrap();
+            // Commands that found no room stay in the queue.
+            let _ = gpu.finish();
+            let _ = gpu.ones(&[2 << 10], DType::F32).and_then(|it| it.force());
+            let changed = changes[number as usize % 3](&x).and_then(|()| x.force());
+            let values = products.iter().map(|[_, product]| product.to_vec::<f32>());
+            for (value, [_, expected]) in values.zip(&expected) {
+                match value {
+                    Ok(value) => {
+                        assert_eq!(value, expected.to_vec::<f32>().unwrap(), "{number}");
+                        right += 1;
+                    }
+                    Err(Error::OutOfMemory(_) | Error::NeverFits { .. }) => without_room += 1,
+                    Err(error) => panic!("{number}: {error}"),
+                }
+            }
+            if let Err(error) = changed {
+                assert!(matches!(error, Error::OutOfMemory(_)), "{number}: {error}");
+            }
+            recomputed_bytes += gpu.memory().stats().recomputed_bytes;
+        }
+        assert!(right > 100 && without_room > 10 && recomputed_bytes > 1 << 20);
+    }
+
     #[test]
     fn a_device_that_computes_fast_recomputes_and_one_with_a_fast_link_evicts() {
         let fast_link = within(Speed {
