@@ -4,7 +4,8 @@
 //! The layers below hold a [`Device`]. It forwards all calls to a driver, and changes four.
 //! Creating a buffer asks the [`Ledger`] first, destroying one says when its bytes return, and
 //! submissions are counted for that. So slabs, staging and read-back buffers never exceed the
-//! budget, not for a moment. Submissions and waits also tell how fast the device is.
+//! budget, not for a moment, but for what a drain to a lowered budget needs ([`Ledger`]).
+//! Submissions and waits also tell how fast the device is.
 
 use std::ops::Deref;
 use std::sync::Arc;
