@@ -43,7 +43,7 @@ impl Engine {
         let driver_bytes = self.prepare_report();
         let state = self.lock();
         let report = self.report_of(&state, driver_bytes);
-        (state.timing.now_ns(), report, Map::of(&state.memory))
+        (state.timing.now_ns(), report, Map::take(&state.memory))
     }
 
     /// Frees all dead storages, so that the report does not count them. Returns what the driver

@@ -200,7 +200,7 @@ impl State {
     /// Counts the time of bytes on their way to or from these copies, in a dry run.
     pub(super) fn count_transfer(&mut self, copies: &Copies, bytes: u64) {
         if let Some(account) = &mut self.dry {
-            account.transferred(bytes, self.costs.of(copies.tier()));
+            account.transferred(bytes, self.costs.transfer_cost(copies.tier()));
         }
     }
 

@@ -80,13 +80,13 @@ impl GpuMemory<'_> {
     /// The last events in memory, up to the number set by
     /// [`keep_history`](GpuMemory::keep_history).
     pub fn history(self) -> History {
-        History::of(self.engine)
+        History::take(self.engine)
     }
 
     /// The state of the memory now: the numbers, every block with its maker, and the history if one
     /// is kept. Never waits. Takes microseconds per thousand blocks and events.
     pub fn snapshot(self) -> Snapshot {
-        Snapshot::of(self.engine)
+        Snapshot::take(self.engine)
     }
 
     /// Saves a [`snapshot`](GpuMemory::snapshot) to this file when a request next finds no memory,
@@ -117,7 +117,7 @@ impl GpuMemory<'_> {
     pub fn snapshot_at_out_of_memory(self, path: impl Into<std::path::PathBuf>) {
         let path = path.into();
         self.engine.at_shortage(Box::new(move |engine| {
-            if let Err(error) = Snapshot::of(engine).save(&path) {
+            if let Err(error) = Snapshot::take(engine).save(&path) {
                 log::warn!("lapidary: no snapshot in {}: {error}", path.display());
             }
         }));
@@ -138,7 +138,7 @@ impl GpuMemory<'_> {
     /// # Ok::<(), lapidary_core::Error>(())
     /// ```
     pub fn sampler(self) -> Sampler {
-        Sampler::of(self.engine)
+        Sampler::new(self.engine)
     }
 
     /// Suggests changes so that the memory goes further, in sentences with figures. Empty if there

@@ -143,7 +143,7 @@ impl Canaries {
         if slabs.canary_bytes() == 0 {
             return None;
         }
-        let canary = Zone::of_canary(slots.of(storage)?, slabs)?;
+        let canary = Zone::of_canary(slots.row(storage)?, slabs)?;
         let more_bytes = canary.from_bytes.checked_sub(from_bytes)?;
         let offset_bytes = canary.place.offset_bytes - more_bytes;
         Some(Zone {

@@ -168,7 +168,7 @@ impl Memory {
 
     /// The number of a storage in events, while events are recorded.
     fn number_of(&self, storage: &Storage) -> Option<u64> {
-        let slot = (self.slots.of(storage)).filter(|_| self.census.keeps_history())?;
+        let slot = (self.slots.row(storage)).filter(|_| self.census.keeps_history())?;
         Some(slot.number)
     }
 }

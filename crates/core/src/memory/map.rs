@@ -158,7 +158,7 @@ pub(crate) struct Map {
 
 impl Map {
     /// The whole map. O(storages · log + slabs + events).
-    pub(crate) fn of(memory: &Memory) -> Map {
+    pub(crate) fn take(memory: &Memory) -> Map {
         let Memory {
             slots,
             slabs: all,

@@ -162,7 +162,7 @@ impl Slots {
 
     /// The row of a storage that got one.
     #[inline]
-    pub(super) fn of(&self, storage: &Storage) -> Option<&Slot> {
+    pub(super) fn row(&self, storage: &Storage) -> Option<&Slot> {
         storage.slot().map(|index| &self.table[index as usize])
     }
 
@@ -287,7 +287,7 @@ impl Slots {
 
     /// The number of the last write to a storage; 0 for none. No two writes share a number.
     pub(crate) fn writes_to(&self, storage: &Storage) -> u64 {
-        let slot = self.of(storage);
+        let slot = self.row(storage);
         slot.map_or(0, |slot| slot.writes)
     }
 
@@ -302,7 +302,7 @@ impl Slots {
 
     /// Does the storage have a block that no command has written to?
     pub(crate) fn is_unwritten(&self, storage: &Storage) -> bool {
-        let slot = self.of(storage);
+        let slot = self.row(storage);
         slot.is_some_and(|slot| {
             slot.block.is_some() && slot.written_in == 0 && slot.copies.is_none()
         })
@@ -316,12 +316,12 @@ impl Slots {
 
     /// Where a storage is, if it has a place.
     pub(crate) fn find(&self, storage: &Storage) -> Option<Place> {
-        self.of(storage)?.place
+        self.row(storage)?.place
     }
 
     /// The block of a storage that lies in a slab.
     pub(crate) fn block_of(&self, storage: &Storage) -> Option<BlockId> {
-        self.of(storage)?.block
+        self.row(storage)?.block
     }
 
     /// The app binds a storage apart from others. That ends when it leaves its block.
@@ -333,13 +333,13 @@ impl Slots {
 
     /// Does the storage lie in a slab, with a value?
     pub(crate) fn in_slab(&self, storage: &Storage) -> bool {
-        let slot = self.of(storage);
+        let slot = self.row(storage);
         slot.is_some_and(|slot| slot.block.is_some() && slot.poison.is_none())
     }
 
     /// Does the storage lie in a buffer of the app?
     pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
-        let slot = self.of(storage);
+        let slot = self.row(storage);
         slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
     }
 
@@ -385,7 +385,7 @@ impl Slots {
 
     /// Why the storage has no value, if it has none.
     pub(crate) fn poison_of(&self, storage: &Storage) -> Option<Arc<Error>> {
-        self.of(storage)?.poison.clone()
+        self.row(storage)?.poison.clone()
     }
 
     /// The storage has no value from now on. It keeps its place, if it has one.

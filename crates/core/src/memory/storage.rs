@@ -160,11 +160,11 @@ impl Storage {
         site: &'static Location<'static>,
         dead: &Arc<DeadList>,
     ) -> Arc<Self> {
-        Self::of(len_bytes, Owner::new(share, dead), site)
+        Self::with_owner(len_bytes, Owner::new(share, dead), site)
     }
 
     #[inline]
-    fn of(len_bytes: u64, owner: Owner, site: &'static Location<'static>) -> Arc<Self> {
+    fn with_owner(len_bytes: u64, owner: Owner, site: &'static Location<'static>) -> Arc<Self> {
         let size_bytes = len_bytes.max(1).next_multiple_of(16);
         owner.dead_list().pending.came(size_bytes);
         Arc::new(Storage {
@@ -226,7 +226,7 @@ impl Storage {
 
     /// A new storage of `len_bytes` with the same call site and share, without a place yet.
     pub fn another(&self, len_bytes: u64) -> Arc<Self> {
-        Storage::of(len_bytes, self.owner.clone(), self.site)
+        Storage::with_owner(len_bytes, self.owner.clone(), self.site)
     }
 
     /// A storage that stands for this one on another engine, without a place yet.

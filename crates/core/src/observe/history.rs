@@ -19,7 +19,7 @@ pub struct History {
 }
 
 impl History {
-    pub(crate) fn of(engine: &Engine) -> Self {
+    pub(crate) fn take(engine: &Engine) -> Self {
         let (moments, tags, dropped) = engine.history();
         History {
             moments,

@@ -13,7 +13,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub(crate) fn of(engine: &Arc<Engine>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Self {
         Sampler {
             engine: engine.downgrade_device(),
         }
@@ -29,6 +29,6 @@ impl Sampler {
     /// [`memory`](Sampler::memory).
     pub fn snapshot(&self) -> Option<Snapshot> {
         let engine = self.engine.upgrade()?;
-        Some(Snapshot::of(&engine))
+        Some(Snapshot::take(&engine))
     }
 }

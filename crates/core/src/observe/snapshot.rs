@@ -41,7 +41,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn of(engine: &Engine) -> Self {
+    pub(crate) fn take(engine: &Engine) -> Self {
         let (taken_at_ns, stats, map) = engine.snapshot();
         Snapshot {
             taken_at_ns,

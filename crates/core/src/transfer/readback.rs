@@ -221,7 +221,7 @@ enum SpareBuffer {
 
 impl ReadbackPool {
     /// Counts a destroyed buffer. If it was the kept buffer, another will be created.
-    fn is_gone(&mut self, buffer_bytes: u64) {
+    fn forget(&mut self, buffer_bytes: u64) {
         self.total_bytes -= buffer_bytes;
         if self.kept == SpareBuffer::Lent && buffer_bytes == KEPT_BYTES {
             self.kept = SpareBuffer::None;
@@ -470,7 +470,7 @@ impl Readbacks {
             } else if is_usable {
                 pool.free.push((arrived.buffer, arrived.buffer_bytes));
             } else {
-                pool.is_gone(arrived.buffer_bytes);
+                pool.forget(arrived.buffer_bytes);
             }
         }
         // This reads the counter without the reading's lock: the pool is asked for buffers in
@@ -532,7 +532,7 @@ impl Readbacks {
 
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
         self.driver.destroy_in_use(buffer);
-        self.lock().is_gone(buffer_bytes);
+        self.lock().forget(buffer_bytes);
     }
 
     /// Releases a free buffer to the driver, unless it is the kept one.

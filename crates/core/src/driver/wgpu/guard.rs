@@ -217,7 +217,7 @@ impl Guard {
     #[cfg(target_arch = "wasm32")]
     pub(super) fn sweep(&self) {
         if let Some(error) = self.take_late() {
-            self.late().insert(0, told(error));
+            self.late().insert(0, as_late(error));
         }
     }
 
@@ -376,7 +376,7 @@ fn first_after(caught: [Late; 3]) -> Late {
 
 /// A known error in the form of a scope that caught it.
 #[cfg(target_arch = "wasm32")]
-pub(super) fn told(error: wgpu::Error) -> Late {
+pub(super) fn as_late(error: wgpu::Error) -> Late {
     Box::pin(std::future::ready(Some(error)))
 }
 

@@ -74,7 +74,7 @@ pub struct AdapterSummary {
 }
 
 impl AdapterSummary {
-    fn of(adapter: &wgpu::Adapter) -> Self {
+    fn new(adapter: &wgpu::Adapter) -> Self {
         let info = adapter.get_info();
         AdapterSummary {
             backend: info.backend.to_str().to_owned(),
@@ -127,7 +127,7 @@ pub(crate) fn list() -> Vec<AdapterSummary> {
     let adapters = pollster::block_on(usable(&OpenRequest::default()));
     // This function cannot return an error of the environment; opening returns it.
     let adapters = adapters.unwrap_or_default();
-    adapters.iter().map(AdapterSummary::of).collect()
+    adapters.iter().map(AdapterSummary::new).collect()
 }
 
 async fn usable(request: &OpenRequest) -> Result<Vec<wgpu::Adapter>> {
@@ -271,7 +271,7 @@ pub(crate) fn all_indices(request: &OpenRequest) -> Result<Vec<usize>> {
     let wanted = request.adapter.clone().or_else(from_environment);
     let wanted = wanted.as_deref().filter(|name| !name.is_empty());
     let adapters = pollster::block_on(usable(request))?;
-    let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
+    let found = adapters.iter().map(AdapterSummary::new).collect::<Vec<_>>();
     match choose_all(&found, wanted) {
         none if none.is_empty() => Err(no_adapter(&found, wanted)),
         indices => Ok(indices),
@@ -333,7 +333,7 @@ pub(super) fn find<'a>(
         let wanted = request.adapter.clone().or_else(from_environment);
         let wanted = wanted.as_deref().filter(|name| !name.is_empty());
         let adapters = usable(request).await?;
-        let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
+        let found = adapters.iter().map(AdapterSummary::new).collect::<Vec<_>>();
         let adapter = &adapters[choose(&found, wanted, request.power, like)?];
         check_adapter(adapter)?;
         let info = adapter.get_info();

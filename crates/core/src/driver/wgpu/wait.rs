@@ -132,7 +132,7 @@ mod web {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    use super::super::guard::{Late, driver_error, told};
+    use super::super::guard::{Late, as_late, driver_error};
     use super::*;
 
     impl Guard {
@@ -180,7 +180,7 @@ mod web {
         fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
             if let Some(scope) = &mut self.scope {
                 match scope.as_mut().poll(context) {
-                    Poll::Ready(error) => self.scope = error.map(told),
+                    Poll::Ready(error) => self.scope = error.map(as_late),
                     Poll::Pending => return Poll::Pending,
                 }
             }

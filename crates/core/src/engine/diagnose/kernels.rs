@@ -25,7 +25,7 @@ pub static CLEAR: BuiltInKernel = BuiltInKernel {
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let sections: &[&str] = match Look::of(variant.code) {
+    let sections: &[&str] = match Look::from_code(variant.code) {
         Look::Words => &["range", "words"],
         Look::Table => &["table"],
         Look::Clear => &["range", "clear"],

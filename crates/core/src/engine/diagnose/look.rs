@@ -50,7 +50,7 @@ impl Look {
     ];
 
     /// The look of a variant's code.
-    pub(crate) fn of(code: u64) -> Look {
+    pub(crate) fn from_code(code: u64) -> Look {
         let known = Look::ALL.get(code as usize);
         known.copied().unwrap_or(Look::Words)
     }

@@ -7,7 +7,7 @@ use crate::memory::PATTERN;
 pub(crate) fn run(call: &mut ReferenceCall) {
     let words = call.params::<[u32; 8]>().map(|word| word as usize);
     let [start, len, slot, parts] = [0, 1, 2, 3].map(|word| words[word]);
-    let look = Look::of(call.variant.code);
+    let look = Look::from_code(call.variant.code);
     if look == Look::Table {
         for slot in slot..slot + len {
             let (start, len) = (call.int(1, 4 * slot), call.int(1, 4 * slot + 1));

@@ -147,7 +147,7 @@ impl WatermarkListeners {
 
     /// What a callback is told, and the callback, which the caller calls. `None` if its guard is
     /// gone.
-    pub(in crate::engine) fn of(
+    pub(in crate::engine) fn begin_call(
         &self,
         id: u64,
         bytes: u64,

@@ -95,7 +95,7 @@ impl Pass {
             HeldFor::Drain { above } => state.has_above(above),
             _ => state.is_outranked(),
         };
-        state.holds.found(has_come)
+        state.holds.note_found(has_come)
     }
 
     /// What a round of a reclaim frees at most, of these bytes, before the next look. It is also

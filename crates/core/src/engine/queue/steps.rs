@@ -74,7 +74,7 @@ impl Steps {
 
     /// The progress of a storage's rematerialization. The error is returned once.
     pub(in crate::engine) fn progress(&mut self, storage: &Arc<Storage>) -> Progress {
-        let rematerialization = self.of(storage);
+        let rematerialization = self.entry(storage);
         Progress {
             is_under_way: rematerialization.is_under_way,
             times: rematerialization.times,
@@ -82,7 +82,7 @@ impl Steps {
         }
     }
 
-    fn of(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
+    fn entry(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
         let new = || Rematerialization {
             _storage: Arc::downgrade(storage),
             ..Rematerialization::default()
@@ -106,7 +106,7 @@ impl Steps {
 
     /// Notes that the commands of a rematerialization are at the head of the queue.
     pub(in crate::engine) fn start(&mut self, storage: &Arc<Storage>) {
-        let rematerialization = self.of(storage);
+        let rematerialization = self.entry(storage);
         rematerialization.is_under_way = true;
         rematerialization.times += 1;
         self.now.under_way += 1;
@@ -121,7 +121,7 @@ impl Steps {
         if self.now.rematerializations.is_empty() && failure.is_none() {
             return;
         }
-        let rematerialization = self.of(storage);
+        let rematerialization = self.entry(storage);
         let was_under_way = std::mem::replace(&mut rematerialization.is_under_way, false);
         rematerialization.failure = failure;
         self.now.under_way -= usize::from(was_under_way);

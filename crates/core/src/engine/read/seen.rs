@@ -31,7 +31,7 @@ impl SeenRead {
     ) -> Result<Self> {
         engine.check_has_values()?;
         let (_, size_bytes) = whole.words();
-        let is_shown = !engine.caps().maps_slabs && engine.readbacks.shows(size_bytes);
+        let is_shown = !engine.caps().maps_slabs && engine.readbacks.may_show(size_bytes);
         let piece_bytes = match is_shown {
             true => size_bytes,
             false => engine.readbacks.piece_bytes(),

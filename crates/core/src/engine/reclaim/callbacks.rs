@@ -37,7 +37,9 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
 pub(in crate::engine) fn tell_watermarks(pass: &Pass) {
     let reached = pass.lock().memory.watermarks.take_reached();
     for one in reached {
-        let listener = pass.watermarks.of(one.id, one.bytes, one.limit_bytes);
+        let listener = pass
+            .watermarks
+            .begin_call(one.id, one.bytes, one.limit_bytes);
         let Some((mark, callback)) = listener else {
             continue;
         };

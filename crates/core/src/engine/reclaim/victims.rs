@@ -166,7 +166,10 @@ fn cheaper_ns(
 /// each round. But a training step writes all that it reads. The way out costs about as much as
 /// the way back.
 fn evict_ns(state: &State, candidate: &Candidate, tier: Tier) -> u64 {
-    let back_ns = state.costs.of(tier).ns(candidate.storage.size_bytes());
+    let back_ns = state
+        .costs
+        .transfer_cost(tier)
+        .ns(candidate.storage.size_bytes());
     match candidate.is_clean || state.lineages.is_empty() {
         true => back_ns,
         false => back_ns.saturating_mul(2),

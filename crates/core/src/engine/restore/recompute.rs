@@ -86,7 +86,7 @@ impl State {
     /// The way to the value of a storage, if there is one.
     fn plan_of(&self, storage: &Storage) -> Option<RecomputePlan> {
         let write = self.memory.slots.writes_to(storage);
-        let made = self.lineages.of(storage, write)?;
+        let made = self.lineages.made(storage, write)?;
         let mut plan = RecomputePlan::default();
         let is_possible = self.follow(made, &mut plan, true, &mut { MOST_INPUTS });
         is_possible.then_some(plan)
@@ -128,11 +128,11 @@ impl State {
             match whereabouts {
                 Whereabouts::Device => {}
                 Whereabouts::Bytes(tier) => {
-                    let cost = self.costs.of(tier);
+                    let cost = self.costs.transfer_cost(tier);
                     plan.ns += cost.ns(storage.size_bytes()) as f64;
                 }
                 Whereabouts::Nowhere => {
-                    let made = self.lineages.of(&storage, *write);
+                    let made = self.lineages.made(&storage, *write);
                     if !made.is_none_or(|made| self.follow(made, plan, false, most)) {
                         return false;
                     }
@@ -169,7 +169,7 @@ impl State {
             return false;
         };
         let write = self.memory.slots.writes_to(storage);
-        let Some(made) = self.lineages.of(storage, write).cloned() else {
+        let Some(made) = self.lineages.made(storage, write).cloned() else {
             return false;
         };
         // Only functions of the app can lead back: a lineage names values from before.

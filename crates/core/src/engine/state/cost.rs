@@ -47,7 +47,7 @@ struct ComputeCost {
 
 impl ComputeCost {
     /// The first guess: the order of magnitude of such adapters.
-    fn of(kind: AdapterKind) -> Self {
+    fn guess(kind: AdapterKind) -> Self {
         let (ns_per_byte, ns_per_multiply_add) = match kind {
             AdapterKind::Cpu => (0.25, 0.1),
             AdapterKind::Integrated => (0.02, 0.002),
@@ -76,7 +76,7 @@ impl Costs {
                 ns_per_transfer: 60_000,
                 ns_per_kib: 500,
             },
-            compute: ComputeCost::of(caps.kind),
+            compute: ComputeCost::guess(caps.kind),
         };
         if let Some(speed) = caps.speed {
             let ns_per = |per_second: u64| 1e9 / per_second.max(1) as f64;
@@ -101,7 +101,7 @@ impl Costs {
     }
 
     /// The cost of restoring bytes from a tier. A source counts as a disk.
-    pub(in crate::engine) fn of(&self, tier: Tier) -> TransferCost {
+    pub(in crate::engine) fn transfer_cost(&self, tier: Tier) -> TransferCost {
         match tier {
             Tier::Host => self.host,
             // Tiers have numbers below that of stores.
@@ -176,29 +176,38 @@ mod tests {
     #[test]
     fn what_is_measured_replaces_the_guess_little_by_little() {
         let mut costs = guesses();
-        let (guess, other) = (costs.of(Tier::Disk), costs.of(Tier::Host));
+        let (guess, other) = (
+            costs.transfer_cost(Tier::Disk),
+            costs.transfer_cost(Tier::Host),
+        );
         costs.note(Tier::Disk, 1 << 20, Duration::from_micros(1024 * 2));
-        let once = costs.of(Tier::Disk).ns_per_kib;
+        let once = costs.transfer_cost(Tier::Disk).ns_per_kib;
         assert!(guess.ns_per_kib < once && once < 2000, "{once}");
         for _ in 0..100 {
             costs.note(Tier::Disk, 1 << 20, Duration::from_micros(1024 * 2));
         }
-        assert!(costs.of(Tier::Disk).ns_per_kib.abs_diff(2000) <= 8);
-        assert_eq!(costs.of(Tier::Disk).ns_per_transfer, guess.ns_per_transfer);
-        assert_eq!(costs.of(Tier::Host), other);
+        assert!(costs.transfer_cost(Tier::Disk).ns_per_kib.abs_diff(2000) <= 8);
+        assert_eq!(
+            costs.transfer_cost(Tier::Disk).ns_per_transfer,
+            guess.ns_per_transfer
+        );
+        assert_eq!(costs.transfer_cost(Tier::Host), other);
     }
 
     #[test]
     fn no_time_is_too_odd() {
         let mut costs = guesses();
         costs.note(Tier::Host, 1000, Duration::MAX);
-        assert_eq!(costs.of(Tier::Host), guesses().of(Tier::Host));
+        assert_eq!(
+            costs.transfer_cost(Tier::Host),
+            guesses().transfer_cost(Tier::Host)
+        );
         for time in [Duration::MAX, Duration::ZERO] {
             for _ in 0..200 {
                 costs.note(Tier::Host, u64::MAX, time);
                 costs.note(Tier::Disk, LEAST_BYTES, time);
             }
-            let found = [Tier::Host, Tier::Disk].map(|tier| costs.of(tier).ns_per_kib);
+            let found = [Tier::Host, Tier::Disk].map(|tier| costs.transfer_cost(tier).ns_per_kib);
             let sound = |ns: &u32| NS_PER_KIB.contains(&u64::from(*ns));
             assert!(found.iter().all(sound), "{found:?}");
         }

@@ -54,7 +54,7 @@ impl Holds {
 
     /// A look has found work of a higher priority, or not. Returns whether the pass must yield:
     /// once the need of a command has to wait, every look says so, until the hold ends.
-    pub(in crate::engine) fn found(&mut self, has_come: bool) -> bool {
+    pub(in crate::engine) fn note_found(&mut self, has_come: bool) -> bool {
         let is_kept = self.held == Some(HeldFor::Command) && self.has_found;
         self.has_found = has_come || is_kept;
         self.has_found

@@ -101,7 +101,7 @@ impl Lineages {
                 Role::Read => {
                     let write = memory.slots.writes_to(&arg.storage);
                     let is_kept = arg.storage.is_saved();
-                    let made = self.of(&arg.storage, write).filter(|_| !is_kept);
+                    let made = self.made(&arg.storage, write).filter(|_| !is_kept);
                     let made = made.filter(|made| made.by.depth < MOST_DEPTH);
                     (write, made.cloned())
                 }
@@ -171,7 +171,7 @@ impl Lineages {
     }
 
     /// How the value was made that write number `write` gave to the storage.
-    pub(in crate::engine) fn of(&self, storage: &Storage, write: u64) -> Option<&Made> {
+    pub(in crate::engine) fn made(&self, storage: &Storage, write: u64) -> Option<&Made> {
         let made = self.by_slot.get(storage.slot()? as usize)?.as_ref();
         made.filter(|made| made.write == write)
     }

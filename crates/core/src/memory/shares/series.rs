@@ -59,7 +59,7 @@ pub(crate) struct ShareSum {
 }
 
 impl Counts {
-    fn of(entry: &Entry) -> Counts {
+    fn from_entry(entry: &Entry) -> Counts {
         Counts {
             evictions: entry.evictions,
             restores: entry.restores,
@@ -153,7 +153,7 @@ pub(crate) fn label(shares: &mut Shares, share: ShareId) -> Option<Arc<str>> {
 
 /// A share is about to end: its counts stay.
 pub(super) fn keep_counts(shares: &mut Shares, share: ShareId) {
-    let counts = shares.entries.get(share).map(Counts::of);
+    let counts = shares.entries.get(share).map(Counts::from_entry);
     if let Some(counts) = counts.filter(|counts| *counts != Counts::default()) {
         let number = series_of(shares, share);
         Arc::make_mut(&mut shares.series).all[number]

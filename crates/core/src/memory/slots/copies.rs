@@ -10,7 +10,7 @@ use crate::error::Error;
 impl Slots {
     /// Where the bytes of a storage are kept beside the device.
     pub(crate) fn kept(&self, storage: &Storage) -> Kept {
-        let slot = self.of(storage);
+        let slot = self.row(storage);
         let copies = slot.and_then(|slot| slot.copies.as_deref());
         copies.map_or(Kept::default(), |copies| Kept {
             on_host: copies.host.is_some(),
@@ -22,7 +22,7 @@ impl Slots {
 
     /// The copies of a storage that is not on the device, if it has any.
     pub(crate) fn evicted_copies(&self, storage: &Storage) -> Option<Copies> {
-        let slot = self.of(storage)?;
+        let slot = self.row(storage)?;
         if slot.place.is_some() {
             return None;
         }
@@ -31,13 +31,13 @@ impl Slots {
 
     /// Was the storage evicted?
     pub(crate) fn is_evicted(&self, storage: &Storage) -> bool {
-        self.of(storage)
+        self.row(storage)
             .is_some_and(|slot| slot.place.is_none() && slot.copies.is_some())
     }
 
     /// Is the storage evicted, with bytes that need no computing?
     pub(crate) fn is_evicted_with_bytes(&self, storage: &Storage) -> bool {
-        self.of(storage).is_some_and(|slot| {
+        self.row(storage).is_some_and(|slot| {
             let copies = slot.copies.as_deref();
             slot.place.is_none() && copies.is_some_and(Copies::has_bytes)
         })
@@ -45,7 +45,7 @@ impl Slots {
 
     /// Do other copies have the storage's bytes, without computing them again?
     pub(crate) fn has_bytes_elsewhere(&self, storage: &Storage) -> bool {
-        let slot = self.of(storage);
+        let slot = self.row(storage);
         let copies = slot.and_then(|slot| slot.copies.as_deref());
         copies.is_some_and(Copies::has_bytes)
     }

@@ -37,7 +37,7 @@ impl Slots {
 
     /// Has an evicted storage a rematerializer whose inputs are unchanged?
     pub(crate) fn is_computable_now(&self, storage: &Storage) -> bool {
-        let copies = self.of(storage).and_then(|slot| slot.copies.as_deref());
+        let copies = self.row(storage).and_then(|slot| slot.copies.as_deref());
         let token = copies.and_then(|copies| copies.rematerializer.as_ref());
         token.is_some_and(|token| self.is_current(token))
     }
@@ -48,7 +48,7 @@ impl Slots {
         if storage.is_donated() || storage.pins() > 0 {
             return None;
         }
-        let slot = self.of(storage)?;
+        let slot = self.row(storage)?;
         if slot.writes != write || slot.poison.is_some() {
             return None;
         }
@@ -87,7 +87,7 @@ impl Slots {
             if Arc::ptr_eq(&one, storage) {
                 return true;
             }
-            let slot = self.of(&one);
+            let slot = self.row(&one);
             let Some((slot, rematerializer)) = slot.and_then(|slot| {
                 let rematerializer = slot.copies.as_ref()?.rematerializer.clone()?;
                 Some((slot, rematerializer))
@@ -109,7 +109,7 @@ impl Slots {
     /// inputs, and so on.
     pub(crate) fn sources_of(&self, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
         let inputs = |storage: &Storage| {
-            let slot = self.of(storage);
+            let slot = self.row(storage);
             let rematerializer =
                 slot.and_then(|slot| slot.copies.as_ref()?.rematerializer.as_ref());
             let inputs = rematerializer
@@ -203,7 +203,7 @@ impl Slots {
     fn is_computable(&self, token: &RematerializerToken, most: &mut u32) -> bool {
         self.is_current(token)
             && token.inputs.iter().all(|(input, _)| {
-                let slot = self.of(input);
+                let slot = self.row(input);
                 let Some(slot) = slot.filter(|slot| slot.place.is_none()) else {
                     return true;
                 };

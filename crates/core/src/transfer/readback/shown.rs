@@ -28,7 +28,7 @@ impl Drop for Lent<'_> {
         } else if self.is_usable {
             pool.free.push((buffer, buffer_bytes));
         } else {
-            pool.is_gone(buffer_bytes);
+            pool.forget(buffer_bytes);
         }
     }
 }
@@ -36,7 +36,7 @@ impl Drop for Lent<'_> {
 impl Readbacks {
     /// Whether a caller may look at a piece of this size in its buffer. At most half of the pool
     /// may be lent in this way, because the callers decide for how long.
-    pub(crate) fn shows(&self, size_bytes: u64) -> bool {
+    pub(crate) fn may_show(&self, size_bytes: u64) -> bool {
         let most_bytes = self.limit_bytes() / 2;
         let shown_bytes = self.lock().shown_bytes;
         shown_bytes + size_bytes.next_power_of_two() <= most_bytes
