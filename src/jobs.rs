@@ -42,7 +42,7 @@ impl Jobs {
     /// As [`lapidary_core::jobs::Jobs::admit`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn admit(&self, job: Job) -> Result<Running> {
-        self.0.admit(job).map(Running::of)
+        self.0.admit(job).map(Running::over)
     }
 
     /// As [`admit`](Self::admit), as a future: the only form in a browser.
@@ -50,7 +50,7 @@ impl Jobs {
     /// # Errors
     /// As [`admit`](Self::admit).
     pub async fn admit_async(&self, job: Job) -> Result<Running> {
-        self.0.admit_async(job).await.map(Running::of)
+        self.0.admit_async(job).await.map(Running::over)
     }
 
     /// The jobs that wait and those that run, in the order of their arrival.
@@ -65,7 +65,7 @@ impl Jobs {
 }
 
 impl Running {
-    fn of(core: lapidary_core::jobs::Running) -> Running {
+    fn over(core: lapidary_core::jobs::Running) -> Running {
         let gpu = Gpu::over(lapidary_core::Gpu::clone(&core));
         Running { gpu, core }
     }

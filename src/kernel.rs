@@ -72,7 +72,7 @@ impl Kernel {
     /// # Errors
     /// [`Error::Kernel`] with the place in the text: see [`lapidary_core::Kernel::new`].
     pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
-        lapidary_core::Kernel::new(gpu, wgsl).map(Kernel::of)
+        lapidary_core::Kernel::new(gpu, wgsl).map(Kernel::over)
     }
 
     /// A kernel that starts at one of several entry points. Only the variables that this entry
@@ -81,10 +81,10 @@ impl Kernel {
     /// # Errors
     /// As [`new`](Self::new), and if there is no such entry point.
     pub fn with_entry(gpu: &Gpu, wgsl: &str, entry: &str) -> Result<Kernel> {
-        lapidary_core::Kernel::with_entry(gpu, wgsl, entry).map(Kernel::of)
+        lapidary_core::Kernel::with_entry(gpu, wgsl, entry).map(Kernel::over)
     }
 
-    fn of(kernel: lapidary_core::Kernel) -> Kernel {
+    fn over(kernel: lapidary_core::Kernel) -> Kernel {
         Kernel {
             kernel,
             backward: None,

@@ -37,7 +37,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    fn of(operation: &str, error: &io::Error) -> Failure {
+    fn new(operation: &str, error: &io::Error) -> Failure {
         Failure {
             kind: error.kind(),
             reason: format!("could not {operation}: {error}"),
@@ -85,7 +85,7 @@ impl Replacement {
         };
         unfinished::sweep(&folder, SystemTime::now());
         let temp_path = unfinished::path(&folder);
-        let made = |error| Failure::of("make a file beside it", &error);
+        let made = |error| Failure::new("make a file beside it", &error);
         #[cfg(any(test, feature = "sim"))]
         options
             .faults
@@ -112,14 +112,14 @@ impl Replacement {
             Some(file) => file.write(bytes, offset_bytes),
             None => Err(ErrorKind::NotFound.into()),
         };
-        written.map_err(|error| Failure::of("write it", &error))
+        written.map_err(|error| Failure::new("write it", &error))
     }
 
     /// Makes the file durable and renames it over the old one.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         if let Some(file) = self.temp.file.take() {
             file.sync()
-                .map_err(|error| Failure::of("make it durable", &error))?;
+                .map_err(|error| Failure::new("make it durable", &error))?;
         }
         if let Some(temp) = &self.temp.path {
             #[cfg(any(test, feature = "sim"))]
@@ -127,13 +127,13 @@ impl Replacement {
             #[cfg(not(any(test, feature = "sim")))]
             let struck = Ok(());
             let renamed = struck.and_then(|()| fs::rename(temp, &self.target));
-            renamed.map_err(|error| Failure::of("give it its name", &error))?;
+            renamed.map_err(|error| Failure::new("give it its name", &error))?;
         }
         self.temp.path = None;
         sync_folder(&self.folder, &self.options).map_err(|error| {
             let operation = "make its name durable (the new file is in place, but after a power \
                              failure the old one may be back)";
-            Failure::of(operation, &error)
+            Failure::new(operation, &error)
         })
     }
 }
@@ -149,7 +149,7 @@ fn resolve(path: &Path) -> Result<PathBuf, Failure> {
     let target = match fs::symlink_metadata(path) {
         Ok(kind) if kind.is_symlink() => {
             let followed = fs::canonicalize(path);
-            followed.map_err(|error| Failure::of("follow the link", &error))?
+            followed.map_err(|error| Failure::new("follow the link", &error))?
         }
         _ => path.to_owned(),
     };

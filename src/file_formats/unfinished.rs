@@ -36,7 +36,7 @@ impl Maker {
     }
 
     /// The process that made the file of this name, if the name tells.
-    fn of(name: &str) -> Option<Maker> {
+    fn parse(name: &str) -> Option<Maker> {
         let mut parts = name.strip_prefix(NAME)?.split('-');
         Some(Maker {
             machine: u32::from_str_radix(parts.next()?, 16).ok()?,
@@ -91,7 +91,7 @@ pub(crate) fn sweep(folder: &Path, now: SystemTime) {
             continue;
         };
         // The kernel may hide processes of other users.
-        let is_gone = is_mine(&metadata) && Maker::of(name).is_some_and(Maker::is_gone);
+        let is_gone = is_mine(&metadata) && Maker::parse(name).is_some_and(Maker::is_gone);
         let idle = metadata.modified();
         let idle = idle.map(|modified| now.duration_since(modified).unwrap_or_default());
         if is_gone || idle.is_ok_and(|idle| idle > ABANDONED_AFTER) {

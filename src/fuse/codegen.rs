@@ -54,7 +54,7 @@ struct Writer<'a> {
 /// The text, without the declarations of operands and `p`.
 pub(super) fn text(structure: &Structure) -> String {
     let mut writer = Writer::new(structure);
-    writer.push(format_args!("// {}\n", name::of(structure)));
+    writer.push(format_args!("// {}\n", name::formulas(structure)));
     match structure.reader() {
         None => writer.push_whole(),
         Some(reader) => writer.push_reader(reader),

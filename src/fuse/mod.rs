@@ -390,7 +390,7 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
     let (of_parts, its_caps) = (structure.clone(), caps.clone());
     Arc::new(Fused {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-        name: name::of(&structure),
+        name: name::formulas(&structure),
         operands,
         text: codegen::text(&structure),
         parts: Box::new(move |launch| parts::launches(&of_parts, &its_caps, launch)),

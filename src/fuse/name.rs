@@ -16,7 +16,7 @@ enum Bond {
 }
 
 /// The formulas of all outputs: `relu(a * b + c)`.
-pub(super) fn of(structure: &Structure) -> String {
+pub(super) fn formulas(structure: &Structure) -> String {
     let mut formulas: Vec<(String, Bond)> = Vec::with_capacity(structure.nodes.len());
     let known = Known::before(structure);
     for (number, node) in structure.nodes.iter().enumerate() {
@@ -57,7 +57,7 @@ impl Known {
     fn before(structure: &Structure) -> Known {
         let (head, before) = (structure.head.as_ref(), structure.before.as_ref());
         let made = match before {
-            Some(before) => Some(of(before)),
+            Some(before) => Some(formulas(before)),
             None => head.map(|head| format!("{}(x)", (head.reader.name)(head.variant.code))),
         };
         Known {

@@ -47,7 +47,7 @@ impl Tensor {
             let statistics = [mean, variance];
             return self.batch_norm_recorded(OPERATION, statistics, [weight, bias], eps);
         }
-        let channels = Channels::of(OPERATION, self)?;
+        let channels = Channels::new(OPERATION, self)?;
         let mean = channels.spread(OPERATION, "mean", mean)?;
         let variance = channels.spread(OPERATION, "variance", variance)?;
         let affine = channels.affine(OPERATION, weight, bias)?;
@@ -99,7 +99,7 @@ impl Tensor {
         [weight, bias]: [Option<&Tensor>; 2],
         eps: f32,
     ) -> Result<([Tensor; 3], Tensor)> {
-        let channels = Channels::of(operation, self)?;
+        let channels = Channels::new(operation, self)?;
         let affine = channels.affine(operation, weight, bias)?;
         let count = channels.check_spread(operation)?;
         let [drift, variance] = channels.statistics()?;
@@ -152,7 +152,7 @@ impl Tensor {
             })
             .located();
         }
-        let channels = Channels::of(OPERATION, input)?;
+        let channels = Channels::new(OPERATION, input)?;
         let [weight, _] = channels.affine(OPERATION, weight, None)?;
         let count = channels.check_spread(OPERATION)?;
         let of_batch = OfBatch::new(self, &channels, channels.statistics()?, eps)?;
@@ -176,7 +176,7 @@ struct Channels<'a> {
 
 impl<'a> Channels<'a> {
     #[track_caller]
-    fn of(operation: &'static str, x: &'a Tensor) -> Result<Self> {
+    fn new(operation: &'static str, x: &'a Tensor) -> Result<Self> {
         check_float(operation, x)?;
         if x.rank() < 2 {
             return Err(Error::Shape {

@@ -103,7 +103,7 @@ pub(super) static ELEMENT_SCALAR_FIRST: Element = Element {
 };
 
 fn section(variant: &Variant) -> &'static str {
-    BinaryOp::of(Code(variant.code)).name()
+    BinaryOp::from_code(Code(variant.code)).name()
 }
 
 fn text(variant: &Variant) -> Cow<'static, str> {

@@ -56,7 +56,7 @@ pub(super) struct MaskShape(Dims);
 impl KeptMask {
     /// Of a mask that was made for this operation alone.
     #[track_caller]
-    pub(super) fn of(mask: &Tensor) -> Result<KeptMask> {
+    pub(super) fn new(mask: &Tensor) -> Result<KeptMask> {
         let is_large = mask.len() as u64 >= LEAST_BYTES;
         let bytes = (mask.len() as u64).div_ceil(8);
         let kept = match is_large && !is_wide(&mask.engine, [mask].into_iter(), bytes) {
@@ -74,7 +74,7 @@ impl KeptMask {
     #[track_caller]
     pub(super) fn of_app(mask: &Tensor, len: usize) -> Result<KeptMask> {
         match mask.len() == len {
-            true => KeptMask::of(mask),
+            true => KeptMask::new(mask),
             false => Ok(KeptMask {
                 kept: mask.clone(),
                 shape: mask.layout.shape.clone(),
@@ -115,7 +115,8 @@ impl Tensor {
     ) -> Tensor {
         let shape = MaskShape(self.layout.shape.clone());
         let of_result = mask.clone();
-        let reduce: Arc<MakeLesser> = Arc::new(move |y: &Tensor| Ok(KeptMask::of(&mask(y)?)?.kept));
+        let reduce: Arc<MakeLesser> =
+            Arc::new(move |y: &Tensor| Ok(KeptMask::new(&mask(y)?)?.kept));
         let rule = move |b: &Backward| {
             let kept = &b.saved[0];
             let mask = match kept.dtype.is_float() {

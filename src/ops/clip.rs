@@ -99,7 +99,7 @@ pub(super) enum Task {
 impl Task {
     const ALL: [Task; 4] = [Task::Squares, Task::NotFinite, Task::Clip, Task::Inverse];
 
-    pub(super) fn of(code: u64) -> Task {
+    pub(super) fn from_code(code: u64) -> Task {
         Task::ALL[(code & 3) as usize]
     }
 
@@ -228,7 +228,7 @@ fn whole(tensor: &Tensor) -> Arg {
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let task = Task::of(variant.code);
+    let task = Task::from_code(variant.code);
     let len = |_: &str, texts: &[&str]| {
         let index: usize = texts[0].parse().expect("a skeleton numbers its tensors");
         let field = if index < 4 { "lens" } else { "more_lens" };

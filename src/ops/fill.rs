@@ -42,7 +42,7 @@ pub(super) static ELEMENT: Element = Element {
     names: &[],
     main: 0,
     file: WGSL,
-    section: |variant| FillOp::of(Code(variant.code)).name(),
+    section: |variant| FillOp::from_code(Code(variant.code)).name(),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

@@ -55,7 +55,7 @@ impl Tensor {
     /// [`Error::NeverFits`] if the result is too large.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
-        let named = Named::of("index", self, indices).located()?;
+        let named = Named::new("index", self, indices).located()?;
         let joined = named.join(self)?;
         let picked = joined.index_select(named.first as isize, &named.places()?.flatten()?)?;
         picked.reshape(&named.shape(&joined.layout.shape))
@@ -99,7 +99,7 @@ impl Tensor {
         const OPERATION: &str = "index_put";
         self.same_engine(OPERATION, values)?;
         same_dtype(OPERATION, self.dtype, values.dtype)?;
-        let named = Named::of(OPERATION, self, indices).located()?;
+        let named = Named::new(OPERATION, self, indices).located()?;
         let joined = named.join(self)?;
         let wanted = named.shape(&joined.layout.shape);
         let values = values.broadcast_to(&wanted).called(OPERATION)?;
@@ -182,7 +182,7 @@ impl Put {
 
 impl Named {
     #[track_caller]
-    fn of(operation: &'static str, x: &Tensor, given: &[Option<&Tensor>]) -> Result<Named> {
+    fn new(operation: &'static str, x: &Tensor, given: &[Option<&Tensor>]) -> Result<Named> {
         let refuse = |reason| Err(Error::Shape { operation, reason });
         let mut broadcast = Dims::new();
         let mut indices = SmallVec::<[_; 4]>::new();

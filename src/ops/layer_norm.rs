@@ -225,7 +225,7 @@ impl Tensor {
         let bias = self.affine(operation, "bias", bias, normalized_shape)?;
         let rank = shape.len();
         let folded = Axes::from(rank - normalized_shape.len(), rank);
-        let rows = Rows::of(&self.layout, folded, false);
+        let rows = Rows::new(&self.layout, folded, false);
         let affine = Affine {
             kind,
             dtype,

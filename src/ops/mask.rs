@@ -40,11 +40,11 @@ static ELEMENT: Element = Element {
     names: &["x"],
     main: 0,
     file: WGSL,
-    section: |variant| MaskOp::of(Code(variant.code)).name(),
+    section: |variant| MaskOp::from_code(Code(variant.code)).name(),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let op = MaskOp::of(Code(variant.code));
+    let op = MaskOp::from_code(Code(variant.code));
     let text = elementwise::text(variant, &ELEMENT);
     let more = match op {
         MaskOp::Dropout => random::philox(),

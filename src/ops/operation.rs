@@ -129,7 +129,7 @@ macro_rules! operations {
             }
 
             /// The operation of a variant's code.
-            pub(crate) fn of(code: crate::ops::elementwise::Code) -> $name {
+            pub(crate) fn from_code(code: crate::ops::elementwise::Code) -> $name {
                 $name::ALL[usize::from(code.op())]
             }
         }

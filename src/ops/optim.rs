@@ -165,7 +165,7 @@ impl UpdateFormula {
         }
     }
 
-    pub(super) fn of(code: u64) -> UpdateFormula {
+    pub(super) fn from_code(code: u64) -> UpdateFormula {
         UpdateFormula::ALL[(code & 3) as usize]
     }
 
@@ -192,7 +192,7 @@ pub(super) fn members_of(code: u64) -> usize {
 
 /// The number of operands in front of the parameters.
 pub(super) fn heads_of(code: u64) -> usize {
-    match UpdateFormula::of(code).planes() {
+    match UpdateFormula::from_code(code).planes() {
         0 => 1,
         _ if code & STATES != 0 => 3,
         _ => 2,
@@ -329,7 +329,7 @@ impl Update<'_> {
 
 /// The WGSL of an update.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let (formula, code) = (UpdateFormula::of(variant.code), variant.code);
+    let (formula, code) = (UpdateFormula::from_code(variant.code), variant.code);
     let word = |name: &str, texts: &[&str]| {
         let index: usize = texts[0].parse().expect("a skeleton numbers its parameters");
         let more = if index < 4 { "" } else { "more_" };

@@ -45,7 +45,7 @@ macro_rules! pools {
             /// [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, pool: &Pool<$dims>) -> Result<Tensor> {
-                let planes = Planes::of(stringify!($forward), self, $dims)?;
+                let planes = Planes::new(stringify!($forward), self, $dims)?;
                 planes.by_pool(&pool.over_planes(), PoolFold::$fold)?.forward(PoolFold::$fold)
             }
 
@@ -60,7 +60,7 @@ macro_rules! pools {
             /// [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
             pub fn $backward(&self, input: &Tensor, pool: &Pool<$dims>) -> Result<Tensor> {
-                let planes = Planes::of(stringify!($backward), input, $dims)?;
+                let planes = Planes::new(stringify!($backward), input, $dims)?;
                 planes.by_pool(&pool.over_planes(), PoolFold::$fold)?.backward(PoolFold::$fold, self)
             }
             )*
@@ -100,7 +100,7 @@ macro_rules! adaptive_pools {
             /// sizes. [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, output: [usize; $dims]) -> Result<Tensor> {
-                let planes = Planes::of(stringify!($forward), self, $dims)?;
+                let planes = Planes::new(stringify!($forward), self, $dims)?;
                 planes.adaptive(&output)?.forward(PoolFold::$fold)
             }
 
@@ -115,7 +115,7 @@ macro_rules! adaptive_pools {
             /// as `input`; [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
             pub fn $backward(&self, input: &Tensor) -> Result<Tensor> {
-                let planes = Planes::of(stringify!($backward), input, $dims)?;
+                let planes = Planes::new(stringify!($backward), input, $dims)?;
                 let windows = self.shape().len().saturating_sub($dims);
                 planes.adaptive(&self.shape()[windows..])?.backward(PoolFold::$fold, self)
             }
@@ -147,7 +147,7 @@ macro_rules! pools_with_indices {
             /// than 15,000 elements.
             #[track_caller]
             pub fn $name(&self, pool: &Pool<$dims>) -> Result<(Tensor, Tensor)> {
-                let planes = Planes::of(stringify!($name), self, $dims)?;
+                let planes = Planes::new(stringify!($name), self, $dims)?;
                 planes.by_pool(&pool.over_planes(), PoolFold::Place)?.places()
             }
 
@@ -161,7 +161,7 @@ macro_rules! pools_with_indices {
             /// than 15,000 elements.
             #[track_caller]
             pub fn $adaptive(&self, output: [usize; $dims]) -> Result<(Tensor, Tensor)> {
-                let planes = Planes::of(stringify!($adaptive), self, $dims)?;
+                let planes = Planes::new(stringify!($adaptive), self, $dims)?;
                 planes.adaptive(&output)?.places()
             }
             )*

@@ -111,7 +111,10 @@ impl Tensor {
         let mut values = Vec::new();
         let mut scales = Vec::new();
         for piece in pieces(k, group_len) {
-            let (of_piece, of_groups) = piece.of(&plain)?.cast(DType::F32)?.quantize_groups()?;
+            let (of_piece, of_groups) = piece
+                .groups_of(&plain)?
+                .cast(DType::F32)?
+                .quantize_groups()?;
             values.push(of_piece.reshape(&[n, piece.len()])?);
             scales.push(of_groups);
         }
@@ -238,7 +241,7 @@ impl Quantized {
         for piece in pieces(k, group.map_or(k, |log2| 1 << log2)) {
             let scales = scales.narrow(1, first, piece.groups)?.unsqueeze(2)?;
             first += piece.groups;
-            let wide = piece.of(&self.values)?.cast(DType::F32)?;
+            let wide = piece.groups_of(&self.values)?.cast(DType::F32)?;
             worth.push(wide.mul(&scales)?.reshape(&[n, piece.len()])?);
         }
         joined(&worth)
@@ -306,7 +309,7 @@ impl Piece {
 
     /// The groups of a matrix: `[n, groups, group_len]`.
     #[track_caller]
-    fn of(&self, matrix: &Tensor) -> Result<Tensor> {
+    fn groups_of(&self, matrix: &Tensor) -> Result<Tensor> {
         let n = matrix.shape()[0];
         let columns = matrix.narrow(1, self.start, self.len())?;
         columns.reshape(&[n, self.groups, self.group_len])

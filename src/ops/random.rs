@@ -37,7 +37,7 @@ static ELEMENT: Element = Element {
     names: &[],
     main: 0,
     file: WGSL,
-    section: |variant| RandomOp::of(Code(variant.code)).name(),
+    section: |variant| RandomOp::from_code(Code(variant.code)).name(),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

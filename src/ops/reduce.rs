@@ -211,11 +211,11 @@ pub(super) fn fold(
     out: DType,
 ) -> Result<Tensor> {
     let copy;
-    let (x, rows) = match Rows::of(&x.layout, folded, true) {
+    let (x, rows) = match Rows::new(&x.layout, folded, true) {
         Some(rows) => (x, rows),
         None => {
             copy = x.contiguous()?;
-            let rows = Rows::of(&copy.layout, folded, true)
+            let rows = Rows::new(&copy.layout, folded, true)
                 .expect("eight contiguous axes collapse to four runs on either side");
             (&copy, rows)
         }

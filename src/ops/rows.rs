@@ -139,18 +139,18 @@ impl Rows {
     /// is too irregular for the kernels.
     #[track_caller]
     pub(super) fn along(x: &Tensor, folded: Axes) -> Result<(Tensor, Self)> {
-        if let Some(rows) = Self::of(&x.layout, folded, false) {
+        if let Some(rows) = Self::new(&x.layout, folded, false) {
             return Ok((x.clone(), rows));
         }
         let copy = x.contiguous()?;
-        let rows = Self::of(&copy.layout, folded, false)
+        let rows = Self::new(&copy.layout, folded, false)
             .expect("the axes of a contiguous tensor around one collapse to two");
         Ok((copy, rows))
     }
 
     /// `None` if the view is too irregular for the kernels and must be copied. With `any_order`,
     /// the elements of a row may be reordered for speed.
-    pub(super) fn of(layout: &Layout, folded: Axes, any_order: bool) -> Option<Self> {
+    pub(super) fn new(layout: &Layout, folded: Axes, any_order: bool) -> Option<Self> {
         let mut outer = (Dims::new(), Strides::new());
         let mut inner: SmallVec<[(usize, isize); MAX_RANK]> = SmallVec::new();
         let mut offset = layout.offset;

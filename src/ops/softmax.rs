@@ -82,7 +82,7 @@ fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<
         return Ok(self::along(&x, operation, along, log)?.into_number());
     }
     let at = axis(operation, along, x.layout.rank())?;
-    let rows = Rows::of(&x.layout, Axes::from(at, at + 1), false);
+    let rows = Rows::new(&x.layout, Axes::from(at, at + 1), false);
     // The results are contiguous, so they have rows only if the axis is the last.
     let is_last = x.layout.shape[at + 1..].iter().all(|&dim| dim == 1);
     let rows = rows.filter(|_| is_last);

@@ -48,7 +48,7 @@ pub(super) static ELEMENT: Element = Element {
 };
 
 fn section(variant: &Variant) -> &'static str {
-    TernaryOp::of(Code(variant.code)).name()
+    TernaryOp::from_code(Code(variant.code)).name()
 }
 
 fn text(variant: &Variant) -> Cow<'static, str> {

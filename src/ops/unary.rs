@@ -134,7 +134,7 @@ pub(super) static ELEMENT: Element = Element {
 };
 
 fn section(variant: &Variant) -> &'static str {
-    UnaryOp::of(Code(variant.code)).name()
+    UnaryOp::from_code(Code(variant.code)).name()
 }
 
 fn text(variant: &Variant) -> Cow<'static, str> {

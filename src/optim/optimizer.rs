@@ -142,7 +142,7 @@ impl<O> Optimizer<O> {
             return Ok(());
         }
         scaler.check(OPERATION, gradients)?;
-        let found = scaler.found(OPERATION)?;
+        let found = scaler.checked_number(OPERATION)?;
         self.step_if(
             gradients,
             match gradients.is_unscaled() {

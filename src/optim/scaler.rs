@@ -144,7 +144,7 @@ impl LossScaler {
     pub fn update(&mut self) -> Result<()> {
         let _paused = Paused::new();
         let of = self.options;
-        let is_bad = self.found("update")?.gt_scalar(0.0)?;
+        let is_bad = self.checked_number("update")?.gt_scalar(0.0)?;
         let good = (&self.good_steps + 1.0)?.masked_fill(&is_bad, 0.0)?;
         let is_enough = good.ge_scalar(of.growth_interval as f32)?;
         // A scale that would be infinite stays.
@@ -217,7 +217,7 @@ impl LossScaler {
     }
 
     /// Whether gradients that are not finite were found, as a number above 0.
-    pub(super) fn found(&self, operation: &'static str) -> Result<&Tensor> {
+    pub(super) fn checked_number(&self, operation: &'static str) -> Result<&Tensor> {
         match self.has_checked() {
             true => Ok(&self.found),
             false => Err(Error::Gradient {

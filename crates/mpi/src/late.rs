@@ -56,7 +56,7 @@ impl Awaited {
             ));
         }
         for (_, name, place) in self.late.iter().take(MOST_TOLD) {
-            let told = place.told();
+            let told = place.described();
             sentences.push(format!("{name} has not come to it: it {told}"));
         }
         if let Some(more @ 1..) = self.late.len().checked_sub(MOST_TOLD) {

@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// What the rank does, for people. It goes on after "rank 1 has not come to it: it".
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn described(&self) -> String {
         let Place { number, what, .. } = self;
         let time_s = self.time.as_secs_f32();
         match self.kind {
@@ -99,7 +99,7 @@ mod tests {
             place.time = Duration::from_millis(2500);
             let back = Place::decode(&place.encode()).expect("a place");
             assert_eq!(back, place);
-            assert!(back.told().contains(words), "{}", back.told());
+            assert!(back.described().contains(words), "{}", back.told());
         }
         assert_eq!(Place::decode(&[1; FIXED_BYTES - 1]), None);
     }

@@ -105,7 +105,7 @@ fn write_page(snapshots: &[&Snapshot], to: impl Write) -> io::Result<()> {
             to,
             "<script type=\"application/json\" data-snapshot=\"events-{number}\">"
         )?;
-        serde_json::to_writer(WithoutTags(&mut to), &Head::of(snapshot))?;
+        serde_json::to_writer(WithoutTags(&mut to), &Head::new(snapshot))?;
         write!(
             to,
             "</script>\n<script type=\"text/plain\" id=\"events-{number}\">"
@@ -180,7 +180,7 @@ struct ClippedTag<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    fn new(snapshot: &'a Snapshot) -> Self {
         let mut clipped = 0;
         let mut clip = |text: &'a str| {
             let short = beginning(text);

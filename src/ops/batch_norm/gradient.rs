@@ -82,7 +82,7 @@ impl Tensor {
         let operands = [self, mean, variance, weight, bias];
         let dtypes = operands.map(|operand| operand.dtype);
         let rule = move |b: &Backward| {
-            let channels = Channels::of(operation, &b.saved[0])?;
+            let channels = Channels::new(operation, &b.saved[0])?;
             let scale = (channels.widened(&b.saved[2])? + eps)?.rsqrt()?;
             let slope = match b.saved.get(3) {
                 Some(weight) => (&scale * channels.widened(weight)?)?,
@@ -135,7 +135,7 @@ impl Tensor {
         let dtypes = operands.map(|operand| operand.dtype);
         let rule = move |b: &Backward| {
             let x = &b.saved[0];
-            let channels = Channels::of(operation, x)?;
+            let channels = Channels::new(operation, x)?;
             let count = channels.check_spread(operation)?;
             let statistics = match x.is_tracked() {
                 // Gradients of gradients depend on them.

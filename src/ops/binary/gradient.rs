@@ -85,7 +85,7 @@ impl Tensor {
             operand.keep_less()?;
         }
         let choices = choices(op, &self.untracked(), &other.untracked())?;
-        let kept = choices.iter().map(KeptMask::of);
+        let kept = choices.iter().map(KeptMask::new);
         let kept: SmallVec<[KeptMask; 2]> = kept.collect::<Result<_>>()?;
         let saves: SmallVec<[Save<'_>; 2]> = kept.iter().map(KeptMask::save).collect();
         let of_mask = kept[0].shape();

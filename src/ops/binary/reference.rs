@@ -7,7 +7,7 @@ use crate::ops::ternary::reference::lerp;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
-    let op = BinaryOp::of(Code(call.variant.code));
+    let op = BinaryOp::from_code(Code(call.variant.code));
     let words = words(call);
     let scalars = [words[2], words[3]].map(f32::from_bits);
     each(call, |_, lanes| match (lanes[0], lanes[1]) {

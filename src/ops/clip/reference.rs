@@ -5,7 +5,7 @@ use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
     let (p, code): (Params, u64) = (call.params(), call.variant.code);
-    let task = Task::of(code);
+    let task = Task::from_code(code);
     let tensors = 1..=tensors_of(code);
     let lens = tensors.clone().map(|tensor| p.lens[tensor - 1] as usize);
     let places: Vec<_> = tensors.zip(lens).collect();

@@ -18,7 +18,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let x = self.untracked();
         let y = x.nan_to_num(nan, pos_inf, neg_inf)?;
-        let is_replaced = KeptMask::of(&x.is_finite()?.logical_not()?)?;
+        let is_replaced = KeptMask::new(&x.is_finite()?.logical_not()?)?;
         let shape = is_replaced.shape();
         let rule =
             move |b: &Backward| grads![b; b.grad.masked_fill(&shape.mask(&b.saved[0])?, 0.0)?];

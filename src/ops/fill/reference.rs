@@ -6,7 +6,7 @@ use crate::ops::fill::FillOp;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
-    let op = FillOp::of(Code(call.variant.code));
+    let op = FillOp::from_code(Code(call.variant.code));
     let (dtype, words) = (call.variant.dtypes[0], words(call));
     let (first, second) = (words[2], words[3]);
     each(call, |k, _| match op {

@@ -40,7 +40,7 @@ enum How {
 impl Normalization {
     /// Normalizes `x` again, which is in f32.
     #[track_caller]
-    pub(in crate::ops) fn of(&self, x: &Tensor) -> Result<Normalized<'_>> {
+    pub(in crate::ops) fn normalize(&self, x: &Tensor) -> Result<Normalized<'_>> {
         let away = match self.is_centred {
             true => x.centred(&self.own)?,
             false => x.clone(),
@@ -63,7 +63,7 @@ impl Normalization {
     ) -> Result<Normalized<'_>> {
         let operands = [Some(x), Some(g), weight];
         if operands.into_iter().flatten().any(Tensor::is_tracked) {
-            return self.of(x);
+            return self.normalize(x);
         }
         let problem = Problem {
             x,
@@ -85,7 +85,7 @@ impl Normalization {
                     slopes: Box::new(slopes),
                 },
             }),
-            None => self.of(&x),
+            None => self.normalize(&x),
         }
     }
 }
@@ -245,7 +245,7 @@ impl Tensor {
             };
             let normalized = match b.needs(0) {
                 true => by.for_input(&x, &g, weight.as_ref())?,
-                false => by.of(&x)?,
+                false => by.normalize(&x)?,
             };
             grads![b;
                 as_operand(normalized.by_input(&g, weight.as_ref())?, 0)?,

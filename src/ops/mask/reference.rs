@@ -8,7 +8,7 @@ use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
     let code = Code(call.variant.code);
-    let (op, words, dtype) = (MaskOp::of(code), words(call), call.variant.dtypes[0]);
+    let (op, words, dtype) = (MaskOp::from_code(code), words(call), call.variant.dtypes[0]);
     let beyond = code.beyond_map();
     let [first, second] = [words[beyond], words[beyond + 1]];
     each(call, |k, lanes| {

@@ -44,7 +44,7 @@ pub(crate) fn run(call: &mut ReferenceCall) {
             let x = f64::from(call.f32(value, at));
             let g = f64::from(call.f32(value + 1, at)) * factor;
             let state = p.starts[member] as usize + at;
-            let updated = match UpdateFormula::of(code) {
+            let updated = match UpdateFormula::from_code(code) {
                 UpdateFormula::AdamW => adamw(call, &p, (x, g), state, own),
                 formula => sgd(call, &p, (x, g), state, own, formula),
             };

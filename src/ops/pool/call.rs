@@ -37,7 +37,7 @@ pub(super) struct Call {
 
 impl Planes {
     #[track_caller]
-    pub(super) fn of(operation: &'static str, x: &Tensor, dims: usize) -> Result<Self> {
+    pub(super) fn new(operation: &'static str, x: &Tensor, dims: usize) -> Result<Self> {
         check_float(operation, x)?;
         let is_batch = x.rank() == dims + 2;
         if !is_batch && x.rank() != dims + 1 {
@@ -118,7 +118,7 @@ impl Call {
 
     #[track_caller]
     pub(super) fn forward(&self, fold: PoolFold) -> Result<Tensor> {
-        self.planes.restore(self.folding(fold).of(&self.planes.x)?)
+        self.planes.restore(self.folding(fold).run(&self.planes.x)?)
     }
 
     #[track_caller]
@@ -133,7 +133,7 @@ impl Call {
             windows.output[0],
             windows.output[1],
         ];
-        let given = Planes::of(operation, grad, planes.dims)?;
+        let given = Planes::new(operation, grad, planes.dims)?;
         if given.x.shape() != shape || given.is_batch != planes.is_batch {
             return Err(Error::Shape {
                 operation,
@@ -168,7 +168,7 @@ pub(super) struct Folding {
 
 impl Folding {
     #[track_caller]
-    pub(super) fn of(&self, x: &Tensor) -> Result<Tensor> {
+    pub(super) fn run(&self, x: &Tensor) -> Result<Tensor> {
         if x.is_tracked() {
             return self.recorded(x);
         }
@@ -236,7 +236,7 @@ impl Folding {
     pub(super) fn through(&self, g: &Tensor, x: Option<&Tensor>) -> Result<Tensor> {
         if let (PoolFold::Max | PoolFold::Place, Some(x)) = (self.fold, x) {
             let by_position = self.with(PoolFold::Position);
-            return by_position.through(g, Some(&by_position.of(&x.untracked())?));
+            return by_position.through(g, Some(&by_position.run(&x.untracked())?));
         }
         if g.is_tracked() {
             return self.through_recorded(g, x);

@@ -13,13 +13,13 @@ impl Folding {
     #[cold]
     #[track_caller]
     pub(super) fn recorded(&self, x: &Tensor) -> Result<Tensor> {
-        let y = self.of(&x.untracked())?;
+        let y = self.run(&x.untracked())?;
         match self.fold {
             PoolFold::Mean => Ok(self.recorded_by(y, x, &[])),
             PoolFold::Max if x.is_better_reduced() && self.has_positions(x) => {
                 x.keep_less()?;
                 let by_position = self.with(PoolFold::Position);
-                let positions = by_position.of(&x.untracked())?;
+                let positions = by_position.run(&x.untracked())?;
                 Ok(by_position.recorded_by(y, x, &[Save::Other(&positions)]))
             }
             PoolFold::Max => Ok(self.recorded_by(y, x, &[Save::Operand(0)])),
@@ -44,7 +44,7 @@ impl Folding {
         let folding = *self;
         let rule = move |b: &Backward| {
             grads![b; match b.saved.first() {
-                None => folding.of(&b.grad)?,
+                None => folding.run(&b.grad)?,
                 Some(positions) => folding.chosen(&b.grad, positions)?,
             }]
         };

@@ -6,7 +6,7 @@ use crate::ops::random::RandomOp;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
-    let op = RandomOp::of(Code(call.variant.code));
+    let op = RandomOp::from_code(Code(call.variant.code));
     let words = words(call);
     let [a, b, c] = [words[4], words[5], words[6]].map(f32::from_bits);
     each(call, |k, _| {

@@ -69,7 +69,7 @@ impl Tensor {
         let shape = self.layout.shape.clone();
         let kept = folded.fold_shape(&shape, true);
         let wide = y.reshape(&kept)?.broadcast_to(&shape)?;
-        let mask = KeptMask::of(&self.untracked().eq(&wide)?)?;
+        let mask = KeptMask::new(&self.untracked().eq(&wide)?)?;
         let of_mask = mask.shape();
         let rule = move |b: &Backward| {
             let g = b.grad.reshape(&kept)?.broadcast_to(&shape)?;

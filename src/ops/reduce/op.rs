@@ -71,28 +71,28 @@ pub(in crate::ops) struct Op {
 }
 
 impl Op {
-    pub(in crate::ops) const SUM: Op = Op::of(Lift::Plain, Fold::Sum, Lower::Plain, 0.0);
-    pub(in crate::ops) const MEAN: Op = Op::of(Lift::Plain, Fold::Sum, Lower::Divide, 0.0);
+    pub(in crate::ops) const SUM: Op = Op::new(Lift::Plain, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const MEAN: Op = Op::new(Lift::Plain, Fold::Sum, Lower::Divide, 0.0);
     /// The mean less the first element. The deviations of a row follow from both without the
     /// rounding of a mean that is far from 0.
     pub(in crate::ops) const MEAN_FROM_FIRST: Op =
-        Op::of(Lift::FromFirst, Fold::Sum, Lower::Divide, 0.0);
-    pub(in crate::ops) const PROD: Op = Op::of(Lift::Plain, Fold::Product, Lower::Plain, 0.0);
-    pub(in crate::ops) const MAX: Op = Op::of(Lift::Plain, Fold::Max, Lower::Plain, 0.0);
-    pub(in crate::ops) const MIN: Op = Op::of(Lift::Plain, Fold::Min, Lower::Plain, 0.0);
-    pub(in crate::ops) const ANY: Op = Op::of(Lift::Truth, Fold::Max, Lower::Plain, 0.0);
-    pub(in crate::ops) const ALL: Op = Op::of(Lift::Truth, Fold::Min, Lower::Plain, 0.0);
-    pub(in crate::ops) const COUNT: Op = Op::of(Lift::Truth, Fold::Sum, Lower::Plain, 0.0);
-    pub(in crate::ops) const SUM_EXP: Op = Op::of(Lift::Exp, Fold::Sum, Lower::Plain, 0.0);
+        Op::new(Lift::FromFirst, Fold::Sum, Lower::Divide, 0.0);
+    pub(in crate::ops) const PROD: Op = Op::new(Lift::Plain, Fold::Product, Lower::Plain, 0.0);
+    pub(in crate::ops) const MAX: Op = Op::new(Lift::Plain, Fold::Max, Lower::Plain, 0.0);
+    pub(in crate::ops) const MIN: Op = Op::new(Lift::Plain, Fold::Min, Lower::Plain, 0.0);
+    pub(in crate::ops) const ANY: Op = Op::new(Lift::Truth, Fold::Max, Lower::Plain, 0.0);
+    pub(in crate::ops) const ALL: Op = Op::new(Lift::Truth, Fold::Min, Lower::Plain, 0.0);
+    pub(in crate::ops) const COUNT: Op = Op::new(Lift::Truth, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const SUM_EXP: Op = Op::new(Lift::Exp, Fold::Sum, Lower::Plain, 0.0);
     pub(in crate::ops) const SUM_DISTANCES: Op =
-        Op::of(Lift::Distance, Fold::Sum, Lower::Plain, 0.0);
-    pub(in crate::ops) const SUM_SQUARES: Op = Op::of(Lift::Square, Fold::Sum, Lower::Plain, 0.0);
-    pub(in crate::ops) const SUM_SIZES: Op = Op::of(Lift::Size, Fold::Sum, Lower::Plain, 0.0);
-    pub(in crate::ops) const MAX_SIZE: Op = Op::of(Lift::Size, Fold::Max, Lower::Plain, 0.0);
-    pub(in crate::ops) const MIN_SIZE: Op = Op::of(Lift::Size, Fold::Min, Lower::Plain, 0.0);
-    pub(in crate::ops) const EUCLIDEAN: Op = Op::of(Lift::Square, Fold::Sum, Lower::Root, 0.0);
+        Op::new(Lift::Distance, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const SUM_SQUARES: Op = Op::new(Lift::Square, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const SUM_SIZES: Op = Op::new(Lift::Size, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const MAX_SIZE: Op = Op::new(Lift::Size, Fold::Max, Lower::Plain, 0.0);
+    pub(in crate::ops) const MIN_SIZE: Op = Op::new(Lift::Size, Fold::Min, Lower::Plain, 0.0);
+    pub(in crate::ops) const EUCLIDEAN: Op = Op::new(Lift::Square, Fold::Sum, Lower::Root, 0.0);
 
-    const fn of(lift: Lift, fold: Fold, lower: Lower, number: f64) -> Op {
+    const fn new(lift: Lift, fold: Fold, lower: Lower, number: f64) -> Op {
         Op {
             lift,
             fold,
@@ -104,12 +104,12 @@ impl Op {
     /// The variance (or its root) around `m`, which is a mean from the first element. `correction`
     /// is subtracted from the number of elements.
     pub(in crate::ops) const fn variance(correction: f64, lower: Lower) -> Op {
-        Op::of(Lift::Distance, Fold::Sum, lower, correction)
+        Op::new(Lift::Distance, Fold::Sum, lower, correction)
     }
 
     /// The `p`-th root of the sum of the `p`-th powers.
     pub(in crate::ops) const fn p_norm(p: f32) -> Op {
-        Op::of(Lift::Power, Fold::Sum, Lower::PowerRoot, p as f64)
+        Op::new(Lift::Power, Fold::Sum, Lower::PowerRoot, p as f64)
     }
 
     const LIFTS: [Lift; 8] = [

@@ -97,7 +97,7 @@ fn rows_name_the_elements_of_the_view() {
                 .filter(|axis| set >> axis & 1 == 1)
                 .collect();
             let folded = Axes::named("test", &axes, rank).unwrap();
-            let rows = Rows::of(view, folded, true).expect("at most four dimensions on a side");
+            let rows = Rows::new(view, folded, true).expect("at most four dimensions on a side");
             let mut expected = vec![vec![]; rows.rows as usize];
             for (flat, element) in view.elements().enumerate() {
                 let (mut left, mut row, mut step) = (flat, 0, 1);
@@ -129,7 +129,7 @@ fn rows_name_the_elements_of_the_view() {
 fn parts_cover_a_row_and_none_is_empty() {
     let layout = |length| Layout::contiguous(&[3, length]);
     for length in [1, 15, 16, 17, 1000, 4096, 5_000_011] {
-        let rows = Rows::of(&layout(length), Axes::from(1, 2), true).unwrap();
+        let rows = Rows::new(&layout(length), Axes::from(1, 2), true).unwrap();
         for parts in [0, 1, 2, 7, 512, 1 << 40] {
             let plan = Plan::cut(Form::Along, &rows, parts);
             let (parts, chunk) = (u64::from(plan.parts), u64::from(plan.chunk));

@@ -6,7 +6,7 @@ use crate::ops::ternary::TernaryOp;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
-    let op = TernaryOp::of(Code(call.variant.code));
+    let op = TernaryOp::from_code(Code(call.variant.code));
     let value = Lane::from_bits(call.variant.dtypes[0], words(call)[2]);
     each(call, |_, lanes| {
         match (lanes[0], lanes[1], lanes[2], value) {

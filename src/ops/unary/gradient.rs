@@ -98,7 +98,7 @@ impl Tensor {
         scalars: [f32; 2],
     ) -> Result<Tensor> {
         self.keep_less()?;
-        let kept = KeptMask::of(&mask.of(&self.untracked(), scalars)?)?;
+        let kept = KeptMask::new(&mask.mask(&self.untracked(), scalars)?)?;
         let shape = kept.shape();
         let rule = move |b: &Backward| {
             let bits = shape.mask(&b.saved[0])?;
@@ -110,7 +110,7 @@ impl Tensor {
 
 impl MaskRule {
     /// Where the gradient of the operand `x` is 0; of a leaky relu, where it is not scaled.
-    fn of(self, x: &Tensor, [first, second]: [f32; 2]) -> Result<Tensor> {
+    fn mask(self, x: &Tensor, [first, second]: [f32; 2]) -> Result<Tensor> {
         let is_within = match self {
             MaskRule::Clamp => x.ge_scalar(first)?.logical_and(&x.le_scalar(second)?)?,
             MaskRule::Hardsigmoid => x.abs()?.lt_scalar(3.0)?,
@@ -187,7 +187,7 @@ fn through(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Ten
 fn through_activation(op: UnaryOp, g: &Tensor, x: &Tensor, scalars: [f32; 2]) -> Result<Tensor> {
     use UnaryOp as Op;
     if let Reads::Mask(mask) = op.reads() {
-        return mask.through(g, &mask.of(x, scalars)?, scalars);
+        return mask.through(g, &mask.mask(x, scalars)?, scalars);
     }
     let [first, second] = scalars;
     match op {

@@ -6,7 +6,7 @@ use crate::ops::unary::UnaryOp;
 use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn run(call: &mut ReferenceCall) {
-    let op = UnaryOp::of(Code(call.variant.code));
+    let op = UnaryOp::from_code(Code(call.variant.code));
     let (dtype, words) = (call.variant.dtypes[0], words(call));
     let bounds = [words[2], words[3]].map(|bits| Lane::from_bits(dtype, bits));
     each(call, |_, x| match (op, x[0], bounds) {

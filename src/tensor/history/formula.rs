@@ -93,7 +93,7 @@ impl Kept {
 
 impl Formula {
     /// The formula of a new result. `None` if the result is better kept.
-    pub(super) fn of(
+    pub(super) fn new(
         result: &Tensor,
         saved: &[Kept],
         again: Box<Again>,

@@ -69,7 +69,7 @@ impl History {
         drop(old);
     }
 
-    fn of(storage: &Storage) -> Option<Arc<History>> {
+    fn attached(storage: &Storage) -> Option<Arc<History>> {
         let companion: &dyn Any = &**storage.companion()?;
         let Attached(history) = companion.downcast_ref()?;
         Some(Arc::clone(history))
@@ -117,7 +117,7 @@ impl Tensor {
     /// Its history, whether or not this thread records.
     pub(crate) fn history(&self) -> Option<Arc<History>> {
         match &self.link {
-            Link::Storage => History::of(&self.engine.storage_here(&self.storage)),
+            Link::Storage => History::attached(&self.engine.storage_here(&self.storage)),
             Link::Nowhere => None,
             Link::Own(history) => Some(Arc::clone(history)),
         }

@@ -192,7 +192,7 @@ impl Tensor {
             Save::Other(tensor) => elements(tensor),
         });
         let kept: SmallVec<[Kept; 3]> = kept.collect();
-        let formula = again.and_then(|again| Formula::of(self, &kept, again, (operation, at)));
+        let formula = again.and_then(|again| Formula::new(self, &kept, again, (operation, at)));
         let sources = saves.iter().map(|save| match *save {
             Save::Operand(index) => Source::Operand(index),
             Save::Result => Source::Result,

@@ -34,7 +34,7 @@ const NAME_COLUMNS: usize = 120;
 /// # Errors
 /// Those of the writer; [`InvalidData`](io::ErrorKind::InvalidData) for sizes over 2^53 bytes.
 pub fn write_pickle(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
-    let places = Places::of(snapshot);
+    let places = Places::new(snapshot);
     let mut writer = Writer {
         pickle: Pickle::begin(io::BufWriter::new(to))?,
         snapshot,

@@ -70,7 +70,7 @@ struct Slab {
 }
 
 impl<'a> Places<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let slabs = slabs_of(snapshot);
         let mut past = Past::default();
         snapshot.moments.iter().for_each(|moment| past.take(moment));

@@ -30,7 +30,7 @@ const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 pub fn write_rmm(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
     writeln!(to, "{HEADER}")?;
-    let places = Places::of(snapshot);
+    let places = Places::new(snapshot);
     let first_ns = snapshot.moments.first().map(|moment| moment.at_ns);
     let begins_ns = first_ns.unwrap_or(snapshot.taken_at_ns);
     let time_of_day = |at_ns| time_of_day(unix_us(snapshot, at_ns));

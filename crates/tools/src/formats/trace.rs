@@ -37,7 +37,7 @@ const PRESSURE: u32 = 5;
 /// # Errors
 /// Those of the writer.
 pub fn write_trace(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
-    let places = Places::of(snapshot);
+    let places = Places::new(snapshot);
     let mut writer = Writer {
         to: io::BufWriter::new(to),
         is_first: true,

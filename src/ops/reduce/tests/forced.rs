@@ -79,7 +79,7 @@ fn every_form_that_fits_folds_right_in_one_piece_and_in_parts() {
             for (view, axes) in cases(&x) {
                 let folded = Axes::named("test", &axes, 3).unwrap();
                 let expected = rows_of(&view.cast(DType::F32).unwrap(), folded);
-                let rows = Rows::of(&view.layout, folded, true).unwrap();
+                let rows = Rows::new(&view.layout, folded, true).unwrap();
                 for form in Form::ALL.into_iter().filter(|form| form.fits(&rows)) {
                     for parts in [1, 3] {
                         let plan = Plan::cut(form, &rows, parts);
@@ -131,7 +131,7 @@ fn every_form_that_fits_finds_the_first_extreme() {
         let x = gpu.tensor(&numbers(3 * 40 * 36), &[3, 40, 36]).unwrap();
         for (view, axes) in cases(&x).into_iter().filter(|(_, axes)| axes.len() == 1) {
             let folded = Axes::named("test", &axes, 3).unwrap();
-            let rows = Rows::of(&view.layout, folded, false).unwrap();
+            let rows = Rows::new(&view.layout, folded, false).unwrap();
             let host = rows_of(&view, folded);
             for form in Form::ALL.into_iter().filter(|form| form.fits(&rows)) {
                 for parts in [1, 3] {
@@ -172,7 +172,7 @@ fn every_form_that_fits_normalizes_right() {
             let x = gpu.tensor(&data, &[lines, length]).unwrap();
             let weight = gpu.tensor(&numbers(length), &[length]).unwrap();
             let folded = Axes::from(1, 2);
-            let rows = Rows::of(&x.layout, folded, false).unwrap();
+            let rows = Rows::new(&x.layout, folded, false).unwrap();
             for form in normalize::Form::ALL {
                 let soft = softmax::along_as(&x, 1, Some(&rows), form, 0).unwrap();
                 let affine = layer_norm::Affine {
@@ -234,7 +234,7 @@ fn every_form_finds_the_gradient_of_a_normalization() {
                     repeated: vec![0],
                     eps: 0.5,
                 };
-                let expected = by.of(&x).unwrap().by_input(&g, weight).unwrap();
+                let expected = by.normalize(&x).unwrap().by_input(&g, weight).unwrap();
                 let problem = layer_norm_backward::Problem {
                     x: &x,
                     weight,
