@@ -152,9 +152,9 @@ impl Tensor {
         checked(&shape, self.dtype).called(OPERATION)?;
         let mut made = self.reshape(&old).called(OPERATION)?;
         for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count != 1) {
-            made = made.repeat_blocks(at, 1, count)?;
+            made = made.repeat_blocks(at, 1, count).called(OPERATION)?;
         }
-        made.apart_from(self)
+        made.apart_from(self).called(OPERATION)
     }
 
     /// Repeats every element `count` times along `axis`, as PyTorch's `repeat_interleave` and
@@ -165,9 +165,10 @@ impl Tensor {
     /// [`Error::Axis`] if there is no such axis; those of creating a tensor.
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, axis: isize) -> Result<Tensor> {
-        let at = self::axis("repeat_interleave", axis, self.layout.rank())?;
+        const OPERATION: &str = "repeat_interleave";
+        let at = self::axis(OPERATION, axis, self.layout.rank())?;
         let made = self.repeat_blocks(at, self.layout.shape[at], count);
-        made.called("repeat_interleave")?.apart_from(self)
+        made.called(OPERATION)?.apart_from(self).called(OPERATION)
     }
 
     /// Ensures that the result can be written, and shares no storage with `source`: else copies it.
@@ -267,10 +268,7 @@ impl Tensor {
             .located();
         }
         let numbers = fill::arange(&self.engine, 0.into(), count.into(), 1.into(), self.dtype);
-        let numbers = numbers.called(OPERATION)?;
-        self.unsqueeze(-1)?
-            .eq(&numbers)
-            .called(OPERATION)?
-            .cast(dtype)
+        let is_one = self.unsqueeze(-1)?.eq(&numbers.called(OPERATION)?);
+        is_one.called(OPERATION)?.cast(dtype).called(OPERATION)
     }
 }

@@ -50,9 +50,8 @@ impl Tensor {
         let (x, is_batch) = as_batch(self, 3)?;
         check_rank("conv1d", "lines", &x, 3)?;
         let (x, weight) = (x.unsqueeze(-2)?, weight.unsqueeze(-2)?);
-        let y = conv("conv1d", &x, &weight, bias, &options.over_rows())
-            .located()?
-            .squeeze_axis(-2)?;
+        let y = conv("conv1d", &x, &weight, bias, &options.over_rows());
+        let y = y.called("conv1d")?.squeeze_axis(-2)?;
         match is_batch {
             true => Ok(y),
             false => y.squeeze_axis(0),
@@ -91,7 +90,7 @@ impl Tensor {
         options: &Conv<2>,
     ) -> Result<Tensor> {
         let (x, is_batch) = as_batch(self, 4)?;
-        let y = conv("conv2d", &x, weight, bias, options).located()?;
+        let y = conv("conv2d", &x, weight, bias, options).called("conv2d")?;
         match is_batch {
             true => Ok(y),
             false => y.squeeze_axis(0),

@@ -39,8 +39,8 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
-        let (x, ends) = counted(self, mask)?;
-        selected(&x, &ends, count_now(&ends)?)
+        let (x, ends) = counted(self, mask).called("masked_select")?;
+        selected(&x, &ends, count_now(&ends)?).called("masked_select")
     }
 
     /// As [`masked_select`](Tensor::masked_select), as a future: the only form in a browser.
@@ -54,7 +54,7 @@ impl Tensor {
         mask: &Tensor,
     ) -> impl Future<Output = Result<Tensor>> + use<> {
         let counted = counted(self, mask).called("masked_select_async");
-        when_counted(counted, selected)
+        when_counted("masked_select_async", counted, selected)
     }
 
     /// The first `count` elements where `mask`, a bool tensor, is true, in row-major order along
@@ -75,7 +75,7 @@ impl Tensor {
     pub fn masked_select_first(&self, mask: &Tensor, count: usize) -> Result<Tensor> {
         let counted = counted(self, mask).called("masked_select_first");
         let (x, ends) = counted?;
-        selected(&x, &ends, count)
+        selected(&x, &ends, count).called("masked_select_first")
     }
 
     /// The indices of the elements that are not 0, in row-major order: `u32` of shape
@@ -98,8 +98,8 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn nonzero(&self) -> Result<Tensor> {
-        let (x, ends) = self.counted_nonzero()?;
-        places_of_all_axes(&x, &ends, count_now(&ends)?)
+        let (x, ends) = self.counted_nonzero().called("nonzero")?;
+        places_of_all_axes(&x, &ends, count_now(&ends)?).called("nonzero")
     }
 
     /// As [`nonzero`](Tensor::nonzero), as a future.
@@ -109,7 +109,9 @@ impl Tensor {
     /// Those of [`nonzero`](Tensor::nonzero).
     #[track_caller]
     pub fn nonzero_async(&self) -> impl Future<Output = Result<Tensor>> + use<> {
-        when_counted(self.counted_nonzero(), places_of_all_axes)
+        const OPERATION: &str = "nonzero_async";
+        let counted = self.counted_nonzero().called(OPERATION);
+        when_counted(OPERATION, counted, places_of_all_axes)
     }
 
     #[track_caller]
@@ -143,7 +145,7 @@ impl Tensor {
     #[track_caller]
     pub fn repeat_interleave_by(&self, counts: &Tensor, axis: isize) -> Result<Tensor> {
         let counts = self.check_counts(counts, axis)?;
-        repeated(self, axis, &counts, &counts.to_vec()?)
+        repeated(self, axis, &counts, &counts.to_vec()?).called(REPEAT)
     }
 
     /// As [`repeat_interleave_by`](Tensor::repeat_interleave_by), as a future.
@@ -167,7 +169,7 @@ impl Tensor {
             let (read, counts, x) = begun?;
             let all = read.await?;
             let _line = MadeFor::line(line);
-            repeated(&x, axis, &counts, &all)
+            repeated(&x, axis, &counts, &all).called("repeat_interleave_by_async")
         }
     }
 
@@ -247,6 +249,7 @@ fn count_now(ends: &Tensor) -> Result<usize> {
 /// What `finish` makes of a tensor, its running counts, and the last of them.
 #[track_caller]
 fn when_counted(
+    operation: &'static str,
     counted: Result<(Tensor, Tensor)>,
     finish: fn(&Tensor, &Tensor, usize) -> Result<Tensor>,
 ) -> impl Future<Output = Result<Tensor>> + use<> {
@@ -263,7 +266,7 @@ fn when_counted(
             Some(read) => read.await?.first().map_or(0, |&count| count as usize),
         };
         let _line = MadeFor::line(line);
-        finish(&x, &ends, count)
+        finish(&x, &ends, count).called(operation)
     }
 }
 

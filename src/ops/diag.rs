@@ -27,7 +27,7 @@ impl Tensor {
         const OPERATION: &str = "diag";
         let len = match self.shape() {
             [len] => *len,
-            [_, _] => return self.diagonal(offset, 0, 1)?.copy(),
+            [_, _] => return self.diagonal(offset, 0, 1)?.copy().called(OPERATION),
             shape => {
                 return Err(Error::Shape {
                     operation: OPERATION,
@@ -48,7 +48,7 @@ impl Tensor {
         let side = len.saturating_add(offset.unsigned_abs());
         checked(&[side, side], self.dtype).called(OPERATION)?;
         let zero = fill::zero_of(self.dtype);
-        let matrix = fill::full(&self.engine, &[side, side], zero, self.dtype)?;
+        let matrix = fill::full(&self.engine, &[side, side], zero, self.dtype).called(OPERATION)?;
         matrix.diagonal(offset, 0, 1)?.copy_(self)?;
         Ok(matrix)
     }

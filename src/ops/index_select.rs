@@ -213,8 +213,8 @@ impl Tensor {
         let learned = places.masked_fill(&places.eq_scalar(row as u32)?, u32::MAX)?;
         let mut shape = indices.layout.shape.clone();
         shape.extend_from_slice(&self.layout.shape[1..]);
-        self.index_select_recorded(0, &flat, &learned)?
-            .reshape(&shape)
+        let rows = self.index_select_recorded(0, &flat, &learned);
+        rows.called(OPERATION)?.reshape(&shape).called(OPERATION)
     }
 
     #[track_caller]

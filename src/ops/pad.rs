@@ -78,7 +78,7 @@ impl Tensor {
     #[track_caller]
     pub fn pad_with(&self, widths: &[(usize, usize)], mode: PadMode) -> Result<Tensor> {
         const OPERATION: &str = "pad_with";
-        checked(&self.wider(OPERATION, widths)?, self.dtype)?;
+        checked(&self.wider(OPERATION, widths)?, self.dtype).called(OPERATION)?;
         for (at, (&size, &(before, after))) in self.shape().iter().zip(widths).enumerate() {
             let most = match mode {
                 PadMode::Reflect => size.saturating_sub(1),
@@ -105,10 +105,10 @@ impl Tensor {
             let pieces = [first.as_ref(), Some(&made), last.as_ref()];
             let pieces: Vec<&Tensor> = pieces.into_iter().flatten().collect();
             if pieces.len() > 1 {
-                made = Tensor::concat(&pieces, at as isize)?;
+                made = Tensor::concat(&pieces, at as isize).called(OPERATION)?;
             }
         }
-        made.apart_from(self)
+        made.apart_from(self).called(OPERATION)
     }
 
     /// The part of this shape, which begins after `before` elements of each axis.

@@ -241,10 +241,12 @@ impl Quantized {
         for piece in pieces(k, group.map_or(k, |log2| 1 << log2)) {
             let scales = scales.narrow(1, first, piece.groups)?.unsqueeze(2)?;
             first += piece.groups;
-            let wide = piece.groups_of(&self.values)?.cast(DType::F32)?;
-            worth.push(wide.mul(&scales)?.reshape(&[n, piece.len()])?);
+            let wide = piece.groups_of(&self.values)?.cast(DType::F32);
+            let wide = wide.called("dequantize")?;
+            let product = wide.mul(&scales).called("dequantize")?;
+            worth.push(product.reshape(&[n, piece.len()])?);
         }
-        joined(&worth)
+        joined(&worth).called("dequantize")
     }
 
     /// Checks that the tensors match. Returns the group's logarithm, if a row has several groups.

@@ -121,5 +121,5 @@ fn joined(
         Ok(view)
     });
     let views = views.collect::<Result<Vec<Tensor>>>()?;
-    concat_as(operation, &views.iter().collect::<Vec<_>>(), axis)
+    concat_as(operation, &views.iter().collect::<Vec<_>>(), axis).called(operation)
 }

@@ -1,6 +1,7 @@
 //! Errors name the method that the app called, and the app's line.
 
 use lapidary::operations::{Conv, Pool};
+use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Result, Tensor};
 
 use super::simulated;
@@ -114,6 +115,46 @@ fn a_command_that_never_fits_names_the_operation_and_the_line() {
     let z = x.add_scalar(1.0).unwrap();
     let text = z.force().unwrap_err().to_string();
     assert!(text.starts_with("add for the tensor made at "), "{text}");
+}
+
+#[test]
+fn what_no_buffer_holds_is_refused_with_the_method_and_the_line() {
+    let (mut faults, mut errors) = (Vec::new(), 0);
+    for (sizes, max_buffer_bytes) in [((40, 60), 9600), ((40, 60), 3000), ((24, 300), 2400)] {
+        let device = SimOptions {
+            max_buffer_bytes,
+            ..SimOptions::default()
+        };
+        let gpu = Gpu::simulated(device).expect("these options can be").0;
+        for operation in all() {
+            let dtype = operation.dtypes[0];
+            let made = (0..operation.operands.len())
+                .map(|number| Ok(plain(&gpu, operation, dtype, number, sizes)?.0));
+            let Ok(operands) = made.collect::<Result<Vec<_>>>() else {
+                continue;
+            };
+            let Err(error @ Error::NeverFits { .. }) = (operation.call)(&operands) else {
+                continue;
+            };
+            errors += 1;
+            let (text, method) = (error.to_string(), operation.method());
+            let has_name = text.starts_with(&format!("{method} (called at "));
+            // The list makes a longer table for it.
+            let is_of_list = method == "embedding_with" && text.starts_with("vstack (");
+            if !(has_name && text.contains(LIST) || is_of_list) {
+                faults.push(format!("{method}: {text}"));
+            }
+        }
+    }
+    faults.sort();
+    faults.dedup();
+    assert!(
+        faults.is_empty(),
+        "{} of {errors}:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
+    assert!(errors > 20, "{errors}");
 }
 
 /// Calls with wrong arguments: the method, and its error.

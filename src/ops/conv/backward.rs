@@ -67,10 +67,10 @@ impl Tensor {
             })
             .located();
         }
-        let by_longer = by_input(self, weight, None, &geometry)?;
+        let by_longer = by_input(self, weight, None, &geometry).called(OPERATION)?;
         Ok([
             first_of_planes(by_longer, [input.shape()[2], input.shape()[3]])?,
-            by_weight(self, &longer, &geometry)?,
+            by_weight(self, &longer, &geometry).called(OPERATION)?,
             self.sum(&[0, 2, 3])?,
         ])
     }

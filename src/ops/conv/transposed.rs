@@ -168,10 +168,11 @@ fn transposed(
         .located();
     }
     let operands = [Some(x), Some(weight), bias];
-    match operands.into_iter().flatten().any(Tensor::is_tracked) {
+    let made = match operands.into_iter().flatten().any(Tensor::is_tracked) {
         true => by_input_recorded(operation, x, weight, bias, &geometry),
         false => by_input(x, weight, bias, &geometry),
-    }
+    };
+    made.called(operation)
 }
 
 /// The sizes of the convolution of which this is the gradient. Its input is our result.
