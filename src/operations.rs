@@ -46,8 +46,9 @@
 //!   convolution, sorting, indexing, `arange`, `eye`, triangles and random numbers.
 //! * Your own kernel returns `NeverFits` for a tensor that needs more than one binding.
 //!
-//! On software adapters the gradients of pooling refuse a window of more than 15,000 steps for each
-//! element, because loops end early there. With stride 1 that is max pooling from 12 × 12 on.
+//! On software adapters loops end early. There the gradients of pooling refuse elements that more
+//! than 16,249 windows hold, and those of maxima also windows of more elements. With stride 1 that
+//! is from 128 × 128 on.
 
 pub use crate::kernel::KernelBackward;
 pub use crate::ops::{

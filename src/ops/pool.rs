@@ -144,7 +144,7 @@ macro_rules! pools_with_indices {
             ///
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, "), ")]
             /// and on a software adapter [`Error::Shape`](crate::Error::Shape) for windows of more
-            /// than 15,000 elements.
+            /// than 16,249 elements.
             #[track_caller]
             pub fn $name(&self, pool: &Pool<$dims>) -> Result<(Tensor, Tensor)> {
                 let planes = Planes::new(stringify!($name), self, $dims)?;
@@ -158,7 +158,7 @@ macro_rules! pools_with_indices {
             ///
             #[doc = concat!("Those of [`", $of_adaptive, "`](Tensor::", $of_adaptive, "), ")]
             /// and on a software adapter [`Error::Shape`](crate::Error::Shape) for windows of more
-            /// than 15,000 elements.
+            /// than 16,249 elements.
             #[track_caller]
             pub fn $adaptive(&self, output: [usize; $dims]) -> Result<(Tensor, Tensor)> {
                 let planes = Planes::new(stringify!($adaptive), self, $dims)?;
