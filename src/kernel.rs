@@ -337,6 +337,5 @@ impl fmt::Debug for KernelCall {
 
 /// A whole buffer as a tensor.
 fn tensor(buffer: &Buffer, shape: &[usize], dtype: DType) -> Tensor {
-    let layout = Layout::contiguous(shape);
-    Tensor::from_parts(buffer.engine(), buffer.storage().clone(), layout, dtype)
+    Tensor::of_buffer(buffer, Layout::contiguous(shape), dtype)
 }

@@ -107,9 +107,8 @@ impl Work<'_> {
                 _ => self.add(dtype, &mut from, &mut to)?,
             }
         }
-        let made = |(device, filling): (usize, Filling)| {
-            let engine = self.group.gpus()[device].engine();
-            Tensor::from_parts(engine, filling.end(), layout.clone(), dtype)
+        let made = |(_, filling): (usize, Filling)| {
+            Tensor::of_buffer(&filling.end(), layout.clone(), dtype)
         };
         Ok(to.into_iter().map(made).collect())
     }

@@ -53,7 +53,7 @@ impl Group {
             return refuse("the list is empty, and a group needs a device".into());
         }
         for (index, gpu) in gpus.iter().enumerate() {
-            let is_same = |other: &Gpu| other.engine().is_same(gpu.engine());
+            let is_same = |other: &Gpu| other.engine().here().is_same(&gpu.engine().here());
             if let Some(first) = gpus[..index].iter().position(is_same) {
                 return refuse(format!(
                     "numbers {first} and {index} are the same device: open one `Gpu` for each"
@@ -93,9 +93,8 @@ impl Group {
     /// Memory of a device for a value that arrives later. It takes none until then.
     #[track_caller]
     pub(super) fn new_filling(&self, index: usize, size_bytes: u64) -> Result<Filling> {
-        let engine = self.gpus[index].engine();
-        match engine.storage(size_bytes) {
-            Ok(storage) => Ok(Filling::new(engine, storage)),
+        match self.gpus[index].buffer(size_bytes) {
+            Ok(buffer) => Ok(Filling::new(buffer)),
             Err(error) => Err(self.named(index, error)),
         }
     }
@@ -145,7 +144,7 @@ impl Group {
                 reason: "no backward crosses devices: give `detach()`".into(),
             });
         }
-        engine.check_lost()?;
+        engine.here().check_lost()?;
         tensor.untracked().contiguous()
     }
 }

@@ -1,13 +1,11 @@
 //! What lapidary's other crates use of this one beside its public interface. It may change in any
 //! release: nobody else should name it.
 
-use std::sync::Arc;
-
 #[cfg(doc)]
 use lapidary_core::Error;
 
-use lapidary_core::internal::{Engine, MaybeShared, Storage};
-use lapidary_core::{DType, Result};
+use lapidary_core::internal::{Filling, MaybeShared};
+use lapidary_core::{Buffer, DType, Result};
 
 pub use super::accumulator::Accumulator;
 pub use super::buckets::Buckets;
@@ -18,9 +16,13 @@ use crate::tensor::Tensor;
 use crate::tensor::history::Paused;
 use crate::tensor::layout::Layout;
 
-/// The engine of a tensor's device.
-pub fn engine(tensor: &Tensor) -> &Arc<Engine> {
-    &tensor.engine
+/// A new buffer on a tensor's device, in its share, to be filled.
+///
+/// # Errors
+/// Those of [`Gpu::buffer`](lapidary_core::Gpu::buffer).
+#[track_caller]
+pub fn room(like: &Tensor, size_bytes: u64) -> Result<Filling> {
+    Buffer::new(&like.engine, size_bytes).map(Filling::new)
 }
 
 /// Checks whether the tensor's elements can be read, as far as one knows without waiting.
@@ -29,18 +31,13 @@ pub fn engine(tensor: &Tensor) -> &Arc<Engine> {
 /// [`Error::DryRunRead`] with the caller's line, and [`Error::DeviceLost`].
 #[track_caller]
 pub fn check_reads(tensor: &Tensor) -> Result<()> {
-    tensor.engine.check_has_values()?;
+    tensor.engine.here().check_has_values()?;
     tensor.engine.here().check_lost()
 }
 
-/// A tensor of a storage, in row-major order. The storage has as many bytes as the shape needs.
-pub fn tensor(
-    engine: &Arc<Engine>,
-    storage: Arc<Storage>,
-    shape: &[usize],
-    dtype: DType,
-) -> Tensor {
-    Tensor::from_parts(engine, storage, Layout::contiguous(shape), dtype)
+/// The tensor of a buffer that has its bytes, in row-major order: as many as the shape needs.
+pub fn tensor(filled: Filling, shape: &[usize], dtype: DType) -> Tensor {
+    Tensor::of_buffer(&filled.end(), Layout::contiguous(shape), dtype)
 }
 
 /// As [`Tensor::on_gradient`], for a function that may take the gradient and return `None`. Then

@@ -61,7 +61,7 @@ impl Gpu {
     fn file_options(&self) -> FileOptions {
         FileOptions {
             #[cfg(any(test, feature = "sim"))]
-            faults: self.engine().file_faults(),
+            faults: self.engine().here().file_faults(),
         }
     }
 }

@@ -173,7 +173,7 @@ impl Files<'_> {
                 let part_bytes = PART_BYTES.min(entry.len_bytes - at);
                 part.resize(part_bytes as usize, 0);
                 reader.read(index, at, &mut part)?;
-                self.gpu.engine().upload(&tensor.storage, at, &part)?;
+                (tensor.engine.here()).upload(&tensor.storage.here(), at, &part)?;
                 at += part_bytes;
             }
             tensors.push((entry.name.clone(), tensor));
@@ -206,7 +206,7 @@ impl Files<'_> {
                     let read = reader.read(index, offset_bytes, bytes);
                     read.map_err(std::io::Error::other)
                 });
-                self.gpu.engine().back_new(&tensor.storage, source);
+                (tensor.engine.here()).back_new(&tensor.storage.here(), source);
             }
             tensors.push((entry.name.clone(), tensor));
         }

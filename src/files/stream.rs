@@ -34,7 +34,7 @@ pub(super) fn versions(
     }
     let version = |tensor: &&Tensor| {
         let version = tensor.version();
-        (!tensor.storage.is_half_written()).then_some(version)
+        (!tensor.storage.here().is_half_written()).then_some(version)
     };
     Ok(tensors.iter().map(version).collect())
 }

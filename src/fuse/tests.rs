@@ -1,25 +1,26 @@
 //! The generated text is valid on every API, and its name is the formula.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::ops::families;
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
-use lapidary_core::internal::{Engine, block_on};
+use lapidary_core::internal::{Engine, Handle, block_on};
 use lapidary_core::sim::SimOptions;
 use lapidary_core::{DType, Gpu, Result};
 use lapidary_testing::translate;
 
-fn engine(options: SimOptions) -> Arc<Engine> {
+fn engine(options: SimOptions) -> Handle<Engine> {
     let (gpu, _) = Gpu::simulated(options).expect("the options go together");
-    gpu.engine().fuse_with(super::fuse(gpu.engine()));
+    gpu.engine()
+        .here()
+        .fuse_with(super::fuse(&gpu.engine().here()));
     gpu.engine().clone()
 }
 
-fn tensor(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Tensor {
+fn tensor(engine: &Handle<Engine>, shape: &[usize], dtype: DType) -> Tensor {
     let tensor = Tensor::output(engine, shape, dtype).expect("room");
-    engine.clear(&tensor.storage).expect("a device");
+    tensor.clear_storage().expect("a device");
     tensor
 }
 
@@ -37,9 +38,9 @@ fn kernels(dtype: DType, work: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Vec
             [&[6, 8][..], &[8], &[6, 1]].map(|shape| tensor(&engine, shape, dtype));
         let odd = tensor(&engine, &[7, 5], dtype);
         let made = work(&[a, row, column, odd]).expect("shapes that fit");
-        block_on("a test", engine.finish()).expect("a device");
+        block_on("a test", engine.here().finish()).expect("a device");
         drop(made);
-        for kernel in engine.fused() {
+        for kernel in engine.here().fused() {
             let shader = kernel.shader.get().expect("it was compiled");
             translate(&kernel.name, shader);
             names.push((kernel.name.clone(), shader.clone()));
@@ -224,13 +225,13 @@ fn an_element_that_was_filled_is_copied_over_by_a_valid_shader() {
     for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {
         let engine = engine(SimOptions::default());
         let x = tensor(&engine, &[1], dtype);
-        block_on("a test", engine.finish()).expect("a device");
+        block_on("a test", engine.here().finish()).expect("a device");
         let y = full(&engine, &[1], 1.into(), dtype).expect("room");
         y.copy_(&x).expect("one shape");
         let read = y.cast(DType::F32).expect("room");
-        block_on("a test", engine.finish()).expect("a device");
+        block_on("a test", engine.here().finish()).expect("a device");
         drop(read);
-        let kernels = engine.fused();
+        let kernels = engine.here().fused();
         assert!(!kernels.is_empty(), "{dtype}");
         for kernel in kernels {
             let shader = kernel.shader.get().expect("it was compiled");

@@ -22,8 +22,8 @@ impl Gpu {
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let tensor = self.without_value(data, shape).called("tensor")?;
-        self.engine()
-            .upload(&tensor.storage, 0, T::bytes_of(data))?;
+        let storage = tensor.storage.here();
+        (self.engine().here()).upload(&storage, 0, T::bytes_of(data))?;
         Ok(tensor)
     }
 
@@ -51,8 +51,9 @@ impl Gpu {
         async move {
             let tensor = tensor?;
             let bytes = T::bytes_of(data);
-            self.engine()
-                .upload_async(&tensor.storage, 0, bytes)
+            let storage = tensor.storage.here();
+            (self.engine().here())
+                .upload_async(&storage, 0, bytes)
                 .await?;
             Ok(tensor)
         }
@@ -104,8 +105,7 @@ impl Gpu {
     /// [`Error::DeviceLost`].
     #[track_caller]
     pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        let clear = |storage: &_| self.engine().clear(storage);
-        Tensor::recorded(self.engine(), shape, dtype, clear).called("zeros")
+        Tensor::zeroed(self.engine(), shape, dtype).called("zeros")
     }
 
     /// A tensor of `shape` full of ones (`true`).
@@ -250,7 +250,7 @@ impl Gpu {
                 });
             }
         }
-        self.engine().back_new(&tensor.storage, source);
+        (self.engine().here()).back_new(&tensor.storage.here(), source);
         Ok(tensor)
     }
 

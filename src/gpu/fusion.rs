@@ -27,7 +27,7 @@ impl Gpu {
     /// # }
     /// ```
     pub fn fused_kernels(&self) -> Vec<FusedKernel> {
-        let kernels = self.engine().fused();
+        let kernels = self.engine().here().fused();
         let compiled = kernels.iter().filter_map(|kernel| {
             let wgsl = kernel.shader.get()?.clone();
             let name = kernel.name.clone();

@@ -123,10 +123,8 @@ impl Gpu {
             return Err(Error::Buffer { operation, reason });
         }
         let imported = self.0.import_sized(buffer, bytes, needed_bytes)?;
-        let (engine, storage) = (imported.engine(), imported.storage().clone());
-        Ok(Tensor::from_parts(
-            engine,
-            storage,
+        Ok(Tensor::of_buffer(
+            &imported,
             Layout::contiguous(shape),
             dtype,
         ))

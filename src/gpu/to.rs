@@ -34,8 +34,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let lent = self.memory().lend_to(gpu)?;
-        let (storage, layout) = (lent.storage().clone(), self.layout.clone());
-        Ok(Tensor::from_parts(lent.engine(), storage, layout, self.dtype).detached())
+        Ok(Tensor::of_buffer(&lent, self.layout.clone(), self.dtype).detached())
     }
 
     /// A tensor with the same elements in the share, or on the device, of another handle. A tensor
@@ -60,7 +59,7 @@ impl Tensor {
     pub fn to(&self, gpu: &Gpu) -> Result<Tensor> {
         match self.to_copied("to", gpu)? {
             None => Ok(self.clone()),
-            Some(bytes) => Ok(self.arrived(gpu, &bytes.to(gpu)?)),
+            Some(bytes) => Ok(self.arrived(&bytes.to(gpu)?)),
         }
     }
 
@@ -72,11 +71,11 @@ impl Tensor {
     pub fn to_async(&self, gpu: &Gpu) -> impl Future<Output = Result<Tensor>> + use<> {
         let copied = self.to_copied("to_async", gpu);
         let copied = copied.map(|bytes| bytes.map(|bytes| bytes.to_async(gpu)));
-        let (here, gpu) = (self.clone(), gpu.clone());
+        let here = self.clone();
         async move {
             match copied? {
                 None => Ok(here),
-                Some(bytes) => Ok(here.arrived(&gpu, &bytes.await?)),
+                Some(bytes) => Ok(here.arrived(&bytes.await?)),
             }
         }
     }
@@ -96,8 +95,7 @@ impl Tensor {
         Ok(Some(self.contiguous()?.bytes()))
     }
 
-    fn arrived(&self, gpu: &Gpu, bytes: &Buffer) -> Tensor {
-        let (storage, layout) = (bytes.storage().clone(), Layout::contiguous(self.shape()));
-        Tensor::from_parts(gpu.engine(), storage, layout, self.dtype)
+    fn arrived(&self, bytes: &Buffer) -> Tensor {
+        Tensor::of_buffer(bytes, Layout::contiguous(self.shape()), self.dtype)
     }
 }

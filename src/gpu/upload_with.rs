@@ -144,8 +144,8 @@ impl<T: Element> Upload<'_, T> {
         if bytes.is_empty() || self.error.is_some() {
             return;
         }
-        let (engine, storage) = (&self.tensor.engine, &self.tensor.storage);
-        match engine.upload_more(storage, self.sent_bytes, bytes) {
+        let (engine, storage) = (self.tensor.engine.here(), self.tensor.storage.here());
+        match engine.upload_more(&storage, self.sent_bytes, bytes) {
             Ok(()) => self.sent_bytes += bytes.len() as u64,
             Err(error) => self.error = Some(error),
         }

@@ -15,7 +15,7 @@ use super::methods::without_history;
 use super::view::{Sum, add_at_once};
 use crate::tensor::Tensor;
 use crate::tensor::history::{Edge, Node, Paused, Values, Work, line};
-use lapidary_core::internal::{Engine, MadeFor, enter_scope};
+use lapidary_core::internal::{Engine, Handle, MadeFor, enter_scope};
 use lapidary_core::{Error, Result};
 
 /// A backward to be run: see [`Tensor::backprop`].
@@ -142,7 +142,7 @@ impl<'a> Backprop<'a> {
     #[track_caller]
     fn go_back(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         begins: Vec<(Edge, Tensor)>,
         gradients: &mut Gradients,
     ) -> Result<()> {

@@ -45,11 +45,9 @@ pub(super) struct Apart {
 impl Apart {
     /// Was it not there before?
     fn insert(&mut self, tensor: &Tensor) -> bool {
-        let storage = &tensor.storage;
-        let address = address(tensor);
-        self.storages
-            .insert(address, Arc::downgrade(storage))
-            .is_none()
+        let storage = tensor.storage.here();
+        let known = (self.storages).insert(address(tensor), Arc::downgrade(&storage));
+        known.is_none()
     }
 
     /// A gradient of the app, which may still hold it. The result stays as it is while the backward
@@ -65,7 +63,7 @@ impl Apart {
 }
 
 fn address(tensor: &Tensor) -> usize {
-    Arc::as_ptr(&tensor.storage) as usize
+    Arc::as_ptr(&tensor.storage.here()) as usize
 }
 
 impl Gradients {

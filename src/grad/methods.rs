@@ -75,7 +75,7 @@ impl Gpu {
         let (made, depends_on_captured) = unrecorded(|| function(&handles(Tensor::untracked)));
         let made = made?;
         let is_captured = made.is_tracked();
-        let is_input = |input: &&Tensor| Arc::ptr_eq(&input.storage, &made.storage);
+        let is_input = |input: &&Tensor| input.shares_storage_with(&made);
         // The history of the result is not that of memory which the function passed on.
         let is_passed_on = is_captured || inputs.iter().any(is_input);
         let depends =
@@ -176,7 +176,7 @@ impl Tensor {
 
     /// The number of writes to its memory so far.
     fn writes(&self) -> u64 {
-        self.engine.storage_here(&self.storage).version()
+        self.storage.here().version()
     }
 
     /// Whether it is a parameter, or depends on one.

@@ -1,7 +1,5 @@
 //! Gradients of views, put together to the gradient of what they view.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use crate::ops::fill;
@@ -9,7 +7,7 @@ use crate::tensor::Tensor;
 use crate::tensor::history::{Node, grads};
 use crate::tensor::layout::{Layout, are_apart};
 use lapidary_core::Result;
-use lapidary_core::internal::Engine;
+use lapidary_core::internal::{Engine, Handle};
 
 /// The most parts that a new one is compared with.
 const MOST_COMPARED: usize = 32;
@@ -69,7 +67,7 @@ impl Sum {
     }
 
     /// The gradient in the shape of the node's result.
-    pub(super) fn finish(self, node: &Node, engine: &Arc<Engine>) -> Result<Tensor> {
+    pub(super) fn finish(self, node: &Node, engine: &Handle<Engine>) -> Result<Tensor> {
         let parts = self.parts.map(|parts| parts.view(node.layout.clone()));
         match (self.whole, parts) {
             (Some(whole), Some(parts)) => whole + parts,
@@ -101,7 +99,7 @@ pub(super) fn add_at_once(
     Ok(true)
 }
 
-fn zeros(node: &Node, engine: &Arc<Engine>) -> Result<Tensor> {
+fn zeros(node: &Node, engine: &Handle<Engine>) -> Result<Tensor> {
     let zero = fill::zero_of(node.dtype);
     fill::full(engine, &[node.elements], zero, node.dtype)
 }

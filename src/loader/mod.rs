@@ -136,7 +136,7 @@ impl Gpu {
         B: MaybeSend + 'static,
     {
         options.check()?;
-        self.engine().check_lost()?;
+        self.engine().here().check_lost()?;
         let queue = Arc::new(Queue::new(options.batches_ahead));
         let worker = Worker::new(self.clone(), source, prepare, queue.clone(), options);
         let loader = Loader {
@@ -203,10 +203,10 @@ impl<B> Loader<B> {
 
     /// The next batch. An error here is not of a batch.
     fn advance(&self) -> Result<Option<Result<B>>> {
-        self.gpu.engine().check_lost()?;
+        self.gpu.engine().here().check_lost()?;
         if let Next::Pending = self.queue.look() {
             self.wait()?;
-            self.gpu.engine().check_lost()?;
+            self.gpu.engine().here().check_lost()?;
         }
         Ok(self.queue.take())
     }
@@ -221,7 +221,7 @@ impl<B> Loader<B> {
             false => while matches!(self.queue.look(), Next::Pending) && self.worker.step() {},
         });
         if let Next::Ready = self.queue.look() {
-            let was_idle = self.gpu.engine().is_device_idle();
+            let was_idle = self.gpu.engine().here().is_device_idle();
             self.queue.count_wait(waited, was_idle);
         }
         Ok(())
@@ -286,7 +286,7 @@ impl<B> Drop for Loader<B> {
         {
             let in_source = self.queue.thread_in_source();
             // A thread may wait for the end of this callback, or be this one.
-            let is_inside = self.gpu.engine().is_inside();
+            let is_inside = self.gpu.engine().here().is_inside();
             for thread in self.threads.drain(..) {
                 let id = thread.thread().id();
                 if !is_inside && Some(id) != in_source && id != thread::current().id() {

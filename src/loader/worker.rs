@@ -113,7 +113,7 @@ impl<I, F, B> Worker<I, F, B> {
 
     fn reserve(&self, gpu: &Gpu, batch: u64, bytes: u64) -> Result<()> {
         let most_bytes = self.bytes_ahead;
-        let most_bytes = most_bytes.unwrap_or_else(|| gpu.engine().staging_limit_bytes());
+        let most_bytes = most_bytes.unwrap_or_else(|| gpu.engine().here().staging_limit_bytes());
         match self.queue.reserve(batch, bytes, most_bytes) {
             true => Ok(()),
             false => Err(failed(batch, "the loader was dropped".into())),

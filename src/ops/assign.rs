@@ -63,7 +63,7 @@ impl Tensor {
     /// A storage must not hold, through its history, a node that holds it: it would never be freed.
     #[track_caller]
     fn check_is_not_saved(&self, operation: &'static str) -> Result<()> {
-        if !(self.engine.storage_here(&self.storage).is_saved() && self.has_history_of_storage()) {
+        if !(self.storage.here().is_saved() && self.has_history_of_storage()) {
             return Ok(());
         }
         Err(Error::Gradient {

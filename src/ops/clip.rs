@@ -185,7 +185,7 @@ fn launches(
 ) -> Result<()> {
     let engine = &first.engine;
     let caps = engine.caps();
-    let most = MOST.min(engine.most_windows().saturating_sub(1) as usize);
+    let most = MOST.min(engine.here().most_windows().saturating_sub(1) as usize);
     let bytes: Vec<u64> = tensors.iter().map(|tensor| tensor.size_bytes()).collect();
     for group in together::groups(caps, &bytes, most) {
         let of_group = || group.iter().map(|&index| tensors[index]);

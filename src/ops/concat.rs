@@ -180,7 +180,7 @@ struct Input {
 fn fitting(inputs: &[Input], y: &Tensor) -> usize {
     let caps = y.engine.caps();
     let windows = |t: &Tensor| t.storage.size_bytes().div_ceil(caps.max_binding_bytes);
-    let mut left = y.engine.most_windows().saturating_sub(windows(y));
+    let mut left = y.engine.here().most_windows().saturating_sub(windows(y));
     let fits = |input: &&Input| match left.checked_sub(windows(&input.tensor)) {
         Some(less) => {
             left = less;

@@ -17,7 +17,6 @@ mod tests;
 pub(super) mod reference;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 pub(crate) use plan::{Block, Scatter, Transpose, TransposeForm};
 
@@ -231,7 +230,7 @@ impl Tensor {
             return Ok(());
         }
         let copy;
-        let src = match Arc::ptr_eq(&self.storage, &src.storage) {
+        let src = match self.shares_storage_with(&src) {
             true if view.same_map(&self.layout) => return Ok(()),
             true => {
                 copy = src.copied(src.dtype)?;
@@ -346,7 +345,7 @@ impl Tensor {
         let is_apart = |input: &Input<'_>| match input {
             Input::Scalar => true,
             Input::Tensor(tensor) => {
-                !Arc::ptr_eq(&tensor.storage, &self.storage) || tensor.layout.same_map(&self.layout)
+                !tensor.shares_storage_with(self) || tensor.layout.same_map(&self.layout)
             }
         };
         if self.layout.is_vec4_aligned() && call.inputs.iter().all(is_apart) {

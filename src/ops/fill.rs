@@ -4,7 +4,6 @@
 pub(super) mod reference;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Code};
@@ -13,7 +12,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, checked};
-use lapidary_core::internal::{BuiltInKernel, Engine, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Engine, Handle, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/fill.wgsl");
@@ -51,7 +50,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 
 #[track_caller]
 fn make(
-    engine: &Arc<Engine>,
+    engine: &Handle<Engine>,
     op: FillOp,
     shape: &[usize],
     dtype: DType,
@@ -80,7 +79,7 @@ pub(crate) fn one_of(dtype: DType) -> Scalar {
 
 /// An uninitialized tensor. No command writes it, and it gets memory when a command first needs it.
 #[track_caller]
-pub(crate) fn empty(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+pub(crate) fn empty(engine: &Handle<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
     match dtype {
         DType::Bool => full(engine, shape, false.into(), dtype),
         _ => Tensor::output(engine, shape, dtype),
@@ -90,14 +89,14 @@ pub(crate) fn empty(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Resu
 /// A tensor of one value.
 #[track_caller]
 pub(crate) fn full(
-    engine: &Arc<Engine>,
+    engine: &Handle<Engine>,
     shape: &[usize],
     value: Scalar,
     dtype: DType,
 ) -> Result<Tensor> {
     let word = value.word("full", dtype)?;
     if word == 0 {
-        return Tensor::recorded(engine, shape, dtype, |storage| engine.clear(storage));
+        return Tensor::zeroed(engine, shape, dtype);
     }
     // For every type, the storage consists of equal words.
     let (_, size_bytes) = checked(shape, dtype)?;
@@ -118,7 +117,7 @@ pub(crate) fn full(
 /// floats each element is rounded once.
 #[track_caller]
 pub(crate) fn arange(
-    engine: &Arc<Engine>,
+    engine: &Handle<Engine>,
     start: Scalar,
     end: Scalar,
     step: Scalar,
@@ -148,7 +147,7 @@ pub(crate) fn arange(
 
 /// 0, 1, … as `u32`.
 #[track_caller]
-pub(crate) fn counting(engine: &Arc<Engine>, count: usize) -> Result<Tensor> {
+pub(crate) fn counting(engine: &Handle<Engine>, count: usize) -> Result<Tensor> {
     make(engine, FillOp::Arange, &[count], DType::U32, [0, 1])
 }
 
@@ -156,7 +155,7 @@ pub(crate) fn counting(engine: &Arc<Engine>, count: usize) -> Result<Tensor> {
 /// exact.
 #[track_caller]
 pub(crate) fn linspace(
-    engine: &Arc<Engine>,
+    engine: &Handle<Engine>,
     start: f32,
     end: f32,
     steps: usize,
@@ -186,7 +185,7 @@ pub(crate) fn linspace(
 
 /// A matrix of these rows and columns, with ones on the diagonal.
 #[track_caller]
-pub(crate) fn eye(engine: &Arc<Engine>, shape: [usize; 2], dtype: DType) -> Result<Tensor> {
+pub(crate) fn eye(engine: &Handle<Engine>, shape: [usize; 2], dtype: DType) -> Result<Tensor> {
     make(engine, FillOp::Eye, &shape, dtype, [shape[1] as u32, 0])
 }
 

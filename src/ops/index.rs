@@ -11,8 +11,6 @@
 //!   it. They are folded in a fixed order.
 //! - `scatter_into` writes in place, and only to words in which an index names an element.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::index_select::check_index_type;
@@ -139,7 +137,7 @@ impl Tensor {
         }
         let put = (self.check_index_put(indices, values)).called("index_put_")?;
         let into = put.with(Settle::putting(accumulate));
-        if Arc::ptr_eq(&put.joined.storage, &self.storage) && into.suits() {
+        if put.joined.shares_storage_with(&self) && into.suits() {
             return into.run();
         }
         self.copy_(&put.named.part(self, &scatter::put(&into)?)?)

@@ -54,7 +54,7 @@ pub(super) fn assemble(
     make: impl Fn(usize, usize) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let whole = Tensor::output(&of.engine, shape, dtype)?;
-    of.engine.clear(&whole.storage)?;
+    whole.clear_storage()?;
     for start in (0..shape[axis]).step_by(step) {
         let len = step.min(shape[axis] - start);
         let made = make(start, len)?;

@@ -73,7 +73,7 @@ impl Form {
     ) -> Form {
         let rows = rows.filter(|rows| takes(rows, y));
         let rule = Form::choose(x, rows);
-        let (Some(rows), Some(_)) = (rows, x.engine.tuning()) else {
+        let (Some(rows), Some(_)) = (rows, x.engine.here().tuning()) else {
             return rule;
         };
         let elements = u64::from(rows.rows) * u64::from(rows.length);

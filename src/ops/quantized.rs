@@ -101,7 +101,7 @@ impl Tensor {
                 &shape[..1 + usize::from(group.is_some())],
                 DType::F32,
             )?;
-            self.engine.clear(&scales.storage)?;
+            scales.clear_storage()?;
             return Ok(Quantized {
                 values: self.cast(DType::I8)?,
                 scales,

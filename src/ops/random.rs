@@ -5,13 +5,12 @@
 pub(super) mod reference;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Code};
 use super::operation::{kernels, operations};
 use crate::tensor::Tensor;
-use lapidary_core::internal::{BuiltInKernel, Engine, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Engine, Handle, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/random.wgsl");
@@ -52,7 +51,7 @@ pub(super) fn philox() -> &'static str {
 
 #[track_caller]
 fn draw(
-    engine: &Arc<Engine>,
+    engine: &Handle<Engine>,
     op: RandomOp,
     shape: &[usize],
     dtype: DType,
@@ -70,7 +69,7 @@ fn draw(
 /// it.
 #[track_caller]
 pub(crate) fn rand_uniform(
-    engine: &Arc<Engine>,
+    engine: &Handle<Engine>,
     shape: &[usize],
     low: f32,
     high: f32,
@@ -97,7 +96,7 @@ pub(crate) fn rand_uniform(
 /// Normally distributed with this mean and standard deviation.
 #[track_caller]
 pub(crate) fn rand_normal(
-    engine: &Arc<Engine>,
+    engine: &Handle<Engine>,
     shape: &[usize],
     mean: f32,
     std: f32,

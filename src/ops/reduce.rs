@@ -331,7 +331,9 @@ fn launch(
     }
     if plan.form.is_across() {
         let padded = rows.rows.next_multiple_of(4);
-        engine.pads(&result.storage, rows.rows as usize, padded as usize);
+        engine
+            .here()
+            .pads(&result.storage.here(), rows.rows as usize, padded as usize);
     }
     let mut params = rows.params();
     params.parts = plan.parts;

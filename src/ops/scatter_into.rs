@@ -5,7 +5,6 @@
 pub(super) mod reference;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::elementwise::arg;
 use super::rows;
@@ -49,7 +48,7 @@ impl InPlace<'_> {
     /// values are rounded once.
     pub(super) fn suits(&self) -> bool {
         let InPlace { x, src, .. } = *self;
-        let is_apart = |other: &Tensor| !Arc::ptr_eq(&x.storage, &other.storage);
+        let is_apart = |other: &Tensor| !x.shares_storage_with(other);
         let operands = [x, self.indices, src];
         let are_words = x.dtype.size_bytes() == 4;
         let are_vec4s = self.after().is_multiple_of(4)

@@ -3,11 +3,10 @@
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
-use std::sync::Arc;
 
 use crate::tensor::Tensor;
 use lapidary_core::Result;
-use lapidary_core::internal::{Runner, Storage, end_trial, prepare_trial};
+use lapidary_core::internal::{Runner, end_trial, prepare_trial};
 
 /// A call whose kernel has variants.
 pub(super) struct Call<'a, P> {
@@ -33,7 +32,7 @@ impl<P: Hash + Display> Call<'_, P> {
         let Some(tuning) = engine.tuning() else {
             return variants[0];
         };
-        let operands: Vec<&Arc<Storage>> = self.operands.iter().map(|x| &x.storage).collect();
+        let operands: Vec<_> = self.operands.iter().map(|x| x.storage.here()).collect();
         let mut runner = Runner {
             prepare: &mut || prepare_trial(engine, &operands, self.scratch_bytes),
             run: &mut |index, times| {
@@ -42,7 +41,7 @@ impl<P: Hash + Display> Call<'_, P> {
                     // The next result is placed after this one is dropped, and can use its memory.
                     last = last.and_then(|_| run(variants[index]));
                 }
-                end_trial(engine, last.map(|last| last.storage.clone()))
+                end_trial(engine, last.map(|last| last.storage.here().clone()))
             },
         };
         let (family, problem) = (self.family, &self.problem);

@@ -47,7 +47,7 @@ impl ParameterGroup {
         });
         let bytes: Vec<u64> = bytes.collect();
         let shared = 1 + planes.min(1) as u64;
-        let most = first.engine.most_windows().saturating_sub(shared) / 2;
+        let most = first.engine.here().most_windows().saturating_sub(shared) / 2;
         let mut groups = Vec::new();
         let most = MOST.min(most as usize);
         for numbers in together::groups(first.engine.caps(), &bytes, most) {

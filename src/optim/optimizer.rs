@@ -252,7 +252,7 @@ fn check_parameters(parameters: &[&Tensor]) -> Result<()> {
                 ),
             });
         }
-        if let Some(other) = known.insert(Arc::as_ptr(&parameter.storage), number) {
+        if let Some(other) = known.insert(Arc::as_ptr(&parameter.storage.here()), number) {
             return refuse(format!(
                 "numbers {other} and {number} share the memory made at {}",
                 parameter.tag()

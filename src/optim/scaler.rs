@@ -8,7 +8,7 @@ use crate::grad::Gradients;
 use crate::ops::{clip, fill};
 use crate::tensor::Tensor;
 use crate::tensor::history::Paused;
-use lapidary_core::internal::{Engine, Storage};
+use lapidary_core::internal::{Engine, Handle, Storage};
 use lapidary_core::{DType, Error, Result};
 
 /// Options of a [`LossScaler`]. The defaults are PyTorch's.
@@ -85,7 +85,7 @@ impl LossScaler {
     }
 
     #[track_caller]
-    pub(super) fn on(engine: &Arc<Engine>, options: LossScalerOptions) -> Result<LossScaler> {
+    pub(super) fn on(engine: &Handle<Engine>, options: LossScalerOptions) -> Result<LossScaler> {
         let number = |value: f32| fill::full(engine, &[], value.into(), DType::F32);
         Ok(LossScaler {
             options,
@@ -201,18 +201,18 @@ impl LossScaler {
             false => self.found.copy_(&found)?,
         };
         self.forget_check();
-        let here = Arc::downgrade(&self.engine().storage_here(&self.found.storage));
+        let here = Arc::downgrade(&self.found.storage.here());
         self.checked.push(here);
         Ok(())
     }
 
     fn has_checked(&self) -> bool {
-        let here = Arc::as_ptr(&self.engine().storage_here(&self.found.storage));
+        let here = Arc::as_ptr(&self.found.storage.here());
         self.checked.iter().any(|one| one.as_ptr() == here)
     }
 
     fn forget_check(&mut self) {
-        let here = Arc::as_ptr(&self.engine().storage_here(&self.found.storage));
+        let here = Arc::as_ptr(&self.found.storage.here());
         (self.checked).retain(|one| one.as_ptr() != here && one.strong_count() > 0);
     }
 
@@ -229,7 +229,7 @@ impl LossScaler {
         }
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
+    pub(super) fn engine(&self) -> &Handle<Engine> {
         &self.scale.engine
     }
 

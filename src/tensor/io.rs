@@ -128,7 +128,7 @@ impl Tensor {
             return self.bytes().read_with(look);
         }
         let elements = self.read_now(OPERATION, Vec::new())?;
-        Ok(self.engine.call_theirs(|| look(&elements)))
+        Ok(self.engine.here().call_theirs(|| look(&elements)))
     }
 
     /// The element of a tensor with exactly one element, of any rank. Waits for it.
@@ -190,7 +190,8 @@ impl Tensor {
             return Ok(());
         };
         let bytes = T::bytes_of(elements);
-        self.engine.upload(&self.storage, start, bytes)
+        let storage = self.storage.here();
+        self.engine.here().upload(&storage, start, bytes)
     }
 
     /// As [`write`](Self::write), as a future. In a browser it waits for staging memory without
@@ -214,7 +215,10 @@ impl Tensor {
             return Ok(());
         };
         let bytes = T::bytes_of(elements);
-        self.engine.upload_async(&self.storage, start, bytes).await
+        let storage = self.storage.here();
+        (self.engine.here())
+            .upload_async(&storage, start, bytes)
+            .await
     }
 
     /// Byte offset in the memory where the elements are written; `None` for no elements.
@@ -279,7 +283,7 @@ impl Tensor {
     /// # }
     /// ```
     pub async fn force_async(&self) -> Result<()> {
-        self.engine.force(&self.storage).await
+        self.engine.here().force(&self.storage.here()).await
     }
 
     /// As [`force_async`](Self::force_async), and waits for the result.

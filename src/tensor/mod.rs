@@ -17,8 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use history::Link;
-use lapidary_core::internal::{Engine, Storage};
-use lapidary_core::{DType, Error, Residency, Result, stats::Tag};
+use lapidary_core::internal::{Engine, Handle, Storage};
+use lapidary_core::{Buffer, DType, Error, Residency, Result, stats::Tag};
 use layout::{Layout, checked};
 
 /// An n-dimensional array in device memory.
@@ -62,8 +62,8 @@ use layout::{Layout, checked};
 /// ```
 #[derive(Clone)]
 pub struct Tensor {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) engine: Handle<Engine>,
+    pub(crate) storage: Handle<Storage>,
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
     pub(crate) link: Link,
@@ -110,24 +110,24 @@ impl Tensor {
     /// The call site and the name of its memory. A view has the tag of the tensor that it belongs
     /// to.
     pub fn tag(&self) -> Tag {
-        self.storage.tag()
+        self.storage.here().tag()
     }
 
     /// Names the tensor. Reports and errors use the name for all tensors that share its memory.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        self.engine.name(&self.storage, name);
+        self.engine.here().name(&self.storage.here(), name);
         self
     }
 
     /// Where its bytes are at the moment.
     pub fn residency(&self) -> Residency {
-        self.engine.storage_here(&self.storage).residency()
+        self.storage.here().residency()
     }
 
     /// The number of writes to its memory so far, through any view.
     pub fn version(&self) -> u64 {
-        self.engine.storage_here(&self.storage).version()
+        self.storage.here().version()
     }
 
     /// Whether its elements are consecutive in memory, in row-major order.
@@ -137,63 +137,53 @@ impl Tensor {
 
     /// Whether both tensors share one memory. Their elements need not overlap.
     pub fn shares_storage_with(&self, other: &Tensor) -> bool {
-        let [one, other] = [self, other].map(|tensor| tensor.engine.storage_here(&tensor.storage));
-        Arc::ptr_eq(&one, &other)
+        Arc::ptr_eq(&self.storage.here(), &other.storage.here())
     }
 
     /// A new tensor that a command is going to write: row-major, without a place yet. It has its
     /// own storage even if it has no elements.
     #[inline]
     #[track_caller]
-    pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        Tensor::recorded(engine, shape, dtype, |_| Ok(()))
+    pub(crate) fn output(engine: &Handle<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let (_, bytes) = checked(shape, dtype)?;
+        let (storage, layout) = (engine.storage(bytes)?, Layout::contiguous(shape));
+        Ok(Tensor::from_parts(engine, storage, layout, dtype))
     }
 
-    /// As [`output`](Self::output), with the command that writes it.
-    #[inline]
+    /// As [`output`](Self::output), full of zeros.
     #[track_caller]
-    pub(crate) fn recorded(
-        engine: &Arc<Engine>,
-        shape: &[usize],
-        dtype: DType,
-        record: impl FnOnce(&Arc<Storage>) -> Result<()>,
-    ) -> Result<Tensor> {
-        let (_, bytes) = checked(shape, dtype)?;
-        let storage = engine.storage(bytes)?;
-        record(&storage)?;
-        let layout = Layout::contiguous(shape);
-        Ok(Tensor::from_parts(engine, storage, layout, dtype))
+    pub(crate) fn zeroed(engine: &Handle<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let tensor = Tensor::output(engine, shape, dtype)?;
+        tensor.clear_storage()?;
+        Ok(tensor)
+    }
+
+    /// Appends a clear of all its memory.
+    pub(crate) fn clear_storage(&self) -> Result<()> {
+        self.engine.here().clear(&self.storage.here())
     }
 
     /// A tensor of an existing storage.
     pub(crate) fn from_parts(
-        engine: &Arc<Engine>,
-        storage: Arc<Storage>,
+        engine: &Handle<Engine>,
+        storage: Handle<Storage>,
         layout: Layout,
         dtype: DType,
     ) -> Tensor {
-        storage.note_dtype(dtype);
-        let tensor = Tensor {
-            engine: Arc::clone(engine),
+        let (engine, storage) = (engine.clone().resolved(), storage.resolved());
+        storage.own().note_dtype(dtype);
+        Tensor {
+            engine,
             storage,
             layout,
             dtype,
             link: Link::default(),
-        };
-        match Engine::may_be_dry() {
-            false => tensor,
-            true => tensor.here(),
         }
     }
 
-    /// The tensor on this thread's engine: another one in a dry run.
-    #[cold]
-    fn here(self) -> Tensor {
-        Tensor {
-            engine: self.engine.here().clone(),
-            storage: self.engine.storage_here(&self.storage).clone(),
-            ..self
-        }
+    /// A tensor of a buffer's memory. The layout counts from the start of that.
+    pub(crate) fn of_buffer(buffer: &Buffer, layout: Layout, dtype: DType) -> Tensor {
+        Tensor::from_parts(buffer.engine(), buffer.storage().clone(), layout, dtype)
     }
 
     /// A tensor with another layout for the same elements.
@@ -212,12 +202,9 @@ impl Tensor {
 
     /// Refuses an operand of another `Gpu`, or of another share.
     pub(crate) fn same_engine(&self, operation: &'static str, other: &Tensor) -> Result<()> {
-        let is_same = Arc::ptr_eq(&self.engine, &other.engine)
-            || self.engine.here().is_same(&other.engine.here());
-        if is_same {
-            Ok(())
-        } else {
-            Err(Error::Foreign { operation })
+        match self.engine.here().is_same(&other.engine.here()) {
+            true => Ok(()),
+            false => Err(Error::Foreign { operation }),
         }
     }
 }

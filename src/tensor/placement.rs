@@ -40,7 +40,7 @@ impl Tensor {
     /// # Errors
     /// As [`evict`](Self::evict).
     pub async fn evict_async(&self) -> Result<()> {
-        self.engine.evict(&self.storage).await
+        self.engine.here().evict(&self.storage.here()).await
     }
 
     /// Asks for the tensor to be on the device soon. The queue restores it before the work that is
@@ -64,7 +64,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::DeviceLost`].
     pub fn prefetch(&self) -> Result<()> {
-        self.engine.prefetch(&self.storage)
+        self.engine.here().prefetch(&self.storage.here())
     }
 
     /// Says when the tensor is used next, where its past uses would mislead. The advice only
@@ -81,7 +81,7 @@ impl Tensor {
     /// # }
     /// ```
     pub fn advise(&self, advice: Advice) {
-        self.engine.storage_here(&self.storage).advise(advice);
+        self.storage.here().advise(advice);
     }
 
     /// Restores the tensor to the device, and keeps it at its place, with all its views. Until the
@@ -193,10 +193,10 @@ impl Tensor {
         let (shape, dtype) = (self.shape().to_vec(), self.dtype);
         let made_at = self.tag().to_string();
         let recompute = move |buffers: &[Buffer]| {
-            let inputs = buffers.iter().zip(&views).map(|(buffer, (layout, dtype))| {
-                let storage = buffer.storage().clone();
-                Tensor::from_parts(buffer.engine(), storage, layout.clone(), *dtype)
-            });
+            let inputs = buffers
+                .iter()
+                .zip(&views)
+                .map(|(buffer, (layout, dtype))| Tensor::of_buffer(buffer, layout.clone(), *dtype));
             let _not_recorded = Paused::new();
             let made = compute(&inputs.collect::<Vec<_>>())?;
             let fits = made.shape() == shape && made.dtype == dtype;
@@ -282,6 +282,6 @@ impl Tensor {
                 });
             }
         }
-        self.engine.back(&self.storage, source).await
+        self.engine.here().back(&self.storage.here(), source).await
     }
 }

@@ -1,15 +1,13 @@
 //! Tensors on the simulated device: reads return what was written, through any view.
 
-use std::sync::Arc;
-
 use half::f16;
 
 use super::Tensor;
-use lapidary_core::internal::{Engine, block_on};
+use lapidary_core::internal::{Engine, Handle, block_on};
 use lapidary_core::sim::{SimHandle, SimOptions};
 use lapidary_core::{DType, Element, Error, Gpu, Residency, Result};
 
-fn engine() -> (Arc<Engine>, SimHandle) {
+fn engine() -> (Handle<Engine>, SimHandle) {
     let options = SimOptions {
         dirty: true,
         ..SimOptions::default()
@@ -18,7 +16,7 @@ fn engine() -> (Arc<Engine>, SimHandle) {
     (gpu.engine().clone(), sim)
 }
 
-fn tensor<T: Element>(engine: &Arc<Engine>, elements: &[T], shape: &[usize]) -> Tensor {
+fn tensor<T: Element>(engine: &Handle<Engine>, elements: &[T], shape: &[usize]) -> Tensor {
     let tensor = Tensor::output(engine, shape, T::DTYPE).unwrap();
     tensor.write(elements).unwrap();
     tensor

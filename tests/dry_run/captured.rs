@@ -80,6 +80,54 @@ fn the_device_and_its_tensors_are_as_before() {
 }
 
 #[test]
+fn the_devices_handles_tell_of_the_dry_run_and_change_nothing_outside() {
+    let gpu = gpu();
+    let x = gpu.ones(&[1 << 20], DType::F32).unwrap();
+    let buffer = x.buffer().unwrap();
+    // The device has a peak above what is alive, and a measurement under way.
+    gpu.ones(&[1 << 20], DType::F32).unwrap().force().unwrap();
+    gpu.finish().unwrap();
+    let (memory, sampler) = (gpu.memory(), gpu.memory().sampler());
+    let around = memory.measure("around").unwrap();
+    let before = (
+        memory.stats(),
+        memory.budget(),
+        memory.history().moments.len(),
+    );
+    let program = |dry: &Gpu| {
+        memory.set_budget(Budget::device(64 << 20))?;
+        assert_eq!(memory.budget(), dry.memory().budget());
+        let measure = memory.measure("the dry run")?;
+        let y = (&x + 1.0)?;
+        gpu.finish()?;
+        assert_eq!(measure.end()?.peak_live_bytes, 8 << 20);
+        assert_eq!(memory.stats(), dry.memory().stats());
+        assert_eq!(gpu.diagnostics().leaks(), dry.diagnostics().leaks());
+        x.evict()?;
+        assert_eq!(buffer.residency(), x.residency());
+        assert_ne!(buffer.residency(), Residency::Device);
+        x.add_(&y)?;
+        assert_eq!(buffer.version(), x.version());
+        assert!(buffer.shares_memory_with(&x.buffer().expect("a whole tensor")));
+        memory.reset_peaks();
+        memory.keep_history(16);
+        // An observer outside sees the device.
+        assert_eq!(sampler.memory().as_ref(), Some(&before.0));
+        Ok(())
+    };
+    gpu.dry_run(program).unwrap();
+    let after = (
+        memory.stats(),
+        memory.budget(),
+        memory.history().moments.len(),
+    );
+    assert_eq!(after, before);
+    gpu.ones(&[1 << 20], DType::F32).unwrap().force().unwrap();
+    assert_eq!(around.end().unwrap().peak_live_bytes, 8 << 20);
+    assert_eq!(memory.history().moments.len(), 0);
+}
+
+#[test]
 fn a_history_from_before_gives_the_same_gradients_after_a_dry_backward() {
     let gpu = gpu();
     let w = gpu

@@ -28,7 +28,7 @@ use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
 use crate::driver::{Caps, Device, Driver, Dx12Compiler};
 use crate::engine::queue::fusion::Fuse;
-use crate::engine::{Diagnostics, Engine, Launch, Setup, block_on};
+use crate::engine::{Diagnostics, Engine, Handle, Launch, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Scope};
 use crate::transfer::{OpenStore, SpillOptions, StoreTier};
@@ -196,7 +196,7 @@ impl Options {
 /// ```
 #[derive(Clone)]
 pub struct Gpu {
-    engine: Arc<Engine>,
+    engine: Handle<Engine>,
     _handles: Arc<Handles>,
 }
 
@@ -238,7 +238,7 @@ impl Gpu {
             .map(Arc::new);
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.engine.begin_budget(budget)?;
+        gpu.engine.here().begin_budget(budget)?;
         Ok(gpu)
     }
 
@@ -364,7 +364,7 @@ impl Gpu {
             .map(Arc::new);
         let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.engine.begin_budget(budget)?;
+        gpu.engine.here().begin_budget(budget)?;
         Ok(gpu)
     }
 
@@ -408,9 +408,9 @@ impl Gpu {
         setup.spill.faults = handle.files().clone();
         let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
         if compact_always {
-            gpu.engine.compact_always();
+            gpu.engine.here().compact_always();
         }
-        gpu.engine.begin_budget(budget)?;
+        gpu.engine.here().begin_budget(budget)?;
         Ok((gpu, handle))
     }
 
@@ -422,12 +422,13 @@ impl Gpu {
             engine.fuse_with(fuse(&engine));
         }
         engine.name_launches(layer.operation);
+        let engine = Handle::new(engine);
         let _handles = Handles::new(engine.clone());
         Ok(Gpu { _handles, engine })
     }
 
     #[doc(hidden)]
-    pub fn engine(&self) -> &Arc<Engine> {
+    pub fn engine(&self) -> &Handle<Engine> {
         &self.engine
     }
 
@@ -444,7 +445,7 @@ impl Gpu {
     /// [`Error::DeviceLost`]. Work that finds no room stays queued. Calls that force or read its
     /// results return its error.
     pub fn flush(&self) -> Result<()> {
-        block_on("Gpu::flush", self.engine.flush())
+        block_on("Gpu::flush", self.engine.here().flush())
     }
 
     /// As [`flush`](Gpu::flush), as a future. Natively it blocks the thread that polls it, as
@@ -453,7 +454,7 @@ impl Gpu {
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub async fn flush_async(&self) -> Result<()> {
-        self.engine.flush().await
+        self.engine.here().flush().await
     }
 
     /// Runs all recorded work and waits until the device has finished it.
@@ -461,7 +462,7 @@ impl Gpu {
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub fn finish(&self) -> Result<()> {
-        block_on("Gpu::finish", self.engine.finish())
+        block_on("Gpu::finish", self.engine.here().finish())
     }
 
     /// As [`finish`](Gpu::finish), as a future. Natively it blocks the thread that polls it, as
@@ -470,7 +471,7 @@ impl Gpu {
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub async fn finish_async(&self) -> Result<()> {
-        self.engine.finish().await
+        self.engine.here().finish().await
     }
 
     /// For apps with a frame loop: call it once a frame. It notices finished work, lets the budget
@@ -483,25 +484,25 @@ impl Gpu {
     /// [`Error::DeviceLost`].
     pub fn poll(&self) -> Result<()> {
         self.poll_jobs();
-        self.engine.poll()
+        self.engine.here().poll()
     }
 
     /// Writes pipelines and trial results to [`Options::cache_folder`] now. Dropping the last
     /// handle does so too. This call is for apps that are killed, not ended, as on phones.
     pub fn keep_caches(&self) {
-        self.engine.driver().keep_pipelines();
+        self.engine.own().driver().keep_pipelines();
     }
 
     /// The app reports that the device is lost, usually from its own callback. From now on every
     /// call returns [`Error::DeviceLost`].
     pub fn notify_lost(&self, reason: &str) {
-        self.engine.driver().declare_lost(reason);
+        self.engine.own().driver().declare_lost(reason);
     }
 
     /// Takes the device's only callback for its loss. A device that lapidary opened does not need
     /// it. An adopted one needs it only if the app does not use the callback.
     pub fn watch_lost(&self) {
-        self.engine.driver().watch_lost();
+        self.engine.own().driver().watch_lost();
     }
 
     /// Puts `name` into the tags of buffers that this thread makes, until the scope is dropped. The
@@ -532,7 +533,7 @@ impl Gpu {
 
     /// The driver, if the app may know the device as one of wgpu.
     fn shared_driver(&self, operation: &'static str) -> Result<&Device> {
-        let driver = self.engine.driver();
+        let driver = self.engine.own().driver();
         if self.engine.here().is_dry() || !driver.shares_with_app() {
             let reason = "the device is simulated and has no wgpu buffers".into();
             return Err(Error::Buffer { operation, reason });
@@ -557,7 +558,7 @@ impl Gpu {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct GpuMemory<'gpu> {
-    engine: &'gpu Arc<Engine>,
+    engine: &'gpu Handle<Engine>,
 }
 
 impl fmt::Debug for Gpu {

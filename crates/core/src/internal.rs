@@ -13,7 +13,7 @@ pub use crate::engine::kernel::{
 };
 pub use crate::engine::queue::fusion::{Fuse, Pending};
 pub use crate::engine::trial::{end_trial, prepare_trial};
-pub use crate::engine::{Cmd, Engine, Here, Look, block_on};
+pub use crate::engine::{Cmd, Engine, Handle, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::kernel::Bind;
 pub use crate::memory::{Companion, DeadList, MadeFor, Storage, enter_scope, victims};

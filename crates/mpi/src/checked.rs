@@ -56,8 +56,7 @@ pub(crate) fn axis_at(operation: &'static str, tensor: &Tensor, axis: isize) -> 
 /// Memory for a result on the device of a tensor. Its tag names the caller.
 #[track_caller]
 pub(crate) fn room(like: &Tensor, size_bytes: u64) -> Result<Filling> {
-    let engine = internal::engine(like);
-    Ok(Filling::new(engine, engine.storage(size_bytes)?))
+    Ok(internal::room(like, size_bytes)?)
 }
 
 /// Type and shape, for people.

@@ -59,8 +59,7 @@ impl Ranks {
         };
         let divisor = self.divisor(reduce);
         let sums = sum(self, "all_reduce", vec![column], divisor)?;
-        let (engine, shape, dtype) = (internal::engine(tensor), tensor.shape(), tensor.dtype());
-        let made = |filling: Filling| internal::tensor(engine, filling.end(), shape, dtype);
+        let made = |filled| internal::tensor(filled, tensor.shape(), tensor.dtype());
         let mut sums = sums.into_iter().map(made);
         Ok(sums.next().expect("one column has one sum"))
     }
@@ -127,8 +126,7 @@ impl Ranks {
                 Ok(())
             },
         )?;
-        let (engine, storage) = (internal::engine(own), state.2.end());
-        Ok(internal::tensor(engine, storage, own.shape(), dtype))
+        Ok(internal::tensor(state.2, own.shape(), dtype))
     }
 
     /// Sends each rank the next piece of its part.

@@ -74,8 +74,7 @@ impl Ranks {
             },
             |to, _, received| Ok(to.write_now(received)?),
         )?;
-        let (engine, dtype) = (internal::engine(like), like.dtype());
-        Ok(internal::tensor(engine, to.end(), like.shape(), dtype))
+        Ok(internal::tensor(to, like.shape(), like.dtype()))
     }
 
     /// One tensor of each rank, put together along `axis` in the order of the ranks, on all ranks.
@@ -194,7 +193,6 @@ impl Part {
     }
 
     fn end(self, like: &Tensor) -> Tensor {
-        let (engine, dtype) = (internal::engine(like), like.dtype());
-        internal::tensor(engine, self.to.end(), &self.shape, dtype)
+        internal::tensor(self.to, &self.shape, like.dtype())
     }
 }

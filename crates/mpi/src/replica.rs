@@ -327,10 +327,9 @@ impl<'a> Replica<'a> {
         }
         let divisor = self.ranks.divisor(self.options.reduce);
         let sums = sum(self.ranks, call, columns, divisor)?;
-        let made = numbers.into_iter().zip(sums).map(|(parameter, filling)| {
+        let made = numbers.into_iter().zip(sums).map(|(parameter, filled)| {
             let like = &self.parameters[parameter];
-            let (engine, shape, dtype) = (internal::engine(like), like.shape(), like.dtype());
-            let tensor = internal::tensor(engine, filling.end(), shape, dtype);
+            let tensor = internal::tensor(filled, like.shape(), like.dtype());
             (parameter, tensor)
         });
         Ok(made.collect())

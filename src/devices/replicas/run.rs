@@ -62,7 +62,7 @@ impl Replicas {
         let caller = MadeFor::or(Location::caller());
         for gpu in self.group.gpus() {
             // The threads of the devices would compute.
-            gpu.engine().check_has_values()?;
+            gpu.engine().here().check_has_values()?;
         }
         let round = Round::new(&self.buckets, count);
         let room = self.room()?;

@@ -244,16 +244,15 @@ impl Files<'_> {
             let part_bytes = PART_BYTES.min(len_bytes - at);
             part.resize(part_bytes as usize, 0);
             file.reader.read(index, tensor.dtype(), at, &mut part)?;
-            self.gpu
-                .engine()
-                .upload_async(&tensor.storage, at, &part)
-                .await?;
+            let (engine, storage) = (tensor.engine.here(), tensor.storage.here());
+            engine.upload_async(&storage, at, &part).await?;
             at += part_bytes;
         }
         tell(1.0);
         if len_bytes > 0 && file.reader.is_on_disk() {
             let source = file.source(index, tensor.dtype(), 0);
-            self.gpu.engine().back(&tensor.storage, source).await?;
+            let (engine, storage) = (tensor.engine.here(), tensor.storage.here());
+            engine.back(&storage, source).await?;
         }
         Ok(())
     }
@@ -262,7 +261,7 @@ impl Files<'_> {
     fn back_entry(self, file: &ModelFile, index: usize, tensor: &Tensor, from_bytes: u64) {
         if tensor.size_bytes() > 0 {
             let source = file.source(index, tensor.dtype(), from_bytes);
-            self.gpu.engine().back_new(&tensor.storage, source);
+            (tensor.engine.here()).back_new(&tensor.storage.here(), source);
         }
     }
 }

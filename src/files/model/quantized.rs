@@ -69,11 +69,11 @@ pub(super) fn load(
             (&quantized.scales, rows.scales()),
         ];
         for (tensor, source) in sources {
-            gpu.engine().back_new(&tensor.storage, source);
+            (gpu.engine().here()).back_new(&tensor.storage.here(), source);
         }
     } else if n > 0 {
         // Each of the empty rows has a scale.
-        gpu.engine().clear(&quantized.scales.storage)?;
+        quantized.scales.clear_storage()?;
     }
     Ok(quantized)
 }

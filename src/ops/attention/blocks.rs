@@ -1,8 +1,6 @@
 //! Attention by matmul and softmax, a block of queries at a time, for calls that do not suit the
 //! kernel. The scores of a block are no larger than the keys, so memory stays linear.
 
-use std::sync::Arc;
-
 use super::call::Call;
 use super::problem::Shapes;
 use crate::ops::fill::{arange, full};
@@ -51,7 +49,7 @@ impl Shapes {
 pub(super) fn run(call: &Call<'_>, shapes: &Shapes, scale: f32, y: &Tensor) -> Result<()> {
     let all = Grouped::new(call, shapes)?;
     let keys = all.k.transpose(-2, -1)?;
-    y.engine.clear(&y.storage)?;
+    y.clear_storage()?;
     let rows = (shapes.size.max(1) / shapes.group.max(1)).clamp(1, shapes.queries);
     for start in (0..shapes.queries).step_by(rows) {
         let len = rows.min(shapes.queries - start);
@@ -88,7 +86,7 @@ fn masked(
     scores: Tensor,
     start: usize,
 ) -> Result<Tensor> {
-    let engine = &Arc::clone(&scores.engine);
+    let engine = &scores.engine.clone();
     let below = full(engine, &[], f64::from(f32::NEG_INFINITY).into(), DType::F32)?;
     let len = scores.shape()[3];
     let mut scores = scores;

@@ -56,9 +56,11 @@ impl Call<'_> {
             return Tensor::output(engine, &shapes.result, self.q.dtype);
         }
         let padded = Tensor::output(engine, &padded_shape, self.q.dtype)?;
-        engine.pads(&padded.storage, columns, padded_shape[last]);
+        engine
+            .here()
+            .pads(&padded.storage.here(), columns, padded_shape[last]);
         if shapes.keys == 0 {
-            engine.clear(&padded.storage)?;
+            padded.clear_storage()?;
         } else if !padded.is_empty() {
             let operands = [prepared(self.q)?, prepared(self.k)?, prepared(self.v)?];
             let scale = self.scale.unwrap_or(1.0 / (shapes.size as f32).sqrt());
@@ -132,7 +134,7 @@ fn prepared(x: &Tensor) -> Result<Tensor> {
     let mut padded_shape = shape.clone();
     padded_shape[last] = shape[last].next_multiple_of(4);
     let padded = Tensor::output(&x.engine, &padded_shape, x.dtype)?;
-    x.engine.clear(&padded.storage)?;
+    padded.clear_storage()?;
     padded.narrow(-1, 0, shape[last])?.copy_(x)?;
     Ok(padded)
 }

@@ -79,7 +79,7 @@ pub(super) fn conv(
         [range] => matrix.matmul(&slabs.patches(*range)?)?.reshape(&shape)?,
         ranges => {
             let y = Tensor::output(&x.engine, &shape, x.dtype)?;
-            x.engine.clear(&y.storage)?;
+            y.clear_storage()?;
             for &[sample, samples, row, rows] in ranges {
                 let part = matrix.matmul(&slabs.patches([sample, samples, row, rows])?)?;
                 let to = y.narrow(0, sample, samples)?.narrow(2, row, rows)?;

@@ -59,7 +59,7 @@ pub(super) fn direct(
     if y.is_empty() {
         return y.reshape(&shape);
     }
-    engine.pads(&y.storage, pixels, padded_pixels);
+    engine.here().pads(&y.storage.here(), pixels, padded_pixels);
     let weight = weight.contiguous()?;
     let bias = match bias {
         Some(bias) => Some(bias.contiguous()?),

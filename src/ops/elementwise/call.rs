@@ -1,7 +1,5 @@
 //! A call of an operation: its inputs become operands of one launch, or of several.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::code::{Code, Fetch, MAP};
@@ -10,7 +8,7 @@ use super::launch::arg;
 use super::plan::Plan;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
-use lapidary_core::internal::{Arg, Engine, Launch, Program, Ranges};
+use lapidary_core::internal::{Arg, Engine, Handle, Launch, Program, Ranges};
 use lapidary_core::{Caps, DType, Result};
 
 /// An input of a call.
@@ -62,7 +60,7 @@ impl Call<'_> {
     #[track_caller]
     pub(in crate::ops) fn output(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         shape: &[usize],
         dtype: DType,
     ) -> Result<Tensor> {

@@ -1,7 +1,5 @@
 //! Operands, workgroups and launches of kernels whose parameters are words.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::code::GROUP;
@@ -44,7 +42,7 @@ pub(crate) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
 #[inline]
 pub(in crate::ops) fn arg(tensor: &Tensor, vec4s: bool) -> Arg {
     Arg {
-        storage: Arc::clone(&tensor.storage),
+        storage: tensor.storage.here().clone(),
         dtype: tensor.dtype,
         vec4s,
     }

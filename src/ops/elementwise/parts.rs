@@ -5,18 +5,16 @@
 //! operand narrower, until everything fits. A box that is not a row-major part of the output is
 //! computed in its own tensor, and scattered.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::call::{Call, Input};
 use crate::tensor::Tensor;
 use lapidary_core::Result;
-use lapidary_core::internal::{Engine, Ranges};
+use lapidary_core::internal::{Engine, Handle, Ranges};
 
 /// The bindings that whole storages need, one for every window. Operands of one storage share its
 /// bindings.
-fn windows_of_whole<'a>(engine: &Engine, tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
+fn windows_of_whole<'a>(engine: &Handle<Engine>, tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
     let window_bytes = engine.caps().max_binding_bytes;
     let mut seen = SmallVec::<[&Tensor; 4]>::new();
     let mut windows = 0;
@@ -30,12 +28,12 @@ fn windows_of_whole<'a>(engine: &Engine, tensors: impl Iterator<Item = &'a Tenso
 }
 
 fn same_storage(a: &Tensor, b: &Tensor) -> bool {
-    Arc::ptr_eq(&a.storage, &b.storage)
+    a.shares_storage_with(&b)
 }
 
 /// Whether these tensors and a new one of `new_bytes` need more bindings than a dispatch has.
 pub(in crate::ops) fn is_wide<'a>(
-    engine: &Engine,
+    engine: &Handle<Engine>,
     tensors: impl Iterator<Item = &'a Tensor> + Clone,
     new_bytes: u64,
 ) -> bool {
@@ -46,12 +44,12 @@ pub(in crate::ops) fn is_wide<'a>(
         return false;
     }
     let new = new_bytes.next_multiple_of(16).div_ceil(window_bytes);
-    windows_of_whole(engine, tensors) + new > engine.most_windows()
+    windows_of_whole(engine, tensors) + new > engine.here().most_windows()
 }
 
 /// The bytes of its storage that each operand needs, as (start, length). Operands whose bytes
 /// overlap get one shared range: two bindings must not read and write the same bytes.
-pub(in crate::ops) fn ranges(engine: &Engine, tensors: &[&Tensor]) -> Ranges {
+pub(in crate::ops) fn ranges(engine: &Handle<Engine>, tensors: &[&Tensor]) -> Ranges {
     // Keeps elements and vec4s whole.
     let step = engine.caps().offset_alignment_bytes.max(16);
     let shown = tensors.iter().map(|tensor| {
@@ -83,7 +81,11 @@ pub(in crate::ops) fn ranges(engine: &Engine, tensors: &[&Tensor]) -> Ranges {
 }
 
 /// Whether the bindings of one dispatch can hold these ranges.
-pub(in crate::ops) fn do_fit(engine: &Engine, tensors: &[&Tensor], ranges: &Ranges) -> bool {
+pub(in crate::ops) fn do_fit(
+    engine: &Handle<Engine>,
+    tensors: &[&Tensor],
+    ranges: &Ranges,
+) -> bool {
     let window_bytes = engine.caps().max_binding_bytes;
     let firsts = (0..tensors.len()).filter(|&index| {
         let is_known = |other: usize| {
@@ -92,7 +94,7 @@ pub(in crate::ops) fn do_fit(engine: &Engine, tensors: &[&Tensor], ranges: &Rang
         !(0..index).any(is_known)
     });
     let windows = firsts.map(|index| ranges[index].1.div_ceil(window_bytes));
-    windows.sum::<u64>() <= engine.most_windows()
+    windows.sum::<u64>() <= engine.here().most_windows()
 }
 
 /// The tensor relative to a range of its storage.
@@ -147,7 +149,7 @@ impl Call<'_> {
     /// be split.
     pub(super) fn is_in_parts(
         &self,
-        engine: &Engine,
+        engine: &Handle<Engine>,
         out: Option<&Tensor>,
         new_bytes: u64,
     ) -> bool {

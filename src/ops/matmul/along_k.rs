@@ -35,7 +35,7 @@ impl Tensor {
             return Ok(None);
         }
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, true);
-        let room_bytes = || self.engine.slab_limit_bytes();
+        let room_bytes = || self.engine.here().slab_limit_bytes();
         let dtypes = right.dtypes(self.dtype, dtype);
         let parts = choice::parts_of_k(self.engine.caps(), dtypes, &problem, room_bytes);
         let Some(parts) = parts else { return Ok(None) };

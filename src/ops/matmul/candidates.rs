@@ -69,10 +69,10 @@ pub(super) fn tuned(
         _ => MOST_WORK,
     };
     let is_worth_it = (LEAST_WORK..=most_work).contains(&problem.work());
-    if engine.tuning().is_none() || rule == Tile::Naive || !is_worth_it {
+    if engine.here().tuning().is_none() || rule == Tile::Naive || !is_worth_it {
         return rule;
     }
-    let room_bytes = engine.slab_limit_bytes();
+    let room_bytes = engine.here().slab_limit_bytes();
     let mut tiles = vec![rule];
     let dtypes = right.dtypes(a.dtype, c.dtype);
     for tile in others(caps, dtypes, problem, rule, room_bytes) {

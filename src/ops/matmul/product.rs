@@ -32,7 +32,7 @@ impl Tensor {
         if empty || shapes.a.shape.last() == Some(&0) {
             let c = Tensor::output(&self.engine, &shapes.result, summed_as(of_product))?;
             if !empty {
-                self.engine.clear(&c.storage)?;
+                c.clear_storage()?;
             }
             return end.apply_in(c)?.cast(dtype);
         }
@@ -66,8 +66,8 @@ impl Tensor {
         let padded_n = n.next_multiple_of(4);
         let shape = [problem.rows() as usize, padded_n as usize];
         let padded = Tensor::output(&self.engine, &shape, dtype)?;
-        self.engine
-            .pads(&padded.storage, n as usize, padded_n as usize);
+        let storage = padded.storage.here();
+        (self.engine.here()).pads(&storage, n as usize, padded_n as usize);
         let output = Output::new(&padded, padded_n, right.groups, end)?;
         launch([self, other], &problem, tile(&padded), &output)?;
         let whole = padded.narrow(1, 0, n as usize)?.contiguous()?;
@@ -102,7 +102,7 @@ impl Tensor {
 
     fn tile(&self, right: Right<'_>, c: &Tensor, problem: &Problem, has_end: bool) -> Tile {
         let caps = self.engine.caps();
-        let room_bytes = || self.engine.slab_limit_bytes();
+        let room_bytes = || self.engine.here().slab_limit_bytes();
         let dtypes = right.dtypes(self.dtype, c.dtype);
         let tile = match choice::choose(caps, dtypes, problem, room_bytes) {
             // The reference kernel has neither scales nor an epilogue.

@@ -382,7 +382,7 @@ fn gradient(
         return Ok(y);
     }
     if g.is_empty() {
-        y.engine.clear(&y.storage)?;
+        y.clear_storage()?;
         return Ok(y);
     }
     let g = g.contiguous()?;

@@ -71,7 +71,7 @@ pub(super) fn tuned(
 ) -> Plan {
     let caps = x.engine.caps();
     let elements = u64::from(rows.rows) * u64::from(rows.length);
-    if x.engine.tuning().is_none() || elements < LEAST_ELEMENTS {
+    if x.engine.here().tuning().is_none() || elements < LEAST_ELEMENTS {
         return rule;
     }
     let mut forms = Form::ALL.to_vec();

@@ -25,7 +25,7 @@ use super::{dry, number};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::Result;
-use lapidary_core::internal::{Engine, MadeFor};
+use lapidary_core::internal::{Engine, Handle, MadeFor};
 
 /// Most operations one after another: a long chain of operations keeps one value in three.
 const MOST_STEPS: u32 = 2;
@@ -79,7 +79,7 @@ impl Kept {
     /// The tensor, for the backward of an operation.
     pub(super) fn get(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         operation: &'static str,
         recorded_at: &'static Location<'static>,
     ) -> Result<Tensor> {
@@ -105,7 +105,7 @@ impl Formula {
             Arc::new(Formula {
                 again,
                 saved: saved.iter().cloned().collect(),
-                version: result.storage.version(),
+                version: result.storage.own().version(),
                 node: number::next(),
                 steps,
                 operation,
@@ -118,7 +118,7 @@ impl Formula {
     /// Does the storage of this handle still hold the value? It is asked itself and not its fake in
     /// a dry run, whose writes are counted from 0.
     pub(super) fn is_value_of(&self, handle: &Tensor) -> bool {
-        handle.storage.version() == self.version
+        handle.storage.own().version() == self.version
     }
 
     /// This view of the value, for another operation to keep.
@@ -129,7 +129,7 @@ impl Formula {
         }
     }
 
-    fn compute(&self, engine: &Arc<Engine>) -> Result<Tensor> {
+    fn compute(&self, engine: &Handle<Engine>) -> Result<Tensor> {
         let _line = MadeFor::line(self.recorded_at);
         let saved = self.saved.iter();
         let saved = saved.map(|one| one.get(engine, self.operation, self.recorded_at));
@@ -143,7 +143,7 @@ impl Formula {
 }
 
 impl View {
-    fn get(&self, engine: &Arc<Engine>) -> Result<Tensor> {
+    fn get(&self, engine: &Handle<Engine>) -> Result<Tensor> {
         let formula = &self.formula;
         // Nothing is computed under the lock.
         let held = formula.value().clone();

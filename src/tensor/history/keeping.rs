@@ -16,7 +16,7 @@ impl Tensor {
         if self.size_bytes() < LEAST_BYTES {
             return false;
         }
-        let saves = self.engine.storage_here(&self.storage).saves();
+        let saves = self.storage.here().saves();
         let Some(node) = self.tracked_edge().map(|edge| edge.node) else {
             return saves == 0;
         };
@@ -45,7 +45,7 @@ impl Tensor {
     /// Its whole elements, as the node that made it keeps them and can keep less.
     fn lesser(&self, node: &Node) -> Option<Arc<Lesser>> {
         let body = node.body()?;
-        let storage = self.engine.storage_here(&self.storage);
+        let storage = self.storage.here();
         body.saved.iter().find_map(|(kept, _)| match kept {
             Kept::Lesser(lesser) if lesser.is_whole(&storage) => Some(Arc::clone(lesser)),
             _ => None,

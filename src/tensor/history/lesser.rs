@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::saved::Saved;
 use crate::tensor::Tensor;
 use lapidary_core::Result;
-use lapidary_core::internal::{Engine, MadeFor, MaybeShared, Storage};
+use lapidary_core::internal::{Engine, Handle, MadeFor, MaybeShared, Storage};
 
 /// Makes of a result what its backward needs.
 pub(crate) type MakeLesser = dyn MakeLesserFn;
@@ -42,7 +42,7 @@ impl Lesser {
     /// What is kept, for the backward of the operation.
     pub(super) fn get(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         operation: &'static str,
         recorded_at: &'static Location<'static>,
     ) -> Result<Tensor> {
@@ -60,7 +60,7 @@ impl Lesser {
     #[track_caller]
     pub(super) fn keep_less(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         operation: &'static str,
         recorded_at: &'static Location<'static>,
     ) -> Result<()> {

@@ -9,7 +9,7 @@ use super::node::{Edge, Node};
 use super::undo_later;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Companion, Engine, Storage};
+use lapidary_core::internal::{Companion, Storage};
 use lapidary_core::{Error, Result};
 
 /// Where a handle finds the history of its value.
@@ -81,8 +81,7 @@ impl Tensor {
     #[inline]
     pub(crate) fn is_tracked(&self) -> bool {
         let has_history = match self.link {
-            Link::Storage if Engine::may_be_dry() => self.history().is_some(),
-            Link::Storage => self.storage.companion().is_some(),
+            Link::Storage => self.storage.here().companion().is_some(),
             Link::Nowhere => false,
             Link::Own(_) => true,
         };
@@ -117,7 +116,7 @@ impl Tensor {
     /// Its history, whether or not this thread records.
     pub(crate) fn history(&self) -> Option<Arc<History>> {
         match &self.link {
-            Link::Storage => History::attached(&self.engine.storage_here(&self.storage)),
+            Link::Storage => History::attached(&self.storage.here()),
             Link::Nowhere => None,
             Link::Own(history) => Some(Arc::clone(history)),
         }
@@ -127,8 +126,8 @@ impl Tensor {
     #[inline]
     pub(crate) fn untracked(&self) -> Tensor {
         Tensor {
-            engine: Arc::clone(&self.engine),
-            storage: Arc::clone(&self.storage),
+            engine: self.engine.clone(),
+            storage: self.storage.clone(),
             layout: self.layout.clone(),
             dtype: self.dtype,
             link: Link::Nowhere,
@@ -171,9 +170,7 @@ impl Tensor {
             Link::Own(_) => {}
             Link::Storage => {
                 let history = Attached(History::new(leaf()));
-                self.engine
-                    .storage_here(&self.storage)
-                    .attach(Arc::new(history));
+                self.storage.here().attach(Arc::new(history));
             }
         }
         match self.history().map(|history| history.node()) {
@@ -194,9 +191,7 @@ impl Tensor {
                 Some(history) => history.replace(|node| make(Some(node))),
                 None => {
                     let history = Attached(History::new(Arc::new(make(None))));
-                    self.engine
-                        .storage_here(&self.storage)
-                        .attach(Arc::new(history));
+                    self.storage.here().attach(Arc::new(history));
                 }
             },
         }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::line;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Engine, Storage};
+use lapidary_core::internal::{Engine, Handle, Storage};
 use lapidary_core::{DType, Error, Result};
 
 /// A tensor whose elements must stay as they are until the backward. It has no history and no
 /// device, which both may hold it.
 #[derive(Debug)]
 pub(crate) struct Saved {
-    storage: Arc<Storage>,
+    storage: Handle<Storage>,
     layout: Layout,
     dtype: DType,
     version: u64,
@@ -22,12 +22,12 @@ pub(crate) struct Saved {
 impl Tensor {
     /// Its elements, for a node to hold until its backward.
     pub(crate) fn saved(&self) -> Saved {
-        let storage = self.engine.storage_here(&self.storage).clone();
-        storage.save();
+        let storage = self.storage.clone().resolved();
+        storage.own().save();
         Saved {
             layout: self.layout.clone(),
             dtype: self.dtype,
-            version: storage.version(),
+            version: storage.own().version(),
             storage,
         }
     }
@@ -35,9 +35,9 @@ impl Tensor {
 
 impl Clone for Saved {
     fn clone(&self) -> Self {
-        self.storage.save();
+        self.storage.own().save();
         Saved {
-            storage: Arc::clone(&self.storage),
+            storage: self.storage.clone(),
             layout: self.layout.clone(),
             ..*self
         }
@@ -47,21 +47,22 @@ impl Clone for Saved {
 impl Saved {
     /// Are these elements of this storage?
     pub(super) fn is_of(&self, storage: &Arc<Storage>) -> bool {
-        Arc::ptr_eq(&self.storage, storage)
+        Arc::ptr_eq(self.storage.own(), storage)
     }
 
     /// The tensor, unless something was written to its memory meanwhile.
     pub(crate) fn get(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         operation: &'static str,
         recorded_at: &'static Location<'static>,
     ) -> Result<Tensor> {
-        if self.storage.version() == self.version {
-            let (storage, layout) = (Arc::clone(&self.storage), self.layout.clone());
+        // Not of a fake: that counts from 0.
+        if self.storage.own().version() == self.version {
+            let (storage, layout) = (self.storage.clone(), self.layout.clone());
             return Ok(Tensor::from_parts(engine, storage, layout, self.dtype).detached());
         }
-        let written = match self.storage.written_at() {
+        let written = match self.storage.own().written_at() {
             Some(at) => format!("{} wrote to it", line(at)),
             None => "an upload or a command of the app wrote to it".into(),
         };
@@ -71,7 +72,7 @@ impl Saved {
                 "`{operation}`, recorded at {}, needs the tensor made at {}, but {written} since. \
                  Write to a copy, or after backward",
                 line(recorded_at),
-                self.storage.tag(),
+                self.storage.own().tag(),
             ),
         })
     }
@@ -79,6 +80,6 @@ impl Saved {
 
 impl Drop for Saved {
     fn drop(&mut self) {
-        self.storage.unsave();
+        self.storage.own().unsave();
     }
 }

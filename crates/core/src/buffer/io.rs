@@ -85,7 +85,7 @@ impl Buffer {
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
         self.check_elements::<T>("read_with")?;
         if self.is_empty() {
-            return Ok(self.engine.call_theirs(|| look(&[])));
+            return Ok(self.engine.here().call_theirs(|| look(&[])));
         }
         let (mut look, mut seen) = (Some(look), None);
         let (piece, len) = (self.piece(), self.elements::<T>());
@@ -100,9 +100,10 @@ impl Buffer {
             }
         };
         // The function is the app's.
-        let mut show = |bytes: &[u8]| self.engine.call_theirs(|| show(bytes));
-        if !(self.engine).show_in_place(&self.storage, piece, &mut show)? {
-            let read = SeenRead::begin(&self.engine, &self.storage, piece, sink)?;
+        let mut show = |bytes: &[u8]| self.engine.here().call_theirs(|| show(bytes));
+        let (engine, storage) = (self.engine.here(), self.storage.here());
+        if !engine.show_in_place(&storage, piece, &mut show)? {
+            let read = SeenRead::begin(&engine, &storage, piece, sink)?;
             block_on("a read", read.see(&mut show))?;
         }
         if let Some(seen) = seen {
@@ -110,7 +111,7 @@ impl Buffer {
         }
         let elements = into.lock().take()?;
         match look {
-            Some(look) => Ok(self.engine.call_theirs(|| look(&elements))),
+            Some(look) => Ok(self.engine.here().call_theirs(|| look(&elements))),
             None => Err(Error::Reentered),
         }
     }
@@ -140,7 +141,8 @@ impl Buffer {
             return Ok(());
         }
         let bytes = T::bytes_of(elements);
-        self.engine.upload(&self.storage, self.offset_bytes, bytes)
+        let storage = self.storage.here();
+        (self.engine.here()).upload(&storage, self.offset_bytes, bytes)
     }
 
     /// As [`write`](Self::write), as a future. In a browser it waits for staging memory without
@@ -154,7 +156,8 @@ impl Buffer {
             return Ok(());
         }
         let (bytes, at) = (T::bytes_of(elements), self.offset_bytes);
-        self.engine.upload_async(&self.storage, at, bytes).await
+        let storage = self.storage.here();
+        (self.engine.here()).upload_async(&storage, at, bytes).await
     }
 
     /// Runs the work that computes the buffer's value, and returns when that work is submitted.
@@ -163,7 +166,7 @@ impl Buffer {
     /// The errors of that work. After [`Error::OutOfMemory`] the work is still queued: drop some
     /// buffers and call again.
     pub async fn force_async(&self) -> Result<()> {
-        self.engine.force(&self.storage).await
+        self.engine.here().force(&self.storage.here()).await
     }
 
     /// As [`force_async`](Self::force_async), and waits for the result.
@@ -186,7 +189,8 @@ impl Buffer {
         let (piece, len) = (self.piece(), self.elements::<T>());
         let mut landing = Landing::new(spare);
         let mut land = |bytes: &[u8]| landing.take_in(bytes, len);
-        if self.engine.show_in_place(&self.storage, piece, &mut land)? {
+        let (engine, storage) = (self.engine.here(), self.storage.here());
+        if engine.show_in_place(&storage, piece, &mut land)? {
             return landing.elements();
         }
         block_on(operation, self.start_read(landing.into_spare())?.elements())
@@ -205,7 +209,8 @@ impl Buffer {
             false => {
                 let (into, len) = (landing.clone(), self.elements::<T>());
                 let sink = Box::new(move |piece: &[u8]| into.lock().take_in(piece, len));
-                Some(self.engine.read_to(&self.storage, self.piece(), sink)?)
+                let (engine, storage) = (self.engine.here(), self.storage.here());
+                Some(engine.read_to(&storage, self.piece(), sink)?)
             }
         };
         Ok(Arrival { landed, landing })

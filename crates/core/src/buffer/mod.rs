@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dtype::Element;
-use crate::engine::Engine;
+use crate::engine::{Engine, Handle};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::memory::{Residency, Source, Storage, Tag};
@@ -57,15 +57,22 @@ pub use placement::Pin;
 /// ```
 #[derive(Clone)]
 pub struct Buffer {
-    engine: Arc<Engine>,
-    storage: Arc<Storage>,
+    engine: Handle<Engine>,
+    storage: Handle<Storage>,
     offset_bytes: u64,
     size_bytes: u64,
 }
 
 impl Buffer {
+    /// A new buffer, without a value yet.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn new(engine: &Handle<Engine>, size_bytes: u64) -> Result<Buffer> {
+        Ok(Self::whole(engine, engine.storage(size_bytes)?))
+    }
+
     /// All bytes of a storage.
-    pub(crate) fn whole(engine: &Arc<Engine>, storage: Arc<Storage>) -> Buffer {
+    pub(crate) fn whole(engine: &Handle<Engine>, storage: Handle<Storage>) -> Buffer {
         let size_bytes = storage.len_bytes();
         Self::part(engine, storage, 0, size_bytes)
     }
@@ -73,15 +80,15 @@ impl Buffer {
     /// Some bytes of a storage.
     #[doc(hidden)]
     pub fn part(
-        engine: &Arc<Engine>,
-        storage: Arc<Storage>,
+        engine: &Handle<Engine>,
+        storage: Handle<Storage>,
         offset_bytes: u64,
         size_bytes: u64,
     ) -> Buffer {
         debug_assert!(offset_bytes + size_bytes <= storage.size_bytes());
         Buffer {
-            engine: engine.here().clone(),
-            storage: engine.storage_here(&storage).clone(),
+            engine: engine.clone().resolved(),
+            storage: storage.resolved(),
             offset_bytes,
             size_bytes,
         }
@@ -143,48 +150,53 @@ impl Buffer {
                 ),
             });
         }
-        let copy = self.engine.storage(self.size_bytes)?;
+        let copy = Buffer::new(&self.engine, self.size_bytes)?;
         if self.size_bytes > 0 {
-            words::copy(&self.engine, &self.storage, self.offset_bytes, &copy)?;
+            words::copy(self, &copy)?;
         }
-        Ok(Self::whole(&self.engine, copy))
+        Ok(copy)
+    }
+
+    /// Queues a clear of all its memory.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.engine.here().clear(&self.storage.here())
     }
 
     /// The call site and the name of its memory. A slice has the tag of the buffer that it belongs
     /// to.
     pub fn tag(&self) -> Tag {
-        self.storage.tag()
+        self.storage.here().tag()
     }
 
     /// Names the buffer. Reports and errors use the name for all buffers that share the bytes.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        self.engine.name(&self.storage, name);
+        self.engine.here().name(&self.storage.here(), name);
         self
     }
 
     /// Where its bytes are at the moment.
     pub fn residency(&self) -> Residency {
-        self.storage.residency()
+        self.storage.here().residency()
     }
 
     /// The number of writes to its memory so far, through any slice.
     pub fn version(&self) -> u64 {
-        self.storage.version()
+        self.storage.here().version()
     }
 
     /// Do both buffers share one memory? Their ranges need not overlap.
     pub fn shares_memory_with(&self, other: &Buffer) -> bool {
-        Arc::ptr_eq(&self.storage, &other.storage)
+        Arc::ptr_eq(&self.storage.here(), &other.storage.here())
     }
 
     #[doc(hidden)]
-    pub fn engine(&self) -> &Arc<Engine> {
+    pub fn engine(&self) -> &Handle<Engine> {
         &self.engine
     }
 
     #[doc(hidden)]
-    pub fn storage(&self) -> &Arc<Storage> {
+    pub fn storage(&self) -> &Handle<Storage> {
         &self.storage
     }
 
@@ -232,8 +244,7 @@ impl Gpu {
     /// [`Error::NeverFits`] for more bytes than a buffer of the device holds.
     #[track_caller]
     pub fn buffer(&self, size_bytes: u64) -> Result<Buffer> {
-        let storage = self.engine().storage(size_bytes)?;
-        Ok(Buffer::whole(self.engine(), storage))
+        Buffer::new(self.engine(), size_bytes)
     }
 
     /// A buffer of `size_bytes` zeros.
@@ -243,7 +254,7 @@ impl Gpu {
     #[track_caller]
     pub fn buffer_zeroed(&self, size_bytes: u64) -> Result<Buffer> {
         let buffer = self.buffer(size_bytes)?;
-        self.engine().clear(&buffer.storage)?;
+        buffer.clear()?;
         Ok(buffer)
     }
 
@@ -307,7 +318,8 @@ impl Gpu {
     pub fn buffer_backed(&self, source: Source, size_bytes: u64) -> Result<Buffer> {
         check_source("buffer_backed", &source, size_bytes)?;
         let buffer = self.buffer(size_bytes)?;
-        self.engine().back_new(&buffer.storage, source);
+        let storage = buffer.storage.here();
+        self.engine().here().back_new(&storage, source);
         Ok(buffer)
     }
 }

@@ -11,9 +11,8 @@ use parking_lot::Mutex;
 
 use super::Buffer;
 use super::landing::Landing;
-use crate::engine::{Engine, SeenRead, UploadPart, block_on};
+use crate::engine::{SeenRead, UploadPart, block_on};
 use crate::error::Result;
-use crate::memory::Storage;
 use crate::units::MIB;
 
 /// The size of a piece. Two cores sum or copy it faster than one, and it stays in their caches.
@@ -91,7 +90,7 @@ impl Pieces {
         let engine = self.to_read.front().map(|first| first.engine.clone());
         self.read_ahead(AHEAD)?;
         if let Some(engine) = engine {
-            engine.submit_early();
+            engine.here().try_run_queue();
         }
         Ok(())
     }
@@ -171,7 +170,8 @@ impl Pieces {
         let landing = Arc::new(Mutex::new(Landing::new(spare)));
         let (into, len) = (landing.clone(), piece.size_bytes as usize);
         let sink = Box::new(move |bytes: &[u8]| into.lock().take_in(bytes, len));
-        let read = SeenRead::begin(&piece.engine, &piece.storage, piece.piece(), sink)?;
+        let (engine, storage) = (piece.engine.here(), piece.storage.here());
+        let read = SeenRead::begin(&engine, &storage, piece.piece(), sink)?;
         Ok(Ahead { read, landing })
     }
 
@@ -182,12 +182,12 @@ impl Pieces {
         piece: &Buffer,
         look: &mut impl FnMut(&[u8], Seen) -> bool,
     ) -> Result<Option<Next>> {
-        let (engine, mut next) = (&piece.engine, Next::Done);
+        let (engine, mut next) = (&*piece.engine.here(), Next::Done);
         let spares = &mut self.spares;
         let mut seen = |bytes: &[u8]| {
             next = engine.call_theirs(|| keep(bytes, Seen::InPlace, spares, look));
         };
-        let is_shown = engine.show_in_place(&piece.storage, piece.piece(), &mut seen)?;
+        let is_shown = engine.show_in_place(&piece.storage.here(), piece.piece(), &mut seen)?;
         Ok(is_shown.then_some(next))
     }
 }
@@ -212,17 +212,15 @@ fn keep(
 /// before it has all of them.
 #[derive(Debug)]
 pub struct Filling {
-    engine: Arc<Engine>,
-    storage: Arc<Storage>,
+    buffer: Buffer,
     filled_bytes: u64,
 }
 
 impl Filling {
-    /// `storage` is a new one of `engine`, without another holder.
-    pub fn new(engine: &Arc<Engine>, storage: Arc<Storage>) -> Self {
+    /// The buffer is a new one, without another holder.
+    pub fn new(buffer: Buffer) -> Self {
         Filling {
-            engine: engine.clone(),
-            storage,
+            buffer,
             filled_bytes: 0,
         }
     }
@@ -233,8 +231,8 @@ impl Filling {
     /// # Errors
     /// [`DeviceLost`](crate::Error::DeviceLost).
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<bool> {
-        let part = self.part(bytes);
-        let is_written = part.write_in_place(&self.engine, &self.storage)?;
+        let (engine, storage) = (self.buffer.engine.here(), self.buffer.storage.here());
+        let is_written = self.part(bytes).write_in_place(&engine, &storage)?;
         if is_written {
             self.filled_bytes += bytes.len() as u64;
         }
@@ -259,7 +257,8 @@ impl Filling {
     /// Those of [`Buffer::write_async`]. The buffer then has no value.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if !self.try_write(bytes)? {
-            self.part(bytes).stage(&self.engine, &self.storage).await?;
+            let (engine, storage) = (self.buffer.engine.here(), self.buffer.storage.here());
+            self.part(bytes).stage(&engine, &storage).await?;
             self.filled_bytes += bytes.len() as u64;
         }
         Ok(())
@@ -273,9 +272,9 @@ impl Filling {
         block_on("an upload", self.write(bytes))
     }
 
-    /// The storage with all bytes.
-    pub fn end(self) -> Arc<Storage> {
-        self.storage
+    /// The buffer with all bytes.
+    pub fn end(self) -> Buffer {
+        self.buffer
     }
 
     fn part<'a>(&self, bytes: &'a [u8]) -> UploadPart<'a> {

@@ -53,7 +53,7 @@ impl Buffer {
     /// # Errors
     /// As [`evict`](Self::evict).
     pub async fn evict_async(&self) -> Result<()> {
-        self.engine.evict(&self.storage).await
+        self.engine.here().evict(&self.storage.here()).await
     }
 
     /// Asks for the buffer to be on the device soon. The queue restores it before the work that is
@@ -62,13 +62,13 @@ impl Buffer {
     /// # Errors
     /// [`Error::DeviceLost`].
     pub fn prefetch(&self) -> Result<()> {
-        self.engine.prefetch(&self.storage)
+        self.engine.here().prefetch(&self.storage.here())
     }
 
     /// Says when the buffer is used next, where its past uses would mislead. The advice only
     /// affects the order of eviction; the last advice counts.
     pub fn advise(&self, advice: Advice) {
-        self.engine.storage_here(&self.storage).advise(advice);
+        self.storage.here().advise(advice);
     }
 
     /// Restores the buffer to the device, and keeps it at its place until the [`Pin`] is dropped:
@@ -86,13 +86,13 @@ impl Buffer {
     /// # Errors
     /// As [`pin`](Self::pin).
     pub async fn pin_async(&self) -> Result<Pin> {
-        let storage = self.engine.storage_here(&self.storage).clone();
+        let (engine, storage) = (self.engine.here(), self.storage.here().clone());
         if storage.len_bytes() == 0 {
             // An empty buffer has no place.
-            self.engine.force(&storage).await?;
+            engine.force(&storage).await?;
             storage.pin();
         } else {
-            let pinned = self.engine.pin(&[&storage], &[]).await?;
+            let pinned = engine.pin(std::slice::from_ref(&storage), &[]).await?;
             storage.pin();
             drop(pinned);
         }
@@ -165,7 +165,8 @@ impl Buffer {
             }
             parts.push((input.storage.clone(), input.offset_bytes, input.size_bytes));
         }
-        let storages = inputs.iter().map(|input| input.storage.clone()).collect();
+        let storages = inputs.iter().map(|input| input.storage.here().clone());
+        let storages = storages.collect();
         let (size_bytes, made_at) = (self.size_bytes, self.tag().to_string());
         let engine = self.engine.downgrade();
         let rematerializer = move || {
@@ -179,17 +180,18 @@ impl Buffer {
             });
             let made = compute(&inputs.collect::<Vec<_>>())?;
             let is_whole = made.check_whole(RECOMPUTE).is_ok();
-            match is_whole && made.size_bytes == size_bytes && engine.owns(&made.storage) {
-                true => Ok(engine.storage_here(&made.storage).clone()),
+            let storage = made.storage.here();
+            match is_whole && made.size_bytes == size_bytes && engine.here().owns(&storage) {
+                true => Ok(storage.clone()),
                 false => Err(Error::Recompute {
                     made_at: made_at.clone(),
                     reason: format!("the function must make {size_bytes} bytes, and made {made}"),
                 }),
             }
         };
-        let (engine, rematerializer) = (&self.engine, Arc::new(rematerializer));
-        engine
-            .recompute_with(&self.storage, storages, rematerializer)
+        let (storage, rematerializer) = (self.storage.here(), Arc::new(rematerializer));
+        (self.engine.here())
+            .recompute_with(&storage, storages, rematerializer)
             .await
     }
 
@@ -211,6 +213,6 @@ impl Buffer {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;
         check_source(OPERATION, &source, self.size_bytes)?;
-        self.engine.back(&self.storage, source).await
+        self.engine.here().back(&self.storage.here(), source).await
     }
 }

@@ -1,15 +1,11 @@
 //! Other shares and other devices: loans and copies.
 
-use std::sync::Arc;
-
 use super::pieces::{Filling, Next, Pieces};
 use super::{Buffer, words};
-use crate::engine::Engine;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::engine::block_on;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::memory::Storage;
 
 impl Buffer {
     /// The same bytes for kernels in another share of the device, which may read them. Nothing is
@@ -42,10 +38,10 @@ impl Buffer {
             let operation = "lend_to";
             return Err(Error::Foreign { operation });
         }
-        let storage = here.storage_here(&self.storage).clone();
-        storage.lend();
+        self.storage.here().lend();
+        let (engine, storage) = (gpu.engine(), self.storage.clone());
         Ok(Self::part(
-            &there,
+            engine,
             storage,
             self.offset_bytes,
             self.size_bytes,
@@ -75,9 +71,8 @@ impl Buffer {
         match self.to_near(gpu)? {
             Some(buffer) => Ok(buffer),
             None => {
-                let engine = gpu.engine().here();
-                let copy = engine.storage(self.size_bytes)?;
-                block_on("Buffer::to", self.to_far(&engine, copy, true))
+                let copy = gpu.buffer(self.size_bytes)?;
+                block_on("Buffer::to", self.to_far(copy, true))
             }
         }
     }
@@ -89,12 +84,11 @@ impl Buffer {
     #[track_caller]
     pub fn to_async(&self, gpu: &Gpu) -> impl Future<Output = Result<Buffer>> + use<> {
         let (near, from) = (self.to_near(gpu), self.clone());
-        let engine = gpu.engine().here().clone();
-        let copy = engine.storage(self.size_bytes);
+        let copy = gpu.buffer(self.size_bytes);
         async move {
             match near? {
                 Some(buffer) => Ok(buffer),
-                None => from.to_far(&engine, copy?, false).await,
+                None => from.to_far(copy?, false).await,
             }
         }
     }
@@ -112,28 +106,23 @@ impl Buffer {
         if !here.is_same_device(&there) || !is_whole_words {
             return Ok(None);
         }
-        let copy = there.storage(self.size_bytes)?;
+        let copy = gpu.buffer(self.size_bytes)?;
         if self.size_bytes > 0 {
-            here.storage_here(&self.storage).lend();
-            words::copy(&there, &self.storage, self.offset_bytes, &copy)?;
+            self.storage.here().lend();
+            words::copy(self, &copy)?;
         }
-        Ok(Some(Self::whole(&there, copy)))
+        Ok(Some(copy))
     }
 
-    /// Copies to a new storage through the host. If it `blocks`, a piece waits for staging memory
+    /// Copies to a new buffer through the host. If it `blocks`, a piece waits for staging memory
     /// where it arrived, and not in a copy.
-    async fn to_far(
-        &self,
-        engine: &Arc<Engine>,
-        copy: Arc<Storage>,
-        blocks: bool,
-    ) -> Result<Buffer> {
-        if self.engine.is_dry() || engine.is_dry() {
+    async fn to_far(&self, copy: Buffer, blocks: bool) -> Result<Buffer> {
+        if self.engine.here().is_dry() || copy.engine.here().is_dry() {
             // Nothing has a value. Only the sizes count.
-            engine.clear(&copy)?;
-            return Ok(Self::whole(engine, copy));
+            copy.clear()?;
+            return Ok(copy);
         }
-        let mut filling = Filling::new(engine, copy);
+        let mut filling = Filling::new(copy);
         let mut pieces = Pieces::new([self.clone()])?;
         loop {
             let mut failed = None;
@@ -152,7 +141,7 @@ impl Buffer {
                 return Err(error);
             }
             match next {
-                Next::End => return Ok(Self::whole(engine, filling.end())),
+                Next::End => return Ok(filling.end()),
                 Next::Done => {}
                 Next::Kept(bytes) => {
                     filling.write(&bytes).await?;

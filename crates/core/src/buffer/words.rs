@@ -2,14 +2,13 @@
 //! buffer.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
+use super::Buffer;
 use crate::dtype::DType;
 use crate::engine::kernel::reference;
 use crate::engine::kernel::sections::push_sections;
-use crate::engine::{Arg, BuiltInKernel, Engine, Launch, Operand};
+use crate::engine::{Arg, BuiltInKernel, Engine, Handle, Launch, Operand};
 use crate::error::{Error, Result};
-use crate::memory::Storage;
 
 const WGSL: &str = include_str!("../../shaders/words.wgsl");
 
@@ -44,29 +43,26 @@ pub(crate) static COPY_WORDS: BuiltInKernel = BuiltInKernel {
     }),
 };
 
-/// Queues a fill of a whole storage.
-pub(crate) fn fill(engine: &Arc<Engine>, storage: &Arc<Storage>, word: u32) -> Result<()> {
-    let words = words_of(storage.len_bytes())?;
-    let groups = groups_of(engine, words);
+/// Queues a fill of a whole new buffer.
+pub(crate) fn fill(new: &Buffer, word: u32) -> Result<()> {
+    let words = words_of(new.size_bytes())?;
+    let groups = groups_of(new.engine(), words);
     let params = [words, word, 0, 0];
-    engine.launch(Launch::new(&FILL_WORDS, 0, [arg(storage)], &params, groups))
+    let launch = Launch::new(&FILL_WORDS, 0, [arg(new)], &params, groups);
+    new.engine().launch(launch)
 }
 
-/// Queues a copy to all of `to`, from `offset_bytes` on.
-pub(crate) fn copy(
-    engine: &Arc<Engine>,
-    from: &Arc<Storage>,
-    offset_bytes: u64,
-    to: &Arc<Storage>,
-) -> Result<()> {
+/// Queues a copy of a buffer to all of a new one, by the engine of that.
+pub(crate) fn copy(from: &Buffer, new: &Buffer) -> Result<()> {
     // The kernel's largest number is the last index.
-    let end = words_of(offset_bytes + to.len_bytes())?;
-    let words = to.len_bytes().div_ceil(4) as u32;
+    let end = words_of(from.offset_bytes() + new.size_bytes())?;
+    let words = new.size_bytes().div_ceil(4) as u32;
     let first = end - words;
-    let groups = groups_of(engine, words);
+    let groups = groups_of(new.engine(), words);
     let params = [words, first, 0, 0];
-    let args = [arg(from), arg(to)];
-    engine.launch(Launch::new(&COPY_WORDS, 0, args, &params, groups))
+    let args = [arg(from), arg(new)];
+    let launch = Launch::new(&COPY_WORDS, 0, args, &params, groups);
+    new.engine().launch(launch)
 }
 
 /// The number of words for `bytes`. The kernels count words in 32 bits, four at a time.
@@ -82,16 +78,17 @@ fn words_of(bytes: u64) -> Result<u32> {
     })
 }
 
-fn arg(storage: &Arc<Storage>) -> Arg {
+/// All of the buffer's memory.
+fn arg(buffer: &Buffer) -> Arg {
     Arg {
-        storage: storage.clone(),
+        storage: buffer.storage().here().clone(),
         dtype: DType::U32,
         vec4s: false,
     }
 }
 
 /// Workgroups in two dimensions, because one dimension may be too small.
-fn groups_of(engine: &Engine, words: u32) -> [u32; 3] {
+fn groups_of(engine: &Handle<Engine>, words: u32) -> [u32; 3] {
     let groups = words.div_ceil(4 * 64).max(1);
     let x = groups.min(engine.caps().max_groups);
     [x, groups.div_ceil(x), 1]

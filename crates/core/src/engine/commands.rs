@@ -8,7 +8,6 @@ use parking_lot::MutexGuard;
 
 use super::block_on;
 use super::direct;
-use super::dry::Here;
 use super::handle::Engine;
 use super::kernel::fused::Fused;
 use super::kernel::{Launch, Role};
@@ -31,15 +30,14 @@ impl Engine {
     }
 
     /// Names a storage. If the storage has a block, the block's owner changes too.
-    pub fn name(self: &Arc<Self>, storage: &Arc<Storage>, name: &str) {
-        let storage = &*self.storage_here(storage);
+    pub fn name(&self, storage: &Storage, name: &str) {
         // A loan keeps its owner's name.
         if storage.share() != self.share_id() {
             return;
         }
         storage.set_name(name);
         if storage.slot().is_some() {
-            self.here().lock().memory.renamed(storage);
+            self.lock().memory.renamed(storage);
         }
     }
 
@@ -52,22 +50,7 @@ impl Engine {
     /// - `Driver` for more workgroups than a dispatch may have.
     /// - `DeviceLost`.
     #[track_caller]
-    pub fn launch(self: &Arc<Self>, mut launch: Launch) -> Result<()> {
-        match Self::may_be_dry() {
-            false => self.append_launch(launch),
-            true => {
-                for arg in &mut launch.args {
-                    if let Here::Fake(fake) = self.storage_here(&arg.storage) {
-                        arg.storage = fake;
-                    }
-                }
-                self.here().append_launch(launch)
-            }
-        }
-    }
-
-    #[track_caller]
-    fn append_launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
+    pub fn launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
         if let Err(error) = self.check_launch(&launch) {
             let at = MadeFor::or(Location::caller());
             let operation = self.lock().operation;
@@ -85,34 +68,32 @@ impl Engine {
 
     /// Appends a clear of the whole storage to zero.
     pub fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let (engine, storage) = (&*self.here(), &*self.storage_here(storage));
-        engine.check_may_write(storage)?;
+        self.check_may_write(storage)?;
         // Not by `push_one`: a short command would be moved at the size of a launch.
-        let mut state = engine.lock_to_append()?;
-        let is_recording = engine.is_recording();
+        let mut state = self.lock_to_append()?;
+        let is_recording = self.is_recording();
         (state.queue.append_list(is_recording)).push_back(Cmd::Clear(storage.clone()));
-        engine.after_append(state, is_recording);
+        self.after_append(state, is_recording);
         Ok(())
     }
 
     /// Runs all appended commands. Returns once they are submitted, before the device has run them.
     /// Commands that find no room stay queued. Only the users of their results get the error.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
-        let engine = &*self.here();
-        engine.check_lost()?;
+        self.check_lost()?;
         let work = move |pass: Pass| async move { pass.execute().await };
         let is_done = || {
-            let least = engine.least_priority();
-            engine.lock().is_none_left(least)
+            let least = self.least_priority();
+            self.lock().is_none_left(least)
         };
-        in_span!("flush", {}, Pass::run_unless(engine, is_done, work)).await
+        in_span!("flush", {}, Pass::run_unless(self, is_done, work)).await
     }
 
     /// Runs the commands that `storage` needs. The error is the storage's own.
     pub async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
+        let storage = storage.clone();
         let wanted = storage.clone();
-        engine.check_lost()?;
+        self.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute_for(std::slice::from_ref(&storage), &[])
                 .await?;
@@ -121,20 +102,19 @@ impl Engine {
             pass.error_of(&storage)
         };
         let is_done = || {
-            let (state, least) = (engine.lock(), engine.least_priority());
+            let (state, least) = (self.lock(), self.least_priority());
             let is_none_left =
                 state.is_none_left(least) && !state.leaves(std::slice::from_ref(&wanted), &[]);
             drop(state);
-            is_none_left && engine.error_of(&wanted).is_ok()
+            is_none_left && self.error_of(&wanted).is_ok()
         };
-        Pass::run_unless(engine, is_done, work).await
+        Pass::run_unless(self, is_done, work).await
     }
 
     /// Waits until the device has run all appended commands.
     pub async fn finish(self: &Arc<Self>) -> Result<()> {
-        let engine = &*self.here();
-        engine.flush().await?;
-        engine.wait_idle().await
+        self.flush().await?;
+        self.wait_idle().await
     }
 
     /// Appends commands without any other command between them.
@@ -202,8 +182,9 @@ impl Engine {
         self.lock().queue.wait_for_more();
     }
 
-    /// Runs the queue, unless another thread is running it.
-    pub(super) fn try_run_queue(self: &Arc<Self>) {
+    /// Runs the queue, unless another thread is running it. Errors belong to the storages that they
+    /// concern.
+    pub(crate) fn try_run_queue(self: &Arc<Self>) {
         if let Some(pass) = Pass::try_begin(self) {
             let _ = block_on("an automatic flush", pass.execute_early());
         }
@@ -236,8 +217,8 @@ impl Engine {
 
     /// Refuses a read in a dry run, which has no values.
     #[track_caller]
-    pub fn check_has_values(self: &Arc<Self>) -> Result<()> {
-        if !self.here().is_dry() {
+    pub fn check_has_values(&self) -> Result<()> {
+        if !self.is_dry() {
             return Ok(());
         }
         let at = Location::caller();
@@ -321,13 +302,12 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let (engine, dst) = (&*self.here(), &*self.storage_here(dst));
-        if engine.begin_upload(dst, offset_bytes, bytes)? {
+        if self.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
         block_on(
             upload::WHAT,
-            upload::stage_whole(engine, dst, offset_bytes, bytes, upload::BLOCKS),
+            upload::stage_whole(self, dst, offset_bytes, bytes, upload::BLOCKS),
         )
     }
 
@@ -339,11 +319,10 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let (engine, dst) = (&*self.here(), &*self.storage_here(dst));
-        if engine.begin_upload(dst, offset_bytes, bytes)? {
+        if self.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
-        upload::stage_whole(engine, dst, offset_bytes, bytes, true).await
+        upload::stage_whole(self, dst, offset_bytes, bytes, true).await
     }
 
     /// Uploads in place if that is possible. Returns whether it was.
@@ -369,17 +348,16 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let (engine, dst) = (&*self.here(), &*self.storage_here(dst));
         let end_bytes = offset_bytes + bytes.len() as u64;
         if offset_bytes == 0 && end_bytes >= dst.len_bytes() {
-            return engine.upload(dst, offset_bytes, bytes);
+            return self.upload(dst, offset_bytes, bytes);
         }
-        engine.check_lost()?;
-        engine.count_upload(bytes);
+        self.check_lost()?;
+        self.count_upload(bytes);
         // All bytes are queued before the app works on the next part, so others may use the chunk.
         let (whole, mut begun) = (offset_bytes == 0, true);
         let staged = upload::stage_all(
-            engine,
+            self,
             dst,
             offset_bytes,
             bytes,
@@ -389,15 +367,9 @@ impl Engine {
         );
         block_on(upload::WHAT, staged)?;
         if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
-            engine.try_run_queue();
+            self.try_run_queue();
         }
         Ok(())
-    }
-
-    /// Runs the queue, unless another thread is running it. Errors belong to the storages that they
-    /// concern.
-    pub(crate) fn submit_early(self: &Arc<Self>) {
-        self.here().try_run_queue();
     }
 
     /// Reads bytes (any offset and length) after all earlier commands, and hands them to `sink` in

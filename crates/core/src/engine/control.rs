@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use super::block_on;
 use super::diagnose;
-use super::dry;
-use super::dry::Here;
 use super::execute::answers;
 use super::handle::{Engine, Setup};
 use super::kernel::Launch;
@@ -46,22 +44,6 @@ use crate::shortage::Holder;
 use crate::transfer::{OpenStore, SpillOptions, refusal};
 
 impl Engine {
-    /// Is there any dry run, on any thread? Hot paths ask this before [`here`](Self::here).
-    #[inline]
-    pub fn may_be_dry() -> bool {
-        dry::is_any()
-    }
-
-    /// The engine to which this thread's calls go: another one in a dry run.
-    pub fn here(self: &Arc<Self>) -> Here<'_, Engine> {
-        dry::engine_here(self)
-    }
-
-    /// The storage that this thread's calls name: another one in a dry run.
-    pub fn storage_here<'a>(&self, storage: &'a Arc<Storage>) -> Here<'a, Storage> {
-        dry::storage_here(storage)
-    }
-
     /// The setup of an engine for dry runs of this one. The copy of its memory has the rest.
     pub(crate) fn dry_setup(&self) -> Setup {
         Setup {
@@ -97,7 +79,7 @@ impl Engine {
     /// A new storage of at least `bytes` (padded to 16), without a place. Its tag names the caller.
     #[inline]
     #[track_caller]
-    pub fn storage(self: &Arc<Self>, bytes: u64) -> Result<Arc<Storage>> {
+    pub(super) fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
         let limit_bytes = self.caps().max_buffer_bytes & !15;
         if bytes > limit_bytes {
             return Err(Error::NeverFits {
@@ -116,24 +98,12 @@ impl Engine {
                 return Err(error);
             }
         }
-        Ok(Storage::new(bytes, share, site, self.here().dead_list()))
+        Ok(Storage::new(bytes, share, site, self.dead_list()))
     }
 
-    /// Whether a storage belongs to this engine and its share. In a dry run, its device's storages
-    /// do too.
-    pub fn owns(self: &Arc<Self>, storage: &Arc<Storage>) -> bool {
-        storage.share() == self.share_id() && self.is_on_device(storage)
-    }
-
-    /// Whether operations of this engine may read the storage of a handle. The handle is of its own
-    /// share, to which another share may have lent the storage.
-    pub fn may_read(self: &Arc<Self>, handle: &Arc<Engine>, storage: &Arc<Storage>) -> bool {
-        self.here().is_same(&handle.here()) && self.is_on_device(storage)
-    }
-
-    fn is_on_device(self: &Arc<Self>, storage: &Arc<Storage>) -> bool {
-        self.storage_here(storage)
-            .belongs_to(self.here().dead_list())
+    /// Whether a storage belongs to this engine and its share.
+    pub(crate) fn owns(&self, storage: &Storage) -> bool {
+        storage.share() == self.share_id() && storage.belongs_to(self.dead_list())
     }
 
     /// Refuses writes to a storage that another share has lent.
@@ -146,8 +116,8 @@ impl Engine {
     }
 
     /// The limit of all slabs together.
-    pub fn slab_limit_bytes(self: &Arc<Self>) -> u64 {
-        self.here().driver.ledger().slab_limit_bytes()
+    pub fn slab_limit_bytes(&self) -> u64 {
+        self.driver.ledger().slab_limit_bytes()
     }
 
     /// The budget that the app has set.
@@ -183,49 +153,48 @@ impl Engine {
     /// Sets the limits and shrinks to them as far as possible. Returns the bytes by which the bytes
     /// in use still exceed the device's limit, or those of a share its ceiling, if that is more.
     pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
-        let engine = &*self.here();
         budget.check()?;
         shares::check_no_share(self, "set_budget")?;
-        if engine.is_inside() {
+        if self.is_inside() {
             return Err(Error::Reentered);
         }
         let limit_bytes = (budget.device_bytes)
             .map(|device_bytes| Ledger::slab_part_bytes(device_bytes, budget.staging_bytes));
         let whole = Whole {
             limit_bytes: limit_bytes.unwrap_or(u64::MAX),
-            device_bytes: lending::device_bytes(engine),
+            device_bytes: lending::device_bytes(self),
         };
-        if engine.has_shares() {
-            promises::check_budget(engine, &budget, whole).await?;
+        if self.has_shares() {
+            promises::check_budget(self, &budget, whole).await?;
         }
         let _ahead = match limit_bytes {
-            Some(limit_bytes) => Some(limit_ahead::prepare(engine, limit_bytes, None).await),
+            Some(limit_bytes) => Some(limit_ahead::prepare(self, limit_bytes, None).await),
             None => None,
         };
-        engine.driver.ledger().forget_learned();
-        limits_in_force::follow_os(engine);
+        self.driver.ledger().forget_learned();
+        limits_in_force::follow_os(self);
         {
             // Shares that were made since the check count, too, and none is made meanwhile.
-            let mut state = engine.lock();
+            let mut state = self.lock();
             state.free_dead();
             let has_shares = !state.memory.shares.is_empty();
             if has_shares {
-                promises::check_budget_now(engine, &state.memory, &budget, whole)?;
+                promises::check_budget_now(self, &state.memory, &budget, whole)?;
             }
-            let mut limits = engine.lock_limits();
-            engine.put_in_force(&mut limits, budget);
+            let mut limits = self.lock_limits();
+            self.put_in_force(&mut limits, budget);
             if has_shares {
-                let whole = lending::whole(engine, whole.device_bytes);
+                let whole = lending::whole(self, whole.device_bytes);
                 state.memory.shares.follow(whole);
             }
             drop(state);
-            engine.limit_tiers(&budget);
+            self.limit_tiers(&budget);
         }
-        engine.check_lost()?;
-        if limits_in_force::excess_bytes(engine) == 0
-            && !limits_in_force::must_drain(engine)
-            && engine.host.excess_bytes() == 0
-            && engine.lock().memory.shares.above_ceiling().is_empty()
+        self.check_lost()?;
+        if limits_in_force::excess_bytes(self) == 0
+            && !limits_in_force::must_drain(self)
+            && self.host.excess_bytes() == 0
+            && self.lock().memory.shares.above_ceiling().is_empty()
         {
             return Ok(0);
         }
@@ -235,15 +204,14 @@ impl Engine {
             let above = above.iter().map(|(_, bytes)| *bytes);
             Ok(above.fold(excess_bytes, u64::max))
         };
-        Pass::run(engine, work).await
+        Pass::run(self, work).await
     }
 
     /// Releases empty slabs while more than `keep_bytes` are reserved, the longest unused first.
     /// Returns the released bytes.
     pub(crate) async fn trim(self: &Arc<Self>, keep_bytes: u64) -> Result<u64> {
-        let engine = &*self.here();
-        engine.check_lost()?;
-        let pass = Pass::with(engine, Pass::lock(engine).await?);
+        self.check_lost()?;
+        let pass = Pass::with(self, Pass::lock(self).await?);
         pass.lock().free_dead();
         pass.submit()?;
         let before_bytes = pass.lock().memory.slabs.reserved_bytes();
@@ -261,22 +229,20 @@ impl Engine {
     /// Creates slabs until `bytes` are reserved, but stops within 64 KiB of that, or at the soft
     /// budget. Returns the reserved bytes.
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<u64> {
-        let engine = &*self.here();
-        engine.check_lost()?;
+        self.check_lost()?;
         let work = move |pass: Pass| async move { reserve::create_slabs(&pass, bytes).await };
-        Pass::run(engine, work).await
+        Pass::run(self, work).await
     }
 
     /// Moves blocks together, at most `limit_bytes` of them. Returns the bytes moved and the bytes
     /// released.
     pub(crate) async fn compact(self: &Arc<Self>, limit_bytes: u64) -> Result<(u64, u64)> {
-        let engine = &*self.here();
-        engine.check_lost()?;
+        self.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.submit()?;
             compact::compact_pass(&pass, limit_bytes).await
         };
-        Pass::run(engine, work).await
+        Pass::run(self, work).await
     }
 
     /// The largest holders of pinned storages in slabs that have holes.
@@ -341,18 +307,17 @@ impl Engine {
     /// idle memory. Waits only to shrink to a limit that has fallen below the bytes in use, and
     /// never in a browser.
     pub(crate) fn poll(self: &Arc<Self>) -> Result<()> {
-        let engine = &*self.here();
         // Only a loss of the device concerns the caller, and `check_lost` reports it.
-        let _ = engine.driver.poll();
-        engine.check_lost()?;
-        engine.driver.settle();
-        engine.driver.ledger().polled();
-        let Polled { polls, asks } = engine.outside.poll();
+        let _ = self.driver.poll();
+        self.check_lost()?;
+        self.driver.settle();
+        self.driver.ledger().polled();
+        let Polled { polls, asks } = self.outside.poll();
         if asks {
-            limits_in_force::follow_os(engine);
+            limits_in_force::follow_os(self);
         }
-        if let Some(pass) = Pass::try_begin(engine) {
-            if asks && engine.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
+        if let Some(pass) = Pass::try_begin(self) {
+            if asks && self.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
                 // The polling app may have no other work whose pass would shrink. It does not wait
                 // for commands.
                 let _hold = hold_drain(&pass);
@@ -361,7 +326,7 @@ impl Engine {
             retire::take_in_cleaned(&pass);
             retire::release_idle(&pass, polls)?;
         }
-        engine.check_lost()
+        self.check_lost()
     }
 
     /// Sets the number of polls after which unused memory is released; 0 for never.
@@ -371,32 +336,31 @@ impl Engine {
 
     /// Evicts one storage to any tier with room. If that fails, the storage stays on the device.
     pub async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
-        engine.check_lost()?;
+        let storage = storage.clone();
+        self.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.execute_for(std::slice::from_ref(&storage), &[])
                 .await?;
             evict_one::evict_one(&pass, &storage).await
         };
-        Pass::run(engine, work).await
+        Pass::run(self, work).await
     }
 
     /// Appends a command that restores a storage when a pass reaches it.
     pub fn prefetch(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
-        let storage = self.storage_here(storage).clone();
-        self.here().push_one(Cmd::Prefetch(storage))
+        self.push_one(Cmd::Prefetch(storage.clone()))
     }
 
     /// Backs the present bytes of a storage by a source, after all queued commands.
     pub async fn back(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
-        engine.check_lost()?;
-        engine.check_may_write(&storage)?;
+        let storage = storage.clone();
+        self.check_lost()?;
+        self.check_may_write(&storage)?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             pass.enter_source(&storage, source)
         };
-        Pass::run(engine, work).await
+        Pass::run(self, work).await
     }
 
     /// As [`back`](Self::back), for a caller that has run the queue.
@@ -421,13 +385,12 @@ impl Engine {
     }
 
     /// Backs a new storage by a source, which gives the bytes when a command needs them.
-    pub fn back_new(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) {
+    pub fn back_new(&self, storage: &Arc<Storage>, source: Source) {
         let copies = Copies {
             source: Some(source),
             ..Copies::default()
         };
-        let storage = self.storage_here(storage);
-        self.here().lock().memory.slots.back(&storage, copies);
+        self.lock().memory.slots.back(storage, copies);
     }
 
     /// Registers a rematerializer for the present bytes of a storage. It is valid as long as no
@@ -438,38 +401,30 @@ impl Engine {
         inputs: Vec<Arc<Storage>>,
         rematerializer: Rematerializer,
     ) -> Result<()> {
-        let (engine, storage) = (&*self.here(), self.storage_here(storage).clone());
-        let inputs = inputs.iter().map(|input| self.storage_here(input).clone());
-        let inputs = inputs.collect();
-        engine.check_lost()?;
-        engine.check_may_write(&storage)?;
+        let storage = storage.clone();
+        self.check_lost()?;
+        self.check_may_write(&storage)?;
         let work = move |pass: Pass| async move {
             pass.execute().await?;
             rematerialize::register_rematerializer(&pass, &storage, inputs, rematerializer)
         };
-        Pass::run(engine, work).await
+        Pass::run(self, work).await
     }
 
     /// Runs the queue and pins the storages to their places. The app is going to write to those in
     /// `written`, which then lie in other buffers than the rest.
     pub(crate) async fn pin(
         self: &Arc<Self>,
-        storages: &[&Arc<Storage>],
-        written: &[&Arc<Storage>],
+        storages: &[Arc<Storage>],
+        written: &[Arc<Storage>],
     ) -> Result<Pinned> {
-        let engine = &*self.here();
-        engine.check_lost()?;
-        let [storages, written] = [storages, written].map(|storages| {
-            let storages = storages
-                .iter()
-                .map(|storage| self.storage_here(storage).clone());
-            storages.collect::<Vec<_>>()
-        });
+        self.check_lost()?;
+        let [storages, written] = [storages, written].map(<[_]>::to_vec);
         let work = move |pass: Pass| async move {
             pass.execute_for(&storages, &written).await?;
             pins::pin_all(&pass, &storages, &written).await
         };
-        Pass::run(engine, work).await
+        Pass::run(self, work).await
     }
 
     /// Lets the app submit its own commands, which use pinned places, after all queued commands.
@@ -482,7 +437,7 @@ impl Engine {
     pub(crate) async fn submit_foreign(
         self: &Arc<Self>,
         pinned: &Pinned,
-        written: &[&Arc<Storage>],
+        written: &[Arc<Storage>],
         submit: impl FnOnce() -> Result<Submission>,
     ) -> Result<()> {
         let lock = Pass::lock(self).await?;

@@ -1,7 +1,7 @@
 //! Dry runs: for this thread, another engine stands for that of a device.
 //!
 //! ```text
-//!   call on a storage of the device ──► here, storage_here ──► the same call on the dry engine
+//!   call on a storage of the device ──► Handle::here ──► the same call on the dry engine
 //! ```
 //!
 //! The dry engine is an ordinary one over a driver that only counts (`driver::dry`). A storage of
@@ -9,16 +9,15 @@
 //! storages that are alive get their fakes at the start, in the same blocks of the same slabs. The
 //! fakes live as long as the dry run: what the app holds outside of it stays held.
 //!
-//! Every call of the layers above passes through [`Engine::here`] and [`Engine::storage_here`].
-//! Without a dry run in the process, each is one atomic load.
+//! Every call of the layers above passes through [`Handle::here`](super::door::Handle::here).
 
 use std::cell::RefCell;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::block_on;
+use super::door::{Faked, Here};
 use super::handle::Engine;
 use super::numbers::MemoryStats;
 use super::queue::cmd::Cmd;
@@ -36,26 +35,6 @@ static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// The dry runs of this thread, the innermost last.
     static RUNS: RefCell<Vec<Rc<Run>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The caller's engine or storage, or what stands for it in a dry run of this thread.
-#[derive(Debug)]
-pub enum Here<'a, T> {
-    /// There is no dry run of it.
-    Own(&'a Arc<T>),
-    /// It has a fake.
-    Fake(Arc<T>),
-}
-
-impl<T> Deref for Here<'_, T> {
-    type Target = Arc<T>;
-
-    fn deref(&self) -> &Arc<T> {
-        match self {
-            Here::Own(own) => own,
-            Here::Fake(fake) => fake,
-        }
-    }
 }
 
 /// A dry run of an engine, on one thread.
@@ -265,46 +244,34 @@ fn each_run(mut visit: impl FnMut(&Run)) {
     }
 }
 
-/// The engine to which this thread's calls go.
-pub(super) fn engine_here(own: &Arc<Engine>) -> Here<'_, Engine> {
-    match is_any() {
-        false => Here::Own(own),
-        true => dry_engine(own),
-    }
-}
-
-/// The storage that this thread's calls name.
-pub(super) fn storage_here(own: &Arc<Storage>) -> Here<'_, Storage> {
-    match is_any() {
-        false => Here::Own(own),
-        true => dry_storage(own),
-    }
-}
-
 /// Is there any dry run, on any thread?
 #[inline]
 pub(super) fn is_any() -> bool {
     UNDER_WAY.load(Ordering::Relaxed) > 0
 }
 
-#[cold]
-fn dry_engine(own: &Arc<Engine>) -> Here<'_, Engine> {
-    let mut here = Here::Own(own);
-    each_run(|run| {
-        if here.is_same_device(&run.real) {
-            here = Here::Fake(run.dry.of_share(own.share().cloned()));
-        }
-    });
-    here
+impl Faked for Engine {
+    #[cold]
+    fn fake_here(own: &Arc<Self>) -> Here<'_, Self> {
+        let mut here = Here::Own(own);
+        each_run(|run| {
+            if here.is_same_device(&run.real) {
+                here = Here::Fake(run.dry.of_share(own.share().cloned()));
+            }
+        });
+        here
+    }
 }
 
-#[cold]
-fn dry_storage(own: &Arc<Storage>) -> Here<'_, Storage> {
-    let mut here = Here::Own(own);
-    each_run(|run| {
-        if here.belongs_to(run.real.dead_list()) {
-            here = Here::Fake(run.fake(&here));
-        }
-    });
-    here
+impl Faked for Storage {
+    #[cold]
+    fn fake_here(own: &Arc<Self>) -> Here<'_, Self> {
+        let mut here = Here::Own(own);
+        each_run(|run| {
+            if here.belongs_to(run.real.dead_list()) {
+                here = Here::Fake(run.fake(&here));
+            }
+        });
+        here
+    }
 }

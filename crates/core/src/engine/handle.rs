@@ -69,14 +69,14 @@ pub struct EngineCore {
 
 /// An engine that may be gone. The share stays as long as this exists.
 #[derive(Clone, Debug)]
-pub struct WeakEngine {
+pub(crate) struct WeakEngine {
     core: Weak<EngineCore>,
     share: Option<Arc<ShareHandle>>,
 }
 
 impl WeakEngine {
-    /// The engine, unless all its holders are gone.
-    pub fn upgrade(&self) -> Option<Arc<Engine>> {
+    /// The engine itself, unless all its holders are gone.
+    pub(super) fn own(&self) -> Option<Arc<Engine>> {
         let (core, share) = (self.core.upgrade()?, self.share.clone());
         Some(Arc::new(Engine { core, share }))
     }
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// This engine without keeping the device alive.
-    pub fn downgrade(&self) -> WeakEngine {
+    pub(super) fn downgrade(&self) -> WeakEngine {
         WeakEngine {
             core: Arc::downgrade(&self.core),
             share: self.share.clone(),

@@ -35,7 +35,8 @@
 //!
 //! Imports go down. Only `shares`, `restore` and `reclaim`, `pass` and `handle`, and `state` and
 //! `diagnose` import each other. Calls of methods are no imports: `read` and `restore` have methods
-//! of `execute` run the queue. `dry` lets another engine stand for this one, on one thread.
+//! of `execute` run the queue. Above all is `door`: the other layers reach an engine by it alone.
+//! `dry` lets another engine stand there, on one thread.
 //!
 //! Lock order: the execution lock (asynchronous, held for a whole execution pass), then the state
 //! or the staging, never both. The engine awaits, compiles, maps and calls back only without the
@@ -49,6 +50,7 @@ mod commands;
 mod control;
 pub(crate) mod diagnose;
 mod direct;
+mod door;
 mod dry;
 mod execute;
 mod handle;
@@ -75,7 +77,7 @@ pub use block::block_on;
 pub(crate) use commands::UploadPart;
 pub(crate) use diagnose::Wanted;
 pub use diagnose::{Diagnostics, Finding, Findings, Leak, Look};
-pub use dry::Here;
+pub use door::Handle;
 pub(crate) use dry::{DryCounts, DryRunGuard};
 pub use handle::Engine;
 pub(crate) use handle::Setup;

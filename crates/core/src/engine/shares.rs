@@ -45,8 +45,7 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
 }
 
 /// As [`add`], while the guarantees of the shares of other engines become less: all of that or
-/// nothing. The caller keeps the sum of all guarantees within what there is. Waits for nothing. In
-/// a dry run the caller gives the engine of the dry run, as for [`end`] and [`set_guarantees`].
+/// nothing. The caller keeps the sum of all guarantees within what there is. Waits for nothing.
 pub(crate) fn add_beside(
     engine: &Arc<Engine>,
     name: &str,
@@ -85,7 +84,6 @@ fn of_share((engine, bytes): &(Arc<Engine>, u64)) -> Option<(ShareId, u64)> {
 /// Changes the limits of this engine's share. Returns the bytes by which it still exceeds its
 /// ceiling.
 pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
-    let engine = &*engine.here();
     if engine.is_inside() {
         return Err(Error::Reentered);
     }
@@ -121,18 +119,16 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
 }
 
 /// Closes this engine's share.
-pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
-    let engine = engine.here();
-    own_share(&engine, "close_share")?;
-    end(&engine, End::Closed);
+pub(crate) fn close(engine: &Engine) -> Result<()> {
+    own_share(engine, "close_share")?;
+    end(engine, End::Closed);
     Ok(())
 }
 
 /// Closes this engine's share. Its commands that have not run never will.
-pub(crate) fn cancel(engine: &Arc<Engine>) -> Result<()> {
-    let engine = engine.here();
-    own_share(&engine, "cancel_share")?;
-    end(&engine, End::Cancelled);
+pub(crate) fn cancel(engine: &Engine) -> Result<()> {
+    own_share(engine, "cancel_share")?;
+    end(engine, End::Cancelled);
     Ok(())
 }
 
@@ -144,7 +140,7 @@ pub(crate) enum End {
     Cancelled,
 }
 
-/// Ends the share of this very engine, also while the thread is in a dry run.
+/// Ends this engine's share.
 pub(crate) fn end(engine: &Engine, end: End) {
     let Some(share) = engine.share() else {
         return;
@@ -158,11 +154,10 @@ pub(crate) fn end(engine: &Engine, end: End) {
 }
 
 /// What this engine's share holds; `None` if it is for no share.
-pub(crate) fn use_of(engine: &Arc<Engine>) -> Option<ShareUse> {
+pub(crate) fn use_of(engine: &Engine) -> Option<ShareUse> {
     let share = engine.share()?;
-    let here = engine.here();
-    here.free_all_dead();
-    let state = here.lock();
+    engine.free_all_dead();
+    let state = engine.lock();
     state.memory.shares.use_of(share.id())
 }
 
@@ -244,16 +239,6 @@ fn own_share(engine: &Engine, call: &'static str) -> Result<Arc<ShareHandle>> {
             "{call} would change it outside of this dry run, where it was made: make a share \
              within the dry run"
         ))),
-    }
-}
-
-/// Refuses a job on the device while this thread is in a dry run of it. The reason is the error.
-pub(crate) fn check_same_run(engine: &Arc<Engine>) -> std::result::Result<(), &'static str> {
-    match engine.here().is_same_device(engine) {
-        true => Ok(()),
-        false => Err(
-            "a dry run admits no jobs of the device: use the list of jobs of the dry run's handle",
-        ),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::block_on;
+use super::door::Here;
 use super::handle::Engine;
 use crate::error::Result;
 use crate::memory::Storage;
@@ -14,10 +15,9 @@ use crate::tuning::{Ready, Trial};
 /// trial would have to make room.
 pub fn prepare_trial(
     engine: &Arc<Engine>,
-    operands: &[&Arc<Storage>],
+    operands: &[Here<'_, Storage>],
     scratch_bytes: u64,
 ) -> Ready {
-    let engine = &*engine.here();
     // This check comes first, so that a refusal does not run queued commands early. The caller may
     // ask again at each call.
     if engine.is_dry()
@@ -30,7 +30,7 @@ pub fn prepare_trial(
     if block_on("a trial", engine.finish()).is_err() {
         return Ready::Later;
     }
-    let is_here = |storage: &&Arc<Storage>| engine.error_of(storage).is_ok();
+    let is_here = |storage: &Here<'_, Storage>| engine.error_of(storage).is_ok();
     let all_are_here = operands.iter().all(is_here) && {
         let state = engine.lock();
         let mut operands = operands.iter();

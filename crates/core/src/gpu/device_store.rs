@@ -54,7 +54,7 @@ impl DeviceStore {
 
 impl Store for DeviceStore {
     fn write(&self, key: Key, bytes: &[u8]) -> Result<(), StoreFailure> {
-        if !shares::could_leave(self.share.engine(), bytes.len() as u64) {
+        if !shares::could_leave(&self.share.engine().here(), bytes.len() as u64) {
             return Err(StoreFailure::Full);
         }
         let value = self.share.buffer_from(bytes);
@@ -96,7 +96,7 @@ impl DeviceStore {
             return None;
         };
         let lost = self.was_lost(reason);
-        match recovery::kept_in_loss(value.engine(), value.storage()) {
+        match recovery::kept_in_loss(&value.engine().here(), &value.storage().here()) {
             Ok(Some(kept)) if !kept.is_nothing() => {
                 let place = match kept {
                     Kept { on_host: true, .. } => "in its host's memory",

@@ -6,7 +6,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::{Gpu, Layer, Options};
-use crate::engine::{Diagnostics, Engine, Finding, Findings, Leak, Wanted, WeakEngine, block_on};
+use crate::engine::{
+    Diagnostics, Engine, Finding, Findings, Handle, Leak, Wanted, WeakEngine, block_on,
+};
 use crate::error::{Error, Result};
 use crate::jobs::Board;
 
@@ -41,13 +43,13 @@ impl Options {
 /// Shared by all handles of one device, and dropped with the last of them.
 #[derive(Debug)]
 pub(super) struct Handles {
-    engine: Arc<Engine>,
+    engine: Handle<Engine>,
     /// The lists of jobs that have handles, with the engines of their shares.
     boards: Mutex<Vec<(WeakEngine, Weak<Board>)>>,
 }
 
 impl Handles {
-    pub(super) fn new(engine: Arc<Engine>) -> Arc<Self> {
+    pub(super) fn new(engine: Handle<Engine>) -> Arc<Self> {
         Arc::new(Handles {
             engine,
             boards: Mutex::default(),
@@ -55,11 +57,12 @@ impl Handles {
     }
 
     /// The jobs of an engine's share.
-    pub(super) fn board(&self, engine: &Engine) -> Arc<Board> {
+    pub(super) fn board(&self, engine: &Handle<Engine>) -> Arc<Board> {
         let mut boards = self.boards.lock();
         boards.retain(|(_, board)| board.strong_count() > 0);
         let known = boards.iter().find_map(|(of, board)| {
-            let is_same = of.upgrade().is_some_and(|of| of.is_same(engine));
+            let of = of.upgrade();
+            let is_same = of.is_some_and(|of| of.own().is_same(engine.own()));
             board.upgrade().filter(|_| is_same)
         });
         known.unwrap_or_else(|| {
@@ -70,7 +73,7 @@ impl Handles {
     }
 
     /// All lists of jobs that have handles.
-    pub(super) fn boards(&self) -> Vec<(Arc<Engine>, Arc<Board>)> {
+    pub(super) fn boards(&self) -> Vec<(Handle<Engine>, Arc<Board>)> {
         let boards = self.boards.lock();
         let alive = boards.iter();
         let alive = alive.filter_map(|(engine, board)| Some((engine.upgrade()?, board.upgrade()?)));
@@ -80,9 +83,10 @@ impl Handles {
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        if self.engine.diagnostics().is_some_and(|wanted| wanted.leaks) {
-            for leak in self.engine.leaks() {
-                self.engine.findings().push(Finding::Leak(leak));
+        let engine = self.engine.own();
+        if engine.diagnostics().is_some_and(|wanted| wanted.leaks) {
+            for leak in engine.leaks() {
+                engine.findings().push(Finding::Leak(leak));
             }
         }
     }
@@ -92,7 +96,7 @@ impl Drop for Handles {
 /// buffers still alive. [`Options::diagnostics`] turns them on.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuDiagnostics<'gpu> {
-    engine: &'gpu Arc<Engine>,
+    engine: &'gpu Handle<Engine>,
 }
 
 impl Gpu {
@@ -136,9 +140,10 @@ impl GpuDiagnostics<'_> {
     /// # Errors
     /// As [`check`](Self::check).
     pub async fn check_async(self) -> Result<Vec<Finding>> {
-        self.engine.flush().await?;
-        self.engine.check_missed()?;
-        Ok(self.engine.findings().take())
+        let engine = self.engine.here();
+        engine.flush().await?;
+        engine.check_missed()?;
+        Ok(engine.findings().take())
     }
 
     /// The list of findings. It may outlive all handles. It then also has the buffers that were
@@ -152,7 +157,7 @@ impl GpuDiagnostics<'_> {
     /// # }
     /// ```
     pub fn findings(self) -> Findings {
-        self.engine.findings().clone()
+        self.engine.here().findings().clone()
     }
 
     /// The buffers that are alive, by maker, the most bytes first. Buffers that are not computed
@@ -166,6 +171,6 @@ impl GpuDiagnostics<'_> {
     /// # }
     /// ```
     pub fn leaks(self) -> Vec<Leak> {
-        self.engine.leaks()
+        self.engine.here().leaks()
     }
 }

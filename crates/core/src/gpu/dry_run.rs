@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Gpu, Layer, NONE};
 use crate::driver::DryDriver;
-use crate::engine::{DryRunGuard, block_on};
+use crate::engine::{DryRunGuard, Handle, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Budget;
 use crate::observe::{DryRun, Fit};
@@ -18,7 +18,8 @@ impl Gpu {
     /// `program` gets a device like this one: same limits, same choice of kernels, and a budget of
     /// the bytes that are allowed now. To ask about another budget, set it there; a budget without
     /// a limit is unlimited there. All that is alive on this device counts from the start to the
-    /// end. The program may use it, by this handle too. Writes to it do not show outside.
+    /// end. The program may use it, by this handle too. Writes to it do not show outside. What this
+    /// handle tells the program, such as statistics, is of the dry run.
     ///
     /// What `program` returns lives until the end, and counts. So return what is needed later: a
     /// result that the program drops before it is computed takes no memory.
@@ -73,9 +74,9 @@ impl Gpu {
         let real = &*self.engine.here();
         let driver = Arc::new(DryDriver::new(real.caps().clone()));
         let gpu = Gpu::over(driver.clone(), real.dry_setup(), real.fuses(), layer)?;
-        let guard = DryRunGuard::begin(real, &gpu.engine, driver)?;
+        let guard = DryRunGuard::begin(real, gpu.engine.own(), driver)?;
         let gpu = Gpu {
-            engine: gpu.engine.of_share(real.share().cloned()),
+            engine: Handle::new(gpu.engine.own().of_share(real.share().cloned())),
             ..gpu
         };
         // Its result may hold tensors, which belong to the memory at the end.
@@ -153,14 +154,14 @@ impl Gpu {
             Err(error) if !is_too_large(&error) => return Err(error),
             refused => {
                 let unlimited = self.dry_run_below(layer, |gpu| {
-                    block_on("a dry run", gpu.engine.set_budget(Budget::default()))?;
+                    block_on("a dry run", gpu.engine.here().set_budget(Budget::default()))?;
                     program(gpu, least)
                 })?;
                 let is_slow = refused.is_ok_and(|report| report.refusals == 0);
                 return Err(Error::NeverFits {
                     what: "the smallest batch",
                     requested_bytes: unlimited.peak_device_bytes,
-                    limit_bytes: self.engine.slab_limit_bytes(),
+                    limit_bytes: self.engine.here().slab_limit_bytes(),
                     hint: match slowdown {
                         Some(_) if is_slow => "Allow a larger slowdown, or raise the budget",
                         _ => "Recompute activations, or raise the budget",

@@ -39,21 +39,22 @@ impl Gpu {
         let mut operands = Vec::with_capacity(reads.len() + updates.len() + makes.len());
         for (buffers, role) in [(reads, Role::Read), (updates, Role::Update)] {
             for buffer in buffers {
-                if !self.engine.owns(buffer.storage()) {
+                let storage = buffer.storage().here();
+                if !self.engine.here().owns(&storage) {
                     return Err(Error::Foreign {
                         operation: "dummy_operator",
                     });
                 }
-                operands.push((buffer.storage().clone(), role));
+                operands.push((storage.clone(), role));
             }
         }
         let mut made = Vec::with_capacity(makes.len());
         for &bytes in makes {
             let buffer = self.buffer(bytes)?;
-            operands.push((buffer.storage().clone(), Role::Write));
+            operands.push((buffer.storage().here().clone(), Role::Write));
             made.push(buffer);
         }
-        self.engine.touch(operands)?;
+        self.engine.here().touch(operands)?;
         Ok(made)
     }
 }

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 use std::panic::Location;
-use std::sync::Arc;
 
 use super::Gpu;
 use crate::buffer::Buffer;
-use crate::engine::{Pinned, block_on};
+use crate::engine::{Handle, Pinned, block_on};
 use crate::error::{Error, Result};
 
 /// How the app's commands use a bound buffer.
@@ -137,26 +136,27 @@ impl Gpu {
             self.check_bindable(buffer, *access)?;
         }
         self.check_accesses(buffers)?;
-        let storages: Vec<_> = buffers.iter().map(|(buffer, _)| buffer.storage()).collect();
+        let storage = |(buffer, _): &(&Buffer, Access)| buffer.storage().here().clone();
+        let storages: Vec<_> = buffers.iter().map(storage).collect();
         let written = buffers
             .iter()
             .filter(|(_, access)| *access == Access::Write);
-        let written: Vec<_> = written.map(|(buffer, _)| buffer.storage()).collect();
-        let pinned = self.engine.pin(&storages, &written).await?;
+        let written: Vec<_> = written.map(storage).collect();
+        let engine = self.engine.here();
+        let pinned = engine.pin(&storages, &written).await?;
         let bound = self.bound(buffers, &pinned)?;
         let refused = |error| crate::transfer::refusal("the app's commands", error);
         let record = Box::new(|| encode(&bound));
         let commands = driver.record_app(record).map_err(refused)?;
         let submit = || driver.submit_app(commands).map_err(refused);
-        self.engine.submit_foreign(&pinned, &written, submit).await
+        engine.submit_foreign(&pinned, &written, submit).await
     }
 
     /// Refuses bytes that are both read and written: no move takes them apart.
     fn check_accesses(&self, buffers: &[(&Buffer, Access)]) -> Result<()> {
         for (index, (one, access)) in buffers.iter().enumerate() {
-            let shares = |(other, its): &&(&Buffer, Access)| {
-                its != access && Arc::ptr_eq(one.storage(), other.storage())
-            };
+            let shares =
+                |(other, its): &&(&Buffer, Access)| its != access && one.shares_memory_with(other);
             if let Some(before) = buffers[..index].iter().position(|one| shares(&one)) {
                 return Err(Error::Buffer {
                     operation: "with_bound",
@@ -178,7 +178,8 @@ impl Gpu {
             return Err(Error::Foreign { operation });
         }
         if access == Access::Write {
-            self.engine.check_may_write(buffer.storage())?;
+            let storage = buffer.storage().here();
+            self.engine.here().check_may_write(&storage)?;
         }
         let start_bytes = buffer.offset_bytes();
         let reason = if buffer.is_empty() {
@@ -196,7 +197,7 @@ impl Gpu {
         let refused = |error| crate::transfer::refusal("to bind a buffer", error);
         let places = buffers.iter().zip(&pinned.places);
         let ranges = places.map(|((buffer, _), place)| {
-            let in_slab = self.engine.driver().lend_buffer(place.buffer);
+            let in_slab = self.engine.here().driver().lend_buffer(place.buffer);
             Ok(BoundRange {
                 buffer: in_slab.map_err(refused)?,
                 offset_bytes: place.offset_bytes + buffer.offset_bytes(),
@@ -242,11 +243,12 @@ impl Gpu {
     ) -> Result<Buffer> {
         let site = Location::caller();
         let driver = self.shared_driver("import")?;
-        self.engine.check_lost()?;
+        let engine = self.engine.here();
+        engine.check_lost()?;
         self.check_importable(buffer, &bytes)?;
         let enter = || driver.import_buffer(buffer);
-        let storage = self.engine.import(enter, bytes.start, len_bytes, site)?;
-        Ok(Buffer::whole(&self.engine, storage))
+        let storage = engine.import(enter, bytes.start, len_bytes, site)?;
+        Ok(Buffer::whole(&self.engine, Handle::new(storage)))
     }
 
     fn check_importable(&self, buffer: &wgpu::Buffer, bytes: &Range<u64>) -> Result<()> {

@@ -1,18 +1,17 @@
 //! The kernels as the device runs them: their times, and the variants that trials chose.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use super::{Gpu, Tuned};
 use crate::driver::DriverError;
-use crate::engine::{Engine, KernelTime, block_on};
+use crate::engine::{Engine, Handle, KernelTime, block_on};
 use crate::error::{Error, Result};
 
 /// The kernels of a device, as [`Gpu::kernels`] gives them: their times, and the variants that
 /// trials chose.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuKernels<'gpu> {
-    engine: &'gpu Arc<Engine>,
+    engine: &'gpu Handle<Engine>,
 }
 
 impl Gpu {
@@ -47,7 +46,8 @@ impl GpuKernels<'_> {
     /// `wgpu::Features::TIMESTAMP_QUERY`; [`Error::DeviceLost`]; [`Error::Driver`] if the device
     /// has no memory for timestamps.
     pub fn time(self, on: bool) -> Result<()> {
-        self.engine.time_kernels(on).map_err(|error| match error {
+        let timed = self.engine.here().time_kernels(on);
+        timed.map_err(|error| match error {
             DriverError::Invalid(reason) => Error::Option {
                 option: "GpuKernels::time",
                 reason,
@@ -79,8 +79,9 @@ impl GpuKernels<'_> {
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub async fn times_async(self) -> Result<Vec<KernelTime>> {
-        self.engine.flush().await?;
-        let mut times = self.engine.take_kernel_times();
+        let engine = self.engine.here();
+        engine.flush().await?;
+        let mut times = engine.take_kernel_times();
         times.sort_by_key(|time| Reverse(time.total_ns));
         Ok(times)
     }
@@ -101,7 +102,7 @@ impl GpuKernels<'_> {
     /// # }
     /// ```
     pub fn tuned(self) -> Tuned {
-        let found = self.engine.tuning().map(|tuning| tuning.findings());
+        let found = self.engine.here().tuning().map(|tuning| tuning.findings());
         let found = found.unwrap_or_default();
         Tuned {
             best: found.best,

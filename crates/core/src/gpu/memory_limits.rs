@@ -31,7 +31,7 @@ pub struct Compacted {
 impl GpuMemory<'_> {
     /// The budget as the app set it.
     pub fn budget(self) -> Budget {
-        self.engine.budget()
+        self.engine.here().budget()
     }
 
     /// Changes the budget, and brings memory use down to it. The engine releases empty slabs, moves
@@ -68,7 +68,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`set_budget`](GpuMemory::set_budget).
     pub async fn set_budget_async(self, budget: Budget) -> Result<u64> {
-        self.engine.set_budget(budget).await
+        self.engine.here().set_budget(budget).await
     }
 
     /// Creates slabs ahead, so that the program does not wait for them later. Stops when `bytes`
@@ -97,7 +97,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`reserve`](GpuMemory::reserve).
     pub async fn reserve_async(self, bytes: u64) -> Result<u64> {
-        self.engine.reserve(bytes).await
+        self.engine.here().reserve(bytes).await
     }
 
     /// Releases empty slabs, longest unused first, while more than `keep_bytes` are reserved. With
@@ -125,7 +125,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`trim`](GpuMemory::trim).
     pub async fn trim_async(self, keep_bytes: u64) -> Result<u64> {
-        self.engine.trim(keep_bytes).await
+        self.engine.here().trim(keep_bytes).await
     }
 
     /// Moves at most `limit_bytes` of buffers together, so that slabs become empty and can be
@@ -162,11 +162,11 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`compact`](GpuMemory::compact).
     pub async fn compact_async(self, limit_bytes: u64) -> Result<Compacted> {
-        let (moved_bytes, released_bytes) = self.engine.compact(limit_bytes).await?;
+        let (moved_bytes, released_bytes) = self.engine.here().compact(limit_bytes).await?;
         Ok(Compacted {
             moved_bytes,
             released_bytes,
-            pinned: self.engine.pinned_in_the_way(),
+            pinned: self.engine.here().pinned_in_the_way(),
         })
     }
 
@@ -202,7 +202,7 @@ impl GpuMemory<'_> {
             }
             all.moved_bytes += slice.moved_bytes;
             all.released_bytes += slice.released_bytes;
-            block_on("GpuMemory::compact_for", self.engine.finish())?;
+            block_on("GpuMemory::compact_for", self.engine.here().finish())?;
         }
         Ok(all)
     }
@@ -233,7 +233,7 @@ impl GpuMemory<'_> {
         self,
         callback: impl Fn(&Pressure) + Send + Sync + 'static,
     ) -> PressureGuard {
-        self.engine.on_pressure(Arc::new(callback))
+        self.engine.here().on_pressure(Arc::new(callback))
     }
 
     /// Registers a callback for memory shortage, until the guard is dropped. It is called before
@@ -241,13 +241,13 @@ impl GpuMemory<'_> {
     /// that would wait return [`Error::Reentered`] in it. A panic in it is caught.
     #[cfg(target_arch = "wasm32")]
     pub fn on_pressure(self, callback: impl Fn(&Pressure) + 'static) -> PressureGuard {
-        self.engine.on_pressure(Arc::new(callback))
+        self.engine.here().on_pressure(Arc::new(callback))
     }
 
     /// Sets after how many calls of [`poll`](Gpu::poll) without a use an empty slab, or staging, is
     /// released. The default is 600, ten seconds of a frame loop; 0 means never. It counts polls,
     /// not time, so a clock that jumps has no effect.
     pub fn release_idle_after(self, polls: u32) {
-        self.engine.set_idle_polls(polls);
+        self.engine.here().set_idle_polls(polls);
     }
 }

@@ -10,7 +10,7 @@ use crate::observe::{History, Measure, Sampler, Snapshot, Suggestion};
 impl GpuMemory<'_> {
     /// Memory statistics; they print as a report.
     pub fn stats(self) -> MemoryStats {
-        self.engine.report()
+        self.engine.here().report()
     }
 
     /// Passes all [numbers](MemoryStats::numbers) of [`stats`](GpuMemory::stats) to the app's
@@ -34,13 +34,13 @@ impl GpuMemory<'_> {
     /// of the label has no ceiling; if none ever had one, there is no such gauge.
     #[cfg(feature = "metrics")]
     pub fn record_metrics(self) {
-        let calls = self.engine.watermark_calls();
-        self.stats().record(&self.engine.share_sums(), calls);
+        let engine = self.engine.own();
+        (engine.report()).record(&engine.share_sums(), engine.watermark_calls());
     }
 
     /// Resets the peaks of [`stats`](GpuMemory::stats) to the current values.
     pub fn reset_peaks(self) {
-        self.engine.reset_peaks();
+        self.engine.here().reset_peaks();
     }
 
     /// Starts to measure the memory use of a part of the program, which also becomes a
@@ -68,25 +68,25 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`measure`](GpuMemory::measure).
     pub async fn measure_async(self, name: &str) -> Result<Measure> {
-        Measure::begin(self.engine.clone(), name).await
+        Measure::begin(self.engine.clone().resolved(), name).await
     }
 
     /// Keeps the last `events` events from now on, for [`history`](GpuMemory::history). 0, the
     /// default, keeps none. An event takes 64 bytes.
     pub fn keep_history(self, events: usize) {
-        self.engine.keep_history(events);
+        self.engine.here().keep_history(events);
     }
 
     /// The last events in memory, up to the number set by
     /// [`keep_history`](GpuMemory::keep_history).
     pub fn history(self) -> History {
-        History::take(self.engine)
+        History::take(&self.engine.here())
     }
 
     /// The state of the memory now: the numbers, every block with its maker, and the history if one
     /// is kept. Never waits. Takes microseconds per thousand blocks and events.
     pub fn snapshot(self) -> Snapshot {
-        Snapshot::take(self.engine)
+        Snapshot::take(&self.engine.here())
     }
 
     /// Saves a [`snapshot`](GpuMemory::snapshot) to this file when a request next finds no memory,
@@ -116,7 +116,7 @@ impl GpuMemory<'_> {
     #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
     pub fn snapshot_at_out_of_memory(self, path: impl Into<std::path::PathBuf>) {
         let path = path.into();
-        self.engine.at_shortage(Box::new(move |engine| {
+        self.engine.here().at_shortage(Box::new(move |engine| {
             if let Err(error) = Snapshot::take(engine).save(&path) {
                 log::warn!("lapidary: no snapshot in {}: {error}", path.display());
             }
@@ -138,7 +138,7 @@ impl GpuMemory<'_> {
     /// # Ok::<(), lapidary_core::Error>(())
     /// ```
     pub fn sampler(self) -> Sampler {
-        Sampler::new(self.engine)
+        Sampler::new(self.engine.own())
     }
 
     /// Suggests changes so that the memory goes further, in sentences with figures. Empty if there

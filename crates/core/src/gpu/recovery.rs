@@ -45,7 +45,7 @@ impl Gpu {
     /// # Errors
     /// As [`reopen`](Gpu::reopen).
     pub async fn reopen_async(&self) -> Result<Recovered> {
-        self.engine.reopen().await
+        self.engine.own().reopen().await
     }
 
     /// As [`reopen`](Gpu::reopen), for an adopted device: the app opens the new one. If the app
@@ -87,6 +87,6 @@ impl Gpu {
     ) -> Result<Recovered> {
         let driver = self.shared_driver("readopt")?;
         let readopt = || driver.readopt(Some(adapter), device, queue);
-        self.engine.reopen_by(readopt).await
+        self.engine.own().reopen_by(readopt).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Gpu, GpuMemory};
 #[cfg(doc)]
 use crate::engine::MemoryStats;
-use crate::engine::{Engine, Watermark, WatermarkGuard, block_on, shares};
+use crate::engine::{Engine, Handle, Watermark, WatermarkGuard, block_on, shares};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -89,13 +89,14 @@ impl Gpu {
     /// could not be kept. Also for a ceiling below the guarantee, and for parts of an unknown
     /// amount. [`Error::DeviceLost`].
     pub fn share(&self, name: &str, share: Share) -> Result<Gpu> {
-        shares::add(&self.engine.here(), name, share).map(|engine| self.of_share(engine))
+        let added = shares::add(&self.engine.here(), name, share);
+        added.map(|engine| self.of_share(Handle::new(engine)))
     }
 }
 
 impl Gpu {
     /// The handle of a share of this device, whose engine that is.
-    pub(crate) fn of_share(&self, engine: Arc<Engine>) -> Gpu {
+    pub(crate) fn of_share(&self, engine: Handle<Engine>) -> Gpu {
         Gpu {
             engine,
             _handles: self._handles.clone(),
@@ -119,7 +120,7 @@ impl GpuMemory<'_> {
     /// What the share of this handle holds. `None` on a handle of the whole device.
     /// [`MemoryStats::shares`] has all shares of the device.
     pub fn share_use(self) -> Option<ShareUse> {
-        shares::use_of(self.engine)
+        shares::use_of(&self.engine.here())
     }
 
     /// Changes the limits of this handle's share, while work may be running. If it holds more than
@@ -146,7 +147,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`resize_share`](GpuMemory::resize_share).
     pub async fn resize_share_async(self, share: Share) -> Result<u64> {
-        shares::resize(self.engine, share).await
+        shares::resize(&self.engine.here(), share).await
     }
 
     /// Closes this handle's share and those within it. They are guaranteed nothing from now on, and
@@ -156,7 +157,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// [`Error::Share`] on a handle of the whole device.
     pub fn close_share(self) -> Result<()> {
-        shares::close(self.engine)
+        shares::close(&self.engine.here())
     }
 
     /// Closes this handle's share and those within it, and drops their work that has not run. The
@@ -166,7 +167,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`close_share`](GpuMemory::close_share).
     pub fn cancel_share(self) -> Result<()> {
-        shares::cancel(self.engine)
+        shares::cancel(&self.engine.here())
     }
 
     /// Registers a callback for a watermark, until the guard is dropped. It is called each time the
@@ -194,7 +195,7 @@ impl GpuMemory<'_> {
         percent: u8,
         callback: impl Fn(&Watermark) + Send + Sync + 'static,
     ) -> WatermarkGuard {
-        self.engine.on_watermark(percent, Arc::new(callback))
+        (self.engine.here()).on_watermark(percent, Arc::new(callback))
     }
 
     /// Registers a callback for a watermark, until the guard is dropped. It is called each time the
@@ -206,6 +207,6 @@ impl GpuMemory<'_> {
         percent: u8,
         callback: impl Fn(&Watermark) + 'static,
     ) -> WatermarkGuard {
-        self.engine.on_watermark(percent, Arc::new(callback))
+        (self.engine.here()).on_watermark(percent, Arc::new(callback))
     }
 }

@@ -24,7 +24,7 @@ use crate::engine::block_on;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::engine::shares::WayMaker;
 use crate::engine::shares::{End, MadeBy, Promised, Unmet};
-use crate::engine::{Engine, shares};
+use crate::engine::{Engine, Handle, shares};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 pub use job::{Job, JobUse};
@@ -192,6 +192,11 @@ impl Jobs {
         Jobs { gpu, board }
     }
 
+    /// The engine of the share around. A dry run leaves jobs of the device where they are.
+    fn engine(&self) -> &Arc<Engine> {
+        self.gpu.engine().own()
+    }
+
     /// Waits until a job may run.
     ///
     /// It also waits for memory that others have pinned, or hold without another place for it.
@@ -205,7 +210,7 @@ impl Jobs {
     /// called, as nothing can wait there. [`Error::DeviceLost`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn admit(&self, job: Job) -> Result<Running> {
-        if self.gpu.engine().is_inside() {
+        if self.engine().is_inside() {
             return Err(Error::Reentered);
         }
         let deadline = job
@@ -236,7 +241,7 @@ impl Jobs {
     #[cfg(not(target_arch = "wasm32"))]
     fn make_some_way(&self, id: u64, way_maker: &mut WayMaker) -> Result<bool> {
         self.unmet(id).map_or(Ok(false), |unmet| {
-            block_on("Jobs::admit", way_maker.part(self.gpu.engine(), unmet))
+            block_on("Jobs::admit", way_maker.part(self.engine(), unmet))
         })
     }
 
@@ -260,8 +265,8 @@ impl Jobs {
     /// If memory that may be of no use is in the way of a job, frees it and looks again.
     async fn make_way(&self, id: u64) -> Result<()> {
         let unmet = self.unmet(id);
-        if let Some(unmet) = unmet.filter(|_| !self.gpu.engine().is_inside()) {
-            shares::make_way(self.gpu.engine(), unmet).await?;
+        if let Some(unmet) = unmet.filter(|_| !self.engine().is_inside()) {
+            shares::make_way(self.engine(), unmet).await?;
             self.look_again();
         }
         Ok(())
@@ -292,8 +297,9 @@ impl Jobs {
     /// The jobs that wait and those that run, in the order of their arrival.
     pub fn list(&self) -> Vec<JobUse> {
         let state = self.board.lock();
-        let engine = self.gpu.engine();
-        let guaranteed_bytes = |gpu: &Gpu| shares::sums_of(engine, std::iter::once(gpu.engine())).0;
+        let engine = self.engine();
+        let guaranteed_bytes =
+            |gpu: &Gpu| shares::sums_of(engine, std::iter::once(gpu.engine().own())).0;
         let rows = state
             .jobs
             .iter()
@@ -322,7 +328,7 @@ impl Jobs {
             return false;
         };
         if let Some(gpu) = &entry.gpu {
-            shares::end(gpu.engine(), End::Cancelled);
+            shares::end(gpu.engine().own(), End::Cancelled);
         }
         let when = match entry.gpu {
             Some(_) => "it was cancelled",
@@ -337,8 +343,12 @@ impl Jobs {
 
     fn enter(&self, job: Job) -> Result<Ticket<'_>> {
         shares::check_name(&job.name)?;
-        shares::check_same_run(self.gpu.engine()).map_err(|reason| job.error(reason.into()))?;
-        self.gpu.engine().check_open()?;
+        if self.gpu.engine().is_faked() {
+            let reason = "a dry run admits no jobs of the device: use the list of jobs of the dry \
+                          run's handle";
+            return Err(job.error(reason.into()));
+        }
+        self.engine().check_open()?;
         let mut state = self.board.lock();
         let capacity_bytes = self.capacity_bytes(&state)?;
         state.plan.set_capacity(capacity_bytes);
@@ -373,7 +383,7 @@ impl Jobs {
 
     /// The bytes for all jobs together.
     fn capacity_bytes(&self, state: &State) -> Result<u64> {
-        let engine: &Arc<Engine> = self.gpu.engine();
+        let engine = self.engine();
         // Not what the plan would guarantee now, but what the table of shares has.
         let (ours_bytes, _) = sums(&state.jobs, engine);
         let unpromised_bytes = shares::unpromised_bytes(engine);
@@ -414,7 +424,7 @@ impl Jobs {
         if let Some(gpu) = gone.as_ref().and_then(|entry| entry.gpu.as_ref()) {
             // The guarantee goes in the same moment as the job, so that the sum of both is right
             // for all.
-            shares::end(gpu.engine(), End::Closed);
+            shares::end(gpu.engine().own(), End::Closed);
         }
         state.plan.leave(id);
         let woken = self.advance(&mut state);
@@ -431,7 +441,7 @@ impl Jobs {
             state.plan.set_capacity(capacity_bytes);
             for id in state.plan.take_too_large() {
                 if let Some(entry) = state.jobs.get_mut(&id) {
-                    let closed = self.gpu.engine().check_open().err();
+                    let closed = self.engine().check_open().err();
                     entry.fail(closed.unwrap_or_else(|| entry.job.never_fits(capacity_bytes)));
                 }
             }
@@ -449,7 +459,7 @@ impl Jobs {
         plan.admit(|id, guarantees| self.begin(jobs, id, guarantees));
         let changes = changes(jobs, &plan.guarantees());
         // A lost device is an error of whatever runs or begins next.
-        let _ = shares::set_guarantees(self.gpu.engine(), &changes);
+        let _ = shares::set_guarantees(self.engine(), &changes);
         let news = state.jobs.values_mut();
         let news = news.filter_map(|entry| {
             let is_news = std::mem::take(&mut entry.is_news);
@@ -467,7 +477,7 @@ impl Jobs {
 
     /// Gives a job its share, if its guarantee can be kept.
     fn begin(&self, jobs: &mut Entries, id: u64, guarantees: &[(u64, u64)]) -> Begun {
-        let (changes, engine) = (changes(jobs, guarantees), self.gpu.engine());
+        let (changes, engine) = (changes(jobs, guarantees), self.engine());
         let guaranteed = guarantees.iter().find(|(of, _)| *of == id);
         let (Some(entry), Some(&(_, bytes))) = (jobs.get_mut(&id), guaranteed) else {
             return Begun::Fails;
@@ -477,7 +487,7 @@ impl Jobs {
             shares::add_beside(engine, name, share, MadeBy::Jobs, &changes);
         let unmet = match added {
             Ok(Ok(engine)) => {
-                entry.gpu = Some(self.gpu.of_share(engine));
+                entry.gpu = Some(self.gpu.of_share(Handle::new(engine)));
                 (entry.unmet, entry.is_news) = (None, true);
                 return Begun::Runs;
             }
@@ -501,7 +511,7 @@ impl Jobs {
 fn changes(jobs: &Entries, guarantees: &[(u64, u64)]) -> Vec<(Arc<Engine>, u64)> {
     let running = guarantees.iter().filter_map(|(id, bytes)| {
         let gpu = jobs.get(id)?.gpu.as_ref()?;
-        Some((gpu.engine().clone(), *bytes))
+        Some((gpu.engine().own().clone(), *bytes))
     });
     running.collect()
 }
@@ -509,7 +519,7 @@ fn changes(jobs: &Entries, guarantees: &[(u64, u64)]) -> Vec<(Arc<Engine>, u64)>
 /// What the jobs are guaranteed, and what they hold.
 fn sums(jobs: &Entries, engine: &Engine) -> (u64, u64) {
     let gpus = jobs.values().filter_map(|entry| entry.gpu.as_ref());
-    shares::sums_of(engine, gpus.map(Gpu::engine))
+    shares::sums_of(engine, gpus.map(|gpu| gpu.engine().own()))
 }
 
 /// Wakes those who wait. The caller has no lock: a waker may run code of the app.

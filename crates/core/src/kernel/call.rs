@@ -1,7 +1,6 @@
 //! One call of a custom kernel: checks the bound operands against the text's declarations.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::Kernel;
 use super::diagnose;
@@ -9,7 +8,7 @@ use super::reflect::StorageBinding;
 use crate::buffer::{Buffer, words};
 use crate::dtype::DType;
 use crate::engine::kernel::{Arg, Launch};
-use crate::engine::{Engine, UNWRITTEN};
+use crate::engine::{Engine, Handle, UNWRITTEN};
 use crate::error::{Error, Result};
 use crate::memory::{CANARY_BYTES, PATTERN, Residency};
 
@@ -212,18 +211,18 @@ impl<T: Bind + Clone> KernelCall<T> {
             if !matches!(self.given(operand), Some(Given::Output(..))) {
                 continue;
             }
-            let output = seen[index].buffer.storage();
+            let output = &seen[index].buffer;
             match unwritten >> index & 1 {
-                0 => engine.clear(output)?,
+                0 => output.clear()?,
                 _ => {
-                    words::fill(&engine, output, PATTERN)?;
+                    words::fill(output, PATTERN)?;
                     code |= 1 << UNWRITTEN << index;
                 }
             }
         }
         let args = seen.iter().map(|seen| {
             let arg = Arg {
-                storage: seen.buffer.storage().clone(),
+                storage: seen.buffer.storage().here().clone(),
                 dtype: seen.dtype,
                 vec4s: false,
             };
@@ -256,14 +255,14 @@ impl<T: Bind + Clone> KernelCall<T> {
 
     /// The engine of the share in which the call runs: that of its first operand. A kernel serves
     /// all shares of its device.
-    fn engine(&self) -> Arc<Engine> {
-        let own = self.kernel.engine.here();
+    fn engine(&self) -> Handle<Engine> {
+        let own = &self.kernel.engine;
         let bound = self.given.iter().filter_map(|(_, given)| match given {
             Given::Bound(bound) => bound.buffer(),
             Given::Output(..) => None,
         });
-        let mut engines = bound.map(|buffer| buffer.engine().here().clone());
-        let first = engines.find(|engine| engine.is_same_device(&own));
+        let mut engines = bound.map(|buffer| buffer.engine().clone());
+        let first = engines.find(|engine| engine.here().is_same_device(&own.here()));
         first.unwrap_or_else(|| own.clone())
     }
 
@@ -387,7 +386,7 @@ impl<T: Bind + Clone> KernelCall<T> {
 
     /// The buffer of an operand and its bytes. Makes or copies the buffer if necessary.
     #[track_caller]
-    fn see(&self, operand: &StorageBinding, engine: &Arc<Engine>) -> Result<SeenOperand> {
+    fn see(&self, operand: &StorageBinding, engine: &Handle<Engine>) -> Result<SeenOperand> {
         let name = &operand.name;
         let (dtype, what) = match self.given(operand) {
             Some(Given::Bound(bound)) => (bound.dtype(), bound.noun()),
@@ -430,7 +429,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     #[track_caller]
     fn see_output(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         operand: &StorageBinding,
         size_bytes: u64,
         dtype: DType,
@@ -443,7 +442,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             );
             return self.refuse_at(operand, "read", message);
         }
-        let buffer = Buffer::whole(engine, engine.storage(size_bytes)?);
+        let buffer = Buffer::new(engine, size_bytes)?;
         Ok(SeenOperand::part(buffer, dtype))
     }
 
@@ -451,7 +450,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     #[track_caller]
     fn see_bound(
         &self,
-        engine: &Arc<Engine>,
+        engine: &Handle<Engine>,
         operand: &StorageBinding,
         bound: &T,
         dtype: DType,
@@ -512,13 +511,13 @@ impl<T: Bind + Clone> KernelCall<T> {
     /// kernel cannot notice. Returns the bindings with a canary, and the outputs that are checked
     /// for unwritten bytes.
     fn watched(&self, seen: &mut [SeenOperand]) -> (u64, u64) {
-        let Some(wanted) = self.kernel.engine.diagnostics() else {
+        let Some(wanted) = self.kernel.engine.here().diagnostics() else {
             return (0, 0);
         };
         let (mut with_canary, mut unwritten) = (0, 0);
         let most = self.kernel.engine.caps().max_binding_bytes;
         for (index, (operand, seen)) in self.operands().iter().zip(seen).enumerate() {
-            let storage = seen.buffer.storage();
+            let storage = seen.buffer.storage().here();
             let (start, size_bytes) = seen.range;
             let is_end = start + size_bytes == storage.len_bytes().next_multiple_of(4);
             let stride_bytes = operand

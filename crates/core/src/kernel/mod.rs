@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::driver::{Caps, panic_message, with_deep_stack};
-use crate::engine::Engine;
 use crate::engine::kernel::{Custom, Role};
+use crate::engine::{Engine, Handle};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use reflect::Reflection;
@@ -131,7 +131,7 @@ pub use reference::CustomReferenceCall;
 /// released when the last clone and the last call are dropped.
 #[derive(Clone)]
 pub struct Kernel {
-    engine: Arc<Engine>,
+    engine: Handle<Engine>,
     text: Arc<Reflection>,
     custom: Arc<Custom>,
 }
@@ -240,7 +240,7 @@ impl Kernel {
     }
 
     #[doc(hidden)]
-    pub fn engine(&self) -> &Arc<Engine> {
+    pub fn engine(&self) -> &Handle<Engine> {
         &self.engine
     }
 
@@ -263,7 +263,7 @@ fn read(wgsl: &str, entry: Option<&str>, caps: &Caps) -> Result<Reflection> {
     })
 }
 
-fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
+fn custom(engine: &Handle<Engine>, text: &Arc<Reflection>) -> Custom {
     let source = text.clone();
     Custom {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -281,7 +281,7 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
         }),
         #[cfg(any(test, feature = "sim"))]
         reference: None,
-        dead: engine.dead_list().clone(),
+        dead: engine.own().dead_list().clone(),
     }
 }
 

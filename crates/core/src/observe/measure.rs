@@ -1,9 +1,8 @@
 //! Memory use of a part of a program, between two moments.
 
 use std::fmt;
-use std::sync::Arc;
 
-use crate::engine::{Engine, Tally, block_on};
+use crate::engine::{Engine, Handle, Tally, block_on};
 use crate::error::Result;
 use crate::memory::Scope;
 use crate::units::Bytes;
@@ -14,7 +13,8 @@ use crate::units::Bytes;
 #[must_use = "`end` returns what was measured"]
 pub struct Measure {
     name: String,
-    engine: Arc<Engine>,
+    /// The one on which it began.
+    engine: Handle<Engine>,
     number: u64,
     before: Tally,
     /// Tags everything made during the measurement with the name.
@@ -64,9 +64,9 @@ pub struct Measured {
 }
 
 impl Measure {
-    pub(crate) async fn begin(engine: Arc<Engine>, name: &str) -> Result<Self> {
-        engine.flush().await?;
-        let (number, before) = engine.begin_measure();
+    pub(crate) async fn begin(engine: Handle<Engine>, name: &str) -> Result<Self> {
+        engine.own().flush().await?;
+        let (number, before) = engine.own().begin_measure();
         Ok(Measure {
             name: name.into(),
             scope: Some(Scope::enter(name)),
@@ -90,8 +90,8 @@ impl Measure {
     /// As [`end`](Measure::end).
     pub async fn end_async(mut self) -> Result<Measured> {
         self.scope = None;
-        self.engine.flush().await?;
-        let (after, peaks) = self.engine.end_measure(self.number);
+        self.engine.own().flush().await?;
+        let (after, peaks) = self.engine.own().end_measure(self.number);
         let before = &self.before;
         let (now, then) = (&after.counters, &before.counters);
         let (peak_live_bytes, peak_reserved_bytes) = peaks.unwrap_or_default();
@@ -118,7 +118,7 @@ impl Measure {
 
 impl Drop for Measure {
     fn drop(&mut self) {
-        self.engine.give_up_measure(self.number);
+        self.engine.own().give_up_measure(self.number);
     }
 }
 

@@ -22,13 +22,13 @@ impl Sampler {
     /// The statistics of this moment; `None` once the last handle and the last buffer are dropped.
     pub fn memory(&self) -> Option<MemoryStats> {
         let engine = self.engine.upgrade()?;
-        Some(engine.report())
+        Some(engine.own().report())
     }
 
     /// As [`GpuMemory::snapshot`](crate::GpuMemory::snapshot); `None` as for
     /// [`memory`](Sampler::memory).
     pub fn snapshot(&self) -> Option<Snapshot> {
         let engine = self.engine.upgrade()?;
-        Some(Snapshot::take(&engine))
+        Some(Snapshot::take(engine.own()))
     }
 }

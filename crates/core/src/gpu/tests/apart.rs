@@ -38,8 +38,9 @@ impl World {
 
     /// As a call that reads the first and the third buffer, and writes the second.
     async fn pin(&self) -> Result<Pinned> {
-        let [a, b, c] = [0, 1, 2].map(|index| self.buffers[index].storage());
-        self.gpu.engine.pin(&[a, b, c], &[b]).await
+        let [a, b, c] = [0, 1, 2].map(|index| self.buffers[index].storage().here().clone());
+        let engine = self.gpu.engine.here();
+        engine.pin(&[a, b.clone(), c], &[b]).await
     }
 
     /// Whatever happened: what is pinned is apart, values are right, and no pin is left.

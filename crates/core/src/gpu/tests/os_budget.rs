@@ -14,7 +14,7 @@ const PIECE_BYTES: u64 = 64 * MIB;
 
 fn limit_bytes(gpu: &Gpu) -> Result<Option<u64>> {
     (0..POLLS).try_for_each(|_| gpu.poll())?;
-    let limit_bytes = gpu.engine.driver().ledger().levels().limit_bytes;
+    let limit_bytes = gpu.engine.here().driver().ledger().levels().limit_bytes;
     Ok((limit_bytes != u64::MAX).then_some(limit_bytes))
 }
 
