@@ -99,7 +99,7 @@ mod tests {
             place.time = Duration::from_millis(2500);
             let back = Place::decode(&place.encode()).expect("a place");
             assert_eq!(back, place);
-            assert!(back.described().contains(words), "{}", back.told());
+            assert!(back.described().contains(words), "{}", back.described());
         }
         assert_eq!(Place::decode(&[1; FIXED_BYTES - 1]), None);
     }
