@@ -201,7 +201,7 @@ impl Folding {
             || !is_short(&down)
             || !is_short(&across)
         {
-            return Err(self.too_long("the result", windows.area()));
+            return Err(self.too_long("the result", windows.area())).located();
         }
         let rows = in_planes(&x.cast(DType::F32)?, &down, fold)?;
         in_planes(&rows, &across, fold)?.cast(x.dtype)
@@ -244,7 +244,7 @@ impl Folding {
         let windows = &self.windows;
         let rounds = windows.holders();
         if !is_short(g, rounds) {
-            return Err(self.too_long("the gradient", rounds));
+            return Err(self.too_long("the gradient", rounds)).located();
         }
         let x = match (self.fold, x) {
             (PoolFold::Mean, _) | (_, None) => None,
