@@ -67,17 +67,21 @@ pub(super) fn check_view(operation: &'static str, shape: &[usize]) -> Result<()>
     }
 }
 
+#[inline]
 #[track_caller]
 fn check_rank(operation: &'static str, shape: &[usize]) -> Result<()> {
-    let rank = shape.len();
-    if rank > MAX_RANK {
-        return Err(Error::Shape {
-            operation,
-            reason: format!("a tensor has at most {MAX_RANK} dimensions, not {rank}"),
-        })
-        .located();
+    match shape.len() <= MAX_RANK {
+        true => Ok(()),
+        false => Err(too_many_axes(operation, shape.len())).located(),
     }
-    Ok(())
+}
+
+#[cold]
+fn too_many_axes(operation: &'static str, rank: usize) -> Error {
+    Error::Shape {
+        operation,
+        reason: format!("a tensor has at most {MAX_RANK} dimensions, not {rank}"),
+    }
 }
 
 /// Converts an axis to one from the front: −1 is the last of `rank` axes.

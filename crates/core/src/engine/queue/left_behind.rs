@@ -144,10 +144,16 @@ impl LeftBehind {
 
     /// The error of a command that the command at the head must not overtake. `None` if there is no
     /// conflict. `steps`: what runs now.
+    #[inline]
     pub(in crate::engine) fn conflict(&self, cmd: &Cmd, steps: &Steps) -> Option<Error> {
-        if self.cmds.is_empty() {
-            return None;
+        match self.cmds.is_empty() {
+            true => None,
+            false => self.find_conflict(cmd, steps),
         }
+    }
+
+    #[cold]
+    fn find_conflict(&self, cmd: &Cmd, steps: &Steps) -> Option<Error> {
         if let Cmd::Read { reading, .. } = cmd {
             if let Some(touched) = self.touched.get(address_of(reading)) {
                 return Some(touched.error.clone());

@@ -9,10 +9,12 @@ use crate::memory::ShareHandle;
 
 /// The shares of a command compete for memory from now on. Returns whether the command was
 /// dropped, because the share whose value it makes, or that reads, was cancelled.
+#[inline]
 pub(in crate::engine) fn note_share(state: &mut State, cmd: &Cmd) -> bool {
-    if state.memory.shares.is_empty() {
-        return false;
-    }
+    !state.memory.shares.is_empty() && note_share_of(state, cmd)
+}
+
+fn note_share_of(state: &mut State, cmd: &Cmd) -> bool {
     let running = state.memory.shares.running();
     let mut is_usual = !matches!(cmd, Cmd::Read { .. });
     cmd.visit_operands(|storage, _| {
