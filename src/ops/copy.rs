@@ -230,7 +230,7 @@ impl Tensor {
             return Ok(());
         }
         let copy;
-        let src = match self.shares_storage_with(&src) {
+        let src = match self.shares_storage_with(src) {
             true if view.same_map(&self.layout) => return Ok(()),
             true => {
                 copy = src.copied(src.dtype)?;

@@ -137,7 +137,7 @@ impl Tensor {
         }
         let put = (self.check_index_put(indices, values)).called("index_put_")?;
         let into = put.with(Settle::putting(accumulate));
-        if put.joined.shares_storage_with(&self) && into.suits() {
+        if put.joined.shares_storage_with(self) && into.suits() {
             return into.run();
         }
         self.copy_(&put.named.part(self, &scatter::put(&into)?)?)

@@ -296,7 +296,8 @@ fn a_recorder_is_told_every_number() {
     use lapidary::stats::NumberValue;
 
     let (gpu, _sim) = open_scarce();
-    let _held = gpu.zeros(&[1 << 10], DType::F32).unwrap().force().unwrap();
+    let held = gpu.zeros(&[1 << 10], DType::F32).unwrap();
+    held.force().unwrap();
     let recorded = Recorded::default();
     metrics::with_local_recorder(&recorded, || gpu.memory().record_metrics());
     let told = recorded.0.lock().unwrap();

@@ -28,7 +28,7 @@ fn windows_of_whole<'a>(engine: &Handle<Engine>, tensors: impl Iterator<Item = &
 }
 
 fn same_storage(a: &Tensor, b: &Tensor) -> bool {
-    a.shares_storage_with(&b)
+    a.shares_storage_with(b)
 }
 
 /// Whether these tensors and a new one of `new_bytes` need more bindings than a dispatch has.
