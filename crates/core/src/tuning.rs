@@ -174,7 +174,7 @@ impl Tuning {
         let hashes = || variants.iter().map(hash_of);
         let key = hash_of(&(family, problem));
         let decided = |known: &Known| {
-            let chosen = *known.decided.get(key)?;
+            let chosen = *known.decided.get(&key)?;
             // Another problem with the same hash may not have that variant.
             Some(hashes().position(|hash| hash == chosen).unwrap_or(0))
         };

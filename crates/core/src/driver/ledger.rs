@@ -336,7 +336,7 @@ impl Ledger {
     /// Notes that a buffer is destroyed. Its bytes return once submission `last_serial` is done.
     pub(super) fn destroyed(&self, buffer: BufferId, last_serial: u64, completed: u64) {
         let mut books = self.lock();
-        let Some((account, size_bytes)) = books.owned.remove(buffer.0.number()) else {
+        let Some((account, size_bytes)) = books.owned.swap_remove(&buffer.0.number()) else {
             return;
         };
         if last_serial > completed {

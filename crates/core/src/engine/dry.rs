@@ -49,7 +49,7 @@ impl Run {
     /// The fake of a storage of the device.
     fn fake(&self, storage: &Arc<Storage>) -> Arc<Storage> {
         let address = storage.address() as u64;
-        if let Some((_, fake)) = self.fakes.borrow().get(address) {
+        if let Some((_, fake)) = self.fakes.borrow().get(&address) {
             return fake.clone();
         }
         // It has no place yet, or another thread made it.

@@ -255,14 +255,15 @@ pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
         cmd.each_operand(&mut |storage, _| {
             let address = storage.address() as u64;
             queued
-                .get_or_insert_with(address, || (storage.clone(), 0))
+                .entry(address)
+                .or_insert_with(|| (storage.clone(), 0))
                 .1 += 1;
         });
     }
     let mut alive = state.memory.slots.alive();
     alive.retain(|storage| {
         let held = queued
-            .get(storage.address() as u64)
+            .get(&(storage.address() as u64))
             .map_or(0, |(_, held)| held + 1);
         // One holder is this list.
         Arc::strong_count(storage) > held + 1

@@ -112,7 +112,7 @@ impl Slots {
         let mut without_fake = Vec::new();
         let rows = (0..).zip(&self.table).map(|(index, slot)| {
             let storage = slot.storage.upgrade();
-            let fake = storage.and_then(|storage| fakes.get(storage.address() as u64));
+            let fake = storage.and_then(|storage| fakes.get(&(storage.address() as u64)));
             let is_in_use = slot.block.is_some() || slot.place.is_some() || slot.copies.is_some();
             match fake {
                 Some((_, fake)) => fake.set_slot(index, slot.residency()),

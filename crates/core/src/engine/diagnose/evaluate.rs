@@ -77,7 +77,7 @@ impl Diagnose {
             match &of_one[0].about {
                 About::Result(version) => found.extend(self.non_finite_finding(*version, answer)),
                 About::Output(version) => {
-                    if let Some(output) = self.watch.outputs.get_mut(*version) {
+                    if let Some(output) = self.watch.outputs.get_mut(version) {
                         output.unwritten = Some((answer.counts[0], answer.first));
                     }
                 }
@@ -145,7 +145,7 @@ impl Diagnose {
     /// inputs did not have.
     fn non_finite_finding(&mut self, version: u64, answer: Answer) -> Option<Finding> {
         let before = self.watch.taint_of_inputs(version);
-        let maker = self.watch.makers.get_mut(version)?;
+        let maker = self.watch.makers.get_mut(&version)?;
         let [nans, infinities] = answer.counts;
         maker.taint = Some(Taint {
             nan: nans > 0,

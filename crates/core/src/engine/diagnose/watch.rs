@@ -92,12 +92,12 @@ impl Watch {
         let mut open: SmallVec<[u64; 4]> = SmallVec::new();
         open.push(version);
         while let Some(version) = open.pop() {
-            let Some(maker) = self.makers.get(version) else {
+            let Some(maker) = self.makers.get(&version) else {
                 continue;
             };
             all = all | maker.inherited;
             for &input in &maker.inputs {
-                match self.makers.get(input).and_then(|maker| maker.taint) {
+                match self.makers.get(&input).and_then(|maker| maker.taint) {
                     Some(taint) => all = all | taint,
                     None if seen.insert(input) => open.push(input),
                     None => {}
@@ -110,7 +110,7 @@ impl Watch {
     /// Notes that a look at a value was not answered. The next command that reads the value takes
     /// another look.
     pub(super) fn forget_look(&mut self, version: u64) {
-        if let Some(maker) = self.makers.get_mut(version) {
+        if let Some(maker) = self.makers.get_mut(&version) {
             maker.is_asked = false;
         }
     }
@@ -120,14 +120,14 @@ impl Watch {
         let versions = self
             .makers
             .iter()
-            .map(|(version, _)| version)
+            .map(|(version, _)| *version)
             .filter(|version| live.contains(version));
         let inherited: Vec<_> = versions
             .map(|version| (version, self.taint_of_inputs(version)))
             .collect();
-        self.makers.retain(|version, _| live.contains(&version));
+        self.makers.retain(|version, _| live.contains(version));
         for (version, taint) in inherited {
-            if let Some(maker) = self.makers.get_mut(version) {
+            if let Some(maker) = self.makers.get_mut(&version) {
                 maker.inherited = taint;
                 maker.inputs.clear();
             }
@@ -135,12 +135,12 @@ impl Watch {
         self.padded.retain(|one| one.0.strong_count() > 0);
         self.outputs.retain(|version, output| {
             let is_settled = output.unwritten.is_some_and(|(words, _)| words == 0);
-            live.contains(&version) && !is_settled
+            live.contains(version) && !is_settled
         });
     }
 
     fn is_read(&mut self, version: u64, by: &str) {
-        if let Some(output) = self.outputs.get_mut(version) {
+        if let Some(output) = self.outputs.get_mut(&version) {
             output.read_by.get_or_insert_with(|| by.to_owned());
         }
     }
@@ -151,7 +151,9 @@ impl Diagnose {
     fn look_at_value(&mut self, state: &mut State, storage: &Storage, dtype: DType) {
         let version = state.memory.slots.writes_to(storage);
         let makers = &mut self.watch.makers;
-        let maker = makers.get_or_insert_with(version, || maker(storage, dtype));
+        let maker = makers
+            .entry(version)
+            .or_insert_with(|| maker(storage, dtype));
         let (Some(place), Some(look)) = (state.memory.slots.find(storage), Look::of_dtype(dtype))
         else {
             return;
@@ -210,7 +212,7 @@ pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
         let was_whole = match role {
             Role::Write => launch.ranges.get(index).is_none(),
             _ => {
-                let maker = diagnose.watch.makers.get(version);
+                let maker = diagnose.watch.makers.get(&version);
                 !is_fresh && maker.is_none_or(|maker| maker.is_asked)
             }
         };
@@ -295,7 +297,7 @@ pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
     };
     let version = state.memory.slots.writes_to(storage);
     diagnose.watch.is_read(version, "the host");
-    let maker = diagnose.watch.makers.get(version);
+    let maker = diagnose.watch.makers.get(&version);
     if let Some(dtype) = maker.map(|maker| maker.dtype) {
         diagnose.look_at_value(state, storage, dtype);
     }

@@ -105,7 +105,7 @@ impl LeftBehind {
     ) {
         let touched = &mut self.touched;
         let mut touch = |address, is_written: bool| {
-            let touched = touched.get_or_insert_with(address, || Touched {
+            let touched = touched.entry(address).or_insert_with(|| Touched {
                 written: false,
                 written_by_step: false,
                 error: error.clone(),
@@ -155,7 +155,7 @@ impl LeftBehind {
     #[cold]
     fn find_conflict(&self, cmd: &Cmd, steps: &Steps) -> Option<Error> {
         if let Cmd::Read { reading, .. } = cmd {
-            if let Some(touched) = self.touched.get(address_of(reading)) {
+            if let Some(touched) = self.touched.get(&address_of(reading)) {
                 return Some(touched.error.clone());
             }
         }
@@ -164,7 +164,7 @@ impl LeftBehind {
         // A takeover restores a value, which does not change it for readers.
         let changes = !matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(&mut |storage, role| {
-            let touched = self.touched.get(storage.address() as u64);
+            let touched = self.touched.get(&(storage.address() as u64));
             let hindered = touched.filter(|touched| {
                 let is_written = match is_step {
                     true => touched.written_by_step,
@@ -181,13 +181,13 @@ impl LeftBehind {
 
     /// The reason why a storage does not have its value yet.
     pub(in crate::engine) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
-        let touched = self.touched.get(storage.address() as u64)?;
+        let touched = self.touched.get(&(storage.address() as u64))?;
         touched.written.then(|| touched.error.clone())
     }
 
     /// The reason why a storage must not be written to yet.
     pub(in crate::engine) fn reason_to_keep(&self, storage: &Arc<Storage>) -> Option<Error> {
-        let touched = self.touched.get(storage.address() as u64)?;
+        let touched = self.touched.get(&(storage.address() as u64))?;
         Some(touched.error.clone())
     }
 
@@ -283,7 +283,7 @@ impl LeftBehind {
         let mut held: NumberMap<usize> = NumberMap::default();
         for (cmd, _) in &self.cmds {
             cmd.each_operand(&mut |storage, _| {
-                *held.get_or_insert_with(storage.address() as u64, || 0) += 1
+                *held.entry(storage.address() as u64).or_default() += 1
             });
         }
         for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
@@ -292,13 +292,13 @@ impl LeftBehind {
                 _ => false,
             };
             cmd.each_operand(&mut |storage, role| {
-                let held = held.get(storage.address() as u64).copied().unwrap_or(0);
+                let held = held.get(&(storage.address() as u64)).copied().unwrap_or(0);
                 // The app may look at its own buffer without a call to the engine.
                 let seen = storage.residency() == Residency::Imported;
                 wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
             });
             cmd.each_operand(&mut |storage, _| {
-                if let Some(held) = held.get_mut(storage.address() as u64) {
+                if let Some(held) = held.get_mut(&(storage.address() as u64)) {
                     *held -= 1;
                 }
             });

@@ -54,7 +54,7 @@ pub(in crate::engine) struct Progress {
 
 impl StepsOfOne {
     fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
-        let rematerialization = self.rematerializations.get(storage.address() as u64);
+        let rematerialization = self.rematerializations.get(&(storage.address() as u64));
         rematerialization.is_some_and(|rematerialization| rematerialization.times > 1)
     }
 }
@@ -88,7 +88,9 @@ impl Steps {
             ..Rematerialization::default()
         };
         let rematerializations = &mut self.now.rematerializations;
-        rematerializations.get_or_insert_with(storage.address() as u64, new)
+        rematerializations
+            .entry(storage.address() as u64)
+            .or_insert_with(new)
     }
 
     /// Whether the commands of a rematerialization run now.
@@ -187,7 +189,10 @@ impl Steps {
 
     /// The error of a rematerialization, if no command has got it yet.
     pub(in crate::engine) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
-        let rematerialization = self.now.rematerializations.get(storage.address() as u64)?;
+        let rematerialization = self
+            .now
+            .rematerializations
+            .get(&(storage.address() as u64))?;
         rematerialization.failure.clone()
     }
 

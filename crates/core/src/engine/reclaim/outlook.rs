@@ -50,10 +50,10 @@ impl Span {
 
 /// The spans of the storages in the queue, by their addresses.
 fn spans(state: &State) -> NumberMap<Span> {
-    let mut spans = NumberMap::default();
+    let mut spans: NumberMap<Span> = NumberMap::default();
     for (index, cmd) in state.queue.ahead().enumerate() {
         cmd.each_operand(&mut |storage, _| {
-            let span = spans.get_or_insert_with(storage.address() as u64, Span::default);
+            let span = spans.entry(storage.address() as u64).or_default();
             span.held += 1;
             span.last = index;
         });
@@ -92,7 +92,7 @@ pub(super) fn last_uses(state: &State) -> FxHashMap<u32, u32> {
     let (spans, mut last_uses) = (spans(state), FxHashMap::default());
     for (index, cmd) in state.queue.ahead().enumerate() {
         cmd.each_operand(&mut |storage, _| {
-            let span = spans.get(storage.address() as u64);
+            let span = spans.get(&(storage.address() as u64));
             let ends = span.is_some_and(|span| span.ends_at(index, storage));
             if let Some(slot) = storage.slot().filter(|_| ends) {
                 last_uses.insert(slot, index as u32 + 1);
@@ -111,7 +111,7 @@ pub(super) fn lack(state: &State, mut live_bytes: u64, limit_bytes: u64, most_by
     for (index, cmd) in state.queue.ahead().enumerate() {
         let mut dying_bytes = 0;
         cmd.each_operand(&mut |storage, _| {
-            let Some(span) = spans.get_mut(storage.address() as u64) else {
+            let Some(span) = spans.get_mut(&(storage.address() as u64)) else {
                 return;
             };
             let size_bytes = state.memory.slabs.granted_bytes(storage.size_bytes());

@@ -212,7 +212,7 @@ impl Again<'_> {
                 } => self.input(storage, *write, made.as_ref())?,
                 Kind::Output { len_bytes } => {
                     let storage = self.like.another(*len_bytes);
-                    let outputs = self.outputs.get_or_insert_with(lineage, Vec::new);
+                    let outputs = self.outputs.entry(lineage).or_default();
                     outputs.push((index, storage.clone()));
                     storage
                 }
@@ -232,7 +232,7 @@ impl Again<'_> {
 
     /// The storage of a result, if its launch is among those so far.
     fn output(&self, made: &Made) -> Option<&Arc<Storage>> {
-        let outputs = self.outputs.get(Arc::as_ptr(&made.by) as u64)?;
+        let outputs = self.outputs.get(&(Arc::as_ptr(&made.by) as u64))?;
         let of_operand = outputs.iter().find(|(index, _)| *index == made.operand);
         of_operand.map(|(_, storage)| storage)
     }

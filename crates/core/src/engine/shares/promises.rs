@@ -240,7 +240,7 @@ pub(in crate::engine) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) ->
     }
     let mut but = NumberMap::default();
     for storage in pinned {
-        *but.get_or_insert_with(storage.address() as u64, || 0) += 1;
+        *but.entry(storage.address() as u64).or_default() += 1;
     }
     let before = memory.unmet(&memory.shares, lending, &but);
     match unmet.pinned_bytes > before.pinned_bytes {

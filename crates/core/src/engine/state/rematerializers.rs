@@ -55,12 +55,12 @@ impl Rematerializers {
     }
 
     pub(in crate::engine) fn get(&self, id: u64) -> Option<Way> {
-        self.by_id.get(id).cloned()
+        self.by_id.get(&id).cloned()
     }
 
     /// Removes a rematerializer whose storage is gone.
     pub(in crate::engine) fn forget(&mut self, id: u64) {
-        match self.by_id.remove(id) {
+        match self.by_id.swap_remove(&id) {
             Some(Way::Function(function)) => self.dropped.push(function),
             Some(Way::Lineage(_)) => self.lineages -= 1,
             None => {}

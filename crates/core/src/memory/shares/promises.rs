@@ -190,7 +190,7 @@ impl Shares {
             return Unmet::default();
         }
         let pinned = pinned();
-        let pinned_of = |id: ShareId| pinned.get(id.0.into()).copied().unwrap_or(0);
+        let pinned_of = |id: ShareId| pinned.get(&u64::from(id.0)).copied().unwrap_or(0);
         let pinned_leaving = |owners| {
             let main_bytes = pinned_of(ShareId::MAIN);
             self.leaving_bytes(lending.limit_bytes, owners, main_bytes, |id, _| {
@@ -258,10 +258,10 @@ pub(in super::super) fn pinned_bytes(
         let Some(storage) = storage.filter(|storage| storage.pins() > 0) else {
             continue;
         };
-        let pins_not_counted = but.get(storage.address() as u64).copied().unwrap_or(0);
+        let pins_not_counted = but.get(&(storage.address() as u64)).copied().unwrap_or(0);
         if storage.pins() > pins_not_counted {
             let granted_bytes = slabs.granted_bytes(storage.size_bytes());
-            *pinned.get_or_insert_with(storage.share().0.into(), || 0) += granted_bytes;
+            *pinned.entry(storage.share().0.into()).or_default() += granted_bytes;
         }
     }
     pinned
