@@ -145,17 +145,30 @@ impl Tensor {
     #[inline]
     #[track_caller]
     pub(crate) fn output(engine: &Handle<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        let (_, bytes) = checked(shape, dtype)?;
-        let (storage, layout) = (engine.storage(bytes)?, Layout::contiguous(shape));
-        Ok(Tensor::from_parts(engine, storage, layout, dtype))
+        Tensor::recorded(engine, shape, dtype, |_| Ok(()))
     }
 
     /// As [`output`](Self::output), full of zeros.
     #[track_caller]
     pub(crate) fn zeroed(engine: &Handle<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        let tensor = Tensor::output(engine, shape, dtype)?;
-        tensor.clear_storage()?;
-        Ok(tensor)
+        let clear = |storage: &Handle<_>| engine.here().clear(&storage.here());
+        Tensor::recorded(engine, shape, dtype, clear)
+    }
+
+    /// As [`output`](Self::output), with the command that writes it.
+    #[inline]
+    #[track_caller]
+    fn recorded(
+        engine: &Handle<Engine>,
+        shape: &[usize],
+        dtype: DType,
+        record: impl FnOnce(&Handle<Storage>) -> Result<()>,
+    ) -> Result<Tensor> {
+        let (_, bytes) = checked(shape, dtype)?;
+        let storage = engine.storage(bytes)?;
+        record(&storage)?;
+        let layout = Layout::contiguous(shape);
+        Ok(Tensor::from_parts(engine, storage, layout, dtype))
     }
 
     /// Appends a clear of all its memory.
