@@ -20,7 +20,7 @@ use crate::memory::{Amount, Memory, Share, ShareHandle, ShareId};
 pub(crate) use crate::memory::{MadeBy, Unmet};
 use crate::printable::{is_hidden, printable};
 use crate::shortage::ShareUse;
-use lending::{device_bytes, lending, limit_bytes, whole};
+use lending::{device_bytes, limit_bytes, whole};
 use limits::{drain_to_ceilings, excess_bytes};
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use promises::WayMaker;
@@ -181,7 +181,7 @@ pub(crate) fn could_leave(engine: &Engine, more_bytes: u64) -> bool {
     let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
     let mut state = engine.lock();
     state.free_dead();
-    let room_bytes = lending(engine, limit_bytes, &budget).room_bytes;
+    let room_bytes = lending::lending(engine, limit_bytes, &budget).room_bytes;
     let held_bytes = state.memory.shares.held_bytes(engine.share_id());
     held_bytes.saturating_add(more_bytes) <= room_bytes
 }
