@@ -1,6 +1,5 @@
 //! Errors name the method that the app called, and the app's line.
 
-use lapidary::operations::{Conv, Pool};
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Result, Tensor};
 
@@ -155,77 +154,4 @@ fn what_no_buffer_holds_is_refused_with_the_method_and_the_line() {
         faults.join("\n")
     );
     assert!(errors > 20, "{errors}");
-}
-
-/// Calls with wrong arguments: the method, and its error.
-macro_rules! refusals {
-    ($($on:ident.$method:ident($($argument:expr),*);)+) => {
-        [$((stringify!($method), line!(), $on.$method($($argument),*).map(drop))),+]
-    };
-}
-
-#[test]
-fn wrong_arguments_are_refused_with_the_method_and_the_line() {
-    let gpu = &simulated();
-    let of = |shape: &[usize]| gpu.zeros(shape, DType::F32).unwrap();
-    let (x, v, none, image) = (&of(&[3, 4]), &of(&[60_000]), &of(&[0]), &of(&[1, 2, 4, 4]));
-    let column = &v.unsqueeze(1).unwrap();
-    let rows = &gpu.zeros(&[3], DType::I32).unwrap();
-    let still = Conv {
-        stride: [0, 0],
-        ..Conv::default()
-    };
-    let huge = &[1 << 20, 1 << 20][..];
-    let refused = refusals! {
-        x.reshape(&[5]);
-        x.reshape_infer(&[-1, 5]);
-        x.view_as(&[5]);
-        x.permute(&[0, 0]);
-        x.permute(&[0]);
-        x.transpose(0, 5);
-        x.narrow(0, 2, 5);
-        x.narrow(5, 0, 1);
-        x.select(0, 9);
-        x.select(7, 0);
-        x.slice(0, None, None, 0);
-        x.squeeze_axis(0);
-        x.squeeze_axis(7);
-        x.unsqueeze(7);
-        x.flip(&[0, 0]);
-        x.broadcast_to(&[5]);
-        x.argmax_keepdim(5);
-        x.argmin_keepdim(5);
-        none.argmax_all();
-        none.argmin_all();
-        x.max_with_indices(5);
-        none.min_with_indices(0);
-        x.max_with_indices_keepdim(5);
-        none.min_with_indices_keepdim(0);
-        none.max_with_indices_all();
-        none.min_with_indices_all();
-        x.index(&[None, None, Some(rows)]);
-        x.index_put(&[None, None, Some(rows)], v, false);
-        image.conv2d(image, None, &still);
-        image.max_pool2d(&Pool::new([9, 9]));
-        image.avg_pool2d(&Pool::new([9, 9]));
-        gpu.zeros(huge, DType::F32);
-        gpu.empty(huge, DType::F32);
-        gpu.ones(huge, DType::F32);
-        gpu.full(huge, 2.0, DType::F32);
-        gpu.eye_with(1 << 20, 1 << 20, DType::F32);
-        gpu.rand_uniform(huge, 0.0, 1.0, 1, DType::F32);
-        gpu.rand_normal(&[3], 0.0, 1.0, 1, DType::I32);
-        gpu.zeros(&[1; 9], DType::F32);
-        v.outer(v);
-        column.add(v);
-        column.lt(v);
-        column.lerp(v, v);
-    };
-    for (method, line, refused) in refused {
-        let text = refused.expect_err(method).to_string();
-        let has_line = text.contains(&format!(" (called at tests/views/errors.rs:{line})"));
-        assert!(text.starts_with(method) && has_line, "{method}: {text}");
-        let rest = &text[method.len()..];
-        assert!(rest.starts_with([':', ' ']), "{method}: {text}");
-    }
 }

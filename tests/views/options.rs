@@ -7,15 +7,15 @@ use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use super::simulated;
 
-/// Calls with sizes and options that are refused, with the names of the methods.
+/// Calls with sizes and options that are refused, with the names of the methods and the line.
 macro_rules! calls {
     ($($of:ident.$method:ident($($argument:expr),*);)*) => {
-        vec![$((stringify!($method), $of.$method($($argument),*).map(drop))),*]
+        vec![$((stringify!($method), line!(), $of.$method($($argument),*).map(drop))),*]
     };
 }
 
 /// `x` is `[2, 4, 6, 6]`, `m` `[4, 6]`, and `i` has 4 indices.
-fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, Result<()>)> {
+fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, u32, Result<()>)> {
     let conv = |stride, dilation, groups| Conv {
         stride: [stride; 2],
         dilation: [dilation; 2],
@@ -45,6 +45,7 @@ fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, 
     let taps = &x.narrow(0, 0, 1).unwrap().squeeze_axis(0).unwrap();
     let weight = &x.narrow(2, 0, 3).unwrap().narrow(3, 0, 3).unwrap();
     let none = &x.narrow(2, 0, 0).unwrap();
+    let nothing = &m.narrow(0, 0, 0).unwrap().flatten().unwrap();
     let end = &Epilogue::new().bias(m);
     let cut = &m.narrow(1, 0, 3).unwrap();
     let row = &m.select(0, 0).unwrap();
@@ -147,8 +148,16 @@ fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, 
         m.norm(&[2], 2.0);
         m.argmax(2);
         m.argmin_keepdim(2);
+        m.argmax_keepdim(2);
+        nothing.argmax_all();
+        nothing.argmin_all();
         m.max_with_indices(2);
+        nothing.min_with_indices(0);
+        m.max_with_indices_keepdim(2);
         m.min_with_indices_keepdim(2);
+        nothing.min_with_indices_keepdim(0);
+        nothing.max_with_indices_all();
+        nothing.min_with_indices_all();
         m.cumsum(2);
         m.cumprod(2);
         m.cummax(2);
@@ -187,6 +196,7 @@ fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, 
         m.index(&[None, None, Some(i)]);
         m.index(&[]);
         m.index_put(&[None], m, false);
+        m.index_put(&[None, None, Some(i)], row, false);
         m.search_sorted(x, false);
         m.one_hot(3, DType::F32);
         m.multinomial(7, false, 1);
@@ -210,6 +220,7 @@ fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, 
         x.conv2d_backward(x, weight, &same);
         tall.add(wide);
         tall.lt(wide);
+        tall.lerp(wide, wide);
         tall.matmul(wide);
         tall.take_along(0, &wide.cast(DType::I32).unwrap());
         tall.pad(&[(0, 0), (1 << 16, 1 << 16)], 0.0);
@@ -222,9 +233,14 @@ fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, 
         m.rotary(m, row, false);
         gpu.zeros(&[1; 9], DType::F32);
         gpu.full(&[1; 9], 1.0, DType::F32);
+        gpu.zeros(&[1 << 40], DType::F32);
+        gpu.empty(&[1 << 40], DType::F32);
+        gpu.full(&[1 << 40], 2.0, DType::F32);
         gpu.ones(&[1 << 40], DType::F32);
         gpu.arange(0.0, f32::INFINITY, 1.0, DType::F32);
         gpu.eye(1 << 20, DType::F32);
+        gpu.eye_with(1 << 20, 1 << 20, DType::F32);
+        gpu.rand_uniform(&[1 << 40], 0.0, 1.0, 1, DType::F32);
         gpu.rand_uniform(&[1; 9], 0.0, 1.0, 1, DType::F32);
         gpu.rand_normal(&[4], 0.0, 1.0, 1, DType::I32);
         gpu.tensor(&[1.0_f32; 9], &[1; 9]);
@@ -242,7 +258,7 @@ fn wrong_sizes_and_options_are_refused_with_the_method_and_the_line() -> Result<
         };
         let [x, m] = [made(&[2, 4, 6, 6])?, made(&[4, 6])?];
         let i = gpu.tensor(&[0_i32, 1, 2, 3], &[4])?;
-        for (method, result) in with_wrong_options(&gpu, [&x, &m, &i]) {
+        for (method, line, result) in with_wrong_options(&gpu, [&x, &m, &i]) {
             let Err(error) = result else {
                 wrong.push(format!("{method}: no error"));
                 continue;
@@ -250,7 +266,7 @@ fn wrong_sizes_and_options_are_refused_with_the_method_and_the_line() -> Result<
             let text = error.to_string();
             let is_named =
                 [": ", " (called"].map(|next| text.starts_with(&format!("{method}{next}")));
-            let has_line = text.contains("views/options.rs:");
+            let has_line = text.contains(&format!(" (called at tests/views/options.rs:{line})"));
             let is_of_call = matches!(
                 error,
                 Error::Shape { .. }
