@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
-use crate::driver::{Caps, Device, Driver, Dx12Compiler};
+use crate::driver::{Caps, Device, Driver, Dx12Compiler, NOT_SHARED};
 use crate::engine::queue::fusion::Fuse;
 use crate::engine::{Diagnostics, Engine, Handle, Launch, Setup, block_on};
 use crate::error::{Error, Result};
@@ -535,7 +535,7 @@ impl Gpu {
     fn shared_driver(&self, operation: &'static str) -> Result<&Device> {
         let driver = self.engine.own().driver();
         if self.engine.here().is_dry() || !driver.shares_with_app() {
-            let reason = "the device is simulated and has no wgpu buffers".into();
+            let reason = NOT_SHARED.into();
             return Err(Error::Buffer { operation, reason });
         }
         Ok(driver)

@@ -19,16 +19,12 @@ fn windows_of_whole<'a>(engine: &Handle<Engine>, tensors: impl Iterator<Item = &
     let mut seen = SmallVec::<[&Tensor; 4]>::new();
     let mut windows = 0;
     for tensor in tensors {
-        if !seen.iter().any(|other| same_storage(other, tensor)) {
+        if !seen.iter().any(|other| other.shares_storage_with(tensor)) {
             windows += tensor.storage.size_bytes().div_ceil(window_bytes);
             seen.push(tensor);
         }
     }
     windows
-}
-
-fn same_storage(a: &Tensor, b: &Tensor) -> bool {
-    a.shares_storage_with(b)
 }
 
 /// Whether these tensors and a new one of `new_bytes` need more bindings than a dispatch has.
@@ -66,8 +62,9 @@ pub(in crate::ops) fn ranges(engine: &Handle<Engine>, tensors: &[&Tensor]) -> Ra
         for a in 0..shown.len() {
             for b in 0..a {
                 let ((start, end), (other_start, other_end)) = (shown[a], shown[b]);
-                let overlap =
-                    same_storage(tensors[a], tensors[b]) && start < other_end && other_start < end;
+                let overlap = tensors[a].shares_storage_with(tensors[b])
+                    && start < other_end
+                    && other_start < end;
                 if overlap && shown[a] != shown[b] {
                     shown[a] = (start.min(other_start), end.max(other_end));
                     shown[b] = shown[a];
@@ -89,7 +86,7 @@ pub(in crate::ops) fn do_fit(
     let window_bytes = engine.caps().max_binding_bytes;
     let firsts = (0..tensors.len()).filter(|&index| {
         let is_known = |other: usize| {
-            same_storage(tensors[other], tensors[index]) && ranges[other] == ranges[index]
+            tensors[other].shares_storage_with(tensors[index]) && ranges[other] == ranges[index]
         };
         !(0..index).any(is_known)
     });

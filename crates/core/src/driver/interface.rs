@@ -21,7 +21,7 @@ pub(crate) struct KernelRun {
 }
 
 /// Why a driver refuses what an app would do with wgpu.
-const NOT_SHARED: &str = "the device is simulated and has no wgpu buffers";
+pub(crate) const NOT_SHARED: &str = "the device is simulated and has no wgpu buffers";
 
 /// A function of the app that records commands.
 pub(crate) type RecordApp<'a> = Box<dyn FnOnce() -> Vec<wgpu::CommandBuffer> + 'a>;

@@ -104,16 +104,18 @@ impl Pass {
 
     async fn execute_queue(&self) -> Result<()> {
         self.outside.reset_rounds();
-        lending::note_lending(self);
+        let has_shares = lending::note_lending(self);
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
             shrink::shrink(self).await?;
         }
-        let least = self.lock().queue.least_priority();
-        drain_to_ceilings(self, least).await?;
-        self.wait_for_turn().await?;
+        if has_shares {
+            let least = self.lock().queue.least_priority();
+            drain_to_ceilings(self, least).await?;
+            self.wait_for_turn().await?;
+        }
         let mut left_before = usize::MAX;
         loop {
             let (begun, freed) = {

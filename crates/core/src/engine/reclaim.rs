@@ -134,12 +134,13 @@ pub(super) fn make_room<'a>(
     storage: &'a Arc<Storage>,
 ) -> BoxFuture<'a, Result<Result<()>>> {
     Box::pin(async move {
-        note_lending(pass);
-        if let Some(error) = lower_share(pass, storage).await? {
-            return Ok(Err(error));
-        }
-        if pass.must_yield() {
-            return Ok(Ok(()));
+        if note_lending(pass) {
+            if let Some(error) = lower_share(pass, storage).await? {
+                return Ok(Err(error));
+            }
+            if pass.must_yield() {
+                return Ok(Ok(()));
+            }
         }
         if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
             return Ok(made);

@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use super::Gpu;
 use crate::buffer::Buffer;
+use crate::driver::Device;
 use crate::engine::{Handle, Pinned, block_on};
 use crate::error::{Error, Result};
 
@@ -144,7 +145,7 @@ impl Gpu {
         let written: Vec<_> = written.map(storage).collect();
         let engine = self.engine.here();
         let pinned = engine.pin(&storages, &written).await?;
-        let bound = self.bound(buffers, &pinned)?;
+        let bound = bound(driver, buffers, &pinned)?;
         let refused = |error| crate::transfer::refusal("the app's commands", error);
         let record = Box::new(|| encode(&bound));
         let commands = driver.record_app(record).map_err(refused)?;
@@ -191,22 +192,6 @@ impl Gpu {
             return Ok(());
         };
         Err(Error::Buffer { operation, reason })
-    }
-
-    fn bound(&self, buffers: &[(&Buffer, Access)], pinned: &Pinned) -> Result<Bound> {
-        let refused = |error| crate::transfer::refusal("to bind a buffer", error);
-        let places = buffers.iter().zip(&pinned.places);
-        let ranges = places.map(|((buffer, _), place)| {
-            let in_slab = self.engine.here().driver().lend_buffer(place.buffer);
-            Ok(BoundRange {
-                buffer: in_slab.map_err(refused)?,
-                offset_bytes: place.offset_bytes + buffer.offset_bytes(),
-                size_bytes: buffer.size_bytes().next_multiple_of(4),
-            })
-        });
-        Ok(Bound {
-            ranges: ranges.collect::<Result<_>>()?,
-        })
     }
 
     /// Makes a buffer of a range of the app's own buffer; nothing is copied. The app must not
@@ -279,4 +264,21 @@ impl Gpu {
         }
         Ok(())
     }
+}
+
+/// The ranges of the buffers, where they are pinned.
+fn bound(driver: &Device, buffers: &[(&Buffer, Access)], pinned: &Pinned) -> Result<Bound> {
+    let refused = |error| crate::transfer::refusal("to bind a buffer", error);
+    let places = buffers.iter().zip(&pinned.places);
+    let ranges = places.map(|((buffer, _), place)| {
+        let in_slab = driver.lend_buffer(place.buffer);
+        Ok(BoundRange {
+            buffer: in_slab.map_err(refused)?,
+            offset_bytes: place.offset_bytes + buffer.offset_bytes(),
+            size_bytes: buffer.size_bytes().next_multiple_of(4),
+        })
+    });
+    Ok(Bound {
+        ranges: ranges.collect::<Result<_>>()?,
+    })
 }

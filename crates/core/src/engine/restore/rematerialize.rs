@@ -96,7 +96,8 @@ pub(super) fn rematerialize(
             let before = begin(&mut state, storage, from);
             let launches = launches.into_iter().rev();
             launches.for_each(|launch| state.queue.push_head(Cmd::Launch(launch)));
-            note_steps(&mut state, before);
+            let steps = state.queue.len() - before;
+            state.note_steps(steps);
             return Ok(Ok(()));
         }
         None => return Ok(Ok(())),
@@ -114,7 +115,8 @@ pub(super) fn rematerialize(
             let before = begin(&mut state, storage, from);
             let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
             state.queue.put_in_front(recorded, limit_bytes);
-            note_steps(&mut state, before);
+            let steps = state.queue.len() - before;
+            state.note_steps(steps);
             Ok(Ok(()))
         }
         Ok(_) => Ok(Err(refused(
@@ -134,8 +136,4 @@ fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) -> usize
     let to = storage.clone();
     state.queue.push_head(Cmd::TakeOver { from, to });
     before
-}
-
-fn note_steps(state: &mut State, before: usize) {
-    state.note_steps(state.queue.len() - before);
 }

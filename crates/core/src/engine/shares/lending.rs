@@ -35,15 +35,15 @@ pub(in crate::engine) fn whole(engine: &Engine, device_bytes: Option<u64>) -> Wh
 }
 
 /// Notes what shares may lend now, and the limit of watermarks. Lets amounts follow the operating
-/// system's limit. An execution pass calls this when it begins.
-pub(in crate::engine) fn note_lending(engine: &Engine) {
+/// system's limit. An execution pass calls this when it begins. Returns whether there are shares.
+pub(in crate::engine) fn note_lending(engine: &Engine) -> bool {
     let has_parts = {
         let state = &mut *engine.lock();
         if state.memory.watermarks.has_any() {
             state.memory.watermarks.set_limit(limit_bytes(engine));
         }
         if state.memory.shares.is_empty() {
-            return;
+            return false;
         }
         state.memory.shares.has_parts()
     };
@@ -60,6 +60,7 @@ pub(in crate::engine) fn note_lending(engine: &Engine) {
     lending.room_bytes = lending.room_bytes.saturating_add(left_bytes);
     let is_bounded = lending.room_bytes < lending.limit_bytes;
     (state.memory.shares).set_lending(is_bounded.then_some(lending));
+    true
 }
 
 /// What may be lent where slabs have `limit_bytes`, with the room of `budget` for evicted bytes.

@@ -75,8 +75,9 @@ impl State {
 
     /// Whether the command at the head has a lower priority than some share.
     pub(in crate::engine) fn lets_others_go_first(&self) -> bool {
-        let head = (self.queue.head()).map_or(i8::MAX, |head| in_force(self, head));
-        self.has_priorities && head < self.memory.shares.highest_priority()
+        let highest = self.memory.shares.highest_priority();
+        let is_lower = |head| in_force(self, head) < highest;
+        self.has_priorities && self.queue.head().is_some_and(is_lower)
     }
 
     /// Whether commands have come that may go before the command at the head.
