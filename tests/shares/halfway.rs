@@ -1,5 +1,5 @@
-//! Work of a higher priority passes the move of one large tensor for a lower command. The move is
-//! left halfway and goes on later. What is left is given up if it is stale, or in the way.
+//! Work of a higher priority runs in the middle of the move of one large tensor for a lower
+//! command. The move goes on after that, or begins again if it is stale or lost its memory.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;

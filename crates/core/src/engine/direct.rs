@@ -178,18 +178,14 @@ pub(super) async fn read_in_place(
         .idle(place, pass.driver.completed())
         == Some(false)
     {
-        let waited = pass.wait_idle().await;
-        pass.check_lost()?;
-        if let Err(error) = waited {
+        if let Err(error) = pass.wait_idle().await {
             reading.fail(error);
             pass.lock().queue.pop_head();
             return Ok(());
         }
     }
     let deliver = |bytes: &[u8]| reading.deliver(bytes);
-    let read = look(pass, place, piece, deliver).await;
-    pass.check_lost()?;
-    if let Err(error) = read {
+    if let Err(error) = pass.until(look(pass, place, piece, deliver)).await? {
         reading.fail(refusal("to map a slab", error));
     }
     // The read has run here, so its command goes.

@@ -148,7 +148,6 @@ impl Pass {
         }
         let left = {
             let state = &mut *self.lock();
-            (state.left_restores).give_up_unused(&state.queue, &mut state.memory);
             if state.queue.is_empty() {
                 state.memory.forget_saved();
                 if !state.memory.has_saved() && !state.rematerializers.has_lineages() {
@@ -290,9 +289,7 @@ async fn provide_readback(
     pass.submit()?;
     let mut tries = 0;
     loop {
-        let provided = pass.readbacks.provide(size_bytes).await;
-        pass.check_lost()?;
-        match provided {
+        match pass.until(pass.readbacks.provide(size_bytes)).await? {
             Ok(()) => return Ok(Ok(())),
             Err(DriverError::OutOfMemory | DriverError::OverBudget)
                 if reclaim::make_way_for_staging(pass, size_bytes, tries).await? =>
@@ -318,7 +315,7 @@ async fn provide_pipeline(
     params_bytes: u32,
 ) -> Result<()> {
     let desc = describe::describe(program, &key, params_bytes, pass.driver.caps());
-    let made = match pass.driver.create_pipeline(desc).await {
+    let made = match pass.until(pass.driver.create_pipeline(desc)).await? {
         Ok(pipeline) => Ok(pipeline),
         // Only errors of the kernel itself are cached, because they would occur again.
         Err(DriverError::Invalid(message)) => Err(Arc::new(Error::Driver {
@@ -327,7 +324,10 @@ async fn provide_pipeline(
         })),
         #[cfg(any(test, feature = "sim"))]
         Err(DriverError::Kernel(fault)) => Err(Arc::new(Error::Kernel(fault))),
-        Err(error) => return fail_head_on_error(pass, Err(error), "a kernel"),
+        Err(error) => {
+            pass.lock().head_failed(refusal("a kernel", error));
+            return Ok(());
+        }
     };
     let mut state = pass.lock();
     if let (Program::Fused(fused), Ok(_)) = (program, &made) {
@@ -342,19 +342,6 @@ async fn leave_behind_on_error(pass: &Pass, made: Result<()>) -> Result<()> {
     let Err(error) = made else { return Ok(()) };
     if !matches!(error, Error::OutOfMemory(_)) || !shrink::was_lowered(pass).await? {
         pass.lock().head_failed(error);
-    }
-    Ok(())
-}
-
-/// Fails the command at the head of the queue if the driver refused its need.
-fn fail_head_on_error(
-    pass: &Pass,
-    result: Result<(), DriverError>,
-    what: &'static str,
-) -> Result<()> {
-    pass.check_lost()?;
-    if let Err(error) = result {
-        pass.lock().head_failed(refusal(what, error));
     }
     Ok(())
 }

@@ -104,6 +104,13 @@ impl Pass {
         Ok(engine.execution_lock.lock().await)
     }
 
+    /// Awaits something of the driver, and returns an error if the device is lost then.
+    pub(in crate::engine) async fn until<T>(&self, done: impl Future<Output = T>) -> Result<T> {
+        let result = done.await;
+        self.check_lost()?;
+        Ok(result)
+    }
+
     /// The pass of a caller that has the lock.
     pub(super) fn with(engine: &Arc<Engine>, lock: ExecutionGuard) -> Pass {
         Pass {

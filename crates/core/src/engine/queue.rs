@@ -76,6 +76,7 @@ impl Default for Queue {
                 may_defer: false,
                 least_priority: i8::MIN,
                 is_slice: false,
+                is_between: false,
             },
             has_news: false,
             awaited: FxHashSet::default(),
@@ -95,6 +96,8 @@ pub(super) struct Runs {
     pub(super) least_priority: i8,
     /// It ends with its first submission, which is a short one.
     pub(super) is_slice: bool,
+    /// It runs urgent commands in the middle of something else, and nothing behind them.
+    pub(super) is_between: bool,
 }
 
 /// The next uses of storages, as far as the queue shows them.
@@ -261,6 +264,7 @@ impl Queue {
             may_defer,
             least_priority,
             is_slice: false,
+            is_between: false,
         });
     }
 
@@ -279,6 +283,11 @@ impl Queue {
     /// Whether the pass ends with its first submission, which should be a short one.
     pub(super) fn is_slice(&self) -> bool {
         self.runs.is_slice
+    }
+
+    /// Whether the pass runs urgent commands in the middle of something else.
+    pub(super) fn is_between(&self) -> bool {
+        self.runs.is_between
     }
 
     /// Begins a round of a pass over the queue.

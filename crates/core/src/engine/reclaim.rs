@@ -42,7 +42,6 @@ pub(in crate::engine) mod victims;
 use std::sync::Arc;
 
 use super::pass::Pass;
-use super::pass::turn::WHOLE;
 use super::shares::lending::note_lending;
 use super::state::State;
 use crate::alloc::{AllocError, Growth};
@@ -127,8 +126,7 @@ impl Attempt {
 }
 
 /// Makes room for a storage: a slab or a hole. The inner error concerns the storage, the outer
-/// error the whole pass. The caller has the execution lock. For a command at the head of the queue,
-/// returns between two rounds if work of a higher priority has come.
+/// error the whole pass. The caller has the execution lock.
 pub(super) fn make_room<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
@@ -137,9 +135,6 @@ pub(super) fn make_room<'a>(
         if note_lending(pass) {
             if let Some(error) = lower_share(pass, storage).await? {
                 return Ok(Err(error));
-            }
-            if pass.must_yield() {
-                return Ok(Ok(()));
             }
         }
         if let Some(made) = grow(pass, storage, Ceiling::Soft).await? {
@@ -193,8 +188,7 @@ pub(super) fn make_room<'a>(
     })
 }
 
-/// Runs these reclaim steps until the storage has room, or work of a higher priority has come.
-/// `None` if they do not suffice.
+/// Runs these reclaim steps until the storage has room. `None` if they do not suffice.
 fn try_steps<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
@@ -222,24 +216,17 @@ fn try_steps<'a>(
                 let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
                 if step.has_traffic() {
                     wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
-                    wanted_bytes = pass.round_bytes(wanted_bytes);
+                    wanted_bytes = wanted_bytes.min(pass.part_bytes());
                 }
-                let part_bytes = pass.round_bytes(WHOLE);
-                let ran = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
+                let ran = run_reclaim_step(pass, step, wanted_bytes, whom).await?;
                 let Some(freed) = ran else { break };
                 attempt.note(pass, step, freed);
-                let freed_bytes = freed.bytes;
-                // What was left or cut between two parts may have freed nothing yet.
-                let may_be_cut = step.has_traffic() || step == ReclaimStep::Compact;
-                if freed_bytes == 0 && !may_be_cut {
+                if freed.bytes == 0 {
                     break;
                 }
                 note_lending(pass);
-                if pass.must_yield() {
+                if pass.give_way().await? && pass.lock().is_head_cancelled() {
                     return Ok(Some(Ok(())));
-                }
-                if freed_bytes == 0 {
-                    break;
                 }
                 if let Some(made) = grow(pass, storage, attempt.ceiling).await? {
                     return Ok(Some(made));
@@ -251,8 +238,7 @@ fn try_steps<'a>(
 }
 
 /// Makes the storage's share hold less, if its limits, and not the device's, leave no room for the
-/// storage. Stops if work of a higher priority has come. Returns the error of the storage if that
-/// fails.
+/// storage. Returns the error of the storage if that fails.
 async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error>> {
     let mut attempt = Attempt::default();
     loop {
@@ -281,13 +267,13 @@ async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error
         };
         let whom = Whom::owing(hindrance.share, storage.share(), hindrance.wanted_bytes);
         let ran = |step, freed| attempt.note(pass, step, freed);
-        let (wanted_bytes, part_bytes) = (hindrance.excess_bytes, pass.round_bytes(WHOLE));
-        let wanted_bytes = wanted_bytes.min(part_bytes);
-        let freed_bytes = run_until_freed(pass, steps, wanted_bytes, whom, part_bytes, ran).await?;
-        if pass.must_yield() {
+        let wanted_bytes = hindrance.excess_bytes.min(pass.part_bytes());
+        let freed_bytes = run_until_freed(pass, steps, wanted_bytes, whom, ran).await?;
+        let others_ran = pass.give_way().await?;
+        if others_ran && pass.lock().is_head_cancelled() {
             return Ok(None);
         }
-        if freed_bytes == 0 && freed(pass) == freed_before {
+        if freed_bytes == 0 && freed(pass) == freed_before && !others_ran {
             return Ok(Some(refuse::out_of_memory(pass, storage, attempt.counts)));
         }
     }
@@ -307,14 +293,13 @@ pub(super) async fn run_until_freed(
     steps: &[ReclaimStep],
     wanted_bytes: u64,
     whom: Whom,
-    part_bytes: u64,
     mut ran: impl FnMut(ReclaimStep, Freed),
 ) -> Result<u64> {
     for &step in steps {
-        let freed = run_reclaim_step(pass, step, wanted_bytes, whom, part_bytes).await?;
+        let freed = run_reclaim_step(pass, step, wanted_bytes, whom).await?;
         let freed = freed.unwrap_or_default();
         ran(step, freed);
-        if freed.bytes > 0 || pass.leaves_move(part_bytes) {
+        if freed.bytes > 0 {
             return Ok(freed.bytes);
         }
     }
@@ -349,7 +334,6 @@ fn run_reclaim_step(
     step: ReclaimStep,
     wanted_bytes: u64,
     whom: Whom,
-    part_bytes: u64,
 ) -> BoxFuture<'_, Result<Option<Freed>>> {
     Box::pin(async move {
         let dropped_before_bytes = pass.lock().counters.dropped_bytes;
@@ -364,16 +348,10 @@ fn run_reclaim_step(
             ReclaimStep::Wait => retire::wait_for_all(pass).await,
             ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes, whom)),
             ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
-            ReclaimStep::Host => {
-                evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom, part_bytes).await
-            }
+            ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom).await,
             ReclaimStep::Store if pass.stores.is_empty() => return Ok(None),
-            ReclaimStep::Store => {
-                evict::evict_to_stores(pass, wanted_bytes, whom, part_bytes).await
-            }
-            ReclaimStep::Disk => {
-                evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom, part_bytes).await
-            }
+            ReclaimStep::Store => evict::evict_to_stores(pass, wanted_bytes, whom).await,
+            ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom).await,
             ReclaimStep::Repack | ReclaimStep::Other => return Ok(None),
         };
         // The pass has the execution lock, so nobody else drops meanwhile.
@@ -389,17 +367,17 @@ fn refused_submissions(pass: &Pass) -> u64 {
 }
 
 /// Creates a slab for the storage, or finds a hole, if need be by moving blocks together. `None` if
-/// that fails. For a command at the head of the queue, returns between two parts of the moves if
-/// work of a higher priority has come.
+/// that fails.
 async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<Option<Result<()>>> {
     let size_bytes = storage.size_bytes();
     let mut limit_bytes = slabs_limit_bytes(pass, ceiling);
-    for _ in 0..PLANS {
+    for attempt in 1..=PLANS {
         let plan = {
             let mut state = pass.lock();
             state.free_dead();
             state.memory.plan(size_bytes, limit_bytes)
         };
+        let _hold = compact::hold_last(pass, attempt);
         let steps = match plan {
             Ok(steps) => steps,
             Err(AllocError::NeedsSlab { .. }) => return Ok(None),
@@ -425,8 +403,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
                 }
                 limit_bytes = pass.lock().memory.slabs.reserved_bytes();
             }
-            Outcome::Void => {}
-            Outcome::Cut => return Ok(Some(Ok(()))),
+            Outcome::Void | Outcome::Interrupted => {}
             Outcome::Refused(error) => return Ok(Some(Err(error))),
         }
     }
@@ -445,13 +422,10 @@ async fn create_least(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Erro
             slab_bytes,
             ..growth
         };
-        match compact::create_planned(pass, &smaller).await {
+        match pass.until(compact::create_planned(pass, &smaller)).await? {
             Ok(_) => break,
             Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-            Err(error) => {
-                pass.check_lost()?;
-                return Ok(Some(refusal("a slab", error)));
-            }
+            Err(error) => return Ok(Some(refusal("a slab", error))),
         }
     }
     Ok(None)
@@ -582,9 +556,8 @@ async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
             if above_bytes == 0 {
                 return Ok(());
             }
-            let Some(freed) =
-                run_reclaim_step(pass, step, above_bytes, Whom::all(ShareId::MAIN), WHOLE).await?
-            else {
+            let whom = Whom::all(ShareId::MAIN);
+            let Some(freed) = run_reclaim_step(pass, step, above_bytes, whom).await? else {
                 break;
             };
             refuse::note_reclaimed(pass, step, freed);

@@ -64,7 +64,6 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     state.batch = Batch::default();
     state.timing.forget();
     let cleanings = state.cleanings.take_all();
-    state.give_up_left_restore();
     state.pace.forget();
     state.pipelines = Pipelines::default();
     state.groups = BindGroups::new(pass.driver.clone());

@@ -6,9 +6,9 @@
 //! app. Copies in the batch take them to the slab. Where host and device share memory and the slab
 //! is idle, the bytes go straight into the slab.
 //!
-//! For a command of a low priority, the bytes of a large storage come part by part. If work of a
-//! higher priority comes between two parts, the restore is left halfway, and keeps its block. The
-//! next restore of the storage goes on there.
+//! For a command of a low priority, the bytes of a large storage come part by part, and commands of
+//! a higher priority run in between. If they take the block, the restore begins again, in one part:
+//! otherwise commands that often need the memory would keep it from ever ending.
 
 pub(in crate::engine) mod limit_ahead;
 pub(in crate::engine) mod recompute;
@@ -19,11 +19,9 @@ use std::sync::Arc;
 
 use super::mapped::Mapped;
 use super::pass::Pass;
-use super::pass::turn::WHOLE;
 use super::reclaim;
 use super::reclaim::refuse;
 use super::state::cost::Stopwatch;
-use super::state::left_restore::Filled;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
@@ -49,99 +47,102 @@ impl Drop for RestoreGuard<'_> {
     }
 }
 
-/// Restores an evicted storage. The inner error concerns the command that needs it. For a command
-/// at the head of the queue, returns before that if work of a higher priority has come.
+/// Urgent commands run in the middle of a restore until this is dropped. Then the restore has its
+/// block again, unless they took it or have made it useless.
+struct Suspended<'a, 'b>(&'a mut RestoreGuard<'b>);
+
+impl<'a, 'b> Suspended<'a, 'b> {
+    fn new(storage: &Arc<Storage>, restore_guard: &'a mut RestoreGuard<'b>) -> Option<Self> {
+        let pending_restore = restore_guard.1.take()?;
+        let state = &mut *restore_guard.0.lock();
+        let restores = &mut state.suspended_restores;
+        restores.suspend(storage, pending_restore, &mut state.memory);
+        Some(Suspended(restore_guard))
+    }
+}
+
+impl Drop for Suspended<'_, '_> {
+    fn drop(&mut self) {
+        self.0.1 = self.0.0.lock().resume_restore();
+    }
+}
+
+/// Restores an evicted storage. The inner error concerns the command that needs it.
 pub(super) fn restore<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
 ) -> BoxFuture<'a, Result<Result<()>>> {
     Box::pin(async move {
-        let copies = supply::evicted_copies(pass, storage).filter(|copies| !copies.has_bytes());
-        if let Some(rematerializer) = copies
-            .as_ref()
-            .and_then(|copies| copies.rematerializer.as_ref())
-        {
-            return rematerialize::rematerialize(pass, storage, rematerializer);
-        }
-        drop(copies);
         let mut restore_guard = RestoreGuard(pass, None);
-        let (mut filled, mut part_bytes) = (Filled::default(), pass.round_bytes(WHOLE));
+        let mut is_in_parts = true;
         loop {
+            let copies = supply::evicted_copies(pass, storage).filter(|copies| !copies.has_bytes());
+            if let Some(rematerializer) = copies
+                .as_ref()
+                .and_then(|copies| copies.rematerializer.as_ref())
             {
+                return rematerialize::rematerialize(pass, storage, rematerializer);
+            }
+            drop(copies);
+            let received = {
                 let state = &mut *pass.lock();
-                if !state.memory.slots.is_evicted(storage) {
+                state.free_dead();
+                let is_over = !is_in_parts && state.is_head_cancelled();
+                if is_over || !state.memory.slots.is_evicted(storage) {
                     return Ok(Ok(()));
                 }
-                let restores = &mut state.left_restores;
-                if let Some(taken_up) = restores.take_up(storage, &mut state.memory) {
-                    (restore_guard.1, filled) = (Some(taken_up.0), taken_up.1);
-                    break;
-                }
-                if !restores.may_leave(storage) {
-                    part_bytes = WHOLE;
-                }
                 let fit = state.head.take_fit();
-                let received = state.memory.begin_restore(storage, fit);
-                match received {
-                    Ok(Some(pending_restore)) => {
-                        restore_guard.1 = Some(pending_restore);
-                        break;
+                state.memory.begin_restore(storage, fit)
+            };
+            match received {
+                Ok(Some(pending_restore)) => restore_guard.1 = Some(pending_restore),
+                Ok(None) => {
+                    if let Err(error) = reclaim::make_room(pass, storage).await? {
+                        return Ok(Err(error));
                     }
-                    Ok(None) => {}
-                    Err(error) => return Ok(Err(refuse::never_fits(storage, &error))),
+                    continue;
                 }
+                Err(error) => return Ok(Err(refuse::never_fits(storage, &error))),
             }
-            if let Err(error) = reclaim::make_room(pass, storage).await? {
-                return Ok(Err(error));
-            }
-            if pass.must_yield() {
-                return Ok(Ok(()));
+            let _hold = (!is_in_parts).then(|| pass.hold_whole());
+            match restore_into(pass, storage, &mut restore_guard).await? {
+                Ok(has_ended) if has_ended => return Ok(Ok(())),
+                Ok(_) => is_in_parts = false,
+                Err(error) => return Ok(Err(error)),
             }
         }
-        restore_into(pass, storage, &mut restore_guard, filled, part_bytes).await
     })
 }
 
-/// Copies the bytes of a storage into the block that was taken for it, and has some of them. Leaves
-/// that between two parts of this many bytes if work of a higher priority has come, unless they are
-/// [`WHOLE`]. The inner error concerns the command that needs them.
+/// Copies the bytes of a storage into the block that was taken for it. `false` if urgent commands
+/// took the block. The inner error concerns the command that needs them.
 pub(super) fn restore_into<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
     restore_guard: &'a mut RestoreGuard<'_>,
-    mut filled: Filled,
-    part_bytes: u64,
-) -> BoxFuture<'a, Result<Result<()>>> {
+) -> BoxFuture<'a, Result<Result<bool>>> {
     Box::pin(async move {
-        let copies = supply::evicted_copies(pass, storage);
-        let (Some(copies), Some(pending_restore)) = (copies, &restore_guard.1) else {
-            return Ok(Ok(()));
+        let Some(copies) = supply::evicted_copies(pass, storage) else {
+            return Ok(Ok(true));
         };
-        let place = pending_restore.place;
-        let is_full = fill_with_retries(pass, storage, &copies, place, &mut filled, part_bytes);
-        let is_full = match is_full.await {
-            Ok(is_full) => is_full,
-            Err(error) if gave_up_copy(pass, storage, &error) => return Ok(Ok(())),
-            Err(error) => {
-                pass.check_lost()?;
-                return Ok(Err(error));
-            }
+        match pass
+            .until(fill_with_retries(pass, storage, &copies, restore_guard))
+            .await?
+        {
+            Ok(()) => {}
+            Err(error) if gave_up_copy(pass, storage, &error) => return Ok(Ok(true)),
+            Err(error) => return Ok(Err(error)),
+        }
+        let Some(pending_restore) = restore_guard.1.take() else {
+            return Ok(Ok(false));
         };
         let state = &mut *pass.lock();
-        if let Some(pending_restore) = restore_guard.1.take() {
-            let restores = &mut state.left_restores;
-            if !is_full {
-                restores.leave(storage, pending_restore, filled, &mut state.memory);
-                return Ok(Ok(()));
-            }
-            restores.ended(storage);
-            state.memory.finish_restore(storage, pending_restore);
-            state.memory.slots.used(storage);
-            state.batch.add_restored(storage);
-            state.counters.restored_bytes += storage.len_bytes();
-            state.count_transfer(&copies, storage.len_bytes());
-        }
-        Ok(Ok(()))
+        state.memory.finish_restore(storage, pending_restore);
+        state.memory.slots.used(storage);
+        state.batch.add_restored(storage);
+        state.counters.restored_bytes += storage.len_bytes();
+        state.count_transfer(&copies, storage.len_bytes());
+        Ok(Ok(true))
     })
 }
 
@@ -162,27 +163,19 @@ fn gave_up_copy(pass: &Pass, storage: &Arc<Storage>, error: &Error) -> bool {
     error.is_loss()
 }
 
-/// Fills a place from where it was left. Begins again if a submission with a part of it was
-/// refused. Returns whether the place is full.
+/// Fills the block of a restore. Begins again if a submission with a part of it was refused. The
+/// restore has no block any more if urgent commands took it.
 async fn fill_with_retries(
     pass: &Pass,
     storage: &Arc<Storage>,
     copies: &Copies,
-    place: Place,
-    filled: &mut Filled,
-    part_bytes: u64,
-) -> Result<bool> {
-    let refused = || pass.lock().counters.refused_submissions;
+    restore_guard: &mut RestoreGuard<'_>,
+) -> Result<()> {
     for _ in 0..FILLS {
-        let before = refused();
-        if filled.refused != before {
-            (filled.bytes, filled.refused) = (0, before);
-        }
-        if !fill(pass, storage, copies, place, &mut filled.bytes, part_bytes).await? {
-            return Ok(false);
-        }
-        if refused() == before {
-            return Ok(true);
+        let before = refused_submissions(pass);
+        fill(pass, storage, copies, restore_guard).await?;
+        if restore_guard.1.is_none() || refused_submissions(pass) == before {
+            return Ok(());
         }
     }
     Err(Error::Driver {
@@ -191,23 +184,25 @@ async fn fill_with_retries(
     })
 }
 
-/// Fills a place with the bytes of a storage from `at` on, by ops of the batch or in the mapped
-/// slab. Returns whether the place is full.
+fn refused_submissions(pass: &Pass) -> u64 {
+    pass.lock().counters.refused_submissions
+}
+
+/// Fills the block of a restore with the bytes of the storage, by ops of the batch or in the mapped
+/// slab. Ends early if urgent commands took the block, or if a submission was refused meanwhile.
 async fn fill(
     pass: &Pass,
     storage: &Arc<Storage>,
     copies: &Copies,
-    place: Place,
-    at: &mut u64,
-    part_bytes: u64,
-) -> Result<bool> {
+    restore_guard: &mut RestoreGuard<'_>,
+) -> Result<()> {
+    let Some(place) = restore_guard.1.as_ref().map(|one| one.place) else {
+        return Ok(());
+    };
+    let refused_before = refused_submissions(pass);
     let mut supply = Supply::new(pass, storage, copies);
-    let (begin, len_bytes) = (*at, storage.len_bytes());
-    let left_bytes = len_bytes - begin;
-    if left_bytes == 0 {
-        return Ok(true);
-    }
-    if left_bytes >= OVERLAP_BYTES && pass.lock().batch.has_dispatches() {
+    let len_bytes = storage.len_bytes();
+    if len_bytes >= OVERLAP_BYTES && pass.lock().batch.has_dispatches() {
         // The device works on the batch while the bytes are staged.
         pass.submit()?;
     }
@@ -216,7 +211,7 @@ async fn fill(
         state.handle_changes();
         state.memory.slabs.idle(place, pass.driver.completed())
     };
-    let waits_anyway = idle == Some(false) && !pass.restore_staging.holds(left_bytes);
+    let waits_anyway = idle == Some(false) && !pass.restore_staging.holds(len_bytes);
     if pass.caps().maps_slabs && waits_anyway {
         // The bytes exceed staging, which would be filled piece by piece, with a wait for each.
         pass.submit()?;
@@ -226,13 +221,14 @@ async fn fill(
     let is_clear = !pass.lock().memory.previous.has_unclean();
     let is_mapped = pass.caps().maps_slabs && is_clear && (idle == Some(true) || waits_anyway);
     let (mut watch, tier) = (pass.stopwatch(), supply.tier());
-    while *at < len_bytes {
+    let (part_bytes, mut at) = (pass.part_bytes(), 0);
+    while at < len_bytes {
         let end = at.saturating_add(part_bytes).min(len_bytes);
         if is_mapped {
-            fill_in_place(pass, &mut supply, place, *at..end, &mut watch).await?;
+            fill_in_place(pass, &mut supply, place, at..end, &mut watch).await?;
         }
-        while !is_mapped && *at < end {
-            let mut rest = watch.time(|| supply.piece(*at, end - *at))?;
+        while !is_mapped && at < end {
+            let mut rest = watch.time(|| supply.piece(at, end - at))?;
             // A piece may be larger than the free staging. It is staged in parts and fetched once.
             while !rest.is_empty() {
                 let (region, taken) = stage_restore(pass, storage, rest, &mut watch).await?;
@@ -242,31 +238,49 @@ async fn fill(
                     src: region.buffer,
                     src_offset_bytes: region.offset_bytes,
                     dst: place.buffer,
-                    dst_offset_bytes: place.offset_bytes + *at,
+                    dst_offset_bytes: place.offset_bytes + at,
                     size_bytes: region.size_bytes,
                 });
                 state.batch.add_region(region);
-                *at += taken as u64;
+                at += taken as u64;
                 rest = &rest[taken..];
             }
         }
-        *at = end;
-        if end < len_bytes && !is_mapped {
+        at = end;
+        if at == len_bytes {
+            break;
+        }
+        if !is_mapped {
             // The device copies one part while the host stages the next one. Whoever comes waits
             // for no more than these.
             pass.wait_idle().await?;
         }
-        if end < len_bytes && pass.leaves_move(part_bytes) {
-            return Ok(false);
+        if give_way_amid(pass, storage, restore_guard).await?
+            && (restore_guard.1.is_none() || refused_submissions(pass) != refused_before)
+        {
+            return Ok(());
         }
-        if end < len_bytes && !is_mapped {
+        if !is_mapped {
             pass.submit()?;
         }
     }
     if let Some(time) = watch.spent() {
-        (pass.lock().costs).note(tier, len_bytes - begin, time);
+        (pass.lock().costs).note(tier, len_bytes, time);
     }
-    Ok(true)
+    Ok(())
+}
+
+/// Lets urgent commands run between two parts of a restore. Returns whether any ran.
+async fn give_way_amid(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+    restore_guard: &mut RestoreGuard<'_>,
+) -> Result<bool> {
+    if !pass.is_outranked() {
+        return Ok(false);
+    }
+    let _suspended = Suspended::new(storage, restore_guard);
+    pass.give_way().await
 }
 
 async fn fill_in_place(
@@ -347,9 +361,7 @@ pub(super) async fn read_evicted(
     // Earlier pieces of the reading come first, and their bytes may still be on their way.
     pass.submit()?;
     while reading.next_signal().is_some() && reading.failure().is_none() {
-        let taken_in = pass.readbacks.take_in(reading).await;
-        pass.check_lost()?;
-        if let Err(error) = taken_in {
+        if let Err(error) = pass.until(pass.readbacks.take_in(reading)).await? {
             reading.fail(refusal("a read", error));
         }
     }

@@ -10,10 +10,10 @@ pub(in crate::engine) mod cleaning;
 pub(in crate::engine) mod cost;
 pub(in crate::engine) mod destination;
 pub(in crate::engine) mod holds;
-pub(in crate::engine) mod left_restore;
 pub(in crate::engine) mod lineage;
 mod pace;
 pub(in crate::engine) mod rematerializers;
+pub(in crate::engine) mod suspended;
 pub(in crate::engine) mod times;
 mod timing;
 
@@ -42,10 +42,10 @@ use caches::{BindGroups, Pipelines, ProgramId};
 use cleaning::{Cleaning, Cleanings};
 use cost::Costs;
 use holds::Holds;
-use left_restore::LastLeft;
 use lineage::Lineages;
 use pace::Pace;
 use rematerializers::Rematerializers;
+use suspended::SuspendedRestores;
 use times::Entry;
 use timing::Timing;
 
@@ -88,8 +88,8 @@ pub(super) struct State {
     pub(super) timing: Timing,
     /// Whether shares have had different priorities. From then on passes follow them.
     pub(super) has_priorities: bool,
-    /// The restore that was left halfway last.
-    pub(super) left_restores: LastLeft,
+    /// The restores in whose middle urgent commands run.
+    pub(super) suspended_restores: SuspendedRestores,
     /// How long passes for a low priority held up the others.
     pub(super) holds: Holds,
     /// What a dry run counts.
@@ -136,7 +136,7 @@ impl State {
             operation: |launch| launch.program.name().to_owned(),
             diagnose: None,
             has_priorities: false,
-            left_restores: LastLeft::default(),
+            suspended_restores: SuspendedRestores::default(),
             holds: Holds::default(),
             dry: None,
             counters: Counters::default(),
@@ -259,9 +259,10 @@ impl State {
         self.pace.is_idle(&self.driver)
     }
 
-    /// Frees the block of a restore that was left halfway. Returns the bytes that became free.
-    pub(super) fn give_up_left_restore(&mut self) -> u64 {
-        self.left_restores.give_up(&mut self.memory)
+    /// Frees the blocks of restores in whose middle urgent commands run. Returns the bytes that
+    /// became free.
+    pub(super) fn give_up_suspended_restores(&mut self) -> u64 {
+        self.suspended_restores.give_up(&mut self.memory)
     }
 
     /// Whether an execution pass would have nothing to do.
@@ -330,7 +331,7 @@ impl State {
         }
     }
 
-    /// Takes the copies that were left between two parts, if no command needs more memory.
+    /// Takes the copies that dropped passes left between two parts, unless commands wait.
     pub(super) fn take_unused_copies(&mut self) -> Vec<Cleaning> {
         if !self.queue.is_empty() {
             return Vec::new();

@@ -39,7 +39,7 @@ pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> R
     destination_beside(pass, storage, tier)
 }
 
-/// A destination for a storage's bytes. Gives up copies to the tier that were left between two
+/// A destination for a storage's bytes. Gives up copies to the tier that are between two
 /// parts, if the bytes have room only instead of them.
 pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
     let made = destination_beside(pass, storage, tier);

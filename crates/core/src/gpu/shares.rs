@@ -44,13 +44,12 @@ impl Gpu {
     /// or a new budget, wait for its end.
     ///
     /// The pass may also have to prepare a command of a lower priority. Then the part that has
-    /// begun ends first, and the rest waits. [`MemoryStats::longest_hold_ns`] says how long such a
-    /// part took at most. These are the parts:
+    /// begun ends first, and the commands run in the middle of the rest.
+    /// [`MemoryStats::longest_hold_ns`] says how long such a part took at most. The parts are:
     ///
     /// - the eviction or the restore of 8 MiB, or of 1/16 of a limit below 128 MiB, with requests
-    ///   to a store and calls of a [`Source`](crate::Source). The move of a large buffer goes on
-    ///   later where it was left. If work of a higher priority takes the memory of such a restore,
-    ///   the next restore of the buffer is one part;
+    ///   to a store and calls of a [`Source`](crate::Source). If work of a higher priority takes
+    ///   the memory of a restore, that restore begins again, as one part;
     /// - moves of as much in a compaction, or of one larger buffer;
     /// - the last steps of a search for memory that lay the operands side by side;
     /// - the compilation of a kernel.

@@ -217,9 +217,9 @@ impl Memory {
         }))
     }
 
-    /// The restore is left halfway. Its block counts for this share until it is
-    /// [taken up](Self::take_up_restore).
-    pub(crate) fn leave_restore(&mut self, share: ShareId, pending_restore: &PendingRestore) {
+    /// Others run in the middle of the restore. Its block counts for this share until it
+    /// [goes on](Self::resume_restore).
+    pub(crate) fn suspend_restore(&mut self, share: ShareId, pending_restore: &PendingRestore) {
         if share != ShareId::MAIN {
             let granted_bytes = self.slabs.granted_bytes(pending_restore.size_bytes);
             self.shares.gained(share, granted_bytes, false);
@@ -228,7 +228,7 @@ impl Memory {
 
     /// The restore goes on, or is cancelled next. Returns whether the share may have the block:
     /// limits may have changed.
-    pub(crate) fn take_up_restore(
+    pub(crate) fn resume_restore(
         &mut self,
         share: ShareId,
         pending_restore: &PendingRestore,

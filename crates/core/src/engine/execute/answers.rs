@@ -38,9 +38,7 @@ pub(in crate::engine) async fn look_over(pass: &Pass) -> Result<()> {
         if some.is_empty() {
             break;
         }
-        let looked = look_at_groups(pass, some).await;
-        pass.check_lost()?;
-        if let Err(error) = looked {
+        if let Err(error) = pass.until(look_at_groups(pass, some)).await? {
             // There is no memory for the check now. The next execution pass tries again.
             if let Some(diagnose) = &mut pass.lock().diagnose {
                 diagnose.note_missed(&format!("{error:?}"));
@@ -88,8 +86,7 @@ pub(super) async fn collect(pass: &Pass) -> Result<()> {
     if used == 0 {
         return Ok(());
     }
-    let answers = read_answers(pass, used).await;
-    pass.check_lost()?;
+    let answers = pass.until(read_answers(pass, used)).await?;
     let found = diagnose::answered(&mut pass.lock(), answers);
     found
         .into_iter()

@@ -18,10 +18,9 @@ pub(super) async fn prepare_diagnose(pass: &Pass) -> Result<()> {
             _ => return Ok(()),
         }
     };
-    let made = make_gear(pass, wants).await;
-    pass.check_lost()?;
     // A pass cannot go on without them. Outputs of kernels begin full of the pattern, so values
     // would be wrong and not only unchecked.
+    let made = pass.until(make_gear(pass, wants)).await?;
     made.map_err(|error| Error::Driver {
         what: "memory for the diagnostics",
         message: format!("{error:?}; raise the budget, or turn the diagnostics off"),

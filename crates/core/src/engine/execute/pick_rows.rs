@@ -35,8 +35,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
         }) => (reading.clone(), words.clone()),
         _ => return Ok(Ok(())),
     };
-    let taken_in = read::take_in(pass, &reading).await;
-    pass.check_lost()?;
+    let taken_in = pass.until(read::take_in(pass, &reading)).await?;
     // The words are cloned and stay in the state. If this pass is dropped below, the next pass
     // comes here again.
     let words = words.lock().clone();
@@ -51,9 +50,8 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     };
     let (mut at, mut rest, mut watch) = (0, &picked[..], pass.stopwatch());
     while !rest.is_empty() {
-        let staged = restore::stage_restore(pass, result, rest, &mut watch).await;
-        pass.check_lost()?;
-        let (region, taken) = match staged {
+        let staged = restore::stage_restore(pass, result, rest, &mut watch);
+        let (region, taken) = match pass.until(staged).await? {
             Ok(staged) => staged,
             Err(error) => {
                 pick::pick_nothing(&mut pass.lock());

@@ -1,12 +1,14 @@
-//! Whose turn it is: a pass that works for a lower priority lets work of a higher one go first.
+//! Urgent commands: a pass that works for a lower priority runs those of a higher one in between.
 //!
 //! The pass looks for such work at each step, between submissions, and between the parts of a
-//! reclaim: rounds of evictions, and moves of a compaction. Between two looks, the others wait. The
-//! engine reports the longest such hold.
+//! reclaim: rounds of evictions, and moves of a compaction. What it finds runs in the middle of
+//! what the pass does, which goes on after that. Between two looks, the others wait. The engine
+//! reports the longest such hold.
 //!
-//! A drain to a lowered limit is work of the share that is drained. The pass that drains
-//! looks, too, and runs what it finds (`engine::shares::limits`).
+//! Whoever lets others run must look at the state anew: they may have taken the memory that was
+//! just freed, and moved, evicted or written what the caller moves.
 
+use crate::driver::BoxFuture;
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
 use crate::engine::state::holds::HeldFor;
@@ -14,19 +16,16 @@ use crate::error::Result;
 
 /// Between two looks a pass frees or moves at most about this many bytes for a lower priority.
 /// Their way over PCIe takes about as long as the submissions of lower work.
-const MOST_ROUND_BYTES: u64 = 8 << 20;
+const MOST_PART_BYTES: u64 = 8 << 20;
 
 /// But at most 1/16 of the limit, because the bytes of a small device take longer.
-const MOST_ROUND_PART: u64 = 16;
+const MOST_PART_OF_LIMIT: u64 = 16;
 
-/// The smallest round. Rounds are powers of two, so the parts of a move begin at whole words.
-const LEAST_ROUND_BYTES: u64 = 64 << 10;
-
-/// The part of a move that is not cut.
-pub(in crate::engine) const WHOLE: u64 = u64::MAX;
+/// The smallest part. Parts are powers of two, so that each begins at a whole word.
+const LEAST_PART_BYTES: u64 = 64 << 10;
 
 /// The pass does something for which others may wait, and looks for work of a higher priority only
-/// where it asks [`must_yield`](Pass::must_yield). After that it does what it did before.
+/// where it [gives way](Pass::give_way). After that it does what it did before.
 pub(in crate::engine) struct HoldGuard<'a>(Option<(&'a Pass, Option<HeldFor>)>);
 
 impl Drop for HoldGuard<'_> {
@@ -76,59 +75,65 @@ impl Pass {
     }
 
     /// Begins, changes or ends what others may wait for. Returns what it was.
-    pub(in crate::engine) fn swap_hold(&self, held: Option<HeldFor>) -> Option<HeldFor> {
+    fn swap_hold(&self, held: Option<HeldFor>) -> Option<HeldFor> {
         let mut state = self.lock();
         let now_ns = now_ns(self, &state);
         state.holds.swap(held, now_ns)
     }
 
-    /// Whether commands of a higher priority have come that may go first. Then the pass should
-    /// leave the need that it meets, which the command has again later. A drain runs them.
-    pub(in crate::engine) fn must_yield(&self) -> bool {
-        let state = &mut *self.lock();
-        let Some(held) = state.holds.held().filter(|_| state.holds.looks()) else {
-            return false;
-        };
-        let now_ns = now_ns(self, state);
-        state.holds.look(now_ns);
-        let has_come = match held {
-            HeldFor::Drain { above } => state.has_above(above),
-            _ => state.is_outranked(),
-        };
-        state.holds.note_found(has_come)
-    }
-
-    /// What a round of a reclaim frees at most, of these bytes, before the next look. It is also
-    /// the largest part of a move.
-    pub(in crate::engine) fn round_bytes(&self, wanted_bytes: u64) -> u64 {
+    /// What the pass frees or moves at most before the next look; `u64::MAX` where it does not
+    /// look.
+    pub(in crate::engine) fn part_bytes(&self) -> u64 {
         if !self.lock().holds.looks() {
-            return wanted_bytes;
+            return u64::MAX;
         }
         let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
-        let most_bytes = (limit_bytes / MOST_ROUND_PART).clamp(LEAST_ROUND_BYTES, MOST_ROUND_BYTES);
-        wanted_bytes.min(1 << most_bytes.ilog2())
+        let most_bytes = limit_bytes / MOST_PART_OF_LIMIT;
+        1 << most_bytes.clamp(LEAST_PART_BYTES, MOST_PART_BYTES).ilog2()
     }
 
-    /// Whether to leave a move between two of its parts. A part of `WHOLE` is never left.
-    pub(in crate::engine) fn leaves_move(&self, part_bytes: u64) -> bool {
-        part_bytes != WHOLE && self.must_yield()
+    /// Whether commands have come that go before what the pass does.
+    pub(in crate::engine) fn is_outranked(&self) -> bool {
+        self.outranked().is_some()
     }
 
-    /// What a compaction moves at most before the next look; `WHOLE` if it does not look.
-    ///
-    /// A compaction that is cut makes progress: what it has moved stays there, and the next plan
-    /// starts from that. But another plan may choose other slabs to empty, above all when the
-    /// commands between have taken its holes. So once compactions that were cut have moved all that
-    /// is live, the next one is carried out to its end.
-    pub(in crate::engine) fn moved_bytes_between_looks(&self) -> u64 {
-        let gets_on = {
-            let state = self.lock();
-            state.holds.cut_bytes() <= state.memory.slabs.live_bytes()
-        };
-        match gets_on {
-            true => self.round_bytes(WHOLE),
-            false => WHOLE,
+    /// The priority of what the pass does, if commands above it have come.
+    fn outranked(&self) -> Option<i8> {
+        let state = &mut *self.lock();
+        let held = state.holds.held().filter(|_| state.holds.looks())?;
+        let now_ns = now_ns(self, state);
+        state.holds.look(now_ns);
+        match held {
+            HeldFor::Drain { above } => state.has_above(above).then_some(above),
+            _ => state.outranked(),
         }
+    }
+
+    /// Runs the commands that go before what the pass does, if some have come, and submits them.
+    /// Returns whether any ran: then nothing that the caller knows of the state need hold any more.
+    pub(in crate::engine) async fn give_way(&self) -> Result<bool> {
+        match self.outranked() {
+            Some(above) => self.run_above(above).await,
+            None => Ok(false),
+        }
+    }
+
+    fn run_above(&self, above: i8) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let commands = || self.lock().counters.progress().0;
+            let before = commands();
+            // If this is dropped, the pass is, and the guard of the hold finds nothing to end.
+            let held = self.swap_hold(None);
+            let ran = self.execute_above(above).await;
+            self.swap_hold(held);
+            ran?;
+            let any_ran = commands() != before;
+            if any_ran {
+                // What comes next waits for one submission at most.
+                self.wait_idle().await?;
+            }
+            Ok(any_ran)
+        })
     }
 
     /// Whether the command at the head of the queue has a lower priority than some share.

@@ -98,14 +98,6 @@ impl Steps {
         self.now.under_way > 0
     }
 
-    /// Whether commands at the head of the queue are steps for the one behind them.
-    pub(in crate::engine) fn are_any(&self) -> bool {
-        // A pick whose words could not be read waits for nothing.
-        let picking = self.now.picking.as_ref();
-        let waits = |one: &Picking| one.reading.is_some() && one.result.strong_count() > 0;
-        self.is_any_under_way() || picking.is_some_and(waits)
-    }
-
     /// Notes that the commands of a rematerialization are at the head of the queue.
     pub(in crate::engine) fn start(&mut self, storage: &Arc<Storage>) {
         let rematerialization = self.entry(storage);

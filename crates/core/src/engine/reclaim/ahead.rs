@@ -7,7 +7,6 @@
 
 use super::evict::{self, PendingEviction};
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::WHOLE;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::Candidate;
@@ -17,13 +16,13 @@ use crate::memory::Tier;
 /// take memory from others.
 pub(super) async fn start_ahead(pass: &Pass, victims: Vec<Candidate>, tier: Tier) -> Result<()> {
     for victim in victims {
-        if victim.storage.len_bytes() > pass.round_bytes(pass.readbacks.room_bytes()) {
+        if victim.storage.len_bytes() > pass.readbacks.room_bytes().min(pass.part_bytes()) {
             break;
         }
         let Ok(destination) = tiers::spare_destination(pass, &victim.storage, tier) else {
             break;
         };
-        let Some(eviction) = evict::start_eviction(pass, victim, destination, WHOLE).await? else {
+        let Some(eviction) = evict::start_eviction(pass, victim, destination).await? else {
             break;
         };
         pass.lock().cleanings.push(eviction.copy);

@@ -17,10 +17,8 @@ use super::{Ceiling, PLANS, create_least, drain_to, slabs_limit_bytes};
 use crate::alloc::Step;
 use crate::driver::BufferId;
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::WHOLE;
 use crate::engine::restore::{self, RestoreGuard};
 use crate::engine::state::State;
-use crate::engine::state::left_restore::Filled;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
 use crate::units::Bytes;
@@ -147,8 +145,7 @@ impl Operands {
                     return Ok(false);
                 };
                 let mut guard = RestoreGuard(pass, Some(block));
-                let filled = Filled::default();
-                restore::restore_into(pass, storage, &mut guard, filled, WHOLE).await??;
+                restore::restore_into(pass, storage, &mut guard).await??;
                 pass.error_of(storage)?;
             }
         }
@@ -200,13 +197,13 @@ async fn move_out(pass: &Pass, clash: &Clash) -> Result<bool> {
             }
         };
         match compact::carry_out(pass, &steps).await? {
-            Outcome::Done | Outcome::Cut => return Ok(true),
+            Outcome::Done => return Ok(true),
             Outcome::NoSlab => {
                 if let Some(refused) = create_least(pass, &clash.storage).await? {
                     return Err(refused);
                 }
             }
-            Outcome::Void => {}
+            Outcome::Void | Outcome::Interrupted => {}
             Outcome::Refused(error) => return Err(error),
         }
     }
@@ -220,8 +217,7 @@ async fn create_slab_for(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         return Ok(false);
     };
     growth.slab_bytes = growth.least_bytes;
-    let created = compact::create_planned(pass, &growth).await;
-    pass.check_lost()?;
+    let created = pass.until(compact::create_planned(pass, &growth)).await?;
     Ok(created.is_ok())
 }
 

@@ -5,13 +5,15 @@
 //! engine moves every block of it back to where its bytes still are.
 //!
 //! For a lower priority than others have, the moves are submitted in parts. After each part the
-//! engine waits for the device and looks for work of a higher priority.
+//! engine waits for the device, and commands of a higher priority run. The rest of the plan is void
+//! then. What was moved stays, and the next plan starts from that.
 
+use super::PLANS;
 use super::retire;
 use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
 use crate::driver::{Account, BoxFuture, DriverError, Op};
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::WHOLE;
+use crate::engine::pass::turn::HoldGuard;
 use crate::engine::state::State;
 use crate::error::{Error, Result};
 use crate::memory::{Moved, Place};
@@ -28,8 +30,15 @@ pub(super) enum Outcome {
     Void,
     /// The driver refused for another reason.
     Refused(Error),
-    /// Work of a higher priority has come. The steps so far were carried out.
-    Cut,
+    /// Commands of a higher priority ran between two parts of the moves. The steps before that were
+    /// carried out.
+    Interrupted,
+}
+
+/// The last of several plans is carried out in one part. Otherwise commands of a higher priority
+/// could interrupt all of them.
+pub(super) fn hold_last(pass: &Pass, attempt: usize) -> Option<HoldGuard<'_>> {
+    (attempt == PLANS).then(|| pass.hold_whole())
 }
 
 /// Carries out the steps of a plan as far as possible. Afterwards the tables are right about every
@@ -68,7 +77,7 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
                     pass.release_one(*slab)?;
                 }
                 Step::Assign { slab, class } => pass.lock().memory.slabs.assign(*slab, *class),
-                Step::Create(growth) => match create_planned(pass, growth).await {
+                Step::Create(growth) => match pass.until(create_planned(pass, growth)).await? {
                     Ok(slab) => created = Some(slab),
                     Err(error) => return no_slab(pass, error),
                 },
@@ -96,25 +105,23 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
 
 /// The parts in which a compaction is carried out.
 struct Parts {
-    /// `WHOLE` for the whole compaction at once.
+    /// `u64::MAX` for the whole compaction at once.
     part_bytes: u64,
     /// What may still be moved before the next look.
     left_bytes: u64,
-    moved_before: u64,
 }
 
 impl Parts {
     fn new(pass: &Pass) -> Self {
-        let part_bytes = pass.moved_bytes_between_looks();
+        let part_bytes = pass.part_bytes();
         Parts {
             part_bytes,
             left_bytes: part_bytes,
-            moved_before: pass.lock().memory.slabs.moved_bytes(),
         }
     }
 
-    /// At the end of a part: submits its moves, waits for them, and looks for work of a higher
-    /// priority. Returns the outcome of the compaction if that ends here.
+    /// At the end of a part: submits its moves, waits for them, and lets commands of a higher
+    /// priority run. Returns the outcome of the compaction if that ends here.
     async fn look(&mut self, pass: &Pass, refused_before: u64) -> Result<Option<Outcome>> {
         if self.left_bytes > 0 {
             return Ok(None);
@@ -124,32 +131,20 @@ impl Parts {
         }
         pass.wait_idle().await?;
         self.left_bytes = self.part_bytes;
-        if !pass.must_yield() {
-            return Ok(None);
-        }
-        let state = &mut *pass.lock();
-        let moved_bytes = state.memory.slabs.moved_bytes() - self.moved_before;
-        state.holds.compacted(Some(moved_bytes));
-        Ok(Some(Outcome::Cut))
+        Ok(pass.give_way().await?.then_some(Outcome::Interrupted))
     }
 
     /// After the last step: the device finishes the moves before it gets further work of the same
     /// priority.
     async fn end(&self, pass: &Pass) -> Result<()> {
-        if self.part_bytes != WHOLE && self.part_bytes > self.left_bytes {
+        if self.part_bytes != u64::MAX && self.part_bytes > self.left_bytes {
             pass.wait_idle().await?;
-        }
-        let state = &mut *pass.lock();
-        // Plans of other commands, which are not cut, say nothing about this one.
-        if state.holds.looks() && state.memory.slabs.moved_bytes() > self.moved_before {
-            state.holds.compacted(None);
         }
         Ok(())
     }
 }
 
 fn no_slab(pass: &Pass, error: DriverError) -> Result<Outcome> {
-    pass.check_lost()?;
     pass.submit()?;
     Ok(match error {
         DriverError::OutOfMemory | DriverError::OverBudget => Outcome::NoSlab,
@@ -243,25 +238,33 @@ pub(in crate::engine) fn compact_pass(
     limit_bytes: u64,
 ) -> BoxFuture<'_, Result<(u64, u64)>> {
     Box::pin(async move {
-        let (steps, moved_before, undone_before) = {
-            let mut state = pass.lock();
-            state.free_dead();
-            (
-                state.memory.plan_pass(limit_bytes),
-                state.memory.slabs.moved_bytes(),
-                state.counters.undone_bytes,
-            )
+        let moved = || {
+            let state = pass.lock();
+            let undone_bytes = state.counters.undone_bytes;
+            state.memory.slabs.moved_bytes() - undone_bytes
         };
-        if steps.is_empty() {
-            return Ok((0, 0));
+        let moved_before = moved();
+        for attempt in 1..=PLANS {
+            let moved_bytes = moved().saturating_sub(moved_before);
+            let steps = {
+                let mut state = pass.lock();
+                state.free_dead();
+                state
+                    .memory
+                    .plan_pass(limit_bytes.saturating_sub(moved_bytes))
+            };
+            if steps.is_empty() && attempt == 1 {
+                return Ok((0, 0));
+            }
+            let _hold = hold_last(pass, attempt);
+            let carried_out = carry_out(pass, &steps);
+            let outcome = in_span!("compaction", { steps = steps.len() as u64 }, carried_out);
+            if !matches!(outcome.await?, Outcome::Interrupted) {
+                break;
+            }
         }
-        let carried_out = carry_out(pass, &steps);
-        in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
         let freed_bytes = retire::trim_slabs(pass)?;
-        let state = pass.lock();
-        let moved_bytes = state.memory.slabs.moved_bytes() - moved_before;
-        let undone_bytes = state.counters.undone_bytes - undone_before;
-        Ok((moved_bytes.saturating_sub(undone_bytes), freed_bytes))
+        Ok((moved().saturating_sub(moved_before), freed_bytes))
     })
 }
 

@@ -4,9 +4,9 @@
 //! nothing. Several victims share one submission. Where host and device share memory there is no
 //! submission: the slab is mapped once it is idle.
 //!
-//! For a command of a low priority, the bytes of a large victim leave part by part. If work of a
-//! higher priority comes between two parts, the copy stays in progress, as one that is made ahead
-//! of need. The next eviction of the victim goes on there.
+//! For a command of a low priority, the bytes of a large victim leave part by part, and commands of
+//! a higher priority run in between. Meanwhile the copy is among those that are made ahead of need.
+//! So an eviction of the same victim in between goes on with it.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) struct PendingEviction {
 /// until `wanted_bytes` are free.
 pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
     let mut state = pass.lock();
-    let given_up_bytes = state.give_up_left_restore();
+    let given_up_bytes = state.give_up_suspended_restores();
     if given_up_bytes > 0 {
         return given_up_bytes;
     }
@@ -62,21 +62,19 @@ pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
 }
 
 /// Evicts storages until `wanted_bytes` are free. Those with another copy are dropped, the others
-/// are written to the tier. Stops between two parts of this many bytes if work of a higher priority
-/// has come, unless they are `WHOLE`. Returns the freed bytes.
+/// are written to the tier. Returns the freed bytes.
 pub(super) async fn evict_bytes(
     pass: &Pass,
     wanted_bytes: u64,
     tier: Tier,
     whom: Whom,
-    part_bytes: u64,
 ) -> Result<u64> {
     if tier == Tier::Host && pass.caps().maps_slabs {
         // Host and device share one memory, so this would free nothing.
         return Ok(0);
     }
     // No bytes have to leave for these.
-    let given_up_bytes = pass.lock().give_up_left_restore();
+    let given_up_bytes = pass.lock().give_up_suspended_restores();
     if given_up_bytes > 0 {
         return Ok(given_up_bytes);
     }
@@ -96,7 +94,7 @@ pub(super) async fn evict_bytes(
         let slots = victims.iter().filter_map(|victim| victim.storage.slot());
         stay.extend(slots.map(|slot| slot as usize));
         let ahead = next_victims(pass, &victims, tier, &stay, whom);
-        let taken_out = evict_victims(pass, victims, ahead, tier, whom, part_bytes);
+        let taken_out = evict_victims(pass, victims, ahead, tier, whom);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
         freed_bytes += left_bytes;
@@ -106,42 +104,35 @@ pub(super) async fn evict_bytes(
             None if left_bytes == 0 => in_vain += 1,
             None => in_vain = 0,
         }
-        if pass.leaves_move(part_bytes) {
-            break;
+        if pass.give_way().await? {
+            stay = needed::needed_slots(&pass.lock());
         }
     }
     Ok(freed_bytes)
 }
 
 /// As [`evict_bytes`], to one store of the app after the other.
-pub(super) async fn evict_to_stores(
-    pass: &Pass,
-    wanted_bytes: u64,
-    whom: Whom,
-    part_bytes: u64,
-) -> Result<u64> {
+pub(super) async fn evict_to_stores(pass: &Pass, wanted_bytes: u64, whom: Whom) -> Result<u64> {
     let mut freed_bytes = 0;
     for tier in tiers::stores(pass) {
         let missing_bytes = wanted_bytes - freed_bytes.min(wanted_bytes);
-        if missing_bytes == 0 || pass.leaves_move(part_bytes) {
+        if missing_bytes == 0 {
             break;
         }
-        freed_bytes += evict_bytes(pass, missing_bytes, tier, whom, part_bytes).await?;
+        freed_bytes += evict_bytes(pass, missing_bytes, tier, whom).await?;
     }
     Ok(freed_bytes)
 }
 
 /// Evicts these victims as far as the tier has room, and starts the copies of `ahead`. `whom` is
-/// the claim for which they leave. Stops between two parts of this many bytes if work of a higher
-/// priority has come, unless they are `WHOLE`. Returns the freed bytes, and the size of the
-/// smallest victim for which the tier had no room.
+/// the claim for which they leave. Returns the freed bytes, and the size of the smallest victim for
+/// which the tier had no room.
 pub(super) async fn evict_victims(
     pass: &Pass,
     victims: Vec<Candidate>,
     ahead: Vec<Candidate>,
     tier: Tier,
     whom: Whom,
-    part_bytes: u64,
 ) -> Result<(u64, Option<u64>)> {
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
     pass.drop_stale_copies();
@@ -152,7 +143,7 @@ pub(super) async fn evict_victims(
         }
         let size_bytes = victim.storage.size_bytes();
         let pending = match ahead::take_pending_eviction(pass, victim) {
-            Ok(mut begun) => match record(pass, &mut begun, part_bytes).await? {
+            Ok(mut begun) => match record(pass, &mut begun).await? {
                 true => Ok(begun),
                 // The memory is short of buffers that are as large as when the copy began.
                 false => Err(begun.victim),
@@ -167,7 +158,7 @@ pub(super) async fn evict_victims(
                     too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
                     continue;
                 };
-                start_eviction(pass, victim, destination, part_bytes).await?
+                start_eviction(pass, victim, destination).await?
             }
         };
         let Some(started) = started else { break };
@@ -175,10 +166,9 @@ pub(super) async fn evict_victims(
             evictions.push(started);
             continue;
         }
-        match evict_in_place(pass, started, whom.claimer(), part_bytes).await {
-            Ok(true) => freed_bytes += size_bytes,
-            Ok(false) => break,
-            Err(_) => pass.check_lost()?,
+        let evicted = evict_in_place(pass, started, whom.claimer());
+        if matches!(pass.until(evicted).await?, Ok(true)) {
+            freed_bytes += size_bytes;
         }
     }
     if !evictions.is_empty() {
@@ -191,10 +181,8 @@ pub(super) async fn evict_victims(
     }
     for eviction in evictions {
         let size_bytes = eviction.victim.storage.size_bytes();
-        match finish_eviction(pass, eviction, part_bytes).await {
-            Ok(true) => freed_bytes += size_bytes,
-            Ok(false) => {}
-            Err(_) => pass.check_lost()?,
+        if matches!(pass.until(finish_eviction(pass, eviction)).await?, Ok(true)) {
+            freed_bytes += size_bytes;
         }
     }
     Ok((freed_bytes, too_large_bytes))
@@ -212,26 +200,25 @@ fn next_victims(
         return Vec::new();
     }
     let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
-    let most_bytes = pass.round_bytes(pass.readbacks.room_bytes());
+    let most_bytes = pass.readbacks.room_bytes().min(pass.part_bytes());
     let state = pass.lock();
     let room = (limit_bytes, most_bytes);
     victims::victims_ahead(&state, victims, tier, stay, room, whom)
 }
 
 /// Starts a copy of a victim's bytes. Where the host does not map slabs, records the copies that
-/// take them to the host, up to one part of this many bytes. `None` if there is no buffer for them.
+/// take the first part of them to the host. `None` if there is no buffer for them.
 pub(super) fn start_eviction(
     pass: &Pass,
     victim: Candidate,
     destination: Destination,
-    part_bytes: u64,
 ) -> BoxFuture<'_, Result<Option<PendingEviction>>> {
     Box::pin(async move {
         let tier = destination.tier();
         // Guarded at once, because the copies go on if this future is dropped half-way.
         let (destination, sink) = DestinationGuard::new(destination);
         let len_bytes = victim.storage.len_bytes();
-        let most_bytes = len_bytes.next_multiple_of(4).min(part_bytes);
+        let most_bytes = len_bytes.next_multiple_of(4).min(pass.part_bytes());
         let piece_bytes = match pass.caps().maps_slabs {
             true => Some(most_bytes),
             false => available_piece_bytes(pass, most_bytes).await?,
@@ -245,21 +232,17 @@ pub(super) fn start_eviction(
         let to = (tier, destination);
         let copy = Cleaning::new(&victim.storage, writes, to, reading, pieces);
         let mut eviction = PendingEviction { victim, copy };
-        let is_recorded = record(pass, &mut eviction, part_bytes).await?;
+        let is_recorded = record(pass, &mut eviction).await?;
         Ok(is_recorded.then_some(eviction))
     })
 }
 
-/// Records the copies of the next pieces, up to one part of this many bytes. `false` if there is no
-/// buffer for one. Where the host maps slabs, no copy is recorded.
-fn record<'a>(
-    pass: &'a Pass,
-    eviction: &'a mut PendingEviction,
-    part_bytes: u64,
-) -> BoxFuture<'a, Result<bool>> {
+/// Records the copies of the next pieces, up to one part. `false` if there is no buffer for one.
+/// Where the host maps slabs, no copy is recorded.
+fn record<'a>(pass: &'a Pass, eviction: &'a mut PendingEviction) -> BoxFuture<'a, Result<bool>> {
     Box::pin(async move {
         let PendingEviction { victim, copy } = eviction;
-        let mut recorded_bytes = 0;
+        let (part_bytes, mut recorded_bytes) = (pass.part_bytes(), 0);
         while recorded_bytes < part_bytes && !pass.caps().maps_slabs {
             let Some(piece) = copy.rest.next() else { break };
             let (start, size_bytes) = piece.words();
@@ -268,8 +251,7 @@ fn record<'a>(
                     break buffer;
                 }
                 pass.submit()?;
-                if let Err(error) = pass.readbacks.provide(size_bytes).await {
-                    pass.check_lost()?;
+                if let Err(error) = pass.until(pass.readbacks.provide(size_bytes)).await? {
                     copy.reading.fail(refusal("a read-back buffer", error));
                     return Ok(false);
                 }
@@ -304,10 +286,10 @@ async fn available_piece_bytes(pass: &Pass, len_bytes: u64) -> Result<Option<u64
         is_submitted = true;
     }
     loop {
-        if pass.readbacks.provide(piece_bytes).await.is_ok() {
+        let provided = pass.until(pass.readbacks.provide(piece_bytes)).await?;
+        if provided.is_ok() {
             return Ok(Some(piece_bytes));
         }
-        pass.check_lost()?;
         if !is_submitted {
             // The budget has no room for one more buffer, so this one, too, comes from a piece.
             pass.submit()?;
@@ -322,43 +304,66 @@ async fn available_piece_bytes(pass: &Pass, len_bytes: u64) -> Result<Option<u64
 }
 
 /// Waits until a victim's bytes have arrived, then evicts it. Returns whether it has. It has not if
-/// work of a higher priority came between two parts of this many bytes.
-pub(super) async fn finish_eviction(
-    pass: &Pass,
-    mut eviction: PendingEviction,
-    part_bytes: u64,
-) -> Result<bool> {
+/// commands that ran between two parts used the victim, or evicted it.
+pub(super) async fn finish_eviction(pass: &Pass, mut eviction: PendingEviction) -> Result<bool> {
     while !eviction.copy.reading.is_done() {
         let copy = &eviction.copy;
         if let Some(error) = copy.reading.failure() {
             return Err(error);
         }
         if copy.is_between_parts() {
-            if pass.leaves_move(part_bytes) {
-                pass.lock().cleanings.push(eviction.copy);
-                return Ok(false);
+            match give_way_amid(pass, eviction).await? {
+                Some(goes_on) => eviction = goes_on,
+                None => return Ok(false),
             }
-            record(pass, &mut eviction, part_bytes).await?;
+            record(pass, &mut eviction).await?;
             pass.submit()?;
             continue;
         }
-        let taken_in = pass.readbacks.take_in(&copy.reading).await;
-        pass.check_lost()?;
-        if let Err(error) = taken_in {
+        if let Err(error) = pass.until(pass.readbacks.take_in(&copy.reading)).await? {
             copy.reading.cancel();
             return Err(refusal("a read", error));
         }
     }
-    evict_copied(pass, &eviction)?;
-    Ok(true)
+    evict_copied(pass, &eviction)
 }
 
-/// Evicts a victim whose bytes have all arrived.
-pub(super) fn evict_copied(pass: &Pass, eviction: &PendingEviction) -> Result<()> {
+/// Lets urgent commands run between two parts of a victim's copy. Returns the eviction, unless they
+/// evicted the victim, changed its value or pinned it.
+pub(super) async fn give_way_amid(
+    pass: &Pass,
+    eviction: PendingEviction,
+) -> Result<Option<PendingEviction>> {
+    if !pass.is_outranked() {
+        return Ok(Some(eviction));
+    }
+    let storage = eviction.victim.storage;
+    pass.lock().cleanings.push(eviction.copy);
+    pass.give_way().await?;
+    let (copy, victim) = {
+        let mut state = pass.lock();
+        let copy = state.cleanings.take(&storage);
+        let is_same = |copy: &Cleaning| copy.storage(&state.memory).is_some();
+        let is_same = copy.as_ref().is_some_and(is_same);
+        // It may have moved meanwhile.
+        let victim = state.memory.slots.candidate(&storage).filter(|_| is_same);
+        (copy, victim)
+    };
+    Ok(victim
+        .zip(copy)
+        .map(|(victim, copy)| PendingEviction { victim, copy }))
+}
+
+/// Evicts a victim whose bytes have all arrived, if they are still its value. Returns whether they
+/// are.
+pub(super) fn evict_copied(pass: &Pass, eviction: &PendingEviction) -> Result<bool> {
+    if eviction.copy.storage(&pass.lock().memory).is_none() {
+        return Ok(false);
+    }
     let mut copies = Copies::default();
     eviction.copy.destination.finish(&mut copies)?;
     mark_evicted(pass, &eviction.victim, copies);
-    Ok(())
+    Ok(true)
 }
 
 /// Frees the place of a victim whose bytes were copied.

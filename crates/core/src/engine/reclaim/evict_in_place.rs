@@ -13,26 +13,25 @@ use crate::units::KIB;
 static ZEROS: [u8; 64 * KIB as usize] = [0; 64 * KIB as usize];
 
 /// Copies a victim's bytes out of its mapped slab, then evicts it. If another share claimed its
-/// memory, clears the block. Returns whether it was evicted. It was not if work of a higher
-/// priority came between two parts of this many bytes.
+/// memory, clears the block. Returns whether it was evicted. It was not if commands that ran
+/// between two parts used the victim, or evicted it.
 pub(super) async fn evict_in_place(
     pass: &Pass,
     mut eviction: PendingEviction,
     claimer: Option<ShareId>,
-    part_bytes: u64,
 ) -> Result<bool> {
     let refused = |error| refusal("to map a slab", error);
-    pass.submit()?;
-    if pass.lock().memory.previous.has_unclean() {
-        // The driver refused to clear a block, which may be this one.
-        return Err(refused(DriverError::OutOfMemory));
-    }
-    let place = eviction.victim.place;
-    let idle = (pass.lock().memory.slabs).idle(place, pass.driver.completed());
-    if idle == Some(false) {
-        pass.wait_idle().await?;
-    }
     while let Some(piece) = eviction.copy.rest.next() {
+        pass.submit()?;
+        if pass.lock().memory.previous.has_unclean() {
+            // The driver refused to clear a block, which may be this one.
+            return Err(refused(DriverError::OutOfMemory));
+        }
+        let place = eviction.victim.place;
+        let idle = (pass.lock().memory.slabs).idle(place, pass.driver.completed());
+        if idle == Some(false) {
+            pass.wait_idle().await?;
+        }
         let (start, size_bytes) = piece.words();
         let from = place.offset_bytes + start;
         let mapping = (pass.driver).map(place.buffer, MapMode::Read, from, size_bytes);
@@ -44,16 +43,20 @@ pub(super) async fn evict_in_place(
         let read = (pass.driver).read_mapped(place.buffer, from, size_bytes, &mut look);
         read.map_err(refused)?;
         drop(mapped);
-        if eviction.copy.is_left() && pass.leaves_move(part_bytes) {
-            pass.lock().cleanings.push(eviction.copy);
-            return Ok(false);
+        if eviction.copy.is_left() {
+            match evict::give_way_amid(pass, eviction).await? {
+                Some(goes_on) => eviction = goes_on,
+                None => return Ok(false),
+            }
         }
     }
-    evict::evict_copied(pass, &eviction)?;
+    if !evict::evict_copied(pass, &eviction)? {
+        return Ok(false);
+    }
     let victim = &eviction.victim;
     if claimer.is_some_and(|claimer| claimer != victim.storage.share()) {
         // If this fails, an op clears the block.
-        let _ = clear(pass, victim, part_bytes).await;
+        let _ = clear(pass, victim).await;
     }
     Ok(true)
 }
@@ -62,7 +65,8 @@ pub(super) async fn evict_in_place(
 /// just read the bytes, so most are in its caches. A clear by the device would take longer. The
 /// host would wait for it before the next eviction from the slab. The device clears what is left
 /// when work of a higher priority comes.
-async fn clear(pass: &Pass, victim: &Candidate, part_bytes: u64) -> DriverResult<()> {
+async fn clear(pass: &Pass, victim: &Candidate) -> DriverResult<()> {
+    let part_bytes = pass.part_bytes();
     let granted_bytes = {
         let state = pass.lock();
         if !state.memory.may_clear_at_once() {
@@ -80,7 +84,7 @@ async fn clear(pass: &Pass, victim: &Candidate, part_bytes: u64) -> DriverResult
         part.offset_bytes += at;
         clear_part(pass, part, size_bytes).await?;
         at += size_bytes;
-        if at < granted_bytes && pass.leaves_move(part_bytes) {
+        if at < granted_bytes && pass.is_outranked() {
             return Ok(());
         }
     }

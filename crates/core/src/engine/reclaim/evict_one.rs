@@ -10,7 +10,6 @@ use super::shrink;
 use super::victims;
 use crate::driver::DriverError;
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::WHOLE;
 use crate::engine::tiers;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
@@ -68,9 +67,8 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         else {
             return Err(pinned());
         };
-        match evict_to(pass, one, tier).await {
+        match pass.until(evict_to(pass, one, tier)).await? {
             Err(error) if tier != Tier::Disk => {
-                pass.check_lost()?;
                 let is_tiers = matches!(error, Error::Store(_) | Error::Option { .. });
                 if !is_tiers {
                     return Err(error);
@@ -88,15 +86,15 @@ async fn evict_to(pass: &Pass, victim: Candidate, tier: Tier) -> Result<bool> {
         Ok(begun) => begun,
         Err(victim) => {
             let destination = tiers::destination(pass, &victim.storage, tier)?;
-            match evict::start_eviction(pass, victim, destination, WHOLE).await? {
+            match evict::start_eviction(pass, victim, destination).await? {
                 Some(eviction) => eviction,
                 None => return Ok(false),
             }
         }
     };
     if pass.caps().maps_slabs {
-        return evict_in_place(pass, eviction, None, WHOLE).await;
+        return evict_in_place(pass, eviction, None).await;
     }
     pass.submit()?;
-    evict::finish_eviction(pass, eviction, WHOLE).await
+    evict::finish_eviction(pass, eviction).await
 }

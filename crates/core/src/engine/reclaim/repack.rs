@@ -13,11 +13,8 @@ use super::freed;
 use super::needed;
 use super::retire;
 use crate::alloc::Growth;
-use crate::driver::DriverError;
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::WHOLE;
 use crate::engine::restore::{self, RestoreGuard};
-use crate::engine::state::left_restore::Filled;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::{HoleChoice, PendingRestore, ShareId, Storage, Whom};
@@ -28,6 +25,8 @@ pub(super) async fn repack(
     pass: &Pass,
     storage: &Arc<Storage>,
 ) -> Result<(Option<Result<()>>, u64)> {
+    // The operands must stay side by side, so nothing may come between.
+    let _hold = pass.hold_whole();
     let (mut needed, is_head) = {
         let mut state = pass.lock();
         state.unplace_head();
@@ -65,9 +64,8 @@ pub(super) async fn repack(
             continue;
         }
         if pass.lock().memory.slots.is_evicted(&one) {
-            let filled = Filled::default();
-            let restored = restore::restore_into(pass, &one, &mut restore_guard, filled, WHOLE);
-            if let Err(error) = restored.await? {
+            let restored = restore::restore_into(pass, &one, &mut restore_guard).await?;
+            if let Err(error) = restored {
                 return Ok((Some(Err(error)), freed_bytes));
             }
         } else if is_head {
@@ -103,9 +101,8 @@ pub(super) async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result
                 }
             }
         }
-        freed_bytes += evict::evict_victims(pass, victims, Vec::new(), tier, whom, WHOLE)
-            .await?
-            .0;
+        let evicted = evict::evict_victims(pass, victims, Vec::new(), tier, whom).await?;
+        freed_bytes += evicted.0;
     }
     Ok(freed_bytes)
 }
@@ -133,9 +130,8 @@ pub(super) async fn new_block(
             slab_bytes: growth.least_bytes,
             ..growth
         };
-        match compact::create_planned(pass, &least).await {
+        match pass.until(compact::create_planned(pass, &least)).await? {
             Ok(_) => is_created = true,
-            Err(DriverError::Lost(_)) => pass.check_lost()?,
             Err(_) if freed(pass) == freed_before => return Ok(None),
             Err(_) => {}
         }

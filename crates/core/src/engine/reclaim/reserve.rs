@@ -33,15 +33,12 @@ pub(in crate::engine) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u
                 _ => return Ok(reserved_bytes),
             }
         };
-        match compact::create_planned(pass, &growth).await {
+        match pass.until(compact::create_planned(pass, &growth)).await? {
             Ok(_) => {}
             Err(DriverError::OutOfMemory | DriverError::OverBudget) => {
                 return Ok(pass.lock().memory.slabs.reserved_bytes());
             }
-            Err(error) => {
-                pass.check_lost()?;
-                return Err(refusal("a slab", error));
-            }
+            Err(error) => return Err(refusal("a slab", error)),
         }
     }
 }

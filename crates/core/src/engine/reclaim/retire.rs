@@ -49,8 +49,7 @@ pub(super) fn wait_would_help(pass: &Pass) -> bool {
 pub(super) async fn wait_for_all(pass: &Pass) -> Result<u64> {
     let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     pass.submit()?;
-    let _ = pass.wait_idle().await;
-    pass.check_lost()?;
+    let _ = pass.until(pass.wait_idle()).await?;
     take_in_cleaned(pass);
     shed_caches(pass)?;
     let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
@@ -66,8 +65,7 @@ pub(super) fn wait_for_retiring(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
         pass.submit()?;
         // If the wait is impossible, the request finds no memory again and fails with that error.
-        let _ = pass.wait_idle().await;
-        pass.check_lost()?;
+        let _ = pass.until(pass.wait_idle()).await?;
         let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
         Ok(before_bytes.saturating_sub(after_bytes))
     })

@@ -55,7 +55,7 @@ pub(in crate::engine) fn note_lending(engine: &Engine) -> bool {
     // A share also ends with its last holder.
     state.note_promises();
     let mut lending = lending(engine, limit_bytes(engine), &engine.budget());
-    // The room of a copy that was left halfway is for bytes that are lent.
+    // The room of a copy that is between two parts is for bytes that are lent.
     let left_bytes = state.cleanings.left_bytes(None);
     lending.room_bytes = lending.room_bytes.saturating_add(left_bytes);
     let is_bounded = lending.room_bytes < lending.limit_bytes;

@@ -1,12 +1,10 @@
 //! Keeps shares within their limits: evicts what is above lowered ceilings.
 //!
-//! A drain is work of the share that is drained. So it runs in rounds, and between two rounds the
-//! pass runs the commands of higher priorities that have come. They run as in any pass, but it
-//! stops before the first command that does not go before the drain. A drain of the whole device is
-//! not interrupted.
+//! A drain is work of the share that is drained. So commands of higher priorities run in between.
+//! A drain of the whole device is not interrupted.
 
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::{HoldGuard, WHOLE};
+use crate::engine::pass::turn::HoldGuard;
 use crate::engine::reclaim;
 use crate::engine::state::holds::HeldFor;
 use crate::error::Result;
@@ -35,21 +33,14 @@ pub(in crate::engine) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Resu
             return Ok(());
         };
         let _hold = hold_above(pass, priority);
-        let mut part_bytes = pass.round_bytes(WHOLE);
-        while pass.must_yield() {
-            if !run_urgent(pass, priority).await? {
-                // They wait for lower commands, so they do not wait for the drain.
-                part_bytes = WHOLE;
-                break;
-            }
-        }
-        let excess_bytes = excess_bytes(pass, share);
+        pass.give_way().await?;
+        let commands = || pass.lock().counters.commands;
+        let (excess_bytes, before) = (excess_bytes(pass, share), commands());
         if excess_bytes == 0 {
             continue;
         }
-        let freed_bytes = drain_once(pass, share, excess_bytes, part_bytes).await?;
-        let is_left = pass.leaves_move(part_bytes);
-        if freed_bytes == 0 && !is_left {
+        let freed_bytes = drain_once(pass, share, excess_bytes).await?;
+        if freed_bytes == 0 && commands() == before {
             // The rest is pinned, or has nowhere to go.
             given_up.push(share);
         }
@@ -65,20 +56,13 @@ pub(super) fn excess_bytes(pass: &Pass, share: ShareId) -> u64 {
     of_share.map_or(0, |(_, excess_bytes)| *excess_bytes)
 }
 
-/// Runs a round of a drain. If a part of the storages cannot leave, tries all of them. Leaves a
-/// move between two parts if higher commands have come.
-async fn drain_once(
-    pass: &Pass,
-    share: ShareId,
-    excess_bytes: u64,
-    part_bytes: u64,
-) -> Result<u64> {
+/// Drains a part of the excess. If the storages chosen for that cannot leave, tries all of them.
+async fn drain_once(pass: &Pass, share: ShareId, excess_bytes: u64) -> Result<u64> {
     let (steps, whom) = (&reclaim::SHARE_STEPS, Whom::all(share));
-    let round_bytes = pass.round_bytes(excess_bytes);
-    let drain = |bytes| reclaim::run_until_freed(pass, steps, bytes, whom, part_bytes, |_, _| {});
-    let freed_bytes = drain(round_bytes).await?;
-    let is_stuck = freed_bytes == 0 && !pass.leaves_move(part_bytes);
-    match is_stuck && round_bytes < excess_bytes {
+    let part_bytes = excess_bytes.min(pass.part_bytes());
+    let drain = |bytes| reclaim::run_until_freed(pass, steps, bytes, whom, |_, _| {});
+    let freed_bytes = drain(part_bytes).await?;
+    match freed_bytes == 0 && part_bytes < excess_bytes {
         true => drain(excess_bytes).await,
         false => Ok(freed_bytes),
     }
@@ -96,28 +80,9 @@ pub(in crate::engine) fn hold_drain(pass: &Pass) -> Option<HoldGuard<'_>> {
 
 /// From now on the pass drains memory of this priority. `None` if there is no higher one.
 fn hold_above(pass: &Pass, priority: i8) -> Option<HoldGuard<'_>> {
-    let held = {
+    let is_outranked = {
         let state = pass.lock();
-        let is_outranked = priority < state.memory.shares.highest_priority();
-        if !(state.has_priorities && is_outranked) {
-            return None;
-        }
-        match state.may_run_between() {
-            true => HeldFor::Drain { above: priority },
-            false => HeldFor::Whole,
-        }
+        state.has_priorities && priority < state.memory.shares.highest_priority()
     };
-    Some(pass.hold_for(held))
-}
-
-/// Runs the commands above this priority, between two rounds of a drain that the pass is held for.
-/// Returns whether there were any that could run.
-async fn run_urgent(pass: &Pass, priority: i8) -> Result<bool> {
-    let commands = || pass.lock().counters.progress().0;
-    let before = commands();
-    // If this is dropped, the pass is, and the guard of the hold finds nothing to end.
-    let held = pass.swap_hold(None);
-    let ran = pass.execute_above(priority).await;
-    pass.swap_hold(held);
-    ran.map(|()| commands() != before)
+    is_outranked.then(|| pass.hold_for(HeldFor::Drain { above: priority }))
 }

@@ -80,24 +80,16 @@ impl State {
         self.has_priorities && self.queue.head().is_some_and(is_lower)
     }
 
-    /// Whether commands have come that may go before the command at the head.
-    pub(in crate::engine) fn is_outranked(&self) -> bool {
+    /// The priority of the command at the head, if commands have come that may go before it.
+    pub(in crate::engine) fn outranked(&self) -> Option<i8> {
         let queue = &self.queue;
+        let head = queue.head().filter(|_| self.has_priorities)?;
+        let priority_of_head = in_force(self, head);
         // If some wait for the command at the head, a look would find the same ones each time.
-        self.has_priorities
-            && queue.head().is_some_and(|head| {
-                let priority_of_head = in_force(self, head);
-                queue.has_news()
-                    && !queue.is_awaited(head)
-                    && queue.commands().any(|cmd| priority(cmd) > priority_of_head)
-            })
-    }
-
-    /// Whether a drain that begins now may run urgent commands between two rounds. Not if it is
-    /// itself between two rounds of another, or between commands that belong to the one at the
-    /// head.
-    pub(in crate::engine) fn may_run_between(&self) -> bool {
-        !self.holds.is_between() && !self.steps.are_any()
+        let have_come = queue.has_news()
+            && !queue.is_awaited(head)
+            && queue.commands().any(|cmd| priority(cmd) > priority_of_head);
+        have_come.then_some(priority_of_head)
     }
 
     /// Whether commands above this priority have come.
@@ -105,13 +97,12 @@ impl State {
         self.has_priorities && self.queue.commands().any(|cmd| priority(cmd) > above)
     }
 
-    /// Whether the pass runs urgent commands between two rounds of a drain, and the next command is
-    /// none. Urgent ones behind it wait for it.
+    /// Whether the pass runs urgent commands in the middle of something else, and the next command
+    /// is none, and no step for one. Urgent ones behind it wait for it.
     pub(in crate::engine) fn stops_between(&self) -> bool {
         let least = self.queue.least_priority();
-        self.holds.is_between()
-            && !self.steps.are_any()
-            && self.queue.head().is_some_and(|cmd| priority(cmd) < least)
+        let is_urgent = |head| in_force(self, head) >= least;
+        self.queue.is_between() && !self.queue.head().is_some_and(is_urgent)
     }
 
     /// So many commands were put in front of another one, for whose sake they run.

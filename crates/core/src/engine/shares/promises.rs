@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::lending::{lending, limit_bytes};
 use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::WHOLE;
 use crate::engine::reclaim;
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Lending, Memory, ShareHandle, ShareId, Storage, Unmet, Whole, Whom};
@@ -127,7 +126,7 @@ async fn drop_copied(pass: &Pass, unmet: Unmet) -> Result<()> {
     pass.free_all_dead();
     let whom = Whom::owing(ShareId::MAIN, pass.share_id(), unmet.stuck_bytes);
     let steps = &[ReclaimStep::Drop];
-    reclaim::run_until_freed(pass, steps, unmet.stuck_bytes, whom, WHOLE, |_, _| {}).await?;
+    reclaim::run_until_freed(pass, steps, unmet.stuck_bytes, whom, |_, _| {}).await?;
     Ok(())
 }
 

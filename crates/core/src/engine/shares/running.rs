@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::kernel::Role;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
-use crate::memory::ShareHandle;
+use crate::memory::{PendingRestore, ShareHandle};
 
 /// The shares of a command compete for memory from now on. Returns whether the command was
 /// dropped, because the share whose value it makes, or that reads, was cancelled.
@@ -25,25 +25,34 @@ fn note_share_of(state: &mut State, cmd: &Cmd) -> bool {
 }
 
 fn note_another_share(state: &mut State, cmd: &Cmd) -> bool {
-    let mut is_cancelled = false;
-    let read_by = match cmd {
+    cmd.each_operand(&mut |storage, _| state.memory.share_runs(storage.share()));
+    match is_cancelled(cmd) {
+        true => drop_cancelled(state, cmd),
+        false => false,
+    }
+}
+
+/// The reader of a command, if its share was cancelled.
+fn cancelled_reader(cmd: &Cmd) -> Option<&ShareHandle> {
+    match cmd {
         Cmd::Read { by, .. } => by.as_deref().filter(|by| by.is_cancelled()),
         _ => None,
-    };
+    }
+}
+
+/// Whether the share whose value a command makes, or that reads, was cancelled.
+fn is_cancelled(cmd: &Cmd) -> bool {
+    let mut is_cancelled = cancelled_reader(cmd).is_some();
     cmd.each_operand(&mut |storage, role| {
-        state.memory.share_runs(storage.share());
         is_cancelled |= role != Role::Read && storage.is_cancelled();
     });
-    if is_cancelled || read_by.is_some() {
-        return drop_cancelled(state, cmd, read_by);
-    }
-    false
+    is_cancelled
 }
 
 /// Drops a command of a cancelled share. Returns whether it was dropped.
 #[cold]
-fn drop_cancelled(state: &mut State, cmd: &Cmd, read_by: Option<&ShareHandle>) -> bool {
-    let mut cause = read_by.map(ShareHandle::cancelled);
+fn drop_cancelled(state: &mut State, cmd: &Cmd) -> bool {
+    let mut cause = cancelled_reader(cmd).map(ShareHandle::cancelled);
     cmd.each_operand(&mut |storage, role| {
         if role != Role::Read {
             cause = cause.take().or_else(|| storage.cancelled());
@@ -56,4 +65,18 @@ fn drop_cancelled(state: &mut State, cmd: &Cmd, read_by: Option<&ShareHandle>) -
         return true;
     }
     false
+}
+
+impl State {
+    /// Whether the command at the head of the queue will be dropped, because its share was
+    /// cancelled.
+    pub(in crate::engine) fn is_head_cancelled(&self) -> bool {
+        !self.memory.shares.is_empty() && self.queue.head().is_some_and(is_cancelled)
+    }
+
+    /// Takes up the restore in whose middle urgent commands ran, unless nobody wants it any more.
+    pub(in crate::engine) fn resume_restore(&mut self) -> Option<PendingRestore> {
+        let is_wanted = !self.is_head_cancelled();
+        (self.suspended_restores).resume(is_wanted, &mut self.memory)
+    }
 }

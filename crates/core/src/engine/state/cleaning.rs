@@ -18,7 +18,8 @@ pub(in crate::engine) struct Cleaning {
     pub(in crate::engine) destination: DestinationGuard,
     /// Cancelled on drop.
     pub(in crate::engine) reading: ReadingGuard,
-    /// The pieces that are not copied yet. An eviction for a low priority copies some at a time.
+    /// The pieces that are not copied yet. An eviction for a low priority copies some at a time,
+    /// and urgent commands run in between.
     pub(in crate::engine) rest: vec::IntoIter<Piece>,
 }
 
@@ -101,15 +102,14 @@ impl Cleanings {
         std::mem::take(&mut self.0)
     }
 
-    /// The bytes of the storages whose copies were left between two parts, to this tier or all.
+    /// The bytes of the storages whose copies are between two parts, to this tier or all.
     pub(in crate::engine) fn left_bytes(&self, tier: Option<Tier>) -> u64 {
         let left = self.0.iter().filter(|one| one.is_left_to(tier));
         left.map(|one| one.len_bytes).sum()
     }
 
-    /// Takes the copies that were left between two parts, to this tier or all. Nothing goes on with
-    /// them if their storages are no victims any more. The caller drops them outside the engine's
-    /// lock.
+    /// Takes the copies that are between two parts, to this tier or all. The caller drops them
+    /// outside the engine's lock.
     pub(in crate::engine) fn take_left(&mut self, tier: Option<Tier>) -> Vec<Cleaning> {
         self.0.extract_if(.., |one| one.is_left_to(tier)).collect()
     }

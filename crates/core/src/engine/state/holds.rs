@@ -3,12 +3,12 @@
 /// What a pass does while work of a higher priority may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum HeldFor {
-    /// It meets a need of the command at the head of the queue. If others come, it leaves the need.
+    /// It meets a need of the command at the head of the queue. Others that have come run in
+    /// between.
     Command,
-    /// It drains memory to a lowered limit. Between two rounds it runs commands above this
-    /// priority.
+    /// It drains memory to a lowered limit. Commands above this priority run in between.
     Drain { above: i8 },
-    /// It does something that it does not cut into parts.
+    /// It does something in one part.
     Whole,
 }
 
@@ -16,15 +16,9 @@ pub(in crate::engine) enum HeldFor {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Holds {
     held: Option<HeldFor>,
-    /// Work of a higher priority has come since a pass began to prepare a command.
-    has_found: bool,
     /// The time of the last look. `None` without a clock.
     looked_at_ns: Option<u64>,
     longest_ns: u64,
-    /// The pass runs urgent commands between two rounds of a drain.
-    is_between: bool,
-    /// The bytes that compactions moved before they were cut, since one was carried out to its end.
-    cut_bytes: u64,
 }
 
 impl Holds {
@@ -36,7 +30,7 @@ impl Holds {
         now_ns: Option<u64>,
     ) -> Option<HeldFor> {
         match (self.held, held) {
-            (None, Some(_)) => (self.looked_at_ns, self.has_found) = (now_ns, false),
+            (None, Some(_)) => self.looked_at_ns = now_ns,
             (Some(_), None) => self.look(now_ns),
             _ => {}
         }
@@ -52,14 +46,6 @@ impl Holds {
         self.looked_at_ns = now_ns;
     }
 
-    /// A look has found work of a higher priority, or not. Returns whether the pass must yield:
-    /// once the need of a command has to wait, every look says so, until the hold ends.
-    pub(in crate::engine) fn note_found(&mut self, has_come: bool) -> bool {
-        let is_kept = self.held == Some(HeldFor::Command) && self.has_found;
-        self.has_found = has_come || is_kept;
-        self.has_found
-    }
-
     /// Whether the pass looks for work of a higher priority between two parts of what it does.
     pub(in crate::engine) fn looks(&self) -> bool {
         matches!(self.held, Some(HeldFor::Command | HeldFor::Drain { .. }))
@@ -71,27 +57,6 @@ impl Holds {
 
     pub(in crate::engine) fn longest_ns(&self) -> u64 {
         self.longest_ns
-    }
-
-    /// Whether the pass runs urgent commands between two rounds of a drain.
-    pub(in crate::engine) fn is_between(&self) -> bool {
-        self.is_between
-    }
-
-    /// The pass begins or ends to run urgent commands.
-    pub(in crate::engine) fn set_between(&mut self, is_between: bool) {
-        self.is_between = is_between;
-    }
-
-    /// A compaction was cut after it had moved these bytes, or carried out to its end (`None`).
-    pub(in crate::engine) fn compacted(&mut self, cut_after_bytes: Option<u64>) {
-        let moved_bytes = cut_after_bytes.map(|bytes| self.cut_bytes.saturating_add(bytes));
-        self.cut_bytes = moved_bytes.unwrap_or(0);
-    }
-
-    /// The bytes that compactions moved before they were cut, since one was carried out to its end.
-    pub(in crate::engine) fn cut_bytes(&self) -> u64 {
-        self.cut_bytes
     }
 }
 
