@@ -185,8 +185,9 @@ impl Engine {
     /// Runs the queue, unless another thread is running it. Errors belong to the storages that they
     /// concern.
     pub(crate) fn try_run_queue(self: &Arc<Self>) {
-        if let Some(pass) = Pass::try_begin(self) {
-            let _ = block_on("an automatic flush", pass.execute_early());
+        if let Some(lock) = Pass::try_lock(self) {
+            let work = move |pass: Pass| async move { pass.execute_early().await };
+            let _ = block_on("an automatic flush", Pass::run_locked(self, lock, work));
         }
     }
 

@@ -146,7 +146,7 @@ impl Pass {
                 break;
             }
         }
-        let left = {
+        {
             let state = &mut *self.lock();
             if state.queue.is_empty() {
                 state.memory.forget_saved();
@@ -154,10 +154,7 @@ impl Pass {
                     state.lineages.clear();
                 }
             }
-            state.take_unused_copies()
-        };
-        // They may hold space on the disk, which is freed outside the lock.
-        drop(left);
+        }
         self.submit()?;
         if self.diagnostics().is_some() && !self.lock().queue.may_defer() {
             answers::look_over(self).await?;

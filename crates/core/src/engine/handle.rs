@@ -16,7 +16,7 @@ use super::inside::{Inside, Recording};
 use super::limits::Limits;
 use super::limits::outside::Outside;
 use super::limits::watermarks::WatermarkListeners;
-use super::pass::execution_lock::ExecutionLock;
+use super::pass::execution_lock::{ExecutionLock, Waiters};
 use super::state::State;
 use super::state::cleaning::Cleaning;
 use super::state::cost::Stopwatch;
@@ -30,6 +30,8 @@ use crate::tuning::Tuning;
 #[derive(Debug)]
 pub struct Engine {
     core: Arc<EngineCore>,
+    /// `None` for the work of a pass, which the lock keeps.
+    execution_lock: Option<Arc<ExecutionLock>>,
     /// `None`: what it makes is in no share.
     share: Option<Arc<ShareHandle>>,
 }
@@ -59,7 +61,8 @@ pub struct EngineCore {
     /// The diagnostics that the app asked for.
     wanted: Option<Diagnostics>,
     findings: Findings,
-    pub(super) execution_lock: Arc<ExecutionLock>,
+    /// Those who wait for the execution lock.
+    pub(super) waiters: Arc<Waiters>,
     /// A buffer for bytes from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
@@ -71,14 +74,18 @@ pub struct EngineCore {
 #[derive(Clone, Debug)]
 pub(crate) struct WeakEngine {
     core: Weak<EngineCore>,
+    execution_lock: Weak<ExecutionLock>,
     share: Option<Arc<ShareHandle>>,
 }
 
 impl WeakEngine {
     /// The engine itself, unless all its holders are gone.
     pub(super) fn own(&self) -> Option<Arc<Engine>> {
-        let (core, share) = (self.core.upgrade()?, self.share.clone());
-        Some(Arc::new(Engine { core, share }))
+        Some(Arc::new(Engine {
+            core: self.core.upgrade()?,
+            execution_lock: Some(self.execution_lock.upgrade()?),
+            share: self.share.clone(),
+        }))
     }
 }
 
@@ -145,7 +152,7 @@ impl Engine {
             readbacks: readbacks.clone(),
             driver: driver.clone(),
             dead: dead.clone(),
-            execution_lock: Arc::default(),
+            waiters: Arc::default(),
             scratch: Mutex::default(),
             #[cfg(feature = "tracing")]
             is_loss_logged: AtomicBool::new(false),
@@ -162,19 +169,44 @@ impl Engine {
             (state.memory).watch_blocks(wanted.canaries, wanted.poison);
             state.diagnose = Diagnose::new(looked_for);
         }
-        Ok(Arc::new(Engine { core, share: None }))
+        let execution_lock = Some(ExecutionLock::new(core.waiters.clone()));
+        Ok(Arc::new(Engine {
+            core,
+            execution_lock,
+            share: None,
+        }))
     }
 
     /// The engine of a share of the same device.
     pub(crate) fn of_share(&self, share: Option<Arc<ShareHandle>>) -> Arc<Self> {
-        let core = self.core.clone();
-        Arc::new(Engine { core, share })
+        Arc::new(Engine {
+            core: self.core.clone(),
+            execution_lock: self.execution_lock.clone(),
+            share,
+        })
+    }
+
+    /// This engine for the work of a pass, which the execution lock keeps.
+    #[cfg(any(target_arch = "wasm32", test, feature = "sim"))]
+    pub(super) fn without_lock(&self) -> Arc<Self> {
+        Arc::new(Engine {
+            core: self.core.clone(),
+            execution_lock: None,
+            share: self.share.clone(),
+        })
+    }
+
+    /// The execution lock. The work of a pass has it already.
+    pub(super) fn execution_lock(&self) -> Result<&Arc<ExecutionLock>> {
+        self.execution_lock.as_ref().ok_or(Error::Reentered)
     }
 
     /// This engine without keeping the device alive.
     pub(super) fn downgrade(&self) -> WeakEngine {
+        let lock = self.execution_lock.as_ref();
         WeakEngine {
             core: Arc::downgrade(&self.core),
+            execution_lock: lock.map_or_else(Weak::new, Arc::downgrade),
             share: self.share.clone(),
         }
     }
@@ -182,8 +214,8 @@ impl Engine {
     /// The engine of the whole device, without keeping it alive.
     pub(crate) fn downgrade_device(&self) -> WeakEngine {
         WeakEngine {
-            core: Arc::downgrade(&self.core),
             share: None,
+            ..self.downgrade()
         }
     }
 

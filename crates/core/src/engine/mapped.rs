@@ -3,7 +3,7 @@
 use super::handle::Engine;
 use crate::driver::BufferId;
 
-/// Unmaps a slab on drop, also if the execution pass is dropped while it waits for the mapping.
+/// Unmaps a slab on drop, also if the wait for the mapping fails.
 pub(super) struct Mapped<'a>(pub(super) &'a Engine, pub(super) BufferId);
 
 impl Drop for Mapped<'_> {

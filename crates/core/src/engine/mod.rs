@@ -42,6 +42,10 @@
 //! or the staging, never both. The engine awaits, compiles, maps and calls back only without the
 //! state's lock.
 //!
+//! What a pass does is an asynchronous function, a value that owns its progress. Where a pass may
+//! wait, that value belongs to the execution lock, and runs to its end whoever drops its caller's
+//! future. Urgent commands run in the middle of it (`Pass::give_way`).
+//!
 //! Long steps that several modules await return a boxed future. The compiler would put an `async
 //! fn`, with all that it awaits, once more into each codegen unit that awaits it.
 

@@ -37,7 +37,7 @@ impl Deref for Pass {
 
 impl Pass {
     /// Waits for the execution lock and runs `work` under it. If the work may have to wait, other
-    /// waiters for the lock poll it too.
+    /// waiters for the lock poll it too, and it goes on if this is dropped.
     ///
     /// `work` builds the future in place. A pass has thousands of bytes, which are too many to move
     /// at each call.
@@ -66,7 +66,7 @@ impl Pass {
         if engine.is_inside() {
             return Err(Error::Reentered);
         }
-        match engine.execution_lock.lock_unless(is_done).await {
+        match engine.execution_lock()?.lock_unless(is_done).await {
             Some(lock) => Pass::run_locked(engine, lock, work).await,
             None => Ok(()),
         }
@@ -82,16 +82,21 @@ impl Pass {
         T: MaybeSend + 'static,
         F: Future<Output = Result<T>> + MaybeSend + 'static,
     {
-        let pass = Pass {
-            engine: engine.clone(),
+        let of = |engine| Pass {
+            engine,
             _lock: None,
         };
         // Natively only a simulated device may wait. Other programs do not contain the work twice.
         #[cfg(any(target_arch = "wasm32", test, feature = "sim"))]
         if engine.driver.may_wait() {
-            return lock.lend(async move { work(pass).await }).await;
+            let pass = of(engine.without_lock());
+            let ran = lock.run(async move { work(pass).await }).await;
+            return ran.unwrap_or(Err(Error::Driver {
+                what: "an execution pass",
+                message: "it panicked in another task".into(),
+            }));
         }
-        let result = work(pass).await;
+        let result = work(of(engine.clone())).await;
         drop(lock);
         result
     }
@@ -101,7 +106,7 @@ impl Pass {
         if engine.is_inside() {
             return Err(Error::Reentered);
         }
-        Ok(engine.execution_lock.lock().await)
+        Ok(engine.execution_lock()?.lock().await)
     }
 
     /// Awaits something of the driver, and returns an error if the device is lost then.
@@ -119,9 +124,14 @@ impl Pass {
         }
     }
 
-    /// A pass, if the execution lock is free.
+    /// The execution lock, if it is free.
+    pub(super) fn try_lock(engine: &Engine) -> Option<ExecutionGuard> {
+        engine.execution_lock().ok()?.try_lock()
+    }
+
+    /// A pass, if the execution lock is free. For work that does not wait in a browser: it is not
+    /// kept if the caller gives up.
     pub(super) fn try_begin(engine: &Arc<Engine>) -> Option<Pass> {
-        let lock = engine.execution_lock.try_lock()?;
-        Some(Pass::with(engine, lock))
+        Some(Pass::with(engine, Pass::try_lock(engine)?))
     }
 }

@@ -35,8 +35,7 @@ const OVERLAP_BYTES: u64 = 256 << 10;
 /// The attempts to restore a storage when the driver refuses the submissions.
 const FILLS: usize = 3;
 
-/// A block for a storage that is being restored. It is freed on drop, also if the execution pass is
-/// dropped.
+/// A block for a storage that is being restored. It is freed on drop.
 pub(super) struct RestoreGuard<'a>(pub(super) &'a Pass, pub(super) Option<PendingRestore>);
 
 impl Drop for RestoreGuard<'_> {

@@ -39,7 +39,7 @@ use crate::transfer::Readbacks;
 use account::DryRunAccount;
 use batch::Batch;
 use caches::{BindGroups, Pipelines, ProgramId};
-use cleaning::{Cleaning, Cleanings};
+use cleaning::Cleanings;
 use cost::Costs;
 use holds::Holds;
 use lineage::Lineages;
@@ -329,16 +329,6 @@ impl State {
         for storage in self.head.take_placed() {
             self.memory.unplace(&storage);
         }
-    }
-
-    /// Takes the copies that dropped passes left between two parts, unless commands wait.
-    pub(super) fn take_unused_copies(&mut self) -> Vec<Cleaning> {
-        if !self.queue.is_empty() {
-            return Vec::new();
-        }
-        let left = self.cleanings.take_left(None);
-        self.counters.evicted_bytes += left.iter().map(Cleaning::moved_bytes).sum::<u64>();
-        left
     }
 
     /// Notes that a command has left the queue and has not run.

@@ -56,7 +56,7 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
         if left_bytes == 0 || lacking_bytes > left_bytes {
             return made;
         }
-        cleanings.take_left(Some(tier))
+        cleanings.take_left(tier)
     };
     drop(left);
     destination_beside(pass, storage, tier)

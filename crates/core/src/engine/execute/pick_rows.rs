@@ -36,8 +36,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
         _ => return Ok(Ok(())),
     };
     let taken_in = pass.until(read::take_in(pass, &reading)).await?;
-    // The words are cloned and stay in the state. If this pass is dropped below, the next pass
-    // comes here again.
+    // They also stay in the state: if the device is lost below, the next pass comes here again.
     let words = words.lock().clone();
     let picked = match taken_in {
         Ok(()) => picked(pass, table, rows, &words),

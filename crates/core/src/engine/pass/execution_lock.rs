@@ -4,9 +4,10 @@
 //! execution lock keeps it the only pass meanwhile. A dropped waiter leaves nothing behind: an
 //! unlock wakes all waiters, and the first one to be polled gets the lock.
 //!
-//! In a browser a pass really waits, and the app may keep its future without polling it. That
-//! future holds the lock. So the pass lends its work to the lock as [`LockedWork`], and the waiters
-//! for the lock poll that work.
+//! In a browser a pass really waits, and the app may keep its future without polling it, or drop
+//! it. So the work of such a pass belongs to the lock. Whoever wants the lock polls that work, and
+//! so it always runs to its end. It is dropped with the last handle of the engine. It has none
+//! itself, or it would keep the lock that keeps it.
 
 #![cfg_attr(
     not(any(target_arch = "wasm32", test, feature = "sim")),
@@ -26,26 +27,26 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::driver::{BoxFuture, MaybeSend};
 
 /// Whether any pass of this program may have to wait.
-const CAN_LEND: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
+const MAY_WAIT: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ExecutionLock {
-    shared: Arc<Shared>,
-    /// The work of the lock's holder, if waiters may poll it. Locked after `shared`.
-    work: Mutex<Option<Arc<LockedWork>>>,
+    waiters: Arc<Waiters>,
+    /// The work of a pass that has the lock and may have to wait. Locked after `waiters`.
+    work: Mutex<Option<Arc<Work>>>,
 }
 
-/// The waker's part. It is apart from the work because, in a browser, a waker may change threads
-/// and the work may not.
+/// Those who wait for the lock. They are apart from the work, which has no handle of the lock, and
+/// which in a browser may not change threads as a waker may.
 #[derive(Debug, Default)]
-struct Shared(Mutex<State>);
+pub(in crate::engine) struct Waiters(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     taken: bool,
-    /// Whether the holder has lent its work.
-    is_lent: bool,
-    /// The waiters for the lock, and the holder if it waits for something else.
+    /// Whether the pass that has the lock has left its work there.
+    has_work: bool,
+    /// The waiters for the lock, and the owner of the work if it waits for something else.
     waiting: Wakers,
 }
 
@@ -53,12 +54,19 @@ struct State {
 #[derive(Debug, Default)]
 struct Wakers(Vec<Waker>);
 
-/// Holds the execution lock until it is dropped.
+/// Holds the execution lock until it is dropped. `None` once its work unlocks.
 #[derive(Debug)]
-pub(in crate::engine) struct ExecutionGuard(Arc<ExecutionLock>);
+pub(in crate::engine) struct ExecutionGuard(Option<Arc<ExecutionLock>>);
 
 impl ExecutionLock {
-    /// Waits for the execution lock and polls the holder's work meanwhile.
+    pub(in crate::engine) fn new(waiters: Arc<Waiters>) -> Arc<Self> {
+        Arc::new(ExecutionLock {
+            waiters,
+            work: Mutex::default(),
+        })
+    }
+
+    /// Waits for the execution lock and polls the work of its holder meanwhile.
     pub(in crate::engine) async fn lock(self: &Arc<Self>) -> ExecutionGuard {
         loop {
             if let Some(guard) = self.lock_unless(|| false).await {
@@ -68,74 +76,96 @@ impl ExecutionLock {
     }
 
     /// As [`lock`](Self::lock), but `None` if the lock's holder has done what the caller wants.
-    /// `is_done` is asked whenever the holder [notifies](Self::notify) the waiters.
+    /// `is_done` is asked whenever the holder [notifies](Waiters::notify) the waiters.
     pub(super) async fn lock_unless(
         self: &Arc<Self>,
         is_done: impl Fn() -> bool,
     ) -> Option<ExecutionGuard> {
         let is_locked = poll_fn(|context| {
             loop {
-                let mut state = self.shared.lock();
+                let mut state = self.waiters.lock();
                 if !state.taken {
                     state.taken = true;
                     return Poll::Ready(true);
                 }
                 state.waiting.add(context.waker());
-                let is_lent = CAN_LEND && state.is_lent;
-                let work = is_lent.then(|| self.work().clone()).flatten();
+                let work = self.work_of(&state);
                 drop(state);
                 // After the waker is there, so that no notice comes between.
                 if is_done() {
                     return Poll::Ready(false);
                 }
-                if !work.is_some_and(|work| work.poll_to_end(&self.shared, context.waker())) {
+                if !work.is_some_and(|work| work.poll_to_end(self, context.waker())) {
                     return Poll::Pending;
                 }
             }
         });
-        is_locked.await.then(|| ExecutionGuard(self.clone()))
+        is_locked.await.then(|| ExecutionGuard(Some(self.clone())))
     }
 
-    /// Lets the waiters see whether the holder has done what they want.
-    pub(super) fn notify(&self) {
-        self.shared.wake_by_ref();
-    }
-
-    /// The execution lock, if it is free.
+    /// The execution lock, if it is free. Work whose owner is gone runs as far as it can before.
     pub(super) fn try_lock(self: &Arc<Self>) -> Option<ExecutionGuard> {
-        if std::mem::replace(&mut self.shared.lock().taken, true) {
-            return None;
+        loop {
+            let work = {
+                let mut state = self.waiters.lock();
+                if !state.taken {
+                    state.taken = true;
+                    return Some(ExecutionGuard(Some(self.clone())));
+                }
+                self.work_of(&state)
+            };
+            let work = work.filter(|work| !work.has_owner.load(Ordering::Acquire))?;
+            if !work.poll_to_end(self, Waker::noop()) {
+                return None;
+            }
         }
-        Some(ExecutionGuard(self.clone()))
     }
 
-    /// Lets the waiters poll the work of the lock's holder.
-    fn lend(&self, work: Arc<LockedWork>) {
-        let mut state = self.shared.lock();
-        state.is_lent = true;
-        *self.work() = Some(work);
+    fn work_of(&self, state: &State) -> Option<Arc<Work>> {
+        (MAY_WAIT && state.has_work).then(|| self.work.lock().clone())?
     }
 
-    fn work(&self) -> MutexGuard<'_, Option<Arc<LockedWork>>> {
-        self.work.lock()
+    /// The work of the lock's holder, from now on.
+    fn begin(&self, work: Arc<Work>) {
+        let mut state = self.waiters.lock();
+        state.has_work = true;
+        *self.work.lock() = Some(work);
+    }
+
+    fn unlock(&self) {
+        let (work, waiting) = {
+            let mut state = self.waiters.lock();
+            state.taken = false;
+            let has_work = MAY_WAIT && std::mem::take(&mut state.has_work);
+            let work = has_work.then(|| self.work.lock().take());
+            (work, std::mem::take(&mut state.waiting))
+        };
+        waiting.wake();
+        // Outside the lock.
+        drop(work);
     }
 }
 
-impl Shared {
+impl Waiters {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
+
+    /// Lets the waiters see whether the holder of the lock has done what they want.
+    pub(super) fn notify(&self) {
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        waiting.wake();
+    }
 }
 
-/// A wake-up of the lent work wakes all waiters.
-impl Wake for Shared {
+/// A wake-up of the work wakes all waiters.
+impl Wake for Waiters {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        self.notify();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let waiting = std::mem::take(&mut self.lock().waiting);
-        waiting.wake();
+        self.notify();
     }
 }
 
@@ -153,83 +183,80 @@ impl Wakers {
 
 impl Drop for ExecutionGuard {
     fn drop(&mut self) {
-        let (work, waiting) = {
-            let mut state = self.0.shared.lock();
-            state.taken = false;
-            let is_lent = CAN_LEND && std::mem::take(&mut state.is_lent);
-            let work = is_lent.then(|| self.0.work().take());
-            (work, std::mem::take(&mut state.waiting))
-        };
-        waiting.wake();
-        // The work may hold values of the app, so it is dropped outside the lock.
-        drop(work);
+        if let Some(lock) = &self.0 {
+            lock.unlock();
+        }
     }
 }
 
-/// Work under the execution lock. It drops the lock at its end.
-struct LockedWork {
+/// The work of a pass that has the execution lock. Its end unlocks.
+struct Work {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     /// Tasks that found another task polling the work. They poll it next, because their wake-up may
     /// have come too late for the other task, which may never poll again.
     missed_wakers: Mutex<Wakers>,
-    /// The owner of the result is gone, so the work must be dropped instead of polled.
-    is_given_up: AtomicBool,
+    /// Whether somebody waits for the result.
+    has_owner: AtomicBool,
 }
 
-impl std::fmt::Debug for LockedWork {
+impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LockedWork").finish_non_exhaustive()
+        f.debug_struct("Work").finish_non_exhaustive()
     }
 }
 
-impl LockedWork {
+/// Unlocks when it is dropped, unless the work has not ended. If the work panics, it has.
+struct Ends<'a>(Option<&'a ExecutionLock>);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if let Some(lock) = self.0 {
+            lock.unlock();
+        }
+    }
+}
+
+impl Work {
     fn new(future: BoxFuture<'static, ()>) -> Self {
-        LockedWork {
+        Work {
             future: Mutex::new(Some(future)),
             missed_wakers: Mutex::default(),
-            is_given_up: AtomicBool::new(false),
+            has_owner: AtomicBool::new(true),
         }
     }
 
     /// Polls the work, unless another thread is polling it; that thread then wakes `by`. Returns
     /// whether the work has ended.
-    fn poll_to_end(&self, shared: &Arc<Shared>, by: &Waker) -> bool {
+    fn poll_to_end(&self, lock: &ExecutionLock, by: &Waker) -> bool {
         let tried = self.future.try_lock().or_else(|| {
             self.missed_wakers().add(by);
             // The other thread may have read `missed_wakers` just before this entry.
             self.future.try_lock()
         });
-        let Some(mut future) = tried else {
+        let Some(mut slot) = tried else {
             return false;
         };
-        let waker = Waker::from(shared.clone());
-        let mut context = Context::from_waker(&waker);
-        let ended = match future.as_mut() {
-            Some(running) => running.as_mut().poll(&mut context).is_ready(),
-            None => true,
+        let mut ends = Ends(None);
+        let Some(mut future) = slot.take() else {
+            return true;
         };
-        let done = ended.then(|| future.take());
-        drop(future);
+        ends.0 = Some(lock);
+        let waker = Waker::from(lock.waiters.clone());
+        let has_ended = (future.as_mut())
+            .poll(&mut Context::from_waker(&waker))
+            .is_ready();
+        if !has_ended {
+            ends.0 = None;
+            *slot = Some(future);
+            drop(slot);
+        } else {
+            drop(slot);
+            // The values of the work are dropped outside its lock.
+            drop(future);
+        }
         let missed_wakers = std::mem::take(&mut *self.missed_wakers());
         missed_wakers.wake();
-        // The values of the work are dropped outside its lock.
-        drop(done);
-        if self.is_given_up.load(Ordering::SeqCst) {
-            self.end();
-            return true;
-        }
-        ended
-    }
-
-    fn give_up(&self) {
-        self.is_given_up.store(true, Ordering::SeqCst);
-        self.end();
-    }
-
-    /// Drops the rest of the work. If a thread is polling it, that thread drops it.
-    fn end(&self) {
-        let future = self.future.try_lock().and_then(|mut future| future.take());
-        drop(future);
+        has_ended
     }
 
     fn missed_wakers(&self) -> MutexGuard<'_, Wakers> {
@@ -237,40 +264,38 @@ impl LockedWork {
     }
 }
 
-/// Gives up the work when it is dropped.
-struct WorkOwner(Arc<LockedWork>);
+/// Waits for the result of the work until it is dropped.
+struct Owner(Arc<Work>);
 
-impl Drop for WorkOwner {
+impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.has_owner.store(false, Ordering::Release);
     }
 }
 
 impl ExecutionGuard {
-    /// Runs `work` and releases the lock. Waiters for the lock poll the work meanwhile.
-    pub(super) async fn lend<T: MaybeSend + 'static>(
-        self,
+    /// Runs `work`, which gets no handle of the lock, and releases the lock. If this is dropped,
+    /// whoever wants the lock runs the work to its end. `None` if it panicked in another task.
+    pub(super) async fn run<T: MaybeSend + 'static>(
+        mut self,
         work: impl Future<Output = T> + MaybeSend + 'static,
-    ) -> T {
+    ) -> Option<T> {
         let result = Arc::new(Mutex::new(None));
         let slot = result.clone();
-        let (lender, shared) = (self.0.clone(), self.0.shared.clone());
-        let owner = WorkOwner(Arc::new(LockedWork::new(Box::pin(async move {
+        let owner = Owner(Arc::new(Work::new(Box::pin(async move {
             let done = work.await;
             *slot.lock() = Some(done);
-            drop(self);
         }))));
-        lender.lend(owner.0.clone());
+        // From now on the end of the work unlocks.
+        let lock = self.0.take()?;
+        lock.begin(owner.0.clone());
         poll_fn(|context| {
-            loop {
-                shared.lock().waiting.add(context.waker());
-                let done = result.lock().take();
-                if let Some(done) = done {
-                    return Poll::Ready(done);
-                }
-                if !owner.0.poll_to_end(&shared, context.waker()) {
-                    return Poll::Pending;
-                }
+            lock.waiters.lock().waiting.add(context.waker());
+            let has_ended = owner.0.poll_to_end(&lock, context.waker());
+            let done = result.lock().take();
+            match done.is_some() || has_ended {
+                true => Poll::Ready(done),
+                false => Poll::Pending,
             }
         })
         .await
@@ -332,10 +357,8 @@ mod tests {
             }
             Poll::Ready(())
         });
-        execution_lock.lend(Arc::new(LockedWork::new(Box::pin(async move {
-            work.await;
-            drop(guard);
-        }))));
+        std::mem::forget(guard);
+        execution_lock.begin(Arc::new(Work::new(Box::pin(work))));
         let mut here = pin!(execution_lock.lock());
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
@@ -348,12 +371,64 @@ mod tests {
                 assert!(kept.as_mut().poll(&mut noop).is_pending());
             });
             polled.wait();
-            execution_lock.shared.wake_by_ref();
+            execution_lock.waiters.notify();
             assert!(here.as_mut().poll(&mut context).is_pending());
             goes_on.wait();
         });
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
         assert!(here.as_mut().poll(&mut context).is_ready());
+    }
+
+    /// Work that waits so often, and then counts.
+    fn waits(times: u32, ended: &Arc<AtomicU32>) -> impl Future<Output = ()> + use<> {
+        let (mut left, ended) = (times, ended.clone());
+        poll_fn(move |context| {
+            if left == 0 {
+                ended.fetch_add(1, Ordering::SeqCst);
+                return Poll::Ready(());
+            }
+            left -= 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+
+    #[test]
+    fn work_ends_wherever_its_owner_drops_it() {
+        let ended = Arc::new(AtomicU32::new(0));
+        for polls in 1..6 {
+            let execution_lock = Arc::new(ExecutionLock::default());
+            let guard = execution_lock.try_lock().unwrap();
+            let mut owner = Box::pin(guard.run(waits(4, &ended)));
+            let mut context = Context::from_waker(Waker::noop());
+            let has_ended = (0..polls).any(|_| owner.as_mut().poll(&mut context).is_ready());
+            assert_eq!(has_ended, polls > 4);
+            drop(owner);
+            // Each call that wants the lock without waiting for it gets the work a bit further.
+            let tries = (0..).find(|_| execution_lock.try_lock().is_some());
+            assert_eq!(tries, Some(4_u32.saturating_sub(polls)));
+            assert_eq!(ended.load(Ordering::SeqCst), polls);
+            drop(pollster::block_on(execution_lock.lock()));
+        }
+    }
+
+    #[test]
+    fn work_is_dropped_with_the_last_handle_of_the_lock() {
+        let held = Arc::new(());
+        let inside = held.clone();
+        let execution_lock = Arc::new(ExecutionLock::default());
+        let guard = execution_lock.try_lock().unwrap();
+        let mut owner = Box::pin(guard.run(async move {
+            std::future::pending::<()>().await;
+            drop(inside);
+        }));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(owner.as_mut().poll(&mut context).is_pending());
+        drop(owner);
+        assert!(execution_lock.try_lock().is_none());
+        assert_eq!(Arc::strong_count(&held), 2);
+        drop(execution_lock);
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 
     #[test]

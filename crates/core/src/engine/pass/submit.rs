@@ -41,7 +41,7 @@ impl Pass {
         let has_priorities = state.has_priorities;
         drop(state);
         if has_priorities {
-            self.execution_lock.notify();
+            self.waiters.notify();
         }
         result
     }
@@ -51,7 +51,7 @@ impl Pass {
     pub(in crate::engine) fn delivered(&self) {
         let has_priorities = self.lock().has_priorities;
         if has_priorities {
-            self.execution_lock.notify();
+            self.waiters.notify();
         }
     }
 

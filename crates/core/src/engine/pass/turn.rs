@@ -122,7 +122,6 @@ impl Pass {
         Box::pin(async move {
             let commands = || self.lock().counters.progress().0;
             let before = commands();
-            // If this is dropped, the pass is, and the guard of the hold finds nothing to end.
             let held = self.swap_hold(None);
             let ran = self.execute_above(above).await;
             self.swap_hold(held);

@@ -215,7 +215,7 @@ pub(super) fn start_eviction(
 ) -> BoxFuture<'_, Result<Option<PendingEviction>>> {
     Box::pin(async move {
         let tier = destination.tier();
-        // Guarded at once, because the copies go on if this future is dropped half-way.
+        // Guarded at once, because the copies go on if something fails below.
         let (destination, sink) = DestinationGuard::new(destination);
         let len_bytes = victim.storage.len_bytes();
         let most_bytes = len_bytes.next_multiple_of(4).min(pass.part_bytes());

@@ -108,10 +108,11 @@ impl Cleanings {
         left.map(|one| one.len_bytes).sum()
     }
 
-    /// Takes the copies that are between two parts, to this tier or all. The caller drops them
-    /// outside the engine's lock.
-    pub(in crate::engine) fn take_left(&mut self, tier: Option<Tier>) -> Vec<Cleaning> {
-        self.0.extract_if(.., |one| one.is_left_to(tier)).collect()
+    /// Takes the copies to a tier that are between two parts. The caller drops them outside the
+    /// engine's lock.
+    pub(in crate::engine) fn take_left(&mut self, tier: Tier) -> Vec<Cleaning> {
+        let is_left_there = |one: &mut Cleaning| one.is_left_to(Some(tier));
+        self.0.extract_if(.., is_left_there).collect()
     }
 
     /// Takes the copies of storages that have no holder. The caller drops them outside the engine's
