@@ -58,11 +58,11 @@ impl Pass {
     /// Runs commands of the queue up to a submission of some milliseconds, so that the caller may
     /// do something else between. Returns whether there are more.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(super) async fn execute_slice(&self) -> Result<bool> {
+    pub(super) async fn execute_to_submission(&self) -> Result<bool> {
         {
             let queue = &mut self.lock().queue;
             queue.begin_pass(false, i8::MIN);
-            queue.slice();
+            queue.end_at_submission();
         }
         Box::pin(self.execute_queue()).await?;
         Ok(!self.lock().queue.is_empty())
@@ -103,7 +103,7 @@ impl Pass {
     }
 
     async fn execute_queue(&self) -> Result<()> {
-        self.outside.reset_rounds();
+        self.outside.allow_asking();
         let has_shares = lending::note_lending(self);
         if self.diagnostics().is_some() {
             make_gear::prepare_diagnose(self).await?;
@@ -114,7 +114,7 @@ impl Pass {
         if has_shares {
             let least = self.lock().queue.least_priority();
             drain_to_ceilings(self, least).await?;
-            self.wait_for_turn().await?;
+            self.wait_if_lower().await?;
         }
         let mut left_before = usize::MAX;
         loop {
@@ -162,7 +162,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Runs the queue once. Returns whether it stopped after a submission, as a slice does.
+    /// Runs the queue once. Returns whether it stopped after a submission.
     async fn execute_once(&self) -> Result<bool> {
         {
             let mut state = self.lock();
@@ -170,7 +170,7 @@ impl Pass {
             if state.driver.caps().begins_early() && state.is_device_idle() {
                 state.pace.begin_early();
             }
-            state.begin_round();
+            state.take_up_left_behind();
         }
         self.run_steps().await
     }
@@ -204,7 +204,7 @@ impl Pass {
             let hold = (!is_submission).then(|| self.hold());
             self.meet(need).await?;
             drop(hold);
-            if is_submission && self.lock().queue.is_slice() {
+            if is_submission && self.lock().queue.ends_at_submission() {
                 return Ok(true);
             }
         }
@@ -215,7 +215,7 @@ impl Pass {
         match need {
             Need::Submit => {
                 self.submit()?;
-                self.wait_for_turn().await?;
+                self.wait_if_lower().await?;
                 if self.lock().pace.submits_each() {
                     let _hold = self.hold();
                     compact::compact_pass(self, u64::MAX).await?;

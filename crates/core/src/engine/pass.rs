@@ -2,7 +2,7 @@
 
 pub(in crate::engine) mod execution_lock;
 mod submit;
-pub(in crate::engine) mod turn;
+pub(in crate::engine) mod urgent;
 
 use std::fmt;
 use std::ops::Deref;

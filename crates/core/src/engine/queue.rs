@@ -75,7 +75,7 @@ impl Default for Queue {
             runs: Runs {
                 may_defer: false,
                 least_priority: i8::MIN,
-                is_slice: false,
+                ends_at_submission: false,
                 is_between: false,
             },
             has_news: false,
@@ -95,7 +95,7 @@ pub(super) struct Runs {
     /// It runs commands of this priority and higher ones.
     pub(super) least_priority: i8,
     /// It ends with its first submission, which is a short one.
-    pub(super) is_slice: bool,
+    pub(super) ends_at_submission: bool,
     /// It runs urgent commands in the middle of something else, and nothing behind them.
     pub(super) is_between: bool,
 }
@@ -263,7 +263,7 @@ impl Queue {
         self.swap_runs(Runs {
             may_defer,
             least_priority,
-            is_slice: false,
+            ends_at_submission: false,
             is_between: false,
         });
     }
@@ -276,13 +276,13 @@ impl Queue {
 
     /// The pass that has begun ends with its first submission.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(super) fn slice(&mut self) {
-        self.runs.is_slice = true;
+    pub(super) fn end_at_submission(&mut self) {
+        self.runs.ends_at_submission = true;
     }
 
     /// Whether the pass ends with its first submission, which should be a short one.
-    pub(super) fn is_slice(&self) -> bool {
-        self.runs.is_slice
+    pub(super) fn ends_at_submission(&self) -> bool {
+        self.runs.ends_at_submission
     }
 
     /// Whether the pass runs urgent commands in the middle of something else.
@@ -290,8 +290,8 @@ impl Queue {
         self.runs.is_between
     }
 
-    /// Begins a round of a pass over the queue.
-    pub(super) fn begin_round(&mut self) {
+    /// The pass begins to run the queue, or begins again.
+    pub(super) fn begin_again(&mut self) {
         self.early_commands = EARLY_COMMANDS;
         self.passing.clear();
     }

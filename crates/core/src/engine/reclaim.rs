@@ -59,15 +59,15 @@ const PLANS: usize = 3;
 /// A step frees at least 1/8 of the size of a request at a time.
 const LEAST_PART: u64 = 8;
 
-/// A step also frees at least this many bytes, because each round examines all storages and waits
-/// for the device.
-const LEAST_ROUND_BYTES: u64 = 256 << 10;
+/// A step also frees at least this many bytes, because it examines all storages and waits for the
+/// device.
+const LEAST_FREED_BYTES: u64 = 256 << 10;
 
 /// But this least size is at most 1/64 of the limit.
-const LEAST_ROUND_PART: u64 = 64;
+const LEAST_FREED_OF_LIMIT: u64 = 64;
 
-/// Where each round submits and waits, a step frees at once what the commands of the queue will
-/// lack. It frees at most 1/16 of the limit: the choice of victims is worse if more leaves at once.
+/// Where a step submits and waits, it frees at once what the commands of the queue will lack. It
+/// frees at most 1/16 of the limit: the choice of victims is worse if more leaves at once.
 const MOST_AHEAD_PART: u64 = 16;
 
 /// And at most this many bytes. Their way over PCIe takes longer than a submission and a wait.
@@ -433,23 +433,23 @@ async fn create_least(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Erro
 
 /// The bytes to free for a storage. That is the shortage if all free bytes were in one hole,
 /// because compaction joins holes. If there is none, it is a part of the storage's size, so that
-/// every round makes progress.
+/// every step makes progress.
 fn missing_bytes(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> u64 {
     let limit_bytes = slabs_limit_bytes(pass, ceiling);
     let state = pass.lock();
     let size_bytes = state.memory.slabs.granted_bytes(storage.size_bytes());
     let wanted_bytes = state.memory.slabs.live_bytes().saturating_add(size_bytes);
     let missing_bytes = wanted_bytes.saturating_sub(limit_bytes);
-    let round_bytes = LEAST_ROUND_BYTES.min(limit_bytes / LEAST_ROUND_PART);
-    let least_bytes = size_bytes.div_ceil(LEAST_PART).max(round_bytes);
+    let freed_bytes = LEAST_FREED_BYTES.min(limit_bytes / LEAST_FREED_OF_LIMIT);
+    let least_bytes = size_bytes.div_ceil(LEAST_PART).max(freed_bytes);
     missing_bytes.clamp(least_bytes, size_bytes.max(least_bytes))
 }
 
-/// The bytes that the commands of the queue will lack, as far as one round frees them.
+/// The bytes that the commands of the queue will lack, as far as one step frees them.
 ///
 /// Only in training: while values are saved for a backward, and recorded with how they were made. A
 /// decoder whose cache grows would then release slabs and create them again, for each token. 0 as
-/// well where host and device share memory, since a round does not wait for copies there. Also 0 if
+/// well where host and device share memory, since a step does not wait for copies there. Also 0 if
 /// there are shares, since the queue does not say how to be fair to them.
 fn missing_ahead_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
     if pass.caps().maps_slabs {

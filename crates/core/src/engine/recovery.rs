@@ -78,7 +78,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
             what: "the device's limits",
             message: error.to_string(),
         })?;
-    state.begin_round();
+    state.take_up_left_behind();
     // Uploads that threads have staged but not appended yet are lost too.
     state.staging_loss.lost(pass.uploads.epoch(), cause);
     state.queue.lose_staged(&state.staging_loss);

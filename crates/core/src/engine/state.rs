@@ -294,9 +294,9 @@ impl State {
         }
     }
 
-    /// Begins a round: puts the commands that the last one left behind back at the head of the
+    /// Begins to run the queue: puts the commands that were left behind back at the head of the
     /// queue. Drops those whose results nothing can use any more.
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn take_up_left_behind(&mut self) {
         self.unplace_head();
         self.steps.begin_pass();
         // A rematerializer computes from its inputs as they are now, before commands that waited
@@ -306,7 +306,7 @@ impl State {
             self.left_behind.add_steps(steps, &error);
         }
         let queue = &mut self.queue;
-        queue.begin_round();
+        queue.begin_again();
         // The last command comes first, so the first command ends up at the head.
         self.left_behind.take_wanted(|cmd, _| queue.push_head(cmd));
     }

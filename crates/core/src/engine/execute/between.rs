@@ -32,7 +32,7 @@ pub(super) async fn execute_above(pass: &Pass, above: i8) -> Result<()> {
     let runs = Runs {
         may_defer: false,
         least_priority: above.saturating_add(1),
-        is_slice: false,
+        ends_at_submission: false,
         is_between: true,
     };
     let _between = Between::new(pass, runs);

@@ -104,8 +104,8 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
-            let is_long =
-                self.queue.is_slice() && self.has_long_batch() || self.has_long_lower_batch();
+            let is_long = self.queue.ends_at_submission() && self.has_long_batch()
+                || self.has_long_lower_batch();
             if is_long || self.batch.is_full(self.pace.most_ops()) {
                 return Some(Need::Submit);
             }

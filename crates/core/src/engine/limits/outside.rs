@@ -17,7 +17,7 @@ const IDLE_POLLS: u32 = 600;
 
 /// The most calls of the app's callbacks in one execution pass. A callback might free a little each
 /// time and record work that needs more. Without this limit it would keep the pass busy for ever.
-const MOST_ROUNDS: u32 = 256;
+const MOST_ASKS: u32 = 256;
 
 /// The shortage of memory that a callback gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(crate) type Callback = dyn Fn(&Pressure) + Send + Sync;
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Callback = dyn Fn(&Pressure);
 
-/// Keeps a callback registered until it is dropped. A round of callbacks that has already begun may
-/// still call it once.
+/// Keeps a callback registered until it is dropped. If the engine is just asking all callbacks, it
+/// may still call this one once.
 #[must_use = "the callback is removed as soon as this is dropped"]
 pub struct PressureGuard {
     listeners: Weak<Mutex<Vec<Listener>>>,
@@ -74,8 +74,8 @@ struct Listener {
 pub(in crate::engine) struct Outside {
     listeners: Arc<Mutex<Vec<Listener>>>,
     next_id: AtomicU64,
-    /// The rounds of callbacks that are left in this execution pass.
-    rounds_left: AtomicU32,
+    /// How often this execution pass may still ask.
+    asks_left: AtomicU32,
     polls: AtomicU32,
     idle_polls: AtomicU32,
     os: Mutex<Option<OsLimit>>,
@@ -125,15 +125,15 @@ impl Outside {
         }
     }
 
-    /// Allows all rounds again at the start of an execution pass, because the app may have memory
-    /// to free again.
-    pub(in crate::engine) fn reset_rounds(&self) {
-        self.rounds_left.store(MOST_ROUNDS, Ordering::Relaxed);
+    /// Allows to ask again at the start of an execution pass, because the app may have memory to
+    /// free again.
+    pub(in crate::engine) fn allow_asking(&self) {
+        self.asks_left.store(MOST_ASKS, Ordering::Relaxed);
     }
 
-    /// The callbacks to call. `None` if there are none, or no round is left in this execution pass.
-    pub(in crate::engine) fn begin_round(&self) -> Option<Vec<Arc<Callback>>> {
-        if self.rounds_left.load(Ordering::Relaxed) == 0 {
+    /// The callbacks to call. `None` if there are none, or this execution pass may not ask again.
+    pub(in crate::engine) fn begin_asking(&self) -> Option<Vec<Arc<Callback>>> {
+        if self.asks_left.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let listeners = self.listeners.lock();
@@ -141,14 +141,14 @@ impl Outside {
         (!callbacks.is_empty()).then_some(callbacks)
     }
 
-    /// Ends a round. A round that freed nothing is the last in the same pass.
-    pub(in crate::engine) fn end_round(&self, has_freed: bool) {
-        // Only the holder of the execution lock counts rounds.
-        let rounds_left = match has_freed {
-            true => self.rounds_left.load(Ordering::Relaxed).saturating_sub(1),
+    /// All were asked. If they freed nothing, the same pass does not ask again.
+    pub(in crate::engine) fn end_asking(&self, has_freed: bool) {
+        // Only the holder of the execution lock asks.
+        let asks_left = match has_freed {
+            true => self.asks_left.load(Ordering::Relaxed).saturating_sub(1),
             false => 0,
         };
-        self.rounds_left.store(rounds_left, Ordering::Relaxed);
+        self.asks_left.store(asks_left, Ordering::Relaxed);
     }
 
     /// Counts a poll of the app.
@@ -208,7 +208,7 @@ impl Outside {
     /// Notes that an execution pass begins to shrink. `times` is the ledger's count of lowered
     /// limits.
     pub(in crate::engine) fn begin_shrink(&self, times: u64) {
-        self.reset_rounds();
+        self.allow_asking();
         self.lowered_before.store(times, Ordering::Release);
     }
 }

@@ -34,7 +34,7 @@ pub(in crate::engine) struct LeftBehind {
     touched: NumberMap<Touched>,
     /// The inputs from which rematerializers would compute the operands of the commands.
     sources: Vec<Arc<Storage>>,
-    /// What a share was refused last in this round.
+    /// What a share was refused last in this run of the queue.
     refused: Option<Refused>,
 }
 
@@ -70,7 +70,7 @@ impl LeftBehind {
         self.iter().filter(is_upload).count() as u64
     }
 
-    /// What a share was refused last in this round.
+    /// What a share was refused last in this run of the queue.
     pub(in crate::engine) fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
     }
@@ -135,8 +135,8 @@ impl LeftBehind {
         }
     }
 
-    /// Adds the commands of rematerializers that a pass has begun and not ended, before the next
-    /// round.
+    /// Adds the commands of rematerializers that a pass has begun and not ended, before it runs the
+    /// queue again.
     pub(in crate::engine) fn add_steps(&mut self, steps: VecDeque<Cmd>, error: &Error) {
         let steps = steps.into_iter().map(|cmd| (cmd, error.clone()));
         self.cmds.splice(self.steps..self.steps, steps);

@@ -1,4 +1,4 @@
-//! What a share was refused in this round, so that the same is not searched for again.
+//! What a share was refused in this run of the queue, so that the same is not searched for again.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::engine::pass::Pass;
 /// Calls the app's callbacks. Returns the bytes that became free. The caller has no lock but the
 /// execution lock.
 pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
-    let Some(callbacks) = pass.outside.begin_round() else {
+    let Some(callbacks) = pass.outside.begin_asking() else {
         return 0;
     };
     let freed_before = pass.lock().memory.slabs.freed_bytes();
@@ -28,7 +28,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     let mut state = pass.lock();
     state.free_dead();
     let freed_bytes = state.memory.slabs.freed_bytes() - freed_before;
-    pass.outside.end_round(freed_bytes > 0);
+    pass.outside.end_asking(freed_bytes > 0);
     freed_bytes
 }
 

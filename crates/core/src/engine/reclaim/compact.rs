@@ -13,7 +13,7 @@ use super::retire;
 use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
 use crate::driver::{Account, BoxFuture, DriverError, Op};
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::HoldGuard;
+use crate::engine::pass::urgent::HoldGuard;
 use crate::engine::state::State;
 use crate::error::{Error, Result};
 use crate::memory::{Moved, Place};

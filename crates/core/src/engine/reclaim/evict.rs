@@ -28,8 +28,8 @@ use crate::memory::{Candidate, Copies, Whom};
 use crate::transfer::ReadingGuard;
 use crate::transfer::{Reading, refusal};
 
-/// The rounds in a row that may free nothing before the eviction stops.
-const ROUNDS_IN_VAIN: usize = 4;
+/// The choices of victims in a row that may free nothing before the eviction stops.
+const CHOICES_IN_VAIN: usize = 4;
 
 /// The smallest piece that is worth a copy.
 const LEAST_PIECE_BYTES: u64 = 4 << 10;
@@ -82,7 +82,7 @@ pub(super) async fn evict_bytes(
     let mut stay = needed::needed_slots(&pass.lock());
     let mut freed_bytes = pass.lock().memory.evict_poisoned(&stay);
     let (mut in_vain, mut most_bytes) = (0, u64::MAX);
-    while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN && tiers::is_ready(pass, tier) {
+    while freed_bytes < wanted_bytes && in_vain < CHOICES_IN_VAIN && tiers::is_ready(pass, tier) {
         let missing_bytes = wanted_bytes - freed_bytes;
         let victims = {
             let (state, tier) = (pass.lock(), Some(tier));

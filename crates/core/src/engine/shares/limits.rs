@@ -4,7 +4,7 @@
 //! A drain of the whole device is not interrupted.
 
 use crate::engine::pass::Pass;
-use crate::engine::pass::turn::HoldGuard;
+use crate::engine::pass::urgent::HoldGuard;
 use crate::engine::reclaim;
 use crate::engine::state::holds::HeldFor;
 use crate::error::Result;

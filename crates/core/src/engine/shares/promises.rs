@@ -90,7 +90,7 @@ pub(crate) struct WayMaker {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl WayMaker {
-    /// Runs a slice of the queue or, after all commands that were there at the first part, drops
+    /// Runs the queue to a submission or, after all commands that were there at the first part, drops
     /// tensors whose bytes are elsewhere. Does nothing while another thread runs the queue, unless
     /// that was so [`MOST_MISSED`] times. Returns whether there is more to do.
     pub(crate) async fn part(&mut self, engine: &Arc<Engine>, unmet: Unmet) -> Result<bool> {
@@ -113,7 +113,7 @@ impl WayMaker {
         };
         let (ran, waiting) = counts();
         let until = *self.until.get_or_insert(ran + waiting);
-        let has_more = pass.execute_slice().await? && counts().0 < until;
+        let has_more = pass.execute_to_submission().await? && counts().0 < until;
         if !has_more {
             self.until = None;
             drop_copied(&pass, unmet).await?;

@@ -1,7 +1,7 @@
 //! Urgent commands: a pass that works for a lower priority runs those of a higher one in between.
 //!
 //! The pass looks for such work at each step, between submissions, and between the parts of a
-//! reclaim: rounds of evictions, and moves of a compaction. What it finds runs in the middle of
+//! reclaim: evictions, and moves of a compaction. What it finds runs in the middle of
 //! what the pass does, which goes on after that. Between two looks, the others wait. The engine
 //! reports the longest such hold.
 //!
@@ -40,7 +40,7 @@ impl Pass {
     /// Work of a lower priority waits for the submission before, so that work of a higher one
     /// waits for one submission at most. The wait is before the next commands are encoded, not
     /// before they are submitted: what comes meanwhile goes first.
-    pub(in crate::engine) async fn wait_for_turn(&self) -> Result<()> {
+    pub(in crate::engine) async fn wait_if_lower(&self) -> Result<()> {
         if self.works_for_lower() {
             self.wait_idle().await?;
         }
