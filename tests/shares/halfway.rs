@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
-use lapidary::{Budget, DType, Gpu, Options, Residency, Source, Tensor};
+use lapidary::{Advice, Budget, DType, Gpu, Options, Residency, Source, Tensor};
 
 use super::preparing::{beside_a_store, frame_and_job, the_frame_passes};
 use super::{Gate, MIB, PATIENT, assert_filled, device_of, filled};
@@ -276,5 +276,50 @@ fn a_restore_that_nobody_wants_any_more_leaves_no_block() {
         assert_eq!(times_read(&reads, 8), 0);
         gpu.memory().trim(0).unwrap();
         assert_eq!(gpu.memory().stats().reserved_bytes.now, 0);
+    }
+}
+
+#[test]
+fn a_command_that_failed_may_have_taken_the_block_of_a_restore() {
+    for maps_slabs in [false, true] {
+        let options = Options {
+            budget: Some(Budget {
+                staging_bytes: Some(8 * MIB),
+                ..Budget::device(72 * MIB)
+            }),
+            ..Options::default()
+        };
+        let device = SimOptions {
+            maps_slabs,
+            ..SimOptions::default()
+        };
+        let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+        let (frame, job) = frame_and_job(&gpu);
+        // There is no room for both while the job has half of a restore. Later the job gives up
+        // what it has itself, which is clean and used less.
+        let other = job.full(&[4 << 20], 3, DType::I32).unwrap();
+        other.evict().unwrap();
+        bring(&job, &other);
+        let own = frame.full(&[6 << 20], 7, DType::I32).unwrap();
+        own.evict().unwrap();
+        own.advise(Advice::Soon);
+        let (source, [early, late], _) = source([6, 20]);
+        let made = large(&job, source);
+        thread::scope(|scope| {
+            let of_job = scope.spawn(|| bring(&job, &made));
+            early.wait();
+            let sum = own.sum_all().unwrap();
+            // Its operand comes back, and then its kernel does not compile.
+            sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
+            scope.spawn(|| frame.flush().unwrap());
+            early.open();
+            late.wait();
+            late.open();
+            of_job.join().unwrap();
+            sum.to_vec::<i32>().unwrap_err();
+        });
+        assert!(own.to_vec::<i32>().unwrap().iter().all(|word| *word == 7));
+        bring(&job, &made);
+        assert_is_there(&made);
     }
 }

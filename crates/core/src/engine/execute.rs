@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::direct;
 use super::kernel::Program;
 use super::pass::Pass;
+use super::queue::Amid;
 use super::reclaim;
 use super::reclaim::callbacks;
 use super::reclaim::compact;
@@ -98,8 +99,8 @@ impl Pass {
 
     /// Runs the commands above this priority that wait for no lower ones, in the middle of
     /// something else. What was left behind before stays so.
-    pub(super) fn execute_above(&self, above: i8) -> BoxFuture<'_, Result<()>> {
-        Box::pin(between::execute_above(self, above))
+    pub(super) async fn execute_above(&self, above: i8, amid: Amid) -> Result<()> {
+        between::execute_above(self, above, amid).await
     }
 
     async fn execute_queue(&self) -> Result<()> {
@@ -185,7 +186,7 @@ impl Pass {
                 let (commands_now, refusals_now) = state.counters.progress();
                 if commands_now != commands {
                     (commands, refusals) = (commands_now, refusals_now);
-                } else if refusals_now - refusals > MOST_REFUSALS {
+                } else if need.is_some() && refusals_now - refusals > MOST_REFUSALS {
                     refusals = refusals_now;
                     state.head_failed(Error::Driver {
                         what: "a submission",

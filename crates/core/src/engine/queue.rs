@@ -76,7 +76,7 @@ impl Default for Queue {
                 may_defer: false,
                 least_priority: i8::MIN,
                 ends_at_submission: false,
-                is_between: false,
+                amid: None,
             },
             has_news: false,
             awaited: FxHashSet::default(),
@@ -97,7 +97,17 @@ pub(super) struct Runs {
     /// It ends with its first submission, which is a short one.
     pub(super) ends_at_submission: bool,
     /// It runs urgent commands in the middle of something else, and nothing behind them.
-    pub(super) is_between: bool,
+    pub(super) amid: Option<Amid>,
+}
+
+/// In the middle of what a pass runs urgent commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Amid {
+    /// Of a need of the command at the head. Those that pass it run. So many groups have passed
+    /// others before.
+    Head { passed: usize },
+    /// Of a drain. Those of the pass's least priority and above run.
+    Drain,
 }
 
 /// The next uses of storages, as far as the queue shows them.
@@ -264,7 +274,7 @@ impl Queue {
             may_defer,
             least_priority,
             ends_at_submission: false,
-            is_between: false,
+            amid: None,
         });
     }
 
@@ -272,6 +282,11 @@ impl Queue {
     pub(super) fn swap_runs(&mut self, runs: Runs) -> Runs {
         self.has_news = true;
         std::mem::replace(&mut self.runs, runs)
+    }
+
+    /// The pass runs again what it ran before. What it found that must wait is no news.
+    pub(super) fn go_back_to(&mut self, runs: Runs) {
+        self.runs = runs;
     }
 
     /// The pass that has begun ends with its first submission.
@@ -285,9 +300,14 @@ impl Queue {
         self.runs.ends_at_submission
     }
 
-    /// Whether the pass runs urgent commands in the middle of something else.
-    pub(super) fn is_between(&self) -> bool {
-        self.runs.is_between
+    /// In the middle of what the pass runs urgent commands.
+    pub(super) fn amid(&self) -> Option<Amid> {
+        self.runs.amid
+    }
+
+    /// The groups of commands that have passed the others and have not ended.
+    pub(super) fn passing_groups(&self) -> usize {
+        self.passing.len()
     }
 
     /// The pass begins to run the queue, or begins again.

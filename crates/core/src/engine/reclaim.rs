@@ -211,17 +211,19 @@ fn try_steps<'a>(
             }
             // A step runs again as long as it frees memory. If the driver refuses a submission of
             // the step, its work is undone. Then another run would only repeat that.
-            let refused_before = refused_submissions(pass);
-            while refused_submissions(pass) == refused_before {
+            let refused_before = pass.refused_submissions();
+            while pass.refused_submissions() == refused_before {
                 let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
                 if step.has_traffic() {
                     wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
                     wanted_bytes = wanted_bytes.min(pass.part_bytes());
                 }
+                let before = pass.changes_amid();
                 let ran = run_reclaim_step(pass, step, wanted_bytes, whom).await?;
                 let Some(freed) = ran else { break };
                 attempt.note(pass, step, freed);
-                if freed.bytes == 0 {
+                // Urgent commands may have used what the step would have freed.
+                if freed.bytes == 0 && pass.changes_amid() == before {
                     break;
                 }
                 note_lending(pass);
@@ -360,10 +362,6 @@ fn run_reclaim_step(
             dropped_bytes: pass.lock().counters.dropped_bytes - dropped_before_bytes,
         }))
     })
-}
-
-fn refused_submissions(pass: &Pass) -> u64 {
-    pass.lock().counters.refused_submissions
 }
 
 /// Creates a slab for the storage, or finds a hole, if need be by moving blocks together. `None` if
@@ -536,8 +534,8 @@ pub(super) fn make_way_for_staging(
 /// which may change meanwhile.
 async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
     for &step in general_steps() {
-        let refused_before = refused_submissions(pass);
-        while refused_submissions(pass) == refused_before {
+        let refused_before = pass.refused_submissions();
+        while pass.refused_submissions() == refused_before {
             // Only the release of whole slabs lowers the reserved bytes.
             let limit_bytes = || pass.driver.ledger().slab_limit_now_bytes();
             let target_bytes = target_bytes.unwrap_or_else(limit_bytes);

@@ -171,9 +171,9 @@ async fn fill_with_retries(
     restore_guard: &mut RestoreGuard<'_>,
 ) -> Result<()> {
     for _ in 0..FILLS {
-        let before = refused_submissions(pass);
+        let before = pass.refused_submissions();
         fill(pass, storage, copies, restore_guard).await?;
-        if restore_guard.1.is_none() || refused_submissions(pass) == before {
+        if restore_guard.1.is_none() || pass.refused_submissions() == before {
             return Ok(());
         }
     }
@@ -181,10 +181,6 @@ async fn fill_with_retries(
         what: "a submission",
         message: "again and again, while the engine restored a tensor".into(),
     })
-}
-
-fn refused_submissions(pass: &Pass) -> u64 {
-    pass.lock().counters.refused_submissions
 }
 
 /// Fills the block of a restore with the bytes of the storage, by ops of the batch or in the mapped
@@ -198,7 +194,7 @@ async fn fill(
     let Some(place) = restore_guard.1.as_ref().map(|one| one.place) else {
         return Ok(());
     };
-    let refused_before = refused_submissions(pass);
+    let refused_before = pass.refused_submissions();
     let mut supply = Supply::new(pass, storage, copies);
     let len_bytes = storage.len_bytes();
     if len_bytes >= OVERLAP_BYTES && pass.lock().batch.has_dispatches() {
@@ -254,9 +250,9 @@ async fn fill(
             // for no more than these.
             pass.wait_idle().await?;
         }
-        if give_way_amid(pass, storage, restore_guard).await?
-            && (restore_guard.1.is_none() || refused_submissions(pass) != refused_before)
-        {
+        let gave_way = give_way_amid(pass, storage, restore_guard).await?;
+        let is_refused = gave_way && pass.refused_submissions() != refused_before;
+        if is_refused || restore_guard.1.is_none() {
             return Ok(());
         }
         if !is_mapped {
@@ -269,7 +265,7 @@ async fn fill(
     Ok(())
 }
 
-/// Lets urgent commands run between two parts of a restore. Returns whether any ran.
+/// Lets urgent commands run between two parts of a restore. Returns whether there were any.
 async fn give_way_amid(
     pass: &Pass,
     storage: &Arc<Storage>,
@@ -279,7 +275,8 @@ async fn give_way_amid(
         return Ok(false);
     }
     let _suspended = Suspended::new(storage, restore_guard);
-    pass.give_way().await
+    pass.give_way().await?;
+    Ok(true)
 }
 
 async fn fill_in_place(

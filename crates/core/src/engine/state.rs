@@ -265,6 +265,23 @@ impl State {
         self.suspended_restores.give_up(&mut self.memory)
     }
 
+    /// The refused submissions, without those of urgent commands in the middle of what the pass
+    /// does.
+    pub(super) fn refused_submissions(&self) -> u64 {
+        self.counters.refused_submissions - self.holds.refused_amid()
+    }
+
+    /// Numbers of which at least one grows with any change of what lies where.
+    pub(super) fn change_marks(&self) -> [u64; 5] {
+        [
+            self.counters.commands,
+            self.counters.restored_bytes,
+            self.counters.refused_submissions,
+            self.memory.slabs.freed(),
+            self.memory.slabs.moved_bytes(),
+        ]
+    }
+
     /// Whether an execution pass would have nothing to do.
     pub(super) fn has_nothing_to_do(&self) -> bool {
         let has_commands = !self.queue.is_empty() || !self.left_behind.is_empty();

@@ -2,7 +2,7 @@
 
 use super::make_gear;
 use crate::engine::pass::Pass;
-use crate::engine::queue::Runs;
+use crate::engine::queue::{Amid, Runs};
 use crate::error::Result;
 
 /// What the pass runs, until this is dropped. Then it runs again what it ran before.
@@ -20,12 +20,12 @@ impl<'a> Between<'a> {
 
 impl Drop for Between<'_> {
     fn drop(&mut self) {
-        self.pass.lock().queue.swap_runs(self.before);
+        self.pass.lock().queue.go_back_to(self.before);
     }
 }
 
 /// Runs the commands above this priority, and submits them.
-pub(super) async fn execute_above(pass: &Pass, above: i8) -> Result<()> {
+pub(super) async fn execute_above(pass: &Pass, above: i8, amid: Amid) -> Result<()> {
     if pass.diagnostics().is_some() {
         make_gear::prepare_diagnose(pass).await?;
     }
@@ -33,7 +33,7 @@ pub(super) async fn execute_above(pass: &Pass, above: i8) -> Result<()> {
         may_defer: false,
         least_priority: above.saturating_add(1),
         ends_at_submission: false,
-        is_between: true,
+        amid: Some(amid),
     };
     let _between = Between::new(pass, runs);
     pass.run_steps().await?;

@@ -10,6 +10,7 @@
 
 use crate::driver::BoxFuture;
 use crate::engine::pass::Pass;
+use crate::engine::queue::Amid;
 use crate::engine::state::State;
 use crate::engine::state::holds::HeldFor;
 use crate::error::Result;
@@ -97,42 +98,71 @@ impl Pass {
         self.outranked().is_some()
     }
 
-    /// The priority of what the pass does, if commands above it have come.
-    fn outranked(&self) -> Option<i8> {
+    /// The priority of what the pass does, if commands above it have come, and where they run.
+    fn outranked(&self) -> Option<(i8, Amid)> {
         let state = &mut *self.lock();
         let held = state.holds.held().filter(|_| state.holds.looks())?;
         let now_ns = now_ns(self, state);
         state.holds.look(now_ns);
         match held {
-            HeldFor::Drain { above } => state.has_above(above).then_some(above),
-            _ => state.outranked(),
+            HeldFor::Drain { above } => {
+                let has_above = state.has_above(above);
+                has_above.then_some((above, Amid::Drain))
+            }
+            _ => {
+                let passed = state.queue.passing_groups();
+                let above = state.outranked()?;
+                Some((above, Amid::Head { passed }))
+            }
         }
     }
 
     /// Runs the commands that go before what the pass does, if some have come, and submits them.
-    /// Returns whether any ran: then nothing that the caller knows of the state need hold any more.
+    /// Returns whether that has changed anything: then nothing that the caller knows of the state
+    /// need hold any more.
     pub(in crate::engine) async fn give_way(&self) -> Result<bool> {
         match self.outranked() {
-            Some(above) => self.run_above(above).await,
+            Some((above, amid)) => self.run_above(above, amid).await,
             None => Ok(false),
         }
     }
 
-    fn run_above(&self, above: i8) -> BoxFuture<'_, Result<bool>> {
+    fn run_above(&self, above: i8, amid: Amid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            let commands = || self.lock().counters.progress().0;
-            let before = commands();
+            // A refusal of the others' submission concerns nothing of this work.
+            self.submit()?;
+            let (before, refused_before) = {
+                let state = self.lock();
+                (state.change_marks(), state.refused_submissions())
+            };
             let held = self.swap_hold(None);
-            let ran = self.execute_above(above).await;
+            let ran = self.execute_above(above, amid).await;
             self.swap_hold(held);
             ran?;
-            let any_ran = commands() != before;
-            if any_ran {
+            let has_changed = {
+                let state = &mut *self.lock();
+                let refused = state.refused_submissions() - refused_before;
+                let has_changed = state.change_marks() != before;
+                state.holds.ran_amid(has_changed, refused);
+                has_changed
+            };
+            if has_changed {
                 // What comes next waits for one submission at most.
                 self.wait_idle().await?;
             }
-            Ok(any_ran)
+            Ok(has_changed)
         })
+    }
+
+    /// How often urgent commands have changed anything in the middle of something else.
+    pub(in crate::engine) fn changes_amid(&self) -> u64 {
+        self.lock().holds.changes_amid()
+    }
+
+    /// The refused submissions, without those of urgent commands in the middle of what the pass
+    /// does.
+    pub(in crate::engine) fn refused_submissions(&self) -> u64 {
+        self.lock().refused_submissions()
     }
 
     /// Whether the command at the head of the queue has a lower priority than some share.

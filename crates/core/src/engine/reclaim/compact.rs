@@ -53,7 +53,7 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
             pass.submit()?;
             pass.lock().counters.compactions += 1;
         }
-        let refused_before = pass.lock().counters.refused_submissions;
+        let refused_before = pass.refused_submissions();
         let mut created = None;
         let mut parts = Parts::new(pass);
         let are_moves =
@@ -158,7 +158,7 @@ fn submit_moves(pass: &Pass, refused_before: u64) -> Result<bool> {
     if pass.lock().batch.has_moves() {
         pass.submit()?;
     }
-    Ok(pass.lock().counters.refused_submissions == refused_before)
+    Ok(pass.refused_submissions() == refused_before)
 }
 
 /// Creates a slab. Released slabs may still be in use. If the device's bytes would pass the

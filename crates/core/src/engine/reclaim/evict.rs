@@ -93,7 +93,10 @@ pub(super) async fn evict_bytes(
         }
         let slots = victims.iter().filter_map(|victim| victim.storage.slot());
         stay.extend(slots.map(|slot| slot as usize));
-        let ahead = next_victims(pass, &victims, tier, &stay, whom);
+        let (ahead, before) = (
+            next_victims(pass, &victims, tier, &stay, whom),
+            pass.changes_amid(),
+        );
         let taken_out = evict_victims(pass, victims, ahead, tier, whom);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
@@ -104,7 +107,8 @@ pub(super) async fn evict_bytes(
             None if left_bytes == 0 => in_vain += 1,
             None => in_vain = 0,
         }
-        if pass.give_way().await? {
+        pass.give_way().await?;
+        if pass.changes_amid() != before {
             stay = needed::needed_slots(&pass.lock());
         }
     }
@@ -136,7 +140,12 @@ pub(super) async fn evict_victims(
 ) -> Result<(u64, Option<u64>)> {
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
     pass.drop_stale_copies();
-    for victim in victims {
+    for mut victim in victims {
+        // Urgent commands may have run in the middle of the eviction before.
+        match pass.lock().memory.slots.candidate(&victim.storage) {
+            Some(now) => victim.place = now.place,
+            None => continue,
+        }
         if victim.is_clean || victim.recompute_ns.is_some() {
             freed_bytes += victims::drop_one(&mut pass.lock(), &victim);
             continue;
@@ -334,24 +343,24 @@ pub(super) async fn give_way_amid(
     pass: &Pass,
     eviction: PendingEviction,
 ) -> Result<Option<PendingEviction>> {
-    if !pass.is_outranked() {
-        return Ok(Some(eviction));
+    let PendingEviction { victim, mut copy } = eviction;
+    let storage = victim.storage;
+    if pass.is_outranked() {
+        pass.lock().cleanings.push(copy);
+        pass.give_way().await?;
+        let taken = pass.lock().cleanings.take(&storage);
+        match taken {
+            Some(taken) => copy = taken,
+            None => return Ok(None),
+        }
     }
-    let storage = eviction.victim.storage;
-    pass.lock().cleanings.push(eviction.copy);
-    pass.give_way().await?;
-    let (copy, victim) = {
-        let mut state = pass.lock();
-        let copy = state.cleanings.take(&storage);
-        let is_same = |copy: &Cleaning| copy.storage(&state.memory).is_some();
-        let is_same = copy.as_ref().is_some_and(is_same);
-        // It may have moved meanwhile.
-        let victim = state.memory.slots.candidate(&storage).filter(|_| is_same);
-        (copy, victim)
+    // It may have moved since it was chosen.
+    let victim = {
+        let state = pass.lock();
+        let still_its = copy.storage(&state.memory);
+        still_its.and_then(|storage| state.memory.slots.candidate(&storage))
     };
-    Ok(victim
-        .zip(copy)
-        .map(|(victim, copy)| PendingEviction { victim, copy }))
+    Ok(victim.map(|victim| PendingEviction { victim, copy }))
 }
 
 /// Evicts a victim whose bytes have all arrived, if they are still its value. Returns whether they

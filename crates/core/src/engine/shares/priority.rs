@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use crate::engine::kernel::Role;
-use crate::engine::queue::Queue;
 use crate::engine::queue::cmd::Cmd;
+use crate::engine::queue::{Amid, Queue};
 use crate::engine::state::State;
 use crate::memory::{Memory, Residency, ShareHandle, Storage};
 
@@ -94,7 +94,9 @@ impl State {
 
     /// Whether commands above this priority have come.
     pub(in crate::engine) fn has_above(&self, above: i8) -> bool {
-        self.has_priorities && self.queue.commands().any(|cmd| priority(cmd) > above)
+        self.has_priorities
+            && self.queue.has_news()
+            && self.queue.commands().any(|cmd| priority(cmd) > above)
     }
 
     /// Whether the pass runs urgent commands in the middle of something else, and the next command
@@ -102,7 +104,11 @@ impl State {
     pub(in crate::engine) fn stops_between(&self) -> bool {
         let least = self.queue.least_priority();
         let is_urgent = |head| in_force(self, head) >= least;
-        self.queue.is_between() && !self.queue.head().is_some_and(is_urgent)
+        match self.queue.amid() {
+            None => false,
+            Some(Amid::Head { passed }) => self.queue.passing_groups() <= passed,
+            Some(Amid::Drain) => !self.queue.head().is_some_and(is_urgent),
+        }
     }
 
     /// So many commands were put in front of another one, for whose sake they run.

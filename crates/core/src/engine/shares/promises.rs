@@ -90,7 +90,7 @@ pub(crate) struct WayMaker {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl WayMaker {
-    /// Runs the queue to a submission or, after all commands that were there at the first part, drops
+    /// Runs the queue to a submission. After all commands that were there at the first part, drops
     /// tensors whose bytes are elsewhere. Does nothing while another thread runs the queue, unless
     /// that was so [`MOST_MISSED`] times. Returns whether there is more to do.
     pub(crate) async fn part(&mut self, engine: &Arc<Engine>, unmet: Unmet) -> Result<bool> {

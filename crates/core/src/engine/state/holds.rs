@@ -19,6 +19,10 @@ pub(in crate::engine) struct Holds {
     /// The time of the last look. `None` without a clock.
     looked_at_ns: Option<u64>,
     longest_ns: u64,
+    /// How often urgent commands have changed anything in the middle of something else.
+    changes_amid: u64,
+    /// The submissions of theirs that the driver refused.
+    refused_amid: u64,
 }
 
 impl Holds {
@@ -53,6 +57,20 @@ impl Holds {
 
     pub(in crate::engine) fn held(&self) -> Option<HeldFor> {
         self.held
+    }
+
+    /// Urgent commands ran in the middle of something else.
+    pub(in crate::engine) fn ran_amid(&mut self, has_changed: bool, refused: u64) {
+        self.changes_amid += u64::from(has_changed);
+        self.refused_amid += refused;
+    }
+
+    pub(in crate::engine) fn changes_amid(&self) -> u64 {
+        self.changes_amid
+    }
+
+    pub(in crate::engine) fn refused_amid(&self) -> u64 {
+        self.refused_amid
     }
 
     pub(in crate::engine) fn longest_ns(&self) -> u64 {
