@@ -227,6 +227,7 @@ impl Expr {
                 None
             }
             Some(known) => {
+                known.at = at;
                 known.node = node;
                 known.held += 1;
                 Some(())

@@ -311,6 +311,7 @@ impl Fuser {
             may_reuse: 0,
             ranges: SmallVec::new(),
             work: inner.work,
+            methods: whole.methods,
         }
     }
 
@@ -332,6 +333,7 @@ impl Fuser {
             may_reuse: whole.may_reuse,
             ranges: SmallVec::new(),
             work: 0,
+            methods: whole.methods,
         })
     }
 

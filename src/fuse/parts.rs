@@ -13,8 +13,7 @@ use crate::ops::elementwise::element::{are_vec4s, into};
 use crate::ops::families::copy_family;
 use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Arg, BuiltInKernel, Storage};
-use lapidary_core::internal::{Launch, Program};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Methods, Program, Storage};
 #[cfg(any(test, feature = "sim"))]
 use lapidary_core::internal::{MAX_OPERANDS, ReferenceCall, Variant};
 use lapidary_core::{Caps, DType};
@@ -237,6 +236,13 @@ pub(super) fn launches(structure: &Structure, caps: &Caps, launch: &Launch) -> O
                 dtype,
                 vec4s,
             });
+        let written = match step.args.last() {
+            Some(&(Slot::Operand(operand), _)) => Some(operand),
+            Some(&(Slot::Node(node), _)) => out_of(structure, node),
+            Some((Slot::Made, _)) | None => None,
+        };
+        // The app sees an intermediate result only through the last one.
+        let result = written.map_or(usize::MAX, |operand| operand - structure.bound());
         Launch {
             program: Program::Builtin(step.kernel),
             code: step.code,
@@ -246,6 +252,7 @@ pub(super) fn launches(structure: &Structure, caps: &Caps, launch: &Launch) -> O
             may_reuse: 0,
             ranges: SmallVec::new(),
             work: 0,
+            methods: Methods::from_buf([launch.method(result)]),
         }
     });
     let mut launches: Vec<Launch> = launches.collect();
@@ -318,6 +325,7 @@ fn reader_launch<'a>(
         may_reuse: 0,
         ranges: SmallVec::new(),
         work: whole.work,
+        methods: whole.methods.clone(),
     }
 }
 

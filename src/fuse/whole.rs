@@ -10,7 +10,7 @@ use super::member::{Limits, Member};
 use super::structure::{Fetch, Input, LeafShape, OutShape, Structure, TailShape, WORDS};
 use crate::ops::elementwise::{GROUP, VEC4S_ON_CPU, group_of};
 use crate::ops::readers::Reader;
-use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS};
+use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS, Methods};
 use lapidary_core::{DType, adapter::AdapterKind};
 
 /// Most nodes for which an invocation takes several vec4s on a software rasterizer.
@@ -26,6 +26,8 @@ pub(super) struct Whole {
     pub(super) args: SmallVec<[Arg; 4]>,
     /// See [`Launch::may_reuse`](lapidary_core::internal::Launch).
     pub(super) may_reuse: u8,
+    /// See [`Launch::methods`](lapidary_core::internal::Launch).
+    pub(super) methods: Methods,
 }
 
 impl Expr {
@@ -49,7 +51,8 @@ impl Expr {
         for (index, leaf) in structure.leaves.iter().enumerate() {
             may_reuse |= u8::from(leaf.fetch == Fetch::InOrder) << index;
         }
-        self.made(structure, args, may_reuse, limits)
+        let methods = self.methods(members);
+        self.made(structure, args, may_reuse, methods, limits)
     }
 
     /// Completes the expression with the reader `tail` that alone needs its result. `None` if one
@@ -99,7 +102,7 @@ impl Expr {
             }
             args.push(arg);
         }
-        self.made(structure, args, 0, limits)
+        self.made(structure, args, 0, tail.methods.clone(), limits)
     }
 
     /// Completes the expression with the reader `head` whose result it alone reads. `None` if one
@@ -150,7 +153,15 @@ impl Expr {
             args.push(arg_of(members, one.at, true));
         }
         args.extend(others.iter().cloned());
-        self.made(structure, args, 0, limits)
+        let methods = self.methods(members);
+        self.made(structure, args, 0, methods, limits)
+    }
+
+    /// The methods of the results.
+    fn methods(&self, members: &[Member]) -> Methods {
+        let written = self.written.iter();
+        let methods = written.map(|one| members[one.at.0].launch.method(0));
+        methods.collect()
     }
 
     /// The expression with these operands, if the limits allow them.
@@ -159,6 +170,7 @@ impl Expr {
         structure: Structure,
         args: SmallVec<[Arg; 4]>,
         may_reuse: u8,
+        methods: Methods,
         limits: &Limits,
     ) -> Option<Whole> {
         let words = self.words(&structure);
@@ -167,6 +179,7 @@ impl Expr {
             words,
             args,
             may_reuse,
+            methods,
         })
     }
 
@@ -365,6 +378,7 @@ impl Whole {
             words,
             args,
             may_reuse: 0,
+            methods: onward.methods.clone(),
         };
         limits.allow(&whole.args).then_some(whole)
     }

@@ -5,6 +5,7 @@ use crate::ops::{Scalar, fill, random};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, checked};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Buffer, DType, Element, Error, Result, Source};
 
 impl Gpu {
@@ -105,6 +106,7 @@ impl Gpu {
     /// [`Error::DeviceLost`].
     #[track_caller]
     pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let _method = MadeFor::method("zeros");
         Tensor::zeroed(self.engine(), shape, dtype).called("zeros")
     }
 
@@ -114,6 +116,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let _method = MadeFor::method("ones");
         self.full(shape, fill::one_of(dtype), dtype).called("ones")
     }
 
@@ -132,6 +135,7 @@ impl Gpu {
     /// [`Error::DType`] when the type does not hold the value; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn full(&self, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
+        let _method = MadeFor::method("full");
         fill::full(self.engine(), shape, value.into(), dtype).called("full")
     }
 
@@ -149,6 +153,7 @@ impl Gpu {
         step: impl Into<Scalar>,
         dtype: DType,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("arange");
         let (start, end, step) = (start.into(), end.into(), step.into());
         fill::arange(self.engine(), start, end, step, dtype).called("arange")
     }
@@ -160,6 +165,7 @@ impl Gpu {
     /// [`Error::DType`] for a type other than a float; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn linspace(&self, start: f32, end: f32, steps: usize, dtype: DType) -> Result<Tensor> {
+        let _method = MadeFor::method("linspace");
         fill::linspace(self.engine(), start, end, steps, dtype).called("linspace")
     }
 
@@ -169,6 +175,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn eye(&self, n: usize, dtype: DType) -> Result<Tensor> {
+        let _method = MadeFor::method("eye");
         fill::eye(self.engine(), [n, n], dtype).called("eye")
     }
 
@@ -179,6 +186,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn eye_with(&self, rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
+        let _method = MadeFor::method("eye_with");
         fill::eye(self.engine(), [rows, columns], dtype).called("eye_with")
     }
 
@@ -197,6 +205,7 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("rand_uniform");
         let made = random::rand_uniform(self.engine(), shape, low, high, seed, dtype);
         made.called("rand_uniform")
     }
@@ -216,6 +225,7 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("rand_normal");
         let made = random::rand_normal(self.engine(), shape, mean, std, seed, dtype);
         made.called("rand_normal")
     }

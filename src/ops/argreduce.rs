@@ -19,7 +19,7 @@ use super::text::{Text, key_section};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/argreduce.wgsl");
@@ -60,6 +60,7 @@ impl Tensor {
     /// [`Error::Shape`](crate::Error::Shape) if it has size 0.
     #[track_caller]
     pub fn argmax(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("argmax");
         arg_extreme(self, "argmax", axis, false)
     }
 
@@ -73,6 +74,7 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn argmin(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("argmin");
         arg_extreme(self, "argmin", axis, true)
     }
 
@@ -83,6 +85,7 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn argmax_keepdim(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("argmax_keepdim");
         let folded = self.argmax(axis).called("argmax_keepdim")?;
         folded.with_axis_of(self, axis)
     }
@@ -94,6 +97,7 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn argmin_keepdim(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("argmin_keepdim");
         let folded = self.argmin(axis).called("argmin_keepdim")?;
         folded.with_axis_of(self, axis)
     }
@@ -111,6 +115,7 @@ impl Tensor {
     /// [`Error::Shape`](crate::Error::Shape) if there are no elements.
     #[track_caller]
     pub fn argmax_all(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("argmax_all");
         self.flatten()?.argmax(0).called("argmax_all")
     }
 
@@ -121,6 +126,7 @@ impl Tensor {
     /// Those of [`argmax_all`](Tensor::argmax_all).
     #[track_caller]
     pub fn argmin_all(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("argmin_all");
         self.flatten()?.argmin(0).called("argmin_all")
     }
 
@@ -138,6 +144,7 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn max_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("max_with_indices");
         let indices = self.argmax(axis).called("max_with_indices")?;
         extreme_at(self, "max_with_indices", axis, indices)
     }
@@ -150,6 +157,7 @@ impl Tensor {
     /// Those of [`argmin`](Tensor::argmin).
     #[track_caller]
     pub fn min_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("min_with_indices");
         let indices = self.argmin(axis).called("min_with_indices")?;
         extreme_at(self, "min_with_indices", axis, indices)
     }
@@ -161,6 +169,7 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn max_with_indices_keepdim(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("max_with_indices_keepdim");
         let made = self.max_with_indices(axis);
         let (values, indices) = made.called("max_with_indices_keepdim")?;
         Ok((
@@ -176,6 +185,7 @@ impl Tensor {
     /// Those of [`argmax`](Tensor::argmax).
     #[track_caller]
     pub fn min_with_indices_keepdim(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("min_with_indices_keepdim");
         let made = self.min_with_indices(axis);
         let (values, indices) = made.called("min_with_indices_keepdim")?;
         Ok((
@@ -197,6 +207,7 @@ impl Tensor {
     /// Those of [`argmax_all`](Tensor::argmax_all).
     #[track_caller]
     pub fn max_with_indices_all(&self) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("max_with_indices_all");
         let made = self.flatten()?.max_with_indices(0);
         made.called("max_with_indices_all")
     }
@@ -208,6 +219,7 @@ impl Tensor {
     /// Those of [`argmax_all`](Tensor::argmax_all).
     #[track_caller]
     pub fn min_with_indices_all(&self) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("min_with_indices_all");
         let made = self.flatten()?.min_with_indices(0);
         made.called("min_with_indices_all")
     }

@@ -7,6 +7,7 @@ use crate::ops::index_select::check_index_type;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, MAX_RANK, axis, checked};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
@@ -24,6 +25,7 @@ impl Tensor {
     /// Those of [`concat`](Tensor::concat). The new axis counts as a dimension.
     #[track_caller]
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("stack");
         if let [first, others @ ..] = tensors {
             if let Some(other) = others.iter().find(|t| t.shape() != first.shape()) {
                 return Err(Error::Shape {
@@ -136,6 +138,7 @@ impl Tensor {
     #[track_caller]
     pub fn repeat(&self, counts: &[usize]) -> Result<Tensor> {
         const OPERATION: &str = "repeat";
+        let _method = MadeFor::method(OPERATION);
         let rank = self.layout.rank();
         if counts.len() < rank {
             return Err(Error::Shape {
@@ -166,6 +169,7 @@ impl Tensor {
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, axis: isize) -> Result<Tensor> {
         const OPERATION: &str = "repeat_interleave";
+        let _method = MadeFor::method(OPERATION);
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
         let made = self.repeat_blocks(at, self.layout.shape[at], count);
         made.called(OPERATION)?.apart_from(self).called(OPERATION)
@@ -206,6 +210,7 @@ impl Tensor {
     /// does not exist; those of creating a tensor.
     #[track_caller]
     pub fn roll(&self, shifts: &[isize], axes: &[isize]) -> Result<Tensor> {
+        let _method = MadeFor::method("roll");
         if shifts.len() != axes.len() {
             return Err(Error::Shape {
                 operation: "roll",
@@ -250,6 +255,7 @@ impl Tensor {
     #[track_caller]
     pub fn one_hot(&self, classes: impl Into<Option<usize>>, dtype: DType) -> Result<Tensor> {
         const OPERATION: &str = "one_hot";
+        let _method = MadeFor::method(OPERATION);
         check_index_type(OPERATION, self, self)?;
         let classes = match classes.into() {
             Some(classes) => classes,

@@ -34,6 +34,7 @@ pub use causal::Causal;
 use causal::run_causal;
 use gradient::{BLOCK_BYTES, recorded};
 use lapidary_core::Result;
+use lapidary_core::internal::MadeFor;
 
 impl Tensor {
     /// `softmax(q · kᵀ · scale + mask) · v` of the queries `self`, as in PyTorch, in one kernel
@@ -85,6 +86,7 @@ impl Tensor {
         causal: impl Into<Causal>,
         scale: Option<f32>,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("scaled_dot_product_attention");
         let call = Call {
             q: self,
             k: key,

@@ -9,6 +9,7 @@ use super::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::axis_or_number;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
@@ -29,6 +30,7 @@ impl Tensor {
     /// have one shape and type; [`Error::Foreign`].
     #[track_caller]
     pub fn softmax_backward(&self, output: &Tensor, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("softmax_backward");
         let [g, y] = operands("softmax_backward", self, output, Some(axis))?;
         let weighted = (&g * &y)?;
         let sum = weighted.sum_keepdim(&[axis])?;
@@ -44,6 +46,7 @@ impl Tensor {
     /// Those of [`softmax_backward`](Tensor::softmax_backward).
     #[track_caller]
     pub fn log_softmax_backward(&self, output: &Tensor, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("log_softmax_backward");
         let [g, y] = operands("log_softmax_backward", self, output, Some(axis))?;
         let sum = g.sum_keepdim(&[axis])?;
         (&g - (y.exp()? * sum)?)?.cast(self.dtype)
@@ -64,6 +67,7 @@ impl Tensor {
     /// one shape; [`Error::Foreign`].
     #[track_caller]
     pub fn gelu_backward(&self, input: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("gelu_backward");
         let [g, x] = operands("gelu_backward", self, input, None)?;
         let below = x.ndtr()?;
         let bell = ((x.square()? * -0.5)?.exp()? * (0.5 / PI).sqrt())?;
@@ -97,6 +101,7 @@ impl Tensor {
         eps: f32,
     ) -> Result<[Tensor; 3]> {
         const OPERATION: &str = "layer_norm_backward";
+        let _method = MadeFor::method(OPERATION);
         let [g, x] = operands(OPERATION, self, input, None)?;
         let refuse = |reason: String| {
             Err(Error::Shape {

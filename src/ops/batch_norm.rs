@@ -12,6 +12,7 @@ use super::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
@@ -43,6 +44,7 @@ impl Tensor {
         eps: f32,
     ) -> Result<Tensor> {
         const OPERATION: &str = "batch_norm";
+        let _method = MadeFor::method(OPERATION);
         if is_recorded(self, &[Some(mean), Some(variance), weight, bias]) {
             let statistics = [mean, variance];
             return self.batch_norm_recorded(OPERATION, statistics, [weight, bias], eps);
@@ -84,6 +86,7 @@ impl Tensor {
         eps: f32,
     ) -> Result<[Tensor; 3]> {
         const OPERATION: &str = "batch_norm_train";
+        let _method = MadeFor::method(OPERATION);
         if is_recorded(self, &[weight, bias]) {
             return self.batch_norm_train_recorded(OPERATION, [weight, bias], eps);
         }
@@ -139,6 +142,7 @@ impl Tensor {
         eps: f32,
     ) -> Result<[Tensor; 3]> {
         const OPERATION: &str = "batch_norm_backward";
+        let _method = MadeFor::method(OPERATION);
         self.same_engine(OPERATION, input)?;
         same_dtype(OPERATION, self.dtype, input.dtype)?;
         if self.shape() != input.shape() {

@@ -240,6 +240,7 @@ impl Tensor {
     /// cannot hold.
     #[track_caller]
     pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("pow_scalar");
         let exponent = exponent.into();
         let op = match exponent.as_f64() {
             _ if !self.dtype.is_float() || matches!(exponent, Scalar::Bool(_)) => None,
@@ -282,6 +283,7 @@ macro_rules! methods {
             /// [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($name));
                 self.binary(BinaryOp::$op, other).located()
             }
 
@@ -293,6 +295,7 @@ macro_rules! methods {
             /// cannot hold the number.
             #[track_caller]
             pub fn $scalar(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($scalar));
                 let made = self.with_scalar(BinaryOp::$op, value.into());
                 made.called(stringify!($scalar))
             }
@@ -397,6 +400,7 @@ macro_rules! without_scalar {
             /// Those of [`add`](Tensor::add).
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($name));
                 self.binary(BinaryOp::$op, other).located()
             }
         )+}
@@ -439,6 +443,7 @@ macro_rules! in_place {
             /// name one element, such as a broadcast.
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<()> {
+                let _method = MadeFor::method(stringify!($name));
                 let written = self.binary_in_place(BinaryOp::$op, other, &[]);
                 written.called(stringify!($name))
             }
@@ -450,6 +455,7 @@ macro_rules! in_place {
             #[doc = concat!("Those of [`", stringify!($name), "`](Tensor::", stringify!($name), ").")]
             #[track_caller]
             pub fn $scalar(&self, value: impl Into<Scalar>) -> Result<()> {
+                let _method = MadeFor::method(stringify!($scalar));
                 let written = self.scalar_in_place(BinaryOp::$op, value.into());
                 written.called(stringify!($scalar))
             }

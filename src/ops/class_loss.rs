@@ -7,6 +7,7 @@ use super::loss::{LOGITS, Reduction, class_axis, counted, each, reduced};
 use super::normalize::check_float;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 /// Options of [`cross_entropy_with`](Tensor::cross_entropy_with) and
@@ -48,6 +49,7 @@ impl Tensor {
     #[track_caller]
     pub fn cross_entropy_with(&self, targets: &Tensor, options: &ClassLoss) -> Result<Tensor> {
         const OPERATION: &str = "cross_entropy_with";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         self.same_engine(OPERATION, targets)?;
         if !(0.0..=1.0).contains(&options.label_smoothing) {
@@ -72,6 +74,7 @@ impl Tensor {
     #[track_caller]
     pub fn nll_loss_with(&self, targets: &Tensor, options: &ClassLoss) -> Result<Tensor> {
         const OPERATION: &str = "nll_loss_with";
+        let _method = MadeFor::method(OPERATION);
         if options.label_smoothing != 0.0 {
             return Err(Error::Option {
                 option: "label_smoothing",

@@ -12,6 +12,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::axis as checked_axis;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 /// Operations on each element that are composed of others. Without fusion they take more than one
@@ -39,6 +40,7 @@ impl Tensor {
         atol: f32,
         equal_nan: bool,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("is_close");
         let tolerances = [rtol.to_bits(), atol.to_bits()];
         let near = self.binary_with(BinaryOp::IsClose, other, &tolerances)?;
         match equal_nan {
@@ -55,6 +57,7 @@ impl Tensor {
     #[doc(alias = "isposinf")]
     #[track_caller]
     pub fn is_pos_inf(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("is_pos_inf");
         check_float("is_pos_inf", self)?;
         self.eq_scalar(f32::INFINITY)
     }
@@ -67,6 +70,7 @@ impl Tensor {
     #[doc(alias = "isneginf")]
     #[track_caller]
     pub fn is_neg_inf(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("is_neg_inf");
         check_float("is_neg_inf", self)?;
         self.eq_scalar(f32::NEG_INFINITY)
     }
@@ -90,6 +94,7 @@ impl Tensor {
         pos_inf: Option<f32>,
         neg_inf: Option<f32>,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("nan_to_num");
         check_float("nan_to_num", self)?;
         if self.is_tracked() {
             return self.nan_to_num_recorded(nan, pos_inf, neg_inf);
@@ -111,6 +116,7 @@ impl Tensor {
     /// Those of [`nan_to_num`](Tensor::nan_to_num) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn nan_to_num_(&self, nan: f32, pos_inf: Option<f32>, neg_inf: Option<f32>) -> Result<()> {
+        let _method = MadeFor::method("nan_to_num_");
         if self.records_write(&[]) {
             let old = self.elements_before("nan_to_num_")?;
             let made = old
@@ -131,6 +137,7 @@ impl Tensor {
     /// Those of [`clamp`](Tensor::clamp).
     #[track_caller]
     pub fn hardtanh(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("hardtanh");
         if self.is_tracked() {
             let made = self.hardtanh_recorded(min.into(), max.into());
             return made.called("hardtanh");
@@ -145,6 +152,7 @@ impl Tensor {
     /// Those of [`clamp`](Tensor::clamp).
     #[track_caller]
     pub fn relu6(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("relu6");
         self.hardtanh(0, 6).called("relu6")
     }
 
@@ -159,6 +167,7 @@ impl Tensor {
         threshold: impl Into<Scalar>,
         value: impl Into<Scalar>,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("threshold");
         Takes::Numbers.check("threshold", self.dtype)?;
         let below = self.le_scalar(threshold).called("threshold")?;
         self.masked_fill(&below, value).called("threshold")
@@ -171,6 +180,7 @@ impl Tensor {
     /// [`Error::DType`] for other types.
     #[track_caller]
     pub fn hardshrink(&self, lambda: f32) -> Result<Tensor> {
+        let _method = MadeFor::method("hardshrink");
         check_float("hardshrink", self)?;
         self.masked_fill(&self.abs()?.le_scalar(lambda)?, 0.0)
     }
@@ -183,6 +193,7 @@ impl Tensor {
     /// [`Error::DType`] for other types.
     #[track_caller]
     pub fn softshrink(&self, lambda: f32) -> Result<Tensor> {
+        let _method = MadeFor::method("softshrink");
         check_float("softshrink", self)?;
         self.sub(&self.clamp(-lambda, lambda)?)
     }
@@ -203,6 +214,7 @@ impl Tensor {
     #[track_caller]
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "prelu";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         self.same_engine(OPERATION, weight)?;
         same_dtype(OPERATION, self.dtype, weight.dtype)?;
@@ -252,6 +264,7 @@ impl Tensor {
     #[track_caller]
     pub fn glu(&self, axis: isize) -> Result<Tensor> {
         const OPERATION: &str = "glu";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         let len = self.shape()[checked_axis(OPERATION, axis, self.rank())?];
         if !len.is_multiple_of(2) {

@@ -18,7 +18,7 @@ use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, axis};
-use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, MadeFor, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "concat";
@@ -90,6 +90,7 @@ impl Tensor {
     /// of several `Gpu`s.
     #[track_caller]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("concat");
         concat_as(OPERATION, tensors, axis).called(OPERATION)
     }
 }

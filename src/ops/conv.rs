@@ -22,6 +22,7 @@ pub use geometry::Conv;
 use geometry::{as_batch, check_rank};
 pub(in crate::ops) use geometry::{padded, windows};
 use lapidary_core::Result;
+use lapidary_core::internal::MadeFor;
 pub use transposed::ConvTranspose;
 
 impl Tensor {
@@ -46,6 +47,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         options: &Conv<1>,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("conv1d");
         check_rank("conv1d", "weight", weight, 3)?;
         let (x, is_batch) = as_batch(self, 3)?;
         check_rank("conv1d", "lines", &x, 3)?;
@@ -89,6 +91,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         options: &Conv<2>,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("conv2d");
         let (x, is_batch) = as_batch(self, 4)?;
         let y = conv("conv2d", &x, weight, bias, options).called("conv2d")?;
         match is_batch {

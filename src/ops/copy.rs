@@ -32,7 +32,7 @@ use crate::tensor::called::Called;
 use crate::tensor::history::grads;
 use crate::tensor::layout::checked;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Ranges, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, MadeFor, Operand, Ranges, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/copy.wgsl");
@@ -167,6 +167,7 @@ impl Tensor {
     /// Those of creating a tensor.
     #[track_caller]
     pub fn contiguous(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("contiguous");
         match self.layout.is_contiguous() {
             true => Ok(self.clone()),
             false => self.copied(self.dtype),
@@ -180,6 +181,7 @@ impl Tensor {
     /// Those of creating a tensor.
     #[track_caller]
     pub fn copy(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("copy");
         self.copied(self.dtype)
     }
 
@@ -198,6 +200,7 @@ impl Tensor {
     /// Those of creating a tensor.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        let _method = MadeFor::method("cast");
         match self.dtype == dtype {
             true => Ok(self.clone()),
             false => self.copied(dtype),
@@ -219,6 +222,7 @@ impl Tensor {
     #[track_caller]
     pub fn copy_(&self, src: &Tensor) -> Result<()> {
         const OPERATION: &str = "copy_";
+        let _method = MadeFor::method(OPERATION);
         self.same_engine(OPERATION, src)?;
         same_dtype(OPERATION, self.dtype, src.dtype)?;
         self.check_writable(OPERATION)?;

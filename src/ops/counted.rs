@@ -39,6 +39,7 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("masked_select");
         let (x, ends) = counted(self, mask).called("masked_select")?;
         selected(&x, &ends, count_now(&ends)?).called("masked_select")
     }
@@ -53,6 +54,7 @@ impl Tensor {
         &self,
         mask: &Tensor,
     ) -> impl Future<Output = Result<Tensor>> + use<> {
+        let _method = MadeFor::method("masked_select_async");
         let counted = counted(self, mask).called("masked_select_async");
         when_counted("masked_select_async", counted, selected)
     }
@@ -73,6 +75,7 @@ impl Tensor {
     /// broadcast, [`Error::Foreign`], [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn masked_select_first(&self, mask: &Tensor, count: usize) -> Result<Tensor> {
+        let _method = MadeFor::method("masked_select_first");
         let counted = counted(self, mask).called("masked_select_first");
         let (x, ends) = counted?;
         selected(&x, &ends, count).called("masked_select_first")
@@ -98,6 +101,7 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn nonzero(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("nonzero");
         let (x, ends) = self.counted_nonzero().called("nonzero")?;
         places_of_all_axes(&x, &ends, count_now(&ends)?).called("nonzero")
     }
@@ -110,6 +114,7 @@ impl Tensor {
     #[track_caller]
     pub fn nonzero_async(&self) -> impl Future<Output = Result<Tensor>> + use<> {
         const OPERATION: &str = "nonzero_async";
+        let _method = MadeFor::method(OPERATION);
         let counted = self.counted_nonzero().called(OPERATION);
         when_counted(OPERATION, counted, places_of_all_axes)
     }
@@ -144,6 +149,7 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn repeat_interleave_by(&self, counts: &Tensor, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method(REPEAT);
         let counts = self.check_counts(counts, axis)?;
         repeated(self, axis, &counts, &counts.to_vec()?).called(REPEAT)
     }
@@ -159,17 +165,18 @@ impl Tensor {
         counts: &Tensor,
         axis: isize,
     ) -> impl Future<Output = Result<Tensor>> + use<> {
+        let _method = MadeFor::method(REPEAT_ASYNC);
         let line = MadeFor::or(Location::caller());
         let checked = self.check_counts(counts, axis);
-        let begun = match checked.called("repeat_interleave_by_async") {
+        let begun = match checked.called(REPEAT_ASYNC) {
             Ok(counts) => Ok((counts.read(), counts, self.clone())),
             Err(error) => Err(error),
         };
         async move {
             let (read, counts, x) = begun?;
             let all = read.await?;
-            let _line = MadeFor::line(line);
-            repeated(&x, axis, &counts, &all).called("repeat_interleave_by_async")
+            let (_line, _method) = (MadeFor::line(line), MadeFor::method(REPEAT_ASYNC));
+            repeated(&x, axis, &counts, &all).called(REPEAT_ASYNC)
         }
     }
 
@@ -215,6 +222,7 @@ impl Tensor {
 }
 
 const REPEAT: &str = "repeat_interleave_by";
+const REPEAT_ASYNC: &str = "repeat_interleave_by_async";
 
 /// The elements in one dimension, and the running count of those that the mask selects.
 #[track_caller]
@@ -265,7 +273,7 @@ fn when_counted(
             None => 0,
             Some(read) => read.await?.first().map_or(0, |&count| count as usize),
         };
-        let _line = MadeFor::line(line);
+        let (_line, _method) = (MadeFor::line(line), MadeFor::method(operation));
         finish(&x, &ends, count).called(operation)
     }
 }

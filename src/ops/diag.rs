@@ -6,6 +6,7 @@ use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::history::grads;
 use crate::tensor::layout::checked;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 impl Tensor {
@@ -25,6 +26,7 @@ impl Tensor {
     #[track_caller]
     pub fn diag(&self, offset: isize) -> Result<Tensor> {
         const OPERATION: &str = "diag";
+        let _method = MadeFor::method(OPERATION);
         let len = match self.shape() {
             [len] => *len,
             [_, _] => return self.diagonal(offset, 0, 1)?.copy().called(OPERATION),
@@ -70,6 +72,7 @@ impl Tensor {
     #[track_caller]
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "outer";
+        let _method = MadeFor::method(OPERATION);
         self.same_engine(OPERATION, other)?;
         Takes::Numbers.check(OPERATION, self.dtype)?;
         same_dtype(OPERATION, self.dtype, other.dtype)?;

@@ -12,6 +12,7 @@ use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, Strides};
 use equation::{Equation, Label};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "einsum";
@@ -50,6 +51,7 @@ impl Tensor {
     /// cannot be multiplied. [`Error::Foreign`] for operands of several `Gpu`s.
     #[track_caller]
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
+        let _method = MadeFor::method("einsum");
         let equation = Equation::parse(equation, operands.len()).located()?;
         let mut terms: Vec<Labelled> = Vec::with_capacity(operands.len());
         let mut sizes = vec![];

@@ -12,7 +12,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, checked};
-use lapidary_core::internal::{BuiltInKernel, Engine, Handle, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Engine, Handle, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/fill.wgsl");
@@ -205,6 +205,7 @@ impl Tensor {
     #[track_caller]
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
         const OPERATION: &str = "fill_";
+        let _method = MadeFor::method(OPERATION);
         let value = value.into();
         let bits = value.bits(OPERATION, self.dtype)?;
         Takes::All.check(OPERATION, self.dtype)?;

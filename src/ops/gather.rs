@@ -12,7 +12,7 @@ use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/gather.wgsl");
@@ -50,6 +50,7 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "gather";
+        let _method = MadeFor::method(OPERATION);
         if let Some([x, lined]) = Tensor::as_axes([self, indices]) {
             return Ok(x.gather(axis, &lined)?.with_rank_of(indices));
         }
@@ -67,6 +68,7 @@ impl Tensor {
     #[track_caller]
     pub fn take_along(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "take_along";
+        let _method = MadeFor::method(OPERATION);
         if let Some([x, lined]) = Tensor::as_axes([self, indices]) {
             return Ok(x.take_along(axis, &lined)?.with_rank_of(indices));
         }

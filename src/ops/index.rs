@@ -20,6 +20,7 @@ use super::scatter_into::InPlace;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, MAX_RANK, broadcast_shapes};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
@@ -53,6 +54,7 @@ impl Tensor {
     /// [`Error::NeverFits`] if the result is too large.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
+        let _method = MadeFor::method("index");
         let named = Named::new("index", self, indices).located()?;
         let joined = named.join(self)?;
         let picked = joined.index_select(named.first as isize, &named.places()?.flatten()?)?;
@@ -87,6 +89,7 @@ impl Tensor {
         values: &Tensor,
         accumulate: bool,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("index_put");
         let put = self.check_index_put(indices, values)?;
         let made = scatter::put(&put.with(Settle::putting(accumulate)))?;
         put.named.part(self, &made)
@@ -129,6 +132,7 @@ impl Tensor {
         values: &Tensor,
         accumulate: bool,
     ) -> Result<()> {
+        let _method = MadeFor::method("index_put_");
         self.check_writable("index_put_")?;
         if self.records_write(&[values]) {
             let old = &self.elements_before("index_put_")?;

@@ -14,7 +14,7 @@ use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, axis};
-use lapidary_core::internal::{BuiltInKernel, Launch, Operand, RowsNamed, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, MadeFor, Operand, RowsNamed, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "index_select";
@@ -98,6 +98,7 @@ impl Tensor {
     /// to another `Gpu`. [`Error::NeverFits`] or [`Error::Overflow`] if the result is too large.
     #[track_caller]
     pub fn index_select(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("index_select");
         if let Some(x) = self.as_axis().filter(|_| indices.len() == 1) {
             return Ok(x.index_select(axis, &indices.flatten()?)?.into_number());
         }
@@ -170,6 +171,7 @@ impl Tensor {
     /// more than eight dimensions.
     #[track_caller]
     pub fn embedding(&self, indices: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("embedding");
         let at = axis("embedding", 0, self.layout.rank())?;
         let mut shape = indices.layout.shape.clone();
         shape.extend_from_slice(&self.layout.shape[at + 1..]);
@@ -195,6 +197,7 @@ impl Tensor {
     #[track_caller]
     pub fn embedding_with(&self, indices: &Tensor, padding_idx: isize) -> Result<Tensor> {
         const OPERATION: &str = "embedding_with";
+        let _method = MadeFor::method(OPERATION);
         let rows = self.shape()[axis(OPERATION, 0, self.rank())?];
         let Ok(row) = axis(OPERATION, padding_idx, rows) else {
             return Err(Error::Shape {

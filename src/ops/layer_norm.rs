@@ -92,6 +92,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: f32,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("layer_norm");
         self.normalized(
             "layer_norm",
             normalized_shape,
@@ -123,6 +124,7 @@ impl Tensor {
         weight: Option<&Tensor>,
         eps: f32,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("rms_norm");
         self.normalized(
             "rms_norm",
             normalized_shape,
@@ -158,6 +160,7 @@ impl Tensor {
         eps: f32,
     ) -> Result<Tensor> {
         const OPERATION: &str = "group_norm";
+        let _method = MadeFor::method(OPERATION);
         if is_recorded(self, [weight, bias]) {
             let _line = MadeFor::caller();
             return self.group_norm_recorded(OPERATION, groups, [weight, bias], eps);

@@ -4,6 +4,7 @@ use super::{Scalar, fill, random};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use lapidary_core::Result;
+use lapidary_core::internal::MadeFor;
 
 /// New tensors with the shape and type of `self`, on the same `Gpu`. They are row-major,
 /// independent of the strides of `self`. They share no memory with it and read none of it.
@@ -28,6 +29,7 @@ impl Tensor {
     /// Filled with zeros (`false`), as [`Gpu::zeros`](crate::Gpu::zeros).
     #[track_caller]
     pub fn zeros_like(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("zeros_like");
         self.full_like(fill::zero_of(self.dtype))
             .called("zeros_like")
     }
@@ -35,12 +37,14 @@ impl Tensor {
     /// Filled with ones (`true`), as [`Gpu::ones`](crate::Gpu::ones).
     #[track_caller]
     pub fn ones_like(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("ones_like");
         self.full_like(fill::one_of(self.dtype)).called("ones_like")
     }
 
     /// Filled with one value, as [`Gpu::full`](crate::Gpu::full).
     #[track_caller]
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("full_like");
         fill::full(&self.engine, self.shape(), value.into(), self.dtype).called("full_like")
     }
 
@@ -49,6 +53,7 @@ impl Tensor {
     #[doc(alias = "rand_like")]
     #[track_caller]
     pub fn rand_uniform_like(&self, low: f32, high: f32, seed: u64) -> Result<Tensor> {
+        let _method = MadeFor::method("rand_uniform_like");
         let made = random::rand_uniform(&self.engine, self.shape(), low, high, seed, self.dtype);
         made.called("rand_uniform_like")
     }
@@ -58,6 +63,7 @@ impl Tensor {
     #[doc(alias = "randn_like")]
     #[track_caller]
     pub fn rand_normal_like(&self, mean: f32, std: f32, seed: u64) -> Result<Tensor> {
+        let _method = MadeFor::method("rand_normal_like");
         let made = random::rand_normal(&self.engine, self.shape(), mean, std, seed, self.dtype);
         made.called("rand_normal_like")
     }

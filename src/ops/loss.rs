@@ -92,6 +92,7 @@ impl Tensor {
         ignore: Option<i64>,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("cross_entropy");
         if targets.dtype.is_float() {
             let options = ClassLoss {
                 ignore,
@@ -117,6 +118,7 @@ impl Tensor {
         ignore: Option<i64>,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("nll_loss");
         likelihood(self, "nll_loss", targets, ignore, reduction, 0)
     }
 
@@ -127,6 +129,7 @@ impl Tensor {
     /// Those of [`sub`](Tensor::sub); [`Error::DType`] for integers.
     #[track_caller]
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        let _method = MadeFor::method("mse_loss");
         check_float("mse_loss", self)?;
         if self.is_tracked() || target.is_tracked() {
             let loss = Pairwise {
@@ -158,6 +161,7 @@ impl Tensor {
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OPERATION: &str = "binary_cross_entropy";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         self.same_engine(OPERATION, target)?;
         if self.is_tracked() || target.is_tracked() {
@@ -204,6 +208,7 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         const OPERATION: &str = "binary_cross_entropy_with_logits";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         self.same_engine(OPERATION, target)?;
         if self.is_tracked()

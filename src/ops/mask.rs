@@ -13,7 +13,7 @@ use super::random;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/mask.wgsl");
@@ -107,6 +107,7 @@ impl Tensor {
     /// [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn tril(&self, diagonal: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("tril");
         self.triangle(MaskOp::Tril, diagonal)
     }
 
@@ -118,6 +119,7 @@ impl Tensor {
     /// Those of [`tril`](Tensor::tril).
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("triu");
         self.triangle(MaskOp::Triu, diagonal)
     }
 
@@ -141,6 +143,7 @@ impl Tensor {
     /// [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn dropout(&self, p: f32, seed: u64) -> Result<Tensor> {
+        let _method = MadeFor::method("dropout");
         if !(0.0..=1.0).contains(&p) {
             return Err(Error::Option {
                 option: "p",

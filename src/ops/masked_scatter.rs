@@ -4,6 +4,7 @@ use super::operation::{Takes, same_dtype};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, broadcast_shapes};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "masked_scatter";
@@ -30,6 +31,7 @@ impl Tensor {
     /// large.
     #[track_caller]
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("masked_scatter");
         let shape = self.check_masked_scatter(mask, source)?;
         let mask = mask.broadcast_to(&shape)?;
         // Before the first one the place is past any source.
@@ -49,6 +51,7 @@ impl Tensor {
     /// Those of [`masked_scatter`](Tensor::masked_scatter) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn masked_scatter_(&self, mask: &Tensor, source: &Tensor) -> Result<()> {
+        let _method = MadeFor::method("masked_scatter_");
         const IN_PLACE: &str = "masked_scatter_";
         self.check_writable(IN_PLACE)?;
         let shape = self.check_masked_scatter(mask, source);

@@ -43,7 +43,7 @@ use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
 
 pub use epilogue::{Activation, Epilogue};
@@ -132,6 +132,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("matmul");
         self.matmul_by_right(other.into(), &Epilogue::new())
             .called("matmul")
     }
@@ -147,6 +148,7 @@ impl Tensor {
     /// the product.
     #[track_caller]
     pub fn matmul_with(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
+        let _method = MadeFor::method("matmul_with");
         self.matmul_by_right(other.into(), end)
             .called("matmul_with")
     }
@@ -193,6 +195,7 @@ impl Tensor {
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         const OPERATION: &str = "linear";
+        let _method = MadeFor::method(OPERATION);
         let refuse = |reason: String| {
             Err(Error::Shape {
                 operation: OPERATION,

@@ -4,6 +4,7 @@ use super::normalize::check_float;
 use super::random::rand_uniform;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "multinomial";
@@ -36,6 +37,7 @@ impl Tensor {
     /// [`Error::NeverFits`] if the operands are too large.
     #[track_caller]
     pub fn multinomial(&self, count: usize, replacement: bool, seed: u64) -> Result<Tensor> {
+        let _method = MadeFor::method("multinomial");
         check_float(OPERATION, self)?;
         let refuse = |reason| {
             Err(Error::Shape {

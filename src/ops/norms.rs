@@ -5,6 +5,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::axis_or_number;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
@@ -31,6 +32,7 @@ impl Tensor {
         eps: f32,
     ) -> Result<Tensor> {
         const OPERATION: &str = "instance_norm";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         let refuse = |reason| {
             Err(Error::Shape {
@@ -98,6 +100,7 @@ impl Tensor {
     #[track_caller]
     pub fn normalize(&self, p: impl Into<Scalar>, axis: isize, eps: f32) -> Result<Tensor> {
         const OPERATION: &str = "normalize";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         axis_or_number(OPERATION, axis, self.rank())?;
         let wide = self.cast(DType::F32)?;

@@ -7,6 +7,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, checked};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 /// The modes of [`Tensor::pad_with`]: those of PyTorch's `F.pad` except `constant`, which is
@@ -48,6 +49,7 @@ impl Tensor {
     /// type cannot hold `value`, and those of creating a tensor.
     #[track_caller]
     pub fn pad(&self, widths: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("pad");
         let value = value.into();
         if self.is_tracked() {
             return self.pad_recorded(widths, value);
@@ -78,6 +80,7 @@ impl Tensor {
     #[track_caller]
     pub fn pad_with(&self, widths: &[(usize, usize)], mode: PadMode) -> Result<Tensor> {
         const OPERATION: &str = "pad_with";
+        let _method = MadeFor::method(OPERATION);
         checked(&self.wider(OPERATION, widths)?, self.dtype).called(OPERATION)?;
         for (at, (&size, &(before, after))) in self.shape().iter().zip(widths).enumerate() {
             let most = match mode {

@@ -17,6 +17,7 @@ use crate::tensor::Tensor;
 use call::Planes;
 use kernel::PoolFold;
 use lapidary_core::Result;
+use lapidary_core::internal::MadeFor;
 pub use options::Pool;
 
 /// Declares the methods of both dimensions: name, name of the gradient, fold, and texts for the
@@ -45,6 +46,7 @@ macro_rules! pools {
             /// [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, pool: &Pool<$dims>) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($forward));
                 let planes = Planes::new(stringify!($forward), self, $dims)?;
                 planes.by_pool(&pool.over_planes(), PoolFold::$fold)?.forward(PoolFold::$fold)
             }
@@ -60,6 +62,7 @@ macro_rules! pools {
             /// [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
             pub fn $backward(&self, input: &Tensor, pool: &Pool<$dims>) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($backward));
                 let planes = Planes::new(stringify!($backward), input, $dims)?;
                 planes.by_pool(&pool.over_planes(), PoolFold::$fold)?.backward(PoolFold::$fold, self)
             }
@@ -100,6 +103,7 @@ macro_rules! adaptive_pools {
             /// sizes. [`Error::DType`](crate::Error::DType) unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, output: [usize; $dims]) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($forward));
                 let planes = Planes::new(stringify!($forward), self, $dims)?;
                 planes.adaptive(&output)?.forward(PoolFold::$fold)
             }
@@ -115,6 +119,7 @@ macro_rules! adaptive_pools {
             /// as `input`; [`Error::Foreign`](crate::Error::Foreign).
             #[track_caller]
             pub fn $backward(&self, input: &Tensor) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($backward));
                 let planes = Planes::new(stringify!($backward), input, $dims)?;
                 let windows = self.shape().len().saturating_sub($dims);
                 planes.adaptive(&self.shape()[windows..])?.backward(PoolFold::$fold, self)
@@ -147,6 +152,7 @@ macro_rules! pools_with_indices {
             /// than 16,249 elements.
             #[track_caller]
             pub fn $name(&self, pool: &Pool<$dims>) -> Result<(Tensor, Tensor)> {
+                let _method = MadeFor::method(stringify!($name));
                 let planes = Planes::new(stringify!($name), self, $dims)?;
                 planes.by_pool(&pool.over_planes(), PoolFold::Place)?.places()
             }
@@ -161,6 +167,7 @@ macro_rules! pools_with_indices {
             /// than 16,249 elements.
             #[track_caller]
             pub fn $adaptive(&self, output: [usize; $dims]) -> Result<(Tensor, Tensor)> {
+                let _method = MadeFor::method(stringify!($adaptive));
                 let planes = Planes::new(stringify!($adaptive), self, $dims)?;
                 planes.adaptive(&output)?.places()
             }

@@ -6,6 +6,7 @@ mod gradient;
 use crate::ops::matmul::{Epilogue, Groups, Right};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 use quantizing::checked_group;
 
@@ -76,6 +77,7 @@ impl Tensor {
     #[track_caller]
     pub fn quantize(&self, group: Option<u64>) -> Result<Quantized> {
         const OPERATION: &str = "quantize";
+        let _method = MadeFor::method(OPERATION);
         if !self.dtype.is_float() {
             return Err(Error::DType {
                 operation: OPERATION,
@@ -157,6 +159,7 @@ impl Tensor {
     /// not a float. [`Error::Foreign`]. Those of [`matmul`](Tensor::matmul).
     #[track_caller]
     pub fn matmul_quantized(&self, weights: &Quantized) -> Result<Tensor> {
+        let _method = MadeFor::method("matmul_quantized");
         self.quantized_product(weights, &Epilogue::new())
             .called(OPERATION)
     }
@@ -169,6 +172,7 @@ impl Tensor {
     /// [`matmul_with`](Tensor::matmul_with).
     #[track_caller]
     pub fn matmul_quantized_with(&self, weights: &Quantized, end: &Epilogue) -> Result<Tensor> {
+        let _method = MadeFor::method("matmul_quantized_with");
         (self.quantized_product(weights, end)).called("matmul_quantized_with")
     }
 
@@ -223,6 +227,7 @@ impl Quantized {
     /// [`Error::Shape`] and [`Error::DType`] for tensors that do not match; those of any operation.
     #[track_caller]
     pub fn dequantize(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("dequantize");
         let group = self.check("dequantize")?;
         let [n, k] = [self.values.shape()[0], self.values.shape()[1]];
         if k == 0 {

@@ -3,6 +3,7 @@
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, axis, axis_or_number};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 impl Tensor {
@@ -20,6 +21,7 @@ impl Tensor {
     /// [`Error::Shape`] if the shape holds another number of elements.
     #[track_caller]
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
+        let _method = MadeFor::method("reshape");
         if let Some(layout) = self.layout.reshape(shape).called("reshape")? {
             return Ok(self.view(layout));
         }
@@ -43,6 +45,7 @@ impl Tensor {
     /// Those of creating a tensor.
     #[track_caller]
     pub fn flatten(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("flatten");
         self.reshape(&[self.len()]).called("flatten")
     }
 
@@ -63,6 +66,7 @@ impl Tensor {
     #[track_caller]
     pub fn flatten_axes(&self, first: isize, last: isize) -> Result<Tensor> {
         const OPERATION: &str = "flatten_axes";
+        let _method = MadeFor::method(OPERATION);
         let from = axis_or_number(OPERATION, first, self.rank())?;
         let to = axis_or_number(OPERATION, last, self.rank())?;
         if from > to {
@@ -95,6 +99,7 @@ impl Tensor {
     /// because another is 0. Those of creating a tensor.
     #[track_caller]
     pub fn reshape_infer(&self, shape: &[isize]) -> Result<Tensor> {
+        let _method = MadeFor::method("reshape_infer");
         let sizes = inferred("reshape_infer", self.shape(), self.len(), shape).located()?;
         self.reshape(&sizes).called("reshape_infer")
     }
@@ -115,6 +120,7 @@ impl Tensor {
     #[track_caller]
     pub fn unflatten_infer(&self, along: isize, sizes: &[isize]) -> Result<Tensor> {
         const OPERATION: &str = "unflatten_infer";
+        let _method = MadeFor::method(OPERATION);
         let dim = self.shape()[axis(OPERATION, along, self.rank())?];
         let sizes = inferred(OPERATION, &[dim], dim, sizes).located()?;
         self.unflatten(along, &sizes).called(OPERATION)

@@ -13,7 +13,7 @@ use super::normalize::check_float;
 use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "rotary";
@@ -72,6 +72,7 @@ impl Tensor {
     /// too large.
     #[track_caller]
     pub fn rotary(&self, cos: &Tensor, sin: &Tensor, interleaved: bool) -> Result<Tensor> {
+        let _method = MadeFor::method("rotary");
         check_float(OPERATION, self)?;
         for angle in [cos, sin] {
             self.same_engine(OPERATION, angle)?;

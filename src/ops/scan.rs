@@ -19,7 +19,7 @@ use super::rows::{self, Axes, Rows};
 use super::text::{bounds, nan_key};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis};
-use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/scan.wgsl");
@@ -62,6 +62,7 @@ impl Tensor {
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("cumsum");
         running(self, "cumsum", axis, Op::SUM)
     }
 
@@ -73,6 +74,7 @@ impl Tensor {
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("cumprod");
         running(self, "cumprod", axis, Op::PROD)
     }
 
@@ -92,6 +94,7 @@ impl Tensor {
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn cummax(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("cummax");
         running_extreme(self, "cummax", axis, Op::MAX)
     }
 
@@ -102,6 +105,7 @@ impl Tensor {
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn cummin(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("cummin");
         running_extreme(self, "cummin", axis, Op::MIN)
     }
 }

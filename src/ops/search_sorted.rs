@@ -12,7 +12,7 @@ use super::operation::{Takes, same_dtype};
 use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "search_sorted";
@@ -65,6 +65,7 @@ impl Tensor {
     #[doc(alias = "bucketize")]
     #[track_caller]
     pub fn search_sorted(&self, values: &Tensor, right: bool) -> Result<Tensor> {
+        let _method = MadeFor::method("search_sorted");
         self.same_engine(OPERATION, values)?;
         Takes::Numbers.check(OPERATION, self.dtype)?;
         same_dtype(OPERATION, self.dtype, values.dtype)?;

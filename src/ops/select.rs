@@ -14,7 +14,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/select.wgsl");
@@ -103,6 +103,7 @@ impl Tensor {
     /// the shapes do not broadcast. [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn where_<'a>(&self, a: impl Into<Choice<'a>>, b: impl Into<Choice<'a>>) -> Result<Tensor> {
+        let _method = MadeFor::method("where_");
         self.chosen(a.into(), b.into()).called("where_")
     }
 
@@ -159,6 +160,7 @@ impl Tensor {
     /// [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("masked_fill");
         self.filled(MASKED, mask, value.into())
     }
 
@@ -182,6 +184,7 @@ impl Tensor {
     /// Those of [`masked_fill`](Tensor::masked_fill) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+        let _method = MadeFor::method("masked_fill_");
         let value = value.into();
         let scalars = self.check_mask("masked_fill_", mask, value)?;
         if self.is_tracked() {

@@ -12,7 +12,7 @@ use super::reduce::{Op, fold};
 use super::rows::{Axes, Rows};
 use crate::tensor::Tensor;
 use crate::tensor::layout::axis;
-use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
@@ -57,6 +57,7 @@ impl Tensor {
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("softmax");
         along(self, "softmax", axis, 0)
     }
 
@@ -68,6 +69,7 @@ impl Tensor {
     /// Those of [`softmax`](Tensor::softmax).
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("log_softmax");
         along(self, "log_softmax", axis, LOG)
     }
 }

@@ -16,7 +16,7 @@ use super::text::{Text, key_section};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Layout, axis};
-use lapidary_core::internal::{BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, Launch, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/sort.wgsl");
@@ -81,6 +81,7 @@ impl Tensor {
     /// for its keys.
     #[track_caller]
     pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("sort");
         ordered(self, "sort", axis, descending, None)
     }
 
@@ -92,6 +93,7 @@ impl Tensor {
     /// Those of [`sort`](Tensor::sort).
     #[track_caller]
     pub fn argsort(&self, axis: isize, descending: bool) -> Result<Tensor> {
+        let _method = MadeFor::method("argsort");
         if let Some(x) = self.as_axis() {
             return Ok(x.argsort(axis, descending)?.into_number());
         }
@@ -114,6 +116,7 @@ impl Tensor {
     /// [`Error::Shape`] if the axis has fewer than `k` elements; those of [`sort`](Tensor::sort).
     #[track_caller]
     pub fn top_k(&self, k: usize, axis: isize, largest: bool) -> Result<(Tensor, Tensor)> {
+        let _method = MadeFor::method("top_k");
         ordered(self, "top_k", axis, largest, Some(k))
     }
 }

@@ -4,6 +4,7 @@ use super::concat::concat_as;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::axis;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 /// Most pieces of an axis with fewer elements. All others are empty.
@@ -25,6 +26,7 @@ impl Tensor {
     /// Those of [`concat`](Tensor::concat).
     #[track_caller]
     pub fn hstack(tensors: &[&Tensor]) -> Result<Tensor> {
+        let _method = MadeFor::method("hstack");
         let axis = tensors.first().map_or(0, |first| first.rank().min(2));
         joined("hstack", tensors, 1, axis.saturating_sub(1) as isize)
     }
@@ -44,6 +46,7 @@ impl Tensor {
     /// Those of [`concat`](Tensor::concat).
     #[track_caller]
     pub fn vstack(tensors: &[&Tensor]) -> Result<Tensor> {
+        let _method = MadeFor::method("vstack");
         joined("vstack", tensors, 2, 0)
     }
 

@@ -14,7 +14,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/ternary.wgsl");
@@ -84,6 +84,7 @@ impl Tensor {
     /// Those of all operations on three tensors.
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("lerp");
         self.ternary(TernaryOp::Lerp, [end, weight], 0)
     }
 
@@ -94,6 +95,7 @@ impl Tensor {
     /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
     pub fn lerp_scalar(&self, end: &Tensor, weight: f32) -> Result<Tensor> {
+        let _method = MadeFor::method("lerp_scalar");
         if self.is_tracked() || end.is_tracked() {
             return self.lerp_scalar_recorded(end, weight);
         }
@@ -109,6 +111,7 @@ impl Tensor {
     /// tensor's type cannot hold the value.
     #[track_caller]
     pub fn addcmul(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("addcmul");
         let value = self.value_of(TernaryOp::Addcmul, value.into())?;
         self.ternary(TernaryOp::Addcmul, [b, c], value)
     }
@@ -120,6 +123,7 @@ impl Tensor {
     /// Those of [`addcmul`](Tensor::addcmul).
     #[track_caller]
     pub fn addcdiv(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("addcdiv");
         let value = self.value_of(TernaryOp::Addcdiv, value.into())?;
         self.ternary(TernaryOp::Addcdiv, [b, c], value)
     }
@@ -131,6 +135,7 @@ impl Tensor {
     /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
     pub fn lerp_(&self, end: &Tensor, weight: &Tensor) -> Result<()> {
+        let _method = MadeFor::method("lerp_");
         (self.ternary_in_place(TernaryOp::Lerp, [end, weight], 0)).called("lerp_")
     }
 
@@ -141,6 +146,7 @@ impl Tensor {
     /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
     pub fn lerp_scalar_(&self, end: &Tensor, weight: f32) -> Result<()> {
+        let _method = MadeFor::method("lerp_scalar_");
         if self.records_write(&[end]) {
             let old = &self.elements_before("lerp_scalar_")?;
             let made = old.lerp_scalar(end, weight).called("lerp_scalar_")?;
@@ -157,6 +163,7 @@ impl Tensor {
     /// Those of [`addcmul`](Tensor::addcmul).
     #[track_caller]
     pub fn addcmul_(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+        let _method = MadeFor::method("addcmul_");
         let value = (self.value_of(TernaryOp::Addcmul, value.into())).called("addcmul_")?;
         (self.ternary_in_place(TernaryOp::Addcmul, [b, c], value)).called("addcmul_")
     }
@@ -168,6 +175,7 @@ impl Tensor {
     /// Those of [`addcmul`](Tensor::addcmul).
     #[track_caller]
     pub fn addcdiv_(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+        let _method = MadeFor::method("addcdiv_");
         let value = (self.value_of(TernaryOp::Addcdiv, value.into())).called("addcdiv_")?;
         (self.ternary_in_place(TernaryOp::Addcdiv, [b, c], value)).called("addcdiv_")
     }

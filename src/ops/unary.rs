@@ -14,7 +14,7 @@ use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use lapidary_core::internal::sections::section_for;
-use lapidary_core::internal::{BuiltInKernel, Operand, Variant};
+use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/unary.wgsl");
@@ -216,6 +216,7 @@ impl Tensor {
     /// a bound.
     #[track_caller]
     pub fn clamp(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
+        let _method = MadeFor::method("clamp");
         let bounds = self.bounds(min.into(), max.into())?;
         self.unary_with(UnaryOp::Clamp, bounds)
     }
@@ -227,6 +228,7 @@ impl Tensor {
     /// Those of [`clamp`](Tensor::clamp) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn clamp_(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<()> {
+        let _method = MadeFor::method("clamp_");
         let bounds = self.bounds(min.into(), max.into()).called("clamp_")?;
         (self.unary_in_place(UnaryOp::Clamp, bounds)).called("clamp_")
     }
@@ -238,6 +240,7 @@ impl Tensor {
     /// [`Error::DType`](crate::Error::DType) for other types.
     #[track_caller]
     pub fn leaky_relu(&self, slope: f32) -> Result<Tensor> {
+        let _method = MadeFor::method("leaky_relu");
         self.unary_with(UnaryOp::LeakyRelu, [slope.to_bits(), 0])
     }
 
@@ -248,6 +251,7 @@ impl Tensor {
     /// [`Error::DType`](crate::Error::DType) for other types.
     #[track_caller]
     pub fn elu(&self, alpha: f32) -> Result<Tensor> {
+        let _method = MadeFor::method("elu");
         self.unary_with(UnaryOp::Elu, [alpha.to_bits(), 1_f32.to_bits()])
     }
 
@@ -259,6 +263,7 @@ impl Tensor {
     /// [`Error::DType`](crate::Error::DType) for other types.
     #[track_caller]
     pub fn selu(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("selu");
         let [alpha, scale] = [1.673_263_2_f32, 1.050_701];
         let made = self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()]);
         made.called("selu")
@@ -278,6 +283,7 @@ impl Tensor {
     /// [`Error::DType`](crate::Error::DType) for other types.
     #[track_caller]
     pub fn celu(&self, alpha: f32) -> Result<Tensor> {
+        let _method = MadeFor::method("celu");
         self.unary_with(UnaryOp::Celu, [alpha.to_bits(), 0])
     }
 
@@ -289,6 +295,7 @@ impl Tensor {
     /// [`Error::DType`](crate::Error::DType) for floats.
     #[track_caller]
     pub fn bitwise_not(&self) -> Result<Tensor> {
+        let _method = MadeFor::method("bitwise_not");
         match self.dtype {
             DType::Bool => self.unary(UnaryOp::LogicalNot),
             _ => self.unary(UnaryOp::BitwiseNot),
@@ -315,6 +322,7 @@ macro_rules! methods {
             /// [`Error::DType`](crate::Error::DType) for other types.
             #[track_caller]
             pub fn $name(&self) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($name));
                 self.unary(UnaryOp::$op).called(stringify!($name))
             }
         )+}
@@ -468,6 +476,7 @@ macro_rules! in_place {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ") and of [`add_`](Tensor::add_).")]
             #[track_caller]
             pub fn $name(&self) -> Result<()> {
+                let _method = MadeFor::method(stringify!($name));
                 let written = self.unary_in_place(UnaryOp::$op, [0, 0]);
                 written.called(stringify!($name))
             }

@@ -2,7 +2,8 @@
 //!
 //! An operation may be composed of others, whose errors have their names. Each public method
 //! renames the errors of what it calls; the outermost one does it last. The line is that of the
-//! caller, as far as all functions between are `#[track_caller]`.
+//! caller, as far as all functions between are `#[track_caller]`. Errors of commands that run later
+//! get the name from `MadeFor::method`, with which each method that appends commands begins.
 
 use std::panic::Location;
 

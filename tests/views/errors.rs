@@ -1,5 +1,6 @@
 //! Errors name the method that the app called, and the app's line.
 
+use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Result, Tensor};
 
@@ -113,7 +114,84 @@ fn a_command_that_never_fits_names_the_operation_and_the_line() {
     }
     let z = x.add_scalar(1.0).unwrap();
     let text = z.force().unwrap_err().to_string();
-    assert!(text.starts_with("add for the tensor made at "), "{text}");
+    let begin = "add_scalar for the tensor made at ";
+    assert!(text.starts_with(begin), "{text}");
+}
+
+/// Lowers the budget until no command fits.
+fn leave_no_memory(gpu: &Gpu) -> Result<()> {
+    gpu.flush()?;
+    let budget = Budget {
+        device_bytes: Some(64),
+        ..Budget::default()
+    };
+    gpu.memory().set_budget(budget).map(drop)
+}
+
+/// The error of the operation's first command, which cannot fit. `None` if it has no command.
+fn error_without_memory(operation: &Operation) -> Result<Option<Error>> {
+    let gpu = simulated();
+    let operands = (0..operation.operands.len())
+        .map(|number| Ok(plain(&gpu, operation, operation.dtypes[0], number, SIZES)?.0));
+    let operands = operands.collect::<Result<Vec<_>>>()?;
+    leave_no_memory(&gpu)?;
+    let made = (operation.call)(&operands);
+    let forced = made.and_then(|made| made.iter().try_for_each(Tensor::force));
+    Ok(forced.err())
+}
+
+#[test]
+fn a_command_that_runs_later_names_the_method() {
+    let (mut faults, mut errors) = (Vec::new(), 0);
+    for operation in all() {
+        let error = error_without_memory(operation).expect("the operands can be made");
+        let Some(error) = error else { continue };
+        errors += 1;
+        let (text, method) = (error.to_string(), operation.method());
+        // The list prepares some operands, and `number first` is `7 - x`.
+        let prepares = match method {
+            "prelu" | "leaky_relu" => "neg",
+            "binary_cross_entropy" | "binary_cross_entropy_weighted" => "sigmoid",
+            "embedding_with" => "vstack",
+            "number first" => "sub",
+            _ => method,
+        };
+        let is_named = [method, prepares]
+            .iter()
+            .any(|name| text.starts_with(&format!("{name} for the tensor made at ")));
+        // A method in place writes a tensor that a helper made.
+        if !(is_named && text.contains("tests/common/")) {
+            faults.push(format!("{method}: {text}"));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{} of {errors}:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
+    assert!(errors > 250, "{errors}");
+}
+
+#[test]
+fn fused_commands_name_the_methods_of_their_results() {
+    // Commands are fused if the device has room, and the ceiling of the share refuses them.
+    let share = Share::guaranteed(0).with_ceiling(4096);
+    let gpu = Gpu::simulated(SimOptions::default()).unwrap().0;
+    let gpu = gpu.share("narrow", share).unwrap();
+    let x = gpu.tensor(&[1.0_f32; 600], &[20, 30]).unwrap();
+    let begins = |result: &Tensor, method: &str| {
+        let text = result.force().unwrap_err().to_string();
+        let begin = format!("{method} for the tensor made at ");
+        assert!(text.starts_with(&begin), "{method}: {text}");
+    };
+    let shifted = x.add_scalar(1.0).unwrap();
+    let clipped = shifted.hardtanh(-1.0, 1.0).unwrap();
+    begins(&shifted, "add_scalar");
+    drop((shifted, clipped));
+    // Nobody holds what is computed in between.
+    let clipped = x.add_scalar(2.0).unwrap().hardtanh(-1.0, 1.0).unwrap();
+    begins(&clipped, "hardtanh");
 }
 
 #[test]

@@ -141,7 +141,7 @@ pub enum Error {
         limit_bytes: u64,
         /// What the caller can do instead.
         hint: &'static str,
-        /// The operation that asked, and its line or the tensor that it writes; may be empty.
+        /// The method that the app called, and its line or the tensor that it writes; may be empty.
         by: String,
     },
     /// There is no room now. The work stays queued and runs once there is room.

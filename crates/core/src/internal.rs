@@ -8,7 +8,7 @@ pub use crate::engine::kernel::fused::{Fused, FusedReference};
 pub use crate::engine::kernel::sections;
 pub use crate::engine::kernel::wgsl;
 pub use crate::engine::kernel::{
-    Arg, BuiltInKernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Operand, Program, Ranges,
+    Arg, BuiltInKernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Methods, Operand, Program, Ranges,
     ReferenceCall, Role, RowsNamed, Variant,
 };
 pub use crate::engine::queue::fusion::{Fuse, Pending};

@@ -7,6 +7,7 @@ use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 pub(super) const OPERATION: &str = "conv2d_backward";
@@ -40,6 +41,7 @@ impl Tensor {
         weight: &Tensor,
         options: &Conv<2>,
     ) -> Result<[Tensor; 3]> {
+        let _method = MadeFor::method("conv2d_backward");
         if input.rank() == 3 && self.rank() == 3 {
             let [by_x, by_weight, by_bias] =
                 self.unsqueeze(0)?
@@ -88,6 +90,7 @@ impl Tensor {
         weight: &Tensor,
         options: &Conv<1>,
     ) -> Result<[Tensor; 3]> {
+        let _method = MadeFor::method("conv1d_backward");
         check_rank("conv1d_backward", "weights", weight, 3)?;
         let rank = if input.rank() == 2 { 2 } else { 3 };
         for (what, x) in [("gradients", self), ("lines", input)] {

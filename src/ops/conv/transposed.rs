@@ -8,6 +8,7 @@ use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 /// Options of a transposed convolution over `N` dimensions: the arguments that PyTorch's
@@ -84,6 +85,7 @@ impl Tensor {
         options: &ConvTranspose<1>,
     ) -> Result<Tensor> {
         const OPERATION: &str = "conv_transpose1d";
+        let _method = MadeFor::method(OPERATION);
         check_rank(OPERATION, "weight", weight, 3)?;
         let (x, is_batch) = as_batch(self, 3)?;
         check_rank(OPERATION, "lines", &x, 3)?;
@@ -132,6 +134,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         options: &ConvTranspose<2>,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("conv_transpose2d");
         let (x, is_batch) = as_batch(self, 4)?;
         let y = transposed("conv_transpose2d", &x, weight, bias, options)?;
         match is_batch {

@@ -8,7 +8,7 @@ use super::launch::arg;
 use super::plan::Plan;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
-use lapidary_core::internal::{Arg, Engine, Handle, Launch, Program, Ranges};
+use lapidary_core::internal::{Arg, Engine, Handle, Launch, Methods, Program, Ranges};
 use lapidary_core::{Caps, DType, Result};
 
 /// An input of a call.
@@ -196,6 +196,7 @@ impl Call<'_> {
             may_reuse,
             ranges,
             work: 0,
+            methods: Methods::new(),
         })
     }
 }

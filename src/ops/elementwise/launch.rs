@@ -6,7 +6,7 @@ use super::code::GROUP;
 use crate::ops::rows;
 use crate::tensor::Tensor;
 use lapidary_core::Caps;
-use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Program, Ranges};
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Methods, Program, Ranges};
 
 /// A launch whose parameters are words. Its operands are whole storages, and the output reuses none
 /// of them.
@@ -26,6 +26,7 @@ pub(in crate::ops) fn launch_of(
         may_reuse: 0,
         ranges: Ranges::new(),
         work: 0,
+        methods: Methods::new(),
     }
 }
 

@@ -24,6 +24,7 @@ impl Tensor {
     #[track_caller]
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OPERATION: &str = "l1_loss";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         if self.is_tracked() || target.is_tracked() {
             let loss = Pairwise {
@@ -60,6 +61,7 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         const OPERATION: &str = "smooth_l1_loss";
+        let _method = MadeFor::method(OPERATION);
         check_float(OPERATION, self)?;
         if beta.is_nan() || beta < 0.0 {
             return Err(Error::Option {

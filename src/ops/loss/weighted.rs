@@ -5,6 +5,7 @@ use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 impl Tensor {
@@ -30,6 +31,7 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         const OPERATION: &str = "binary_cross_entropy_weighted";
+        let _method = MadeFor::method(OPERATION);
         self.check_weight(OPERATION, target, weight)?;
         let losses = self.binary_cross_entropy(target, Reduction::None);
         let losses = losses.called(OPERATION)?;
@@ -52,6 +54,7 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         const OPERATION: &str = "binary_cross_entropy_with_logits_weighted";
+        let _method = MadeFor::method(OPERATION);
         self.check_weight(OPERATION, target, weight)?;
         let losses =
             self.binary_cross_entropy_with_logits(target, positive_weight, Reduction::None);

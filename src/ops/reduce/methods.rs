@@ -6,6 +6,7 @@ use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Result};
 
 /// Reductions over axes, as in NumPy. Negative axes count from the last, and no axes fold nothing.
@@ -68,6 +69,7 @@ macro_rules! reductions {
             $(#[$doc])+
             #[track_caller]
             pub fn $name(&self, axes: &[isize]) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($name));
                 let axes = self.checked_axes($of, axes).called(stringify!($name))?;
                 let made = self.reduce($of, Op::$op, axes, false);
                 made.called(stringify!($name))
@@ -80,6 +82,7 @@ macro_rules! reductions {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
             pub fn $keepdim(&self, axes: &[isize]) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($keepdim));
                 let axes = self.checked_axes($of, axes).called(stringify!($keepdim))?;
                 let made = self.reduce($of, Op::$op, axes, true);
                 made.called(stringify!($keepdim))
@@ -92,6 +95,7 @@ macro_rules! reductions {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
             pub fn $all(&self) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($all));
                 let made = self.reduce($of, Op::$op, Axes::all(self.layout.rank()), false);
                 made.called(stringify!($all))
             }

@@ -11,6 +11,7 @@ use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
@@ -143,6 +144,7 @@ macro_rules! trios {
             $(#[$doc])+
             #[track_caller]
             pub fn $name(&self, axes: &[isize] $(, $arg: $type)*) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($name));
                 let axes = self.checked_axes($of, axes).called(stringify!($name))?;
                 let ($x, $folded, $keep) = (self, axes, false);
                 let made: Result<Tensor> = $call;
@@ -156,6 +158,7 @@ macro_rules! trios {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
             pub fn $keepdim(&self, axes: &[isize] $(, $arg: $type)*) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($keepdim));
                 let axes = self.checked_axes($of, axes).called(stringify!($keepdim))?;
                 let ($x, $folded, $keep) = (self, axes, true);
                 let made: Result<Tensor> = $call;
@@ -169,6 +172,7 @@ macro_rules! trios {
             #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
             #[track_caller]
             pub fn $all(&self $(, $arg: $type)*) -> Result<Tensor> {
+                let _method = MadeFor::method(stringify!($all));
                 let ($x, $folded, $keep) = (self, Axes::all(self.layout.rank()), false);
                 let made: Result<Tensor> = $call;
                 made.called(stringify!($all))

@@ -8,6 +8,7 @@ use crate::ops::normalize::check_float;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
 use crate::tensor::layout::axis;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Result};
 
 const OPERATION: &str = "logcumsumexp";
@@ -29,6 +30,7 @@ impl Tensor {
     /// [`Error::DType`](crate::Error::DType) for integers and bools.
     #[track_caller]
     pub fn logcumsumexp(&self, axis: isize) -> Result<Tensor> {
+        let _method = MadeFor::method("logcumsumexp");
         check_float(OPERATION, self)?;
         if let Some(x) = self.as_axis() {
             return Ok(x.logcumsumexp(axis)?.into_number());

@@ -9,6 +9,7 @@ use crate::ops::scatter_into::InPlace;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::{Dims, axis};
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
 impl Tensor {
@@ -37,6 +38,7 @@ impl Tensor {
     /// too large.
     #[track_caller]
     pub fn scatter(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("scatter");
         self.scattered("scatter", axis, indices, src, Settle::WRITE)
     }
 
@@ -53,6 +55,7 @@ impl Tensor {
     /// Those of [`scatter`](Tensor::scatter).
     #[track_caller]
     pub fn scatter_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("scatter_add");
         self.scattered("scatter_add", axis, indices, src, Settle::ADD)
     }
 
@@ -73,6 +76,7 @@ impl Tensor {
     /// Those of [`scatter_add`](Tensor::scatter_add).
     #[track_caller]
     pub fn index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
+        let _method = MadeFor::method("index_add");
         if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
             return Ok(x.index_add(axis, &indices, &src)?.with_rank_of(self));
         }
@@ -118,6 +122,7 @@ impl Tensor {
     /// Those of [`scatter`](Tensor::scatter) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn scatter_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
+        let _method = MadeFor::method("scatter_");
         self.check_writable("scatter_")?;
         let written = self.scatter_within("scatter", axis, indices, src, Settle::WRITE);
         written.called("scatter_")
@@ -130,6 +135,7 @@ impl Tensor {
     /// Those of [`scatter_add`](Tensor::scatter_add) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn scatter_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
+        let _method = MadeFor::method("scatter_add_");
         self.check_writable("scatter_add_")?;
         let written = self.scatter_within("scatter_add", axis, indices, src, Settle::ADD);
         written.called("scatter_add_")
@@ -143,6 +149,7 @@ impl Tensor {
     /// Those of [`index_add`](Tensor::index_add) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn index_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
+        let _method = MadeFor::method("index_add_");
         self.check_writable("index_add_")?;
         if self.records_write(&[src]) {
             let old = &self.elements_before("index_add_")?;

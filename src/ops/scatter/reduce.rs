@@ -5,6 +5,7 @@ use crate::ops::operation::Takes;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use lapidary_core::Result;
+use lapidary_core::internal::MadeFor;
 
 /// How [`Tensor::scatter_reduce`] folds elements with the same index: PyTorch's `sum`, `prod`,
 /// `mean`, `amax` and `amin`.
@@ -55,6 +56,7 @@ impl Tensor {
         reduce: ScatterReduce,
         include_self: bool,
     ) -> Result<Tensor> {
+        let _method = MadeFor::method("scatter_reduce");
         let settle = self.settle_of(reduce, include_self)?;
         self.scattered(OPERATION, axis, indices, src, settle)
     }
@@ -73,6 +75,7 @@ impl Tensor {
         reduce: ScatterReduce,
         include_self: bool,
     ) -> Result<()> {
+        let _method = MadeFor::method("scatter_reduce_");
         self.check_writable("scatter_reduce_")?;
         let settle = (self.settle_of(reduce, include_self)).called("scatter_reduce_")?;
         let written = self.scatter_within(OPERATION, axis, indices, src, settle);

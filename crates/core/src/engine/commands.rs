@@ -10,7 +10,7 @@ use super::block_on;
 use super::direct;
 use super::handle::Engine;
 use super::kernel::fused::Fused;
-use super::kernel::{Launch, Role};
+use super::kernel::{Launch, Methods, Role};
 use super::pass::Pass;
 use super::queue::cmd::Cmd;
 use super::queue::fusion::Fuse;
@@ -50,11 +50,15 @@ impl Engine {
     /// - `Driver` for more workgroups than a dispatch may have.
     /// - `DeviceLost`.
     #[track_caller]
-    pub fn launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
+    pub fn launch(self: &Arc<Self>, mut launch: Launch) -> Result<()> {
+        launch.methods = Methods::from_buf([MadeFor::method_now()]);
         if let Err(error) = self.check_launch(&launch) {
             let at = MadeFor::or(Location::caller());
             let operation = self.lock().operation;
-            let by = || format!("{} at {}:{}", operation(&launch), at.file(), at.line());
+            let by = || {
+                let name = launch.name(operation);
+                format!("{name} at {}:{}", at.file(), at.line())
+            };
             return Err(error.asked_by(by));
         }
         let mut state = self.lock_to_append()?;
@@ -72,7 +76,10 @@ impl Engine {
         // Not by `push_one`: a short command would be moved at the size of a launch.
         let mut state = self.lock_to_append()?;
         let is_recording = self.is_recording();
-        (state.queue.append_list(is_recording)).push_back(Cmd::Clear(storage.clone()));
+        (state.queue.append_list(is_recording)).push_back(Cmd::Clear {
+            dst: storage.clone(),
+            method: MadeFor::method_now(),
+        });
         self.after_append(state, is_recording);
         Ok(())
     }

@@ -94,7 +94,10 @@ impl Run {
             let fake = self.fake(&storage);
             if fake.residency() == Residency::Pending {
                 // A command in the device's queue is going to write it. It may be of any share.
-                dry.push_one(Cmd::Clear(fake.clone()))?;
+                dry.push_one(Cmd::Clear {
+                    dst: fake.clone(),
+                    method: "",
+                })?;
             }
         }
         dry_flush(dry)

@@ -5,6 +5,8 @@
 
 use std::cell::Cell;
 
+use crate::memory::MadeFor;
+
 thread_local! {
     /// The addresses of the engines that called a function of the app on this thread, the innermost
     /// first; 0 for none. It has no destructor, so that a thread may call the engine while it ends.
@@ -15,14 +17,20 @@ thread_local! {
 }
 
 /// Until this is dropped, the thread is inside a function of the app, perhaps under the execution
-/// lock.
-pub(super) struct Inside([usize; 4]);
+/// lock. What the function makes is for its own lines and calls.
+pub(super) struct Inside {
+    before: [usize; 4],
+    _made_for: MadeFor,
+}
 
 impl Inside {
     /// Notes that the engine at this address calls a function of the app.
     pub(super) fn enter(engine: usize) -> Self {
         let [first, second, third, _] = INSIDE.get();
-        Inside(INSIDE.replace([engine, first, second, third]))
+        Inside {
+            before: INSIDE.replace([engine, first, second, third]),
+            _made_for: MadeFor::callers(),
+        }
     }
 
     /// Whether the thread is inside a function of the app that the engine at this address called.
@@ -33,7 +41,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.set(self.0);
+        INSIDE.set(self.before);
     }
 }
 

@@ -266,6 +266,10 @@ impl Program {
     }
 }
 
+/// The methods that the app called, one for each result. The last one stands for further results.
+/// Empty if they are not known.
+pub type Methods = SmallVec<[&'static str; 1]>;
+
 /// A kernel to run: a value in the queue until an execution pass places its operands.
 #[derive(Clone, Debug)]
 pub struct Launch {
@@ -289,6 +293,8 @@ pub struct Launch {
     pub ranges: Ranges,
     /// The multiply-adds, if they are many more than the bytes of the operands; else 0.
     pub work: u64,
+    /// For errors. Only a fused kernel has several, as only its results are of several calls.
+    pub methods: Methods,
 }
 
 impl Launch {
@@ -307,6 +313,22 @@ impl Launch {
         (0..self.args.len())
             .map(|index| self.shown_bytes(index))
             .sum()
+    }
+
+    /// The method that the app called for the result of this number; empty if it is not known.
+    pub fn method(&self, result: usize) -> &'static str {
+        let method = self.methods.get(result).or(self.methods.last());
+        method.copied().unwrap_or_default()
+    }
+
+    /// Its name in errors: the method that the app called for the last result, or the kernel's name
+    /// by this function.
+    #[cold]
+    pub(super) fn name(&self, of_kernel: fn(&Launch) -> String) -> String {
+        match self.methods.last() {
+            None | Some(&"") => of_kernel(self),
+            Some(&method) => method.to_owned(),
+        }
     }
 
     /// Raises the version of each storage that the launch updates.
@@ -340,6 +362,7 @@ impl Launch {
             may_reuse: 0,
             ranges,
             work: 0,
+            methods: Methods::new(),
         }
     }
 
@@ -363,6 +386,7 @@ impl Launch {
             may_reuse: 0,
             ranges: SmallVec::new(),
             work: 0,
+            methods: Methods::new(),
         }
     }
 

@@ -30,7 +30,7 @@ impl State {
     pub(super) fn encode(&mut self, cmd: &Cmd) -> Result<(), Stop> {
         match cmd {
             Cmd::Launch(launch) => self.encode_launch(launch),
-            Cmd::Clear(storage) => {
+            Cmd::Clear { dst: storage, .. } => {
                 self.memory.clear_poison(storage);
                 let place = self.place_for_overwrite(storage)?;
                 // Canaries fill a new block after it was cleared, so it would not hold zeros.

@@ -179,7 +179,7 @@ impl State {
                             self.memory.release_operand(arg.storage);
                         }
                     }
-                    Some(Cmd::Clear(storage)) => self.memory.release_operand(storage),
+                    Some(Cmd::Clear { dst, .. }) => self.memory.release_operand(dst),
                     Some(Cmd::Upload { region, .. }) => self.batch.add_region(region),
                     _ => {}
                 }

@@ -1,6 +1,5 @@
 //! Commands: the values that wait in the queue.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::engine::kernel::{Launch, Program, Role};
@@ -20,7 +19,11 @@ pub enum Cmd {
     /// Runs a kernel.
     Launch(Launch),
     /// Sets a whole storage to zero.
-    Clear(Arc<Storage>),
+    Clear {
+        dst: Arc<Storage>,
+        /// The method that the app called; empty if it is not known.
+        method: &'static str,
+    },
     /// Copies staged bytes into a storage, at a multiple of 4.
     Upload {
         dst: Arc<Storage>,
@@ -70,7 +73,7 @@ impl Cmd {
                     visit(&arg.storage, launch.program.role(index));
                 }
             }
-            Cmd::Clear(storage) => visit(storage, Role::Write),
+            Cmd::Clear { dst, .. } => visit(dst, Role::Write),
             #[cfg(any(test, feature = "sim"))]
             Cmd::Touch(operands) => operands
                 .iter()
@@ -84,19 +87,20 @@ impl Cmd {
         }
     }
 
-    /// What it does, for an error: the operation, and the tensor that it writes.
+    /// What it does, for an error: the method that the app called, and the tensors that it writes.
     #[cold]
     pub(in crate::engine) fn described(&self, operation: fn(&Launch) -> String) -> String {
-        let name = match self {
-            Cmd::Launch(launch) => operation(launch),
+        let mut described = match self {
+            Cmd::Launch(launch) => launch.name(operation),
             Cmd::Upload { .. } => "an upload".to_owned(),
-            Cmd::Clear(_) => "zeros".to_owned(),
+            Cmd::Clear { method: "", .. } => "zeros".to_owned(),
+            Cmd::Clear { method, .. } => (*method).to_owned(),
             _ => "a command".to_owned(),
         };
-        let mut described = name;
         self.each_operand(&mut |storage, role| {
-            if role != Role::Read {
-                let _ = write!(described, " for the tensor made at {}", storage.tag());
+            let made_at = format!(" for the tensor made at {}", storage.tag());
+            if role != Role::Read && !described.ends_with(&made_at) {
+                described.push_str(&made_at);
             }
         });
         described

@@ -145,6 +145,7 @@ impl Lineages {
                 args: SmallVec::new(),
                 params: SmallVec::from_slice(&launch.params),
                 ranges: Ranges::from_slice(&launch.ranges),
+                methods: launch.methods.clone(),
                 ..*launch
             },
             predicted_ns: costs.compute_ns(launch),
