@@ -11,7 +11,7 @@ use super::index_select::check_index_type;
 use super::text::Text;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
-use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
+use crate::tensor::layout::{Dims, Layout, axis, axis_or_number, broadcast_shapes};
 use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{Error, Result};
 
@@ -29,7 +29,8 @@ impl Tensor {
     /// The elements that `indices` names along `axis`, as PyTorch's `gather`: for `axis` 1,
     /// `y[a, b, c] = x[a, indices[a, b, c], c]`. `indices` are `u32` or `i32` and have as many
     /// dimensions as `self`. Each dimension is at most that of `self`, except along `axis`. The
-    /// result has the shape of `indices`. A 0-d tensor counts as one of shape `[1]`.
+    /// result has the shape of `indices`. A 0-d tensor counts as one of shape `[1]`. Without an
+    /// index, all shapes fit.
     ///
     /// The device cannot report an index outside of the axis, and never reads outside of the
     /// tensor. Such an index gives 0. So does every negative index, which does not count from the
@@ -53,6 +54,11 @@ impl Tensor {
         let _method = MadeFor::method(OPERATION);
         if let Some([x, lined]) = Tensor::as_axes([self, indices]) {
             return Ok(x.gather(axis, &lined)?.with_rank_of(indices));
+        }
+        if indices.layout.len() == 0 {
+            let at = axis_or_number(OPERATION, axis, self.layout.rank())?;
+            check_index_type(OPERATION, self, indices)?;
+            return pick(self, at, indices);
         }
         let at = check(OPERATION, self, axis, indices)?;
         fits_within(OPERATION, &indices.layout.shape, &self.layout.shape, at)?;

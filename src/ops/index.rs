@@ -31,7 +31,8 @@ impl Tensor {
     ///
     /// A bool tensor is a mask. It has the shape of as many axes as it has itself, and names their
     /// elements where it is true, as its [`nonzero`](Tensor::nonzero) would, which waits for the
-    /// device. A mask of one axis thus picks rows.
+    /// device. A mask of one axis thus picks rows. A 0-d mask stands for a new axis of one element
+    /// at its place, and picks this or none.
     ///
     /// The device cannot report an index outside of an axis. Its element is 0. So is that of every
     /// negative index, which does not count from the end.
@@ -48,13 +49,16 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Shape`] for more entries than axes, without any index tensor, or if their shapes do
-    /// not broadcast. Also for a mask of another shape than its axes or without any, and if the
-    /// result has more than eight dimensions. [`Error::DType`] unless they hold `u32`, `i32` or
-    /// bools; in a browser also for bools. [`Error::Foreign`] if one belongs to another `Gpu`.
-    /// [`Error::NeverFits`] if the result is too large.
+    /// not broadcast. Also for a mask of another shape than its axes, and if the result has more
+    /// than eight dimensions. [`Error::DType`] unless they hold `u32`, `i32` or bools; in a browser
+    /// also for bools. [`Error::Foreign`] if one belongs to another `Gpu`. [`Error::NeverFits`] if
+    /// the result is too large.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
         let _method = MadeFor::method("index");
+        if let Some((x, lined)) = self.with_axes_of_masks(indices).called("index")? {
+            return x.index(&options(&lined)).called("index");
+        }
         let named = Named::new("index", self, indices).located()?;
         let joined = named.join(self)?;
         let picked = joined.index_select(named.first as isize, &named.places()?.flatten()?)?;
@@ -90,6 +94,10 @@ impl Tensor {
         accumulate: bool,
     ) -> Result<Tensor> {
         let _method = MadeFor::method("index_put");
+        if let Some((x, lined)) = self.with_axes_of_masks(indices).called("index_put")? {
+            let made = x.index_put(&options(&lined), values, accumulate);
+            return made.called("index_put")?.reshape(self.shape());
+        }
         let put = self.check_index_put(indices, values)?;
         let made = scatter::put(&put.with(Settle::putting(accumulate)))?;
         put.named.part(self, &made)
@@ -139,6 +147,10 @@ impl Tensor {
             let made = (old.index_put(indices, values, accumulate)).called("index_put_")?;
             return self.assign("index_put_", &made);
         }
+        if let Some((x, lined)) = self.with_axes_of_masks(indices).called("index_put_")? {
+            let written = x.index_put_(&options(&lined), values, accumulate);
+            return written.called("index_put_");
+        }
         let put = (self.check_index_put(indices, values)).called("index_put_")?;
         let into = put.with(Settle::putting(accumulate));
         if put.joined.shares_storage_with(self) && into.suits() {
@@ -147,6 +159,40 @@ impl Tensor {
         self.copy_(&put.named.part(self, &scatter::put(&into)?)?)
     }
 }
+
+/// The entries for axes, as operands.
+fn options(entries: &[Option<Tensor>]) -> Vec<Option<&Tensor>> {
+    entries.iter().map(Option::as_ref).collect()
+}
+
+impl Tensor {
+    /// A view with a new axis for each 0-d mask, and the entries for it. `None` without such masks.
+    #[track_caller]
+    fn with_axes_of_masks(&self, given: &[Option<&Tensor>]) -> Result<Option<Lined>> {
+        let is_number = |index: &Tensor| index.dtype == DType::Bool && index.rank() == 0;
+        if !given.iter().flatten().any(|index| is_number(index)) {
+            return Ok(None);
+        }
+        let (mut x, mut axis) = (self.clone(), 0);
+        let mut entries = Vec::with_capacity(given.len());
+        for index in given {
+            let mut entry = index.cloned();
+            if let Some(mask) = entry.as_mut().filter(|index| is_number(index)) {
+                *mask = mask.unsqueeze(0)?;
+                x = x.unsqueeze(axis)?;
+            }
+            axis += match &entry {
+                Some(mask) if mask.dtype == DType::Bool => mask.rank() as isize,
+                _ => 1,
+            };
+            entries.push(entry);
+        }
+        Ok(Some((x, entries)))
+    }
+}
+
+/// A tensor, and entries that name its elements.
+type Lined = (Tensor, Vec<Option<Tensor>>);
 
 /// Index tensors, and the axes that they index.
 struct Named {
@@ -328,7 +374,7 @@ fn places_named(
     }
     x.same_engine(operation, index)?;
     let axes = x.shape().get(axis..axis + index.rank());
-    if index.rank() == 0 || axes != Some(index.shape()) {
+    if axes != Some(index.shape()) {
         return Err(Error::Shape {
             operation,
             reason: format!(

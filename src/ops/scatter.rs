@@ -35,19 +35,24 @@ pub(super) fn put(into: &InPlace<'_>) -> Result<Tensor> {
     place(into.x, into.at, into.indices, into.src, into.settle)
 }
 
+/// A copy of `x`, to which nothing of `src` goes.
+#[track_caller]
+fn place_nothing(x: &Tensor, src: &Tensor) -> Result<Tensor> {
+    match x.is_tracked() || src.is_tracked() {
+        true => gradient::place_nothing(x, src),
+        false => x.copy(),
+    }
+}
+
 /// `x` with the slices of `src` at the indices. These have the shape of `src`, or are one line for
 /// all.
 #[track_caller]
 fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, settle: Settle) -> Result<Tensor> {
-    let is_nothing = src.layout.len() == 0 || x.layout.len() == 0;
-    if x.is_tracked() || src.is_tracked() {
-        return match is_nothing {
-            true => gradient::place_nothing(x, src),
-            false => gradient::place_recorded(x, at, indices, src, settle),
-        };
+    if src.layout.len() == 0 || x.layout.len() == 0 {
+        return place_nothing(x, src);
     }
-    if is_nothing {
-        return x.copy();
+    if x.is_tracked() || src.is_tracked() {
+        return gradient::place_recorded(x, at, indices, src, settle);
     }
     let is_shared = indices.layout.rank() != x.layout.rank() || x.layout.rank() == 1;
     let along = if is_shared { 0 } else { at };

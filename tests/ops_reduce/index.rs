@@ -322,6 +322,57 @@ fn what_has_no_weight_is_never_drawn() -> Result<()> {
 }
 
 #[test]
+fn a_mask_without_dimensions_stands_for_a_new_axis() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = counting(&gpu, &[2, 3])?;
+        let [yes, no] = [gpu.scalar(true)?, gpu.scalar(false)?];
+        let i = gpu.tensor(&[2_u32, 0], &[2])?;
+        let all: Vec<i32> = (0..6).collect();
+        // As x[True], x[False], x[:, True] and x[:, False, i].
+        for (indices, shape, expected) in [
+            (&[Some(&yes)][..], &[1, 2, 3][..], &all[..]),
+            (&[Some(&no)], &[0, 2, 3], &[]),
+            (&[None, Some(&yes)], &[2, 1, 3], &all),
+            (&[None, Some(&yes), Some(&i)], &[2, 2], &[2, 0, 5, 3]),
+            (&[Some(&yes), None, Some(&i)], &[2, 2], &[2, 5, 0, 3]),
+            (&[Some(&yes), Some(&yes)], &[1, 2, 3], &all),
+        ] {
+            let got = x.index(indices)?;
+            assert_eq!(got.shape(), shape, "{name}");
+            assert_eq!(got.to_vec::<i32>()?, expected, "{name}");
+        }
+        assert!(matches!(
+            x.index(&[None, Some(&no), Some(&i)]),
+            Err(Error::Shape { .. })
+        ));
+        let ten = gpu.scalar(10_i32)?;
+        let put = x.index_put(&[Some(&yes), None, Some(&i)], &ten, true)?;
+        assert_eq!(put.shape(), [2, 3], "{name}");
+        assert_eq!(put.to_vec::<i32>()?, [10, 1, 12, 13, 4, 15], "{name}");
+        let same = x.index_put(&[Some(&no)], &ten, false)?;
+        assert_eq!(same.to_vec::<i32>()?, all, "{name}");
+        x.index_put_(&[Some(&no)], &ten, false)?;
+        assert_eq!(x.to_vec::<i32>()?, all, "{name}");
+        x.t()?.index_put_(&[Some(&i), Some(&yes)], &ten, false)?;
+        assert_eq!(x.to_vec::<i32>()?, [10, 1, 10, 10, 4, 10], "{name}");
+        // Through the new axis, gradients go back to the old ones.
+        let x = gpu.ones(&[2, 3], DType::F32)?.requires_grad()?;
+        let gradients = x
+            .index(&[Some(&yes), None, Some(&i)])?
+            .sum_all()?
+            .backward()?;
+        let gradient = gradients.get(&x).expect("a gradient").to_vec::<f32>()?;
+        assert_eq!(gradient, [1.0, 0.0, 1.0, 1.0, 0.0, 1.0], "{name}");
+        let old = x.copy()?;
+        old.index_put_(&[Some(&yes)], &gpu.scalar(2.0_f32)?, false)?;
+        let gradients = old.sum_all()?.backward()?;
+        let gradient = gradients.get(&x).expect("a gradient").to_vec::<f32>()?;
+        assert_eq!(gradient, [0.0; 6], "{name}");
+    }
+    Ok(())
+}
+
+#[test]
 fn index_tensors_that_do_not_go_together_are_refused() -> Result<()> {
     for (_, gpu) in gpus() {
         let x = gpu.zeros(&[2, 3], DType::F32)?;

@@ -1,5 +1,6 @@
 //! gather, take_along, embedding, scatter, scatter_add and index_add.
 
+use lapidary::operations::ScatterReduce;
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use super::model::*;
@@ -243,6 +244,53 @@ fn what_does_not_go_together_is_refused() {
             Err(Error::Shape { .. })
         ));
     }
+}
+
+#[test]
+fn without_an_index_all_shapes_fit() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.arange(0, 6, 1, DType::F32)?.reshape(&[2, 3])?;
+        let src = gpu.ones(&[5], DType::F32)?;
+        let number = gpu.scalar(7.0_f32)?;
+        let values = x.to_vec::<f32>()?;
+        for shape in [&[0][..], &[0, 9], &[4, 0, 2]] {
+            let none = gpu.zeros(shape, DType::U32)?;
+            for made in [
+                x.scatter(1, &none, &src)?,
+                x.scatter_add(-1, &none, &src)?,
+                x.scatter_reduce(0, &none, &src, ScatterReduce::Mean, false)?,
+            ] {
+                assert_eq!(made.shape(), [2, 3], "{name}");
+                assert_eq!(made.to_vec::<f32>()?, values, "{name}");
+            }
+            x.t()?.scatter_add_(0, &none, &src)?;
+            assert_eq!(x.to_vec::<f32>()?, values, "{name}");
+            assert_eq!(
+                number.scatter(0, &none, &src)?.item::<f32>()?,
+                7.0,
+                "{name}"
+            );
+            assert_eq!(x.gather(1, &none)?.shape(), shape, "{name}");
+            assert_eq!(number.gather(0, &none)?.shape(), shape, "{name}");
+            // The gradients: all of the old elements stay, and nothing of the others came.
+            let [x, src] = [x.detach().requires_grad()?, src.detach().requires_grad()?];
+            let sum = x.scatter(0, &none, &src)?.sum_all()?;
+            let sum = sum.add(&x.gather(1, &none)?.sum_all()?)?;
+            let gradients = sum.backward()?;
+            let of = |tensor: &Tensor| gradients.get(tensor).expect("a gradient").to_vec::<f32>();
+            assert_eq!((of(&x)?, of(&src)?), (vec![1.0; 6], vec![0.0; 5]), "{name}");
+        }
+        let none = gpu.zeros(&[0], DType::U32)?;
+        assert!(matches!(x.scatter(2, &none, &src), Err(Error::Axis { .. })));
+        assert!(matches!(x.gather(2, &none), Err(Error::Axis { .. })));
+        let wrong = x.scatter(0, &none, &none);
+        assert!(matches!(wrong, Err(Error::DType { .. })), "{wrong:?}");
+        assert!(matches!(
+            x.gather(0, &src.narrow(0, 0, 0)?),
+            Err(Error::DType { .. })
+        ));
+    }
+    Ok(())
 }
 
 #[test]

@@ -25,6 +25,9 @@ impl Tensor {
         indices: &Tensor,
     ) -> Result<Tensor> {
         let zeros = full(&self.engine, shape, zero_of(self.dtype), self.dtype)?;
+        if indices.layout.len() == 0 {
+            return zeros.scatter_add(at as isize, indices, self);
+        }
         let into = InPlace {
             x: &zeros,
             at,

@@ -1,14 +1,14 @@
 //! The methods of [`Tensor`] that write or add at indices.
 
 use super::settle::Settle;
-use super::{first, place};
+use super::{first, place, place_nothing};
 use crate::ops::gather;
 use crate::ops::index_select::check_index_type;
 use crate::ops::operation::same_dtype;
 use crate::ops::scatter_into::InPlace;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
-use crate::tensor::layout::{Dims, axis};
+use crate::tensor::layout::{Dims, axis, axis_or_number};
 use lapidary_core::internal::MadeFor;
 use lapidary_core::{Error, Result};
 
@@ -18,7 +18,7 @@ impl Tensor {
     /// have as many dimensions. `indices`, `u32` or `i32`, is not larger than `src` in any
     /// dimension, and not larger than `self` except along `axis`.
     ///
-    /// A 0-d tensor counts as one of shape `[1]`.
+    /// A 0-d tensor counts as one of shape `[1]`. Without an index, all shapes fit.
     ///
     /// If several name one element, the last one along `axis` wins. Indices outside of the axis are
     /// skipped. So are all negative indices, which do not count from the end.
@@ -198,6 +198,9 @@ impl Tensor {
             let made = old.scattered(operation, along, indices, src, settle)?;
             return self.assign(operation, &made);
         }
+        if self.is_named_nowhere(operation, along, indices, src)? {
+            return Ok(());
+        }
         if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
             return x.scatter_within(operation, along, &indices, &src, settle);
         }
@@ -224,6 +227,9 @@ impl Tensor {
         src: &Tensor,
         settle: Settle,
     ) -> Result<Tensor> {
+        if self.is_named_nowhere(operation, along, indices, src)? {
+            return place_nothing(self, src);
+        }
         if let Some([x, indices, src]) = Tensor::as_axes([self, indices, src]) {
             let made = x.scattered(operation, along, &indices, &src, settle)?;
             return Ok(made.with_rank_of(self));
@@ -236,6 +242,24 @@ impl Tensor {
         let made = place(&first(self, &named)?, at, indices, &src, settle)?;
         first(&result, &named)?.copy_(&made)?;
         Ok(result)
+    }
+
+    /// Whether there is no index. Then the shapes do not matter, but all else is checked.
+    #[track_caller]
+    fn is_named_nowhere(
+        &self,
+        operation: &'static str,
+        along: isize,
+        indices: &Tensor,
+        src: &Tensor,
+    ) -> Result<bool> {
+        if indices.layout.len() > 0 {
+            return Ok(false);
+        }
+        axis_or_number(operation, along, self.layout.rank())?;
+        check_index_type(operation, self, indices)?;
+        self.check_source(operation, src)?;
+        Ok(true)
     }
 
     /// The axis, the part of `src` that `indices` covers, and the shape of the part of `self` that
