@@ -66,9 +66,11 @@ impl Gpu {
         let tensor = Tensor::output(self.engine(), shape, T::DTYPE)?;
         if tensor.len() != data.len() {
             return Err(Error::Length {
+                operation: "tensor",
                 expected: tensor.len(),
                 got: data.len(),
                 shape: shape.to_vec(),
+                at: String::new(),
             });
         }
         Ok(tensor)
@@ -254,10 +256,13 @@ impl Gpu {
         if let Some(len_bytes) = source.len_bytes() {
             if len_bytes < tensor.size_bytes() {
                 return Err(Error::Length {
+                    operation: "backed",
                     expected: tensor.len(),
                     got: (len_bytes / dtype.size_bytes()) as usize,
                     shape: shape.to_vec(),
-                });
+                    at: String::new(),
+                })
+                .located();
             }
         }
         (self.engine().here()).back_new(&tensor.storage.here(), source);

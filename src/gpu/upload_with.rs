@@ -5,7 +5,10 @@ use std::mem;
 
 use super::Gpu;
 use crate::tensor::Tensor;
+use crate::tensor::called::Called;
 use lapidary_core::{Element, Error, Result};
+
+const OPERATION: &str = "upload_with";
 
 /// Size of the block that gathers single elements, or few at a time. It stays in a CPU's caches.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -41,7 +44,7 @@ impl Gpu {
         shape: &[usize],
         write: impl FnOnce(&mut Upload<'_, T>),
     ) -> Result<Tensor> {
-        let tensor = Tensor::output(self.engine(), shape, T::DTYPE)?;
+        let tensor = Tensor::output(self.engine(), shape, T::DTYPE).called(OPERATION)?;
         let mut upload = Upload {
             tensor: &tensor,
             block: Vec::new(),
@@ -50,7 +53,7 @@ impl Gpu {
             error: None,
         };
         write(&mut upload);
-        upload.end()?;
+        upload.end().located()?;
         Ok(tensor)
     }
 }
@@ -161,9 +164,11 @@ impl<T: Element> Upload<'_, T> {
 
     fn wrong_length(&self) -> Error {
         Error::Length {
+            operation: OPERATION,
             expected: self.tensor.len(),
             got: self.taken,
             shape: self.tensor.shape().to_vec(),
+            at: String::new(),
         }
     }
 }

@@ -50,6 +50,7 @@ fn rename(error: &mut Error, called: &'static str) {
         Error::Shape { operation, .. }
         | Error::DType { operation, .. }
         | Error::Axis { operation, .. }
+        | Error::Length { operation, .. }
         | Error::Foreign { operation }
         | Error::Gradient { operation, .. } => *operation = called,
         Error::NeverFits { by, .. } => *by = called.to_owned(),
@@ -67,6 +68,7 @@ fn locate(error: &mut Error, caller: &'static Location<'static>) {
     match error {
         Error::Shape { reason: text, .. }
         | Error::DType { at: text, .. }
+        | Error::Length { at: text, .. }
         | Error::Axis { at: text, .. }
         | Error::NeverFits { by: text, .. }
             if !text.contains(AT) =>

@@ -229,10 +229,13 @@ impl Tensor {
         self.check_element::<T>(OPERATION)?;
         if elements.len() != self.len() {
             return Err(Error::Length {
+                operation: OPERATION,
                 expected: self.len(),
                 got: elements.len(),
                 shape: self.shape().to_vec(),
-            });
+                at: String::new(),
+            })
+            .located();
         }
         let refuse = |reason: String| {
             Err(Error::Shape {

@@ -262,8 +262,9 @@ impl Tensor {
     /// [`Error::Shape`] for a view that does not cover all of its memory in order.
     /// [`Error::Length`] for a source that is too short. [`Error::Pinned`] for an imported tensor.
     /// The errors of [`force`](Self::force).
+    #[track_caller]
     pub fn backed_by(&self, source: Source) -> Result<()> {
-        block_on("Tensor::backed_by", self.backed_by_async(source))
+        block_on("Tensor::backed_by", self.backed_by_async(source)).located()
     }
 
     /// As [`backed_by`](Self::backed_by), as a future: the only form in a browser.
@@ -276,9 +277,11 @@ impl Tensor {
         if let Some(len_bytes) = source.len_bytes() {
             if len_bytes < self.size_bytes() {
                 return Err(Error::Length {
+                    operation: OPERATION,
                     expected: self.len(),
                     got: (len_bytes / self.dtype.size_bytes()) as usize,
                     shape: self.shape().to_vec(),
+                    at: String::new(),
                 });
             }
         }

@@ -156,7 +156,7 @@ fn what_cannot_be_is_refused_at_the_call() {
     assert!(matches!(t.write(&[1_u32; 6]), Err(Error::DType { .. })));
     assert_eq!(
         message(t.write(&[1.0_f32; 5])),
-        "5 elements were given for shape [2, 3], which holds 6"
+        "write: 5 elements were given for shape [2, 3], which holds 6"
     );
     assert!(matches!(
         t.t().unwrap().write(&[1.0_f32; 6]),

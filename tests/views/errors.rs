@@ -36,7 +36,7 @@ fn fault(method: &str, error: &Error) -> Option<String> {
         return None;
     }
     let (has_name, has_line) = match error {
-        Error::Shape { .. } | Error::DType { .. } | Error::Axis { .. } => (
+        Error::Shape { .. } | Error::DType { .. } | Error::Axis { .. } | Error::Length { .. } => (
             text.starts_with(&format!("{method}: ")),
             text.contains(LIST),
         ),

@@ -3,14 +3,18 @@
 use lapidary::operations::{
     Causal, Conv, ConvTranspose, Epilogue, PadMode, Pool, Reduction, ScatterReduce,
 };
-use lapidary::{DType, Error, Gpu, Result, Tensor};
+use lapidary::{DType, Error, Gpu, Result, Source, Tensor};
 
 use super::simulated;
 
 /// Calls with sizes and options that are refused, with the names of the methods and the line.
 macro_rules! calls {
-    ($($of:ident.$method:ident($($argument:expr),*);)*) => {
-        vec![$((stringify!($method), line!(), $of.$method($($argument),*).map(drop))),*]
+    ($($of:ident.$method:ident$(::<$type:ty>)?($($argument:expr),*);)*) => {
+        vec![$((
+            stringify!($method),
+            line!(),
+            $of.$method$(::<$type>)?($($argument),*).map(drop),
+        )),*]
     };
 }
 
@@ -53,6 +57,7 @@ fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, 
     let tall = &one.broadcast_to(&[1 << 17, 1]).unwrap();
     let wide = &tall.t().unwrap();
     let long = &tall.squeeze_axis(1).unwrap();
+    let short = Source::bytes(vec![0; 3].into());
     let same = Conv::<2> {
         padding: Conv::SAME,
         ..conv(2, 1, 1)
@@ -244,6 +249,12 @@ fn with_wrong_options(gpu: &Gpu, [x, m, i]: [&Tensor; 3]) -> Vec<(&'static str, 
         gpu.rand_uniform(&[1; 9], 0.0, 1.0, 1, DType::F32);
         gpu.rand_normal(&[4], 0.0, 1.0, 1, DType::I32);
         gpu.tensor(&[1.0_f32; 9], &[1; 9]);
+        gpu.tensor(&[1.0_f32; 5], &[2, 3]);
+        gpu.upload_with(&[2, 3], |out| out.push(1.0_f32));
+        gpu.upload_with::<f32>(&[1; 9], |_| ());
+        gpu.backed(short.clone(), &[2, 3], DType::F32);
+        i.backed_by(short);
+        i.write(&[1_i32; 5]);
     }
 }
 
@@ -272,6 +283,7 @@ fn wrong_sizes_and_options_are_refused_with_the_method_and_the_line() -> Result<
                 Error::Shape { .. }
                     | Error::DType { .. }
                     | Error::Axis { .. }
+                    | Error::Length { .. }
                     | Error::NeverFits { .. }
             );
             if is_of_call && !(is_named.contains(&true) && has_line) {

@@ -50,14 +50,20 @@ pub enum Error {
         reason: String,
     },
     /// The length of the data differs from the number of elements in the shape.
-    #[error("{got} elements were given for shape {shape:?}, which holds {expected}")]
+    #[error(
+        "{operation}: {got} elements were given for shape {shape:?}, which holds {expected}{at}"
+    )]
     Length {
+        /// The name of the operation.
+        operation: &'static str,
         /// The number of elements in the shape.
         expected: usize,
         /// The number of elements that the caller gave.
         got: usize,
         /// The shape.
         shape: Vec<usize>,
+        /// The line that called; may be empty.
+        at: String,
     },
     /// The number of elements of a shape, or of its bytes, is larger than an address can express.
     #[error("shape {shape:?} of {dtype} holds more bytes than can be addressed")]
