@@ -10,6 +10,8 @@ mod any_limits;
 mod apart;
 #[path = "device/app.rs"]
 mod app;
+#[path = "device/bound_at_once.rs"]
+mod bound_at_once;
 #[path = "device/caches.rs"]
 mod caches;
 mod custom_kernels;

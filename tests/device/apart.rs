@@ -14,7 +14,7 @@ use super::{floats, ramp};
 const MIB: usize = 1 << 20;
 
 /// `y = 2 x + y`.
-const ADD: &str = "
+pub(super) const ADD: &str = "
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(64)
@@ -23,13 +23,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) n
 }";
 
 /// An app whose handler counts the errors that reach it.
-struct Listening {
-    app: App,
+pub(super) struct Listening {
+    pub app: App,
     heard: Arc<AtomicU32>,
 }
 
 impl Listening {
-    fn open() -> Self {
+    pub(super) fn open() -> Self {
         let (app, heard) = (App::open(), Arc::new(AtomicU32::new(0)));
         let hears = Arc::clone(&heard);
         app.device.on_uncaptured_error(Arc::new(move |_| {
@@ -39,7 +39,7 @@ impl Listening {
     }
 
     /// A handle with a budget for tensors of so many bytes.
-    fn with_budget(&self, slab_bytes: u64) -> Gpu {
+    pub(super) fn with_budget(&self, slab_bytes: u64) -> Gpu {
         let staging_bytes = 1 << 20;
         let options = Options {
             budget: Some(Budget {
@@ -93,14 +93,14 @@ fn are_together(gpu: &Gpu, a: &Tensor, b: &Tensor) -> bool {
     together
 }
 
-fn filled(gpu: &Gpu, bytes: usize, value: f32) -> Tensor {
+pub(super) fn filled(gpu: &Gpu, bytes: usize, value: f32) -> Tensor {
     let tensor = gpu.full(&[bytes / 4], value, DType::F32).unwrap();
     tensor.force().unwrap();
     tensor
 }
 
 #[track_caller]
-fn holds(tensor: &Tensor, value: f32) {
+pub(super) fn holds(tensor: &Tensor, value: f32) {
     let values = floats(tensor);
     let wrong = values.iter().position(|&one| one != value);
     assert_eq!(wrong.map(|at| (at, values[at])), None, "{value}");
