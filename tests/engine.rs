@@ -26,6 +26,7 @@ mod report;
 mod reuse;
 mod shortage;
 mod snapshot;
+mod stops;
 mod telemetry;
 mod threads;
 mod upload_with;

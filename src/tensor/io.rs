@@ -196,7 +196,8 @@ impl Tensor {
 
     /// As [`write`](Self::write), as a future. In a browser it waits for staging memory without
     /// blocking. Operations called meanwhile see only some of the new elements. A future that is
-    /// dropped before its end leaves the tensor without a value.
+    /// dropped before its end leaves the tensor without a value. If nothing was written yet, it
+    /// leaves the old one.
     ///
     /// ```no_run
     /// # async fn show(frame: &[f32]) -> lapidary::Result<()> {

@@ -146,7 +146,8 @@ impl Buffer {
     }
 
     /// As [`write`](Self::write), as a future. In a browser it waits for staging memory without
-    /// blocking. A future that is dropped before its end leaves the buffer without a value.
+    /// blocking. A future that is dropped before its end leaves the buffer without a value. If
+    /// nothing was written yet, it leaves the old one.
     ///
     /// # Errors
     /// As [`write`](Self::write), without [`Error::WouldBlock`].
