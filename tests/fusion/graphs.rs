@@ -492,9 +492,9 @@ fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, mix: Mix) {
     }
 }
 
-/// The number of programs on an adapter, which compiles a few dozen kernels for each. Long runs set
-/// a larger number.
-fn on_an_adapter(programs: u64) -> u64 {
+/// The number of programs. An adapter compiles a few dozen kernels for each. Long runs set a larger
+/// number.
+fn programs(programs: u64) -> u64 {
     number("LAPIDARY_PROGRAMS").unwrap_or(programs)
 }
 
@@ -507,7 +507,9 @@ fn pair(device: SimOptions) -> Vec<Gpu> {
 
 #[test]
 fn thousands_of_random_expressions_are_the_same_to_the_bit() {
-    check(&pair(SimOptions::default()), 600, 60, 5, Mix::All);
+    // A long run has twice as many as on an adapter.
+    let programs = 2 * programs(150);
+    check(&pair(SimOptions::default()), programs, 60, 5, Mix::All);
 }
 
 #[test]
@@ -523,14 +525,14 @@ fn expressions_before_and_after_reductions_and_norms_are_the_same_too() {
         let is_common = 10 * around > kernels.len() || number("LAPIDARY_SEED").is_some();
         assert!(is_common, "{around} of {}", kernels.len());
     };
-    check(&pair(SimOptions::default()), 100, 5);
+    check(&pair(SimOptions::default()), programs(50), 5);
     let narrow = SimOptions {
         max_binding_bytes: 256,
         ..SimOptions::default()
     };
-    check(&pair(narrow), 40, 8);
+    check(&pair(narrow), programs(20), 8);
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, on_an_adapter(4), 16);
+    check(&gpus, programs(4), 16);
 }
 
 #[test]
@@ -567,13 +569,13 @@ fn little_memory_changes_nothing() {
 #[test]
 fn on_an_adapter_exact_operations_stay_exact() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, on_an_adapter(8), 60, 12, Mix::Exact);
+    check(&gpus, programs(8), 60, 12, Mix::Exact);
 }
 
 #[test]
 fn on_an_adapter_everything_is_the_same_to_the_bit() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, on_an_adapter(12), 60, 24, Mix::All);
+    check(&gpus, programs(12), 60, 24, Mix::All);
 }
 
 #[test]

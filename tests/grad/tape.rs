@@ -204,7 +204,7 @@ fn chains_through_saved_values_and_functions_are_dropped_without_recursion() {
     let w = parameter(&gpu, &[1.0], &[1]);
     // What a product saves is a storage whose history has the product before.
     let mut held = gpu.zeros(&[1], DType::F32).unwrap();
-    for _ in 0..50_000 {
+    for _ in 0..20_000 {
         let next = gpu.zeros(&[1], DType::F32).unwrap();
         next.copy_(&(held.detach() * &w).unwrap()).unwrap();
         held = next;
@@ -212,7 +212,7 @@ fn chains_through_saved_values_and_functions_are_dropped_without_recursion() {
     drop(held);
     // A function holds the result of the function before.
     let mut y = w.clone();
-    for _ in 0..50_000 {
+    for _ in 0..20_000 {
         let before = y.clone();
         y = gpu.checkpoint(&[&w], move |_| before.neg()).unwrap();
     }

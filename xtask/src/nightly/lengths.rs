@@ -45,11 +45,14 @@ pub(super) fn pairs() -> Result<String> {
     Ok(String::new())
 }
 
-/// Hundreds of random programs of each kind with and without fusion. The suite tests a few.
+/// Hundreds of random programs of each kind, with and without fusion and with gradients. The suite
+/// tests a few.
 pub(super) fn expressions() -> Result<String> {
     const NAMES: &[&str] = &[
         "fusion::graphs::on_an_adapter_",
         "fusion::graphs::expressions_before_and_after_reductions",
+        "fusion::graphs::thousands_of_random_expressions",
+        "grad::programs::",
     ];
     long(
         selected(&["--test", "operations"], NAMES)?,

@@ -38,8 +38,9 @@ fn by_hand(a: &Tensor, b: &Tensor) -> Vec<f32> {
 }
 
 /// Runs tiles on every class of shapes, some with weights of 8 bits. A software adapter compiles a
-/// pipeline in a third of a second. So each class meets a tile in one pair of orders, or in all if
-/// the variable is set.
+/// pipeline in a third of a second. So each class meets a tile in one pair of orders, and weights
+/// of 8 bits meet each tile in one or two classes. If the variable is set, a class meets a tile in
+/// all pairs, and weights of 8 bits meet it in four classes.
 fn check_everywhere(is_meant: fn(&Tile) -> bool) {
     let is_whole = std::env::var_os("LAPIDARY_EVERY_PAIR").is_some();
     let gpu = Gpu::open(Options::default()).unwrap();
@@ -67,7 +68,8 @@ fn check_everywhere(is_meant: fn(&Tile) -> bool) {
                 let what =
                     || format!("{tile:?}, {m} x {n} x {k}, slack {slack}, {of_a:?}, {of_b:?}");
                 assert_eq!(&of(&b), expected, "{}", what());
-                if slack != 4 && place == 0 {
+                let is_turn = is_whole || class % 3 == index % 3;
+                if slack != 4 && place == 0 && is_turn {
                     assert_eq!(&of(&bytes), expected, "{}, i8", what());
                 }
             }
