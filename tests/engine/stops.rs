@@ -1,5 +1,5 @@
 //! Works that stop anywhere. After 0, 1, 2, … polls of a work something happens to its future or to
-//! the device. At each of about 6,000 stops no value is wrong, nothing hangs, and nothing is left.
+//! the device. At each of about 7,600 stops no value is wrong, nothing hangs, and nothing is left.
 //!
 //! On a device with `pauses: 1` each wait of a pass is pending once, so a test can stop there.
 //! `works` has what is stopped, `events` what happens then, `world` the device and its tensors.
