@@ -74,12 +74,10 @@ fn a_mask_of_some_axes_picks_and_replaces_what_it_names() -> Result<()> {
         written.index_put_(&[Some(&upper)], &nines, false)?;
         assert_eq!(written.sum_all()?.item::<i32>()?, 276 - 146 + 108, "{name}");
         let wrong = |entries: &[Option<&Tensor>]| x.index(entries).unwrap_err();
+        // A mask of rank 0 names no axis: it stands for a new one.
         let number = gpu.scalar(true)?;
-        for entries in [
-            &[Some(&rows)][..],
-            &[Some(&number)],
-            &[None, None, None, Some(&rows)],
-        ] {
+        assert_eq!(x.index(&[Some(&number)])?.shape(), [1, 2, 3, 4], "{name}");
+        for entries in [&[Some(&rows)][..], &[None, None, None, Some(&rows)]] {
             assert!(matches!(wrong(entries), Error::Shape { .. }), "{entries:?}");
         }
         let entries = [Some(&upper), Some(&last), Some(&last)];
