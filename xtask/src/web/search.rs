@@ -214,14 +214,13 @@ fn finds(browser: &mut Browser, (query, first): (&str, &str)) -> Result {
     }
 }
 
-/// Presses a button and waits until the page has finished. The page's message must begin with
-/// `start`.
-fn press(browser: &mut Browser, button: &str, start: &str) -> Result<String> {
+/// Presses a button and waits until the page has finished. The page's message must have `part`.
+fn press(browser: &mut Browser, button: &str, part: &str) -> Result<String> {
     browser.evaluate(&format!("searching.part('{button}').click()"))?;
     let said = settled(browser)?;
-    match said.starts_with(start) {
+    match said.contains(part) {
         true => Ok(said),
-        false => Err(format!("the search should say `{start}`, but says: {said}")),
+        false => Err(format!("the search should say `{part}`, but says: {said}")),
     }
 }
 
