@@ -185,3 +185,25 @@ fn moves_that_are_refused_for_ever_are_not_tried_for_ever() {
         ended(gpu, &sim);
     });
 }
+
+#[test]
+fn compaction_counts_anew_on_another_device() {
+    let (gpu, sim) = open_alone(options());
+    let held = scattered(&gpu);
+    sim.arm(Fault::once(Site::Submit, 1, FaultKind::OutOfMemory));
+    gpu.memory().compact(3 * MIB).unwrap();
+    check(&held);
+    sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
+    assert!(gpu.memory().compact(3 * MIB).is_err());
+    gpu.reopen().unwrap();
+    drop(held);
+    let held = scattered(&gpu);
+    let compacted = gpu.memory().compact(3 * MIB).unwrap();
+    assert!(
+        (MIB..=3 * MIB).contains(&compacted.moved_bytes),
+        "{compacted:?}"
+    );
+    check(&held);
+    drop(held);
+    ended(gpu, &sim);
+}

@@ -238,20 +238,25 @@ pub(in crate::engine) fn compact_pass(
     limit_bytes: u64,
 ) -> BoxFuture<'_, Result<(u64, u64)>> {
     Box::pin(async move {
-        let moved = || {
+        let counts = || {
             let state = pass.lock();
-            let undone_bytes = state.counters.undone_bytes;
-            state.memory.slabs.moved_bytes() - undone_bytes
+            (
+                state.memory.slabs.moved_bytes(),
+                state.counters.undone_bytes,
+            )
         };
-        let moved_before = moved();
+        // Only the differences count: the moves on a new device begin at 0.
+        let (moved_before, undone_before) = counts();
+        let moved = || {
+            let (moved_bytes, undone_bytes) = counts();
+            (moved_bytes - moved_before).saturating_sub(undone_bytes - undone_before)
+        };
         for attempt in 1..=PLANS {
-            let moved_bytes = moved().saturating_sub(moved_before);
+            let left_bytes = limit_bytes.saturating_sub(moved());
             let steps = {
                 let mut state = pass.lock();
                 state.free_dead();
-                state
-                    .memory
-                    .plan_pass(limit_bytes.saturating_sub(moved_bytes))
+                state.memory.plan_pass(left_bytes)
             };
             if steps.is_empty() && attempt == 1 {
                 return Ok((0, 0));
@@ -264,7 +269,7 @@ pub(in crate::engine) fn compact_pass(
             }
         }
         let freed_bytes = retire::trim_slabs(pass)?;
-        Ok((moved().saturating_sub(moved_before), freed_bytes))
+        Ok((moved(), freed_bytes))
     })
 }
 
