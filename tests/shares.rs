@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use lapidary::sim::SimOptions;
+use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Buffer, Gpu, Options, Residency, Source};
 
 const MIB: u64 = 1 << 20;
@@ -34,12 +34,17 @@ fn device(bytes: u64) -> Gpu {
 
 /// The same, whose slabs the host sees or not.
 fn device_of(bytes: u64, maps_slabs: bool) -> Gpu {
+    with_handle(bytes, maps_slabs).0
+}
+
+/// The same, with the handle of the simulation.
+fn with_handle(bytes: u64, maps_slabs: bool) -> (Gpu, SimHandle) {
     let staging_bytes = 8 * MIB;
     let budget = Budget {
         staging_bytes: Some(staging_bytes),
         ..Budget::device(bytes + staging_bytes)
     };
-    open(budget, maps_slabs)
+    open_with_handle(budget, maps_slabs)
 }
 
 fn with_budget(budget: Budget) -> Gpu {
@@ -47,6 +52,10 @@ fn with_budget(budget: Budget) -> Gpu {
 }
 
 fn open(budget: Budget, maps_slabs: bool) -> Gpu {
+    open_with_handle(budget, maps_slabs).0
+}
+
+fn open_with_handle(budget: Budget, maps_slabs: bool) -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(budget),
         ..Options::default()
@@ -56,7 +65,7 @@ fn open(budget: Budget, maps_slabs: bool) -> Gpu {
         maps_slabs,
         ..SimOptions::default()
     };
-    Gpu::simulated_with(device, options).unwrap().0
+    Gpu::simulated_with(device, options).unwrap()
 }
 
 /// A buffer of this many bytes that is on the device.

@@ -187,7 +187,7 @@ fn moves_that_are_refused_for_ever_are_not_tried_for_ever() {
 }
 
 #[test]
-fn compaction_counts_anew_on_another_device() {
+fn compaction_on_another_device_counts_from_its_own_moves() {
     let (gpu, sim) = open_alone(options());
     let held = scattered(&gpu);
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::OutOfMemory));

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
-use lapidary::{Advice, Budget, DType, Gpu, Options, Residency, Source, Tensor};
+use lapidary::sim::{Fault, FaultKind, Site};
+use lapidary::{Advice, DType, Gpu, Residency, Source, Tensor};
 
 use super::preparing::{beside_a_store, frame_and_job, the_frame_passes};
-use super::{Gate, MIB, PATIENT, assert_filled, device_of, filled};
+use super::{Gate, MIB, PATIENT, assert_filled, device_of, filled, with_handle};
 
 /// The size of a large tensor. A part has 4 MiB on a device with 64 MiB.
 const LARGE: u64 = 32 * MIB;
@@ -227,18 +227,7 @@ fn a_restore_ends_however_often_higher_work_takes_its_memory() {
 
 #[test]
 fn a_refused_part_of_a_restore_comes_again() {
-    let options = Options {
-        budget: Some(Budget {
-            staging_bytes: Some(8 * MIB),
-            ..Budget::device(72 * MIB)
-        }),
-        ..Options::default()
-    };
-    let device = SimOptions {
-        dirty: true,
-        ..SimOptions::default()
-    };
-    let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+    let (gpu, sim) = with_handle(64 * MIB, false);
     let (frame, job) = frame_and_job(&gpu);
     let (source, [before, early, late], reads) = source([6, 14, 18]);
     let made = large(&job, source);
@@ -282,18 +271,7 @@ fn a_restore_that_nobody_wants_any_more_leaves_no_block() {
 #[test]
 fn a_command_that_failed_may_have_taken_the_block_of_a_restore() {
     for maps_slabs in [false, true] {
-        let options = Options {
-            budget: Some(Budget {
-                staging_bytes: Some(8 * MIB),
-                ..Budget::device(72 * MIB)
-            }),
-            ..Options::default()
-        };
-        let device = SimOptions {
-            maps_slabs,
-            ..SimOptions::default()
-        };
-        let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+        let (gpu, sim) = with_handle(64 * MIB, maps_slabs);
         let (frame, job) = frame_and_job(&gpu);
         // There is no room for both while the job has half of a restore. Later the job gives up
         // what it has itself, which is clean and used less.

@@ -63,7 +63,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "expressions",
-        about: "hundreds of random programs with fusion and without, and of gradients, on this adapter",
+        about: "hundreds of random programs, fused and not, and of gradients, on this adapter",
         run: lengths::expressions,
     },
     Step {

@@ -5,7 +5,7 @@
 //! what the pass does, which goes on after that. Between two looks, the others wait. The engine
 //! reports the longest such hold.
 //!
-//! Whoever lets others run must look at the state anew: they may have taken the memory that was
+//! Whoever lets others run must look at the state again: they may have taken the memory that was
 //! just freed, and moved, evicted or written what the caller moves.
 
 use crate::driver::BoxFuture;

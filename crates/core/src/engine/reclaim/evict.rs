@@ -93,10 +93,8 @@ pub(super) async fn evict_bytes(
         }
         let slots = victims.iter().filter_map(|victim| victim.storage.slot());
         stay.extend(slots.map(|slot| slot as usize));
-        let (ahead, before) = (
-            next_victims(pass, &victims, tier, &stay, whom),
-            pass.changes_amid(),
-        );
+        let ahead = next_victims(pass, &victims, tier, &stay, whom);
+        let before = pass.changes_amid();
         let taken_out = evict_victims(pass, victims, ahead, tier, whom);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
