@@ -7,7 +7,7 @@ use crate::ops::clip;
 use crate::tensor::Tensor;
 use crate::tensor::history::{self, Node};
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::Storage;
+use lapidary_core::internal::{MadeFor, Storage};
 use lapidary_core::{Error, Result};
 
 /// The gradients of one backward, or the sums of those of several, by parameter.
@@ -154,6 +154,7 @@ impl Gradients {
     #[track_caller]
     pub fn clip_global_norm(&mut self, max_norm: f64) -> Result<Tensor> {
         const OPERATION: &str = "clip_global_norm";
+        let _method = MadeFor::method(OPERATION);
         if max_norm.is_nan() || max_norm < 0.0 {
             return Err(Error::Option {
                 option: "max_norm",

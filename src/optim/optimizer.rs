@@ -12,6 +12,7 @@ use crate::ops::fill;
 use crate::ops::optim::{COUNT_STEP, Condition, FIRST_COUNT, Member, Update, count};
 use crate::tensor::Tensor;
 use crate::tensor::history::Paused;
+use lapidary_core::internal::MadeFor;
 use lapidary_core::{DType, Error, Result};
 
 /// Stochastic gradient descent, with momentum if its options say so. PyTorch's `SGD`.
@@ -125,6 +126,7 @@ impl<O> Optimizer<O> {
     /// [`Error::Foreign`] for gradients of another `Gpu`; nothing has changed then.
     #[track_caller]
     pub fn step(&mut self, gradients: &Gradients) -> Result<()> {
+        let _method = MadeFor::method("step");
         self.step_if(gradients, Condition::Always)
     }
 
@@ -137,6 +139,7 @@ impl<O> Optimizer<O> {
     /// Those of [`step`](Self::step) and of [`LossScaler::unscale`].
     #[track_caller]
     pub fn step_scaled(&mut self, gradients: &Gradients, scaler: &mut LossScaler) -> Result<()> {
+        let _method = MadeFor::method("step_scaled");
         gradients.check_engine(OPERATION, &self.counts)?;
         if gradients.is_empty() {
             return Ok(());

@@ -8,7 +8,7 @@ use crate::grad::Gradients;
 use crate::ops::{clip, fill};
 use crate::tensor::Tensor;
 use crate::tensor::history::Paused;
-use lapidary_core::internal::{Engine, Handle, Storage};
+use lapidary_core::internal::{Engine, Handle, MadeFor, Storage};
 use lapidary_core::{DType, Error, Result};
 
 /// Options of a [`LossScaler`]. The defaults are PyTorch's.
@@ -118,6 +118,7 @@ impl LossScaler {
     #[track_caller]
     pub fn unscale(&mut self, gradients: &mut Gradients) -> Result<()> {
         const OPERATION: &str = "unscale";
+        let _method = MadeFor::method(OPERATION);
         if gradients.is_unscaled() {
             return Err(Error::Gradient {
                 operation: OPERATION,

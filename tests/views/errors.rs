@@ -1,5 +1,7 @@
 //! Errors name the method that the app called, and the app's line.
 
+use lapidary::grad::Gradients;
+use lapidary::optim::{Sgd, SgdOptions};
 use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Result, Tensor};
@@ -192,6 +194,32 @@ fn fused_commands_name_the_methods_of_their_results() {
     // Nobody holds what is computed in between.
     let clipped = x.add_scalar(2.0).unwrap().hardtanh(-1.0, 1.0).unwrap();
     begins(&clipped, "hardtanh");
+}
+
+/// A parameter, its optimizer and its gradient, and no memory for more.
+fn trained() -> Result<(Tensor, Sgd, Gradients)> {
+    let gpu = simulated();
+    let w = gpu.ones(&[20, 30], DType::F32)?.requires_grad()?;
+    let gradients = w.mul_scalar(2.0)?.sum_all()?.backward()?;
+    gradients.get(&w).map_or(Ok(()), |grad| grad.force())?;
+    let sgd = Sgd::new(&[&w], SgdOptions::default())?;
+    leave_no_memory(&gpu)?;
+    Ok((w, sgd, gradients))
+}
+
+#[test]
+fn the_commands_of_a_training_step_name_the_method() -> Result<()> {
+    let begins = |tensor: &Tensor, method: &str| {
+        let text = tensor.force().unwrap_err().to_string();
+        let begin = format!("{method} for the tensor made at ");
+        assert!(text.starts_with(&begin), "{method}: {text}");
+    };
+    let (_, _, mut gradients) = trained()?;
+    begins(&gradients.clip_global_norm(1.0)?, "clip_global_norm");
+    let (w, mut sgd, gradients) = trained()?;
+    sgd.step(&gradients)?;
+    begins(&w, "step");
+    Ok(())
 }
 
 #[test]
