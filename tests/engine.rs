@@ -30,6 +30,7 @@ mod stops;
 mod telemetry;
 mod threads;
 mod upload_with;
+mod waits;
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};

@@ -126,6 +126,39 @@ fn they_are_right_on_the_apps_device_too() -> Result<()> {
     Ok(())
 }
 
+/// The host has no room, so evicted tensors go to the disk.
+#[test]
+fn the_time_of_waits_for_memory_is_measured() -> Result<()> {
+    let options = Options {
+        budget: Some(Budget {
+            host_bytes: Some(0),
+            ..Budget::device(4 * MIB)
+        }),
+        ..Options::default()
+    };
+    let gpu = Gpu::open(options)?;
+    let first = Held::new(&gpu, 0)?;
+    first.tensor.force()?;
+    let nothing = gpu.memory().stats();
+    assert_eq!(nothing.waits().total().times, 0, "{nothing}");
+    let others: Vec<Held> = (1..32)
+        .map(|first| Held::new(&gpu, first))
+        .collect::<Result<_>>()?;
+    gpu.flush()?;
+    let stats = gpu.memory().stats();
+    assert!(stats.disk_waits > 0 && stats.disk_wait_ns > 0, "{stats}");
+    assert_eq!(stats.store_waits, 0);
+    // Reads that the app asks for do not count.
+    others.iter().try_for_each(Held::check)?;
+    assert_eq!(gpu.memory().stats().waits(), stats.waits());
+    // The sum needs the first tensor on the device again.
+    first.tensor.sum_all()?.force()?;
+    let stats = gpu.memory().stats();
+    let longest = stats.memory_waits.first().expect("there were waits");
+    assert!(longest.waits.total().ns > 0 && longest.tag.contains("pressure.rs"));
+    Ok(())
+}
+
 #[cfg(not(target_vendor = "apple"))]
 #[test]
 fn they_are_right_where_it_is_the_driver_that_has_no_more() -> Result<()> {

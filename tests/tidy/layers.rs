@@ -32,6 +32,7 @@ const CRATES: [Layers; 3] = [
             ("telemetry", &[]),
             ("tuning", &["cache_file", "number_map"]),
             ("parallel", &["units"]),
+            ("waits", &[]),
             ("dtype", &["parallel"]),
             ("shortage", &["units"]),
             ("error", &["units", "dtype", "shortage"]),

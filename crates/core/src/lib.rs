@@ -26,6 +26,7 @@ mod shortage;
 mod transfer;
 mod tuning;
 pub mod units;
+mod waits;
 
 pub use lapidary_alloc as alloc;
 
@@ -52,6 +53,7 @@ pub mod stats {
         DryRun, Fit, History, Measure, Measured, Picture, Sampler, Snapshot, Suggestion, Topic,
     };
     pub use crate::shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse};
+    pub use crate::waits::{MakerWaits, Waited, Waits};
 }
 
 /// Memory of other nodes, or any other place that keeps bytes under keys, as tiers of evicted

@@ -14,6 +14,7 @@ use super::ledger::{Account, Ledger};
 use super::meter::Meter;
 use super::{BoxFuture, BufferId, Driver, DriverError, DriverResult, Op, Signal, Submission};
 use crate::units::Level;
+use crate::waits::{self, WaitsFor};
 
 /// Whether any driver of this program may return before it is done.
 const MAY_WAIT: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
@@ -156,6 +157,23 @@ impl Device {
 
     /// Waits as [`Driver::wait`] does, and measures the work that the caller waits for.
     pub(crate) fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
+        self.wait_for(WaitsFor::Device, signal)
+    }
+
+    /// As [`wait`](Self::wait), where a pass that needs memory waits for something else than the
+    /// device.
+    pub(crate) fn wait_for<'a>(
+        &'a self,
+        what: WaitsFor,
+        signal: &'a Signal,
+    ) -> BoxFuture<'a, DriverResult<()>> {
+        match signal.outcome().is_none() && waits::are_watched() {
+            true => Box::pin(waits::wait(what, self.wait_measured(signal))),
+            false => self.wait_measured(signal),
+        }
+    }
+
+    fn wait_measured<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
         #[cfg(not(target_arch = "wasm32"))]
         if self.is_measured() && signal.outcome().is_none() {
             return Box::pin(async move {

@@ -110,7 +110,7 @@ impl Pass {
             make_gear::prepare_diagnose(self).await?;
         }
         if self.outside.must_shrink() {
-            shrink::shrink(self).await?;
+            self.for_memory(None, shrink::shrink(self)).await?;
         }
         if has_shares {
             let least = self.lock().queue.least_priority();
@@ -234,7 +234,8 @@ impl Pass {
                 leave_behind_on_error(self, made).await?;
             }
             Need::Restore { storage } => {
-                let brought = restore::restore(self, &storage).await?;
+                let brought = restore::restore(self, &storage);
+                let brought = self.for_return(&storage, brought).await?;
                 leave_behind_on_error(self, brought).await?;
             }
             Need::ReadEvicted {
@@ -286,12 +287,14 @@ async fn provide_readback(
 ) -> Result<Result<()>> {
     pass.submit()?;
     let mut tries = 0;
+    let make_way = |tries| {
+        let way = reclaim::make_way_for_staging(pass, size_bytes, tries);
+        pass.for_memory(Some(storage), way)
+    };
     loop {
         match pass.until(pass.readbacks.provide(size_bytes)).await? {
             Ok(()) => return Ok(Ok(())),
-            Err(DriverError::OutOfMemory | DriverError::OverBudget)
-                if reclaim::make_way_for_staging(pass, size_bytes, tries).await? =>
-            {
+            Err(DriverError::OutOfMemory | DriverError::OverBudget) if make_way(tries).await? => {
                 tries += 1;
             }
             Err(error) => {

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 use crate::memory::MadeFor;
+use crate::waits::Paused;
 
 thread_local! {
     /// The addresses of the engines that called a function of the app on this thread, the innermost
@@ -21,6 +22,7 @@ thread_local! {
 pub(super) struct Inside {
     before: [usize; 4],
     _made_for: MadeFor,
+    _paused: Paused,
 }
 
 impl Inside {
@@ -30,6 +32,7 @@ impl Inside {
         Inside {
             before: INSIDE.replace([engine, first, second, third]),
             _made_for: MadeFor::callers(),
+            _paused: Paused::enter(),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::memory::{ClassUse, SlabUse, TagUse};
 use crate::shortage::{Holder, ReclaimCounts, ReclaimStepUse, ShareUse};
 use crate::transfer::StoreUse;
 use crate::units::Level;
+use crate::waits::MakerWaits;
 
 /// A number of the statistics: see [`MemoryStats::numbers`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -241,6 +242,27 @@ table! {
         total hand_overs,
         /// Total bytes of those blocks.
         total cleared_bytes,
+        /// How often execution passes waited for the device because memory was short: for memory
+        /// that was released, for moves, or for a slab to be mapped. Waits for reads of the app and
+        /// for the end of the queue do not count. A dry run counts none.
+        total device_waits,
+        /// The time of these waits, in nanoseconds. 0 in a browser and on a simulated device.
+        total device_wait_ns,
+        /// How often passes waited, because memory was short, for bytes on their way between the
+        /// device and the host's memory: of evictions, or of restores whose staging was in use.
+        total host_waits,
+        /// The time of these waits, in nanoseconds. 0 in a browser and on a simulated device.
+        total host_wait_ns,
+        /// How often passes waited for stores of the app: to evict tensors there, or to restore
+        /// them.
+        total store_waits,
+        /// The time of these waits, in nanoseconds. 0 in a browser and on a simulated device.
+        total store_wait_ns,
+        /// How often passes read from the disk or a source, or wrote to the disk: to evict tensors
+        /// there, or to restore them.
+        total disk_waits,
+        /// The time of these waits, in nanoseconds. 0 in a browser and on a simulated device.
+        total disk_wait_ns,
     }
     // Names and lists.
     others {
@@ -266,6 +288,9 @@ table! {
         slabs: Vec<SlabUse>,
         /// The holders of most bytes, at most 32, greatest first.
         holders: Vec<Holder>,
+        /// The makers for whose tensors passes waited most, the longest waits first, at most 8:
+        /// until there was room for a new tensor, or until the bytes of an evicted one were back.
+        memory_waits: Vec<MakerWaits>,
     }
     // What the engine counts for itself.
     within {

@@ -9,8 +9,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::handle::Engine;
-use crate::driver::MaybeSend;
+use crate::driver::{BoxFuture, MaybeSend};
 use crate::error::{Error, Result};
+use crate::memory::Storage;
+use crate::waits::{self, Waits};
 use execution_lock::ExecutionGuard;
 
 /// The engine, for the holder of the execution lock. No other thread encodes, reclaims memory or
@@ -114,6 +116,40 @@ impl Pass {
         let result = done.await;
         self.check_lost()?;
         Ok(result)
+    }
+
+    /// Meets a need for memory. What the pass waits for meanwhile counts, also for the maker of the
+    /// storage that needs it. A dry run counts nothing.
+    pub(in crate::engine) async fn for_memory<T>(
+        &self,
+        storage: Option<&Storage>,
+        need: BoxFuture<'_, T>,
+    ) -> T {
+        let note = |waits: &Waits| {
+            if self.is_dry() {
+                return;
+            }
+            let state = &mut *self.lock();
+            state.counters.waited(waits);
+            if let Some(storage) = storage {
+                state.waits.note(storage, waits, &mut state.memory);
+            }
+        };
+        waits::watch(self.has_clock(), need, note).await
+    }
+
+    /// As [`for_memory`](Self::for_memory), for a storage's bytes. If it was never evicted, its
+    /// source gives them for the first time, and no lack of memory is the cause.
+    pub(in crate::engine) async fn for_return<T>(
+        &self,
+        storage: &Storage,
+        need: BoxFuture<'_, T>,
+    ) -> T {
+        let was_evicted = self.lock().memory.slots.was_evicted(storage);
+        match was_evicted {
+            true => self.for_memory(Some(storage), need).await,
+            false => need.await,
+        }
     }
 
     /// The pass of a caller that has the lock.

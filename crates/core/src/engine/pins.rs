@@ -94,7 +94,8 @@ pub(super) async fn pin_all(
 /// Restores a storage that is already pinned, so that it stays after it has arrived.
 async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     for _ in 0..MOST_RESTORES {
-        match restore::restore(pass, storage).await? {
+        let brought = restore::restore(pass, storage);
+        match pass.for_return(storage, brought).await? {
             Err(Error::OutOfMemory(_)) if shrink::was_lowered(pass).await? => continue,
             brought => brought?,
         }

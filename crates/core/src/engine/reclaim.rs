@@ -131,6 +131,10 @@ pub(super) fn make_room<'a>(
     pass: &'a Pass,
     storage: &'a Arc<Storage>,
 ) -> BoxFuture<'a, Result<Result<()>>> {
+    Box::pin(pass.for_memory(Some(storage), find_room(pass, storage)))
+}
+
+fn find_room<'a>(pass: &'a Pass, storage: &'a Arc<Storage>) -> BoxFuture<'a, Result<Result<()>>> {
     Box::pin(async move {
         if note_lending(pass) {
             if let Some(error) = lower_share(pass, storage).await? {

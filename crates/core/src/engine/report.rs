@@ -107,6 +107,7 @@ impl Engine {
             tags: memory.tags,
             slabs: memory.slabs,
             holders: memory.holders,
+            memory_waits: state.waits.longest(&state.memory),
         })
     }
 

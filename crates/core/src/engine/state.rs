@@ -16,6 +16,7 @@ pub(in crate::engine) mod rematerializers;
 pub(in crate::engine) mod suspended;
 pub(in crate::engine) mod times;
 mod timing;
+mod waits;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ use rematerializers::Rematerializers;
 use suspended::SuspendedRestores;
 use times::Entry;
 use timing::Timing;
+use waits::WaitsByMaker;
 
 /// A submission for which others may be waiting ends after this much predicted time.
 const LONG_BATCH_NS: f64 = 4e6;
@@ -92,6 +94,8 @@ pub(super) struct State {
     pub(super) suspended_restores: SuspendedRestores,
     /// How long passes for a low priority held up the others.
     pub(super) holds: Holds,
+    /// For whose memory passes waited.
+    pub(super) waits: WaitsByMaker,
     /// What a dry run counts.
     pub(super) dry: Option<Box<DryRunAccount>>,
     pub(super) counters: Counters,
@@ -138,6 +142,7 @@ impl State {
             has_priorities: false,
             suspended_restores: SuspendedRestores::default(),
             holds: Holds::default(),
+            waits: WaitsByMaker::default(),
             dry: None,
             counters: Counters::default(),
         }

@@ -209,7 +209,8 @@ async fn find_staging(
     if pass.uploads.wait().await.map_err(refused)? || pass.uploads.has_room() {
         return Ok(());
     }
-    let tries_again = reclaim::make_way_for_staging(pass, wanted_bytes, tries).await?;
+    let way = reclaim::make_way_for_staging(pass, wanted_bytes, tries);
+    let tries_again = pass.for_memory(Some(dst), way).await?;
     match pass.uploads.grow(wanted_bytes).await {
         Ok(true) => return Ok(()),
         Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}

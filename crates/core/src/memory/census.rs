@@ -191,7 +191,7 @@ impl Census {
 
     /// The index of a storage's tag.
     #[inline]
-    pub(super) fn tag_index(&mut self, storage: &Storage) -> u32 {
+    pub(crate) fn tag_index(&mut self, storage: &Storage) -> u32 {
         self.tags.number(storage)
     }
 

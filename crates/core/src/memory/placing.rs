@@ -165,7 +165,7 @@ impl Memory {
             let handed = self.slots.at_mut(slot);
             handed.storage = Arc::downgrade(heir);
             handed.uses = Uses::new(now);
-            handed.is_apart = false;
+            (handed.is_apart, handed.was_evicted) = (false, false);
             let copies = handed.copies.take();
             self.slots.forget(copies);
             self.donated(slot, heir);
@@ -296,7 +296,9 @@ impl Memory {
         let residency = copies.map_or(Residency::Pending, Copies::residency);
         storage.set_residency(residency);
         self.leave_block(index, Some(residency));
-        self.slots.at_mut(index).place = None;
+        let slot = self.slots.at_mut(index);
+        slot.place = None;
+        slot.was_evicted = true;
     }
 
     /// The storage of a slot leaves its block, if it has one. Its bytes are then at `to`; `None`

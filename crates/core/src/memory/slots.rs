@@ -45,6 +45,8 @@ pub(super) struct Slot {
     pub(super) share: ShareId,
     /// The app binds the storage apart from others, which lie in other slabs.
     pub(super) is_apart: bool,
+    /// The storage has left the device at least once.
+    pub(super) was_evicted: bool,
 }
 
 impl Slot {
@@ -200,7 +202,8 @@ impl Slots {
         if let Some(place) = imported {
             self.forgotten.push(place.buffer);
         }
-        (slot.poison, slot.is_apart) = (None, false);
+        slot.poison = None;
+        (slot.is_apart, slot.was_evicted) = (false, false);
         if let Some(past) = slot.copies.take() {
             self.gone.push(past);
         }

@@ -22,6 +22,7 @@ use crate::driver::{
 };
 use crate::error::Error;
 use crate::units::MIB;
+use crate::waits::WaitsFor;
 pub(crate) use guard::ReadingGuard;
 
 /// The limit of the pool. When its buffers reach it, the oldest pieces are taken in first.
@@ -438,7 +439,7 @@ impl Readbacks {
         let Some(signal) = reading.next_signal() else {
             return Ok(());
         };
-        let waited = self.driver.wait(&signal).await;
+        let waited = self.driver.wait_for(WaitsFor::Host, &signal).await;
         if signal.outcome().is_none() {
             return waited;
         }

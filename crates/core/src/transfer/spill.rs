@@ -31,6 +31,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, SpillError, SpillFailure};
 use crate::units::Level;
+use crate::waits::{self, WaitsFor};
 use frame::{Frame, HEADER_BYTES};
 use room::{Refusal, Room};
 
@@ -324,7 +325,9 @@ impl SpillBlock {
             return Ok(());
         }
         let mut buffer = std::mem::take(&mut self.shared.lock().spare);
-        let result = self.read_frames(offset_bytes, end_bytes, &mut buffer, sink);
+        let result = waits::time(WaitsFor::Disk, || {
+            self.read_frames(offset_bytes, end_bytes, &mut buffer, sink)
+        });
         self.shared.lock().spare = buffer;
         result
     }

@@ -20,6 +20,7 @@ use crate::driver::{
     Account, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
 };
 use crate::units::MIB;
+use crate::waits::WaitsFor;
 
 /// The limit of all chunks together. An upload that finds no room waits for the device.
 pub(crate) const UPLOAD_LIMIT_BYTES: u64 = 64 * MIB;
@@ -276,7 +277,7 @@ impl Uploads {
                 self.driver.destroy_buffer(buffer, 0);
                 return Ok(!is_here);
             }
-            if let Err(error) = self.driver.wait(&mapped).await {
+            if let Err(error) = self.driver.wait_for(WaitsFor::Host, &mapped).await {
                 // Otherwise the chunk would count as one that soon returns.
                 self.lock().retain(|chunk| chunk.buffer != buffer);
                 self.driver.unmap(buffer);
@@ -397,7 +398,7 @@ impl Uploads {
         let Some(signal) = next else {
             return Ok(false);
         };
-        self.driver.wait(&signal).await?;
+        self.driver.wait_for(WaitsFor::Host, &signal).await?;
         Ok(true)
     }
 

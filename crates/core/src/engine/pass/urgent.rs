@@ -14,6 +14,7 @@ use crate::engine::queue::Amid;
 use crate::engine::state::State;
 use crate::engine::state::holds::HeldFor;
 use crate::error::Result;
+use crate::waits::Paused;
 
 /// Between two looks a pass frees or moves at most about this many bytes for a lower priority.
 /// Their way over PCIe takes about as long as the submissions of lower work.
@@ -122,7 +123,7 @@ impl Pass {
     /// need hold any more.
     pub(in crate::engine) async fn give_way(&self) -> Result<bool> {
         match self.outranked() {
-            Some((above, amid)) => self.run_above(above, amid).await,
+            Some((above, amid)) => Paused::during(self.run_above(above, amid)).await,
             None => Ok(false),
         }
     }

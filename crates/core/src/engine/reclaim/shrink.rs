@@ -38,7 +38,7 @@ pub(in crate::engine) async fn was_lowered(pass: &Pass) -> Result<bool> {
     let is_new = pass.outside.is_newly_lowered(times);
     if is_new {
         let _hold = hold_drain(pass);
-        shrink(pass).await?;
+        pass.for_memory(None, shrink(pass)).await?;
     }
     Ok(is_new)
 }

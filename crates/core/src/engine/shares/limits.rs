@@ -39,7 +39,8 @@ pub(in crate::engine) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Resu
         if excess_bytes == 0 {
             continue;
         }
-        let freed_bytes = drain_once(pass, share, excess_bytes).await?;
+        let drained = Box::pin(drain_once(pass, share, excess_bytes));
+        let freed_bytes = pass.for_memory(None, drained).await?;
         if freed_bytes == 0 && commands() == before {
             // The rest is pinned, or has nowhere to go.
             given_up.push(share);

@@ -8,6 +8,7 @@ use crate::memory::Tier;
 use crate::memory::{Copies, Storage};
 use crate::transfer::StoreReader;
 use crate::units::MIB;
+use crate::waits::{self, WaitsFor};
 
 /// The engine asks a source for this many bytes at a time.
 const SOURCE_PIECE_BYTES: u64 = MIB;
@@ -108,8 +109,11 @@ impl<'a> Supply<'a> {
         }
         if let Some(source) = &self.copies.source {
             let engine = self.engine;
-            let _inside = engine.inside();
-            match source.read(offset_bytes, self.room(piece_bytes)) {
+            let read = || {
+                let _inside = engine.inside();
+                source.read(offset_bytes, self.room(piece_bytes))
+            };
+            match waits::time(WaitsFor::Disk, read) {
                 Ok(()) => return Ok(self.room(piece_bytes)),
                 Err(error) => missing = self.failure(offset_bytes, &error.to_string()),
             }

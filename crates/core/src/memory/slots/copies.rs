@@ -35,6 +35,11 @@ impl Slots {
             .is_some_and(|slot| slot.place.is_none() && slot.copies.is_some())
     }
 
+    /// Was the storage evicted at any time? A source's storage may never have been on the device.
+    pub(crate) fn was_evicted(&self, storage: &Storage) -> bool {
+        self.row(storage).is_some_and(|slot| slot.was_evicted)
+    }
+
     /// Is the storage evicted, with bytes that need no computing?
     pub(crate) fn is_evicted_with_bytes(&self, storage: &Storage) -> bool {
         self.row(storage).is_some_and(|slot| {

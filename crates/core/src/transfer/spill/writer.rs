@@ -5,6 +5,7 @@
 use super::SpillBlock;
 use super::frame::HEADER_BYTES;
 use crate::error::{Error, Result, SpillFailure};
+use crate::waits::{self, WaitsFor};
 
 const WRITE: &str = "write a block";
 
@@ -48,7 +49,7 @@ impl SpillWriter {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let result = self.append(bytes);
+        let result = waits::time(WaitsFor::Disk, || self.append(bytes));
         self.failed = result.as_ref().err().cloned();
         result
     }

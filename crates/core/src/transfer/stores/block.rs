@@ -13,6 +13,7 @@ use super::open::Shared;
 use super::store::{Key, MOST_VALUE_BYTES};
 use super::worker::{Call, Removal};
 use crate::error::{Error, Result, StoreFailure};
+use crate::waits::{self, WaitsFor};
 
 /// Parts of a block that are on their way to the store at the same time.
 const PARTS_OUT: usize = 4;
@@ -159,7 +160,7 @@ impl Writer {
             return Ok(());
         };
         let shared = &self.block.shared;
-        let (outcome, mut spare) = call.wait(shared.until());
+        let (outcome, mut spare) = waits::time(WaitsFor::Store, || call.wait(shared.until()));
         match outcome {
             Ok(()) => shared.wrote(bytes),
             Err(failure) => {
@@ -307,7 +308,7 @@ impl StoreReader for BlockReader<'_> {
             .min(self.block.len_bytes);
         let parts = end_bytes.div_ceil(MOST_VALUE_BYTES) as u32;
         let shared = &self.block.shared;
-        let read = self.read(part, parts);
+        let read = waits::time(WaitsFor::Store, || self.read(part, parts));
         let read = read.inspect_err(|failure| {
             // A store that rests was not asked.
             if shared.takes_reads() {

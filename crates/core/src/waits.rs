@@ -1,0 +1,357 @@
+//! How long execution passes wait for memory.
+//!
+//! A pass that meets a need for memory is *watched*: [`watch`] polls that work. The few places that
+//! block say what for, by [`time`] and [`wait`]. They count only below a watch, so they count
+//! nothing for a read of the app. Each wait counts for the innermost watch. Urgent commands and
+//! functions of the app, which run in between, are not watched: [`Paused`].
+//!
+//! The watch is the thread's, and only while it polls the work: in a browser the thread does other
+//! work while a pass waits.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+#[cfg(not(target_arch = "wasm32"))]
+use std::time::Instant;
+
+/// How often and how long execution passes waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[non_exhaustive]
+pub struct Waited {
+    /// The number of waits.
+    pub times: u64,
+    /// Their time in nanoseconds. 0 in a browser and on a simulated device.
+    pub ns: u64,
+}
+
+impl Waited {
+    const NOTHING: Waited = Waited { times: 0, ns: 0 };
+
+    /// Both sums.
+    fn plus(self, other: Waited) -> Waited {
+        Waited {
+            times: self.times.saturating_add(other.times),
+            ns: self.ns.saturating_add(other.ns),
+        }
+    }
+}
+
+/// Waits of execution passes for memory, by what they waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[non_exhaustive]
+pub struct Waits {
+    /// For the device: until it has finished what uses a slab.
+    pub device: Waited,
+    /// For bytes on their way between the device and the host's memory.
+    pub host: Waited,
+    /// For stores of the app.
+    pub store: Waited,
+    /// For the disk, or for sources.
+    pub disk: Waited,
+}
+
+impl Waits {
+    const NOTHING: Waits = Waits {
+        device: Waited::NOTHING,
+        host: Waited::NOTHING,
+        store: Waited::NOTHING,
+        disk: Waited::NOTHING,
+    };
+
+    /// All of them together.
+    pub fn total(&self) -> Waited {
+        let Waits {
+            device,
+            host,
+            store,
+            disk,
+        } = *self;
+        device.plus(host).plus(store).plus(disk)
+    }
+
+    /// Adds waits.
+    pub(crate) fn add(&mut self, other: &Waits) {
+        self.device = self.device.plus(other.device);
+        self.host = self.host.plus(other.host);
+        self.store = self.store.plus(other.store);
+        self.disk = self.disk.plus(other.disk);
+    }
+
+    fn of(&mut self, what: WaitsFor) -> &mut Waited {
+        match what {
+            WaitsFor::Device => &mut self.device,
+            WaitsFor::Host => &mut self.host,
+            WaitsFor::Store => &mut self.store,
+            WaitsFor::Disk => &mut self.disk,
+        }
+    }
+}
+
+/// Waits for the memory of one maker's tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[non_exhaustive]
+pub struct MakerWaits {
+    /// The place in the source that made the tensors: `name (file:line)` or `file:line`.
+    pub tag: String,
+    /// The waits until they had room or their bytes.
+    pub waits: Waits,
+}
+
+/// What a pass waits for: see the fields of [`Waits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    Device,
+    Host,
+    Store,
+    Disk,
+}
+
+/// Whether the work that this thread polls is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watched {
+    No,
+    Counted,
+    Timed,
+}
+
+thread_local! {
+    static WATCHED: Cell<Watched> = const { Cell::new(Watched::No) };
+
+    /// The waits below the innermost watch. Like `WATCHED` it has no destructor, so that a thread
+    /// may use it while it ends.
+    static WAITS: Cell<Waits> = const { Cell::new(Waits::NOTHING) };
+}
+
+/// Until it is dropped, this thread counts for an inner watch.
+struct Scope {
+    watched: Watched,
+    waits: Waits,
+}
+
+impl Scope {
+    fn enter(watched: Watched) -> Self {
+        Scope {
+            watched: WATCHED.replace(watched),
+            waits: WAITS.replace(Waits::NOTHING),
+        }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        WATCHED.set(self.watched);
+        WAITS.set(self.waits);
+    }
+}
+
+/// Watches work. `note` gets the waits, if there are any, after each poll.
+pub(crate) async fn watch<T>(
+    has_clock: bool,
+    work: impl Future<Output = T>,
+    mut note: impl FnMut(&Waits),
+) -> T {
+    let mut work = pin!(work);
+    let watched = match has_clock {
+        true => Watched::Timed,
+        false => Watched::Counted,
+    };
+    poll_fn(|context| {
+        let scope = Scope::enter(watched);
+        let polled = work.as_mut().poll(context);
+        let waits = WAITS.get();
+        drop(scope);
+        if waits.total().times > 0 {
+            note(&waits);
+        }
+        polled
+    })
+    .await
+}
+
+/// Until it is dropped, this thread does something that is not watched.
+pub(crate) struct Paused(Watched);
+
+impl Paused {
+    pub(crate) fn enter() -> Self {
+        Paused(WATCHED.replace(Watched::No))
+    }
+
+    /// Polls work that is not watched.
+    pub(crate) async fn during<T>(work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let _paused = Paused::enter();
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        WATCHED.set(self.0);
+    }
+}
+
+/// Whether a wait counts here.
+pub(crate) fn are_watched() -> bool {
+    WATCHED.get() != Watched::No
+}
+
+/// Does something that blocks. Counts it as one wait, if this thread is watched.
+pub(crate) fn time<T>(what: WaitsFor, work: impl FnOnce() -> T) -> T {
+    if !are_watched() {
+        return work();
+    }
+    let began = Began::now();
+    // The app's code in it may wait for other memory.
+    let paused = Paused::enter();
+    let done = work();
+    drop(paused);
+    began.ended(what);
+    done
+}
+
+/// As [`time`], for something to be awaited.
+pub(crate) async fn wait<T>(what: WaitsFor, work: impl Future<Output = T>) -> T {
+    let began = Began::now();
+    let done = work.await;
+    if are_watched() {
+        began.ended(what);
+    }
+    done
+}
+
+/// The beginning of a wait.
+struct Began {
+    #[cfg(not(target_arch = "wasm32"))]
+    at: Option<Instant>,
+}
+
+impl Began {
+    fn now() -> Self {
+        Began {
+            #[cfg(not(target_arch = "wasm32"))]
+            at: (WATCHED.get() == Watched::Timed).then(Instant::now),
+        }
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn elapsed_ns(&self) -> u64 {
+        let ns = self.at.map_or(0, |at| at.elapsed().as_nanos());
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn elapsed_ns(&self) -> u64 {
+        0
+    }
+
+    fn ended(self, what: WaitsFor) {
+        let ns = self.elapsed_ns();
+        let mut waits = WAITS.get();
+        let of = waits.of(what);
+        *of = of.plus(Waited { times: 1, ns });
+        WAITS.set(waits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn watched(has_clock: bool, work: impl Future<Output = ()>) -> Waits {
+        let mut seen = Waits::NOTHING;
+        pollster::block_on(watch(has_clock, work, |waits| seen.add(waits)));
+        seen
+    }
+
+    fn block(what: WaitsFor) {
+        time(what, || ());
+    }
+
+    #[test]
+    fn a_wait_counts_only_below_a_watch() {
+        block(WaitsFor::Disk);
+        let seen = watched(false, async {
+            block(WaitsFor::Disk);
+            wait(WaitsFor::Host, ready(())).await;
+            wait(WaitsFor::Host, ready(())).await;
+        });
+        assert_eq!((seen.disk.times, seen.host.times), (1, 2));
+        assert_eq!(seen.total(), Waited { times: 3, ns: 0 });
+        assert!(!are_watched());
+    }
+
+    #[test]
+    fn a_wait_counts_for_the_innermost_watch() {
+        let mut inner = Waits::NOTHING;
+        let outer = watched(false, async {
+            block(WaitsFor::Device);
+            watch(false, async { block(WaitsFor::Store) }, |waits| {
+                inner.add(waits);
+            })
+            .await;
+            block(WaitsFor::Device);
+        });
+        assert_eq!((outer.device.times, outer.store.times), (2, 0));
+        assert_eq!((inner.device.times, inner.store.times), (0, 1));
+    }
+
+    #[test]
+    fn what_comes_between_is_not_watched() {
+        let seen = watched(false, async {
+            Paused::during(async { block(WaitsFor::Device) }).await;
+            // A wait within a wait is part of it.
+            time(WaitsFor::Disk, || block(WaitsFor::Store));
+        });
+        assert_eq!((seen.total().times, seen.disk.times), (1, 1));
+    }
+
+    #[test]
+    fn the_thread_is_watched_only_while_it_polls_the_work() {
+        let mut polls = 0;
+        let twice = poll_fn(|context| {
+            block(WaitsFor::Device);
+            polls += 1;
+            context.waker().wake_by_ref();
+            match polls {
+                1 => std::task::Poll::Pending,
+                _ => std::task::Poll::Ready(()),
+            }
+        });
+        let seen = Cell::new(Waits::NOTHING);
+        let note = |waits: &Waits| {
+            let mut all = seen.get();
+            all.add(waits);
+            seen.set(all);
+        };
+        let mut work = pin!(watch(false, twice, note));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(work.as_mut().poll(&mut context).is_pending());
+        assert!(!are_watched());
+        block(WaitsFor::Device);
+        assert_eq!(seen.get().total().times, 1);
+        assert!(work.as_mut().poll(&mut context).is_ready());
+        assert_eq!(seen.get().total().times, 2);
+    }
+
+    #[test]
+    fn with_a_clock_the_time_counts() {
+        let pause = Duration::from_millis(2);
+        let seen = watched(true, async {
+            time(WaitsFor::Disk, || std::thread::sleep(pause));
+        });
+        assert!(u128::from(seen.disk.ns) >= pause.as_nanos(), "{seen:?}");
+        assert_eq!(seen.total(), seen.disk);
+    }
+}
