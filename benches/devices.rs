@@ -160,9 +160,12 @@ fn simulated(speeds: &[f64]) -> Result<Vec<Gpu>> {
             mode: SimMode::SizesOnly,
             memory_bytes: 4 << 30,
             speed: Some(Speed {
-                link_bytes_per_s: 1_200_000_000,
+                upload_bytes_per_s: 1_200_000_000,
+                download_bytes_per_s: 1_200_000_000,
                 memory_bytes_per_s: (1e9 * speed) as u64,
                 multiply_adds_per_s: 1 << 40,
+                copy_ns: 0,
+                submission_ns: 0,
             }),
             keeps_time: true,
             lag_submissions: 0,

@@ -36,9 +36,12 @@ fn simulated(index: usize) -> Gpu {
     use lapidary::sim::{SimOptions, Speed};
 
     let speed = Speed {
-        link_bytes_per_s: 10_000_000_000,
+        upload_bytes_per_s: 10_000_000_000,
+        download_bytes_per_s: 10_000_000_000,
         memory_bytes_per_s: 100_000_000_000,
         multiply_adds_per_s: 1_000_000_000_000,
+        copy_ns: 0,
+        submission_ns: 0,
     };
     let options = SimOptions {
         dirty: true,

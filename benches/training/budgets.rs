@@ -15,10 +15,61 @@ const WARM_UP: usize = 2;
 const ROUNDS: usize = 5;
 const STAGING_BYTES: u64 = 2 << 20;
 
+/// A device, and the time for which it has been busy, if that is known.
+pub(crate) struct Device {
+    pub(crate) gpu: Gpu,
+    pub(crate) busy_ns: Box<dyn Fn() -> u64>,
+}
+
+impl From<Gpu> for Device {
+    fn from(gpu: Gpu) -> Self {
+        Device {
+            gpu,
+            busy_ns: Box::new(|| 0),
+        }
+    }
+}
+
+/// The runs in each budget, the one without first.
+pub(crate) struct Measured {
+    pub(crate) base_bytes: u64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A step in a budget: the best time, and means of all others.
+pub(crate) struct Row {
+    percentage: Option<u64>,
+    pub(crate) step_s: f64,
+    /// Beside a step without a budget.
+    pub(crate) ratio: f64,
+    #[cfg_attr(
+        not(feature = "sim"),
+        expect(dead_code, reason = "for the simulated card")
+    )]
+    pub(crate) busy_s: f64,
+    pub(crate) commands: f64,
+    pub(crate) submissions: f64,
+    pub(crate) evicted_mb: f64,
+    pub(crate) restored_mb: f64,
+    pub(crate) recomputed_mb: f64,
+    pub(crate) moved_mb: f64,
+    pub(crate) device_peak_mb: f64,
+}
+
+impl Row {
+    pub(crate) fn name(&self) -> String {
+        match self.percentage {
+            None => "no budget".into(),
+            Some(percentage) => format!("{percentage} %"),
+        }
+    }
+}
+
 /// A model with its own device and budget.
 struct Run {
     percentage: Option<u64>,
-    gpu: Gpu,
+    device: Device,
     model: Model,
     adam: AdamW,
     batch: Batch,
@@ -26,27 +77,56 @@ struct Run {
     best: Duration,
 }
 
+/// What a run has counted so far.
+struct Counted {
+    stats: MemoryStats,
+    busy_ns: u64,
+}
+
 /// Compares the budgets, and returns the peak of a step without one.
 ///
 /// `open` opens a device for each run.
 pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
-    let mut free = Run::new(open()?, None)?;
-    let base_bytes = free.gpu.memory().stats().live_bytes.now;
-    free.step()?;
-    free.gpu.memory().reset_peaks();
-    free.step()?;
-    let peak_bytes = free.gpu.memory().stats().live_bytes.peak;
+    let measured = measure(|| Ok(open()?.into()))?;
     println!(
         "{} layers: peak {:.1} MB, parameters and state {:.1} MB",
         SIZES.layers,
-        peak_bytes as f64 / 1e6,
-        base_bytes as f64 / 1e6
+        measured.peak_bytes as f64 / 1e6,
+        measured.base_bytes as f64 / 1e6
     );
+    for row in &measured.rows {
+        println!(
+            "  {:<10} {:.4} s a step, {:.2} x; {:.0} commands in {:.0} submissions; MB a step: \
+             evicted {:.1}, restored {:.1}, recomputed {:.1}, moved {:.1}; at most {:.1} MB on the \
+             device",
+            row.name(),
+            row.step_s,
+            row.ratio,
+            row.commands,
+            row.submissions,
+            row.evicted_mb,
+            row.restored_mb,
+            row.recomputed_mb,
+            row.moved_mb,
+            row.device_peak_mb,
+        );
+    }
+    Ok(measured.peak_bytes)
+}
+
+/// Runs a step without a budget and in each of them, in turns.
+pub(crate) fn measure(open: impl Fn() -> Result<Device>) -> Result<Measured> {
+    let mut free = Run::new(open()?, None)?;
+    let base_bytes = free.device.gpu.memory().stats().live_bytes.now;
+    free.step()?;
+    free.device.gpu.memory().reset_peaks();
+    free.step()?;
+    let peak_bytes = free.device.gpu.memory().stats().live_bytes.peak;
     let mut runs = vec![free];
     for percentage in PERCENTAGES {
         let mut run = Run::new(open()?, Some(percentage))?;
         let budget_bytes = base_bytes + (peak_bytes - base_bytes) * percentage / 100;
-        run.gpu.memory().set_budget(Budget {
+        run.device.gpu.memory().set_budget(Budget {
             staging_bytes: Some(STAGING_BYTES),
             ..Budget::device(budget_bytes + STAGING_BYTES)
         })?;
@@ -55,7 +135,7 @@ pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
         }
         runs.push(run);
     }
-    let before: Vec<MemoryStats> = runs.iter().map(|run| run.gpu.memory().stats()).collect();
+    let before: Vec<Counted> = runs.iter().map(Run::counted).collect();
     for run in &mut runs {
         run.best = Duration::MAX;
     }
@@ -64,27 +144,32 @@ pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
             run.step()?;
         }
     }
-    let free = runs[0].best;
-    for (run, before) in runs.iter().zip(&before) {
+    for run in &runs {
         assert_eq!(run.losses, runs[0].losses, "{:?} %", run.percentage);
-        run.tell(free, before);
     }
-    Ok(peak_bytes)
+    let free = runs[0].best;
+    let rows = runs.iter().zip(&before);
+    Ok(Measured {
+        base_bytes,
+        peak_bytes,
+        rows: rows.map(|(run, before)| run.row(free, before)).collect(),
+    })
 }
 
 impl Run {
-    fn new(gpu: Gpu, percentage: Option<u64>) -> Result<Self> {
-        let model = Model::new(&gpu, SIZES)?.recorded()?;
+    fn new(device: Device, percentage: Option<u64>) -> Result<Self> {
+        let gpu = &device.gpu;
+        let model = Model::new(gpu, SIZES)?.recorded()?;
         let options = AdamWOptions {
             lr: 1e-3,
             ..Default::default()
         };
         let adam = AdamW::new(&model.parameters(), options)?;
-        let batch = model.batch(&gpu)?;
+        let batch = model.batch(gpu)?;
         gpu.finish()?;
         Ok(Run {
             percentage,
-            gpu,
+            device,
             model,
             adam,
             batch,
@@ -100,35 +185,37 @@ impl Run {
         self.adam.step(&gradients)?;
         drop(gradients);
         self.losses.push(loss.item::<f32>()?.to_bits());
-        self.gpu.finish()?;
+        self.device.gpu.finish()?;
         self.best = self.best.min(start.elapsed());
         Ok(())
     }
 
-    fn tell(&self, free: Duration, before: &MemoryStats) {
-        let name = match self.percentage {
-            None => "no budget".into(),
-            Some(percentage) => format!("{percentage} %"),
-        };
-        let stats = self.gpu.memory().stats();
+    fn counted(&self) -> Counted {
+        Counted {
+            stats: self.device.gpu.memory().stats(),
+            busy_ns: (self.device.busy_ns)(),
+        }
+    }
+
+    fn row(&self, free: Duration, before: &Counted) -> Row {
+        let after = self.counted();
         let a_step = |count: fn(&MemoryStats) -> u64| {
-            (count(&stats) - count(before)) as f64 / 1e6 / ROUNDS as f64
+            (count(&after.stats) - count(&before.stats)) as f64 / ROUNDS as f64
         };
-        let times =
-            |count: fn(&MemoryStats) -> u64| (count(&stats) - count(before)) / ROUNDS as u64;
-        println!(
-            "  {name:<10} {:.4} s a step, {:.2} x; {} commands in {} submissions; MB a step: \
-             evicted {:.1}, restored {:.1}, recomputed {:.1}, moved {:.1}; at most {:.1} MB on the \
-             device",
-            self.best.as_secs_f64(),
-            self.best.as_secs_f64() / free.as_secs_f64(),
-            times(|stats| stats.commands),
-            times(|stats| stats.submissions),
-            a_step(|stats| stats.evicted_bytes),
-            a_step(|stats| stats.restored_bytes),
-            a_step(|stats| stats.recomputed_bytes),
-            a_step(|stats| stats.moved_bytes),
-            stats.device_bytes.peak as f64 / 1e6,
-        );
+        let mb_a_step = |count| a_step(count) / 1e6;
+        let step_s = self.best.as_secs_f64();
+        Row {
+            percentage: self.percentage,
+            step_s,
+            ratio: step_s / free.as_secs_f64(),
+            busy_s: (after.busy_ns - before.busy_ns) as f64 / 1e9 / ROUNDS as f64,
+            commands: a_step(|stats| stats.commands),
+            submissions: a_step(|stats| stats.submissions),
+            evicted_mb: mb_a_step(|stats| stats.evicted_bytes),
+            restored_mb: mb_a_step(|stats| stats.restored_bytes),
+            recomputed_mb: mb_a_step(|stats| stats.recomputed_bytes),
+            moved_mb: mb_a_step(|stats| stats.moved_bytes),
+            device_peak_mb: after.stats.device_bytes.peak as f64 / 1e6,
+        }
     }
 }

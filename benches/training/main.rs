@@ -14,14 +14,21 @@
 
 mod budgets;
 mod by_hand;
+#[cfg(feature = "sim")]
+mod card;
 mod hand;
 mod kernels;
 mod model;
 mod products;
+#[cfg(feature = "sim")]
+#[path = "../simulated/card.rs"]
+mod simulated_card;
 
 use lapidary::adapter::AdapterKind;
 use lapidary::{Gpu, Options, Result};
 
+#[cfg(feature = "sim")]
+use card::tell as tell_of_card;
 use model::Sizes;
 
 const SIZES: Sizes = Sizes {
@@ -56,26 +63,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The budgets on a graphics card behind PCIe, simulated: it has no values, and its work takes the
-/// time that its bytes take. The kernels of a step are busy for 8 ms.
-#[cfg(feature = "sim")]
-fn tell_of_card() -> Result<()> {
-    use lapidary::sim::{SimMode, SimOptions, Speed};
-    let device = SimOptions {
-        mode: SimMode::SizesOnly,
-        speed: Some(Speed {
-            link_bytes_per_s: 13_000_000_000,
-            memory_bytes_per_s: 200_000_000_000,
-            multiply_adds_per_s: 5_000_000_000_000,
-        }),
-        keeps_time: true,
-        lag_submissions: u32::MAX,
-        ..SimOptions::default()
-    };
-    let open = || Gpu::simulated_with(device.clone(), Options::default());
-    budgets::compare(|| Ok(open()?.0)).map(|_| ())
-}
-
 /// The host's part of a step: on a simulated device whose work takes no time.
 #[cfg(feature = "sim")]
 fn tell_of_host() -> Result<()> {
@@ -89,13 +76,13 @@ fn tell_of_host() -> Result<()> {
 }
 
 #[cfg(not(feature = "sim"))]
-fn tell_of_card() -> Result<()> {
-    println!("The simulated card needs `--features sim`.");
+fn tell_of_host() -> Result<()> {
+    println!("The words `card` and `host` need `--features sim`.");
     Ok(())
 }
 
 #[cfg(not(feature = "sim"))]
-use tell_of_card as tell_of_host;
+use tell_of_host as tell_of_card;
 
 /// The same step in PyTorch on the CPU or a card, if there is one.
 fn beside_pytorch(peak_bytes: u64, device: &str) {

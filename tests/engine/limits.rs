@@ -426,9 +426,12 @@ fn odd_numbers_of_a_device_are_refused_at_once_or_work() {
             "speed",
             |o, n| {
                 o.speed = Some(lapidary::sim::Speed {
-                    link_bytes_per_s: n,
+                    upload_bytes_per_s: n,
+                    download_bytes_per_s: n,
                     memory_bytes_per_s: n,
                     multiply_adds_per_s: n,
+                    copy_ns: n as u32,
+                    submission_ns: n as u32,
                 })
             },
             &[0, 1, u64::MAX],

@@ -166,9 +166,12 @@ mod simulated {
 
     /// To compute a value costs less than to bring it back.
     const FAST_KERNELS: Speed = Speed {
-        link_bytes_per_s: 1 << 20,
+        upload_bytes_per_s: 1 << 20,
+        download_bytes_per_s: 1 << 20,
         memory_bytes_per_s: 1 << 40,
         multiply_adds_per_s: 1 << 44,
+        copy_ns: 0,
+        submission_ns: 0,
     };
 
     fn simulated(speed: Speed) -> Gpu {
@@ -338,9 +341,12 @@ mod simulated {
     #[test]
     fn a_device_that_computes_fast_recomputes_and_one_with_a_fast_link_evicts() {
         let fast_link = within(Speed {
-            link_bytes_per_s: 1 << 40,
+            upload_bytes_per_s: 1 << 40,
+            download_bytes_per_s: 1 << 40,
             memory_bytes_per_s: 1 << 20,
             multiply_adds_per_s: 1 << 20,
+            copy_ns: 0,
+            submission_ns: 0,
         });
         let fast_kernels = within(FAST_KERNELS);
         let told = |stats: &Stats| (stats.evicted_bytes, stats.recomputed_bytes);

@@ -43,16 +43,22 @@ const SHAPES: [&[usize]; 10] = [
 
 /// Evicting costs less here than computing again.
 const FAST_LINK: Speed = Speed {
-    link_bytes_per_s: 1 << 40,
+    upload_bytes_per_s: 1 << 40,
+    download_bytes_per_s: 1 << 40,
     memory_bytes_per_s: 1 << 20,
     multiply_adds_per_s: 1 << 20,
+    copy_ns: 0,
+    submission_ns: 0,
 };
 
 /// Computing again costs less here than evicting.
 const FAST_KERNELS: Speed = Speed {
-    link_bytes_per_s: 1 << 20,
+    upload_bytes_per_s: 1 << 20,
+    download_bytes_per_s: 1 << 20,
     memory_bytes_per_s: 1 << 40,
     multiply_adds_per_s: 1 << 44,
+    copy_ns: 0,
+    submission_ns: 0,
 };
 
 fn open(speed: Speed, budget: Budget) -> (Gpu, SimHandle) {

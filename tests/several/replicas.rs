@@ -142,9 +142,12 @@ fn kernels_ns(devices: usize) -> Result<u64> {
         let options = SimOptions {
             mode: SimMode::SizesOnly,
             speed: Some(Speed {
-                link_bytes_per_s: 1 << 30,
+                upload_bytes_per_s: 1 << 30,
+                download_bytes_per_s: 1 << 30,
                 memory_bytes_per_s: 1 << 30,
                 multiply_adds_per_s: 1 << 40,
+                copy_ns: 0,
+                submission_ns: 0,
             }),
             ..SimOptions::default()
         };

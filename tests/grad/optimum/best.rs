@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use lapidary::sim::Speed;
 
-use super::graph::{Graph, Part, launch_ns, link_ns};
+use super::graph::{Graph, Part, download_ns, launch_ns, upload_ns};
 
 /// The state of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,10 @@ impl Search {
                 room_bytes,
                 ..*self
             };
-            Some(beside.least_ns()? + link_ns(left_bytes, self.speed))
+            // Each leaves in a copy of its own.
+            let copies = (self.graph.layers() as u64 * eighths).div_ceil(8);
+            let copies_ns = copies * u64::from(self.speed.copy_ns);
+            Some(beside.least_ns()? + download_ns(left_bytes, self.speed) + copies_ns)
         });
         Some(ways.min()?.saturating_sub(self.graph.all_ns(self.speed)))
     }
@@ -134,16 +137,19 @@ impl Search {
         let (graph, speed) = (&self.graph, self.speed);
         let used_bytes = self.used_bytes(state);
         let fits = |more_bytes: u64| used_bytes + more_bytes <= self.room_bytes;
+        let copy_ns = u64::from(speed.copy_ns);
         for index in 0..graph.widths.len() {
             let (bytes, at) = (graph.activation_bytes(index), state.at(index));
             match at {
                 At::Device => {
                     take(state.with(index, At::Nowhere), 0);
-                    take(state.with(index, At::Both), link_ns(bytes, speed));
+                    let ns = copy_ns + download_ns(bytes, speed);
+                    take(state.with(index, At::Both), ns);
                 }
                 At::Both => take(state.with(index, At::Host), 0),
                 At::Host if fits(bytes) => {
-                    take(state.with(index, At::Both), link_ns(bytes, speed));
+                    let ns = copy_ns + upload_ns(bytes, speed);
+                    take(state.with(index, At::Both), ns);
                 }
                 At::Nowhere | At::Host => {}
             }

@@ -4,12 +4,12 @@ use lapidary::operations::{Activation, Epilogue};
 use lapidary::sim::{SimHandle, SimMode, SimOptions, Speed};
 use lapidary::{Budget, DType, Gpu, Result, Tensor};
 
-use super::graph::{Graph, ROWS};
+use super::graph::{Graph, ROWS, download_ns, upload_ns};
 
 /// What a step took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// All kernels and transfers, one after the other.
+    /// All kernels, transfers, copies and submissions, one after the other.
     pub(crate) ns: u64,
     pub(crate) peak_bytes: u64,
     pub(crate) evicted_bytes: u64,
@@ -66,7 +66,7 @@ pub(crate) fn step_of(
     budget_bytes: Option<u64>,
     forward: impl Fn(Tensor, &[Tensor]) -> Result<Tensor>,
 ) -> Result<Taken> {
-    let (gpu, _sim) = simulated(speed)?;
+    let (gpu, sim) = simulated(speed)?;
     let weight = |layer: usize| -> Result<Tensor> {
         let shape = [graph.widths[layer], graph.widths[layer + 1]];
         gpu.zeros(&shape, DType::F32)?.requires_grad()
@@ -81,7 +81,7 @@ pub(crate) fn step_of(
             ..Budget::device(budget_bytes + staging_bytes)
         })?;
     }
-    let before = gpu.memory().stats();
+    let (before, counted) = (gpu.memory().stats(), sim.counters());
     let h = forward(x, &weights)?;
     // A training program reads a number, or its queue gets long.
     gpu.flush()?;
@@ -90,9 +90,18 @@ pub(crate) fn step_of(
     gpu.finish()?;
     drop(gradients);
     let stats = gpu.memory().stats();
-    let moved_bytes = stats.evicted_bytes + stats.restored_bytes;
+    let counters = sim.counters();
+    let copies = counters.copies - counted.copies;
+    let submissions = counters.submissions - counted.submissions;
+    let ns = [
+        stats.kernels_ns - before.kernels_ns,
+        download_ns(stats.evicted_bytes, speed),
+        upload_ns(stats.restored_bytes, speed),
+        copies * u64::from(speed.copy_ns),
+        submissions * u64::from(speed.submission_ns),
+    ];
     Ok(Taken {
-        ns: stats.kernels_ns - before.kernels_ns + super::graph::link_ns(moved_bytes, speed),
+        ns: ns.iter().sum(),
         peak_bytes: stats.live_bytes.peak,
         evicted_bytes: stats.evicted_bytes,
         recomputed_bytes: stats.recomputed_bytes,

@@ -84,17 +84,36 @@ pub(crate) fn launch_ns(bytes: u64, multiply_adds: u64, speed: Speed) -> u64 {
     (1e9 * bytes.max(sums)) as u64
 }
 
-/// The time of a transfer in one direction.
-pub(crate) fn link_ns(bytes: u64, speed: Speed) -> u64 {
-    (1e9 * bytes as f64 / speed.link_bytes_per_s as f64) as u64
+/// The time of bytes on their way to the host, without that of their copies.
+pub(crate) fn download_ns(bytes: u64, speed: Speed) -> u64 {
+    (1e9 * bytes as f64 / speed.download_bytes_per_s as f64) as u64
 }
+
+/// The same to the device.
+pub(crate) fn upload_ns(bytes: u64, speed: Speed) -> u64 {
+    (1e9 * bytes as f64 / speed.upload_bytes_per_s as f64) as u64
+}
+
+/// The widths of graphs that are compared in half the memory.
+pub(crate) const HALVED: [&[usize]; 7] = [
+    &[256, 512, 128, 512, 256, 640, 192, 256],
+    &[512, 384, 256, 128, 256, 384, 512],
+    &[640, 128, 640, 128, 640, 128, 640],
+    &[512, 256, 512, 256, 512, 256],
+    &[256, 512, 128, 512, 256, 640, 192],
+    &[256; 9],
+    &[256; 7],
+];
 
 /// The devices for which both are compared.
 pub(crate) fn devices() -> [(&'static str, Speed); 3] {
     let speed = |link: u64, memory: u64, multiply_adds: u64| Speed {
-        link_bytes_per_s: link * 1_000_000_000,
+        upload_bytes_per_s: link * 1_000_000_000,
+        download_bytes_per_s: link * 1_000_000_000,
         memory_bytes_per_s: memory * 1_000_000_000,
         multiply_adds_per_s: multiply_adds * 1_000_000_000,
+        copy_ns: 0,
+        submission_ns: 0,
     };
     [
         ("fast link", speed(400, 1000, 10_000)),

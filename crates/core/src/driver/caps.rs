@@ -96,14 +96,43 @@ pub struct Caps {
 
 /// How fast a device moves bytes and computes. By it the engine decides which tensors to evict, and
 /// whether to keep their bytes or to compute them again.
+///
+/// The default is a graphics card behind PCIe 4 × 16. Set what differs:
+///
+/// ```
+/// use lapidary_core::sim::Speed;
+///
+/// let faster = Speed { memory_bytes_per_s: 400_000_000_000, ..Speed::default() };
+/// assert_eq!(faster.upload_bytes_per_s, 25_000_000_000);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// Bytes a second between the host's memory and the device.
-    pub link_bytes_per_s: u64,
-    /// Bytes a second that kernels read and write.
+    /// Bytes a second from the host's memory to the device. Default 25 GB/s.
+    pub upload_bytes_per_s: u64,
+    /// Bytes a second from the device to the host's memory. Default 25 GB/s.
+    pub download_bytes_per_s: u64,
+    /// Bytes a second that kernels read and write. Copies within the device read and write, too.
+    /// Default 200 GB/s.
     pub memory_bytes_per_s: u64,
-    /// Multiply-adds a second.
+    /// Multiply-adds a second. Default 5 · 10¹².
     pub multiply_adds_per_s: u64,
+    /// The time of each copy beside that of its bytes, in nanoseconds. Default 5 µs.
+    pub copy_ns: u32,
+    /// The time of each submission beside that of its work, in nanoseconds. Default 10 µs.
+    pub submission_ns: u32,
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Speed {
+            upload_bytes_per_s: 25_000_000_000,
+            download_bytes_per_s: 25_000_000_000,
+            memory_bytes_per_s: 200_000_000_000,
+            multiply_adds_per_s: 5_000_000_000_000,
+            copy_ns: 5_000,
+            submission_ns: 10_000,
+        }
+    }
 }
 
 impl Caps {

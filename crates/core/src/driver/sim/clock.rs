@@ -1,4 +1,11 @@
 //! The time that work takes, on a device whose options give it a speed to keep.
+//!
+//! ```text
+//!   submission  submission_ns, then its steps, one after the other
+//!   copy        copy_ns, and its bytes: over the link one way, or within the device
+//!   clear       the bytes that it writes
+//!   dispatch    the bytes that it binds
+//! ```
 
 use std::time::{Duration, Instant};
 
@@ -13,34 +20,43 @@ pub(super) struct QueueClock {
 }
 
 impl QueueClock {
-    /// The end of a submission that is queued now.
-    pub(super) fn end_of(&mut self, steps: &[Step], memory: &Contents, speed: Speed) -> Instant {
-        let now = Instant::now();
+    /// The end of a submission that is queued `now` and takes `taken`.
+    pub(super) fn end_of(&mut self, taken: Duration, now: Instant) -> Instant {
         let begin = self.busy_until.map_or(now, |until| until.max(now));
-        let taken: Duration = steps.iter().map(|step| time_of(step, memory, speed)).sum();
         let end = begin + taken;
         self.busy_until = Some(end);
         end
     }
 }
 
-/// Kernels move the bytes that they bind. Copies between host and device go over the link.
-fn time_of(step: &Step, memory: &Contents, speed: Speed) -> Duration {
+/// The time of a submission.
+pub(super) fn time_of(steps: &[Step], memory: &Contents, speed: Speed) -> Duration {
+    let steps = steps.iter().map(|step| time_of_step(step, memory, speed));
+    Duration::from_nanos(speed.submission_ns.into()) + steps.sum::<Duration>()
+}
+
+/// Kernels move the bytes that they bind. Copies from and to the host go over the link.
+fn time_of_step(step: &Step, memory: &Contents, speed: Speed) -> Duration {
     let is_slab = |id: BufferId| memory.kind(id) == Some(BufferKind::Slab);
-    let (bytes, bytes_per_s) = match step {
+    let (fixed_ns, bytes, bytes_per_s) = match step {
         Step::Copy {
             src,
             dst,
             size_bytes,
-        } => match is_slab(src.0) && is_slab(dst.0) {
-            true => (2 * size_bytes, speed.memory_bytes_per_s),
-            false => (*size_bytes, speed.link_bytes_per_s),
-        },
-        Step::Clear { size_bytes, .. } => (*size_bytes, speed.memory_bytes_per_s),
+        } => {
+            let (bytes, bytes_per_s) = match (is_slab(src.0), is_slab(dst.0)) {
+                (true, true) => (2 * size_bytes, speed.memory_bytes_per_s),
+                (false, true) => (*size_bytes, speed.upload_bytes_per_s),
+                (_, false) => (*size_bytes, speed.download_bytes_per_s),
+            };
+            (speed.copy_ns, bytes, bytes_per_s)
+        }
+        Step::Clear { size_bytes, .. } => (0, *size_bytes, speed.memory_bytes_per_s),
         Step::Dispatch { bindings, .. } => {
             let bound = bindings.iter().map(|binding| binding.size_bytes);
-            (bound.sum(), speed.memory_bytes_per_s)
+            (0, bound.sum(), speed.memory_bytes_per_s)
         }
     };
-    Duration::from_secs_f64(bytes as f64 / bytes_per_s.max(1) as f64)
+    let moving = Duration::from_secs_f64(bytes as f64 / bytes_per_s.max(1) as f64);
+    Duration::from_nanos(fixed_ns.into()) + moving
 }

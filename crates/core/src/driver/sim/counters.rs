@@ -35,6 +35,9 @@ pub struct SimCounters {
     pub clears: u64,
     /// Dispatches in the accepted submissions.
     pub dispatches: u64,
+    /// The time that the accepted submissions take, in nanoseconds. 0 unless the device
+    /// [keeps time](super::SimOptions::keeps_time).
+    pub busy_ns: u64,
     /// Bytes of all existing buffers.
     pub reserved_bytes: u64,
     /// Bytes of destroyed buffers that submissions still use.
@@ -64,6 +67,7 @@ impl SimCounters {
             copied_bytes: 0,
             clears: 0,
             dispatches: 0,
+            busy_ns: 0,
             reserved_bytes: 0,
             retiring_bytes: 0,
             peak_bytes: 0,

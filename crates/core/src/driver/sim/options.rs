@@ -84,10 +84,10 @@ pub struct SimOptions {
     pub compiler: ShaderCompiler,
     /// See [`Caps::speed`]. `None` leaves the engine's first guesses for the kind of device.
     pub speed: Option<Speed>,
-    /// Whether work takes the time that its bytes take at `speed`. Then a submission ends so much
-    /// later, and whoever waits for it waits as long. Bytes that kernels bind go at the speed of
-    /// the memory, copies from and to the host at that of the link. Multiply-adds do not count. For
-    /// benches of several devices on one machine; not in a browser.
+    /// Whether work takes the time that it takes at `speed`. Then a submission ends so much later,
+    /// and whoever waits for it waits as long. The copies, clears and kernels of a device run one
+    /// after the other. Bytes that kernels bind go at the speed of the memory, copies from and to
+    /// the host at that of the link. Multiply-adds do not count. For benches; not in a browser.
     pub keeps_time: bool,
     /// See [`Caps::maps_slabs`].
     pub maps_slabs: bool,

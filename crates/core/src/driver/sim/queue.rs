@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::clock::QueueClock;
+use super::clock::{QueueClock, time_of};
 use super::contents::{Contents, Mapping};
 use super::counters::{Digest, SimCounters};
 use super::faults::{Chance, FaultKind, FaultPlan, SITES, Site};
@@ -224,7 +224,9 @@ impl State {
         }
         let ends_at = match self.options.speed {
             Some(speed) if self.options.keeps_time => {
-                Some(self.clock.end_of(&steps, &self.memory, speed))
+                let taken = time_of(&steps, &self.memory, speed);
+                self.counters.busy_ns += taken.as_nanos() as u64;
+                Some(self.clock.end_of(taken, Instant::now()))
             }
             _ => None,
         };

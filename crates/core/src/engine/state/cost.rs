@@ -81,8 +81,8 @@ impl Costs {
         if let Some(speed) = caps.speed {
             let ns_per = |per_second: u64| 1e9 / per_second.max(1) as f64;
             costs.host = TransferCost {
-                ns_per_transfer: 0,
-                ns_per_kib: (1024.0 * ns_per(speed.link_bytes_per_s)).ceil() as u32,
+                ns_per_transfer: speed.copy_ns,
+                ns_per_kib: (1024.0 * ns_per(speed.upload_bytes_per_s)).ceil() as u32,
             };
             costs.compute = ComputeCost {
                 ns_per_launch: 0.0,
@@ -165,8 +165,8 @@ impl Stopwatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::Driver;
     use crate::driver::sim::{SimDriver, SimOptions};
+    use crate::driver::{Driver, Speed};
 
     fn guesses() -> Costs {
         let (driver, _) = SimDriver::new(SimOptions::default()).unwrap();
@@ -192,6 +192,20 @@ mod tests {
             guess.ns_per_transfer
         );
         assert_eq!(costs.transfer_cost(Tier::Host), other);
+    }
+
+    #[test]
+    fn a_device_of_known_speed_begins_with_its_own_costs() {
+        let (driver, _) = SimDriver::new(SimOptions {
+            speed: Some(Speed {
+                upload_bytes_per_s: 1_024_000_000,
+                ..Speed::default()
+            }),
+            ..SimOptions::default()
+        })
+        .unwrap();
+        let cost = Costs::new(driver.caps()).transfer_cost(Tier::Host);
+        assert_eq!(cost.ns(10 << 10), 10 * 1000 + 5_000);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The simulated device keeps its guarantees: it checks, runs late, and fails on command.
 
+mod clock;
 mod fails;
 mod late;
 mod refuses;
