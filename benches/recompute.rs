@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench recompute --features sim
+//! cargo bench --bench recompute --features sim -- halves    # seven graphs in half the memory
 //! ```
 //!
 //! A training step of a perceptron on simulated devices, in part of the memory that it wants. The
@@ -18,7 +19,8 @@ mod graph;
 
 use best::Search;
 use engine::{Taken, layer, step, step_of, workspace_bytes};
-use graph::{Graph, devices};
+use graph::{Graph, HALVED, devices};
+use lapidary::sim::Speed;
 use lapidary::{Result, Tensor};
 
 const GRAPHS: [(&str, Graph); 4] = [
@@ -84,6 +86,9 @@ fn u_net(mut h: Tensor, weights: &[Tensor]) -> Result<Tensor> {
 const PERCENTAGES: [u64; 4] = [70, 50, 40, 30];
 
 fn main() -> Result<()> {
+    if std::env::args().any(|word| word == "halves") {
+        return halves();
+    }
     for (name, graph) in GRAPHS {
         for (device, speed) in devices() {
             let all = step(graph, speed, None)?;
@@ -136,4 +141,51 @@ fn report(percentage: u64, taken: Taken, all: Taken, best: &str) {
         taken.evicted_bytes >> 20,
         taken.recomputed_bytes >> 20,
     );
+}
+
+/// Seven graphs in half the memory. Here a card's copies and submissions cost time of their own.
+fn halves() -> Result<()> {
+    let [(_, fast_link), (_, pcie), _] = devices();
+    let card = Speed {
+        memory_bytes_per_s: pcie.memory_bytes_per_s,
+        multiply_adds_per_s: pcie.multiply_adds_per_s,
+        ..Speed::default()
+    };
+    for (name, speed) in [("fast link", fast_link), ("PCIe with costs", card)] {
+        println!("{name}: time in half the memory / the best; with the workspace beside");
+        let mut all = [Vec::new(), Vec::new()];
+        for widths in HALVED {
+            let ratios = halved(Graph { widths }, speed)?;
+            println!("  {:.2} {:.2}  {widths:?}", ratios[0], ratios[1]);
+            for (all, ratio) in all.iter_mut().zip(ratios) {
+                all.push(ratio);
+            }
+        }
+        let count = HALVED.len() as f64;
+        let geometric = |all: &Vec<f64>| (all.iter().map(|x| x.ln()).sum::<f64>() / count).exp();
+        let worst = |all: &Vec<f64>| all.iter().copied().fold(0.0, f64::max);
+        let [means, worst] = [all.each_ref().map(geometric), all.each_ref().map(worst)];
+        println!("  {:.2} {:.2}  geometric mean", means[0], means[1]);
+        println!("  {:.2} {:.2}  the worst", worst[0], worst[1]);
+    }
+    Ok(())
+}
+
+/// The times of a step in half the memory, and in the workspace beside it, ÷ the best without it.
+fn halved(graph: Graph, speed: Speed) -> Result<[f64; 2]> {
+    let all = step(graph, speed, None)?;
+    let room_bytes = room_bytes(graph, all, 50);
+    let search = Search {
+        graph,
+        speed,
+        room_bytes,
+    };
+    let more_ns = search.more_ns().unwrap_or(u64::MAX);
+    let best = all.ns as f64 + more_ns as f64;
+    let budget_bytes = graph.weights_bytes() + room_bytes;
+    let ratio = |more_bytes: u64| -> Result<f64> {
+        let taken = step(graph, speed, Some(budget_bytes + more_bytes))?;
+        Ok(taken.ns as f64 / best)
+    };
+    Ok([ratio(0)?, ratio(workspace_bytes(graph, speed)?)?])
 }

@@ -4,9 +4,15 @@
 //! ```text
 //! cargo bench --bench shares
 //! LAPIDARY_CONTENDED_S=5 cargo bench --bench shares   # instead of the 60 s in which shares compete
+//! cargo bench --bench shares --features sim -- card    # a guarantee on a simulated card
 //! ```
 //!
 //! Rows that are compared run in turns, so that noise hits all of them.
+
+mod claim;
+#[cfg(feature = "sim")]
+#[path = "../simulated/card.rs"]
+mod simulated_card;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,8 +25,6 @@ const MIB: u64 = 1 << 20;
 const ROUNDS: usize = 15;
 /// Buffers made and dropped in a round.
 const BUFFERS: usize = 2000;
-/// The guarantee that is claimed, in buffers of 1 MiB.
-const CLAIMED: usize = 64;
 /// The buffers of each share that competes, of 1 MiB each.
 const COMPETING: usize = 48;
 /// How long they compete, unless `LAPIDARY_CONTENDED_S` says otherwise.
@@ -39,11 +43,14 @@ const FRAMES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(4);
 
 fn main() -> Result<()> {
+    if std::env::args().any(|word| word == "card") {
+        return tell_of_card();
+    }
     let gpu = open(None)?;
     println!("{} ({})\n", gpu.caps().name, gpu.caps().backend);
     drop(gpu);
     cost()?;
-    claim()?;
+    claim::compare(|budget_bytes| open(Some(budget_bytes)))?;
     fairness()?;
     latency()
 }
@@ -53,6 +60,34 @@ fn open(budget_bytes: Option<u64>) -> Result<Gpu> {
         budget: budget_bytes.map(Budget::device),
         ..Options::default()
     })
+}
+
+/// A guarantee that comes back on a simulated card behind PCIe.
+#[cfg(feature = "sim")]
+fn tell_of_card() -> Result<()> {
+    use lapidary::sim::Speed;
+
+    let speed = Speed::default();
+    let taken = claim::compare(|budget_bytes| {
+        let options = Options {
+            budget: Some(Budget::device(budget_bytes)),
+            ..Options::default()
+        };
+        Ok(simulated_card::open(speed, options)?.0)
+    })?;
+    let copies_s = claim::BYTES as f64 / speed.download_bytes_per_s as f64;
+    println!("  over the link              {:>7.1} ms", copies_s * 1e3);
+    println!(
+        "  ratio                      {:>7.2}",
+        taken.as_secs_f64() / copies_s
+    );
+    Ok(())
+}
+
+#[cfg(not(feature = "sim"))]
+fn tell_of_card() -> Result<()> {
+    println!("The word `card` needs `--features sim`.");
+    Ok(())
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -106,53 +141,6 @@ fn filled(gpu: &Gpu, count: usize) -> Result<Vec<Buffer>> {
     let made = made.collect::<Result<Vec<_>>>()?;
     gpu.finish()?;
     Ok(made)
-}
-
-/// The time until a guarantee is there, beside that of evicting the same bytes because the budget
-/// was lowered.
-fn claim() -> Result<()> {
-    let budget_bytes = 100 * MIB;
-    let (mut claims, mut moves) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let gpu = open(Some(budget_bytes))?;
-        let frame = gpu.share("frame", Share::guaranteed(CLAIMED as u64 * MIB))?;
-        let job = gpu.share("job", Share::guaranteed(0))?;
-        let lent = filled(&job, 90)?;
-        let begun = Instant::now();
-        let wanted: Vec<_> = (0..CLAIMED)
-            .map(|_| frame.buffer(MIB))
-            .collect::<Result<_>>()?;
-        wanted.iter().try_for_each(Buffer::prefetch)?;
-        frame.finish()?;
-        claims.push(begun.elapsed());
-        assert!(
-            wanted
-                .iter()
-                .all(|one| one.residency() == Residency::Device)
-        );
-        drop((lent, wanted));
-
-        let gpu = open(Some(budget_bytes))?;
-        let held = filled(&gpu, 90)?;
-        let before = on_device(&held);
-        let begun = Instant::now();
-        gpu.memory()
-            .set_budget(Budget::device(budget_bytes - CLAIMED as u64 * MIB))?;
-        let moved = before - on_device(&held);
-        moves.push(begun.elapsed().mul_f64(CLAIMED as f64 / moved as f64));
-    }
-    let (claims, moves) = (median(claims), median(moves));
-    println!("\na guarantee of {CLAIMED} MiB, all of it lent");
-    println!(
-        "  until it is there          {:>7.1} ms",
-        claims.as_secs_f64() * 1e3
-    );
-    println!(
-        "  evicting the same bytes    {:>7.1} ms",
-        moves.as_secs_f64() * 1e3
-    );
-    println!("  ratio                      {:>7.2}", ratio(claims, moves));
-    Ok(())
 }
 
 fn on_device(buffers: &[Buffer]) -> usize {
