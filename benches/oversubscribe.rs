@@ -35,6 +35,8 @@ struct Pass {
     evicted_bytes: u64,
     restored_bytes: u64,
     submissions: u64,
+    /// For memory, as `MemoryStats::waits` counts.
+    waits: u64,
 }
 
 fn main() -> Result<()> {
@@ -56,12 +58,13 @@ fn main() -> Result<()> {
         let pass = &runs[0];
         println!(
             "  at {factor} x the budget: {:.2} ms, {:.2} x (kernels, and bytes at the rate of the \
-             link), {:.2}-{:.2}; {} submissions; evicted {:.1} MB, restored {:.1} MB",
+             link), {:.2}-{:.2}; {} submissions, {} waits; evicted {:.1} MB, restored {:.1} MB",
             ms(runs.iter().map(|pass| pass.time).sum::<Duration>() / RUNS as u32),
             ratios.iter().sum::<f64>() / RUNS as f64,
             ratios.iter().copied().fold(f64::INFINITY, f64::min),
             ratios.iter().copied().fold(0.0, f64::max),
             pass.submissions,
+            pass.waits,
             pass.evicted_bytes as f64 / 1e6,
             pass.restored_bytes as f64 / 1e6,
         );
@@ -93,6 +96,7 @@ fn passes(speed: Speed, budget_bytes: Option<u64>) -> Result<Pass> {
         evicted_bytes: a_pass(after.evicted_bytes, before.evicted_bytes),
         restored_bytes: a_pass(after.restored_bytes, before.restored_bytes),
         submissions: a_pass(after.submissions, before.submissions),
+        waits: a_pass(after.waits().total().times, before.waits().total().times),
     })
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Row {
     pub(crate) busy_s: f64,
     pub(crate) commands: f64,
     pub(crate) submissions: f64,
+    /// For memory, as [`MemoryStats::waits`] counts.
+    pub(crate) waits: f64,
     pub(crate) evicted_mb: f64,
     pub(crate) restored_mb: f64,
     pub(crate) recomputed_mb: f64,
@@ -96,14 +98,15 @@ pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
     );
     for row in &measured.rows {
         println!(
-            "  {:<10} {:.4} s a step, {:.2} x; {:.0} commands in {:.0} submissions; MB a step: \
-             evicted {:.1}, restored {:.1}, recomputed {:.1}, moved {:.1}; at most {:.1} MB on the \
+            "  {:<10} {:.4} s a step, {:.2} x; {:.0} commands in {:.0} submissions, {:.0} \
+             waits for memory; MB a step: evicted {:.1}, restored {:.1}, recomputed {:.1}, moved {:.1}; at most {:.1} MB on the \
              device",
             row.name(),
             row.step_s,
             row.ratio,
             row.commands,
             row.submissions,
+            row.waits,
             row.evicted_mb,
             row.restored_mb,
             row.recomputed_mb,
@@ -211,6 +214,7 @@ impl Run {
             busy_s: (after.busy_ns - before.busy_ns) as f64 / 1e9 / ROUNDS as f64,
             commands: a_step(|stats| stats.commands),
             submissions: a_step(|stats| stats.submissions),
+            waits: a_step(|stats| stats.waits().total().times),
             evicted_mb: mb_a_step(|stats| stats.evicted_bytes),
             restored_mb: mb_a_step(|stats| stats.restored_bytes),
             recomputed_mb: mb_a_step(|stats| stats.recomputed_bytes),

@@ -34,13 +34,14 @@ pub(crate) fn tell() -> Result<()> {
             link.submission_ns / 1000,
         );
         println!(
-            "{:<8} {:<10} {:>9} {:>9} {:>19} {:>11} {:>8} {:>8} {:>10} {:>7}",
+            "{:<8} {:<10} {:>9} {:>9} {:>19} {:>11} {:>6} {:>8} {:>8} {:>10} {:>7}",
             "memory",
             "budget",
             "step",
             "idle",
             "/ no budget",
             "submissions",
+            "waits",
             "evicted",
             "restored",
             "recomputed",
@@ -78,12 +79,13 @@ fn tell_of(speed: Speed) -> Result<()> {
             ratios().fold(0.0, f64::max),
         );
         println!(
-            "{:<8} {:<10} {:>6.2} ms {:>6.2} ms {ratio:>19} {:>11.1} {:>8.1} {:>8.1} {:>10.1} {:>7.1}",
+            "{:<8} {:<10} {:>6.2} ms {:>6.2} ms {ratio:>19} {:>11.1} {:>6.1} {:>8.1} {:>8.1} {:>10.1} {:>7.1}",
             format!("{} GB/s", speed.memory_bytes_per_s / 1_000_000_000),
             rows[0].name(),
             mean(|row| row.step_s) * 1e3,
             mean(|row| row.step_s - row.busy_s) * 1e3,
             mean(|row| row.submissions),
+            mean(|row| row.waits),
             mean(|row| row.evicted_mb),
             mean(|row| row.restored_mb),
             mean(|row| row.recomputed_mb),
