@@ -32,6 +32,8 @@ const FACTORS: [u64; 2] = [2, 4];
 /// The means of several passes.
 struct Pass {
     time: Duration,
+    /// The time for which the device worked.
+    busy: Duration,
     evicted_bytes: u64,
     restored_bytes: u64,
     submissions: u64,
@@ -43,8 +45,8 @@ fn main() -> Result<()> {
     let speed = Speed::default();
     let free = passes(speed, None)?;
     println!(
-        "{WEIGHTS} weights of 4 MiB; a pass without a budget takes {:.2} ms",
-        ms(free.time)
+        "{WEIGHTS} weights of 4 MiB; the kernels of a pass take {:.2} ms",
+        ms(free.busy)
     );
     for factor in FACTORS {
         let runs = (0..RUNS).map(|_| passes(speed, Some(ALL_BYTES / factor)));
@@ -52,14 +54,15 @@ fn main() -> Result<()> {
         let ratios = runs.iter().map(|pass| {
             let travel_s = pass.evicted_bytes as f64 / speed.download_bytes_per_s as f64
                 + pass.restored_bytes as f64 / speed.upload_bytes_per_s as f64;
-            pass.time.as_secs_f64() / (free.time.as_secs_f64() + travel_s)
+            pass.time.as_secs_f64() / (free.busy.as_secs_f64() + travel_s)
         });
         let ratios: Vec<f64> = ratios.collect();
         let pass = &runs[0];
         println!(
-            "  at {factor} x the budget: {:.2} ms, {:.2} x (kernels, and bytes at the rate of the \
+            "  at {factor} x the budget: {:.2} ms, of which the device works {:.2} ms; {:.2} x (kernels, and bytes at the rate of the \
              link), {:.2}-{:.2}; {} submissions, {} waits; evicted {:.1} MB, restored {:.1} MB",
             ms(runs.iter().map(|pass| pass.time).sum::<Duration>() / RUNS as u32),
+            ms(pass.busy),
             ratios.iter().sum::<f64>() / RUNS as f64,
             ratios.iter().copied().fold(f64::INFINITY, f64::min),
             ratios.iter().copied().fold(0.0, f64::max),
@@ -78,12 +81,12 @@ fn passes(speed: Speed, budget_bytes: Option<u64>) -> Result<Pass> {
         budget: budget_bytes.map(Budget::device),
         ..Options::default()
     };
-    let (gpu, _sim) = simulated_card::open(speed, options)?;
+    let (gpu, sim) = simulated_card::open(speed, options)?;
     let numbers = vec![0.0_f32; SIZE * SIZE];
     let weights = (0..WEIGHTS).map(|_| gpu.tensor(&numbers, &[SIZE, SIZE]));
     let weights: Vec<Tensor> = weights.collect::<Result<_>>()?;
     pass(&gpu, &weights)?;
-    let before = gpu.memory().stats();
+    let (before, counted) = (gpu.memory().stats(), sim.counters());
     let begun = Instant::now();
     for _ in 0..PASSES {
         pass(&gpu, &weights)?;
@@ -93,6 +96,7 @@ fn passes(speed: Speed, budget_bytes: Option<u64>) -> Result<Pass> {
     let a_pass = |after: u64, before: u64| (after - before) / u64::from(PASSES);
     Ok(Pass {
         time,
+        busy: Duration::from_nanos(a_pass(sim.counters().busy_ns, counted.busy_ns)),
         evicted_bytes: a_pass(after.evicted_bytes, before.evicted_bytes),
         restored_bytes: a_pass(after.restored_bytes, before.restored_bytes),
         submissions: a_pass(after.submissions, before.submissions),

@@ -89,7 +89,7 @@ struct Counted {
 ///
 /// `open` opens a device for each run.
 pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
-    let measured = measure(|| Ok(open()?.into()))?;
+    let measured = measure(|| Ok(open()?.into()), ROUNDS)?;
     println!(
         "{} layers: peak {:.1} MB, parameters and state {:.1} MB",
         SIZES.layers,
@@ -117,8 +117,8 @@ pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
     Ok(measured.peak_bytes)
 }
 
-/// Runs a step without a budget and in each of them, in turns.
-pub(crate) fn measure(open: impl Fn() -> Result<Device>) -> Result<Measured> {
+/// Runs steps without a budget and in each of them, in turns.
+pub(crate) fn measure(open: impl Fn() -> Result<Device>, rounds: usize) -> Result<Measured> {
     let mut free = Run::new(open()?, None)?;
     let base_bytes = free.device.gpu.memory().stats().live_bytes.now;
     free.step()?;
@@ -142,7 +142,7 @@ pub(crate) fn measure(open: impl Fn() -> Result<Device>) -> Result<Measured> {
     for run in &mut runs {
         run.best = Duration::MAX;
     }
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for run in &mut runs {
             run.step()?;
         }
@@ -155,7 +155,9 @@ pub(crate) fn measure(open: impl Fn() -> Result<Device>) -> Result<Measured> {
     Ok(Measured {
         base_bytes,
         peak_bytes,
-        rows: rows.map(|(run, before)| run.row(free, before)).collect(),
+        rows: rows
+            .map(|(run, before)| run.row(free, before, rounds))
+            .collect(),
     })
 }
 
@@ -200,10 +202,10 @@ impl Run {
         }
     }
 
-    fn row(&self, free: Duration, before: &Counted) -> Row {
+    fn row(&self, free: Duration, before: &Counted, rounds: usize) -> Row {
         let after = self.counted();
         let a_step = |count: fn(&MemoryStats) -> u64| {
-            (count(&after.stats) - count(&before.stats)) as f64 / ROUNDS as f64
+            (count(&after.stats) - count(&before.stats)) as f64 / rounds as f64
         };
         let mb_a_step = |count| a_step(count) / 1e6;
         let step_s = self.best.as_secs_f64();
@@ -211,7 +213,7 @@ impl Run {
             percentage: self.percentage,
             step_s,
             ratio: step_s / free.as_secs_f64(),
-            busy_s: (after.busy_ns - before.busy_ns) as f64 / 1e9 / ROUNDS as f64,
+            busy_s: (after.busy_ns - before.busy_ns) as f64 / 1e9 / rounds as f64,
             commands: a_step(|stats| stats.commands),
             submissions: a_step(|stats| stats.submissions),
             waits: a_step(|stats| stats.waits().total().times),
