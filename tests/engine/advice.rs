@@ -1,7 +1,8 @@
 //! Advice is given, with figures, only if there is a problem.
 
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{Budget, DType, Gpu, Options, Tensor, stats::Topic};
+use lapidary::stats::{Snapshot, Topic};
+use lapidary::{Budget, DType, Gpu, Options, Tensor};
 
 use super::open_alone;
 
@@ -194,6 +195,41 @@ fn memory_that_waits_for_a_backward_is_named_with_a_way_out() {
     drop((layers, pins));
     let is_saved = |one: &lapidary::stats::Suggestion| one.topic == Topic::Saved;
     assert!(!gpu.memory().advice().iter().any(is_saved));
+}
+
+/// A simulated device has no times, so they are written into a snapshot.
+#[test]
+fn waits_for_memory_are_named_with_the_tensor_and_a_way_out() {
+    let gpu = with_budget(Budget::device(40 << 20));
+    let layers: Vec<Tensor> = (0..6).map(|_| zeros(&gpu, 8 * MIB, "layer")).collect();
+    for layer in layers.iter().cycle().take(24) {
+        layer.sum_all().unwrap().force().unwrap();
+    }
+    let mut snapshot = gpu.memory().snapshot();
+    let waiting = |snapshot: &Snapshot| {
+        let advice = snapshot.advice().into_iter();
+        let mut texts = advice.filter(|one| one.topic == Topic::Waiting);
+        texts.next().map(|one| one.text)
+    };
+    assert_eq!(waiting(&snapshot), None);
+    let stats = &mut snapshot.stats;
+    (stats.host_wait_ns, stats.disk_wait_ns) = (300_000_000, 900_000_000);
+    let longest = &mut stats.memory_waits[0];
+    assert!(longest.tag.starts_with("`layer` ("), "{longest:?}");
+    (longest.waits.host.ns, longest.waits.disk.ns) = (1_000_000, 800_000_000);
+    snapshot.taken_at_ns = 4_000_000_000;
+    let text = waiting(&snapshot).unwrap();
+    for words in [
+        "30 % of the time waiting for memory, 1.20 s: disk 900 ms, host 300 ms. 801 ms of it",
+        "for `layer` (",
+        "), mostly for the disk. Raise the budget by ",
+        "`Budget::host_bytes`",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    // A small part of the time is no matter.
+    snapshot.taken_at_ns = 40_000_000_000;
+    assert_eq!(waiting(&snapshot), None);
 }
 
 /// The error of a tensor that finds no room.

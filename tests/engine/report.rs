@@ -101,6 +101,12 @@ fn numbers_that_contradict_each_other_are_printed_too() {
         memory.upload_bytes.now = live;
         memory.readback_bytes.now = size;
         memory.requested_bytes.now = live;
+        for waits in [&mut memory.device_waits, &mut memory.disk_waits] {
+            *waits = size;
+        }
+        for ns in [&mut memory.store_wait_ns, &mut memory.host_wait_ns] {
+            *ns = live;
+        }
         for one in &mut memory.reclaim_steps {
             (one.tries, one.gains, one.freed_bytes) = (size, live, size);
         }

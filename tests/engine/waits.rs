@@ -91,6 +91,31 @@ fn an_eviction_by_a_read_back_is_one_wait_for_the_host() {
 }
 
 #[test]
+fn the_report_and_a_measurement_say_how_often() {
+    let (gpu, sim) = open_small(false, 64 * MIB);
+    let kept: Vec<Tensor> = (0..4).map(|value| full(&gpu, value, "kept")).collect();
+    assert!(!gpu.memory().stats().to_string().contains("waited"));
+    let one = full(&gpu, 4, "one");
+    let measure = gpu.memory().measure("more").unwrap();
+    let more: Vec<Tensor> = (0..2).map(|value| full(&gpu, value, "more")).collect();
+    let measured = measure.end().unwrap();
+    assert_eq!(times(&measured.waits), [0, 2, 0, 0]);
+    assert!(
+        measured
+            .to_string()
+            .ends_with("; waited for memory 2 times: host 2"),
+        "{measured}"
+    );
+    let report = gpu.memory().stats().to_string();
+    assert!(
+        report.contains("\n  waited for memory 3 times: host 3\n"),
+        "{report}"
+    );
+    drop((kept, one, more));
+    ended(gpu, &sim);
+}
+
+#[test]
 fn the_device_is_waited_for_where_the_host_maps_slabs() {
     let (gpu, sim) = open_small(true, 0);
     let kept: Vec<Tensor> = (0..4).map(|value| full(&gpu, value, "kept")).collect();

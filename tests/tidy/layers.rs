@@ -32,7 +32,7 @@ const CRATES: [Layers; 3] = [
             ("telemetry", &[]),
             ("tuning", &["cache_file", "number_map"]),
             ("parallel", &["units"]),
-            ("waits", &[]),
+            ("waits", &["units"]),
             ("dtype", &["parallel"]),
             ("shortage", &["units"]),
             ("error", &["units", "dtype", "shortage"]),

@@ -1,5 +1,5 @@
 //! Numbers of bytes. Bytes are plain `u64`: [`Bytes`] prints them, [`parse_bytes`] reads them, and
-//! [`Level`] follows them over time.
+//! [`Level`] follows them over time. [`Nanoseconds`] prints times.
 
 use std::fmt;
 
@@ -77,12 +77,45 @@ impl fmt::Display for Bytes {
             value /= KIB as f64;
             unit += 1;
         }
-        let decimals = match value {
-            value if value < 9.995 => 2,
-            value if value < 99.95 => 1,
-            _ => 0,
+        f.pad(&format!("{value:.*} {}", decimals(value), UNITS[unit]))
+    }
+}
+
+/// Prints a number of nanoseconds with a unit that people can read: `317 ns`, `4.00 ms`, `15.3 s`.
+///
+/// ```
+/// use lapidary_core::units::Nanoseconds;
+/// assert_eq!(Nanoseconds(1_234_000_000).to_string(), "1.23 s");
+/// assert_eq!(Nanoseconds(999).to_string(), "999 ns");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nanoseconds(pub u64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// The names of units, their sizes, and how many of each are too many to print.
+        const UNITS: [(&str, f64, f64); 4] = [
+            ("µs", 1e3, 999.5),
+            ("ms", 1e6, 999.5),
+            ("s", 1e9, 9999.5),
+            ("h", 3.6e12, f64::INFINITY),
+        ];
+        let ns = self.0 as f64;
+        let fits = UNITS.iter().find(|(_, size, most)| ns / size < *most);
+        let Some((unit, size, _)) = fits.filter(|_| self.0 >= 1000) else {
+            return f.pad(&format!("{} ns", self.0));
         };
-        f.pad(&format!("{value:.decimals$} {}", UNITS[unit]))
+        let value = ns / size;
+        f.pad(&format!("{value:.*} {unit}", decimals(value)))
+    }
+}
+
+/// The decimals of a number of which three digits are printed.
+fn decimals(value: f64) -> usize {
+    match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
     }
 }
 
@@ -139,6 +172,22 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn times_read_well_at_every_magnitude() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1000, "1.00 µs"),
+            (999_499, "999 µs"),
+            (999_500, "1.00 ms"),
+            (61_300_000_000, "61.3 s"),
+            (10_800_000_000_000, "3.00 h"),
+            (u64::MAX, "5124096 h"),
+        ] {
+            assert_eq!(Nanoseconds(ns).to_string(), text);
         }
     }
 

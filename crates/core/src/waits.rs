@@ -9,10 +9,14 @@
 //! work while a pass waits.
 
 use std::cell::Cell;
+use std::cmp::Reverse;
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
+
+use crate::units::Nanoseconds;
 
 /// How often and how long execution passes waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,11 +33,22 @@ pub struct Waited {
 impl Waited {
     const NOTHING: Waited = Waited { times: 0, ns: 0 };
 
+    pub(crate) fn new(times: u64, ns: u64) -> Waited {
+        Waited { times, ns }
+    }
+
     /// Both sums.
     fn plus(self, other: Waited) -> Waited {
         Waited {
             times: self.times.saturating_add(other.times),
             ns: self.ns.saturating_add(other.ns),
+        }
+    }
+
+    fn since(self, before: Waited) -> Waited {
+        Waited {
+            times: self.times.saturating_sub(before.times),
+            ns: self.ns.saturating_sub(before.ns),
         }
     }
 }
@@ -73,6 +88,34 @@ impl Waits {
         device.plus(host).plus(store).plus(disk)
     }
 
+    /// The waits since others were counted.
+    #[must_use]
+    pub fn since(&self, before: &Waits) -> Waits {
+        Waits {
+            device: self.device.since(before.device),
+            host: self.host.since(before.host),
+            store: self.store.since(before.store),
+            disk: self.disk.since(before.disk),
+        }
+    }
+
+    /// What was waited for most, `device`, `host`, `store` or `disk`, and these waits.
+    pub fn longest(&self) -> (&'static str, Waited) {
+        self.sorted()[0]
+    }
+
+    /// The waits with their names, the longest first.
+    fn sorted(&self) -> [(&'static str, Waited); 4] {
+        let mut parts = [
+            ("device", self.device),
+            ("host", self.host),
+            ("store", self.store),
+            ("disk", self.disk),
+        ];
+        parts.sort_by_key(|(_, waited)| Reverse((waited.ns, waited.times)));
+        parts
+    }
+
     /// Adds waits.
     pub(crate) fn add(&mut self, other: &Waits) {
         self.device = self.device.plus(other.device);
@@ -87,6 +130,44 @@ impl Waits {
             WaitsFor::Host => &mut self.host,
             WaitsFor::Store => &mut self.store,
             WaitsFor::Disk => &mut self.disk,
+        }
+    }
+}
+
+/// Prints the time, and its parts, the longest first: `1.20 s: disk 900 ms, device 300 ms`. Without
+/// a clock the numbers of waits.
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let has_clock = total.ns > 0;
+        match (has_clock, total.times) {
+            (true, _) => write!(f, "{}", Nanoseconds(total.ns))?,
+            (false, 1) => f.write_str("1 time")?,
+            (false, times) => write!(f, "{} times", Times(times))?,
+        }
+        let is_there = |(_, waited): &(_, Waited)| match has_clock {
+            true => waited.ns > 0,
+            false => waited.times > 0,
+        };
+        for (index, (what, waited)) in self.sorted().into_iter().filter(is_there).enumerate() {
+            let lead = if index == 0 { ": " } else { ", " };
+            match has_clock {
+                true => write!(f, "{lead}{what} {}", Nanoseconds(waited.ns))?,
+                false => write!(f, "{lead}{what} {}", Times(waited.times))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Prints a count in few columns.
+struct Times(u64);
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            times @ 0..1_000_000 => write!(f, "{times}"),
+            more => write!(f, "{:.1e}", more as f64),
         }
     }
 }
@@ -343,6 +424,37 @@ mod tests {
         assert_eq!(seen.get().total().times, 1);
         assert!(work.as_mut().poll(&mut context).is_ready());
         assert_eq!(seen.get().total().times, 2);
+    }
+
+    #[test]
+    fn they_print_in_few_words() {
+        let waited = |times, ns| Waited { times, ns };
+        let mut waits = Waits {
+            device: waited(3, 0),
+            disk: waited(9, 0),
+            ..Waits::NOTHING
+        };
+        assert_eq!(waits.to_string(), "12 times: disk 9, device 3");
+        waits.device.ns = 300_000_000;
+        waits.disk.ns = 900_000_000;
+        assert_eq!(waits.to_string(), "1.20 s: disk 900 ms, device 300 ms");
+        assert_eq!(waits.longest(), ("disk", waits.disk));
+        let before = Waits {
+            disk: waited(8, 900_000_000),
+            ..Waits::NOTHING
+        };
+        let since = waits.since(&before);
+        assert_eq!((since.disk, since.device), (waited(1, 0), waits.device));
+        assert_eq!(Waits::NOTHING.to_string(), "0 times");
+        let most = waited(u64::MAX, u64::MAX);
+        let (device, host, store, disk) = (most, most, most, most);
+        let all = Waits {
+            device,
+            host,
+            store,
+            disk,
+        };
+        assert!(all.to_string().len() <= 80, "{all}");
     }
 
     #[test]

@@ -175,6 +175,10 @@ fn elsewhere(ui: &mut Ui, stats: &MemoryStats) {
             Bytes(stats.moved_bytes)
         ),
     );
+    let waits = stats.waits();
+    if waits.total().times > 0 {
+        line(ui, format!("waited for memory {waits}"));
+    }
     if stats.refusals > 0 {
         let refusals = format!("{} requests were refused", stats.refusals);
         ui.colored_label(DISK, refusals);

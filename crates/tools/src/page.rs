@@ -19,7 +19,8 @@ use lapidary_core::internal::{
 };
 use lapidary_core::shares::ShareUse;
 use lapidary_core::stats::{
-    Event, EvictedStorage, Moment, NumberValue, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot, Tag,
+    Event, EvictedStorage, Moment, NumberValue, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot,
+    Tag, Waits,
 };
 use lapidary_core::stores::StoreUse;
 use serde::Serialize;
@@ -166,6 +167,14 @@ struct Stats<'a> {
     stores: &'a [StoreUse],
     #[serde(skip_serializing_if = "<[ShareUse]>::is_empty")]
     shares: &'a [ShareUse],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    memory_waits: Vec<ClippedWaits<'a>>,
+}
+
+#[derive(Serialize)]
+struct ClippedWaits<'a> {
+    tag: &'a str,
+    waits: Waits,
 }
 
 #[derive(Serialize)]
@@ -188,13 +197,19 @@ impl<'a> Head<'a> {
             short
         };
         let stats = &snapshot.stats;
+        let (adapter, backend) = (clip(&stats.adapter), clip(&stats.backend));
+        let waits = stats.memory_waits.iter().map(|one| ClippedWaits {
+            tag: clip(&one.tag),
+            waits: one.waits,
+        });
         let stats = Stats {
-            adapter: clip(&stats.adapter),
-            backend: clip(&stats.backend),
+            adapter,
+            backend,
             numbers: (stats.numbers().map(|one| (one.name, one.value))).collect(),
             reclaim_steps: &stats.reclaim_steps,
             stores: &stats.stores,
             shares: &stats.shares,
+            memory_waits: waits.collect(),
         };
         let kernels = snapshot.kernels.iter().map(|name| clip(name)).collect();
         let mut tag = |tag: &'a Tag| ClippedTag {

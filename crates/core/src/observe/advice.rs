@@ -1,12 +1,14 @@
 //! Suggestions made from a snapshot, in sentences with figures.
 
+mod waiting;
+
 use std::cmp::Reverse;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
 
 use super::Snapshot;
-use crate::memory::{Block, BlockState, Residency, SlabMap, printable_end};
+use crate::memory::{Block, BlockState, SlabMap, printable_end};
 use crate::shortage::ShareUse;
 use crate::transfer::UPLOAD_LIMIT_BYTES;
 use crate::units::{Bytes, MIB};
@@ -43,6 +45,8 @@ pub enum Topic {
     Share,
     /// Transfers wait for staging memory.
     Staging,
+    /// Passes wait for memory much of the time.
+    Waiting,
     /// Small tensors take whole granules.
     Rounding,
     /// Slabs are released and created again.
@@ -86,6 +90,7 @@ impl Snapshot {
             Self::saved,
             Self::share,
             Self::staging,
+            Self::waiting,
             Self::rounding,
             Self::churn,
             Self::flushing,
@@ -98,16 +103,8 @@ impl Snapshot {
 
     fn budget(&self) -> Option<Suggestion> {
         let budget_bytes = self.stats.budget_bytes?;
-        let places = [Residency::Host, Residency::Store, Residency::Disk];
-        let is_out = |residency| places.contains(&residency);
-        let evicted = self
-            .evicted
-            .iter()
-            .filter(|evicted| is_out(evicted.residency));
-        let absent_bytes = evicted.fold(0, |sum: u64, evicted| sum.saturating_add(evicted.bytes));
-        let wanted_bytes = self.stats.device_bytes.now.saturating_add(absent_bytes);
-        let short_bytes = wanted_bytes.checked_sub(budget_bytes)?;
-        if self.stats.restores == 0 || short_bytes == 0 {
+        let short_bytes = self.short_bytes()?;
+        if self.stats.restores == 0 {
             return None;
         }
         let holder = match self.stats.holders.first() {

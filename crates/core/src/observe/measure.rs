@@ -6,6 +6,7 @@ use crate::engine::{Engine, Handle, Tally, block_on};
 use crate::error::Result;
 use crate::memory::Scope;
 use crate::units::Bytes;
+use crate::waits::Waits;
 
 /// A measurement under way: see [`GpuMemory::measure`](crate::GpuMemory::measure). Dropping it
 /// cancels it.
@@ -61,6 +62,8 @@ pub struct Measured {
     pub restored_bytes: u64,
     /// Requests that found no memory.
     pub refusals: u64,
+    /// How often and how long execution passes waited for memory.
+    pub waits: Waits,
 }
 
 impl Measure {
@@ -112,6 +115,7 @@ impl Measure {
             dropped_bytes: now.dropped_bytes - then.dropped_bytes,
             restored_bytes: now.restored_bytes - then.restored_bytes,
             refusals: now.refusals - then.refusals,
+            waits: now.waits().since(&then.waits()),
         })
     }
 }
@@ -146,6 +150,9 @@ impl fmt::Display for Measured {
                 f,
                 "; {evicted} evicted, {dropped} dropped, {restored} restored"
             )?;
+        }
+        if self.waits.total().times > 0 {
+            write!(f, "; waited for memory {}", self.waits)?;
         }
         Ok(())
     }

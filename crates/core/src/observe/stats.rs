@@ -46,6 +46,10 @@ impl fmt::Display for MemoryStats {
             Counted(self.refusals, "refusal"),
         )?;
         self.print_reclaim(f)?;
+        let waits = self.waits();
+        if waits.total().times > 0 {
+            writeln!(f, "  waited for memory {waits}")?;
+        }
         self.print_shares(f)?;
         self.print_slabs(f)?;
         self.print_holders(f)
@@ -153,12 +157,11 @@ impl MemoryStats {
 
     /// The waits of execution passes for memory, by what they waited for.
     pub fn waits(&self) -> Waits {
-        let waited = |times, ns| Waited { times, ns };
         Waits {
-            device: waited(self.device_waits, self.device_wait_ns),
-            host: waited(self.host_waits, self.host_wait_ns),
-            store: waited(self.store_waits, self.store_wait_ns),
-            disk: waited(self.disk_waits, self.disk_wait_ns),
+            device: Waited::new(self.device_waits, self.device_wait_ns),
+            host: Waited::new(self.host_waits, self.host_wait_ns),
+            store: Waited::new(self.store_waits, self.store_wait_ns),
+            disk: Waited::new(self.disk_waits, self.disk_wait_ns),
         }
     }
 
@@ -304,8 +307,9 @@ impl MemoryStats {
             return Ok(());
         }
         writeln!(f, "greatest holders")?;
-        // The sum of saved bytes has a line, too.
-        let most = HOLDER_LINES - usize::from(self.saved_bytes > 0);
+        // The sum of saved bytes has a line, too, and so have waits.
+        let has_waits = self.waits().total().times > 0;
+        let most = HOLDER_LINES - usize::from(self.saved_bytes > 0) - usize::from(has_waits);
         for holder in self.holders.iter().take(most) {
             let columns = if holder.saved_bytes > 0 { 54 } else { 72 };
             let tag = printable_end(&holder.tag, columns);

@@ -307,7 +307,10 @@ const HELP: [(&str, &str); 10] = [
         "live, free in slabs",
         "bytes of slabs with and without tensors",
     ),
-    ("reclaim", "steps that freed memory, and refused requests"),
+    (
+        "reclaim",
+        "steps that freed memory, refused requests, waits for memory",
+    ),
 ];
 
 fn draw_help(area: Rect, buffer: &mut Buffer) {

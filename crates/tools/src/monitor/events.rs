@@ -1,4 +1,5 @@
-//! The changes between two samples: successful reclaim steps, refusals, evictions and restores.
+//! The changes between two samples: successful reclaim steps, refusals, evictions, restores, and
+//! waits for memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::style::{DIM, panel};
 use lapidary_core::internal::Counted;
 use lapidary_core::stats::MemoryStats;
 use lapidary_core::stats::{ReclaimStep, ReclaimStepUse};
-use lapidary_core::units::Bytes;
+use lapidary_core::units::{Bytes, Nanoseconds};
 
 const MOST_LINES: usize = 200;
 
@@ -95,6 +96,12 @@ impl RecentEvents {
                 format!("{} restored, {bytes}", Counted(back, "tensor")),
                 Color::Cyan,
             );
+        }
+        let waits = after.waits().since(&before.waits());
+        if waits.total().ns > 0 {
+            let (what, waited) = waits.longest();
+            let (all, most) = (Nanoseconds(waits.total().ns), Nanoseconds(waited.ns));
+            self.enter(at, format!("waited {all}, {what} {most}"), Color::Gray);
         }
         let refusals = more(|stats| stats.refusals);
         if refusals > 0 {

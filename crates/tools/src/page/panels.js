@@ -44,6 +44,25 @@ function droppedFigure(stats) {
   return [figure("dropped", bytesText(dropped), where, "Evictions without a write: the bytes are elsewhere, so nothing went to the host or the disk.")];
 }
 
+// How long passes waited for memory, and for what; how often where there was no clock. The tooltip
+// lists whose memory they waited for.
+const WAITED_FOR = ["device", "host", "store", "disk"];
+
+function waitsFigure(stats) {
+  const of = (all, end) => WAITED_FOR.map(name => [name, number(all[name + end])]).filter(([, amount]) => amount > 0);
+  const sum = parts => parts.reduce((sum, [, amount]) => sum + amount, 0);
+  const [times, waits] = [of(stats, "_wait_ns"), of(stats, "_waits")];
+  if (!sum(waits)) return [];
+  const [parts, words] = times.length ? [times, timeText] : [waits, countText];
+  const each = parts.sort((a, b) => b[1] - a[1]).map(([name, amount]) => `${name} ${words(amount)}`);
+  const makers = list(stats.memory_waits).slice(0, 8).map(one => {
+    const key = times.length ? "ns" : "times";
+    const amount = WAITED_FOR.reduce((sum, name) => sum + number(one?.waits?.[name]?.[key]), 0);
+    return `${printable(text(one?.tag), 80)}: ${words(amount)}`;
+  });
+  return [figure("waited for memory", times.length ? timeText(sum(times)) : counted(sum(waits), "time"), each.join(", "), makers.join("\n"))];
+}
+
 // What a share holds, relative to its ceiling, else to its guarantee.
 function shareFigure(share) {
   const [held, guaranteed, ceiling] = [number(share?.bytes?.now), number(share?.guaranteed_bytes), number(share?.ceiling_bytes)];
@@ -100,6 +119,7 @@ function summary(model, inks) {
     ...droppedFigure(stats),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
     reclaimFigure(stats),
+    ...waitsFigure(stats),
     ...list(stats.stores).slice(0, MOST_STORES).map(storeFigure),
     ...list(stats.shares).slice(0, MOST_SHARES).map(shareFigure),
     allNumbers(stats),

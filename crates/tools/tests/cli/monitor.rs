@@ -108,6 +108,19 @@ fn bytes_that_wait_for_a_backward_have_a_column() {
 }
 
 #[test]
+fn waits_for_memory_are_events() {
+    let (mut monitor, gpu) = seen();
+    let mut stats = gpu.memory().stats();
+    (stats.disk_wait_ns, stats.host_wait_ns) = (900_000_000, 300_000_000);
+    monitor.push_at(Duration::from_secs(14), stats);
+    let drawn = drawn(&monitor, 120, 32);
+    assert!(
+        drawn.contains("14.0 s  waited 1.20 s, disk 900 ms"),
+        "{drawn}"
+    );
+}
+
+#[test]
 fn it_answers_keys() {
     let (mut monitor, gpu) = seen();
     let first_holder = |monitor: &Monitor| {

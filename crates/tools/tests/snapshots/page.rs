@@ -56,6 +56,10 @@ fn the_script_agrees_with_the_core() {
             include_str!("../../src/page/panels.js"),
             "allNumbers(stats),",
         ),
+        (
+            include_str!("../../src/page/panels.js"),
+            "...waitsFigure(stats),",
+        ),
     ] {
         assert!(script.contains(part) && page.contains(part), "{part}");
     }

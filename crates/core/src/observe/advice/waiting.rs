@@ -1,0 +1,73 @@
+//! The suggestion about work that waits for memory.
+
+use super::{Suggestion, Topic, percent};
+use crate::memory::{Residency, printable_end};
+use crate::observe::Snapshot;
+use crate::units::{Bytes, Nanoseconds};
+
+/// Shorter waits are left out, and a smaller part of the time since the device was opened.
+const LEAST_NS: u64 = 100_000_000;
+const LEAST_PART: u64 = 20;
+
+impl Snapshot {
+    /// Passes spend much of their time waiting for memory.
+    pub(super) fn waiting(&self) -> Option<Suggestion> {
+        let (waits, all_ns) = (self.stats.waits(), self.taken_at_ns);
+        let total_ns = waits.total().ns;
+        if total_ns < LEAST_NS || total_ns < all_ns / LEAST_PART {
+            return None;
+        }
+        let longest = self.stats.memory_waits.first();
+        let longest = longest.filter(|one| one.waits.total().ns > 0);
+        let whose = longest.map_or(String::new(), |one| {
+            format!(
+                " {} of it were for {}, mostly for {}.",
+                Nanoseconds(one.waits.total().ns),
+                printable_end(&one.tag, 72),
+                in_a_sentence(one.waits.longest().0),
+            )
+        });
+        let budget = match self.short_bytes() {
+            Some(short_bytes) => format!("Raise the budget by {}", Bytes(short_bytes)),
+            None => "Raise the budget".into(),
+        };
+        let or_else = match waits.longest().0 {
+            "store" | "disk" => {
+                "let more evicted tensors stay in the host's memory (`Budget::host_bytes`)"
+            }
+            _ => "keep fewer tensors alive at once",
+        };
+        let text = format!(
+            "passes spent {} % of the time waiting for memory, {waits}.{whose} {budget} \
+             (`GpuMemory::set_budget`), or {or_else}.",
+            percent(total_ns, all_ns.max(total_ns)),
+        );
+        Some(Suggestion {
+            topic: Topic::Waiting,
+            bytes: 0,
+            text,
+        })
+    }
+
+    /// The bytes by which the budget is too small for what is alive. `None` if it is not.
+    pub(super) fn short_bytes(&self) -> Option<u64> {
+        let budget_bytes = self.stats.budget_bytes?;
+        let places = [Residency::Host, Residency::Store, Residency::Disk];
+        let evicted = self.evicted.iter();
+        let evicted = evicted.filter(|evicted| places.contains(&evicted.residency));
+        let absent_bytes = evicted.fold(0, |sum: u64, evicted| sum.saturating_add(evicted.bytes));
+        let wanted_bytes = self.stats.device_bytes.now.saturating_add(absent_bytes);
+        let short_bytes = wanted_bytes.checked_sub(budget_bytes)?;
+        (short_bytes > 0).then_some(short_bytes)
+    }
+}
+
+/// What was waited for, in a sentence.
+fn in_a_sentence(what: &str) -> &str {
+    match what {
+        "device" => "the device",
+        "host" => "the way to or from the host",
+        "store" => "a store",
+        _ => "the disk",
+    }
+}
