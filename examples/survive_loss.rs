@@ -8,8 +8,8 @@
 //! A healthy machine loses no device on demand. So the example does it in two ways. The app
 //! destroys a device that it opened itself: everything there is really gone, and the job continues
 //! on another one (`readopt`). A device that lapidary opened is only declared lost. From then on
-//! nothing reaches it, and `reopen` replaces it, as after a crash of a driver. The last line is for
-//! programs.
+//! nothing reaches it, and `reopen` replaces it, as after a crash of a driver. Then the example
+//! shows which evicted tensors outlive a device. The last line is for programs.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -61,6 +61,7 @@ fn survive_loss() -> Result<ExitCode, Box<dyn Error>> {
         println!("  interrupted: {}, all weights {same}\n", learned.error);
         is_equal &= learned == expected;
     }
+    show_heap()?;
     let kept_bytes: u64 = losses.iter().map(|loss| loss.kept_bytes).sum();
     let gone = losses.iter().flat_map(|loss| &loss.gone);
     let gone_bytes: u64 = gone.map(|(_, bytes)| bytes).sum();
@@ -72,6 +73,28 @@ fn survive_loss() -> Result<ExitCode, Box<dyn Error>> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Shows what `Options::host_heap` means for an evicted tensor whose device is lost.
+fn show_heap() -> lapidary::Result<()> {
+    println!("an evicted tensor of 64 KiB, and a lost device");
+    for host_heap in [false, true] {
+        let gpu = Gpu::open(Options {
+            host_heap: Some(host_heap),
+            ..Options::default()
+        })?;
+        let tensor = gpu.rand_normal(&[1 << 14], 0.0, 1.0, 1, DType::F32)?;
+        tensor.evict()?;
+        gpu.notify_lost("this example says so");
+        let recovered = gpu.reopen()?;
+        let outcome = match recovered.kept {
+            0 => "is gone, as the heap in the host's memory was the device's",
+            _ => "is there",
+        };
+        println!("  host_heap {host_heap}: it {outcome}");
+    }
+    println!();
+    Ok(())
 }
 
 /// Runs the job to its end, whatever happens to the device. Adds what each recovery found to
@@ -238,11 +261,16 @@ enum Host {
 
 impl Host {
     fn open(is_apps: bool) -> Result<Host, Box<dyn Error>> {
+        // What is evicted has to outlive the device.
+        let options = Options {
+            host_heap: Some(false),
+            ..Options::default()
+        };
         if !is_apps {
-            return Ok(Host::Ours(Gpu::open(Options::default())?));
+            return Ok(Host::Ours(Gpu::open(options)?));
         }
         let (adapter, device, queue) = pollster::block_on(open_apps())?;
-        let gpu = Gpu::adopt(&adapter, &device, &queue)?;
+        let gpu = Gpu::adopt_with(&adapter, &device, &queue, options)?;
         Ok(Host::Apps { gpu, device })
     }
 

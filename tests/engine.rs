@@ -10,6 +10,7 @@ mod drops;
 mod dummy_operators;
 mod faults;
 mod foreign;
+mod heap;
 mod history;
 mod in_place;
 mod limits;
@@ -51,8 +52,8 @@ pub(crate) fn open(options: SimOptions) -> (Gpu, SimHandle) {
     Gpu::simulated(options).expect("the options go together")
 }
 
-/// As [`open`], for tests that count events: ignores the settings of budget and compaction in the
-/// environment.
+/// As [`open`], for tests that count events or lose the device: ignores the settings of budget,
+/// compaction and the host's heap in the environment.
 pub(crate) fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
     open_with(options, None)
 }
@@ -83,6 +84,7 @@ fn open_with(options: SimOptions, fuse: Option<bool>) -> (Gpu, SimHandle) {
     };
     let options = Options {
         budget: Some(Budget::default()),
+        host_heap: Some(device.host_heap),
         fuse,
         ..Options::default()
     };

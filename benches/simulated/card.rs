@@ -4,12 +4,13 @@
 use lapidary::sim::{SimHandle, SimMode, SimOptions, Speed};
 use lapidary::{Gpu, Options, Result};
 
-/// Opens a card of this speed.
+/// Opens a card of this speed. `LAPIDARY_HOST_HEAP=off` takes its heap in the host's memory away.
 pub(crate) fn open(speed: Speed, options: Options) -> Result<(Gpu, SimHandle)> {
     let device = SimOptions {
         mode: SimMode::SizesOnly,
         speed: Some(speed),
         keeps_time: true,
+        host_heap: true,
         lag_submissions: u32::MAX,
         ..SimOptions::default()
     };

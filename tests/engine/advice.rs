@@ -22,8 +22,10 @@ fn with_budget(budget: Budget) -> Gpu {
         compact_always: Some(false),
         ..SimOptions::default()
     };
+    // With a heap in the host's memory nothing waits for it.
     let options = Options {
         budget: Some(budget),
+        host_heap: Some(false),
         ..Options::default()
     };
     Gpu::simulated_with(device, options).unwrap().0

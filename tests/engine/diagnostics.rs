@@ -14,6 +14,10 @@ fn open(diagnostics: Diagnostics) -> (Gpu, SimHandle) {
 }
 
 fn open_within(diagnostics: Diagnostics, budget: Budget) -> (Gpu, SimHandle) {
+    open_as(None, diagnostics, budget)
+}
+
+fn open_as(host_heap: Option<bool>, diagnostics: Diagnostics, budget: Budget) -> (Gpu, SimHandle) {
     let device = SimOptions {
         max_binding_bytes: 1 << 20,
         ..options()
@@ -21,6 +25,7 @@ fn open_within(diagnostics: Diagnostics, budget: Budget) -> (Gpu, SimHandle) {
     let options = Options {
         diagnostics: Some(diagnostics),
         budget: Some(budget),
+        host_heap,
         ..Options::default()
     };
     Gpu::simulated_with(device, options).unwrap()
@@ -382,7 +387,7 @@ fn a_right_program_has_nothing_to_find_and_gives_the_same() {
 
 #[test]
 fn what_was_found_before_the_device_went_does_not_come_back_on_the_next_one() {
-    let (gpu, sim) = open(Diagnostics::all());
+    let (gpu, sim) = open_as(Some(false), Diagnostics::all(), Budget::default());
     let held = gpu.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
     held.evict().unwrap();
     let kernel = count(&gpu, 20);

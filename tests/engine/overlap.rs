@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, DType, Gpu, Source, Tensor};
 
-use crate::engine::{ended, open, open_alone, options};
+use crate::engine::{ended, open_alone, options};
 
 const MIB: u64 = 1 << 20;
 
@@ -14,7 +14,7 @@ const LEN: usize = 256 << 10;
 
 /// A device that only works while a thread waits for it.
 fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
-    let (gpu, sim) = open(SimOptions {
+    let (gpu, sim) = open_alone(SimOptions {
         lag_submissions: u32::MAX,
         memory_bytes: 256 * MIB,
         max_binding_bytes: 16 * MIB,

@@ -8,7 +8,7 @@ use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, DType, Gpu, Result, Source};
 
 use crate::engine::threads::watched;
-use crate::engine::{ended, numbers, open, options};
+use crate::engine::{ended, numbers, open, open_alone, options};
 
 /// Polls `times` times, then drops the future. Returns whether it ended.
 fn poll_times<T>(future: impl Future<Output = Result<T>>, times: usize) -> bool {
@@ -144,7 +144,7 @@ fn several_reads_dropped_in_turn_leave_no_staging_behind() {
 fn a_pass_that_was_dropped_out_of_memory_is_tried_again() {
     watched(|| {
         for times in 0..40 {
-            let (gpu, sim) = crate::engine::open_alone(SimOptions {
+            let (gpu, sim) = open_alone(SimOptions {
                 pauses: 1,
                 memory_bytes: 15 << 20,
                 ..options()
@@ -295,7 +295,12 @@ fn an_upload_that_is_kept_unpolled_keeps_no_other_waiting() {
 fn a_reopening_that_is_kept_unpolled_is_finished_by_the_next() {
     watched(|| {
         for times in 1.. {
-            let (gpu, sim) = device(false);
+            let (gpu, sim) = open_alone(SimOptions {
+                pauses: 2,
+                max_immediate_bytes: 0,
+                lag_submissions: u32::MAX,
+                ..options()
+            });
             let x = gpu.tensor(&numbers(0, 100), &[100]).unwrap();
             x.evict().unwrap();
             gpu.notify_lost("pulled out");

@@ -163,7 +163,7 @@ fn what_a_refused_batch_left_half_done_is_no_value() {
 
 #[test]
 fn an_input_that_was_lost_and_written_anew_is_another() {
-    let (gpu, sim) = open(options());
+    let (gpu, sim) = open_alone(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
     let y = rematerialized(&x);
     let z = rematerialized(&y);

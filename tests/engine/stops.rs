@@ -13,19 +13,19 @@ use std::task::{Context, Poll, Waker};
 use crate::engine::threads::watched;
 use events::{EVENTS, Event};
 use works::Work;
-use world::World;
+use world::{Way, World};
 
 /// The most polls until a work ends.
 const MOST_POLLS: usize = 1000;
 
 /// Names the stop at which a test fails.
-struct At<'a>(&'a str, Event, bool, usize);
+struct At<'a>(&'a str, Event, Way, usize);
 
 impl Drop for At<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let At(name, event, maps_slabs, polls) = self;
-            eprintln!("{name}, maps_slabs: {maps_slabs}, {event:?} after {polls} polls");
+            let At(name, event, way, polls) = self;
+            eprintln!("{name}, {way:?}, {event:?} after {polls} polls");
         }
     }
 }
@@ -34,12 +34,12 @@ impl Drop for At<'_> {
 fn stop_everywhere(name: &str, work: &Work) {
     watched(|| {
         let mut stops = 0;
-        for maps_slabs in [false, true] {
+        for way in [Way::Staged, Way::Mapped, Way::Heap] {
             for event in EVENTS {
                 for polls in 0.. {
-                    let _at = At(name, event, maps_slabs, polls);
+                    let _at = At(name, event, way, polls);
                     stops += 1;
-                    if stop(work, event, maps_slabs, polls) {
+                    if stop(work, event, way, polls) {
                         assert!(polls > 0, "it never waits");
                         break;
                     }
@@ -52,8 +52,8 @@ fn stop_everywhere(name: &str, work: &Work) {
 }
 
 /// Stops a work after this many polls. Returns whether it had ended before.
-fn stop(work: &Work, event: Event, maps_slabs: bool, polls: usize) -> bool {
-    let world = World::new(maps_slabs, work.setup);
+fn stop(work: &Work, event: Event, way: Way, polls: usize) -> bool {
+    let world = World::new(way, work.setup);
     let mut stopped = (work.begin)(&world);
     let mut context = Context::from_waker(Waker::noop());
     let mut poll = || stopped.future.as_mut().poll(&mut context);
@@ -66,7 +66,7 @@ fn stop(work: &Work, event: Event, maps_slabs: bool, polls: usize) -> bool {
     let are_safe: Vec<bool> = stopped
         .held
         .iter()
-        .map(|value| value.is_evicted())
+        .map(|value| value.is_safe(way))
         .collect();
     event.strike(&world, (!has_ended).then_some(stopped.future));
     for (value, is_safe) in stopped.held.iter().zip(are_safe) {

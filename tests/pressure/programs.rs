@@ -223,8 +223,11 @@ fn lose(w: &mut World) {
     match w.rng.bool() {
         true => {
             let elsewhere = [Residency::Host, Residency::Disk, Residency::Backed];
+            let host_is_lost = w.gpu.caps().host_heap;
             for held in &w.held {
-                let is_kept = elsewhere.contains(&held.tensor.residency());
+                let residency = held.tensor.residency();
+                let is_lost = host_is_lost && residency == Residency::Host;
+                let is_kept = elsewhere.contains(&residency) && !is_lost;
                 if !is_kept || held.data.has_rematerializer.get() {
                     held.data.doubt();
                 }

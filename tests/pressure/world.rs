@@ -102,6 +102,7 @@ pub(crate) fn device(rng: &mut Rng, seed: u64) -> SimOptions {
         offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
         max_immediate_bytes: *rng.choice(&[0, 128]).expect("two"),
         maps_slabs: rng.u32(..3) == 0,
+        host_heap: seed % 2 == 1,
         lag_submissions: rng.u32(..5),
         jitter: rng.bool(),
         pauses: rng.u32(..2),

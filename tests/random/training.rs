@@ -52,6 +52,7 @@ fn open(seed: u64) -> (Gpu, SimHandle) {
         offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
         max_immediate_bytes: *rng.choice(&[0, 128]).expect("two"),
         maps_slabs: rng.u32(..4) == 0,
+        host_heap: seed % 2 == 1,
         lag_submissions: rng.u32(0..5),
         jitter: rng.bool(),
         pauses: rng.u32(0..2),

@@ -79,6 +79,7 @@ impl World {
             offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
             max_immediate_bytes: *rng.choice(&[0, 128]).expect("two"),
             maps_slabs: rng.bool(),
+            host_heap: seed % 2 == 1,
             lag_submissions: rng.u32(0..5),
             jitter: rng.bool(),
             pauses: rng.u32(0..3),

@@ -44,7 +44,7 @@ fn equal_demands_get_equal_parts() {
 
 #[test]
 fn borrowers_share_what_the_guarantees_leave() {
-    let held = contend(&[16 * MIB, 0, 0], 40, 6);
+    let held = contend(&[16 * MIB, 0, 0], 40, 24);
     let borrowed = [held[0] - 16.0, held[1], held[2]];
     let mean = borrowed.iter().sum::<f64>() / 3.0;
     assert!(

@@ -10,8 +10,8 @@ use lapidary::shares::Share;
 use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
 use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Result};
 
-use super::MIB;
 use super::tenant::Tenant;
+use super::{MIB, assert_filled, filled, with_handle};
 use crate::pressure::number;
 
 impl Tenant {
@@ -115,6 +115,7 @@ fn lend(random: &mut Rng, tenants: &[Tenant], loans: &mut Vec<Loan>) -> Option<(
 fn open(maps_slabs: bool, dirty: bool, host_bytes: u64) -> (Gpu, SimHandle) {
     let device = SimOptions {
         maps_slabs,
+        host_heap: true,
         dirty,
         ..SimOptions::default()
     };
@@ -356,4 +357,30 @@ fn no_share_finds_a_single_byte_of_another_in_padding() -> Result<()> {
         assert!(evictions.sum::<u64>() > 100, "nothing was evicted");
     }
     Ok(())
+}
+
+/// Compaction moves the buffers of one share over what another share left, which is cleared first.
+/// If the driver refuses both, they come again in that order.
+#[test]
+fn a_refused_move_over_what_another_share_left_comes_after_its_clear() {
+    for (maps_slabs, faults) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
+        let (gpu, sim) = with_handle(8 * MIB, maps_slabs);
+        let shares = ["one", "other"].map(|name| gpu.share(name, Share::guaranteed(0)).unwrap());
+        let pairs = (0..24).map(|_| [0, 1].map(|at| filled(&shares[at], 64 << 10, 7)));
+        let (left, kept): (Vec<Buffer>, Vec<Buffer>) =
+            pairs.map(|[left, kept]| (left, kept)).unzip();
+        gpu.finish().unwrap();
+        drop(left);
+        for _ in 0..faults {
+            sim.arm(Fault::once(Site::Submit, 1, FaultKind::OutOfMemory));
+            let compacted = gpu.memory().compact(8 * MIB).unwrap();
+            gpu.flush().unwrap();
+            assert!(faults > 1 || compacted.moved_bytes > 0, "{compacted:?}");
+        }
+        assert!(sim.counters().faults > 0);
+        sim.disarm();
+        assert_filled(&kept, 7);
+        assert!(gpu.memory().stats().cleared_bytes > 0);
+        drop(kept);
+    }
 }

@@ -167,6 +167,7 @@ fn run(seed: u64, steps: u64, maps_slabs: bool) {
         jitter: true,
         lag_submissions: (seed % 3) as u32,
         maps_slabs,
+        host_heap: seed % 2 == 1,
         seed,
         ..SimOptions::default()
     };

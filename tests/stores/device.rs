@@ -12,6 +12,10 @@ const BYTES: u64 = 4 * LEN as u64;
 
 /// A device with room for 60 tensors.
 fn second(host_bytes: u64) -> Gpu {
+    second_with(host_bytes, false)
+}
+
+fn second_with(host_bytes: u64, host_heap: bool) -> Gpu {
     let options = Options {
         budget: Some(Budget {
             host_bytes: Some(host_bytes),
@@ -19,6 +23,7 @@ fn second(host_bytes: u64) -> Gpu {
             staging_bytes: Some(64 << 10),
             ..Budget::device(304 << 10)
         }),
+        host_heap: Some(host_heap),
         ..Options::default()
     };
     Gpu::simulated_with(SimOptions::default(), options)
@@ -164,4 +169,21 @@ fn what_a_lost_second_device_had_evicted_comes_back_with_it() {
         }
     }
     assert_eq!(kept, 0);
+}
+
+#[test]
+fn what_a_lost_second_device_had_in_its_heap_is_lost_with_it() {
+    let second = second_with(1 << 20, true);
+    let first = first(&second, PATIENT);
+    let borrowed: Vec<_> = (0..20).map(|start| tensor(&first, start)).collect();
+    borrowed.iter().for_each(|x| x.evict().unwrap());
+    let own: Vec<_> = (0..50).map(|start| tensor(&second, start)).collect();
+    second.finish().unwrap();
+    assert!(second.memory().stats().host_slab_bytes.now > 0);
+    drop(own);
+    second.notify_lost("as a test");
+    for x in &borrowed {
+        assert!(matches!(answer(x).0, StoreFailure::Lost(_)));
+    }
+    assert_eq!(second.reopen().unwrap().kept, 0);
 }

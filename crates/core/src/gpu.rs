@@ -13,6 +13,7 @@ mod interop;
 mod kernels;
 mod memory_limits;
 mod observe;
+mod on_or_off;
 mod recovery;
 mod shares;
 #[cfg(test)]
@@ -107,6 +108,14 @@ pub struct Options {
     /// live, with moving 1.02. A nearly full budget leads to evictions instead. For apps that want
     /// no copies but their own, and to find out whether moving causes a problem.
     pub never_move: bool,
+    /// Keep buffers that are evicted to the host's memory where the device can address them: a heap
+    /// of slabs there. Then evictions and restores are copies in the queue, and nobody waits for
+    /// them. But the bytes in that heap are lost with the device. With `Some(false)` they outlive
+    /// it, and each eviction waits until its bytes have arrived.
+    ///
+    /// `None`: the environment variable `LAPIDARY_HOST_HEAP` (`on` or `off`), else on where the
+    /// device has memory of its own and wgpu's feature `MAPPABLE_PRIMARY_BUFFERS`.
+    pub host_heap: Option<bool>,
     /// Fuse elementwise operations of the crate `lapidary`: `relu(a * b + c)` becomes one kernel.
     /// Intermediate values without other holders are never written to memory. `None`: the
     /// environment variable `LAPIDARY_FUSE` (`on` or `off`), else on. The results are the same to
@@ -120,9 +129,6 @@ pub struct Options {
     /// none.
     pub diagnostics: Option<Diagnostics>,
 }
-
-/// The environment variable that decides where [`Options::fuse`] does not.
-const FUSE_VARIABLE: &str = "LAPIDARY_FUSE";
 
 impl Options {
     /// The options for memory, with the environment's defaults.
@@ -150,23 +156,8 @@ impl Options {
         Ok((budget, setup))
     }
 
-    fn fuses(&self) -> Result<bool> {
-        let said = match self.fuse {
-            Some(fuse) => return Ok(fuse),
-            None => std::env::var(FUSE_VARIABLE),
-        };
-        match said.as_deref() {
-            Ok("on" | "1") | Err(std::env::VarError::NotPresent) => Ok(true),
-            Ok("off" | "0") => Ok(false),
-            _ => Err(Error::Option {
-                option: FUSE_VARIABLE,
-                reason: "the value must be `on` or `off`".into(),
-            }),
-        }
-    }
-
-    fn request(&self) -> OpenRequest {
-        OpenRequest {
+    fn request(&self) -> Result<OpenRequest> {
+        Ok(OpenRequest {
             adapter: self.adapter.clone(),
             power: match self.low_power {
                 true => wgpu::PowerPreference::LowPower,
@@ -174,7 +165,8 @@ impl Options {
             },
             backends: None,
             dx12_compiler: self.dx12_compiler.clone(),
-        }
+            host_heap: self.has_host_heap()?,
+        })
     }
 
     fn caches(&self) -> Option<PathBuf> {
@@ -232,7 +224,7 @@ impl Gpu {
         let (budget, mut setup) = options.memory(layer)?;
         let cache_folder = options.caches();
         let (fuse, tune) = (options.fuses()?, options.tunes()?);
-        let driver = WgpuDriver::open(&options.request()).await?;
+        let driver = WgpuDriver::open(&options.request()?).await?;
         setup.tuning = tune
             .over(driver.caps(), cache_folder.as_deref())
             .map(Arc::new);
@@ -272,7 +264,7 @@ impl Gpu {
     #[doc(hidden)]
     #[cfg(not(target_arch = "wasm32"))]
     pub fn indices_of_all(options: &Options) -> Result<Vec<usize>> {
-        crate::driver::wgpu::all_indices(&options.request())
+        crate::driver::wgpu::all_indices(&options.request()?)
     }
 
     /// As [`open_all`](Gpu::open_all), with a layer above.
@@ -310,8 +302,8 @@ impl Gpu {
     /// cooperative matrices. The engine uses no others, and [`advice`](GpuMemory::advice) tells:
     ///
     /// - `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP`;
-    /// - `MAPPABLE_PRIMARY_BUFFERS` on a device that shares the host's memory: transfers become
-    ///   several times faster;
+    /// - `MAPPABLE_PRIMARY_BUFFERS`: on a device that shares the host's memory, transfers become
+    ///   several times faster; on others, nobody waits for evictions and restores;
     /// - `SHADER_INT64` on a software adapter: kernels become faster;
     /// - `EXPERIMENTAL_COOPERATIVE_MATRIX` with `SHADER_F16` on Vulkan, if it has both: for
     ///   products of f16 by cooperative matrices. For the first, wgpu wants
@@ -358,7 +350,8 @@ impl Gpu {
         let (budget, mut setup) = options.memory(layer)?;
         let cache_folder = options.caches();
         let (fuse, tune) = (options.fuses()?, options.tunes()?);
-        let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
+        let host_heap = options.has_host_heap()?;
+        let driver = WgpuDriver::adopt(Some(adapter), device, queue, host_heap)?;
         setup.tuning = tune
             .over(driver.caps(), cache_folder.as_deref())
             .map(Arc::new);
@@ -393,11 +386,12 @@ impl Gpu {
     #[doc(hidden)]
     #[cfg(any(test, feature = "sim"))]
     pub fn simulated_with_layer(
-        device: crate::sim::SimOptions,
+        mut device: crate::sim::SimOptions,
         options: Options,
         layer: &Layer,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
         let (budget, mut setup) = options.memory(layer)?;
+        device.host_heap = options.has_host_heap()?.unwrap_or(device.host_heap);
         let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (fuse, tune) = (options.fuses()?, options.tunes()?);

@@ -22,6 +22,17 @@ pub(super) const LOWER: u64 = 896 * KIB;
 /// The part of the device's limit that is for staging: less than a large tensor.
 const STAGING: u64 = 256 * KIB;
 
+/// How bytes leave the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Way {
+    /// Through read-back buffers.
+    Staged,
+    /// The host maps slabs.
+    Mapped,
+    /// To a heap in the host's memory, as copies in the batch.
+    Heap,
+}
+
 /// The settings in which works differ.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
@@ -70,7 +81,7 @@ pub(super) fn numbers(start: usize, bytes: u64) -> Vec<u32> {
 }
 
 impl World {
-    pub(super) fn new(maps_slabs: bool, setup: Setup) -> World {
+    pub(super) fn new(way: Way, setup: Setup) -> World {
         let takes_none = setup.has_no_host || setup.has_store;
         let budget = Budget {
             staging_bytes: Some(STAGING),
@@ -85,11 +96,12 @@ impl World {
                 true => vec![StoreTier::new("store", Shaky::default(), 4 * SLABS)],
                 false => Vec::new(),
             },
+            host_heap: Some(way == Way::Heap),
             ..Options::default()
         };
         let device = SimOptions {
             pauses: 1,
-            maps_slabs,
+            maps_slabs: way == Way::Mapped,
             max_buffer_bytes: SLABS,
             dirty: true,
             checks_shaders: false,
@@ -139,9 +151,10 @@ impl World {
             stats.readback_bytes,
             stats.device_bytes,
             stats.host_bytes,
+            stats.host_slab_bytes,
             stats.disk_bytes,
         ];
-        assert_eq!(left.map(|level| level.now), [0; 6], "{stats}");
+        assert_eq!(left.map(|level| level.now), [0; 7], "{stats}");
         ended(gpu, &sim);
     }
 }
@@ -163,12 +176,12 @@ impl Value {
         Value::new(tensor, words)
     }
 
-    /// Whether another tier has its bytes.
-    pub(super) fn is_evicted(&self) -> bool {
-        let residency = self.tensor.residency();
-        matches!(
-            residency,
-            Residency::Host | Residency::Store | Residency::Disk
-        )
+    /// Whether its bytes outlive the device.
+    pub(super) fn is_safe(&self, way: Way) -> bool {
+        match self.tensor.residency() {
+            Residency::Host => way != Way::Heap,
+            Residency::Store | Residency::Disk => true,
+            _ => false,
+        }
     }
 }

@@ -153,7 +153,12 @@ fn every_call_of_the_driver_failed_in_a_step() {
     prepared.adam.step(&prepared.gradients).expect("no fault");
     prepared.gpu.finish().expect("no fault");
     let faults = faults_since(&prepared.sim, calls_before);
-    assert!(faults.len() > 500, "{} faults", faults.len());
+    // Where the host has a heap, evictions and restores call the driver for little.
+    let least = match prepared.gpu.caps().host_heap {
+        true => 50,
+        false => 500,
+    };
+    assert!(faults.len() > least, "{} faults", faults.len());
     let (_seed, faults) = sampled(&faults, SAMPLE);
     for fault in faults {
         check(fault, &expected);

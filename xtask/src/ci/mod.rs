@@ -4,6 +4,7 @@
 pub(crate) mod adapters;
 pub(crate) mod examples;
 mod formats;
+mod heap;
 pub(crate) mod hlsl;
 mod messages;
 pub(crate) mod ranks;
@@ -60,6 +61,11 @@ const STEPS: &[Step] = &[
         name: "formats",
         about: "PyTorch's own tool reads our snapshots, and finds the same totals",
         run: formats::memory_viz,
+    },
+    Step {
+        name: "heap",
+        about: "the memory's tests with a heap in the host's memory, also on the adapter",
+        run: heap::check,
     },
     Step {
         name: "redis",

@@ -81,6 +81,10 @@ pub struct Caps {
     /// Whether slabs can be mapped. Then host and device share memory, and transfers need no
     /// staging.
     pub maps_slabs: bool,
+    /// Whether evicted buffers go to slabs in the host's memory that the device addresses. Then
+    /// evictions and restores are copies in the queue, and nobody waits for them. See
+    /// [`Options::host_heap`](crate::Options::host_heap).
+    pub host_heap: bool,
     /// The most work of one submission: multiply-adds or bytes of operands, whichever are more.
     /// Systems reset a device that is busy for two seconds.
     pub most_work: u64,
@@ -136,6 +140,19 @@ impl Default for Speed {
 }
 
 impl Caps {
+    /// Follows the app's wish for a heap in the host's memory. `maps_slabs` needs the same ability
+    /// of the device, and such a device has no such heap unless the app asks for it.
+    pub(crate) fn choose_host_heap(&mut self, wanted: Option<bool>) {
+        match wanted {
+            Some(true) => {
+                self.host_heap |= self.maps_slabs;
+                self.maps_slabs = false;
+            }
+            Some(false) => self.host_heap = false,
+            None => {}
+        }
+    }
+
     /// Whether the device gains if it gets work before all work is recorded. A software adapter
     /// does not: it computes on the cores that record, and a submission costs as much as several
     /// kernels.

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use super::ledger::{Account, Ledger};
 use super::meter::Meter;
-use super::{BoxFuture, BufferId, Driver, DriverError, DriverResult, Op, Signal, Submission};
+use super::{
+    BoxFuture, BufferId, BufferKind, Driver, DriverError, DriverResult, Op, Signal, Submission,
+};
 use crate::units::Level;
 use crate::waits::{self, WaitsFor};
 
@@ -91,6 +93,25 @@ impl Device {
                 return created;
             }
         })
+    }
+
+    /// Creates a slab in the host's memory. The ledger of the device does not count it.
+    pub(crate) async fn create_host_slab(
+        &self,
+        size_bytes: u64,
+        label: &str,
+    ) -> DriverResult<BufferId> {
+        let epoch = self.ledger.epoch();
+        let created = self
+            .driver
+            .create_buffer(BufferKind::HostSlab, size_bytes, label);
+        let buffer = created.await?;
+        if self.ledger.epoch() != epoch {
+            // It may belong to the device before.
+            self.driver.destroy_buffer(buffer);
+            return Err(DriverError::Lost(super::failure::REPLACED.to_owned()));
+        }
+        Ok(buffer)
     }
 
     /// Reserves bytes of the budget. `None` if the budget has fewer left.

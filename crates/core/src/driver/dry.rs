@@ -46,8 +46,10 @@ struct State {
 }
 
 impl DryDriver {
-    /// A device with these abilities, and memory without end.
-    pub(crate) fn new(caps: Caps) -> Self {
+    /// A device with these abilities, and memory without end. It has no heap in the host's memory,
+    /// as a dry run counts what is evicted, and not where it lies.
+    pub(crate) fn new(mut caps: Caps) -> Self {
+        caps.host_heap = false;
         DryDriver {
             caps,
             lost: OnceLock::new(),

@@ -29,6 +29,9 @@ pub(crate) enum BufferKind {
     /// Device memory that is carved into tensors: storage, source and target of copies. The CPU can
     /// map it if [`Caps::maps_slabs`](super::Caps::maps_slabs).
     Slab,
+    /// Host memory that is carved into evicted tensors: source and target of copies. The CPU can
+    /// read it. Only where [`Caps::host_heap`](super::Caps::host_heap) says so.
+    HostSlab,
     /// Host memory that the CPU writes and the device copies from.
     Upload,
     /// Host memory that the device copies into and the CPU reads.

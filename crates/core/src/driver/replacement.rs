@@ -21,17 +21,16 @@ pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
     let sizes = [old.cooperative_size, new.cooperative_size];
     let cooperates = sizes[0].is_some() && sizes[0] != sizes[1];
     let weaker = [old.compiler, new.compiler] == [ShaderCompiler::Dxc, ShaderCompiler::Fxc];
-    let maps = old.maps_slabs && !new.maps_slabs;
+    let lost = |what, had: bool| had.then(|| format!("{what} was true and is now false"));
+    let [ran, runs] = [old, new].map(|caps| caps.runs_reference_kernels.to_string());
+    // A heap in the host's memory and mapped slabs need the same ability of the device.
+    let has_no_heap = old.host_heap && !(new.host_heap || new.maps_slabs);
     let found = [
         same("backend", old.backend.clone(), new.backend.clone()),
         same("kind", format!("{:?}", old.kind), format!("{:?}", new.kind)),
         // FXC may refuse kernels for DXC, while DXC accepts all kernels for FXC.
         weaker.then(|| "compiler was Dxc and is now Fxc".to_owned()),
-        same(
-            "runs_reference_kernels",
-            old.runs_reference_kernels.to_string(),
-            new.runs_reference_kernels.to_string(),
-        ),
+        same("runs_reference_kernels", ran, runs),
         least(
             "max_buffer_bytes",
             old.max_buffer_bytes,
@@ -77,7 +76,8 @@ pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
             let [old, new] = sizes;
             format!("cooperative_size was {old:?} and is now {new:?}")
         }),
-        maps.then(|| "maps_slabs was true and is now false".to_owned()),
+        lost("maps_slabs", old.maps_slabs && !new.maps_slabs),
+        lost("host_heap", has_no_heap),
     ];
     let found: Vec<String> = found.into_iter().flatten().collect();
     let (name, list) = (&new.name, found.join("; "));
@@ -111,6 +111,7 @@ mod tests {
             cooperative_size: None,
             wide_words: false,
             maps_slabs: true,
+            host_heap: false,
             most_work: 1 << 35,
             runs_reference_kernels: false,
             speed: None,
@@ -175,5 +176,16 @@ mod tests {
         });
         check(Some("subgroup_lanes"), |new| new.subgroup_lanes = None);
         check(Some("maps_slabs"), |new| new.maps_slabs = false);
+        let with_heap = Caps {
+            maps_slabs: false,
+            host_heap: true,
+            ..caps()
+        };
+        assert_eq!(refusal(&with_heap, &caps()), None);
+        let without = Caps {
+            maps_slabs: false,
+            ..caps()
+        };
+        assert!(refusal(&with_heap, &without).is_some_and(|why| why.contains("host_heap")));
     }
 }

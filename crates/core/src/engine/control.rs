@@ -8,6 +8,7 @@ use super::block_on;
 use super::diagnose;
 use super::execute::answers;
 use super::handle::{Engine, Setup};
+use super::heap;
 use super::kernel::Launch;
 use super::limits::Limits;
 #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
@@ -177,6 +178,9 @@ impl Engine {
             // Shares that were made since the check count, too, and none is made meanwhile.
             let mut state = self.lock();
             state.free_dead();
+            if let Some(heap) = &mut state.memory.heap {
+                heap.forget_refusal();
+            }
             let has_shares = !state.memory.shares.is_empty();
             if has_shares {
                 promises::check_budget_now(self, &state.memory, &budget, whole)?;
@@ -222,6 +226,7 @@ impl Engine {
         let after_bytes = pass.lock().memory.slabs.reserved_bytes();
         if keep_bytes == 0 {
             retire::shed_caches(&pass)?;
+            heap::release_empty(&pass);
         }
         Ok(before_bytes - after_bytes)
     }
@@ -240,7 +245,9 @@ impl Engine {
         self.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.submit()?;
-            compact::compact_pass(&pass, limit_bytes).await
+            let compacted = compact::compact_pass(&pass, limit_bytes).await?;
+            pass.submit()?;
+            Ok(compacted)
         };
         Pass::run(self, work).await
     }

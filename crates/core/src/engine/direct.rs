@@ -100,7 +100,7 @@ pub(super) fn show_in_place(
     let (place, is_idle) = {
         let mut state = engine.lock();
         let place = state.memory.slots.find(src);
-        let is_settled = state.batch.is_empty() && !state.memory.previous.has_unclean();
+        let is_settled = state.batch.is_empty() && !state.is_unsettled();
         let place = place.filter(|_| is_settled && state.memory.slots.in_slab(src));
         let Some(place) = place else {
             return Ok(false);
@@ -165,7 +165,7 @@ pub(super) async fn read_in_place(
     let has_ops = {
         let mut state = pass.lock();
         state.handle_changes();
-        !state.batch.is_empty()
+        !state.batch.is_empty() || state.refused_changes.are_left()
     };
     if has_ops {
         // If the driver refuses the batch, there is nothing to read. The next step finds out.

@@ -110,7 +110,7 @@ impl Run {
         if kept.on_host {
             let charge = self.dry.host.charge(len_bytes);
             let bytes = Vec::new();
-            copies.host = charge.map(|charge| Arc::new(HostCopy { bytes, charge }));
+            copies.host = charge.map(|charge| Arc::new(HostCopy::Plain { bytes, charge }));
         }
         if let Some(number) = kept.in_store {
             let store = self.dry.stores.get(usize::from(number));

@@ -58,6 +58,7 @@ mod door;
 mod dry;
 mod execute;
 mod handle;
+mod heap;
 mod inside;
 pub(crate) mod kernel;
 mod limits;

@@ -169,6 +169,9 @@ table! {
         now budget_bytes: Option<u64>,
         /// Copies of tensors in the host's memory, both of evicted tensors and of restored ones.
         level host_bytes: Level,
+        /// Slabs in the host's memory that hold such copies. They count for the host's budget, and
+        /// the copies in them do not.
+        level host_slab_bytes: Level,
         /// Length of the spill file.
         level disk_bytes: Level,
         /// Part of the spill file that tensors use, with headers and rounding to pages.
@@ -297,8 +300,6 @@ table! {
         /// The commands that no rematerializer recorded. Those of rematerializers may be undone and
         /// run again.
         commands_of_app: u64,
-        /// The moved bytes that were lost in a refused submission, and those that moved back.
-        undone_bytes: u64,
         /// Submissions that the driver refused.
         refused_submissions: u64,
         /// The predicted time of all launches, before the meter scales it.

@@ -76,6 +76,13 @@ pub(super) async fn pin_all(
     // The copies that restore storages must run before the app's own commands.
     pass.submit()?;
     let state = pass.lock();
+    if state.refused_changes.are_left() {
+        // The app would write to a block from which bytes have not left.
+        return Err(Error::Driver {
+            what: "a submission",
+            message: "with the moves of evicted tensors. Try again later".into(),
+        });
+    }
     for storage in &pinned.storages {
         let place = state
             .memory

@@ -66,8 +66,9 @@ const LEAST_FREED_BYTES: u64 = 256 << 10;
 /// But this least size is at most 1/64 of the limit.
 const LEAST_FREED_OF_LIMIT: u64 = 64;
 
-/// Where a step submits and waits, it frees at once what the commands of the queue will lack. It
-/// frees at most 1/16 of the limit: the choice of victims is worse if more leaves at once.
+/// A step frees at once what the commands of the queue will lack: it examines all storages, and may
+/// submit and wait. It frees at most 1/16 of the limit: the choice of victims is worse if more
+/// leaves at once.
 const MOST_AHEAD_PART: u64 = 16;
 
 /// And at most this many bytes. Their way over PCIe takes longer than a submission and a wait.
@@ -213,8 +214,11 @@ fn try_steps<'a>(
                     }
                 }
             }
+            if step == ReclaimStep::Trim && !trim_would_help(pass, storage, attempt.ceiling) {
+                continue;
+            }
             // A step runs again as long as it frees memory. If the driver refuses a submission of
-            // the step, its work is undone. Then another run would only repeat that.
+            // the step, another run would only repeat that.
             let refused_before = pass.refused_submissions();
             while pass.refused_submissions() == refused_before {
                 let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
@@ -405,7 +409,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
                 }
                 limit_bytes = pass.lock().memory.slabs.reserved_bytes();
             }
-            Outcome::Void | Outcome::Interrupted => {}
+            Outcome::Interrupted => {}
             Outcome::Refused(error) => return Ok(Some(Err(error))),
         }
     }
@@ -445,6 +449,17 @@ fn missing_bytes(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> u64 {
     let freed_bytes = LEAST_FREED_BYTES.min(limit_bytes / LEAST_FREED_OF_LIMIT);
     let least_bytes = size_bytes.div_ceil(LEAST_PART).max(freed_bytes);
     missing_bytes.clamp(least_bytes, size_bytes.max(least_bytes))
+}
+
+/// Whether a slab for the storage would have room without the empty slabs. If not, their release
+/// helps nobody, and they would be created again.
+fn trim_would_help(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> bool {
+    let limit_bytes = slabs_limit_bytes(pass, ceiling);
+    let state = pass.lock();
+    let slabs = &state.memory.slabs;
+    let used_bytes = slabs.reserved_bytes() - slabs.empty_bytes();
+    let growth = slabs.growth(storage.size_bytes());
+    growth.is_ok_and(|growth| limit_bytes.saturating_sub(used_bytes) >= growth.least_bytes)
 }
 
 /// The bytes that the commands of the queue will lack, as far as one step frees them.

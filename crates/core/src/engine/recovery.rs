@@ -48,8 +48,14 @@ pub(crate) fn kept_in_loss(engine: &Arc<Engine>, storage: &Storage) -> Result<Op
     if pass.driver.lost().is_none() {
         return Ok(None);
     }
-    let kept = pass.lock().memory.slots.kept(storage);
-    Ok(Some(kept))
+    let state = pass.lock();
+    let slots = &state.memory.slots;
+    let kept = slots.kept(storage);
+    Ok(Some(Kept {
+        // The heap that the device addresses is lost with it.
+        on_host: kept.on_host && slots.heap_block(storage).is_none(),
+        ..kept
+    }))
 }
 
 /// Updates the state for the new device. Returns what survived.
@@ -62,6 +68,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     let mut guard = pass.lock();
     let state = &mut *guard;
     state.batch = Batch::default();
+    state.refused_changes.forget();
     state.timing.forget();
     let cleanings = state.cleanings.take_all();
     state.pace.forget();

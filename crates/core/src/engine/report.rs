@@ -83,7 +83,8 @@ impl Engine {
             driver_bytes,
             device_bytes: levels.reserved_bytes,
             budget_bytes: (levels.said_bytes < u64::MAX).then_some(levels.said_bytes),
-            host_bytes: self.host.level_bytes(),
+            host_bytes: self.host.copied_bytes(),
+            host_slab_bytes: self.host.slab_bytes(),
             disk_bytes,
             spilled_bytes,
             largest_hole_bytes: alloc.largest_hole_bytes,
@@ -153,7 +154,7 @@ impl Engine {
     /// Resets all peaks to the present levels.
     pub(crate) fn reset_peaks(&self) {
         self.driver.ledger().reset_peak();
-        self.host.reset_peak();
+        self.host.reset_peaks();
         self.spill.reset_peaks();
         self.stores.iter().for_each(OpenStore::reset_peak);
         let mut state = self.lock();

@@ -21,11 +21,12 @@ use super::mapped::Mapped;
 use super::pass::Pass;
 use super::reclaim;
 use super::reclaim::refuse;
+use super::state::State;
 use super::state::cost::Stopwatch;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::{Copies, PendingRestore, Place, Storage};
+use crate::memory::{Copies, PendingRestore, Place, Storage, Tier};
 use crate::transfer::{Piece, Reading, Region, refusal};
 
 /// A restore of at least this size is staged while the device runs the commands encoded before.
@@ -197,7 +198,11 @@ async fn fill(
     let refused_before = pass.refused_submissions();
     let mut supply = Supply::new(pass, storage, copies);
     let len_bytes = storage.len_bytes();
-    if len_bytes >= OVERLAP_BYTES && pass.lock().batch.has_dispatches() {
+    let in_heap = copies.heap_block().and_then(|block| {
+        let heap = &pass.lock().memory.heap;
+        heap.as_ref()?.place(block)
+    });
+    if len_bytes >= OVERLAP_BYTES && in_heap.is_none() && pass.lock().batch.has_dispatches() {
         // The device works on the batch while the bytes are staged.
         pass.submit()?;
     }
@@ -212,34 +217,18 @@ async fn fill(
         pass.submit()?;
         pass.wait_idle().await?;
     }
-    // If the driver refused to clear a block, which may be this one, its clearing comes later.
-    let is_clear = !pass.lock().memory.previous.has_unclean();
+    // If the driver refused to clear or to move a block, which may be this one, that comes later.
+    let is_clear = !pass.lock().is_unsettled();
     let is_mapped = pass.caps().maps_slabs && is_clear && (idle == Some(true) || waits_anyway);
     let (mut watch, tier) = (pass.stopwatch(), supply.tier());
     let (part_bytes, mut at) = (pass.part_bytes(), 0);
     while at < len_bytes {
         let end = at.saturating_add(part_bytes).min(len_bytes);
-        if is_mapped {
-            fill_in_place(pass, &mut supply, place, at..end, &mut watch).await?;
-        }
-        while !is_mapped && at < end {
-            let mut rest = watch.time(|| supply.piece(at, end - at))?;
-            // A piece may be larger than the free staging. It is staged in parts and fetched once.
-            while !rest.is_empty() {
-                let (region, taken) = stage_restore(pass, storage, rest, &mut watch).await?;
-                let mut state = pass.lock();
-                state.memory.slabs.touch(place);
-                state.push_op(Op::Copy {
-                    src: region.buffer,
-                    src_offset_bytes: region.offset_bytes,
-                    dst: place.buffer,
-                    dst_offset_bytes: place.offset_bytes + at,
-                    size_bytes: region.size_bytes,
-                });
-                state.batch.add_region(region);
-                at += taken as u64;
-                rest = &rest[taken..];
-            }
+        let part = at..end;
+        match in_heap {
+            Some(from) => fill_from_heap(&mut pass.lock(), from, place, part),
+            None if is_mapped => fill_in_place(pass, &mut supply, place, part, &mut watch).await?,
+            None => fill_staged(pass, storage, &mut supply, place, part, &mut watch).await?,
         }
         at = end;
         if at == len_bytes {
@@ -259,10 +248,58 @@ async fn fill(
             pass.submit()?;
         }
     }
-    if let Some(time) = watch.spent() {
+    // Where the host has a heap, the cost of its tier is that of copies in the queue.
+    let is_told = tier != Tier::Host || !pass.caps().host_heap;
+    if let Some(time) = watch.spent().filter(|_| is_told) {
         (pass.lock().costs).note(tier, len_bytes, time);
     }
     Ok(())
+}
+
+/// Stages the bytes of a part, and records the copies of them.
+async fn fill_staged(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+    supply: &mut Supply<'_>,
+    place: Place,
+    part: Range<u64>,
+    watch: &mut Stopwatch,
+) -> Result<()> {
+    let mut at = part.start;
+    while at < part.end {
+        let mut rest = watch.time(|| supply.piece(at, part.end - at))?;
+        // A piece may be larger than the free staging. It is staged in parts and fetched once.
+        while !rest.is_empty() {
+            let (region, taken) = stage_restore(pass, storage, rest, watch).await?;
+            let mut state = pass.lock();
+            state.memory.slabs.touch(place);
+            state.push_op(Op::Copy {
+                src: region.buffer,
+                src_offset_bytes: region.offset_bytes,
+                dst: place.buffer,
+                dst_offset_bytes: place.offset_bytes + at,
+                size_bytes: region.size_bytes,
+            });
+            state.batch.add_region(region);
+            at += taken as u64;
+            rest = &rest[taken..];
+        }
+    }
+    Ok(())
+}
+
+/// Records the copy of a part from the heap in the host's memory.
+fn fill_from_heap(state: &mut State, from: Place, to: Place, part: Range<u64>) {
+    state.memory.slabs.touch(to);
+    let size_bytes = (part.end - part.start).next_multiple_of(4);
+    state.note_heap_copy(from, size_bytes);
+    state.push_op(Op::Copy {
+        src: from.buffer,
+        src_offset_bytes: from.offset_bytes + part.start,
+        dst: to.buffer,
+        dst_offset_bytes: to.offset_bytes + part.start,
+        size_bytes,
+    });
 }
 
 /// Lets urgent commands run between two parts of a restore. Returns whether there were any.

@@ -6,6 +6,7 @@
 pub(in crate::engine) mod account;
 pub(in crate::engine) mod batch;
 pub(in crate::engine) mod caches;
+pub(in crate::engine) mod changes;
 pub(in crate::engine) mod cleaning;
 pub(in crate::engine) mod cost;
 pub(in crate::engine) mod destination;
@@ -40,6 +41,7 @@ use crate::transfer::Readbacks;
 use account::DryRunAccount;
 use batch::Batch;
 use caches::{BindGroups, Pipelines, ProgramId};
+use changes::{Change, RefusedChanges};
 use cleaning::Cleanings;
 use cost::Costs;
 use holds::Holds;
@@ -80,6 +82,8 @@ pub(super) struct State {
     pub(super) groups: BindGroups,
     /// The ops of the next submission.
     pub(super) batch: Batch,
+    /// Moves and clears of refused batches that go before that.
+    pub(super) refused_changes: RefusedChanges,
     pub(super) pace: Pace,
     /// The record of uploads that were lost with a device.
     pub(super) staging_loss: StagingLoss,
@@ -118,7 +122,8 @@ impl State {
         let timing = Timing::default();
         // Nothing below can fail, so no code is needed here that drops all this.
         let (pools, never_move) = memory;
-        let memory = Memory::new(pools, never_move, dead_list);
+        let has_heap = driver.caps().host_heap;
+        let memory = Memory::new(pools, never_move, has_heap, dead_list);
         State {
             groups: BindGroups::new(driver.clone()),
             timing,
@@ -135,6 +140,7 @@ impl State {
             costs,
             pipelines: Pipelines::default(),
             batch: Batch::default(),
+            refused_changes: RefusedChanges::default(),
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),
             operation: |launch| launch.program.name().to_owned(),
@@ -178,7 +184,7 @@ impl State {
                 offset_bytes: place.offset_bytes,
                 size_bytes,
             });
-            self.batch.add_cleared(place, size_bytes);
+            self.batch.add_change(Change::cleared(place, size_bytes));
         }
     }
 
@@ -246,7 +252,7 @@ impl State {
             Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
             Dead::Rematerializer(id) => rematerializers.push(id),
             Dead::Share(_) => has_lost_share = true,
-            Dead::Slot(_) | Dead::Watermark(_) => {}
+            Dead::Slot(_) | Dead::Watermark(_) | Dead::HeapBlock { .. } => {}
         });
         for id in rematerializers {
             self.rematerializers.forget(id);
@@ -290,7 +296,13 @@ impl State {
     /// Whether an execution pass would have nothing to do.
     pub(super) fn has_nothing_to_do(&self) -> bool {
         let has_commands = !self.queue.is_empty() || !self.left_behind.is_empty();
-        !has_commands && self.batch.is_empty() && !self.memory.previous.has_unclean()
+        !has_commands && self.batch.is_empty() && !self.is_unsettled()
+    }
+
+    /// Whether something must run on the device before the host may look at slabs: moves of a
+    /// refused batch, or clears.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.refused_changes.are_left() || self.memory.previous.has_unclean()
     }
 
     /// Updates the peak of the bytes without a place, after commands were appended.

@@ -4,11 +4,13 @@ pub(in crate::engine) mod supply;
 
 use std::sync::Arc;
 
+use super::heap;
 use super::pass::Pass;
 use super::state::destination::Destination;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
 use crate::memory::{Copies, HostCharge, Storage};
+use supply::Supply;
 
 /// All tiers that a storage may be evicted to, in order. Where host and device share one memory,
 /// the host's is none of them.
@@ -101,58 +103,73 @@ fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
 }
 
 /// Drops host copies of storages that are also on the device, in a store or on disk.
-fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
+fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<u64> {
     // The driver may still refuse the batch that restores such storages.
     pass.submit()?;
     let mut state = pass.lock();
-    state.memory.slots.shed_host_copies(wanted_bytes);
+    let shed_bytes = state.memory.slots.shed_host_copies(wanted_bytes);
     drop(state);
     pass.drop_stale_copies();
-    Ok(())
+    Ok(shed_bytes)
 }
 
 /// Brings the host's share below its limit, as far as the stores and the disk have room. The caller
 /// has the execution lock.
-pub(super) fn drain_host(pass: &Pass) -> Result<()> {
+pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
     if pass.host.excess_bytes() > 0 {
         // Copies in progress have reserved their bytes already.
         let given_up = pass.lock().cleanings.take_all();
         drop(given_up);
     }
-    if pass.host.excess_bytes() > 0 {
-        shed_host_copies(pass, pass.host.excess_bytes())?;
+    while pass.host.excess_bytes() > 0 {
+        let shed_bytes = shed_host_copies(pass, pass.host.excess_bytes())?;
+        // A slab of the heap goes once the device has finished with it.
+        pass.wait_idle().await?;
+        heap::release_empty(pass);
+        if shed_bytes == 0 {
+            break;
+        }
     }
     let mut on_host = match pass.host.excess_bytes() {
         0 => Vec::new(),
-        _ => pass.lock().memory.slots.on_host(),
+        _ => pass.lock().memory.on_host(),
     };
     while pass.host.excess_bytes() > 0 {
         let Some(storage) = on_host.pop() else { break };
-        // A storage that finds no room stays on the host.
-        let _ = (stores(pass).chain([Tier::Disk]))
-            .filter(|tier| is_ready(pass, *tier))
-            .any(|tier| send_on(pass, &storage, tier).is_ok());
+        for tier in stores(pass).chain([Tier::Disk]) {
+            // A storage that finds no room stays on the host.
+            if is_ready(pass, tier) && send_on(pass, &storage, tier).await.is_ok() {
+                break;
+            }
+        }
+        pass.check_lost()?;
+        heap::release_empty(pass);
     }
     Ok(())
 }
 
 /// Moves a storage from the host's memory to another tier.
-fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> {
-    let copies = supply::evicted_copies(pass, storage);
-    let Some(host) = copies.as_ref().and_then(|copies| copies.host.clone()) else {
+async fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> {
+    let Some(copies) = supply::evicted_copies(pass, storage) else {
         return Ok(());
     };
     let mut to = destination(pass, storage, tier)?;
-    match pass.driver.has_contents() {
-        true => to.take(&host.bytes)?,
-        false => to.take(&vec![0; storage.len_bytes() as usize])?,
+    let (mut at, len_bytes) = (0, storage.len_bytes());
+    let mut supply = Supply::mapping(pass, storage, &copies).await?;
+    while at < len_bytes {
+        let piece = supply.piece(at, len_bytes - at)?;
+        to.take(piece)?;
+        at += piece.len() as u64;
     }
+    drop(supply);
     let mut moved = Copies::default();
     to.finish(&mut moved)?;
     pass.lock().memory.slots.copied(storage, |copies| {
         copies.add(moved);
         copies.host = None;
     });
+    // The last holder frees the bytes.
+    drop(copies);
     Ok(())
 }
 

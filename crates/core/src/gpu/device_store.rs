@@ -18,8 +18,9 @@ use crate::transfer::{Key, Store};
 /// buffers to its own tiers, and they are read from there. So it lends no more than its own host,
 /// stores and disk have room for: the rest could not be taken back.
 ///
-/// If that device is lost, so are the tensors whose bytes were only on it. What it had evicted to
-/// its own tiers can be read again after its [`reopen`](Gpu::reopen).
+/// If that device is lost, so are the tensors whose bytes were only on it, or in its heap in the
+/// host's memory ([`Options::host_heap`](crate::Options::host_heap)). What it had evicted to its
+/// other tiers can be read again after its [`reopen`](Gpu::reopen).
 ///
 /// ```no_run
 /// use lapidary_core::stores::{DeviceStore, StoreTier};

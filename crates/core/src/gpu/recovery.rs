@@ -12,9 +12,14 @@ impl Gpu {
     /// they are written again, and the result lists them. Work that had not begun runs on the new
     /// device, as far as its operands still exist. Work under way has no results.
     ///
-    /// To prepare for a loss, [`evict`](crate::Buffer::evict) data once that must survive and is
-    /// only read afterwards: the copy stays valid until the next write. Or give it a
-    /// [`source`](crate::Buffer::backed_by). Save data that changes from time to time.
+    /// Buffers in a heap of the host's memory that the device addresses
+    /// ([`Caps::host_heap`](crate::Caps::host_heap)) are lost with it, too.
+    ///
+    /// To prepare for a loss, turn that heap off by
+    /// [`Options::host_heap`](crate::Options::host_heap). Then [`evict`](crate::Buffer::evict) data
+    /// once that must survive and is only read afterwards: the copy stays valid until the next
+    /// write. Or give it a [`source`](crate::Buffer::backed_by). Save data that changes from time
+    /// to time.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {

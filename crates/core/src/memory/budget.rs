@@ -46,7 +46,8 @@ pub struct Budget {
     /// The part of the device's limit that is for staging, in bytes: uploads, reads, evictions and
     /// restores. `None`: 1/32 of the limit, at most 128 MiB.
     pub staging_bytes: Option<u64>,
-    /// Most bytes of evicted buffers in the host's memory; 0 for none. Where host and device share
+    /// Most bytes of the host's memory for evicted buffers; 0 for none. Slabs of a heap there
+    /// ([`Options::host_heap`](crate::Options::host_heap)) count whole. Where host and device share
     /// one memory, eviction to the host frees nothing, so buffers go to stores and to disk at once.
     pub host_bytes: Option<u64>,
     /// Most bytes of evicted buffers on disk; 0 for none.
@@ -126,14 +127,75 @@ impl FromStr for Budget {
     }
 }
 
-/// The account of the host's share: bytes of copies of evicted storages.
+/// The account of the host's share: copies of storages, and the slabs of the heap in the host's
+/// memory. The blocks in these slabs are copies. They count as such, and not for the limit.
 #[derive(Debug)]
 pub(crate) struct HostAccount {
     limit_bytes: AtomicU64,
-    used_bytes: AtomicU64,
-    peak_bytes: AtomicU64,
-    /// Bytes charged in total.
-    up_bytes: AtomicU64,
+    /// What counts for the limit: copies in plain memory, and slabs.
+    used: Bytes,
+    /// All copies.
+    copies: Bytes,
+    slabs: Bytes,
+}
+
+/// Bytes over time.
+#[derive(Debug, Default)]
+struct Bytes {
+    now: AtomicU64,
+    peak: AtomicU64,
+    /// All increases.
+    up: AtomicU64,
+}
+
+impl Bytes {
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Acquire)
+    }
+
+    /// Adds bytes. `false` if they would be more than `most_bytes` then.
+    fn raise(&self, size_bytes: u64, most_bytes: u64) -> bool {
+        let take = |now: u64| {
+            now.checked_add(size_bytes)
+                .filter(|&after| after <= most_bytes)
+        };
+        let before = (self.now).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        let Ok(before) = before else { return false };
+        (self.peak).fetch_max(before + size_bytes, Ordering::AcqRel);
+        self.up.fetch_add(size_bytes, Ordering::AcqRel);
+        true
+    }
+
+    fn lower(&self, size_bytes: u64) {
+        self.now.fetch_sub(size_bytes, Ordering::AcqRel);
+    }
+
+    fn level(&self) -> Level {
+        let now = self.now();
+        let up = self.up.load(Ordering::Acquire);
+        Level {
+            now,
+            peak: self.peak.load(Ordering::Acquire).max(now),
+            up,
+            down: up.saturating_sub(now),
+        }
+    }
+
+    /// Resets the peak to the current use.
+    fn reset_peak(&self) {
+        self.peak.store(self.now(), Ordering::Release);
+    }
+}
+
+/// What bytes are charged for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostUse {
+    /// A copy in plain memory.
+    Copy,
+    /// A slab of the heap.
+    Slab,
+    /// A block in such a slab.
+    Block,
 }
 
 /// Bytes charged to the host's share until this is dropped.
@@ -141,15 +203,16 @@ pub(crate) struct HostAccount {
 pub(crate) struct HostCharge {
     account: Arc<HostAccount>,
     size_bytes: u64,
+    of: HostUse,
 }
 
 impl HostAccount {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(HostAccount {
             limit_bytes: AtomicU64::new(u64::MAX),
-            used_bytes: AtomicU64::new(0),
-            peak_bytes: AtomicU64::new(0),
-            up_bytes: AtomicU64::new(0),
+            used: Bytes::default(),
+            copies: Bytes::default(),
+            slabs: Bytes::default(),
         })
     }
 
@@ -157,25 +220,25 @@ impl HostAccount {
         self.limit_bytes.store(limit_bytes, Ordering::Release);
     }
 
+    /// What counts for the limit.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Acquire)
+        self.used.now()
     }
 
-    /// The bytes over time.
-    pub(crate) fn level_bytes(&self) -> Level {
-        let now = self.used_bytes();
-        let up = self.up_bytes.load(Ordering::Acquire);
-        Level {
-            now,
-            peak: self.peak_bytes.load(Ordering::Acquire).max(now),
-            up,
-            down: up.saturating_sub(now),
-        }
+    /// The bytes of copies over time.
+    pub(crate) fn copied_bytes(&self) -> Level {
+        self.copies.level()
     }
 
-    /// Resets the peak to the current use.
-    pub(crate) fn reset_peak(&self) {
-        self.peak_bytes.store(self.used_bytes(), Ordering::Release);
+    /// The bytes of slabs over time.
+    pub(crate) fn slab_bytes(&self) -> Level {
+        self.slabs.level()
+    }
+
+    /// Resets the peaks to the current use.
+    pub(crate) fn reset_peaks(&self) {
+        (self.copies).reset_peak();
+        (self.slabs).reset_peak();
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
@@ -194,21 +257,39 @@ impl HostAccount {
         self.used_bytes().saturating_sub(limit_bytes)
     }
 
-    /// Charges `size_bytes`, if that many are left.
+    /// Charges `size_bytes` for a copy in plain memory, if that many are left.
     pub(crate) fn charge(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
+        self.charge_for(HostUse::Copy, size_bytes)
+    }
+
+    /// Charges `size_bytes` for a slab of the heap, if that many are left.
+    pub(crate) fn charge_slab(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
+        self.charge_for(HostUse::Slab, size_bytes)
+    }
+
+    /// Charges `size_bytes` for a block of the heap.
+    pub(crate) fn charge_block(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
+        self.charge_for(HostUse::Block, size_bytes)
+    }
+
+    fn charge_for(self: &Arc<Self>, of: HostUse, size_bytes: u64) -> Option<HostCharge> {
         let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
-        let take = |used: u64| {
-            used.checked_add(size_bytes)
-                .filter(|&after| after <= limit_bytes)
-        };
-        let before = (self.used_bytes).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        let after_bytes = before.ok()? + size_bytes;
-        self.peak_bytes.fetch_max(after_bytes, Ordering::AcqRel);
-        self.up_bytes.fetch_add(size_bytes, Ordering::AcqRel);
-        Some(HostCharge {
+        if of != HostUse::Block && !self.used.raise(size_bytes, limit_bytes) {
+            return None;
+        }
+        let level = self.level_of(of);
+        level.raise(size_bytes, u64::MAX).then(|| HostCharge {
             account: self.clone(),
             size_bytes,
+            of,
         })
+    }
+
+    fn level_of(&self, of: HostUse) -> &Bytes {
+        match of {
+            HostUse::Slab => &self.slabs,
+            HostUse::Copy | HostUse::Block => &self.copies,
+        }
     }
 }
 
@@ -220,8 +301,11 @@ impl HostCharge {
 
 impl Drop for HostCharge {
     fn drop(&mut self) {
-        let used_bytes = &self.account.used_bytes;
-        used_bytes.fetch_sub(self.size_bytes, Ordering::AcqRel);
+        let account = &self.account;
+        account.level_of(self.of).lower(self.size_bytes);
+        if self.of != HostUse::Block {
+            account.used.lower(self.size_bytes);
+        }
     }
 }
 
@@ -267,7 +351,7 @@ mod tests {
         let second = account.charge(40).unwrap();
         drop(first);
         assert_eq!(
-            (account.used_bytes(), account.level_bytes().peak),
+            (account.used_bytes(), account.copied_bytes().peak),
             (40, 100)
         );
         account.set_limit(10);
@@ -276,6 +360,24 @@ mod tests {
         drop(second);
         assert!(account.charge(10).is_some());
         assert!(account.charge(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_slab_counts_for_the_limit_and_its_blocks_as_copies() {
+        let account = HostAccount::new();
+        account.set_limit(100);
+        let slab = account.charge_slab(100).unwrap();
+        assert!(account.charge(1).is_none() && account.charge_slab(1).is_none());
+        let block = account.charge_block(30).unwrap();
+        let bytes = || {
+            let levels = [account.copied_bytes(), account.slab_bytes()];
+            (account.used_bytes(), levels.map(|level| level.now))
+        };
+        assert_eq!(bytes(), (100, [30, 100]));
+        drop(block);
+        assert_eq!(bytes(), (100, [0, 100]));
+        drop(slab);
+        assert_eq!(bytes(), (0, [0, 0]));
     }
 
     #[test]

@@ -4,17 +4,40 @@ use std::sync::Arc;
 
 use super::budget::HostCharge;
 use super::dead::{Dead, DeadList};
+use super::heap_block::HeapBlock;
 use super::source::Source;
 use super::storage::{Residency, Storage};
 use crate::transfer::{SpillBlock, StoreBlock};
 
-/// Bytes in the host's memory, charged to the host's account.
+/// Bytes in the host's memory.
 #[derive(Debug)]
-pub(crate) struct HostCopy {
-    /// Empty on a simulated device without contents.
-    pub(crate) bytes: Vec<u8>,
-    /// Frees the bytes in the account when the copy is dropped.
-    pub(crate) charge: HostCharge,
+pub(crate) enum HostCopy {
+    /// Memory of the host alone.
+    Plain {
+        /// Empty on a simulated device without contents.
+        bytes: Vec<u8>,
+        /// Frees the bytes in the host's account when the copy is dropped.
+        charge: HostCharge,
+    },
+    /// A block of the heap that the device addresses. It is lost with the device.
+    Heap(HeapBlock),
+}
+
+impl HostCopy {
+    fn heap_block(&self) -> Option<&HeapBlock> {
+        match self {
+            HostCopy::Heap(block) => Some(block),
+            HostCopy::Plain { .. } => None,
+        }
+    }
+
+    /// The bytes that become free when the copy is dropped.
+    pub(super) fn size_bytes(&self) -> u64 {
+        match self {
+            HostCopy::Plain { charge, .. } => charge.size_bytes(),
+            HostCopy::Heap(block) => block.size_bytes(),
+        }
+    }
 }
 
 /// The tiers that keep evicted bytes.
@@ -82,6 +105,11 @@ impl Copies {
     pub(crate) fn has_bytes(&self) -> bool {
         let is_elsewhere = self.store.is_some() || self.disk.is_some();
         self.host.is_some() || is_elsewhere || self.source.is_some()
+    }
+
+    /// The block in the heap of the host's memory, if the bytes are there.
+    pub(crate) fn heap_block(&self) -> Option<&HeapBlock> {
+        self.host.as_ref()?.heap_block()
     }
 
     /// Takes over the copies of another, which hold the same bytes.

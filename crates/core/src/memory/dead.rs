@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::share::ShareId;
+use crate::alloc::BlockId;
 
 /// Something that was dropped and left a resource to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,12 @@ pub(crate) enum Dead {
     Share(ShareId),
     /// The watermark of this number.
     Watermark(u64),
+    /// A block of the heap in the host's memory.
+    HeapBlock {
+        block: BlockId,
+        size_bytes: u64,
+        epoch: u64,
+    },
 }
 
 /// The dead list of one engine. Its lock is a leaf, held for one push or one swap. So any thread

@@ -20,6 +20,8 @@ mod census;
 mod copies;
 mod dead;
 mod freed;
+mod heap;
+mod heap_block;
 mod history;
 mod levels;
 mod made_for;
@@ -58,12 +60,14 @@ pub use census::ClassUse;
 pub(crate) use copies::{Copies, HostCopy, Kept, RematerializerToken, Tier};
 pub(crate) use dead::Dead;
 pub use dead::DeadList;
+pub(crate) use heap::HostHeap;
+pub(crate) use heap_block::HeapBlock;
 pub use history::{Event, Moment};
 pub use made_for::MadeFor;
 pub(crate) use map::Map;
 pub use map::{Block, BlockState, EvictedStorage, SlabMap};
 pub(crate) use place::{HoleChoice, Place};
-pub(crate) use placing::{Moved, PendingRestore};
+pub(crate) use placing::PendingRestore;
 use previous::Previous;
 pub use report::SlabUse;
 pub use scope::{Scope, enter_scope};
@@ -73,7 +77,7 @@ pub(crate) use share::{MadeBy, ShareHandle, ShareId};
 pub(crate) use shares::series as share_series;
 use shares::{Claim, SharePaths};
 pub(crate) use shares::{Hindrance, Lending, Shares, Unmet, Whole, Whom};
-use slabs::Slabs;
+pub(crate) use slabs::Slabs;
 use slots::Slots;
 pub(crate) use slots::{Candidate, Fakes, Whereabouts};
 pub use source::Source;
@@ -103,6 +107,8 @@ pub struct Recovered {
 pub(crate) struct Memory {
     pub(crate) slots: Slots,
     pub(crate) slabs: Slabs,
+    /// The heap in the host's memory, where the device addresses one.
+    pub(crate) heap: Option<HostHeap>,
     pub(crate) census: Census,
     pub(crate) shares: Shares,
     share_paths: SharePaths,
@@ -115,9 +121,15 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(pools: Pools, never_move: bool, dead_list: Arc<DeadList>) -> Self {
+    pub(crate) fn new(
+        pools: Pools,
+        never_move: bool,
+        has_heap: bool,
+        dead_list: Arc<DeadList>,
+    ) -> Self {
         Memory {
             slots: Slots::new(),
+            heap: has_heap.then(|| HostHeap::new(pools.clone())),
             slabs: Slabs::new(pools, never_move),
             census: Census::new(),
             shares: Shares::default(),
@@ -187,6 +199,15 @@ impl Memory {
                     other(dead);
                 }
                 Dead::Watermark(id) => self.watermarks.remove(id),
+                Dead::HeapBlock {
+                    block,
+                    size_bytes,
+                    epoch,
+                } => {
+                    if let Some(heap) = &mut self.heap {
+                        heap.free(block, size_bytes, epoch);
+                    }
+                }
                 dead => other(dead),
             }
         }
@@ -225,6 +246,45 @@ impl Memory {
     pub(crate) fn batch_ended(&mut self, serial: Option<u64>) {
         self.slots.next_batch();
         self.slabs.batch_ended(serial);
+        if let Some(heap) = &mut self.heap {
+            heap.batch_ended(serial);
+        }
+    }
+
+    /// A block of the heap in the host's memory for a storage, and its place. `None` if it has no
+    /// room, or there is no such heap.
+    pub(crate) fn take_heap_block(
+        &mut self,
+        size_bytes: u64,
+        fit: HoleChoice,
+        account: &Arc<HostAccount>,
+    ) -> Option<(HeapBlock, Place)> {
+        (self.heap.as_mut()?).take(size_bytes, fit, account, &self.dead_list)
+    }
+
+    /// The storages whose bytes are in the host's memory, with no copy elsewhere that is as good.
+    /// Those of one slab of the heap follow each other, the slab with the fewest of them last.
+    pub(crate) fn on_host(&self) -> Vec<Arc<Storage>> {
+        let mut storages = self.slots.on_host();
+        let mut counts: NumberMap<usize> = NumberMap::default();
+        let slab = |storage: &Arc<Storage>| {
+            let place = self.heap_place(storage);
+            place.map_or(u64::MAX, |place| place.buffer.0.number())
+        };
+        for storage in &storages {
+            *counts.entry(slab(storage)).or_default() += 1;
+        }
+        storages.sort_by_key(|storage| {
+            let slab = slab(storage);
+            (std::cmp::Reverse(counts[&slab]), slab)
+        });
+        storages
+    }
+
+    /// Where the bytes of an evicted storage lie in the heap of the host's memory.
+    pub(crate) fn heap_place(&self, storage: &Storage) -> Option<Place> {
+        let heap = (self.heap.as_ref()).filter(|_| self.slots.find(storage).is_none())?;
+        heap.place(self.slots.heap_block(storage)?)
     }
 
     /// Adds the slab that was created for `growth`.
@@ -357,6 +417,9 @@ impl Memory {
     /// others have no value, with `cause`.
     pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
         self.slabs.clear()?;
+        if let Some(heap) = &mut self.heap {
+            heap.clear()?;
+        }
         self.slots.next_batch();
         self.canaries.forget(None);
         self.previous.forget(None);
@@ -395,6 +458,7 @@ impl Memory {
         let mut copy = Memory {
             slots,
             slabs: self.slabs.fake(),
+            heap: None,
             census: self.census.fake(),
             shares: self.shares.clone(),
             share_paths: self.share_paths.clone(),

@@ -7,9 +7,9 @@
 //!     └─── restore (its bytes are on their way) ─┘
 //! ```
 //!
-//! A storage leaves the device only after its bytes arrived elsewhere. It is resident again only
-//! once the copy that restores it is in the batch. So its state stays true, whatever is dropped,
-//! refused or lost in between.
+//! A storage leaves the device only after its bytes arrived elsewhere, or once the copy that moves
+//! them is in the batch. It is resident again only once the copy that restores it is there. So its
+//! state stays true, whatever is dropped, refused or lost in between.
 
 use std::sync::Arc;
 
@@ -35,7 +35,6 @@ pub(crate) struct Moved {
     pub(crate) to: Place,
     /// A multiple of 16.
     pub(crate) size_bytes: u64,
-    back: Spot,
 }
 
 /// A block for a storage that is being restored. Pass it to [`Memory::finish_restore`] or
@@ -386,7 +385,7 @@ impl Memory {
     pub(crate) fn relocate(&mut self, block: BlockId, to: &Spot) -> Option<Moved> {
         let owner = self.slabs.owner(block)?;
         let from = self.slots.at(owner).place?;
-        let (back, to) = self.slabs.relocate(block, to)?;
+        let to = self.slabs.relocate(block, to)?;
         let slot = self.slots.at_mut(owner);
         slot.place = Some(to);
         let (size_bytes, share) = (slot.size_bytes, slot.share);
@@ -397,14 +396,7 @@ impl Memory {
             from,
             to,
             size_bytes,
-            back,
         })
-    }
-
-    /// The copy was refused, so the block returns to its old range if it is still in use. `false`
-    /// if that range was taken.
-    pub(crate) fn move_back(&mut self, moved: &Moved) -> bool {
-        !self.slabs.is_there(moved.block) || self.relocate(moved.block, &moved.back).is_some()
     }
 
     /// A moved storage has left its old place; the copy out of it is recorded.
@@ -413,13 +405,5 @@ impl Memory {
         let tag = owner.map_or(0, |owner| self.slots.at(owner).tag);
         let block = Zone::of_block(moved.from, moved.size_bytes, tag, &self.slabs);
         self.canaries.went(block, &self.slabs);
-    }
-
-    /// The bytes of a block are lost.
-    pub(crate) fn poison_storage_of(&mut self, block: BlockId, cause: &Arc<Error>) {
-        let slot = self.slabs.owner(block).map(|owner| self.slots.at(owner));
-        if let Some(storage) = slot.and_then(|slot| slot.storage.upgrade()) {
-            self.slots.poison(&storage, cause);
-        }
     }
 }

@@ -201,13 +201,6 @@ impl Previous {
         ranges.map_or(Vec::new(), |ranges| std::mem::take(&mut ranges.unclean))
     }
 
-    /// The ops that should have cleared these were refused.
-    pub(crate) fn still_unclean(&mut self, places: Vec<(Place, u64)>) {
-        if let Some(ranges) = &mut self.0 {
-            ranges.unclean.extend(places);
-        }
-    }
-
     /// A slab is gone, or all of them.
     pub(super) fn forget(&mut self, slab: Option<u32>) {
         let Some(ranges) = &mut self.0 else { return };

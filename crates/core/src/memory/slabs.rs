@@ -168,18 +168,21 @@ impl Slabs {
         Ok(Some((block, place)))
     }
 
-    /// Moves a block. Returns its old spot and its new place. `None` if the move is not possible
-    /// any more.
-    pub(super) fn relocate(&mut self, block: BlockId, to: &Spot) -> Option<(Spot, Place)> {
-        let relocated = self.pools.relocate(block, to).ok()?;
-        let index = relocated.to.slab.index();
-        let to = Place {
+    /// Where a block lies.
+    pub(super) fn place_of(&self, block: BlockId) -> Option<Place> {
+        let at = self.pools.block(block).ok()?;
+        let index = at.slab.index();
+        Some(Place {
             buffer: self.at(index)?.buffer,
-            offset_bytes: relocated.to.offset_bytes,
+            offset_bytes: at.offset_bytes,
             slab: Some(index as u32),
-        };
-        let from = Spot::new(relocated.from.slab, relocated.from.offset_bytes);
-        Some((from, to))
+        })
+    }
+
+    /// Moves a block. Returns its new place. `None` if the move is not possible any more.
+    pub(super) fn relocate(&mut self, block: BlockId, to: &Spot) -> Option<Place> {
+        self.pools.relocate(block, to).ok()?;
+        self.place_of(block)
     }
 
     /// The slot that a block belongs to.
@@ -233,6 +236,13 @@ impl Slabs {
         self.pools.reserved_bytes()
     }
 
+    /// Bytes of the slabs without blocks.
+    pub(crate) fn empty_bytes(&self) -> u64 {
+        let empty = self.pools.empty_slabs();
+        let empty = empty.filter_map(|id| self.at(id.index()));
+        empty.map(|slab| slab.size_bytes).sum()
+    }
+
     /// The empty slab that was unused for longest, and whether the batch names it. A batch that
     /// names it must be submitted before its release.
     pub(crate) fn next_empty(&self) -> Option<(SlabId, bool)> {
@@ -269,6 +279,15 @@ impl Slabs {
     pub(super) fn remove(&mut self, id: SlabId) -> Option<Slab> {
         self.pools.remove_slab(id).ok()?;
         self.table[id.index()].take()
+    }
+
+    /// Removes the empty slabs that the device has finished with. Their buffers are the caller's.
+    pub(super) fn take_empty(&mut self, completed: u64) -> Vec<Slab> {
+        let empty: Vec<SlabId> = self.pools.empty_slabs().collect();
+        let is_done = |slab: &Slab| !slab.in_batch && slab.last_serial <= completed;
+        let done = (empty.into_iter()).filter(|id| self.at(id.index()).is_some_and(is_done));
+        let done: Vec<SlabId> = done.collect();
+        done.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
     /// Lets an empty slab serve requests of another class, if it still exists and is empty. In
@@ -336,11 +355,6 @@ impl Slabs {
     pub(crate) fn idle(&self, place: Place, completed: u64) -> Option<bool> {
         let slab = self.table[place.slab? as usize].as_ref()?;
         Some(!slab.in_batch && slab.last_serial <= completed)
-    }
-
-    /// Is the block still in use?
-    pub(crate) fn is_there(&self, block: BlockId) -> bool {
-        self.pools.block(block).is_ok()
     }
 
     /// Bytes moved so far.

@@ -134,7 +134,7 @@ impl State {
                 if src == dst {
                     return Err(format!("copy within {}", name(from)));
                 }
-                if !matches!(from.kind, BufferKind::Slab | BufferKind::Upload) {
+                if from.kind == BufferKind::Readback {
                     return Err(format!("{} cannot be copied from", name(from)));
                 }
                 check_target(to)?;
@@ -232,7 +232,7 @@ impl State {
         let buffer = self.usable(id)?;
         let allowed = match buffer.kind {
             BufferKind::Upload => mode == MapMode::Write,
-            BufferKind::Readback => mode == MapMode::Read,
+            BufferKind::Readback | BufferKind::HostSlab => mode == MapMode::Read,
             BufferKind::Slab => self.options.maps_slabs,
         };
         if !allowed {

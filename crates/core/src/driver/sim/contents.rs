@@ -51,6 +51,21 @@ pub(super) struct SimBuffer {
     bytes: Vec<u8>,
 }
 
+impl BufferKind {
+    fn is_slab(self) -> bool {
+        matches!(self, BufferKind::Slab | BufferKind::HostSlab)
+    }
+
+    /// The bytes of the device's memory that a buffer of this kind and size takes. Staging counts
+    /// as the device's.
+    fn device_bytes(self, size_bytes: u64) -> u64 {
+        match self {
+            BufferKind::HostSlab => 0,
+            _ => size_bytes,
+        }
+    }
+}
+
 /// All buffers.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
@@ -79,10 +94,10 @@ impl Contents {
         dirty: bool,
     ) -> Option<BufferId> {
         let bytes = match contents {
-            true => host_bytes(size_bytes, dirty && kind == BufferKind::Slab)?,
+            true => host_bytes(size_bytes, dirty && kind.is_slab())?,
             false => Vec::new(),
         };
-        self.live_bytes += size_bytes;
+        self.live_bytes += kind.device_bytes(size_bytes);
         self.peak_bytes = self.peak_bytes.max(self.taken_bytes());
         Some(BufferId(self.live.insert(SimBuffer {
             kind,
@@ -132,9 +147,10 @@ impl Contents {
     pub(super) fn destroy(&mut self, id: BufferId, completed: u64) -> Option<Mapping> {
         let mut buffer = self.live.remove(id.0)?;
         let mapping = std::mem::replace(&mut buffer.mapping, Mapping::None);
-        self.live_bytes -= buffer.size_bytes;
+        let device_bytes = buffer.kind.device_bytes(buffer.size_bytes);
+        self.live_bytes -= device_bytes;
         if buffer.last_use > completed {
-            self.retiring_bytes += buffer.size_bytes;
+            self.retiring_bytes += device_bytes;
             self.retiring.insert(id, buffer);
         }
         Some(mapping)
@@ -146,7 +162,7 @@ impl Contents {
         self.retiring.retain(|_, buffer| {
             let used = buffer.last_use > completed;
             if !used {
-                *retiring_bytes -= buffer.size_bytes;
+                *retiring_bytes -= buffer.kind.device_bytes(buffer.size_bytes);
             }
             used
         });

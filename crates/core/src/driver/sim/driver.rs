@@ -54,7 +54,10 @@ impl SimDriver {
             state
                 .check_new_buffer(size)
                 .map_err(|why| state.refuse(why))?;
-            let taken = state.memory.taken_bytes().checked_add(size);
+            let taken = match kind {
+                BufferKind::HostSlab => Some(0),
+                _ => state.memory.taken_bytes().checked_add(size),
+            };
             if taken.is_none_or(|taken| taken > state.options.memory_bytes) {
                 return Err(DriverError::OutOfMemory);
             }

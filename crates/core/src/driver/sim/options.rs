@@ -91,6 +91,9 @@ pub struct SimOptions {
     pub keeps_time: bool,
     /// See [`Caps::maps_slabs`].
     pub maps_slabs: bool,
+    /// See [`Caps::host_heap`]. It has no effect with `maps_slabs`. The slabs of this heap do not
+    /// count for `memory_bytes`.
+    pub host_heap: bool,
     /// See [`Caps::kind`].
     pub kind: AdapterKind,
     /// The lateness of the queue. A submission is executed after this many polls and later
@@ -141,6 +144,7 @@ impl Default for SimOptions {
             speed: None,
             keeps_time: false,
             maps_slabs: false,
+            host_heap: false,
             kind: AdapterKind::Discrete,
             lag_submissions: 2,
             jitter: false,
@@ -194,10 +198,7 @@ impl SimOptions {
             );
         }
         if self.max_buffer_bytes < 4 {
-            return refuse(
-                "max_buffer_bytes",
-                "it must be at least 4, or no buffer fits",
-            );
+            return refuse("max_buffer_bytes", "it must be at least 4");
         }
         let (binding_bytes, alignment) = (self.max_binding_bytes, self.offset_alignment_bytes);
         if binding_bytes == 0 || !binding_bytes.is_multiple_of(alignment) {
@@ -254,6 +255,7 @@ impl SimOptions {
             cooperative_size: self.cooperative_size,
             wide_words: self.wide_words,
             maps_slabs: self.maps_slabs,
+            host_heap: self.host_heap && !self.maps_slabs,
             most_work: self.most_work,
             runs_reference_kernels: self.mode == SimMode::Contents,
             missing_features: Vec::new(),

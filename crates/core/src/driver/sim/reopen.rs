@@ -49,6 +49,7 @@ impl State {
             max_groups: old.max_groups,
             most_work: old.most_work,
             maps_slabs: old.maps_slabs,
+            host_heap: old.host_heap,
             speed: old.speed,
             ..next
         };

@@ -60,11 +60,9 @@ pub(super) fn wanted(
 ) -> Features {
     let mut wanted = Features::IMMEDIATES
         | Features::SUBGROUP
+        | Features::MAPPABLE_PRIMARY_BUFFERS
         | Features::PIPELINE_CACHE
         | Features::TIMESTAMP_QUERY;
-    if shares_memory(kind) {
-        wanted |= Features::MAPPABLE_PRIMARY_BUFFERS;
-    }
     if kind == AdapterKind::Cpu {
         wanted |= Features::SHADER_INT64;
     }
@@ -129,6 +127,7 @@ pub(super) fn caps(
     let max_binding_bytes = round_down(limits.max_storage_buffer_binding_size);
     let immediates = has_immediates(features, limits);
     let lanes = (info.subgroup_min_size, info.subgroup_max_size);
+    let is_mappable = features.contains(Features::MAPPABLE_PRIMARY_BUFFERS);
     Caps {
         name: name_of(info),
         backend: info.backend.to_str().to_owned(),
@@ -160,7 +159,8 @@ pub(super) fn caps(
         wide_words: features.contains(Features::SHADER_INT64)
             && kind == AdapterKind::Cpu
             && info.backend == wgpu::Backend::Vulkan,
-        maps_slabs: features.contains(Features::MAPPABLE_PRIMARY_BUFFERS) && shares_memory(kind),
+        maps_slabs: is_mappable && shares_memory(kind),
+        host_heap: is_mappable && !shares_memory(kind),
         most_work: match kind {
             // No system resets a device that is the CPU itself.
             AdapterKind::Cpu => u64::MAX,

@@ -112,6 +112,7 @@ impl Opened {
         match kind {
             BufferKind::Slab if self.caps.maps_slabs => slab | Usages::MAP_READ | Usages::MAP_WRITE,
             BufferKind::Slab => slab,
+            BufferKind::HostSlab => Usages::MAP_READ | Usages::COPY_SRC | Usages::COPY_DST,
             BufferKind::Upload => Usages::MAP_WRITE | Usages::COPY_SRC,
             BufferKind::Readback => Usages::MAP_READ | Usages::COPY_DST,
         }

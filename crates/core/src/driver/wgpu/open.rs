@@ -35,6 +35,9 @@ pub(crate) struct OpenRequest {
     /// The compiler of kernels on DX12: by default the one in `WGPU_DX12_COMPILER`, else the best
     /// one.
     pub(crate) dx12_compiler: Option<Dx12Compiler>,
+    /// Whether evicted buffers go to slabs in the host's memory. `None` leaves it to the kind of
+    /// device.
+    pub(crate) host_heap: Option<bool>,
 }
 
 impl OpenRequest {
@@ -358,7 +361,8 @@ pub(super) fn find<'a>(
         })?;
         let compiler = caps::compiler_of(&info, adapter.features());
         let limits = device.limits();
-        let caps = caps::caps(&info, compiler, features, &limits, cooperative_size);
+        let mut caps = caps::caps(&info, compiler, features, &limits, cooperative_size);
+        caps.choose_host_heap(request.host_heap);
         let objects = (Some(adapter.clone()), device, queue);
         Ok(Found { objects, caps })
     })
@@ -385,12 +389,13 @@ impl WgpuDriver {
         adapter: Option<&wgpu::Adapter>,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
+        host_heap: Option<bool>,
     ) -> Result<Self> {
         needed::check_device(device)?;
-        let found = Found {
-            objects: (adapter.cloned(), device.clone(), queue.clone()),
-            caps: caps::of_device(adapter, device),
-        };
+        let mut caps = caps::of_device(adapter, device);
+        caps.choose_host_heap(host_heap);
+        let objects = (adapter.cloned(), device.clone(), queue.clone());
+        let found = Found { objects, caps };
         Self::new(found, None, None)
     }
 

@@ -116,15 +116,19 @@ impl State {
             reading.fail(Error::Poisoned { made_at, cause });
             return Ok(());
         }
-        if self.memory.slots.is_evicted_with_bytes(src) {
+        let in_heap = self.memory.heap_place(src);
+        if in_heap.is_none() && self.memory.slots.is_evicted_with_bytes(src) {
             return Err(Stop::Need(Need::ReadEvicted {
                 storage: src.clone(),
                 reading: reading.clone(),
                 piece,
             }));
         }
-        let place = self.place(src)?;
-        if self.diagnose.is_some() {
+        let place = match in_heap {
+            Some(place) => place,
+            None => self.place(src)?,
+        };
+        if self.diagnose.is_some() && in_heap.is_none() {
             diagnose::watch_read(self, src);
         }
         let (start, size_bytes) = piece.words();
@@ -142,9 +146,15 @@ impl State {
                 size_bytes,
             }));
         };
-        self.memory.record_operand(src, false);
         self.memory.was_read(src, piece.size_bytes);
         self.batch.add_read(reading.clone(), piece, buffer);
+        match in_heap {
+            Some(place) => {
+                self.memory.slots.used(src);
+                self.note_heap_copy(place, size_bytes);
+            }
+            None => self.memory.record_operand(src, false),
+        }
         self.push_op(Op::Copy {
             src: place.buffer,
             src_offset_bytes: place.offset_bytes + start,

@@ -39,7 +39,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     // They also stay in the state: if the device is lost below, the next pass comes here again.
     let words = words.lock().clone();
     let picked = match taken_in {
-        Ok(()) => picked(pass, table, rows, &words),
+        Ok(()) => picked(pass, table, rows, &words).await,
         Err(error) => Err(error),
     };
     let Ok(Some(picked)) = picked else {
@@ -88,7 +88,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
 }
 
 /// The rows that the words name. `None` if the table is on the device again, or a word is missing.
-fn picked(
+async fn picked(
     pass: &Pass,
     table: &Arc<Storage>,
     rows: &RowsNamed,
@@ -97,7 +97,7 @@ fn picked(
     let Some(copies) = supply::evicted_copies(pass, table) else {
         return Ok(None);
     };
-    let mut supply = Supply::new(pass, table, &copies);
+    let mut supply = Supply::mapping(pass, table, &copies).await?;
     let mut picked = vec![0; rows.count as usize * rows.row_bytes as usize];
     let step = rows.step();
     // With a negative step, the last word comes first.

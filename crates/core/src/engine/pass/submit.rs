@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::alloc::SlabId;
-use crate::driver::{BindGroupId, BufferId};
+use crate::driver::{BindGroupId, BufferId, DriverResult};
 use crate::engine::diagnose;
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
@@ -15,12 +15,14 @@ use crate::transfer::refusal;
 impl Pass {
     /// Submits the batch. A refusal poisons the storages that the batch should have written.
     pub(in crate::engine) fn submit(&self) -> Result<()> {
-        let mut batch = {
+        let (mut batch, has_refused_changes) = {
             let mut state = self.lock();
             state.handle_changes();
-            std::mem::take(&mut state.batch)
+            let batch = std::mem::take(&mut state.batch);
+            (batch, state.refused_changes.are_left())
         };
         let result = match batch.is_empty() {
+            true if has_refused_changes => self.submit_only_changes(),
             true => Ok(()),
             false => {
                 within!("submission", { ops = batch.ops().len() as u64 }, {
@@ -58,7 +60,9 @@ impl Pass {
     fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
         self.uploads.seal(batch.regions());
         self.restore_staging.seal(batch.regions());
-        let submitted = (self.driver).submit(batch.ops(), batch.params(), batch.predicted_ns());
+        let submitted = self
+            .submit_refused_changes()
+            .and_then(|()| (self.driver).submit(batch.ops(), batch.params(), batch.predicted_ns()));
         batch.forget_regions();
         let (mut failure, mut awaited) = (None, None);
         match submitted {
@@ -91,8 +95,6 @@ impl Pass {
             let written = state.memory.slots.written_in_batch();
             state.memory.batch_ended(None);
             state.counters.refused_submissions += 1;
-            undo_moves(&mut state, batch, &cause);
-            state.memory.previous.still_unclean(batch.take_cleared());
             for storage in written {
                 state.memory.slots.poison(&storage, &cause);
             }
@@ -101,6 +103,12 @@ impl Pass {
             for storage in batch.restored() {
                 state.memory.undo_restore(&storage, &cause);
             }
+            let State {
+                refused_changes,
+                memory,
+                ..
+            } = &mut *state;
+            refused_changes.keep(batch.take_changes(), memory);
             diagnose::not_answered(&mut state);
         }
         // The next use of a chunk finds out if it could not be mapped again.
@@ -114,6 +122,36 @@ impl Pass {
             self.readbacks.take_in_arrived(&reading);
         }
         self.check_lost()
+    }
+
+    /// Submits the changes of refused batches. The next submission tries again what is refused.
+    fn submit_only_changes(&self) -> Result<()> {
+        let changed = self.submit_refused_changes();
+        {
+            let state = &mut *self.lock();
+            state.memory.batch_ended(None);
+            state.refused_changes.touch(&mut state.memory);
+            state.counters.refused_submissions += u64::from(changed.is_err());
+        }
+        self.check_lost()
+    }
+
+    /// Submits the changes of refused batches, which go before all other work.
+    fn submit_refused_changes(&self) -> DriverResult<()> {
+        let ops = self.lock().refused_changes.ops();
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let submission = self.driver.submit(&ops, &[], 0.0)?;
+        let mut state = self.lock();
+        let State {
+            refused_changes,
+            memory,
+            ..
+        } = &mut *state;
+        refused_changes.submitted(memory, submission.serial);
+        state.submitted(submission, &[]);
+        Ok(())
     }
 
     /// Releases one slab, if it is empty.
@@ -151,6 +189,10 @@ impl Pass {
                 return Ok(released);
             }
             self.submit()?;
+            if self.lock().refused_changes.are_left() {
+                // They name slabs until the driver takes them.
+                return Ok(released);
+            }
         }
     }
 }
@@ -191,21 +233,5 @@ fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGro
     match state.batch.is_empty() {
         true => state.groups.take_discarded(),
         false => Vec::new(),
-    }
-}
-
-/// Undoes the moves of a refused batch. A block is poisoned if another block has taken its old
-/// range since.
-fn undo_moves(state: &mut State, batch: &mut Batch, cause: &Arc<Error>) {
-    for one in batch.take_moves() {
-        let before_bytes = state.memory.slabs.moved_bytes();
-        if !state.memory.move_back(&one) {
-            state.memory.poison_storage_of(one.block, cause);
-        }
-        // A block that moved back counts twice. One that died or lost its bytes counts once.
-        state.counters.undone_bytes += match state.memory.slabs.moved_bytes() - before_bytes {
-            0 => one.size_bytes,
-            back_bytes => 2 * back_bytes,
-        };
     }
 }

@@ -203,7 +203,7 @@ async fn move_out(pass: &Pass, clash: &Clash) -> Result<bool> {
                     return Err(refused);
                 }
             }
-            Outcome::Void | Outcome::Interrupted => {}
+            Outcome::Interrupted => {}
             Outcome::Refused(error) => return Err(error),
         }
     }

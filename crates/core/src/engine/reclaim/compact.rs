@@ -1,8 +1,8 @@
 //! Moves blocks: carries out a plan of the pools by recorded copies.
 //!
 //! The queue runs in order. So a range is free for the next command as soon as the copy that
-//! empties it is recorded. Moves are submitted alone. If the driver refuses such a submission, the
-//! engine moves every block of it back to where its bytes still are.
+//! empties it is recorded. Nothing is submitted for it, and nobody waits. If the driver refuses the
+//! batch, the same copies go before all later work: see [`moves`](crate::engine::state::changes).
 //!
 //! For a lower priority than others have, the moves are submitted in parts. After each part the
 //! engine waits for the device, and commands of a higher priority run. The rest of the plan is void
@@ -11,12 +11,12 @@
 use super::PLANS;
 use super::retire;
 use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
-use crate::driver::{Account, BoxFuture, DriverError, Op};
+use crate::driver::{Account, BoxFuture, DriverError};
 use crate::engine::pass::Pass;
 use crate::engine::pass::urgent::HoldGuard;
 use crate::engine::state::State;
+use crate::engine::state::changes::Heap;
 use crate::error::{Error, Result};
-use crate::memory::{Moved, Place};
 use crate::transfer::refusal;
 
 /// The result of a plan.
@@ -26,8 +26,6 @@ pub(super) enum Outcome {
     Done,
     /// There is no memory for a slab of the plan.
     NoSlab,
-    /// The state had changed since the plan was made, or a submission was refused.
-    Void,
     /// The driver refused for another reason.
     Refused(Error),
     /// Commands of a higher priority ran between two parts of the moves. The steps before that were
@@ -49,11 +47,8 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
             .iter()
             .any(|step| matches!(step, Step::Move { .. } | Step::MoveToNew { .. }));
         if has_moves {
-            // Ops that were recorded before must not fail with the moves.
-            pass.submit()?;
             pass.lock().counters.compactions += 1;
         }
-        let refused_before = pass.refused_submissions();
         let mut created = None;
         let mut parts = Parts::new(pass);
         let are_moves =
@@ -65,21 +60,18 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
                     while !rest.is_empty() {
                         let recorded = record_moves(&mut pass.lock(), rest, &mut parts.left_bytes);
                         rest = &rest[recorded..];
-                        if let Some(outcome) = parts.look(pass, refused_before).await? {
+                        if let Some(outcome) = parts.look(pass).await? {
                             return Ok(outcome);
                         }
                     }
                 }
                 Step::Release(slab) => {
-                    if !submit_moves(pass, refused_before)? {
-                        return Ok(Outcome::Void);
-                    }
                     pass.release_one(*slab)?;
                 }
                 Step::Assign { slab, class } => pass.lock().memory.slabs.assign(*slab, *class),
                 Step::Create(growth) => match pass.until(create_planned(pass, growth)).await? {
                     Ok(slab) => created = Some(slab),
-                    Err(error) => return no_slab(pass, error),
+                    Err(error) => return Ok(no_slab(error)),
                 },
                 Step::MoveToNew {
                     block,
@@ -89,14 +81,11 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
                     let to = Spot::new(slab, *offset_bytes);
                     let moved_bytes = record_move(&mut pass.lock(), *block, &to);
                     parts.left_bytes = parts.left_bytes.saturating_sub(moved_bytes);
-                    if let Some(outcome) = parts.look(pass, refused_before).await? {
+                    if let Some(outcome) = parts.look(pass).await? {
                         return Ok(outcome);
                     }
                 }
             }
-        }
-        if !submit_moves(pass, refused_before)? {
-            return Ok(Outcome::Void);
         }
         parts.end(pass).await?;
         Ok(Outcome::Done)
@@ -122,13 +111,11 @@ impl Parts {
 
     /// At the end of a part: submits its moves, waits for them, and lets commands of a higher
     /// priority run. Returns the outcome of the compaction if that ends here.
-    async fn look(&mut self, pass: &Pass, refused_before: u64) -> Result<Option<Outcome>> {
+    async fn look(&mut self, pass: &Pass) -> Result<Option<Outcome>> {
         if self.left_bytes > 0 {
             return Ok(None);
         }
-        if !submit_moves(pass, refused_before)? {
-            return Ok(Some(Outcome::Void));
-        }
+        pass.submit()?;
         pass.wait_idle().await?;
         self.left_bytes = self.part_bytes;
         Ok(pass.give_way().await?.then_some(Outcome::Interrupted))
@@ -138,27 +125,18 @@ impl Parts {
     /// priority.
     async fn end(&self, pass: &Pass) -> Result<()> {
         if self.part_bytes != u64::MAX && self.part_bytes > self.left_bytes {
+            pass.submit()?;
             pass.wait_idle().await?;
         }
         Ok(())
     }
 }
 
-fn no_slab(pass: &Pass, error: DriverError) -> Result<Outcome> {
-    pass.submit()?;
-    Ok(match error {
+fn no_slab(error: DriverError) -> Outcome {
+    match error {
         DriverError::OutOfMemory | DriverError::OverBudget => Outcome::NoSlab,
         error => Outcome::Refused(refusal("a slab", error)),
-    })
-}
-
-/// Submits the moves recorded so far. `false` if a submission was refused since `refused_before`
-/// was read. Then its moves are undone.
-fn submit_moves(pass: &Pass, refused_before: u64) -> Result<bool> {
-    if pass.lock().batch.has_moves() {
-        pass.submit()?;
     }
-    Ok(pass.refused_submissions() == refused_before)
 }
 
 /// Creates a slab. Released slabs may still be in use. If the device's bytes would pass the
@@ -238,19 +216,9 @@ pub(in crate::engine) fn compact_pass(
     limit_bytes: u64,
 ) -> BoxFuture<'_, Result<(u64, u64)>> {
     Box::pin(async move {
-        let counts = || {
-            let state = pass.lock();
-            (
-                state.memory.slabs.moved_bytes(),
-                state.counters.undone_bytes,
-            )
-        };
-        // Only the differences count: the moves on a new device begin at 0.
-        let (moved_before, undone_before) = counts();
-        let moved = || {
-            let (moved_bytes, undone_bytes) = counts();
-            (moved_bytes - moved_before).saturating_sub(undone_bytes - undone_before)
-        };
+        // Only the difference counts: the moves on a new device begin at 0.
+        let moved_before = pass.lock().memory.slabs.moved_bytes();
+        let moved = || pass.lock().memory.slabs.moved_bytes() - moved_before;
         for attempt in 1..=PLANS {
             let left_bytes = limit_bytes.saturating_sub(moved());
             let steps = {
@@ -295,48 +263,7 @@ fn record_move(state: &mut State, block: BlockId, to: &Spot) -> u64 {
     };
     state.memory.slabs.touch(one.from);
     state.memory.slabs.touch(one.to);
-    // The diagnostics handle earlier changes of blocks before the copy.
-    let has_changes = state.memory.canaries.has_changes() || state.memory.previous.has_unclean();
-    if has_changes || !extend_copy(state, &one) {
-        state.push_op(Op::Copy {
-            src: one.from.buffer,
-            src_offset_bytes: one.from.offset_bytes,
-            dst: one.to.buffer,
-            dst_offset_bytes: one.to.offset_bytes,
-            size_bytes: one.size_bytes,
-        });
-    }
+    state.push_move(one.from, one.to, Heap::Device, one.size_bytes);
     state.memory.moved_away(&one);
-    state.batch.add_move(one);
     one.size_bytes
-}
-
-/// Extends the last copy by this move, if both blocks are neighbours before and after it. The bytes
-/// between the two belong to the first block.
-fn extend_copy(state: &mut State, one: &Moved) -> bool {
-    let Some(&last) = state.batch.last_moved() else {
-        return false;
-    };
-    let step_bytes = state.memory.slabs.granted_bytes(last.size_bytes);
-    let follows = |last: Place, one: Place| {
-        last.buffer == one.buffer && last.offset_bytes + step_bytes == one.offset_bytes
-    };
-    if !follows(last.from, one.from) || !follows(last.to, one.to) {
-        return false;
-    }
-    match state.batch.last_mut() {
-        Some(Op::Copy {
-            src_offset_bytes,
-            dst,
-            dst_offset_bytes,
-            size_bytes,
-            ..
-        }) if *dst == one.to.buffer
-            && *dst_offset_bytes + *size_bytes == last.to.offset_bytes + last.size_bytes =>
-        {
-            *size_bytes = one.from.offset_bytes + one.size_bytes - *src_offset_bytes;
-            true
-        }
-        _ => false,
-    }
 }

@@ -1,6 +1,7 @@
 //! Evicts storages: writes their bytes to another tier and frees their places.
 //!
-//! A storage is evicted only after its bytes have arrived elsewhere, so a failure on the way loses
+//! `heap` moves them to the heap in the host's memory, where there is one. On all other ways a
+//! storage is evicted only after its bytes have arrived elsewhere, so a failure on the way loses
 //! nothing. Several victims share one submission. Where host and device share memory there is no
 //! submission: the slab is mapped once it is idle.
 //!
@@ -18,6 +19,7 @@ use super::needed;
 use super::retire;
 use super::victims;
 use crate::driver::{BoxFuture, Op};
+use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::engine::state::cleaning::Cleaning;
 use crate::engine::state::destination::{Destination, DestinationGuard};
@@ -131,13 +133,17 @@ pub(super) async fn evict_to_stores(pass: &Pass, wanted_bytes: u64, whom: Whom) 
 /// which the tier had no room.
 pub(super) async fn evict_victims(
     pass: &Pass,
-    victims: Vec<Candidate>,
+    mut victims: Vec<Candidate>,
     ahead: Vec<Candidate>,
     tier: Tier,
     whom: Whom,
 ) -> Result<(u64, Option<u64>)> {
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
     pass.drop_stale_copies();
+    if tier == Tier::Host && pass.caps().host_heap {
+        // Neighbours in both heaps move by one copy.
+        victims.sort_by_key(|victim| (victim.place.buffer.0.number(), victim.place.offset_bytes));
+    }
     for mut victim in victims {
         // Urgent commands may have run in the middle of the eviction before.
         match pass.lock().memory.slots.candidate(&victim.storage) {
@@ -149,6 +155,16 @@ pub(super) async fn evict_victims(
             continue;
         }
         let size_bytes = victim.storage.size_bytes();
+        if tier == Tier::Host {
+            match heap::evict_to_heap(pass, &victim).await? {
+                heap::Moved::Away => {
+                    freed_bytes += size_bytes;
+                    continue;
+                }
+                heap::Moved::Changed => continue,
+                heap::Moved::NoRoom => {}
+            }
+        }
         let pending = match ahead::take_pending_eviction(pass, victim) {
             Ok(mut begun) => match record(pass, &mut begun).await? {
                 true => Ok(begun),
@@ -203,7 +219,7 @@ fn next_victims(
     stay: &FxHashSet<usize>,
     whom: Whom,
 ) -> Vec<Candidate> {
-    if pass.caps().maps_slabs {
+    if pass.caps().maps_slabs || tier == Tier::Host && pass.caps().host_heap {
         return Vec::new();
     }
     let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();

@@ -23,8 +23,8 @@ pub(super) async fn evict_in_place(
     let refused = |error| refusal("to map a slab", error);
     while let Some(piece) = eviction.copy.rest.next() {
         pass.submit()?;
-        if pass.lock().memory.previous.has_unclean() {
-            // The driver refused to clear a block, which may be this one.
+        if pass.lock().is_unsettled() {
+            // The driver refused to clear or to move a block, which may be this one.
             return Err(refused(DriverError::OutOfMemory));
         }
         let place = eviction.victim.place;

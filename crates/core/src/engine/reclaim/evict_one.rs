@@ -9,11 +9,15 @@ use super::refuse;
 use super::shrink;
 use super::victims;
 use crate::driver::DriverError;
+use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::engine::tiers;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
 use crate::memory::{Candidate, Storage};
+
+/// The attempts to move a storage to the heap in the host's memory while others change it.
+const MOVES: usize = 3;
 
 /// Evicts a storage, after all queued commands.
 pub(in crate::engine) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
@@ -81,7 +85,21 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
 }
 
 /// Evicts a storage to a tier. `false` if there is no read-back buffer for its bytes.
-async fn evict_to(pass: &Pass, victim: Candidate, tier: Tier) -> Result<bool> {
+async fn evict_to(pass: &Pass, mut victim: Candidate, tier: Tier) -> Result<bool> {
+    for _ in 0..MOVES {
+        if tier != Tier::Host {
+            break;
+        }
+        match heap::evict_to_heap(pass, &victim).await? {
+            heap::Moved::Away => return Ok(true),
+            heap::Moved::NoRoom => break,
+            heap::Moved::Changed => pass.error_of(&victim.storage)?,
+        }
+        match pass.lock().memory.slots.candidate(&victim.storage) {
+            Some(now) => victim = now,
+            None => return Ok(true),
+        }
+    }
     let eviction = match ahead::take_pending_eviction(pass, victim) {
         Ok(begun) => begun,
         Err(victim) => {

@@ -1,6 +1,7 @@
 //! Notices or awaits what the device has finished, and releases what becomes empty.
 
 use crate::driver::BoxFuture;
+use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::error::Result;
 use crate::memory::Copies;
@@ -124,6 +125,7 @@ pub(in crate::engine) fn release_idle(pass: &Pass, polls: u32) -> Result<()> {
             staging.trim_unused();
         }
         pass.readbacks.trim_unused();
+        heap::release_empty(pass);
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
             // The rest above the limit is staging.
             reclaim::make_way_for_staging(pass, 0, 0).await?;
         }
-        tiers::drain_host(pass)?;
+        tiers::drain_host(pass).await?;
         // Pinned storages may be unpinned later.
         limits_in_force::note_excess(pass, &pass.lock_limits());
         Ok(limits_in_force::excess_bytes(pass))

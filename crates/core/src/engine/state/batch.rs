@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
+use super::changes::Change;
 use super::times::Entry;
 use crate::driver::{BindGroupId, BufferId, Op, PipelineId};
 use crate::engine::kernel::Custom;
-use crate::memory::{Moved, Place, Storage};
+use crate::memory::Storage;
 use crate::transfer::{Piece, Reading, Region};
 
 /// A read-back buffer: its id, and its size in bytes.
@@ -24,10 +25,8 @@ pub(in crate::engine) struct Batch {
     timed: Vec<Entry>,
     /// The storages that the ops restore.
     restored: Vec<Weak<Storage>>,
-    /// Blocks that the ops move.
-    moved: Vec<Moved>,
-    /// Blocks that the ops clear, because another share had them, with their sizes in bytes.
-    cleared: Vec<(Place, u64)>,
+    /// The blocks that the ops move, and those that they clear because another share had them.
+    changes: Vec<Change>,
     /// No other command may join. An app's kernel or buffer is in the batch, and the driver may
     /// refuse it.
     is_closed: bool,
@@ -93,16 +92,6 @@ impl Batch {
     fn dispatches(&self) -> impl Iterator<Item = &Op> {
         let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
         self.ops.iter().filter(is_dispatch)
-    }
-
-    /// The ops clear this block.
-    pub(super) fn add_cleared(&mut self, place: Place, size_bytes: u64) {
-        self.cleared.push((place, size_bytes));
-    }
-
-    /// The blocks that the ops should have cleared.
-    pub(in crate::engine) fn take_cleared(&mut self) -> Vec<(Place, u64)> {
-        std::mem::take(&mut self.cleared)
     }
 
     pub(in crate::engine) fn push(&mut self, op: Op) {
@@ -189,23 +178,23 @@ impl Batch {
         self.restored.iter().filter_map(Weak::upgrade)
     }
 
-    /// Adds a block that the ops move.
-    pub(in crate::engine) fn add_move(&mut self, one: Moved) {
-        self.moved.push(one);
+    /// Adds a block that an op moves or clears.
+    pub(in crate::engine) fn add_change(&mut self, one: Change) {
+        self.changes.push(one);
     }
 
-    pub(in crate::engine) fn last_moved(&self) -> Option<&Moved> {
-        self.moved.last()
+    pub(in crate::engine) fn last_change(&self) -> Option<Change> {
+        self.changes.last().copied()
     }
 
-    /// Whether the batch moves blocks.
-    pub(in crate::engine) fn has_moves(&self) -> bool {
-        !self.moved.is_empty()
+    pub(in crate::engine) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
     }
 
-    /// Takes the moves in reverse order.
-    pub(in crate::engine) fn take_moves(&mut self) -> impl Iterator<Item = Moved> {
-        self.moved.drain(..).rev()
+    /// Whether the ops restore the storage.
+    pub(in crate::engine) fn restores(&self, storage: &Arc<Storage>) -> bool {
+        let address = Arc::as_ptr(storage);
+        self.restored.iter().any(|one| one.as_ptr() == address)
     }
 
     /// Notes the priority of a command; `None` if shares have no priorities.
@@ -237,8 +226,7 @@ impl Batch {
         self.reads.clear();
         self.timed.clear();
         self.restored.clear();
-        self.moved.clear();
-        self.cleared.clear();
+        self.changes.clear();
         self.is_closed = false;
         self.work = 0;
         self.predicted_ns = 0.0;

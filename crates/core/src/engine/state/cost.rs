@@ -78,6 +78,13 @@ impl Costs {
             },
             compute: ComputeCost::guess(caps.kind),
         };
+        if caps.host_heap {
+            // A copy in the queue, over PCIe 4 × 16.
+            costs.host = TransferCost {
+                ns_per_transfer: 5_000,
+                ns_per_kib: 41,
+            };
+        }
         if let Some(speed) = caps.speed {
             let ns_per = |per_second: u64| 1e9 / per_second.max(1) as f64;
             costs.host = TransferCost {

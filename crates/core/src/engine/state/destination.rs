@@ -45,7 +45,7 @@ impl Destination {
     pub(in crate::engine) fn finish(self, copies: &mut Copies) -> Result<()> {
         match self {
             Destination::Host(bytes, charge) => {
-                copies.host = Some(Arc::new(HostCopy { bytes, charge }));
+                copies.host = Some(Arc::new(HostCopy::Plain { bytes, charge }));
             }
             Destination::Store(number, writer) => {
                 copies.store = Some((number, writer.finish()?));

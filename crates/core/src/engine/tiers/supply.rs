@@ -2,11 +2,14 @@
 
 use std::ops::Deref;
 
+use crate::driver::{DriverError, MapMode};
 use crate::engine::handle::Engine;
+use crate::engine::mapped::Mapped;
+use crate::engine::pass::Pass;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
-use crate::memory::{Copies, Storage};
-use crate::transfer::StoreReader;
+use crate::memory::{Copies, HostCopy, Place, Storage};
+use crate::transfer::{StoreReader, refusal};
 use crate::units::MIB;
 use crate::waits::{self, WaitsFor};
 
@@ -20,6 +23,8 @@ pub(in crate::engine) struct Supply<'a> {
     copies: &'a Copies,
     /// The reader of the copy in a store.
     reader: Option<Box<dyn StoreReader + 'a>>,
+    /// The block in the heap of the host's memory, while its slab is mapped.
+    mapped: Option<(Place, Mapped<'a>)>,
     /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
     scratch: Vec<u8>,
 }
@@ -42,8 +47,42 @@ impl<'a> Supply<'a> {
             storage,
             copies,
             reader: (copies.store.as_ref()).map(|(_, block)| block.reader()),
+            mapped: None,
             scratch,
         }
+    }
+
+    /// As [`new`](Self::new), for a caller that would read a copy in the heap of the host's memory,
+    /// too. Maps its slab until this is dropped. The caller submits nothing meanwhile.
+    pub(in crate::engine) async fn mapping(
+        pass: &'a Pass,
+        storage: &'a Storage,
+        copies: &'a Copies,
+    ) -> Result<Self> {
+        let mut supply = Supply::new(pass, storage, copies);
+        let place = pass.lock().memory.heap_place(storage);
+        let Some(place) = place else {
+            return Ok(supply);
+        };
+        pass.submit()?;
+        let is_ready = {
+            let state = pass.lock();
+            let is_there = state.memory.heap_place(storage) == Some(place);
+            is_there && !state.refused_changes.are_left()
+        };
+        if !is_ready {
+            // The driver refused the batch, and perhaps the bytes have not arrived.
+            return Err(refusal("a submission", DriverError::OutOfMemory));
+        }
+        let refused = |error| refusal("to map a slab in the host's memory", error);
+        let (buffer, start) = (place.buffer, place.offset_bytes);
+        let mapping = (pass.driver).map(buffer, MapMode::Read, start, storage.size_bytes());
+        let signal = mapping.map_err(refused)?;
+        supply.mapped = Some((place, Mapped(pass, buffer)));
+        pass.until(pass.driver.wait(&signal))
+            .await?
+            .map_err(refused)?;
+        Ok(supply)
     }
 
     /// The tier of the bytes. A source counts as a disk.
@@ -77,13 +116,16 @@ impl<'a> Supply<'a> {
             // The buffers have no contents, so any bytes will do.
             return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
         }
-        if let Some(host) = &self.copies.host {
+        if let Some(HostCopy::Plain { bytes, .. }) = self.copies.host.as_deref() {
             let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
             let too_short =
                 || self.failure(offset_bytes, "the copy in the host's memory is too short");
-            return host.bytes.get(range).ok_or_else(too_short);
+            return bytes.get(range).ok_or_else(too_short);
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
+        if let Some((place, _)) = &self.mapped {
+            return self.mapped_piece(*place, offset_bytes, piece_bytes);
+        }
         let mut missing = self.failure(offset_bytes, "the tensor has no source");
         if let Some(reader) = &mut self.reader {
             match reader.fetch(offset_bytes, most_bytes) {
@@ -119,6 +161,25 @@ impl<'a> Supply<'a> {
             }
         }
         Err(missing)
+    }
+}
+
+impl Supply<'_> {
+    /// A piece of the mapped block.
+    fn mapped_piece(&mut self, place: Place, offset_bytes: u64, piece_bytes: u64) -> Result<&[u8]> {
+        // Mapped ranges begin at multiples of 8 and have multiples of 4 bytes.
+        let before_bytes = offset_bytes % 8;
+        let size_bytes = (before_bytes + piece_bytes).next_multiple_of(4);
+        let start = place.offset_bytes + offset_bytes - before_bytes;
+        let engine = self.engine;
+        let scratch = self.room(piece_bytes);
+        let mut keep = |bytes: &[u8]| {
+            let wanted = before_bytes as usize..(before_bytes + piece_bytes) as usize;
+            scratch.copy_from_slice(&bytes[wanted]);
+        };
+        let read = (engine.driver).read_mapped(place.buffer, start, size_bytes, &mut keep);
+        read.map_err(|error| refusal("to read a slab in the host's memory", error))?;
+        Ok(self.room(piece_bytes))
     }
 }
 

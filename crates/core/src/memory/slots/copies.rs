@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::copies::{Copies, Gone, Kept};
+use super::super::heap_block::HeapBlock;
 use super::super::storage::{Residency, Storage};
 use super::Slots;
 use crate::error::Error;
@@ -53,6 +54,12 @@ impl Slots {
         let slot = self.row(storage);
         let copies = slot.and_then(|slot| slot.copies.as_deref());
         copies.is_some_and(Copies::has_bytes)
+    }
+
+    /// The block of the heap in the host's memory that has a storage's bytes.
+    pub(crate) fn heap_block(&self, storage: &Storage) -> Option<&HeapBlock> {
+        let slot = self.row(storage)?;
+        slot.copies.as_deref()?.heap_block()
     }
 
     /// Adds copies of what a storage holds now.
@@ -119,8 +126,9 @@ impl Slots {
     }
 
     /// Drops copies in the host's memory until `wanted_bytes` are free. It takes only copies whose
-    /// bytes are also on the device, in a store or on disk.
-    pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) {
+    /// bytes are also on the device, in a store or on disk. The batch must not restore any of them:
+    /// the driver may still refuse it.
+    pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) -> u64 {
         let mut shed_bytes = 0;
         for slot in &mut self.table {
             let Some(copies) = &mut slot.copies else {
@@ -132,7 +140,7 @@ impl Slots {
                 continue;
             }
             let host = copies.host.take();
-            shed_bytes += host.as_ref().map_or(0, |host| host.charge.size_bytes());
+            shed_bytes += host.as_ref().map_or(0, |host| host.size_bytes());
             if copies.is_empty() {
                 slot.copies = None;
             }
@@ -146,10 +154,33 @@ impl Slots {
                 storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
             }
         }
+        shed_bytes
+    }
+
+    /// The device is lost, and the heap in the host's memory with it. Returns the storages that
+    /// were evicted to it and have no other copy.
+    pub(super) fn lose_heap(&mut self) -> Vec<Arc<Storage>> {
+        let mut lost = Vec::new();
+        for slot in &mut self.table {
+            let Some(copies) = &mut slot.copies else {
+                continue;
+            };
+            if copies.heap_block().is_none() {
+                continue;
+            }
+            copies.host = None;
+            if copies.is_empty() {
+                slot.copies = None;
+                // A storage that also had a place is lost with that.
+                let evicted = slot.storage.upgrade().filter(|_| slot.place.is_none());
+                lost.extend(evicted);
+            }
+        }
+        lost
     }
 
     /// The storages whose bytes are in the host's memory, with no copy elsewhere that is as good.
-    pub(crate) fn on_host(&self) -> Vec<Arc<Storage>> {
+    pub(in crate::memory) fn on_host(&self) -> Vec<Arc<Storage>> {
         let slots = self.table.iter().filter(|slot| {
             let copies = slot.copies.as_deref();
             slot.place.is_none() && copies.is_some_and(|copies| copies.host.is_some())

@@ -127,7 +127,7 @@ fn a_declared_loss_reaches_who_waits_in_another_thread() {
 fn a_device_that_was_gone_when_it_was_adopted_is_refused() {
     let (device, queue) = app_device();
     device.destroy();
-    let adopted = WgpuDriver::adopt(None, &device, &queue);
+    let adopted = WgpuDriver::adopt(None, &device, &queue, None);
     assert!(matches!(
         adopted,
         Err(crate::error::Error::DeviceLost { .. })

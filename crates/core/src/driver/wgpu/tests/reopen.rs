@@ -27,7 +27,7 @@ fn renew(driver: &WgpuDriver) -> DriverResult<()> {
 /// Our device, the app's, and the app's without immediates.
 fn drivers() -> [WgpuDriver; 3] {
     let (device, queue) = app_device();
-    let adopted = WgpuDriver::adopt(None, &device, &queue).expect("a device");
+    let adopted = WgpuDriver::adopt(None, &device, &queue, None).expect("a device");
     [driver(), adopted, driver_without_immediates()]
 }
 
@@ -134,7 +134,7 @@ fn only_what_is_lost_and_ours_is_reopened() {
     let (device, queue) = app_device();
     assert!(is_invalid(&ours.readopt(None, &device, &queue)));
     assert_eq!(ours.download(slab, 16), Ok(vec![0; 16]));
-    let theirs = WgpuDriver::adopt(None, &device, &queue).expect("a device");
+    let theirs = WgpuDriver::adopt(None, &device, &queue, None).expect("a device");
     lose(&theirs, false);
     assert!(is_invalid(&reopen(&theirs)));
     assert!(is_lost(&theirs.poll()));
@@ -143,7 +143,7 @@ fn only_what_is_lost_and_ours_is_reopened() {
 #[test]
 fn a_device_of_the_apps_that_is_gone_or_lesser_changes_nothing() {
     let (device, queue) = app_device();
-    let driver = WgpuDriver::adopt(None, &device, &queue).expect("a device");
+    let driver = WgpuDriver::adopt(None, &device, &queue, None).expect("a device");
     let (gone, gone_queue) = app_device();
     gone.destroy();
     assert!(is_lost(&driver.readopt(None, &gone, &gone_queue)));

@@ -16,7 +16,7 @@ fn the_apps_callbacks_never_hear_of_our_errors_and_hear_of_the_loss() {
     device.set_device_lost_callback(move |_, _| {
         loses.fetch_add(1, Ordering::SeqCst);
     });
-    let driver = WgpuDriver::adopt(None, &device, &queue).expect("a device");
+    let driver = WgpuDriver::adopt(None, &device, &queue, None).expect("a device");
     let pipeline = driver.add_kernel();
     let slab = driver.new_buffer(BufferKind::Slab, 256);
     let group = driver.whole(pipeline, slab, 256);
@@ -62,7 +62,7 @@ fn the_apps_callbacks_never_hear_of_our_errors_and_hear_of_the_loss() {
 #[test]
 fn the_apps_buffers_and_commands_go_along() {
     let (device, queue) = app_device();
-    let driver = WgpuDriver::adopt(None, &device, &queue).expect("a device");
+    let driver = WgpuDriver::adopt(None, &device, &queue, None).expect("a device");
     let theirs = device.create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: 256,
@@ -120,7 +120,7 @@ fn commands_of_the_app_that_are_wrong_are_refused() {
 #[test]
 fn the_app_may_be_told_of_the_loss_through_us() {
     let (device, queue) = app_device();
-    let driver = WgpuDriver::adopt(None, &device, &queue).expect("a device");
+    let driver = WgpuDriver::adopt(None, &device, &queue, None).expect("a device");
     driver.watch_lost();
     device.destroy();
     let _ = device.poll(wgpu::PollType::Poll);

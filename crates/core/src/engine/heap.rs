@@ -1,0 +1,230 @@
+//! Evictions to the heap in the host's memory: the move is a copy in the batch.
+//!
+//! The block on the device is free for the next command at once, because the queue runs in order.
+//! Nobody waits, and nothing is submitted for it. If the driver refuses the batch, the copy goes
+//! before all later work: see [`moves`](crate::engine::state::changes).
+//!
+//! For a command of a low priority, the bytes of a large victim leave part by part, and commands of
+//! a higher priority run in between.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::alloc::Growth;
+use crate::driver::{BoxFuture, Op};
+use crate::engine::pass::Pass;
+use crate::engine::state::State;
+use crate::engine::state::changes::{Change, Heap};
+use crate::error::Result;
+use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Tier};
+
+/// The outcome of a move.
+pub(in crate::engine) enum Moved {
+    /// The storage is in the heap, and its block is free.
+    Away,
+    /// Meanwhile the storage was written, moved, pinned or evicted, or lost its value: by commands
+    /// that ran between two parts, or since the driver refused a batch.
+    Changed,
+    /// The heap has no room for it, or there is no such heap.
+    NoRoom,
+}
+
+/// Moves a victim to the heap in the host's memory.
+pub(in crate::engine) fn evict_to_heap<'a>(
+    pass: &'a Pass,
+    victim: &'a Candidate,
+) -> BoxFuture<'a, Result<Moved>> {
+    Box::pin(async move {
+        if !pass.caps().host_heap {
+            return Ok(Moved::NoRoom);
+        }
+        let storage = &victim.storage;
+        let (writes, is_restored) = {
+            let state = pass.lock();
+            let writes = state.memory.slots.writes_to(storage);
+            (writes, state.batch.restores(storage))
+        };
+        if is_restored {
+            // If the driver refused its restore, a repeated move would have nothing to move.
+            pass.submit()?;
+        }
+        let taken = block_for(pass, storage.size_bytes()).await?;
+        let is_same = |state: &State| {
+            let now = state.memory.slots.candidate(storage);
+            now.is_some_and(|now| now.place == victim.place)
+                && state.memory.slots.writes_to(storage) == writes
+        };
+        if !is_same(&pass.lock()) {
+            // The driver has refused the batch that wrote or restored it.
+            return Ok(Moved::Changed);
+        }
+        let Some((block, to)) = taken else {
+            return Ok(Moved::NoRoom);
+        };
+        let part_bytes = pass.part_bytes();
+        let (mut at, size_bytes) = (0, storage.size_bytes());
+        while size_bytes - at > part_bytes {
+            let refused_before = pass.refused_submissions();
+            copy_part(&mut pass.lock(), victim.place, to, at..at + part_bytes);
+            at += part_bytes;
+            pass.submit()?;
+            pass.wait_idle().await?;
+            pass.give_way().await?;
+            let state = pass.lock();
+            if !is_same(&state) || state.refused_submissions() != refused_before {
+                return Ok(Moved::Changed);
+            }
+        }
+        let mut state = pass.lock();
+        // A copy to another tier may have begun.
+        let begun = state.cleanings.take(storage);
+        copy_part(&mut state, victim.place, to, at..size_bytes);
+        if at > 0 {
+            // If the driver refuses the last part, the whole is copied again.
+            let whole = Change::moved(victim.place, to, Heap::Host, size_bytes);
+            state.batch.add_change(whole);
+        }
+        let host = Some(Arc::new(HostCopy::Heap(block)));
+        let copies = Copies {
+            host,
+            ..Copies::default()
+        };
+        state.count_transfer(&copies, storage.len_bytes());
+        (state.memory.slots).copied(storage, |known| known.add(copies));
+        state.memory.evict_clean(storage);
+        state.counters.evicted_bytes += storage.len_bytes();
+        // It may hold disk space, which is freed outside the lock.
+        drop(state);
+        drop(begun);
+        Ok(Moved::Away)
+    })
+}
+
+/// Records the copy of a part of a block to the heap.
+fn copy_part(state: &mut State, from: Place, to: Place, part: Range<u64>) {
+    let size_bytes = part.end - part.start;
+    state.memory.slabs.touch(from);
+    state.note_heap_copy(to, size_bytes);
+    match part.start {
+        0 => state.push_move(from, to, Heap::Host, size_bytes),
+        at => state.push_op(Op::Copy {
+            src: from.buffer,
+            src_offset_bytes: from.offset_bytes + at,
+            dst: to.buffer,
+            dst_offset_bytes: to.offset_bytes + at,
+            size_bytes,
+        }),
+    }
+}
+
+impl State {
+    /// Notes that the next op copies so many bytes from or to a place in the heap of the host's
+    /// memory.
+    pub(in crate::engine) fn note_heap_copy(&mut self, place: Place, size_bytes: u64) {
+        if let Some(heap) = &mut self.memory.heap {
+            heap.touch(place);
+        }
+        let ns = self.costs.transfer_cost(Tier::Host).ns(size_bytes) as f64;
+        // The meter scales the predicted times of kernels, and copies are not among them.
+        self.batch.add_predicted(ns / self.driver.time_scale());
+    }
+}
+
+/// A block of the heap for so many bytes, and its place. If need be, it drops what is outdated,
+/// then creates a slab, then takes any hole, then drops blocks whose bytes are also elsewhere.
+/// `None` if there is no room.
+async fn block_for(pass: &Pass, size_bytes: u64) -> Result<Option<(HeapBlock, Place)>> {
+    if pass.host.limit_bytes() < size_bytes {
+        return Ok(None);
+    }
+    let take = |fit| {
+        let mut state = pass.lock();
+        state.free_dead();
+        (state.memory).take_heap_block(size_bytes, fit, &pass.host)
+    };
+    if let Some(taken) = take(HoleChoice::Best) {
+        return Ok(Some(taken));
+    }
+    pass.drop_stale_copies();
+    if let Some(taken) = take(HoleChoice::Best) {
+        return Ok(Some(taken));
+    }
+    create_slab(pass, size_bytes).await?;
+    if let Some(taken) = take(HoleChoice::Anywhere) {
+        return Ok(Some(taken));
+    }
+    // The driver may still refuse a batch that restores such storages.
+    pass.submit()?;
+    while pass.lock().memory.slots.shed_host_copies(size_bytes) > 0 {
+        pass.drop_stale_copies();
+        create_slab(pass, size_bytes).await?;
+        if let Some(taken) = take(HoleChoice::Anywhere) {
+            return Ok(Some(taken));
+        }
+    }
+    Ok(None)
+}
+
+/// Creates a slab of the heap with room for `size_bytes`, as large as the host's limit allows. Does
+/// nothing if there is no memory for one.
+async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
+    let plan = || {
+        let state = pass.lock();
+        let heap = state.memory.heap.as_ref()?;
+        let left_bytes = (pass.host.limit_bytes()).saturating_sub(pass.host.used_bytes());
+        let room_bytes = heap.whole_granules_within(left_bytes);
+        Some((heap.growth(size_bytes)?, room_bytes))
+    };
+    let Some((mut growth, mut room_bytes)) = plan() else {
+        return Ok(());
+    };
+    if room_bytes < growth.slab_bytes {
+        // Empty slabs take room that a slab of another class needs.
+        release_empty(pass);
+        (growth, room_bytes) = plan().unwrap_or((growth, room_bytes));
+    }
+    let slab_bytes = growth.slab_bytes.min(room_bytes);
+    if slab_bytes < growth.least_bytes {
+        return Ok(());
+    }
+    let Some(charge) = pass.host.charge_slab(slab_bytes) else {
+        return Ok(());
+    };
+    let growth = Growth {
+        slab_bytes,
+        ..growth
+    };
+    let label = "lapidary slab in the host's memory";
+    let created = pass.driver.create_host_slab(slab_bytes, label);
+    let created = pass.until(created).await?;
+    let mut state = pass.lock();
+    let Some(heap) = &mut state.memory.heap else {
+        return Ok(());
+    };
+    let added = match created {
+        Ok(buffer) => heap.add(&growth, buffer, charge).map_err(|_| buffer),
+        Err(_) => {
+            heap.refused();
+            return Ok(());
+        }
+    };
+    drop(state);
+    if let Err(buffer) = added {
+        pass.driver.destroy_buffer(buffer, 0);
+    }
+    Ok(())
+}
+
+/// Releases the slabs of the heap that are empty and that the device has finished with.
+pub(in crate::engine) fn release_empty(pass: &Pass) {
+    let empty = {
+        let mut state = pass.lock();
+        state.free_dead();
+        let completed = pass.driver.completed();
+        let heap = state.memory.heap.as_mut();
+        heap.map(|heap| heap.take_empty(completed))
+    };
+    for buffer in empty.into_iter().flatten() {
+        pass.driver.destroy_buffer(buffer, 0);
+    }
+}

@@ -1,0 +1,170 @@
+//! Changes of blocks in the batch: moves within the heap of the device or to that in the host's
+//! memory, and clears of what another share left.
+//!
+//! A change takes effect when it is encoded, and later commands rely on it. If the driver refuses
+//! the batch, nothing of it has run: what moves is still where it was. So the same ops go before
+//! all later work, alone and in their order. Until the driver takes them it gets nothing else.
+//!
+//! All of them are repeated, whatever has become of the storages: commands of the next batch may be
+//! encoded already. No repeated op does harm. Its target held nothing when it was encoded that an
+//! earlier change had not taken out, and whatever is newer runs after it.
+
+use crate::driver::Op;
+use crate::engine::state::State;
+use crate::memory::{Memory, Place, Slabs};
+
+/// The heap to which a block moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Heap {
+    Device,
+    Host,
+}
+
+/// An op that moves or clears a block.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Change {
+    /// Where the bytes are; `None` for a clear.
+    from: Option<Place>,
+    to: Place,
+    heap: Heap,
+    size_bytes: u64,
+}
+
+impl Change {
+    pub(in crate::engine) fn moved(from: Place, to: Place, heap: Heap, size_bytes: u64) -> Self {
+        let from = Some(from);
+        Change {
+            from,
+            to,
+            heap,
+            size_bytes,
+        }
+    }
+
+    pub(in crate::engine) fn cleared(place: Place, size_bytes: u64) -> Self {
+        Change {
+            from: None,
+            to: place,
+            heap: Heap::Device,
+            size_bytes,
+        }
+    }
+
+    fn op(&self) -> Op {
+        match self.from {
+            Some(from) => Op::Copy {
+                src: from.buffer,
+                src_offset_bytes: from.offset_bytes,
+                dst: self.to.buffer,
+                dst_offset_bytes: self.to.offset_bytes,
+                size_bytes: self.size_bytes,
+            },
+            None => Op::Clear {
+                buffer: self.to.buffer,
+                offset_bytes: self.to.offset_bytes,
+                size_bytes: self.size_bytes,
+            },
+        }
+    }
+
+    /// Calls `visit` for each place, with the slabs in which it lies.
+    fn each_place(&self, memory: &mut Memory, visit: impl Fn(&mut Slabs, Place)) {
+        if let Some(from) = self.from {
+            visit(&mut memory.slabs, from);
+        }
+        let slabs = match (self.heap, &mut memory.heap) {
+            (Heap::Host, Some(heap)) => heap.slabs_mut(),
+            _ => &mut memory.slabs,
+        };
+        visit(slabs, self.to);
+    }
+}
+
+/// The changes of refused batches, in order.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct RefusedChanges(Vec<Change>);
+
+impl RefusedChanges {
+    /// Whether ops must go before all other work.
+    pub(in crate::engine) fn are_left(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Keeps the changes of a refused batch.
+    pub(in crate::engine) fn keep(&mut self, changes: Vec<Change>, memory: &mut Memory) {
+        self.0.extend(changes);
+        self.touch(memory);
+    }
+
+    /// The ops to submit before anything else.
+    pub(in crate::engine) fn ops(&self) -> Vec<Op> {
+        self.0.iter().map(Change::op).collect()
+    }
+
+    /// The driver has taken the ops, with this submission.
+    pub(in crate::engine) fn submitted(&mut self, memory: &mut Memory, serial: u64) {
+        for one in self.0.drain(..) {
+            one.each_place(memory, |slabs, place| slabs.used_by(place, serial));
+        }
+    }
+
+    /// The device is lost, and all blocks with it.
+    pub(in crate::engine) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// The slabs that they name must not be released. The next batch counts as their user.
+    pub(in crate::engine) fn touch(&self, memory: &mut Memory) {
+        for one in &self.0 {
+            one.each_place(memory, Slabs::touch);
+        }
+    }
+}
+
+impl State {
+    /// Records the move of a whole block.
+    pub(in crate::engine) fn push_move(&mut self, from: Place, to: Place, heap: Heap, bytes: u64) {
+        // The diagnostics handle earlier changes of blocks before the copy.
+        let has_changes = self.memory.canaries.has_changes() || self.memory.previous.has_unclean();
+        let change = Change::moved(from, to, heap, bytes);
+        if has_changes || !self.extend_move(from, to, bytes) {
+            self.push_op(change.op());
+        }
+        self.batch.add_change(change);
+    }
+
+    /// Extends the last copy by a move, if that copy is a move and both blocks are neighbours
+    /// before and after it. The bytes between the two belong to the first block.
+    fn extend_move(&mut self, from: Place, to: Place, size_bytes: u64) -> bool {
+        let Some(last) = self.batch.last_change() else {
+            return false;
+        };
+        let Some(last_from) = last.from else {
+            return false;
+        };
+        let step_bytes = self.memory.slabs.granted_bytes(last.size_bytes);
+        let follows = |last: Place, one: Place| {
+            last.buffer == one.buffer && last.offset_bytes + step_bytes == one.offset_bytes
+        };
+        if !follows(last_from, from) || !follows(last.to, to) {
+            return false;
+        }
+        let last_ends = [last_from, last.to].map(|place| place.offset_bytes + last.size_bytes);
+        match self.batch.last_mut() {
+            Some(Op::Copy {
+                src,
+                src_offset_bytes,
+                dst,
+                dst_offset_bytes,
+                size_bytes: copied_bytes,
+            }) if (*src, *dst) == (from.buffer, to.buffer)
+                && [*src_offset_bytes, *dst_offset_bytes].map(|at| at + *copied_bytes)
+                    == last_ends =>
+            {
+                *copied_bytes = from.offset_bytes + size_bytes - *src_offset_bytes;
+                true
+            }
+            _ => false,
+        }
+    }
+}
