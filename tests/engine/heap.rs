@@ -425,7 +425,6 @@ fn empty_slabs_of_the_heap_make_way_for_a_slab_of_another_class() {
     }
     assert!(gpu.memory().stats().host_slab_bytes.now > 256 << 10);
     drop(many);
-    gpu.finish().unwrap();
     let large = gpu.full(&[31 << 14], 7.0_f32, DType::F32).unwrap();
     large.evict().unwrap();
     assert_eq!(large.residency(), Residency::Host);

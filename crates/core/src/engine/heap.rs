@@ -2,7 +2,7 @@
 //!
 //! The block on the device is free for the next command at once, because the queue runs in order.
 //! Nobody waits, and nothing is submitted for it. If the driver refuses the batch, the copy goes
-//! before all later work: see [`moves`](crate::engine::state::changes).
+//! before all later work: see [`changes`](crate::engine::state::changes).
 //!
 //! For a command of a low priority, the bytes of a large victim leave part by part, and commands of
 //! a higher priority run in between.
@@ -12,11 +12,15 @@ use std::sync::Arc;
 
 use crate::alloc::Growth;
 use crate::driver::{BoxFuture, Op};
+use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
 use crate::engine::state::changes::{Change, Heap};
 use crate::error::Result;
 use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Tier};
+
+/// A slab of the heap has at most 1/16 of the host's limit, or as much as its first block needs.
+const MOST_OF_LIMIT: u64 = 16;
 
 /// The outcome of a move.
 pub(in crate::engine) enum Moved {
@@ -39,15 +43,7 @@ pub(in crate::engine) fn evict_to_heap<'a>(
             return Ok(Moved::NoRoom);
         }
         let storage = &victim.storage;
-        let (writes, is_restored) = {
-            let state = pass.lock();
-            let writes = state.memory.slots.writes_to(storage);
-            (writes, state.batch.restores(storage))
-        };
-        if is_restored {
-            // If the driver refused its restore, a repeated move would have nothing to move.
-            pass.submit()?;
-        }
+        let writes = pass.lock().memory.slots.writes_to(storage);
         let taken = block_for(pass, storage.size_bytes()).await?;
         let is_same = |state: &State| {
             let now = state.memory.slots.candidate(storage);
@@ -153,16 +149,24 @@ async fn block_for(pass: &Pass, size_bytes: u64) -> Result<Option<(HeapBlock, Pl
     if let Some(taken) = take(HoleChoice::Anywhere) {
         return Ok(Some(taken));
     }
-    // The driver may still refuse a batch that restores such storages.
-    pass.submit()?;
+    if pass.lock().memory.slots.has_spare_host_copies() {
+        // The driver may still refuse a batch that restores such storages.
+        pass.submit()?;
+    }
     while pass.lock().memory.slots.shed_host_copies(size_bytes) > 0 {
         pass.drop_stale_copies();
-        create_slab(pass, size_bytes).await?;
         if let Some(taken) = take(HoleChoice::Anywhere) {
             return Ok(Some(taken));
         }
     }
-    Ok(None)
+    if !pass.lock().memory.has_empty_heap_slabs() {
+        return Ok(None);
+    }
+    // Empty slabs are too small. They make way once the device has finished with them.
+    pass.submit()?;
+    pass.wait_idle().await?;
+    create_slab(pass, size_bytes).await?;
+    Ok(take(HoleChoice::Anywhere))
 }
 
 /// Creates a slab of the heap with room for `size_bytes`, as large as the host's limit allows. Does
@@ -183,10 +187,14 @@ async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
         release_empty(pass);
         (growth, room_bytes) = plan().unwrap_or((growth, room_bytes));
     }
-    let slab_bytes = growth.slab_bytes.min(room_bytes);
-    if slab_bytes < growth.least_bytes {
+    if room_bytes < growth.least_bytes {
         return Ok(());
     }
+    // Within a small limit, one tensor must not keep a large slab, nor a slab have a rest that is
+    // too small for more of its size.
+    let most_bytes = (pass.host.limit_bytes() / MOST_OF_LIMIT).max(growth.least_bytes);
+    let slab_bytes = growth.slab_bytes.min(most_bytes).min(room_bytes);
+    let slab_bytes = slab_bytes - slab_bytes % growth.least_bytes;
     let Some(charge) = pass.host.charge_slab(slab_bytes) else {
         return Ok(());
     };
@@ -216,15 +224,15 @@ async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
 }
 
 /// Releases the slabs of the heap that are empty and that the device has finished with.
-pub(in crate::engine) fn release_empty(pass: &Pass) {
+pub(in crate::engine) fn release_empty(engine: &Engine) {
     let empty = {
-        let mut state = pass.lock();
+        let mut state = engine.lock();
         state.free_dead();
-        let completed = pass.driver.completed();
+        let completed = engine.driver.completed();
         let heap = state.memory.heap.as_mut();
         heap.map(|heap| heap.take_empty(completed))
     };
     for buffer in empty.into_iter().flatten() {
-        pass.driver.destroy_buffer(buffer, 0);
+        engine.driver.destroy_buffer(buffer, 0);
     }
 }

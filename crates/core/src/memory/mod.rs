@@ -251,6 +251,12 @@ impl Memory {
         }
     }
 
+    /// Whether the heap in the host's memory has slabs without blocks.
+    pub(crate) fn has_empty_heap_slabs(&mut self) -> bool {
+        let heap = self.heap.as_mut();
+        heap.is_some_and(|heap| heap.slabs_mut().empty_bytes() > 0)
+    }
+
     /// A block of the heap in the host's memory for a storage, and its place. `None` if it has no
     /// room, or there is no such heap.
     pub(crate) fn take_heap_block(

@@ -2,7 +2,7 @@
 //!
 //! The queue runs in order. So a range is free for the next command as soon as the copy that
 //! empties it is recorded. Nothing is submitted for it, and nobody waits. If the driver refuses the
-//! batch, the same copies go before all later work: see [`moves`](crate::engine::state::changes).
+//! batch, the same copies go before all later work: see [`changes`](crate::engine::state::changes).
 //!
 //! For a lower priority than others have, the moves are submitted in parts. After each part the
 //! engine waits for the device, and commands of a higher priority run. The rest of the plan is void

@@ -141,8 +141,15 @@ pub(super) async fn evict_victims(
     let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
     pass.drop_stale_copies();
     if tier == Tier::Host && pass.caps().host_heap {
-        // Neighbours in both heaps move by one copy.
-        victims.sort_by_key(|victim| (victim.place.buffer.0.number(), victim.place.offset_bytes));
+        // Clean ones first, while they are clean. Neighbours in both heaps move by one copy.
+        victims.sort_by_key(|victim| {
+            let place = victim.place;
+            (
+                !victim.is_clean,
+                place.buffer.0.number(),
+                place.offset_bytes,
+            )
+        });
     }
     for mut victim in victims {
         // Urgent commands may have run in the middle of the eviction before.
@@ -152,6 +159,9 @@ pub(super) async fn evict_victims(
         }
         if victim.is_clean || victim.recompute_ns.is_some() {
             freed_bytes += victims::drop_one(&mut pass.lock(), &victim);
+            continue;
+        }
+        if !settle(pass, &mut victim)? {
             continue;
         }
         let size_bytes = victim.storage.size_bytes();
@@ -165,23 +175,11 @@ pub(super) async fn evict_victims(
                 heap::Moved::NoRoom => {}
             }
         }
-        let pending = match ahead::take_pending_eviction(pass, victim) {
-            Ok(mut begun) => match record(pass, &mut begun).await? {
-                true => Ok(begun),
-                // The memory is short of buffers that are as large as when the copy began.
-                false => Err(begun.victim),
-            },
-            Err(victim) => Err(victim),
-        };
-        let started = match pending {
-            Ok(begun) => Some(begun),
-            Err(victim) => {
-                let Ok(destination) = tiers::destination(pass, &victim.storage, tier) else {
-                    let len_bytes = victim.storage.len_bytes();
-                    too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
-                    continue;
-                };
-                start_eviction(pass, victim, destination).await?
+        let started = match go_on_or_start(pass, victim, tier).await? {
+            Ok(started) => started,
+            Err(len_bytes) => {
+                too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
+                continue;
             }
         };
         let Some(started) = started else { break };
@@ -209,6 +207,41 @@ pub(super) async fn evict_victims(
         }
     }
     Ok((freed_bytes, too_large_bytes))
+}
+
+/// Goes on with a copy of a victim's bytes, or starts one. `None` if there is no buffer for it. The
+/// inner error is the number of bytes for which the tier has no room.
+async fn go_on_or_start(
+    pass: &Pass,
+    victim: Candidate,
+    tier: Tier,
+) -> Result<std::result::Result<Option<PendingEviction>, u64>> {
+    let victim = match ahead::take_pending_eviction(pass, victim) {
+        Ok(mut begun) => match record(pass, &mut begun).await? {
+            true => return Ok(Ok(Some(begun))),
+            // The memory is short of buffers that are as large as when the copy began.
+            false => begun.victim,
+        },
+        Err(victim) => victim,
+    };
+    match tiers::destination(pass, &victim.storage, tier) {
+        Ok(destination) => start_eviction(pass, victim, destination).await.map(Ok),
+        Err(_) => Ok(Err(victim.storage.len_bytes())),
+    }
+}
+
+/// Submits the batch if it makes the value of a victim. If the driver refused it later, the victim
+/// would have had nothing to copy out. `false` if it is no candidate any more.
+pub(super) fn settle(pass: &Pass, victim: &mut Candidate) -> Result<bool> {
+    if !pass.lock().batch.restores(&victim.storage) {
+        return Ok(true);
+    }
+    pass.submit()?;
+    let now = pass.lock().memory.slots.candidate(&victim.storage);
+    if let Some(now) = &now {
+        victim.place = now.place;
+    }
+    Ok(now.is_some())
 }
 
 /// The storages to copy out now, because they will be evicted after these victims.

@@ -43,7 +43,7 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         operation: "evict",
         made_at: storage.tag().to_string(),
     };
-    let victim = {
+    let mut victim = {
         let mut state = pass.lock();
         if state.memory.slots.is_evicted(storage) {
             return Ok(true);
@@ -61,6 +61,10 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         }
         victim
     };
+    if !evict::settle(pass, &mut victim)? {
+        pass.error_of(storage)?;
+        return Ok(true);
+    }
     pass.drop_stale_copies();
     let mut victim = Some(victim);
     for tier in tiers::all(pass) {

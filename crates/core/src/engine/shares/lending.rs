@@ -2,6 +2,7 @@
 
 use crate::driver::AdapterKind;
 use crate::engine::handle::Engine;
+use crate::engine::heap;
 use crate::engine::state::State;
 use crate::memory::{Budget, Lending, Whole};
 use crate::transfer::OpenStore;
@@ -47,6 +48,10 @@ pub(in crate::engine) fn note_lending(engine: &Engine) -> bool {
         }
         state.memory.shares.has_parts()
     };
+    if engine.host.limit_bytes() < u64::MAX {
+        // Empty slabs of the heap in the host's memory are room.
+        heap::release_empty(engine);
+    }
     let device_bytes = has_parts.then(|| device_bytes(engine)).flatten();
     let mut state = engine.lock();
     if has_parts {

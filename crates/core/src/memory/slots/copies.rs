@@ -5,8 +5,18 @@ use std::sync::Arc;
 use super::super::copies::{Copies, Gone, Kept};
 use super::super::heap_block::HeapBlock;
 use super::super::storage::{Residency, Storage};
-use super::Slots;
+use super::{Slot, Slots};
 use crate::error::Error;
+
+impl Slot {
+    /// Whether the bytes are in the host's memory, and also on the device, in a store or on disk.
+    fn has_spare_host_copy(&self) -> bool {
+        self.copies.as_ref().is_some_and(|copies| {
+            let is_kept = copies.store.is_some() || copies.disk.is_some();
+            copies.host.is_some() && (self.place.is_some() || is_kept)
+        })
+    }
+}
 
 impl Slots {
     /// Where the bytes of a storage are kept beside the device.
@@ -125,20 +135,24 @@ impl Slots {
         std::mem::take(&mut self.gone)
     }
 
+    /// Whether the host's memory has copies that [`shed_host_copies`](Self::shed_host_copies) would
+    /// drop.
+    pub(crate) fn has_spare_host_copies(&self) -> bool {
+        self.table.iter().any(Slot::has_spare_host_copy)
+    }
+
     /// Drops copies in the host's memory until `wanted_bytes` are free. It takes only copies whose
     /// bytes are also on the device, in a store or on disk. The batch must not restore any of them:
     /// the driver may still refuse it.
     pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) -> u64 {
         let mut shed_bytes = 0;
         for slot in &mut self.table {
+            if shed_bytes >= wanted_bytes || !slot.has_spare_host_copy() {
+                continue;
+            }
             let Some(copies) = &mut slot.copies else {
                 continue;
             };
-            let is_kept = copies.store.is_some() || copies.disk.is_some();
-            let elsewhere = slot.place.is_some() || is_kept;
-            if shed_bytes >= wanted_bytes || !elsewhere || copies.host.is_none() {
-                continue;
-            }
             let host = copies.host.take();
             shed_bytes += host.as_ref().map_or(0, |host| host.size_bytes());
             if copies.is_empty() {
