@@ -59,8 +59,8 @@ fn main() -> Result<()> {
         let ratios: Vec<f64> = ratios.collect();
         let pass = &runs[0];
         println!(
-            "  at {factor} x the budget: {:.2} ms, of which the device works {:.2} ms; {:.2} x (kernels, and bytes at the rate of the \
-             link), {:.2}-{:.2}; {} submissions, {} waits; evicted {:.1} MB, restored {:.1} MB",
+            "  at {factor} x the budget: {:.2} ms, of which the device works {:.2} ms; {:.2} x \
+             (kernels, and bytes at the rate of the link), {:.2}-{:.2}; {} submissions, {} waits; evicted {:.1} MB, restored {:.1} MB",
             ms(runs.iter().map(|pass| pass.time).sum::<Duration>() / RUNS as u32),
             ms(pass.busy),
             ratios.iter().sum::<f64>() / RUNS as f64,

@@ -99,8 +99,8 @@ pub(crate) fn compare(open: impl Fn() -> Result<Gpu>) -> Result<u64> {
     for row in &measured.rows {
         println!(
             "  {:<10} {:.4} s a step, {:.2} x; {:.0} commands in {:.0} submissions, {:.0} \
-             waits for memory; MB a step: evicted {:.1}, restored {:.1}, recomputed {:.1}, moved {:.1}; at most {:.1} MB on the \
-             device",
+             waits for memory; MB a step: evicted {:.1}, restored {:.1}, recomputed {:.1}, \
+             moved {:.1}; at most {:.1} MB on the device",
             row.name(),
             row.step_s,
             row.ratio,

@@ -82,7 +82,8 @@ fn tell_of(speed: Speed) -> Result<()> {
             ratios().fold(0.0, f64::max),
         );
         println!(
-            "{:<8} {:<10} {:>6.2} ms {:>6.2} ms {ratio:>19} {:>11.1} {:>6.1} {:>8.1} {:>8.1} {:>10.1} {:>7.1}",
+            "{:<8} {:<10} {:>6.2} ms {:>6.2} ms {ratio:>19} {:>11.1} \
+             {:>6.1} {:>8.1} {:>8.1} {:>10.1} {:>7.1}",
             format!("{} GB/s", speed.memory_bytes_per_s / 1_000_000_000),
             rows[0].name(),
             mean(|row| row.step_s) * 1e3,

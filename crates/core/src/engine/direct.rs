@@ -147,11 +147,7 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
 async fn write_in_place(pass: &Pass, buffer: BufferId, at: u64, bytes: &[u8]) -> DriverResult<()> {
     // A mapping must start at a multiple of 8.
     let (map_at, end) = (at & !7, (at + bytes.len() as u64).next_multiple_of(4));
-    let signal = pass
-        .driver
-        .map(buffer, MapMode::Write, map_at, end - map_at)?;
-    let _mapped = Mapped(pass, buffer);
-    pass.driver.wait(&signal).await?;
+    let _mapped = Mapped::begin(pass, MapMode::Write, buffer, map_at, end - map_at).await?;
     pass.driver.write_mapped(buffer, at, bytes)
 }
 
@@ -214,9 +210,7 @@ async fn look(
     if let Some(read) = pass.driver.read_now(buffer, map_at, map_bytes, &mut look) {
         return read;
     }
-    let signal = pass.driver.map(buffer, MapMode::Read, map_at, map_bytes)?;
-    let _mapped = Mapped(pass, buffer);
-    pass.driver.wait(&signal).await?;
+    let _mapped = Mapped::begin(pass, MapMode::Read, buffer, map_at, map_bytes).await?;
     pass.driver
         .read_mapped(buffer, map_at, map_bytes, &mut look)
 }

@@ -16,6 +16,7 @@ use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
 use crate::engine::state::changes::{Change, Heap};
+use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Tier};
 
@@ -149,12 +150,7 @@ async fn block_for(pass: &Pass, size_bytes: u64) -> Result<Option<(HeapBlock, Pl
     if let Some(taken) = take(HoleChoice::Anywhere) {
         return Ok(Some(taken));
     }
-    if pass.lock().memory.slots.has_spare_host_copies() {
-        // The driver may still refuse a batch that restores such storages.
-        pass.submit()?;
-    }
-    while pass.lock().memory.slots.shed_host_copies(size_bytes) > 0 {
-        pass.drop_stale_copies();
+    while tiers::shed_host_copies(pass, size_bytes)? > 0 {
         if let Some(taken) = take(HoleChoice::Anywhere) {
             return Ok(Some(taken));
         }

@@ -1,10 +1,26 @@
 //! A slab that is mapped for the host.
 
 use super::handle::Engine;
-use crate::driver::BufferId;
+use crate::driver::{BufferId, DriverResult, MapMode};
 
-/// Unmaps a slab on drop, also if the wait for the mapping fails.
-pub(super) struct Mapped<'a>(pub(super) &'a Engine, pub(super) BufferId);
+/// Unmaps a slab on drop.
+pub(super) struct Mapped<'a>(&'a Engine, BufferId);
+
+impl<'a> Mapped<'a> {
+    /// Maps a range of a slab, and waits for it. If the wait fails or ends early, it is unmapped.
+    pub(super) async fn begin(
+        engine: &'a Engine,
+        mode: MapMode,
+        buffer: BufferId,
+        start_bytes: u64,
+        size_bytes: u64,
+    ) -> DriverResult<Self> {
+        let signal = (engine.driver).map(buffer, mode, start_bytes, size_bytes)?;
+        let mapped = Mapped(engine, buffer);
+        engine.driver.wait(&signal).await?;
+        Ok(mapped)
+    }
+}
 
 impl Drop for Mapped<'_> {
     fn drop(&mut self) {

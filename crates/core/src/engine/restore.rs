@@ -326,12 +326,8 @@ async fn fill_in_place(
     let refused = |error| refusal("to map a slab", error);
     let start = place.offset_bytes + part.start;
     let size_bytes = (part.end - part.start).next_multiple_of(4);
-    let mapping = pass
-        .driver
-        .map(place.buffer, MapMode::Write, start, size_bytes);
-    let signal = mapping.map_err(refused)?;
-    let _mapped = Mapped(pass, place.buffer);
-    pass.driver.wait(&signal).await.map_err(refused)?;
+    let mapping = Mapped::begin(pass, MapMode::Write, place.buffer, start, size_bytes);
+    let _mapped = mapping.await.map_err(refused)?;
     let mut at = part.start;
     while at < part.end {
         let done = watch.time(|| {

@@ -103,9 +103,11 @@ fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
 }
 
 /// Drops host copies of storages that are also on the device, in a store or on disk.
-fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<u64> {
-    // The driver may still refuse the batch that restores such storages.
-    pass.submit()?;
+pub(super) fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<u64> {
+    if pass.lock().memory.slots.has_spare_host_copies() {
+        // The driver may still refuse the batch that restores such storages.
+        pass.submit()?;
+    }
     let mut state = pass.lock();
     let shed_bytes = state.memory.slots.shed_host_copies(wanted_bytes);
     drop(state);
@@ -123,9 +125,12 @@ pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
     }
     while pass.host.excess_bytes() > 0 {
         let shed_bytes = shed_host_copies(pass, pass.host.excess_bytes())?;
-        // A slab of the heap goes once the device has finished with it.
-        pass.wait_idle().await?;
-        heap::release_empty(pass);
+        if pass.caps().host_heap {
+            // A slab of the heap goes once the device has finished with it.
+            pass.submit()?;
+            pass.wait_idle().await?;
+            heap::release_empty(pass);
+        }
         if shed_bytes == 0 {
             break;
         }
@@ -143,7 +148,9 @@ pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
             }
         }
         pass.check_lost()?;
-        heap::release_empty(pass);
+        if pass.caps().host_heap {
+            heap::release_empty(pass);
+        }
     }
     Ok(())
 }

@@ -29,6 +29,13 @@ pub(super) struct Slab {
     used_at_poll: u32,
 }
 
+impl Slab {
+    /// Has the device finished with it?
+    fn is_idle(&self, completed: u64) -> bool {
+        !self.in_batch && self.last_serial <= completed
+    }
+}
+
 /// All slabs of one engine.
 #[derive(Debug)]
 pub(crate) struct Slabs {
@@ -284,10 +291,11 @@ impl Slabs {
     /// Removes the empty slabs that the device has finished with. Their buffers are the caller's.
     pub(super) fn take_empty(&mut self, completed: u64) -> Vec<Slab> {
         let empty: Vec<SlabId> = self.pools.empty_slabs().collect();
-        let is_done = |slab: &Slab| !slab.in_batch && slab.last_serial <= completed;
-        let done = (empty.into_iter()).filter(|id| self.at(id.index()).is_some_and(is_done));
-        let done: Vec<SlabId> = done.collect();
-        done.into_iter().filter_map(|id| self.remove(id)).collect()
+        let taken = empty.into_iter().filter_map(|id| {
+            let slab = self.at(id.index())?;
+            slab.is_idle(completed).then(|| self.remove(id))?
+        });
+        taken.collect()
     }
 
     /// Lets an empty slab serve requests of another class, if it still exists and is empty. In
@@ -354,7 +362,7 @@ impl Slabs {
     /// Has the device finished with the slab of this place? `None` if the place is in no slab.
     pub(crate) fn idle(&self, place: Place, completed: u64) -> Option<bool> {
         let slab = self.table[place.slab? as usize].as_ref()?;
-        Some(!slab.in_batch && slab.last_serial <= completed)
+        Some(slab.is_idle(completed))
     }
 
     /// Bytes moved so far.

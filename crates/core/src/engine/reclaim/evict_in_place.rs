@@ -34,10 +34,8 @@ pub(super) async fn evict_in_place(
         }
         let (start, size_bytes) = piece.words();
         let from = place.offset_bytes + start;
-        let mapping = (pass.driver).map(place.buffer, MapMode::Read, from, size_bytes);
-        let signal = mapping.map_err(refused)?;
-        let mapped = Mapped(pass, place.buffer);
-        pass.driver.wait(&signal).await.map_err(refused)?;
+        let mapping = Mapped::begin(pass, MapMode::Read, place.buffer, from, size_bytes);
+        let mapped = mapping.await.map_err(refused)?;
         let reading = &eviction.copy.reading;
         let mut look = |bytes: &[u8]| reading.deliver(&bytes[..piece.size_bytes as usize]);
         let read = (pass.driver).read_mapped(place.buffer, from, size_bytes, &mut look);
@@ -94,9 +92,7 @@ async fn clear(pass: &Pass, victim: &Candidate) -> DriverResult<()> {
 
 async fn clear_part(pass: &Pass, part: Place, size_bytes: u64) -> DriverResult<()> {
     let (buffer, start) = (part.buffer, part.offset_bytes);
-    let signal = pass.driver.map(buffer, MapMode::Write, start, size_bytes)?;
-    let mapped = Mapped(pass, buffer);
-    pass.driver.wait(&signal).await?;
+    let mapped = Mapped::begin(pass, MapMode::Write, buffer, start, size_bytes).await?;
     for at in (0..size_bytes).step_by(ZEROS.len()) {
         let zeros = &ZEROS[..ZEROS.len().min((size_bytes - at) as usize)];
         pass.driver.write_mapped(buffer, start + at, zeros)?;

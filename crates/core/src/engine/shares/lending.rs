@@ -48,7 +48,7 @@ pub(in crate::engine) fn note_lending(engine: &Engine) -> bool {
         }
         state.memory.shares.has_parts()
     };
-    if engine.host.limit_bytes() < u64::MAX {
+    if engine.caps().host_heap && engine.host.limit_bytes() < u64::MAX {
         // Empty slabs of the heap in the host's memory are room.
         heap::release_empty(engine);
     }

@@ -76,12 +76,9 @@ impl<'a> Supply<'a> {
         }
         let refused = |error| refusal("to map a slab in the host's memory", error);
         let (buffer, start) = (place.buffer, place.offset_bytes);
-        let mapping = (pass.driver).map(buffer, MapMode::Read, start, storage.size_bytes());
-        let signal = mapping.map_err(refused)?;
-        supply.mapped = Some((place, Mapped(pass, buffer)));
-        pass.until(pass.driver.wait(&signal))
-            .await?
-            .map_err(refused)?;
+        let mapping = Mapped::begin(pass, MapMode::Read, buffer, start, storage.size_bytes());
+        let mapped = pass.until(mapping).await?.map_err(refused)?;
+        supply.mapped = Some((place, mapped));
         Ok(supply)
     }
 
@@ -162,9 +159,7 @@ impl<'a> Supply<'a> {
         }
         Err(missing)
     }
-}
 
-impl Supply<'_> {
     /// A piece of the mapped block.
     fn mapped_piece(&mut self, place: Place, offset_bytes: u64, piece_bytes: u64) -> Result<&[u8]> {
         // Mapped ranges begin at multiples of 8 and have multiples of 4 bytes.
