@@ -165,6 +165,18 @@ fn elsewhere(ui: &mut Ui, stats: &MemoryStats) {
             Bytes(stats.spilled_bytes.now)
         ),
     );
+    if !stats.host_slabs.is_empty() {
+        line(
+            ui,
+            format!(
+                "{} in {} slabs of the host's memory, largest hole {}",
+                Bytes(stats.host_slab_bytes.now),
+                stats.host_slabs.len(),
+                Bytes(stats.host_largest_hole_bytes)
+            ),
+        );
+        bars::slabs(ui, &stats.host_slabs);
+    }
     line(
         ui,
         format!(

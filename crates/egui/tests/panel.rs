@@ -4,7 +4,7 @@ use egui::epaint::Shape;
 use egui::{Context, Pos2, RawInput, Rect, vec2};
 use lapidary_core::sim::SimOptions;
 use lapidary_core::units::Level;
-use lapidary_core::{Budget, Buffer, Gpu, stats::MemoryStats};
+use lapidary_core::{Budget, Buffer, Gpu, Options, stats::MemoryStats};
 use lapidary_egui::MemoryPanel;
 
 const MIB: u64 = 1 << 20;
@@ -117,6 +117,25 @@ fn a_panel_says_what_is_held_by_whom_and_how_it_went() {
     assert!(!drawn.has("without a budget") && !drawn.has("were refused"));
     // Three curves of two points each.
     assert_eq!(drawn.lines, 3);
+}
+
+#[test]
+fn slabs_in_the_hosts_memory_have_bars_of_their_own() {
+    let options = Options {
+        budget: Some(Budget::device(24 * MIB)),
+        host_heap: Some(true),
+        ..Options::default()
+    };
+    let (gpu, _) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
+    let away = held(&gpu, 2 * MIB, "cache");
+    let bars = |stats: &MemoryStats| {
+        let drawn = frames(&mut MemoryPanel::new(), [400.0, 600.0], [(0.0, stats)]);
+        let rows = drawn.rects.iter().filter(|rect| rect.height() == 3.0);
+        (drawn.has("in 1 slabs of the host's memory"), rows.count())
+    };
+    assert_eq!(bars(&gpu.memory().stats()), (false, 2));
+    away.evict().unwrap();
+    assert_eq!(bars(&gpu.memory().stats()), (true, 4));
 }
 
 #[test]

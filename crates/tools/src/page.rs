@@ -51,7 +51,7 @@ const AFTER: &str = concat!(
 );
 
 /// A new kind of event needs a number in `Numbers` and a reader in `decode.js`.
-const _: () = assert!(EVENT_KINDS == 15);
+const _: () = assert!(EVENT_KINDS == 19);
 
 /// Longer texts are clipped.
 const MOST_TEXT_BYTES: usize = 1024;
@@ -147,6 +147,8 @@ struct Head<'a> {
     stats: Stats<'a>,
     tags: Vec<Option<ClippedTag<'a>>>,
     slabs: &'a [SlabMap],
+    #[serde(skip_serializing_if = "<[SlabMap]>::is_empty")]
+    host_slabs: &'a [SlabMap],
     evicted: &'a [EvictedStorage],
     types: &'a [(DType, Vec<u64>)],
     kernels: Vec<&'a str>,
@@ -230,6 +232,7 @@ impl<'a> Head<'a> {
             stats,
             tags: tags.collect(),
             slabs: &snapshot.slabs,
+            host_slabs: &snapshot.host_slabs,
             evicted: &snapshot.evicted,
             types: &snapshot.types,
             kernels,
@@ -350,7 +353,7 @@ impl Numbers {
         }
     }
 
-    /// As [`fields`](Self::fields), for the kinds that place or free no storage.
+    /// As [`fields`](Self::fields), for the kinds that place or free no storage on the device.
     fn happening(&mut self, event: Event) -> u8 {
         match event {
             Event::SlabCreated { slab, bytes, class } => {
@@ -383,6 +386,25 @@ impl Numbers {
             } => {
                 let took_ns = end_ns.saturating_sub(begin_ns);
                 self.numbers(14, [kernel.into(), begin_ns, took_ns])
+            }
+            Event::HostSlabCreated { slab, bytes, class } => {
+                self.slab(slab);
+                self.numbers(15, [bytes, class as u64])
+            }
+            Event::HostSlabReleased { slab, bytes } => {
+                self.slab(slab);
+                self.numbers(16, [bytes])
+            }
+            Event::HostAlloc {
+                storage,
+                tag,
+                bytes,
+                slab,
+                offset_bytes,
+            } => self.block(17, [storage, tag.into(), bytes, slab.into(), offset_bytes]),
+            Event::HostFree { storage, bytes } => {
+                self.storage(storage);
+                self.numbers(18, [bytes])
             }
             _ => unreachable!("`fields` writes the others of the {EVENT_KINDS} kinds"),
         }

@@ -2,12 +2,14 @@
 
 mod adding_up;
 mod formats;
+mod heap;
 mod page;
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};
 
-/// For tests that count events: ignores the settings of budget and compaction in the environment.
+/// For tests that count events: ignores the settings of budget, compaction and heap in the
+/// environment.
 fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
     open(options, Budget::default())
 }
@@ -22,12 +24,17 @@ fn open_scarce() -> (Gpu, SimHandle) {
 }
 
 fn open(options: SimOptions, budget: Budget) -> (Gpu, SimHandle) {
+    open_as(false, options, budget)
+}
+
+fn open_as(host_heap: bool, options: SimOptions, budget: Budget) -> (Gpu, SimHandle) {
     let device = SimOptions {
         compact_always: Some(false),
         ..options
     };
     let options = Options {
         budget: Some(budget),
+        host_heap: Some(host_heap),
         ..Options::default()
     };
     Gpu::simulated_with(device, options).expect("the options go together")

@@ -18,7 +18,7 @@ use crate::engine::state::State;
 use crate::engine::state::changes::{Change, Heap};
 use crate::engine::tiers;
 use crate::error::Result;
-use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Tier};
+use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Storage, Tier};
 
 /// A slab of the heap has at most 1/16 of the host's limit, or as much as its first block needs.
 const MOST_OF_LIMIT: u64 = 16;
@@ -45,7 +45,7 @@ pub(in crate::engine) fn evict_to_heap<'a>(
         }
         let storage = &victim.storage;
         let writes = pass.lock().memory.slots.writes_to(storage);
-        let taken = block_for(pass, storage.size_bytes()).await?;
+        let taken = block_for(pass, storage).await?;
         let is_same = |state: &State| {
             let now = state.memory.slots.candidate(storage);
             now.is_some_and(|now| now.place == victim.place)
@@ -127,17 +127,18 @@ impl State {
     }
 }
 
-/// A block of the heap for so many bytes, and its place. If need be, it drops what is outdated,
+/// A block of the heap for a storage, and its place. If need be, it drops what is outdated,
 /// then creates a slab, then takes any hole, then drops blocks whose bytes are also elsewhere.
 /// `None` if there is no room.
-async fn block_for(pass: &Pass, size_bytes: u64) -> Result<Option<(HeapBlock, Place)>> {
+async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, Place)>> {
+    let size_bytes = storage.size_bytes();
     if pass.host.limit_bytes() < size_bytes {
         return Ok(None);
     }
     let take = |fit| {
         let mut state = pass.lock();
         state.free_dead();
-        (state.memory).take_heap_block(size_bytes, fit, &pass.host)
+        (state.memory).take_heap_block(storage, fit, &pass.host)
     };
     if let Some(taken) = take(HoleChoice::Best) {
         return Ok(Some(taken));
@@ -201,19 +202,14 @@ async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
     let label = "lapidary slab in the host's memory";
     let created = pass.driver.create_host_slab(slab_bytes, label);
     let created = pass.until(created).await?;
-    let mut state = pass.lock();
-    let Some(heap) = &mut state.memory.heap else {
+    let Ok(buffer) = created else {
+        if let Some(heap) = &mut pass.lock().memory.heap {
+            heap.refused();
+        }
         return Ok(());
     };
-    let added = match created {
-        Ok(buffer) => heap.add(&growth, buffer, charge).map_err(|_| buffer),
-        Err(_) => {
-            heap.refused();
-            return Ok(());
-        }
-    };
-    drop(state);
-    if let Err(buffer) = added {
+    let added = (pass.lock().memory).add_heap_slab(&growth, buffer, charge);
+    if !matches!(added, Ok(true)) {
         pass.driver.destroy_buffer(buffer, 0);
     }
     Ok(())
@@ -224,11 +220,9 @@ pub(in crate::engine) fn release_empty(engine: &Engine) {
     let empty = {
         let mut state = engine.lock();
         state.free_dead();
-        let completed = engine.driver.completed();
-        let heap = state.memory.heap.as_mut();
-        heap.map(|heap| heap.take_empty(completed))
+        (state.memory).take_empty_heap_slabs(engine.driver.completed())
     };
-    for buffer in empty.into_iter().flatten() {
+    for buffer in empty {
         engine.driver.destroy_buffer(buffer, 0);
     }
 }

@@ -172,6 +172,11 @@ table! {
         /// Slabs in the host's memory that hold such copies. They count for the host's budget, and
         /// the copies in them do not.
         level host_slab_bytes: Level,
+        /// Free bytes in these slabs of the host's memory.
+        now host_free_bytes: u64,
+        /// The largest hole of these slabs. A tensor that is larger than all holes needs one more
+        /// slab, or is evicted to a store or to the disk.
+        now host_largest_hole_bytes: u64,
         /// Length of the spill file.
         level disk_bytes: Level,
         /// Part of the spill file that tensors use, with headers and rounding to pages.
@@ -287,8 +292,11 @@ table! {
         shares: Vec<ShareUse>,
         /// All makers of storages, past and present, the one with most bytes first.
         tags: Vec<TagUse>,
-        /// Every slab.
+        /// Every slab of the device.
         slabs: Vec<SlabUse>,
+        /// Every slab in the host's memory: see [`Options::host_heap`](crate::Options::host_heap).
+        #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+        host_slabs: Vec<SlabUse>,
         /// The holders of most bytes, at most 32, greatest first.
         holders: Vec<Holder>,
         /// The makers for whose tensors passes waited most, the longest waits first, at most 8:

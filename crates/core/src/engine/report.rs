@@ -85,6 +85,8 @@ impl Engine {
             budget_bytes: (levels.said_bytes < u64::MAX).then_some(levels.said_bytes),
             host_bytes: self.host.copied_bytes(),
             host_slab_bytes: self.host.slab_bytes(),
+            host_free_bytes: memory.host_free_bytes(),
+            host_largest_hole_bytes: memory.host_largest_hole_bytes(),
             disk_bytes,
             spilled_bytes,
             largest_hole_bytes: alloc.largest_hole_bytes,
@@ -107,6 +109,7 @@ impl Engine {
             shares: memory.shares,
             tags: memory.tags,
             slabs: memory.slabs,
+            host_slabs: memory.host_slabs,
             holders: memory.holders,
             memory_waits: state.waits.longest(&state.memory),
         })

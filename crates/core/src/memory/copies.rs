@@ -107,6 +107,12 @@ impl Copies {
         self.host.is_some() || is_elsewhere || self.source.is_some()
     }
 
+    /// Does nothing but the host's memory have the bytes, or give them again?
+    pub(super) fn is_only_on_host(&self) -> bool {
+        let is_elsewhere = self.store.is_some() || self.disk.is_some() || self.source.is_some();
+        self.host.is_some() && !is_elsewhere && self.rematerializer.is_none()
+    }
+
     /// The block in the heap of the host's memory, if the bytes are there.
     pub(crate) fn heap_block(&self) -> Option<&HeapBlock> {
         self.host.as_ref()?.heap_block()

@@ -28,6 +28,8 @@ pub(crate) enum Dead {
     /// A block of the heap in the host's memory.
     HeapBlock {
         block: BlockId,
+        /// The number of the storage whose bytes it had.
+        storage: u64,
         size_bytes: u64,
         epoch: u64,
     },

@@ -7,11 +7,14 @@
 
 use std::sync::Arc;
 
+use super::Memory;
 use super::budget::{HostAccount, HostCharge};
 use super::dead::DeadList;
 use super::heap_block::HeapBlock;
+use super::history::Event;
 use super::place::{HoleChoice, Place};
-use super::slabs::Slabs;
+use super::slabs::{Slab, Slabs};
+use super::storage::Storage;
 use crate::alloc::{AllocError, BlockId, Growth, Pools};
 use crate::driver::BufferId;
 
@@ -37,9 +40,10 @@ impl HostHeap {
         }
     }
 
-    /// A block for a storage of this size, and its place. `None` if no slab has room.
+    /// A block for the storage of this number and size, and its place. `None` if no slab has room.
     pub(super) fn take(
         &mut self,
+        storage: u64,
         size_bytes: u64,
         fit: HoleChoice,
         account: &Arc<HostAccount>,
@@ -47,15 +51,17 @@ impl HostHeap {
     ) -> Option<(HeapBlock, Place)> {
         let (block, place) = self.slabs.take(size_bytes, fit).ok()??;
         let charge = account.charge_block(size_bytes);
-        let block = HeapBlock::new(block, size_bytes, self.epoch, charge, dead);
+        let block = HeapBlock::new(block, storage, size_bytes, self.epoch, charge, dead);
         Some((block, place))
     }
 
-    /// Frees a dropped block.
-    pub(super) fn free(&mut self, block: BlockId, size_bytes: u64, epoch: u64) {
-        if epoch == self.epoch {
+    /// Frees a dropped block. `false` if it was lost with its device.
+    pub(super) fn free(&mut self, block: BlockId, size_bytes: u64, epoch: u64) -> bool {
+        let is_here = epoch == self.epoch;
+        if is_here {
             self.slabs.free(block, size_bytes);
         }
+        is_here
     }
 
     /// Where a block lies. `None` if it was lost with its device.
@@ -79,14 +85,15 @@ impl HostHeap {
         bytes - bytes % self.slabs.whole_granules(1)
     }
 
-    /// Adds the slab that was created for `growth`.
-    pub(crate) fn add(
+    /// Adds the slab that was created for `growth`, with a number that no other slab has.
+    pub(super) fn add(
         &mut self,
         growth: &Growth,
         buffer: BufferId,
         charge: HostCharge,
+        number: u32,
     ) -> Result<(), AllocError> {
-        self.slabs.add(growth, buffer)?;
+        self.slabs.add(growth, buffer, number)?;
         self.charges.push((buffer, charge));
         Ok(())
     }
@@ -117,12 +124,15 @@ impl HostHeap {
 
     /// Removes the empty slabs that the device has finished with. The caller destroys their
     /// buffers.
-    pub(crate) fn take_empty(&mut self, completed: u64) -> Vec<BufferId> {
-        let taken: Vec<BufferId> = (self.slabs.take_empty(completed).iter())
-            .map(|slab| slab.buffer)
-            .collect();
-        self.charges.retain(|(buffer, _)| !taken.contains(buffer));
+    pub(super) fn take_empty(&mut self, completed: u64) -> Vec<Slab> {
+        let taken = self.slabs.take_empty(completed);
+        let is_there = |buffer: BufferId| taken.iter().all(|slab| slab.buffer != buffer);
+        self.charges.retain(|(buffer, _)| is_there(*buffer));
         taken
+    }
+
+    pub(super) fn slabs(&self) -> &Slabs {
+        &self.slabs
     }
 
     /// The device is lost, with the whole heap.
@@ -131,5 +141,77 @@ impl HostHeap {
         self.charges.clear();
         self.forget_refusal();
         self.slabs.clear()
+    }
+}
+
+impl Memory {
+    /// Whether the heap in the host's memory has slabs without blocks.
+    pub(crate) fn has_empty_heap_slabs(&self) -> bool {
+        let heap = self.heap.as_ref();
+        heap.is_some_and(|heap| heap.slabs.empty_bytes() > 0)
+    }
+
+    /// A block of the heap in the host's memory for a storage, and its place. `None` if it has no
+    /// room, or there is no such heap.
+    pub(crate) fn take_heap_block(
+        &mut self,
+        storage: &Storage,
+        fit: HoleChoice,
+        account: &Arc<HostAccount>,
+    ) -> Option<(HeapBlock, Place)> {
+        let heap = self.heap.as_mut()?;
+        let (bytes, slot) = (storage.size_bytes(), self.slots.row(storage)?);
+        let (storage, tag) = (slot.number, slot.tag);
+        let (block, place) = heap.take(storage, bytes, fit, account, &self.dead_list)?;
+        if let Some((_, slab)) = heap.slabs.slab_of(place) {
+            self.census.happened(Event::HostAlloc {
+                storage,
+                tag,
+                bytes,
+                slab,
+                offset_bytes: place.offset_bytes,
+            });
+        }
+        Some((block, place))
+    }
+
+    /// Where the bytes of an evicted storage lie in the heap of the host's memory.
+    pub(crate) fn heap_place(&self, storage: &Storage) -> Option<Place> {
+        let heap = (self.heap.as_ref()).filter(|_| self.slots.find(storage).is_none())?;
+        heap.place(self.slots.heap_block(storage)?)
+    }
+
+    /// Adds the slab of the heap that was created for `growth`. `false` if there is no heap.
+    pub(crate) fn add_heap_slab(
+        &mut self,
+        growth: &Growth,
+        buffer: BufferId,
+        charge: HostCharge,
+    ) -> Result<bool, AllocError> {
+        let number = self.next_slab_number();
+        let Some(heap) = &mut self.heap else {
+            return Ok(false);
+        };
+        heap.add(growth, buffer, charge, number)?;
+        self.census.happened(Event::HostSlabCreated {
+            slab: number,
+            bytes: growth.slab_bytes,
+            class: growth.class,
+        });
+        Ok(true)
+    }
+
+    /// Removes the slabs of the heap that are empty and that the device has finished with. The
+    /// caller destroys their buffers.
+    pub(crate) fn take_empty_heap_slabs(&mut self, completed: u64) -> Vec<BufferId> {
+        let heap = self.heap.as_mut();
+        let taken = heap.map_or(Vec::new(), |heap| heap.take_empty(completed));
+        for slab in &taken {
+            self.census.happened(Event::HostSlabReleased {
+                slab: slab.number,
+                bytes: slab.size_bytes,
+            });
+        }
+        taken.iter().map(|slab| slab.buffer).collect()
     }
 }

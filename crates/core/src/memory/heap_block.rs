@@ -10,6 +10,8 @@ use crate::alloc::BlockId;
 #[derive(Debug)]
 pub(crate) struct HeapBlock {
     block: BlockId,
+    /// The number of the storage whose bytes it has.
+    storage: u64,
     size_bytes: u64,
     _charge: Option<HostCharge>,
     /// The device that the block was made for, by its number.
@@ -20,6 +22,7 @@ pub(crate) struct HeapBlock {
 impl HeapBlock {
     pub(super) fn new(
         block: BlockId,
+        storage: u64,
         size_bytes: u64,
         epoch: u64,
         charge: Option<HostCharge>,
@@ -27,6 +30,7 @@ impl HeapBlock {
     ) -> Self {
         HeapBlock {
             block,
+            storage,
             size_bytes,
             _charge: charge,
             epoch,
@@ -51,6 +55,7 @@ impl Drop for HeapBlock {
     fn drop(&mut self) {
         self.dead.push(Dead::HeapBlock {
             block: self.block,
+            storage: self.storage,
             size_bytes: self.size_bytes,
             epoch: self.epoch,
         });

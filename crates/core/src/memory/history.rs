@@ -96,6 +96,45 @@ pub enum Event {
         /// Its size, in bytes.
         bytes: u64,
     },
+    /// A slab was created in the host's memory: see
+    /// [`Options::host_heap`](crate::Options::host_heap).
+    HostSlabCreated {
+        /// Number of the slab.
+        slab: u32,
+        /// Its size, in bytes.
+        bytes: u64,
+        /// Which requests it serves.
+        class: SlabClass,
+    },
+    /// A slab in the host's memory was released.
+    HostSlabReleased {
+        /// Number of the slab.
+        slab: u32,
+        /// Its size, in bytes.
+        bytes: u64,
+    },
+    /// A storage got a block in a slab of the host's memory. [`Evict`](Event::Evict) follows once
+    /// its bytes move there.
+    HostAlloc {
+        /// Number of the storage.
+        storage: u64,
+        /// Tag of its maker.
+        tag: u32,
+        /// Its size, in bytes.
+        bytes: u64,
+        /// The slab of the block.
+        slab: u32,
+        /// Offset of the block in the slab, in bytes.
+        offset_bytes: u64,
+    },
+    /// The block of a storage in a slab of the host's memory is free. The storage was written or
+    /// dropped, or has its bytes elsewhere.
+    HostFree {
+        /// Number of the storage.
+        storage: u64,
+        /// Its size, in bytes.
+        bytes: u64,
+    },
     /// A batch was submitted.
     Submission {
         /// Serial number of the submission.

@@ -1,14 +1,17 @@
 //! A map of all storages: the slabs block by block, and the storages that are elsewhere.
 
 use super::Memory;
+use super::copies::Copies;
 use super::history::Moment;
+use super::place::Place;
+use super::slabs::Slabs;
 use super::slots::Slot;
 use super::storage::{Residency, Storage};
 use super::tag::Tag;
 use crate::alloc::SlabClass;
 use crate::dtype::DType;
 
-/// One slab, block by block.
+/// One slab of the device or of the heap in the host's memory, block by block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -148,6 +151,7 @@ impl From<EvictedStorage> for EvictedRow {
 pub(crate) struct Map {
     pub(crate) granule_bytes: u64,
     pub(crate) slabs: Vec<SlabMap>,
+    pub(crate) host_slabs: Vec<SlabMap>,
     pub(crate) evicted: Vec<EvictedStorage>,
     pub(crate) types: Vec<(DType, Vec<u64>)>,
     pub(crate) tags: Vec<Option<Tag>>,
@@ -162,18 +166,12 @@ impl Map {
         let Memory {
             slots,
             slabs: all,
+            heap,
             census,
             ..
         } = memory;
-        let slabs = all.all().iter().map(|slab| {
-            slab.as_ref().map(|slab| SlabMap {
-                slab: slab.number,
-                class: slab.class,
-                size_bytes: slab.size_bytes,
-                blocks: Vec::new(),
-            })
-        });
-        let mut slabs: Vec<Option<SlabMap>> = slabs.collect();
+        let mut slabs = Drawn::new(all);
+        let mut host_slabs = heap.as_ref().map(|heap| Drawn::new(heap.slabs()));
         let mut evicted = Vec::new();
         let mut types = DType::ALL.map(|dtype| (dtype, Vec::new()));
         for slot in slots.rows() {
@@ -183,21 +181,30 @@ impl Map {
             if let Some(dtype) = dtype {
                 types[dtype as usize].1.push(slot.number);
             }
-            let slab = slot.place.and_then(|place| place.slab);
-            if let (Some(place), Some(slab), true) = (slot.place, slab, slot.block.is_some()) {
-                let Some(Some(slab)) = slabs.get_mut(slab as usize) else {
-                    continue;
+            let block = |state| Block {
+                offset_bytes: 0,
+                granted_bytes: 0,
+                size_bytes: slot.size_bytes,
+                storage: slot.number,
+                tag: slot.tag,
+                state,
+                idle_commands: slot.uses.idle(slots.now()),
+                is_saved,
+            };
+            let copies = slot.copies.as_deref();
+            let in_heap = copies.and_then(Copies::heap_block);
+            let in_heap = in_heap.and_then(|block| heap.as_ref()?.place(block));
+            if let (Some(drawn), Some(place), Some(copies)) = (&mut host_slabs, in_heap, copies) {
+                let is_elsewhere = slot.block.is_some() || !copies.is_only_on_host();
+                let state = match is_elsewhere {
+                    true => BlockState::Clean,
+                    false => BlockState::Live,
                 };
-                slab.blocks.push(Block {
-                    offset_bytes: place.offset_bytes,
-                    granted_bytes: all.granted_bytes(slot.size_bytes),
-                    size_bytes: slot.size_bytes,
-                    storage: slot.number,
-                    tag: slot.tag,
-                    state: state(slot, storage.as_deref()),
-                    idle_commands: slot.uses.idle(slots.now()),
-                    is_saved,
-                });
+                drawn.add(place, block(state));
+            }
+            let in_slab = slot.place.filter(|_| slot.block.is_some());
+            if let Some(place) = in_slab {
+                slabs.add(place, block(state(slot, storage.as_deref())));
             } else if let Some(storage) = storage {
                 let residency = storage.residency();
                 if matches!(
@@ -214,14 +221,11 @@ impl Map {
                 }
             }
         }
-        let mut slabs: Vec<SlabMap> = slabs.into_iter().flatten().collect();
-        for slab in &mut slabs {
-            slab.blocks.sort_unstable_by_key(|block| block.offset_bytes);
-        }
         let (moments, tags, dropped) = census.history();
         Map {
             granule_bytes: all.whole_granules(1),
-            slabs,
+            slabs: slabs.done(),
+            host_slabs: host_slabs.map_or(Vec::new(), Drawn::done),
             evicted,
             types: types
                 .into_iter()
@@ -232,6 +236,52 @@ impl Map {
             dropped,
             kernels: census.kernels(),
         }
+    }
+}
+
+/// The slabs of a device or of the heap in the host's memory, while blocks are added.
+struct Drawn<'a> {
+    all: &'a Slabs,
+    /// By the index of the slab.
+    slabs: Vec<Option<SlabMap>>,
+}
+
+impl<'a> Drawn<'a> {
+    fn new(all: &'a Slabs) -> Self {
+        let slabs = all.all().iter().map(|slab| {
+            slab.as_ref().map(|slab| SlabMap {
+                slab: slab.number,
+                class: slab.class,
+                size_bytes: slab.size_bytes,
+                blocks: Vec::new(),
+            })
+        });
+        Drawn {
+            all,
+            slabs: slabs.collect(),
+        }
+    }
+
+    /// Adds a block at a place. Its offset and granted bytes follow from that.
+    fn add(&mut self, place: Place, block: Block) {
+        let slab = place
+            .slab
+            .and_then(|slab| self.slabs.get_mut(slab as usize));
+        if let Some(Some(slab)) = slab {
+            slab.blocks.push(Block {
+                offset_bytes: place.offset_bytes,
+                granted_bytes: self.all.granted_bytes(block.size_bytes),
+                ..block
+            });
+        }
+    }
+
+    fn done(self) -> Vec<SlabMap> {
+        let mut slabs: Vec<SlabMap> = self.slabs.into_iter().flatten().collect();
+        for slab in &mut slabs {
+            slab.blocks.sort_unstable_by_key(|block| block.offset_bytes);
+        }
+        slabs
     }
 }
 

@@ -109,6 +109,8 @@ pub(crate) struct Memory {
     pub(crate) slabs: Slabs,
     /// The heap in the host's memory, where the device addresses one.
     pub(crate) heap: Option<HostHeap>,
+    /// The last number given to a slab, of the device or of the heap.
+    slab_number: u32,
     pub(crate) census: Census,
     pub(crate) shares: Shares,
     share_paths: SharePaths,
@@ -131,6 +133,7 @@ impl Memory {
             slots: Slots::new(),
             heap: has_heap.then(|| HostHeap::new(pools.clone())),
             slabs: Slabs::new(pools, never_move),
+            slab_number: 0,
             census: Census::new(),
             shares: Shares::default(),
             share_paths: SharePaths::default(),
@@ -201,11 +204,14 @@ impl Memory {
                 Dead::Watermark(id) => self.watermarks.remove(id),
                 Dead::HeapBlock {
                     block,
+                    storage,
                     size_bytes,
                     epoch,
                 } => {
-                    if let Some(heap) = &mut self.heap {
-                        heap.free(block, size_bytes, epoch);
+                    let heap = self.heap.as_mut();
+                    if heap.is_some_and(|heap| heap.free(block, size_bytes, epoch)) {
+                        let bytes = size_bytes;
+                        self.census.happened(Event::HostFree { storage, bytes });
                     }
                 }
                 dead => other(dead),
@@ -251,23 +257,6 @@ impl Memory {
         }
     }
 
-    /// Whether the heap in the host's memory has slabs without blocks.
-    pub(crate) fn has_empty_heap_slabs(&mut self) -> bool {
-        let heap = self.heap.as_mut();
-        heap.is_some_and(|heap| heap.slabs_mut().empty_bytes() > 0)
-    }
-
-    /// A block of the heap in the host's memory for a storage, and its place. `None` if it has no
-    /// room, or there is no such heap.
-    pub(crate) fn take_heap_block(
-        &mut self,
-        size_bytes: u64,
-        fit: HoleChoice,
-        account: &Arc<HostAccount>,
-    ) -> Option<(HeapBlock, Place)> {
-        (self.heap.as_mut()?).take(size_bytes, fit, account, &self.dead_list)
-    }
-
     /// The storages whose bytes are in the host's memory, with no copy elsewhere that is as good.
     /// Those of one slab of the heap follow each other, the slab with the fewest of them last.
     pub(crate) fn on_host(&self) -> Vec<Arc<Storage>> {
@@ -287,21 +276,22 @@ impl Memory {
         storages
     }
 
-    /// Where the bytes of an evicted storage lie in the heap of the host's memory.
-    pub(crate) fn heap_place(&self, storage: &Storage) -> Option<Place> {
-        let heap = (self.heap.as_ref()).filter(|_| self.slots.find(storage).is_none())?;
-        heap.place(self.slots.heap_block(storage)?)
-    }
-
     /// Adds the slab that was created for `growth`.
     pub(crate) fn add_slab(
         &mut self,
         growth: &Growth,
         buffer: BufferId,
     ) -> Result<SlabId, AllocError> {
-        let (id, number) = self.slabs.add(growth, buffer)?;
+        let number = self.next_slab_number();
+        let id = self.slabs.add(growth, buffer, number)?;
         (self.census).slab_added(number, growth.class, growth.slab_bytes);
         Ok(id)
+    }
+
+    /// A number that no other slab has.
+    fn next_slab_number(&mut self) -> u32 {
+        self.slab_number = self.slab_number.wrapping_add(1);
+        self.slab_number
     }
 
     /// Removes an empty slab. The caller destroys the returned buffer; the returned serial is the
@@ -465,6 +455,7 @@ impl Memory {
             slots,
             slabs: self.slabs.fake(),
             heap: None,
+            slab_number: self.slab_number,
             census: self.census.fake(),
             shares: self.shares.clone(),
             share_paths: self.share_paths.clone(),

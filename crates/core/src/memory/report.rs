@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::Memory;
 use super::canary::Zone;
 use super::census::{ClassUse, Sums};
+use super::slabs::Slabs;
 use super::slots::Slot;
 use super::storage::{Maker, Storage};
 use super::tag::Tag;
@@ -16,7 +17,7 @@ use crate::alloc::{AllocStats, SlabClass};
 use crate::shortage::Holder;
 use crate::shortage::ShareUse;
 
-/// One slab and its contents.
+/// One slab of the device or of the heap in the host's memory, and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -42,6 +43,8 @@ pub(crate) struct MemoryReport {
     pub(crate) sums: Sums,
     pub(crate) classes: [ClassUse; 4],
     pub(crate) slabs: Vec<SlabUse>,
+    /// The slabs of the heap in the host's memory.
+    pub(crate) host_slabs: Vec<SlabUse>,
     /// Bytes in slabs that are saved for backward.
     pub(crate) saved_bytes: u64,
     pub(crate) holders: Vec<Holder>,
@@ -50,13 +53,24 @@ pub(crate) struct MemoryReport {
     pub(crate) shares: Vec<ShareUse>,
 }
 
-impl Memory {
-    /// All numbers at once, with the `holders` largest holders. O(slabs + tags · log tags), and
-    /// O(storages) once one was saved for backward.
-    pub(crate) fn report(&self, holders: usize) -> MemoryReport {
-        let slabs = self.slabs.all().iter().flatten();
-        let slabs = slabs.filter_map(|slab| {
-            let info = self.slabs.info(slab.id)?;
+impl MemoryReport {
+    /// Free bytes in the heap of the host's memory.
+    pub(crate) fn host_free_bytes(&self) -> u64 {
+        let free = self.host_slabs.iter();
+        free.map(|slab| slab.size_bytes - slab.live_bytes).sum()
+    }
+
+    pub(crate) fn host_largest_hole_bytes(&self) -> u64 {
+        let holes = self.host_slabs.iter().map(|slab| slab.largest_hole_bytes);
+        holes.max().unwrap_or(0)
+    }
+}
+
+impl Slabs {
+    fn uses(&self) -> Vec<SlabUse> {
+        let slabs = self.all().iter().flatten();
+        let uses = slabs.filter_map(|slab| {
+            let info = self.info(slab.id)?;
             Some(SlabUse {
                 slab: slab.number,
                 class: slab.class,
@@ -66,12 +80,22 @@ impl Memory {
                 largest_hole_bytes: info.largest_hole_bytes,
             })
         });
+        uses.collect()
+    }
+}
+
+impl Memory {
+    /// All numbers at once, with the `holders` largest holders. O(slabs + tags · log tags), and
+    /// O(storages) once one was saved for backward.
+    pub(crate) fn report(&self, holders: usize) -> MemoryReport {
+        let heap = self.heap.as_ref();
         let tags = self.tag_uses();
         MemoryReport {
             alloc: self.slabs.stats(),
             sums: self.census.sums(),
             classes: self.census.classes(),
-            slabs: slabs.collect(),
+            slabs: self.slabs.uses(),
+            host_slabs: heap.map_or(Vec::new(), |heap| heap.slabs().uses()),
             saved_bytes: tags.iter().map(|one| one.saved_bytes).sum(),
             holders: largest(&tags, holders),
             shares: self.shares.uses(),

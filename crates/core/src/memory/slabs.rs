@@ -55,8 +55,6 @@ pub(crate) struct Slabs {
     /// Blocks freed so far.
     freed: u64,
     freed_bytes: u64,
-    /// The last number given to a slab.
-    number: u32,
 }
 
 impl Slabs {
@@ -72,7 +70,6 @@ impl Slabs {
             polls: 0,
             freed: 0,
             freed_bytes: 0,
-            number: 0,
         }
     }
 
@@ -305,29 +302,29 @@ impl Slabs {
         let _ = self.pools.assign(id, class);
     }
 
-    /// Adds the slab that was created for `growth`. Returns its id and its number.
+    /// Adds the slab that was created for `growth`, with a number that no other slab has.
     pub(super) fn add(
         &mut self,
         growth: &Growth,
         buffer: BufferId,
-    ) -> Result<(SlabId, u32), AllocError> {
+        number: u32,
+    ) -> Result<SlabId, AllocError> {
         let id = self.pools.add_slab(growth)?;
         let index = id.index();
         if self.table.len() <= index {
             self.table.resize_with(index + 1, || None);
         }
-        self.number = self.number.wrapping_add(1);
         self.table[index] = Some(Slab {
             id,
             buffer,
             size_bytes: growth.slab_bytes,
             class: growth.class,
-            number: self.number,
+            number,
             last_serial: 0,
             in_batch: false,
             used_at_poll: self.polls,
         });
-        Ok((id, self.number))
+        Ok(id)
     }
 
     /// The batch names this place.

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 use crate::error::{Error, Result};
-use crate::memory::{Event, SlabMap};
+use crate::memory::{Event, SlabMap, SlabUse};
 
 /// The format's name in a file.
 pub const SNAPSHOT_FORMAT: &str = "lapidary-snapshot";
 
 /// The format's version in a file. It rises when a number changes its meaning or a row its shape,
 /// not with a new name.
-pub const SNAPSHOT_VERSION: u32 = 5;
+pub const SNAPSHOT_VERSION: u32 = 6;
 
 /// The oldest version that can be read. Later ones only added names.
 pub const OLDEST_SNAPSHOT_VERSION: u32 = 4;
@@ -135,7 +135,10 @@ impl Snapshot {
     /// Are all parts consistent?
     fn check(&self) -> Result<()> {
         for slab in &self.slabs {
-            self.check_slab(slab)?;
+            self.check_slab(slab, "slabs")?;
+        }
+        for slab in &self.host_slabs {
+            self.check_slab(slab, "host_slabs")?;
         }
         self.check_sums()?;
         for (index, evicted) in self.evicted.iter().enumerate() {
@@ -154,6 +157,7 @@ impl Snapshot {
             before_ns = moment.at_ns;
             if let Event::Alloc { tag, .. }
             | Event::Restore { tag, .. }
+            | Event::HostAlloc { tag, .. }
             | Event::Donate { tag, .. } = moment.event
             {
                 self.check_tag(tag, place)?;
@@ -184,11 +188,13 @@ impl Snapshot {
         }
         let (mut blocks, mut live_bytes, mut reserved_bytes) = (0, 0, 0_u64);
         let mut numbers = FxHashSet::default();
-        for slab in &self.slabs {
+        for slab in self.slabs.iter().chain(&self.host_slabs) {
             if !numbers.insert(slab.slab) {
                 let number = slab.slab;
                 return Err(wrong(format!("`slabs`: number {number} occurs twice")));
             }
+        }
+        for slab in &self.slabs {
             blocks += slab.blocks.len() as u64;
             reserved_bytes = reserved_bytes.saturating_add(slab.size_bytes);
             let granted = slab.blocks.iter().map(|block| block.granted_bytes);
@@ -204,25 +210,33 @@ impl Snapshot {
                 return Err(wrong(format!("`stats.reclaim_steps`: {name} occurs twice")));
             }
         }
-        for (what, told, found) in [
-            ("live_storages", stats.live_storages.now, blocks),
-            ("live_bytes", stats.live_bytes.now, live_bytes),
-            ("reserved_bytes", stats.reserved_bytes.now, reserved_bytes),
-            ("slabs", stats.slabs.len() as u64, self.slabs.len() as u64),
+        let counts = |slabs: &[SlabUse], maps: &[SlabMap]| [slabs.len() as u64, maps.len() as u64];
+        let slabs = counts(&stats.slabs, &self.slabs);
+        let host_slabs = counts(&stats.host_slabs, &self.host_slabs);
+        for (what, [told, found], list) in [
+            ("live_storages", [stats.live_storages.now, blocks], "slabs"),
+            ("live_bytes", [stats.live_bytes.now, live_bytes], "slabs"),
+            (
+                "reserved_bytes",
+                [stats.reserved_bytes.now, reserved_bytes],
+                "slabs",
+            ),
+            ("slabs", slabs, "slabs"),
+            ("host_slabs", host_slabs, "host_slabs"),
         ] {
             if told != found {
                 return Err(wrong(format!(
-                    "`stats.{what}` says {told}, but `slabs` has {found}"
+                    "`stats.{what}` says {told}, but `{list}` has {found}"
                 )));
             }
         }
         Ok(())
     }
 
-    fn check_slab(&self, slab: &SlabMap) -> Result<()> {
+    fn check_slab(&self, slab: &SlabMap, list: &str) -> Result<()> {
         let mut end_bytes = 0;
         for (index, block) in slab.blocks.iter().enumerate() {
-            let place = || format!("`slabs`, number {}, block {index}", slab.slab);
+            let place = || format!("`{list}`, number {}, block {index}", slab.slab);
             let offset_bytes = block.offset_bytes;
             if offset_bytes < end_bytes {
                 return Err(wrong(format!(

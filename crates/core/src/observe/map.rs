@@ -1,4 +1,5 @@
-//! The slabs of a snapshot as a picture of letters: the holders, and how full the slabs are.
+//! The slabs of a snapshot as a picture of letters: the holders, and how full the slabs are. Those
+//! in the host's memory come after those of the device.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -123,31 +124,49 @@ impl Cell {
 struct MapPlan<'a> {
     cell_bytes: u64,
     cells: usize,
+    /// Those of the device, then those in the host's memory.
+    heaps: [Shown<'a>; 2],
+}
+
+/// The slabs of one heap.
+struct Shown<'a> {
     slabs: Vec<&'a SlabMap>,
     /// Number of the slabs that are not drawn, and their bytes.
     rest: (usize, u64),
 }
 
-impl Picture<'_> {
-    fn plan(&self, rows: usize) -> MapPlan<'_> {
-        let cells = self.columns - MARGIN;
-        let mut slabs: Vec<&SlabMap> = self.snapshot.slabs.iter().collect();
+impl<'a> Shown<'a> {
+    /// The largest slabs, in at most so many rows.
+    fn new(slabs: &'a [SlabMap], rows: usize) -> Self {
+        let mut slabs: Vec<&SlabMap> = slabs.iter().collect();
         slabs.sort_by_key(|slab| (Reverse(slab.size_bytes), slab.slab));
         let shown = match slabs.len() > rows {
-            true => rows - 1,
+            true => rows.saturating_sub(1),
             false => slabs.len(),
         };
         let rest = &slabs[shown..];
-        let rest_bytes = rest
-            .iter()
-            .fold(0, |sum: u64, slab| sum.saturating_add(slab.size_bytes));
-        let rest = (rest.len(), rest_bytes);
+        let rest = (rest.len(), sum(rest.iter().map(|slab| slab.size_bytes)));
         slabs.truncate(shown);
+        Shown { slabs, rest }
+    }
+}
+
+fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
+}
+
+impl Picture<'_> {
+    fn plan(&self, rows: usize) -> MapPlan<'_> {
+        let (device, host) = (&self.snapshot.slabs, &self.snapshot.host_slabs);
+        // Half of the rows are for the host's slabs, or as many as they need.
+        let host_rows = host.len().min(rows / 2);
         let mut plan = MapPlan {
             cell_bytes: self.snapshot.granule_bytes.max(1),
-            cells,
-            slabs,
-            rest,
+            cells: self.columns - MARGIN,
+            heaps: [
+                Shown::new(device, rows - host_rows),
+                Shown::new(host, host_rows),
+            ],
         };
         while !plan.fits(rows) && plan.cell_bytes <= u64::MAX / 2 {
             plan.cell_bytes *= 2;
@@ -158,7 +177,8 @@ impl Picture<'_> {
     /// The holders with their bytes and blocks, greatest first.
     fn holders(&self) -> Vec<(u32, u64, u64)> {
         let mut by_tag: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
-        for block in self.snapshot.slabs.iter().flat_map(|slab| &slab.blocks) {
+        let slabs = self.snapshot.slabs.iter().chain(&self.snapshot.host_slabs);
+        for block in slabs.flat_map(|slab| &slab.blocks) {
             let (bytes, blocks) = by_tag.entry(block.tag).or_default();
             *bytes = bytes.saturating_add(block.size_bytes);
             *blocks += 1;
@@ -170,6 +190,22 @@ impl Picture<'_> {
         holders
     }
 
+    fn print_slabs(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        plan: &MapPlan<'_>,
+        shown: &Shown<'_>,
+        letters: &FxHashMap<u32, usize>,
+    ) -> fmt::Result {
+        for slab in &shown.slabs {
+            self.print_slab(f, plan, slab, letters)?;
+        }
+        match shown.rest {
+            (0, _) => Ok(()),
+            (count, bytes) => writeln!(f, "  and {count} more of {}", Bytes(bytes)),
+        }
+    }
+
     fn print_slab(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -178,10 +214,7 @@ impl Picture<'_> {
         letters: &FxHashMap<u32, usize>,
     ) -> fmt::Result {
         let cells = plan.cells_of(slab, letters);
-        let live_bytes = slab
-            .blocks
-            .iter()
-            .fold(0, |sum: u64, block| sum.saturating_add(block.granted_bytes));
+        let live_bytes = sum(slab.blocks.iter().map(|block| block.granted_bytes));
         let percent = u128::from(live_bytes) * 100 / u128::from(slab.size_bytes.max(1));
         let size = Bytes(slab.size_bytes).to_string();
         let mut margin = format!("  {:>7} {size:>10} {:>3} %", slab.slab, percent.min(100));
@@ -227,9 +260,11 @@ impl MapPlan<'_> {
     fn fits(&self, rows: usize) -> bool {
         let row_bytes = u128::from(self.cell_bytes) * self.cells as u128;
         let rows_of = |slab: &&SlabMap| u128::from(slab.size_bytes).div_ceil(row_bytes).max(1);
-        let most = self.slabs.iter().map(rows_of).max().unwrap_or(0);
-        let all: u128 = self.slabs.iter().map(rows_of).sum();
-        most <= MOST_ROWS as u128 && all + u128::from(self.rest.0 > 0) <= rows as u128
+        let slabs = || self.heaps.iter().flat_map(|heap| &heap.slabs);
+        let most = slabs().map(rows_of).max().unwrap_or(0);
+        let all: u128 = slabs().map(rows_of).sum();
+        let rests = self.heaps.iter().filter(|heap| heap.rest.0 > 0).count();
+        most <= MOST_ROWS as u128 && all + rests as u128 <= rows as u128
     }
 
     /// The contents of a slab's cells. The part of a block beyond the slab's end is cut off.
@@ -258,7 +293,9 @@ impl fmt::Display for Picture<'_> {
         let (named, others) = holders.split_at(holders.len().min(LETTERS));
         let letters = named.iter().map(|holder| holder.0).zip(0..).collect();
         // A line each for the sums, the signs, every holder and the others.
+        let host_slabs = &self.snapshot.host_slabs;
         let below = 2 + named.len() + usize::from(!others.is_empty());
+        let below = below + usize::from(!host_slabs.is_empty());
         let plan = self.plan(self.lines - below);
         let stats = &self.snapshot.stats;
         writeln!(
@@ -269,12 +306,18 @@ impl fmt::Display for Picture<'_> {
             self.snapshot.slabs.len(),
             Bytes(plan.cell_bytes),
         )?;
-        for slab in &plan.slabs {
-            self.print_slab(f, &plan, slab, &letters)?;
-        }
-        if plan.rest.0 > 0 {
-            let (count, bytes) = (plan.rest.0, Bytes(plan.rest.1));
-            writeln!(f, "  and {count} more of {bytes}")?;
+        let [device, host] = &plan.heaps;
+        self.print_slabs(f, &plan, device, &letters)?;
+        if !host_slabs.is_empty() {
+            let blocks = host_slabs.iter().flat_map(|slab| &slab.blocks);
+            writeln!(
+                f,
+                "{} of {} in {} slabs of the host's memory",
+                Bytes(sum(blocks.map(|block| block.granted_bytes))),
+                Bytes(sum(host_slabs.iter().map(|slab| slab.size_bytes))),
+                host_slabs.len(),
+            )?;
+            self.print_slabs(f, &plan, host, &letters)?;
         }
         writeln!(
             f,
@@ -291,9 +334,7 @@ impl fmt::Display for Picture<'_> {
             writeln!(f, " {:>10}  {name}  x{blocks}", Bytes(bytes).to_string())?;
         }
         if !others.is_empty() {
-            let bytes = others
-                .iter()
-                .fold(0, |sum: u64, other| sum.saturating_add(other.1));
+            let bytes = sum(others.iter().map(|other| other.1));
             let bytes = Bytes(bytes).to_string();
             writeln!(f, "  # {bytes:>10}  {} others", others.len())?;
         }

@@ -64,6 +64,10 @@ rows! {
     Upload { storage, bytes }
     Read { storage, bytes }
     Kernel { kernel, begin_ns, end_ns }
+    HostSlabCreated { slab, bytes, class }
+    HostSlabReleased { slab, bytes }
+    HostAlloc { storage, tag, bytes, slab, offset_bytes }
+    HostFree { storage, bytes }
 }
 
 struct Row;

@@ -22,8 +22,15 @@ pub struct Snapshot {
     /// The makers. Blocks and moments hold an index into this list. `None` stands for all makers
     /// beyond the limit.
     pub tags: Vec<Option<Tag>>,
-    /// Every slab, block by block.
+    /// Every slab of the device, block by block.
     pub slabs: Vec<SlabMap>,
+    /// Every slab in the host's memory, block by block. [`BlockState::Live`](super::BlockState) are
+    /// blocks of storages whose bytes are nowhere else.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Vec::is_empty")
+    )]
+    pub host_slabs: Vec<SlabMap>,
     /// The storages that are not on the device.
     pub evicted: Vec<EvictedStorage>,
     /// The types of elements, with the numbers of the storages of tensors that have them. Storages
@@ -50,6 +57,7 @@ impl Snapshot {
             stats,
             tags: map.tags,
             slabs: map.slabs,
+            host_slabs: map.host_slabs,
             evicted: map.evicted,
             types: map.types,
             kernels: map.kernels,

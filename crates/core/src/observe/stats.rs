@@ -179,6 +179,7 @@ impl MemoryStats {
                 let remark = store.remark();
                 row(f, "in store", store.bytes.now, format_args!("{remark}"))?;
             }
+            self.print_heap(f)?;
             let written = Bytes(self.evicted_bytes);
             let remark = format_args!("so far; {written} were written to these places");
             row(f, "restored", self.restored_bytes, remark)?;
@@ -189,6 +190,20 @@ impl MemoryStats {
             row(f, "recomputed", self.recomputed_bytes, remark)?;
         }
         Ok(())
+    }
+
+    /// The row about the heap in the host's memory.
+    fn print_heap(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host_slabs.is_empty() {
+            return Ok(());
+        }
+        let slabs = Counted(self.host_slabs.len() as u64, "slab");
+        let (free, hole) = (
+            Bytes(self.host_free_bytes),
+            Bytes(self.host_largest_hole_bytes),
+        );
+        let remark = format_args!("{slabs} in the host's memory, {free} free, largest hole {hole}");
+        row(f, "heap", self.host_slab_bytes.now, remark)
     }
 
     /// The row about tensors that left without a write.
@@ -307,9 +322,10 @@ impl MemoryStats {
             return Ok(());
         }
         writeln!(f, "greatest holders")?;
-        // The sum of saved bytes has a line, too, and so have waits.
+        // The sum of saved bytes has a line, too, and so have waits and the heap.
         let has_waits = self.waits().total().times > 0;
-        let most = HOLDER_LINES - usize::from(self.saved_bytes > 0) - usize::from(has_waits);
+        let more = [self.saved_bytes > 0, has_waits, !self.host_slabs.is_empty()];
+        let most = HOLDER_LINES - more.map(usize::from).iter().sum::<usize>();
         for holder in self.holders.iter().take(most) {
             let columns = if holder.saved_bytes > 0 { 54 } else { 72 };
             let tag = printable_end(&holder.tag, columns);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::places::{Places, Step};
 
 /// A new kind of event needs a branch in `event`.
-const _: () = assert!(EVENT_KINDS == 15);
+const _: () = assert!(EVENT_KINDS == 19);
 
 /// Number of tags with a counter of their own: those with the highest peaks.
 const TAGS: usize = 8;
@@ -75,39 +75,40 @@ fn write_event(
 ) -> io::Result<()> {
     let mut instant =
         |track, name: &str, args: &[(&str, u64)]| to.instant(track, name, at_ns, args);
+    let slab_of = |slab: u32, bytes| [("slab", slab.into()), ("bytes", bytes)];
+    let of = |storage, bytes| [("storage", storage), ("bytes", bytes)];
     match event {
         Event::SlabCreated { slab, bytes, .. } => {
-            let args = [("slab", slab.into()), ("bytes", bytes)];
-            instant(SLABS, "slab created", &args)
+            instant(SLABS, "slab created", &slab_of(slab, bytes))
         }
         Event::SlabReleased { slab, bytes } => {
-            let args = [("slab", slab.into()), ("bytes", bytes)];
-            instant(SLABS, "slab released", &args)
+            instant(SLABS, "slab released", &slab_of(slab, bytes))
+        }
+        Event::HostSlabCreated { slab, bytes, .. } => {
+            instant(SLABS, "slab of the host created", &slab_of(slab, bytes))
+        }
+        Event::HostSlabReleased { slab, bytes } => {
+            instant(SLABS, "slab of the host released", &slab_of(slab, bytes))
         }
         Event::Submission { serial, commands } => {
             let args = [("serial", serial), ("commands", commands)];
             instant(SUBMISSIONS, "submission", &args)
         }
-        Event::Upload { storage, bytes } => instant(
-            TRANSFERS,
-            "upload",
-            &[("storage", storage), ("bytes", bytes)],
-        ),
-        Event::Read { storage, bytes } => {
-            instant(TRANSFERS, "read", &[("storage", storage), ("bytes", bytes)])
-        }
+        Event::Upload { storage, bytes } => instant(TRANSFERS, "upload", &of(storage, bytes)),
+        Event::Read { storage, bytes } => instant(TRANSFERS, "read", &of(storage, bytes)),
         Event::Evict { storage, bytes, to } => {
             let name = format!("evict to {to:?}").to_lowercase();
-            instant(TRANSFERS, &name, &[("storage", storage), ("bytes", bytes)])
+            instant(TRANSFERS, &name, &of(storage, bytes))
         }
-        Event::Restore { storage, bytes, .. } => instant(
-            TRANSFERS,
-            "restore",
-            &[("storage", storage), ("bytes", bytes)],
-        ),
-        Event::Move { storage, bytes, .. } => {
-            instant(PRESSURE, "move", &[("storage", storage), ("bytes", bytes)])
+        Event::Restore { storage, bytes, .. } => instant(TRANSFERS, "restore", &of(storage, bytes)),
+        Event::HostAlloc { storage, bytes, .. } => {
+            instant(TRANSFERS, "room in the host's memory", &of(storage, bytes))
         }
+        Event::HostFree { storage, bytes } => {
+            let name = "room in the host's memory free";
+            instant(TRANSFERS, name, &of(storage, bytes))
+        }
+        Event::Move { storage, bytes, .. } => instant(PRESSURE, "move", &of(storage, bytes)),
         Event::ReclaimStep { step, freed_bytes } => {
             let name = format!("reclaim step: {}", step.name());
             instant(PRESSURE, &name, &[("freed_bytes", freed_bytes)])

@@ -70,7 +70,10 @@ fn draw(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
         let parts = [Constraint::Length(rows), Constraint::Min(0)];
         let [shares, slabs] = Layout::vertical(parts).areas(slabs);
         draw_shares(stats, shares, buffer);
-        draw_slabs(stats, slabs, buffer);
+        let hosts = Constraint::Fill(u16::from(!stats.host_slabs.is_empty()));
+        let [slabs, host] = Layout::vertical([Constraint::Fill(1), hosts]).areas(slabs);
+        draw_slabs("slabs", &stats.slabs, slabs, buffer);
+        draw_slabs("host's slabs", &stats.host_slabs, host, buffer);
         view.events.draw(events, buffer, stats);
     }
     if monitor.shows_help {
@@ -220,12 +223,16 @@ fn draw_shares(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The slabs as bars, largest first, as many as fit.
-fn draw_slabs(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
-    let mut slabs: Vec<&SlabUse> = stats.slabs.iter().collect();
+/// Slabs as bars, largest first, as many as fit.
+fn draw_slabs(name: &str, slabs: &[SlabUse], area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let mut slabs: Vec<&SlabUse> = slabs.iter().collect();
     slabs.sort_by_key(|slab| Reverse((slab.size_bytes, slab.live_bytes)));
-    let hole = Bytes(stats.largest_hole_bytes);
-    let title = format!(" slabs: {}, largest hole {hole} ", slabs.len());
+    let holes = slabs.iter().map(|slab| slab.largest_hole_bytes);
+    let hole = Bytes(holes.max().unwrap_or(0));
+    let title = format!(" {name}: {}, largest hole {hole} ", slabs.len());
     let block = panel(title);
     let inner = block.inner(area);
     block.render(area, buffer);
@@ -294,7 +301,7 @@ fn draw_keys(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     Line::from(spans).render(area, buffer);
 }
 
-const HELP: [(&str, &str); 10] = [
+const HELP: [(&str, &str); 11] = [
     ("q  Ctrl-C", "quit"),
     ("s  S", "sort the holders by another column, and back"),
     ("/", "filter the holders by name"),
@@ -306,6 +313,10 @@ const HELP: [(&str, &str); 10] = [
     (
         "live, free in slabs",
         "bytes of slabs with and without tensors",
+    ),
+    (
+        "host's slabs",
+        "slabs in the host's memory with evicted tensors",
     ),
     (
         "reclaim",

@@ -5,11 +5,13 @@ const KINDS = [
   "Alloc", "Free", "Donate", "Move", "Evict", "Restore",
   "SlabCreated", "SlabReleased", "Submission", "ReclaimStep", "Refusal", "Reopened",
   "Upload", "Read", "Kernel",
+  "HostSlabCreated", "HostSlabReleased", "HostAlloc", "HostFree",
 ];
 const [
   ALLOC, FREE, DONATE, MOVE, EVICT, RESTORE,
   SLAB_CREATED, SLAB_RELEASED, SUBMISSION, RECLAIM_STEP, REFUSAL, REOPENED,
   UPLOAD, READ, KERNEL,
+  HOST_SLAB_CREATED, HOST_SLAB_RELEASED, HOST_ALLOC, HOST_FREE,
 ] = KINDS.keys();
 
 // The fields of an event's row after its time and its name, by the columns that they go to.
@@ -29,6 +31,10 @@ const FIELDS = {
   Upload: ["id", "bytes"],
   Read: ["id", "bytes"],
   Kernel: ["who", "offset", "end"],
+  HostSlabCreated: ["slab", "bytes", "class"],
+  HostSlabReleased: ["slab", "bytes"],
+  HostAlloc: ["id", "who", "bytes", "slab", "offset"],
+  HostFree: ["id", "bytes"],
 };
 
 // Words that events refer to by number.
@@ -166,9 +172,10 @@ function snapshotOf(doc, name, events = null) {
   if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is not a snapshot of lapidary.");
   const [oldest, newest] = VERSIONS;
   if (!(doc.version >= oldest && doc.version <= newest)) throw new Error(`This snapshot has version ${printable(doc.version, 20)}; this page reads versions ${oldest} to ${newest}.`);
-  const slabs = list(doc.slabs).map(slab => ({
+  const slabsOf = rows => list(rows).map(slab => ({
     id: number(slab?.slab), className: text(slab?.class), bytes: number(slab?.size_bytes), blocks: list(slab?.blocks),
   }));
+  const slabs = slabsOf(doc.slabs);
   return {
     name,
     takenAt: number(doc.taken_at_ns),
@@ -180,6 +187,7 @@ function snapshotOf(doc, name, events = null) {
     types: typesOf(doc.types),
     slabs,
     slabCount: slabs.length,
+    hostSlabs: slabsOf(doc.host_slabs),
     evicted: list(doc.evicted).map(row => ({ id: number(row?.[0]), tag: number(row?.[1]), bytes: number(row?.[2]), where: text(row?.[3]) })),
     dropped: number(doc.dropped),
     events: events ?? eventsFromRows(list(doc.moments)),

@@ -131,6 +131,7 @@ function tellMoment() {
   const storages = liveAt(model, app.moment).length;
   const facts = [`live ${bytesText(model.total[app.moment])} in ${counted(storages, "storage")}`, `reserved ${bytesText(reservedAt(model, app.moment))}`];
   if (count) facts.push(`event ${countText(app.moment)} of ${countText(count)}`);
+  if (app.doc.heap) facts.push(`host's heap ${bytesText(app.doc.heap.model.total[app.moment])} of ${bytesText(reservedAt(app.doc.heap.model, app.moment))}`);
   if (app.moment) facts.push(eventWords(model, grouped, app.moment - 1).filter(Boolean).join(", "));
   byId("moment-facts").textContent = facts.join("   ·   ");
 }
@@ -303,9 +304,15 @@ function showDoc() {
   app.paint(...everything);
 }
 
+// A map for each snapshot of the view, and one for its heap in the host's memory.
 function showMaps() {
   const docs = app.isDifference ? app.docs : [app.doc];
-  maps = docs.map((doc, number) => {
+  const shown = docs.flatMap((doc, number) => {
+    const name = app.isDifference ? ["Before", "After"][number] : "";
+    const heap = doc.heap && [doc.heap, [name, "In the host's memory"].filter(Boolean).join(": ")];
+    return [[doc, name], ...(heap ? [heap] : [])];
+  });
+  maps = shown.map(([doc, name]) => {
     const canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": "Slab map. Arrow keys go from block to block, Enter chooses the block's holder." });
     const spacer = el("div");
     const scroller = el("div", { class: "map-scroller" }, canvas, spacer);
@@ -314,7 +321,7 @@ function showMaps() {
     Object.assign(map, { canvas, doc: () => doc });
     listenToMap(app, map, canvas);
     scroller.addEventListener("scroll", () => map.draw(false));
-    map.element = el("div", { class: "map" }, app.isDifference ? el("h3", {}, ["Before", "After"][number]) : null, scroller);
+    map.element = el("div", { class: "map" }, name ? el("h3", {}, name) : null, scroller);
     return map;
   });
   byId("map-list").replaceChildren(...maps.map(map => map.element));
@@ -334,16 +341,17 @@ function setView(view) {
 }
 
 function regroup() {
-  for (const doc of app.docs) doc.grouped = groupsOf(doc.model, app.grouping);
-  const groupings = app.docs.map(doc => doc.grouped);
+  const all = app.docs.flatMap(doc => [doc, doc.heap].filter(Boolean));
+  for (const doc of all) doc.grouped = groupsOf(doc.model, app.grouping);
+  const groupings = all.map(doc => doc.grouped);
   giveSlots(groupings, app.isDifference ? growthOf(...app.docs) : peaksOf(groupings));
   for (const doc of app.docs) Object.assign(doc, { alone: null, series: seriesOf(doc.model, doc.grouped) });
 }
 
 function take(snapshots) {
   app.docs = snapshots.map(snapshot => {
-    const model = modelOf(snapshot);
-    return { snapshot, model, isCrowded: isCrowded(model) };
+    const model = modelOf(snapshot), heap = heapOf(snapshot);
+    return { snapshot, model, heap: heap && { model: modelOf(heap) }, isCrowded: isCrowded(model) };
   });
   app.axis = "time";
   setView(snapshots.length === 2 ? 2 : 0);

@@ -229,6 +229,18 @@ function totalsOf(snapshot, slabs, { stays, ended, began }) {
   return { total, reserved };
 }
 
+// The events of the heap in the host's memory, as those of a device.
+const AS_OF_DEVICE = new Map([[HOST_SLAB_CREATED, SLAB_CREATED], [HOST_SLAB_RELEASED, SLAB_RELEASED], [HOST_ALLOC, ALLOC], [HOST_FREE, FREE], [REOPENED, REOPENED]]);
+
+// The snapshot of that heap: its slabs and its events. All other events are there, and place
+// nothing, so that a moment is the same for both. `null` if there never was such a heap.
+function heapOf(snapshot) {
+  const { events, hostSlabs } = snapshot;
+  if (!hostSlabs.length && !events.kind.includes(HOST_SLAB_CREATED)) return null;
+  const kind = events.kind.map(kind => AS_OF_DEVICE.get(kind) ?? SUBMISSION);
+  return { ...snapshot, slabs: hostSlabs, slabCount: hostSlabs.length, events: { ...events, kind } };
+}
+
 // The model of a snapshot, with the places of marks in each lane and other precomputed values.
 function modelOf(snapshot) {
   const { events } = snapshot;
@@ -250,6 +262,7 @@ const LANES = [
   { name: "reclaim", kinds: [RECLAIM_STEP], color: "reclaim" },
   { name: "evicted · restored", kinds: [EVICT, RESTORE], color: "evict" },
   { name: "refused", kinds: [REFUSAL, REOPENED], color: "refuse" },
+  { name: "host's heap", kinds: [HOST_ALLOC, HOST_FREE], color: "evict", isOptional: true },
   { name: "submitted", kinds: [SUBMISSION], color: "submit" },
   { name: "up · down", kinds: [UPLOAD, READ], color: "slab", isOptional: true },
   { name: "kernels", kinds: [KERNEL], color: "accent", isOptional: true },

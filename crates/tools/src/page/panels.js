@@ -44,6 +44,13 @@ function droppedFigure(stats) {
   return [figure("dropped", bytesText(dropped), where, "Evictions without a write: the bytes are elsewhere, so nothing went to the host or the disk.")];
 }
 
+// The slabs of the heap in the host's memory.
+function heapFigure(stats) {
+  const [heap, free, hole] = [level(stats, "host_slab_bytes"), number(stats.host_free_bytes), number(stats.host_largest_hole_bytes)];
+  if (!heap.peak) return [];
+  return [figure("host's heap", bytesText(heap.now), `${bytesText(free)} free, largest hole ${bytesText(hole)}`, `Slabs in the host's memory that the device copies evicted tensors to, and back. Peak ${bytesText(heap.peak)}.`)];
+}
+
 // How long passes waited for memory, and for what; how often where there was no clock. The tooltip
 // lists whose memory they waited for.
 const WAITED_FOR = ["device", "host", "store", "disk"];
@@ -116,6 +123,7 @@ function summary(model, inks) {
     figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
     figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
     figure("evicted", bytesText(number(stats.evicted_bytes)), `${countText(number(stats.evictions))} ×, ${countText(number(stats.restores))} restored`),
+    ...heapFigure(stats),
     ...droppedFigure(stats),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
     reclaimFigure(stats),
@@ -155,12 +163,16 @@ function eventWords(model, grouped, i) {
     case REFUSAL: return ["refused " + size, ""];
     case UPLOAD: return ["upload " + size, "storage " + countText(id[i])];
     case READ: return ["read " + size, "storage " + countText(id[i])];
+    case HOST_SLAB_CREATED: return ["slab of the host's memory created " + size, `#${slab[i]}, ${CLASSES[who[i]] ?? "?"}`];
+    case HOST_SLAB_RELEASED: return ["slab of the host's memory released " + size, `#${slab[i]}`];
+    case HOST_ALLOC: return ["room in the host's memory " + size, grouped.groups[grouped.of[Math.min(who[i], grouped.of.length - 1)]].title];
+    case HOST_FREE: return ["room in the host's memory free " + size, "storage " + countText(id[i])];
     case KERNEL: return [printable(model.kernels[who[i]] ?? "a kernel", 60), timeText(bytes[i])];
     default: return ["the device was reopened", ""];
   }
 }
 
-const KIND_WORDS = ["alloc", "free", "take-over", "move", "eviction", "restore", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel"];
+const KIND_WORDS = ["alloc", "free", "take-over", "move", "eviction", "restore", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel", "slab of the host created", "slab of the host released", "room in the host's memory", "room in the host's memory free"];
 
 // The events of a column: each one if they are few, else the count of each kind.
 function eventRows(model, grouped, first, end) {

@@ -364,6 +364,7 @@ fn answer(sampler: &Sampler) -> io::Result<Vec<u8>> {
     // Greatest first.
     stats.tags.truncate(MOST_TAGS);
     stats.slabs.truncate(MOST_SLABS);
+    stats.host_slabs.truncate(MOST_SLABS);
     let tags = stats.tags.iter_mut().filter_map(|tag| tag.tag.as_mut());
     tags.for_each(Tag::shorten);
     let answer = Answer {

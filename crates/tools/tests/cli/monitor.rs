@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lapidary::shares::Share;
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Gpu, Tensor, stats::MemoryStats};
+use lapidary::units::Bytes;
+use lapidary::{Budget, DType, Gpu, Options, Tensor, stats::MemoryStats};
 use lapidary_tools::monitor::{Control, Monitor};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -248,5 +249,40 @@ fn shares_are_drawn_with_what_they_hold_and_may_hold() {
         "2.00 MiB of        0 B job/inner",
     ] {
         assert!(drawn.contains(expected), "{expected}\n{drawn}");
+    }
+}
+
+#[test]
+fn slabs_in_the_hosts_memory_are_drawn_below_those_of_the_device() {
+    let options = Options {
+        budget: Some(Budget::device(24 << 20)),
+        host_heap: Some(true),
+        ..Options::default()
+    };
+    let (gpu, _) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
+    let held = tensor(&gpu, 2048, "weights");
+    held.evict().unwrap();
+    let mut monitor = Monitor::new();
+    let stats = gpu.memory().stats();
+    let [slab] = &stats.host_slabs[..] else {
+        panic!("{stats}");
+    };
+    let expected = [
+        format!(
+            " host's slabs: 1, largest hole {} ",
+            Bytes(slab.largest_hole_bytes)
+        ),
+        format!("{:>10} █", Bytes(slab.size_bytes).to_string()),
+    ];
+    monitor.push_at(Duration::ZERO, stats);
+    for (columns, rows) in [(120, 32), (90, 20), (300, 200)] {
+        let drawn = drawn(&monitor, columns, rows);
+        let mut lines = drawn.lines().skip_while(|line| !line.contains(" slabs: 1"));
+        for expected in &expected {
+            assert!(
+                lines.any(|line| line.contains(expected)),
+                "{expected}\n{drawn}"
+            );
+        }
     }
 }
