@@ -517,6 +517,37 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
+    pub(crate) fn option(option: &'static str, reason: impl Into<String>) -> Error {
+        let reason = reason.into();
+        Error::Option { option, reason }
+    }
+
+    pub(crate) fn driver(what: &'static str, message: impl Into<String>) -> Error {
+        let message = message.into();
+        Error::Driver { what, message }
+    }
+
+    pub(crate) fn buffer(operation: &'static str, reason: impl Into<String>) -> Error {
+        let reason = reason.into();
+        Error::Buffer { operation, reason }
+    }
+
+    /// An error that does not say yet what [asked](Self::asked_by) for that much.
+    pub(crate) fn never_fits(
+        what: &'static str,
+        requested_bytes: u64,
+        limit_bytes: u64,
+        hint: &'static str,
+    ) -> Error {
+        Error::NeverFits {
+            what,
+            requested_bytes,
+            limit_bytes,
+            hint,
+            by: String::new(),
+        }
+    }
+
     /// Names what asked for more than ever fits, unless the error does already.
     pub(crate) fn asked_by(mut self, asked: impl FnOnce() -> String) -> Error {
         if let Error::NeverFits { by, .. } = &mut self {

@@ -232,13 +232,13 @@ impl Buffer {
         let element_bytes = size_of::<T>() as u64;
         match self.size_bytes.is_multiple_of(element_bytes) {
             true => Ok(()),
-            false => Err(Error::Buffer {
+            false => Err(Error::buffer(
                 operation,
-                reason: format!(
+                format!(
                     "{} bytes are not a multiple of the element size of {element_bytes}",
                     self.size_bytes
                 ),
-            }),
+            )),
         }
     }
 
@@ -258,9 +258,6 @@ impl Buffer {
         } else {
             return Ok(());
         };
-        Err(Error::Buffer {
-            operation: "write",
-            reason,
-        })
+        Err(Error::buffer("write", reason))
     }
 }

@@ -70,10 +70,10 @@ impl<T: Element> Landing<T> {
     pub(super) fn elements(self) -> Result<Vec<T>> {
         match self.is_refused {
             false => Ok(self.elements),
-            true => Err(Error::Buffer {
-                operation: "read",
-                reason: format!("the host has no room for {} bytes", self.arrived_bytes),
-            }),
+            true => Err(Error::buffer(
+                "read",
+                format!("the host has no room for {} bytes", self.arrived_bytes),
+            )),
         }
     }
 

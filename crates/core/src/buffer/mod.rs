@@ -119,13 +119,13 @@ impl Buffer {
     /// [`Error::Buffer`] for a range that exceeds the buffer.
     pub fn slice(&self, bytes: Range<u64>) -> Result<Buffer> {
         if bytes.start > bytes.end || bytes.end > self.size_bytes {
-            return Err(Error::Buffer {
-                operation: "slice",
-                reason: format!(
+            return Err(Error::buffer(
+                "slice",
+                format!(
                     "bytes {}..{} of a buffer that has {}",
                     bytes.start, bytes.end, self.size_bytes
                 ),
-            });
+            ));
         }
         Ok(Buffer {
             offset_bytes: self.offset_bytes + bytes.start,
@@ -142,13 +142,13 @@ impl Buffer {
     #[track_caller]
     pub fn copy(&self) -> Result<Buffer> {
         if !self.is_empty() && !self.offset_bytes.is_multiple_of(4) {
-            return Err(Error::Buffer {
-                operation: "copy",
-                reason: format!(
+            return Err(Error::buffer(
+                "copy",
+                format!(
                     "the slice starts at byte {}, inside a word of 4 bytes",
                     self.offset_bytes
                 ),
-            });
+            ));
         }
         let copy = Buffer::new(&self.engine, self.size_bytes)?;
         if self.size_bytes > 0 {
@@ -228,11 +228,10 @@ impl Buffer {
                 made_at: self.tag().to_string(),
             }),
             (true, _) => Ok(()),
-            (false, _) => Err(Error::Buffer {
+            (false, _) => Err(Error::buffer(
                 operation,
-                reason: "a slice is not all of its memory; name the buffer that it is a slice of"
-                    .into(),
-            }),
+                "a slice is not all of its memory; name the buffer that it is a slice of",
+            )),
         }
     }
 }
@@ -326,10 +325,10 @@ impl Gpu {
 
 fn check_source(operation: &'static str, source: &Source, size_bytes: u64) -> Result<()> {
     match source.len_bytes() {
-        Some(len_bytes) if len_bytes < size_bytes => Err(Error::Buffer {
+        Some(len_bytes) if len_bytes < size_bytes => Err(Error::buffer(
             operation,
-            reason: format!("the source has {len_bytes} bytes, and {size_bytes} are needed"),
-        }),
+            format!("the source has {len_bytes} bytes, and {size_bytes} are needed"),
+        )),
         _ => Ok(()),
     }
 }

@@ -69,13 +69,12 @@ pub(crate) fn copy(from: &Buffer, new: &Buffer) -> Result<()> {
 fn words_of(bytes: u64) -> Result<u32> {
     let words = u32::try_from(bytes.div_ceil(4)).ok();
     let words = words.filter(|words| *words <= MOST_WORDS);
-    words.ok_or(Error::NeverFits {
-        what: "a copy or a fill",
-        requested_bytes: bytes,
-        limit_bytes: 4 * u64::from(MOST_WORDS),
-        hint: "Copy slices of it",
-        by: String::new(),
-    })
+    words.ok_or(Error::never_fits(
+        "a copy or a fill",
+        bytes,
+        4 * u64::from(MOST_WORDS),
+        "Copy slices of it",
+    ))
 }
 
 /// All of the buffer's memory.

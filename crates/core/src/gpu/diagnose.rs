@@ -25,10 +25,7 @@ impl Options {
                 .unwrap_or_default()
                 .parse()
                 .map_err(|error| match error {
-                    Error::Option { reason, .. } => Error::Option {
-                        option: VARIABLE,
-                        reason,
-                    },
+                    Error::Option { reason, .. } => Error::option(VARIABLE, reason),
                     other => other,
                 })?,
         };

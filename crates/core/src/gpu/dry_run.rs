@@ -158,16 +158,15 @@ impl Gpu {
                     program(gpu, least)
                 })?;
                 let is_slow = refused.is_ok_and(|report| report.refusals == 0);
-                return Err(Error::NeverFits {
-                    what: "the smallest batch",
-                    requested_bytes: unlimited.peak_device_bytes,
-                    limit_bytes: self.engine.here().slab_limit_bytes(),
-                    hint: match slowdown {
+                return Err(Error::never_fits(
+                    "the smallest batch",
+                    unlimited.peak_device_bytes,
+                    self.engine.here().slab_limit_bytes(),
+                    match slowdown {
                         Some(_) if is_slow => "Allow a larger slowdown, or raise the budget",
                         _ => "Recompute activations, or raise the budget",
                     },
-                    by: String::new(),
-                });
+                ));
             }
         };
         let mut best = Fit {
@@ -199,7 +198,7 @@ fn is_too_large(error: &Error) -> bool {
 }
 
 fn check_search(least: usize, most: usize, slowdown: Option<f64>) -> Result<()> {
-    let refuse = |option, reason: String| Err(Error::Option { option, reason });
+    let refuse = |option, reason: String| Err(Error::option(option, reason));
     if least > most {
         return refuse("batches", format!("{least}..={most} has no batch"));
     }

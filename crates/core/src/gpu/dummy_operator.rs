@@ -31,10 +31,10 @@ impl Gpu {
         makes: &[u64],
     ) -> Result<Vec<Buffer>> {
         if self.caps().backend != "sim" {
-            return Err(Error::Option {
-                option: "dummy_operator",
-                reason: "only a simulated device runs dummy operators".into(),
-            });
+            return Err(Error::option(
+                "dummy_operator",
+                "only a simulated device runs dummy operators",
+            ));
         }
         let mut operands = Vec::with_capacity(reads.len() + updates.len() + makes.len());
         for (buffers, role) in [(reads, Role::Read), (updates, Role::Update)] {

@@ -159,15 +159,15 @@ impl Gpu {
             let shares =
                 |(other, its): &&(&Buffer, Access)| its != access && one.shares_memory_with(other);
             if let Some(before) = buffers[..index].iter().position(|one| shares(&one)) {
-                return Err(Error::Buffer {
-                    operation: "with_bound",
-                    reason: format!(
+                return Err(Error::buffer(
+                    "with_bound",
+                    format!(
                         "{before} and {index} of the list are bound with different accesses, and \
                          share the bytes made at {}, which wgpu refuses in one pass: bind both with \
                          `Access::Write`, and declare both `read_write` in the shader, or bind a copy",
                         one.tag()
                     ),
-                });
+                ));
             }
         }
         Ok(())
@@ -191,7 +191,7 @@ impl Gpu {
         } else {
             return Ok(());
         };
-        Err(Error::Buffer { operation, reason })
+        Err(Error::buffer(operation, reason))
     }
 
     /// Makes a buffer of a range of the app's own buffer; nothing is copied. The app must not
@@ -207,12 +207,12 @@ impl Gpu {
     pub fn import(&self, buffer: &wgpu::Buffer, bytes: Range<u64>) -> Result<Buffer> {
         let size_bytes = bytes.end.saturating_sub(bytes.start);
         if size_bytes == 0 || !size_bytes.is_multiple_of(16) {
-            return Err(Error::Buffer {
-                operation: "import",
-                reason: format!(
+            return Err(Error::buffer(
+                "import",
+                format!(
                     "{bytes:?} is {size_bytes} bytes long; it must be a multiple of 16, and not 0"
                 ),
-            });
+            ));
         }
         self.import_sized(buffer, bytes, size_bytes)
     }
@@ -237,12 +237,7 @@ impl Gpu {
     }
 
     fn check_importable(&self, buffer: &wgpu::Buffer, bytes: &Range<u64>) -> Result<()> {
-        let refuse = |reason: String| {
-            Err(Error::Buffer {
-                operation: "import",
-                reason,
-            })
-        };
+        let refuse = |reason: String| Err(Error::buffer("import", reason));
         let usages = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST;

@@ -31,9 +31,6 @@ fn on_or_off(said: Option<bool>, variable: &'static str) -> Result<Option<bool>>
         Ok("on" | "1") => Ok(Some(true)),
         Ok("off" | "0") => Ok(Some(false)),
         Err(VarError::NotPresent) => Ok(None),
-        _ => Err(Error::Option {
-            option: variable,
-            reason: "the value must be `on` or `off`".into(),
-        }),
+        _ => Err(Error::option(variable, "the value must be `on` or `off`")),
     }
 }

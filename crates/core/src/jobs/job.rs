@@ -83,14 +83,13 @@ pub struct JobUse {
 impl Job {
     /// The error of a peak beyond the memory of all jobs.
     pub(super) fn never_fits(&self, capacity_bytes: u64) -> Error {
-        Error::NeverFits {
-            what: "a job",
-            requested_bytes: self.peak_bytes,
-            limit_bytes: capacity_bytes,
-            hint: "All jobs together have that much memory. Raise the budget or the guarantee, or \
+        Error::never_fits(
+            "a job",
+            self.peak_bytes,
+            capacity_bytes,
+            "All jobs together have that much memory. Raise the budget or the guarantee, or \
                    split the job",
-            by: String::new(),
-        }
+        )
     }
 
     /// The error of this job, for this reason.

@@ -415,13 +415,12 @@ impl<T: Bind + Clone> KernelCall<T> {
         }
         let most = self.kernel.engine.caps().max_binding_bytes;
         if has > most {
-            return Err(Error::NeverFits {
-                what: "an operand of a custom kernel",
-                requested_bytes: has,
-                limit_bytes: most,
-                hint: "Call the kernel on slices of it",
-                by: String::new(),
-            });
+            return Err(Error::never_fits(
+                "an operand of a custom kernel",
+                has,
+                most,
+                "Call the kernel on slices of it",
+            ));
         }
         Ok(seen)
     }

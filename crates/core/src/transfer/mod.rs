@@ -27,15 +27,9 @@ pub(crate) use stores::{MOST_STORES, OpenStore, StoreBlock, StoreReader, StoreWr
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
     match error {
         DriverError::Lost(reason) => Error::DeviceLost { reason },
-        DriverError::OutOfMemory => Error::Driver {
-            what,
-            message: "out of memory".into(),
-        },
-        DriverError::OverBudget => Error::Driver {
-            what,
-            message: "the budget has no room for it".into(),
-        },
-        DriverError::Invalid(message) => Error::Driver { what, message },
+        DriverError::OutOfMemory => Error::driver(what, "out of memory"),
+        DriverError::OverBudget => Error::driver(what, "the budget has no room for it"),
+        DriverError::Invalid(message) => Error::driver(what, message),
         #[cfg(any(test, feature = "sim"))]
         DriverError::Kernel(fault) => Error::Kernel(fault),
     }

@@ -179,18 +179,13 @@ impl SimOptions {
                 ""
             };
             let reason = format!("it is {has}, and kernels need at least {needs}{or_none}");
-            Err(Error::Option { option, reason })
+            Err(Error::option(option, reason))
         })
     }
 
     /// The caps of the device, or an error for an invalid option.
     pub(super) fn caps(&self) -> Result<Caps> {
-        let refuse = |option, reason: &str| {
-            Err(Error::Option {
-                option,
-                reason: reason.to_string(),
-            })
-        };
+        let refuse = |option, reason: &str| Err(Error::option(option, reason.to_string()));
         if !self.offset_alignment_bytes.is_power_of_two() || self.offset_alignment_bytes < 4 {
             return refuse(
                 "offset_alignment_bytes",

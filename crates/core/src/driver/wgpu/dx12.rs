@@ -64,12 +64,11 @@ const HAS_STATIC_DXC: bool = cfg!(all(
 #[cfg(windows)]
 pub(super) fn check(wanted: &wgpu::Dx12Compiler) -> Result<()> {
     match wanted {
-        wgpu::Dx12Compiler::StaticDxc if !HAS_STATIC_DXC => Err(Error::Option {
-            option: "dx12_compiler",
-            reason: "DXC is not linked in: build with the feature `static-dxc` for \
-                     x86_64-pc-windows-msvc, or ship dxcompiler.dll and name it"
-                .to_owned(),
-        }),
+        wgpu::Dx12Compiler::StaticDxc if !HAS_STATIC_DXC => Err(Error::option(
+            "dx12_compiler",
+            "DXC is not linked in: build with the feature `static-dxc` for \
+                     x86_64-pc-windows-msvc, or ship dxcompiler.dll and name it",
+        )),
         _ => Ok(()),
     }
 }
@@ -98,10 +97,10 @@ pub(super) fn instead_of(wanted: &wgpu::Dx12Compiler) -> Result<Option<wgpu::Dx1
         wgpu::Dx12Compiler::DynamicDxc { .. } | wgpu::Dx12Compiler::StaticDxc => {
             let is_to_blame = failure(&wgpu::Dx12Compiler::Fxc).is_none();
             match failure(wanted).filter(|_| is_to_blame) {
-                Some(why) => Err(Error::Option {
-                    option: "dx12_compiler",
-                    reason: format!("{why}. {WHAT_TO_SHIP}"),
-                }),
+                Some(why) => Err(Error::option(
+                    "dx12_compiler",
+                    format!("{why}. {WHAT_TO_SHIP}"),
+                )),
                 None => Ok(None),
             }
         }

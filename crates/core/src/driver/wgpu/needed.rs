@@ -67,13 +67,13 @@ pub(super) fn check(limits: &Limits, has_immediates: bool) -> Result<()> {
         return Ok(());
     };
     let bound = if is_most { "at most" } else { "at least" };
-    Err(Error::Option {
-        option: name,
-        reason: format!(
+    Err(Error::option(
+        name,
+        format!(
             "the device has {has}, and lapidary needs {bound} {needs}: ask for `adapter.limits()` \
              when you open it, or for another adapter"
         ),
-    })
+    ))
 }
 
 /// As [`check`], for an open device.

@@ -66,10 +66,7 @@ impl StoreTier {
         } else {
             return Ok(());
         };
-        Err(Error::Option {
-            option: "stores",
-            reason,
-        })
+        Err(Error::option("stores", reason))
     }
 }
 
