@@ -25,6 +25,7 @@ const CRATES: [Layers; 3] = [
         ],
         leaves: &[
             ("units", &[]),
+            ("debug", &[]),
             ("number_map", &[]),
             ("printable", &[]),
             ("excerpt", &["printable"]),

@@ -3,6 +3,8 @@
 #![doc = include_str!("../README.md")]
 
 #[macro_use]
+mod debug;
+#[macro_use]
 mod telemetry;
 
 mod buffer;

@@ -55,11 +55,7 @@ pub struct Pieces {
     spares: Vec<Vec<u8>>,
 }
 
-impl std::fmt::Debug for Pieces {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pieces").finish_non_exhaustive()
-    }
-}
+debug_by_name!(Pieces);
 
 impl Pieces {
     /// # Errors

@@ -27,7 +27,6 @@ use crate::transfer::{OpenStore, Readbacks, SpillOptions, SpillStore, Uploads, r
 use crate::tuning::Tuning;
 
 /// The engine of a device, for one share of it.
-#[derive(Debug)]
 pub struct Engine {
     core: Arc<EngineCore>,
     /// `None` for the work of a pass, which the lock keeps.
@@ -37,7 +36,6 @@ pub struct Engine {
 }
 
 /// The queue of commands of one device, and all that the engine needs to run them.
-#[derive(Debug)]
 pub struct EngineCore {
     pub(super) driver: Device,
     pub(super) uploads: Uploads,
@@ -69,6 +67,8 @@ pub struct EngineCore {
     #[cfg(feature = "tracing")]
     is_loss_logged: AtomicBool,
 }
+
+debug_by_name!(Engine, EngineCore);
 
 /// An engine that may be gone. The share stays as long as this exists.
 #[derive(Clone, Debug)]

@@ -1,6 +1,5 @@
 //! The device that driver and handle share, and its lock.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -54,10 +53,4 @@ impl SimDevice {
     }
 }
 
-impl fmt::Debug for SimDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimDevice")
-            .field("name", &self.caps.name)
-            .finish_non_exhaustive()
-    }
-}
+debug_by_name!(SimDevice);

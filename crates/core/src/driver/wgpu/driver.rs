@@ -1,6 +1,5 @@
 //! The driver: each call goes to the present device.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,15 +63,7 @@ impl WgpuDriver {
     }
 }
 
-impl fmt::Debug for WgpuDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WgpuDriver")
-            .field("caps", &self.caps)
-            .field("completed", &self.completed())
-            .field("lost", &self.lost())
-            .finish_non_exhaustive()
-    }
-}
+debug_by_name!(WgpuDriver);
 
 impl Driver for WgpuDriver {
     fn caps(&self) -> &Caps {

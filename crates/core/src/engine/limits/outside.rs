@@ -1,7 +1,6 @@
 //! Pressure from outside: callbacks of the app, the limit of the operating system, and memory that
 //! stays unused for many polls.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -44,11 +43,7 @@ pub struct PressureGuard {
     id: u64,
 }
 
-impl fmt::Debug for PressureGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PressureGuard")
-    }
-}
+debug_by_name!(PressureGuard);
 
 impl Drop for PressureGuard {
     fn drop(&mut self) {
@@ -88,12 +83,6 @@ pub(in crate::engine) struct Outside {
     must_shrink: AtomicBool,
     /// The ledger's count of lowered limits when an execution pass last began to shrink.
     lowered_before: AtomicU64,
-}
-
-impl fmt::Debug for Outside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outside").finish_non_exhaustive()
-    }
 }
 
 /// What the app wants done when a request finds no memory.

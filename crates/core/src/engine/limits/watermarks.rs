@@ -2,7 +2,6 @@
 
 #[cfg(feature = "metrics")]
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -64,12 +63,6 @@ struct Listeners {
 #[cfg(feature = "metrics")]
 pub(crate) type Calls = BTreeMap<(Option<Arc<str>>, u8), u64>;
 
-impl fmt::Debug for WatermarkListeners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WatermarkListeners")
-    }
-}
-
 /// Keeps a watermark's callback registered until it is dropped.
 #[must_use = "the callback is removed as soon as this is dropped"]
 pub struct WatermarkGuard {
@@ -78,11 +71,7 @@ pub struct WatermarkGuard {
     id: u64,
 }
 
-impl fmt::Debug for WatermarkGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WatermarkGuard")
-    }
-}
+debug_by_name!(WatermarkGuard);
 
 impl Drop for WatermarkGuard {
     fn drop(&mut self) {

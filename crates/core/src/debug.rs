@@ -1,0 +1,12 @@
+//! `Debug` for types whose fields would say nothing to a reader.
+
+/// Lets types print their names alone.
+macro_rules! debug_by_name {
+    ($($name:ident),+) => {$(
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
