@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::table::Table;
 use super::{
@@ -59,11 +59,7 @@ impl DryDriver {
 
     /// A buffer of the app, which no budget counts.
     pub(crate) fn foreign_buffer(&self) -> BufferId {
-        BufferId(self.lock().buffers.insert(0))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        BufferId(self.state.lock().buffers.insert(0))
     }
 }
 
@@ -98,35 +94,35 @@ impl Driver for DryDriver {
         _: u64,
         _: &str,
     ) -> BoxFuture<'_, DriverResult<BufferId>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.buffers_created += 1;
         let buffer = BufferId(state.buffers.insert(0));
         Box::pin(std::future::ready(Ok(buffer)))
     }
 
     fn destroy_buffer(&self, buffer: BufferId) {
-        self.lock().buffers.remove(buffer.0);
+        self.state.lock().buffers.remove(buffer.0);
     }
 
     fn create_pipeline(&self, _: PipelineDesc) -> BoxFuture<'_, DriverResult<PipelineId>> {
-        let pipeline = PipelineId(self.lock().pipelines.insert(()));
+        let pipeline = PipelineId(self.state.lock().pipelines.insert(()));
         Box::pin(std::future::ready(Ok(pipeline)))
     }
 
     fn destroy_pipeline(&self, pipeline: PipelineId) {
-        self.lock().pipelines.remove(pipeline.0);
+        self.state.lock().pipelines.remove(pipeline.0);
     }
 
     fn create_bind_group(&self, _: PipelineId, _: &[Binding]) -> DriverResult<BindGroupId> {
-        Ok(BindGroupId(self.lock().groups.insert(())))
+        Ok(BindGroupId(self.state.lock().groups.insert(())))
     }
 
     fn destroy_bind_group(&self, group: BindGroupId) {
-        self.lock().groups.remove(group.0);
+        self.state.lock().groups.remove(group.0);
     }
 
     fn submit(&self, ops: &[Op], _: &[u8]) -> DriverResult<Submission> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.submitted += 1;
         let serial = state.submitted;
         for op in ops {
@@ -142,27 +138,27 @@ impl Driver for DryDriver {
     }
 
     fn completed(&self) -> u64 {
-        self.lock().completed
+        self.state.lock().completed
     }
 
     fn buffers_created(&self) -> u64 {
-        self.lock().buffers_created
+        self.state.lock().buffers_created
     }
 
     fn poll(&self) -> DriverResult<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let next = state.completed + 1;
         state.complete(next);
         Ok(())
     }
 
     fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
-        self.lock().complete(signal.serial());
+        self.state.lock().complete(signal.serial());
         Box::pin(std::future::ready(Ok(())))
     }
 
     fn map(&self, buffer: BufferId, _: MapMode, _: u64, _: u64) -> DriverResult<Signal> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let last_use = state.buffers.get(buffer.0).copied().unwrap_or(0);
         let signal = Signal::after(last_use);
         if last_use <= state.completed {
@@ -189,7 +185,7 @@ impl Driver for DryDriver {
     ) -> DriverResult<()> {
         let size = size_bytes as usize;
         let zeros = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.zeros.len() < size {
                 // Fresh pages of the system are zeros, and take no memory until they are written.
                 state.zeros = Arc::new(vec![0; size]);

@@ -5,7 +5,7 @@
 //! other. An upload keeps its staging until its command runs, which may first need an eviction or a
 //! restore.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::learned::LearnedLimit;
 use super::{BufferId, BufferKind};
@@ -136,7 +136,7 @@ impl Ledger {
         lasting_bytes: u64,
         staging_bytes: Option<u64>,
     ) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         let is_same = books.said_bytes == limit_bytes && books.said_staging_bytes == staging_bytes;
         books.said_bytes = limit_bytes;
         books.lasting_bytes = lasting_bytes;
@@ -148,13 +148,13 @@ impl Ledger {
 
     /// The number of times that a new limit was below the bytes in use.
     pub(crate) fn times_lowered(&self) -> u64 {
-        self.lock().times_lowered
+        self.books.lock().times_lowered
     }
 
     /// Notes that the learned limit stops a request. After some such calls the limit is forgotten,
     /// so that the driver is asked again.
     pub(crate) fn hinders(&self) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         if books.learned.hinders() {
             books.update_limit();
         }
@@ -162,14 +162,14 @@ impl Ledger {
 
     /// Counts a poll. After many polls the learned limit is forgotten.
     pub(crate) fn polled(&self) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         books.learned.polled();
         books.update_limit();
     }
 
     /// Forgets the learned limit. Returns whether there was one.
     pub(crate) fn forget_learned(&self) -> bool {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         let had = books.learned.forget();
         books.update_limit();
         had
@@ -180,7 +180,7 @@ impl Ledger {
     /// that slabs still hold. The total stays within the level at the start plus the small excess
     /// of `DRAINING_PART`.
     pub(crate) fn set_draining(&self, is_draining: bool) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         let level_bytes = books.reserved_bytes().max(books.limit_bytes);
         let little_bytes = (books.limit_bytes / DRAINING_PART).clamp(DRAINING_LEAST, DRAINING_MOST);
         let most_bytes = level_bytes.saturating_add(little_bytes);
@@ -190,12 +190,12 @@ impl Ledger {
     /// The bytes by which slabs exceed their part of the limit. Until they shrink, some kind of
     /// staging lacks its share.
     pub(crate) fn slab_excess_bytes(&self) -> u64 {
-        self.lock().slab_excess_bytes()
+        self.books.lock().slab_excess_bytes()
     }
 
     /// All levels at the same moment.
     pub(crate) fn levels(&self) -> Levels {
-        let books = self.lock();
+        let books = self.books.lock();
         Levels {
             reserved_bytes: books.all_bytes,
             slab_bytes: books.taken_bytes[Account::Slabs as usize],
@@ -208,14 +208,14 @@ impl Ledger {
 
     /// The most that slabs may ever take: the lasting limit without the part for staging.
     pub(crate) fn slab_limit_bytes(&self) -> u64 {
-        let books = self.lock();
+        let books = self.books.lock();
         let floor_bytes = staging_floor_bytes(books.lasting_bytes, books.said_staging_bytes);
         books.lasting_bytes.saturating_sub(floor_bytes)
     }
 
     /// Sets the bytes of slabs that are guaranteed to shares.
     pub(crate) fn set_promised(&self, bytes: u64) {
-        self.lock().promised_bytes = bytes;
+        self.books.lock().promised_bytes = bytes;
     }
 
     /// The most that slabs may take of a limit, with `staging_bytes` for staging.
@@ -225,7 +225,7 @@ impl Ledger {
 
     /// The most that slabs may take beside the present bytes of staging.
     pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
-        let books = self.lock();
+        let books = self.books.lock();
         match books.limit_bytes {
             u64::MAX => u64::MAX,
             limit_bytes => limit_bytes.saturating_sub(books.kept_bytes(None)),
@@ -235,7 +235,7 @@ impl Ledger {
     /// Whether slabs would have more room if staging took less. That is false while staging takes
     /// at most its part, unless the limit was learned from the driver.
     pub(crate) fn staging_hinders(&self) -> bool {
-        let books = self.lock();
+        let books = self.books.lock();
         let is_beyond = books.kept_bytes(None) > books.staging_floor_bytes;
         let is_learned = books.limit_bytes < books.said_bytes;
         is_beyond || is_learned || books.limit_bytes == u64::MAX
@@ -245,7 +245,7 @@ impl Ledger {
     /// which no other account can take. It may take more while slabs and what is promised to them
     /// leave room.
     pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
-        let books = self.lock();
+        let books = self.books.lock();
         match books.limit_bytes {
             u64::MAX => u64::MAX,
             _ => {
@@ -264,18 +264,18 @@ impl Ledger {
 
     /// Sets the peaks to the present levels.
     pub(crate) fn reset_peak(&self) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         books.levels().for_each(Level::reset_peak);
     }
 
     /// The number of times that the device was replaced.
     pub(crate) fn epoch(&self) -> u64 {
-        self.lock().epoch
+        self.books.lock().epoch
     }
 
     /// Forgets all buffers, because their device is gone.
     pub(crate) fn forget_all(&self) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         books.epoch += 1;
         books.owned.clear();
         books.retiring.clear();
@@ -286,7 +286,7 @@ impl Ledger {
 
     /// Reserves bytes. Returns the epoch of the device, or `None` if there are not enough.
     pub(super) fn reserve(&self, account: Account, size_bytes: u64) -> Option<u64> {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         if size_bytes > books.room_bytes(account) {
             return None;
         }
@@ -297,7 +297,7 @@ impl Ledger {
 
     /// Releases bytes that were reserved in this epoch and belong to no buffer.
     pub(super) fn release(&self, account: Account, size_bytes: u64, epoch: u64) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         // Otherwise the device was replaced meanwhile, and all accounts were cleared.
         if books.epoch == epoch {
             books.give_back(account, size_bytes);
@@ -306,7 +306,7 @@ impl Ledger {
 
     /// Notes that the driver had no memory for these bytes, which are still reserved.
     pub(super) fn refused(&self, size_bytes: u64) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         let wanted_bytes = books.reserved_bytes();
         let held_bytes = wanted_bytes.saturating_sub(size_bytes);
         books.learned.refused(held_bytes, wanted_bytes);
@@ -322,7 +322,7 @@ impl Ledger {
         size_bytes: u64,
         epoch: u64,
     ) -> bool {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         if books.epoch != epoch {
             return false;
         }
@@ -335,7 +335,7 @@ impl Ledger {
 
     /// Notes that a buffer is destroyed. Its bytes return once submission `last_serial` is done.
     pub(super) fn destroyed(&self, buffer: BufferId, last_serial: u64, completed: u64) {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         let Some((account, size_bytes)) = books.owned.swap_remove(&buffer.0.number()) else {
             return;
         };
@@ -349,24 +349,24 @@ impl Ledger {
 
     /// Notes the bytes that the driver says it holds.
     pub(super) fn driver_holds(&self, held_bytes: u64) -> Level {
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         books.driver_bytes.set(held_bytes);
         books.driver_bytes
     }
 
     /// Notes the serial of a submission.
     pub(super) fn submitted(&self, serial: u64) {
-        self.lock().last_serial = serial;
+        self.books.lock().last_serial = serial;
     }
 
     /// The serial of the last submission; 0 if there was none.
     pub(super) fn last_serial(&self) -> u64 {
-        self.lock().last_serial
+        self.books.lock().last_serial
     }
 
     /// Releases the bytes of submissions up to `completed`. Returns their number.
     pub(super) fn settle(&self, completed: u64) -> u64 {
-        let mut guard = self.lock();
+        let mut guard = self.books.lock();
         let books = &mut *guard;
         let before_bytes = books.retiring_bytes.now;
         let mut retiring = std::mem::take(&mut books.retiring);
@@ -380,10 +380,6 @@ impl Ledger {
         });
         books.retiring = retiring;
         before_bytes - books.retiring_bytes.now
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock()
     }
 }
 
@@ -493,12 +489,12 @@ mod tests {
         let ledger = Ledger::new();
         ledger.set_limit(100, 100, Some(40));
         for (account, taken_bytes) in [Slabs].into_iter().chain(STAGING).zip(taken_bytes) {
-            let mut books = ledger.lock();
+            let mut books = ledger.books.lock();
             books.taken_bytes[account as usize].raise(taken_bytes);
             books.all_bytes.raise(taken_bytes);
         }
         ledger.set_draining(is_draining);
-        let books = ledger.lock();
+        let books = ledger.books.lock();
         let rooms = [Slabs, Uploads, Restores, Readbacks].map(|account| books.room_bytes(account));
         assert_eq!(rooms, expected, "{taken_bytes:?}");
     }

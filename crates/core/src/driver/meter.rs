@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// A shorter time says more about the submission than about its work.
 #[cfg(not(target_arch = "wasm32"))]
@@ -51,22 +51,18 @@ struct MeteredWork {
 impl Meter {
     /// The measured time ÷ the predicted time; 1 before the first measurement.
     pub(super) fn scale(&self) -> f64 {
-        self.lock().scale.unwrap_or(1.0)
+        self.0.lock().scale.unwrap_or(1.0)
     }
 
     /// Takes over the scale of another device.
     pub(super) fn scale_as(&self, other: &Meter) {
-        let scale = other.lock().scale;
-        self.lock().scale = scale;
+        let scale = other.0.lock().scale;
+        self.0.lock().scale = scale;
     }
 
     /// The longest time of a submission that somebody waited for, in nanoseconds.
     pub(super) fn longest_ns(&self) -> u64 {
-        self.lock().longest_ns
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Readings> {
-        self.0.lock()
+        self.0.lock().longest_ns
     }
 }
 
@@ -75,7 +71,7 @@ impl Meter {
     /// Notes a submission. `completed` is the last one that was done before it.
     pub(super) fn submitted(&self, serial: u64, predicted_ns: f64, completed: u64) {
         let now = Instant::now();
-        let mut readings = self.lock();
+        let mut readings = self.0.lock();
         readings.take_done(completed, now);
         readings.under_way.push_back(MeteredWork {
             serial,
@@ -86,13 +82,13 @@ impl Meter {
 
     /// A caller begins to wait. What is done already ended some time before.
     pub(super) fn begins_wait(&self, completed: u64) {
-        self.lock().take_done(completed, Instant::now());
+        self.0.lock().take_done(completed, Instant::now());
     }
 
     /// The wait has ended, because the device has done all submissions up to this one.
     pub(super) fn ended_wait(&self, completed: u64) {
         let now = Instant::now();
-        let mut readings = self.lock();
+        let mut readings = self.0.lock();
         let began = readings.under_way.front().map(|work| work.submitted_at);
         let began = began.max(readings.done_at);
         let done = readings

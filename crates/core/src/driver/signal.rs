@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 const PENDING: u8 = 0;
 const DONE: u8 = 1;
@@ -66,7 +66,7 @@ impl Signal {
             .state
             .compare_exchange(PENDING, state, success, failure);
         if first.is_ok() {
-            let wakers = std::mem::take(&mut *self.wakers());
+            let wakers = std::mem::take(&mut *self.0.wakers.lock());
             wakers.into_iter().for_each(Waker::wake);
         }
     }
@@ -83,16 +83,12 @@ impl Signal {
     /// waker.
     #[cfg(any(test, feature = "sim", target_arch = "wasm32"))]
     pub(crate) fn wake_on_set(&self, waker: &Waker) {
-        let mut wakers = self.wakers();
+        let mut wakers = self.0.wakers.lock();
         if self.outcome().is_some() {
             drop(wakers);
             waker.wake_by_ref();
         } else if !wakers.iter().any(|other| other.will_wake(waker)) {
             wakers.push(waker.clone());
         }
-    }
-
-    fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.0.wakers.lock()
     }
 }

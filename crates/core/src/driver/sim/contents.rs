@@ -132,14 +132,7 @@ impl Contents {
         drop(self.live.clear());
         self.retiring.clear();
         (self.live_bytes, self.retiring_bytes) = (0, 0);
-    }
-
-    /// Removes all buffers at once, also those in use.
-    pub(super) fn clear_all(&mut self) {
-        *self = Contents {
-            peak_bytes: self.peak_bytes,
-            ..Contents::default()
-        };
+        self.zeros = Arc::default();
     }
 
     /// Removes a buffer from the table. Its memory returns once `completed` reaches its last use.

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use super::faults::{SITES, Site};
 
 /// The counters of a simulated device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimCounters {
     pub(super) calls: [u64; SITES],
@@ -51,31 +51,6 @@ pub struct SimCounters {
 }
 
 impl SimCounters {
-    pub(super) fn new(calls: [u64; SITES]) -> Self {
-        SimCounters {
-            calls,
-            buffers_created: 0,
-            buffers_destroyed: 0,
-            buffers_live: 0,
-            pipelines_created: 0,
-            pipelines_live: 0,
-            bind_groups_created: 0,
-            bind_groups_live: 0,
-            submissions: 0,
-            submissions_pending: 0,
-            copies: 0,
-            copied_bytes: 0,
-            clears: 0,
-            dispatches: 0,
-            busy_ns: 0,
-            reserved_bytes: 0,
-            retiring_bytes: 0,
-            peak_bytes: 0,
-            faults: 0,
-            complaints: 0,
-        }
-    }
-
     /// The number of calls of this kind so far, failed ones included.
     pub fn calls(&self, site: Site) -> u64 {
         self.calls[site as usize]

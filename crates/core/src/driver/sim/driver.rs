@@ -144,7 +144,7 @@ impl Driver for SimDriver {
             // Once the device is lost, no submission uses a buffer.
             let completed = match state.lost {
                 Some(_) => u64::MAX,
-                None => state.completed(),
+                None => state.completed,
             };
             let Some(mapping) = state.memory.destroy(buffer, completed) else {
                 return;
@@ -211,7 +211,7 @@ impl Driver for SimDriver {
     }
 
     fn completed(&self) -> u64 {
-        self.device.with(|state| state.completed())
+        self.device.with(|state| state.completed)
     }
 
     fn buffers_created(&self) -> u64 {

@@ -130,7 +130,7 @@ impl Fault {
 }
 
 /// The armed faults, each with the number of calls that it has counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FaultPlan {
     armed: Vec<(Fault, u64)>,
     chance: Chance,
@@ -172,7 +172,7 @@ impl FaultPlan {
 }
 
 /// SplitMix64: a small generator with a seed, equal on every platform.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {

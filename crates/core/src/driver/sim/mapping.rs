@@ -15,7 +15,7 @@ impl State {
         mode: MapMode,
         range: Range<u64>,
     ) -> Signal {
-        let completed = self.completed();
+        let completed = self.completed;
         let buffer = self.memory.get_mut(id).expect("it was checked");
         let ready = Signal::after(match buffer.last_use > completed {
             true => buffer.last_use,
@@ -32,7 +32,7 @@ impl State {
 
     /// Grants the mappings whose submissions are done.
     pub(super) fn settle_mappings(&mut self) {
-        let completed = self.completed();
+        let completed = self.completed;
         let wanted = std::mem::take(&mut self.wanted);
         let mut wanted = wanted.into_iter();
         while let Some(id) = wanted.next() {
@@ -50,14 +50,11 @@ impl State {
             self.counters.count(Site::MapDone);
             let strike = self.faults.strike(Site::MapDone);
             self.counters.faults += u64::from(strike.is_some());
-            buffer.mapping = match strike {
-                None => Mapping::Mapped { mode, range },
-                Some(_) => Mapping::Failed,
+            let (mapping, fate) = match strike {
+                None => (Mapping::Mapped { mode, range }, Fate::Happened),
+                Some(_) => (Mapping::Failed, Fate::Failed),
             };
-            let fate = match strike {
-                None => Fate::Happened,
-                Some(_) => Fate::Failed,
-            };
+            buffer.mapping = mapping;
             self.settled.push((ready, fate));
             if strike == Some(FaultKind::Lost) {
                 self.wanted.extend(wanted);

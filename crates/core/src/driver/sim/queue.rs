@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 use super::clock::{QueueClock, time_of};
 use super::contents::{Contents, Mapping};
 use super::counters::{Digest, SimCounters};
-use super::faults::{Chance, FaultKind, FaultPlan, SITES, Site};
+use super::faults::{Chance, FaultKind, FaultPlan, Site};
 use super::options::{SimMode, SimOptions};
 use super::work::{BoundRanges, Pipeline, Step, Work};
 use crate::driver::table::Table;
 use crate::driver::{
     Binding, BindingAccess, BufferId, DriverError, DriverResult, ReferenceKernel, Signal,
-    Submission,
+    Submission, panic_message,
 };
 
 /// A submission that is not executed yet.
@@ -48,6 +48,7 @@ pub(super) enum Fate {
 }
 
 /// The state that the device's lock guards.
+#[derive(Default)]
 pub(super) struct State {
     pub(super) options: SimOptions,
     pub(super) memory: Contents,
@@ -79,8 +80,8 @@ pub(super) struct State {
     pub(super) wanted: Vec<BufferId>,
     /// The number of polls and submissions.
     ticks: u64,
-    submitted: u64,
-    completed: u64,
+    pub(super) submitted: u64,
+    pub(super) completed: u64,
     /// The number of interpreted dispatches.
     dispatches: u64,
 }
@@ -93,40 +94,17 @@ const SPARE_STEPS: usize = 8;
 impl State {
     pub(super) fn new(options: SimOptions) -> Self {
         State {
-            memory: Contents::default(),
-            pipelines: Table::default(),
-            groups: Table::default(),
             faults: FaultPlan::new(&options.faults, options.seed),
-            counters: SimCounters::new([0; SITES]),
-            digest: Digest::default(),
-            complaints: Vec::new(),
-            lost: None,
-            was_lost: Arc::default(),
-            settled: Vec::new(),
-            next: None,
-            others_bytes: 0,
-            reopened: false,
             // This generator differs from that of the faults: arming a fault must not change the
             // lateness.
             chance: Chance(options.seed ^ 0x6c61_7465),
-            clock: QueueClock::default(),
-            pending: VecDeque::new(),
-            spare_steps: Vec::new(),
-            wanted: Vec::new(),
-            ticks: 0,
-            submitted: 0,
-            completed: 0,
-            dispatches: 0,
             options,
+            ..State::default()
         }
     }
 
     pub(super) fn has_contents(&self) -> bool {
         self.options.mode == SimMode::Contents
-    }
-
-    pub(super) fn completed(&self) -> u64 {
-        self.completed
     }
 
     pub(super) fn pending(&self) -> usize {
@@ -137,6 +115,11 @@ impl State {
     pub(super) fn enter(&mut self, site: Site) -> DriverResult<()> {
         self.counters.count(site);
         self.still_here()?;
+        self.suffer(site)
+    }
+
+    /// Applies the fault that strikes a call, if one does.
+    pub(super) fn suffer(&mut self, site: Site) -> DriverResult<()> {
         let strike = self.faults.strike(site);
         self.counters.faults += u64::from(strike.is_some());
         match strike {
@@ -169,7 +152,7 @@ impl State {
     /// Releases all objects, because no caller can call the driver any more.
     pub(super) fn close(&mut self) {
         self.lose("its driver was dropped");
-        self.memory.clear_all();
+        self.memory.destroy_all();
         self.groups = Table::default();
         self.pipelines = Table::default();
     }
@@ -180,11 +163,6 @@ impl State {
         if self.complaints.len() < COMPLAINTS_KEPT {
             self.complaints.push(what);
         }
-    }
-
-    /// Marks all submissions as done.
-    pub(super) fn all_is_done(&mut self) {
-        self.completed = self.submitted;
     }
 
     /// Records a broken rule and returns it as an error.
@@ -278,7 +256,7 @@ impl State {
         let is_due = |front: &Pending, ticks: u64| {
             front.due <= ticks && front.ends_at.is_none_or(|end| end <= Instant::now())
         };
-        while self.front().is_some_and(|front| is_due(front, self.ticks)) {
+        while (self.pending.front()).is_some_and(|front| is_due(front, self.ticks)) {
             self.run_front();
         }
         self.settle_mappings();
@@ -309,6 +287,7 @@ impl State {
             )));
         }
         while self
+            .pending
             .front()
             .is_some_and(|front| front.serial <= signal.serial())
         {
@@ -316,10 +295,6 @@ impl State {
         }
         self.settle_mappings();
         Ok(())
-    }
-
-    fn front(&self) -> Option<&Pending> {
-        self.pending.front()
     }
 
     fn run_front(&mut self) {
@@ -409,7 +384,7 @@ impl State {
             format!(
                 "the reference kernel of `{}` panicked: {}",
                 kernel.label,
-                words(&*panic)
+                panic_message(&*panic)
             )
         })?;
         for ((binding, access), bytes) in bindings.iter().zip(&kernel.bindings).zip(&seen) {
@@ -461,14 +436,5 @@ impl State {
             Some(reason) => Err(DriverError::Lost(reason.clone())),
             None => Ok(()),
         }
-    }
-}
-
-/// The message of a panic.
-fn words(panic: &(dyn std::any::Any + Send)) -> &str {
-    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(words), _) => words,
-        (_, Some(words)) => words,
-        _ => "no message",
     }
 }

@@ -1,7 +1,7 @@
 //! Replaces a lost device by a new one. The test's handle continues with it, and so do counters and
 //! faults.
 
-use super::faults::{FaultKind, Site};
+use super::faults::Site;
 use super::options::SimOptions;
 use super::queue::State;
 use crate::driver::replacement::refusal;
@@ -10,16 +10,7 @@ use crate::driver::{DriverError, DriverResult};
 impl State {
     pub(super) fn reopen(&mut self) -> DriverResult<()> {
         self.counters.count(Site::Reopen);
-        let strike = self.faults.strike(Site::Reopen);
-        self.counters.faults += u64::from(strike.is_some());
-        match strike {
-            None => (),
-            Some(FaultKind::OutOfMemory) => return Err(DriverError::OutOfMemory),
-            Some(FaultKind::Invalid) => {
-                return Err(DriverError::Invalid("a fault at Reopen".to_string()));
-            }
-            Some(FaultKind::Lost) => return Err(self.lose("a fault at Reopen")),
-        }
+        self.suffer(Site::Reopen)?;
         if self.lost.is_none() {
             return Err(self.refuse("reopen: the device is not lost".to_string()));
         }
@@ -62,7 +53,7 @@ impl State {
         self.memory.destroy_all();
         drop(self.groups.clear());
         drop(self.pipelines.clear());
-        self.all_is_done();
+        self.completed = self.submitted;
         self.lost = None;
         self.reopened = true;
     }
