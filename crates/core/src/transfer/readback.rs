@@ -10,11 +10,10 @@ mod guard;
 mod shown;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::refusal;
 use crate::driver::{
@@ -86,11 +85,7 @@ struct ReadingState {
     pieces_left: usize,
 }
 
-impl fmt::Debug for Reading {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reading")
-    }
-}
+debug_by_name!(Reading);
 
 impl Reading {
     /// A reading of `size_bytes` from `offset_bytes`, and its pieces. Each piece has at most
@@ -160,25 +155,25 @@ impl Reading {
 
     /// Whether all pieces have arrived.
     pub(crate) fn is_done(&self) -> bool {
-        self.lock().pieces_left == 0
+        self.state.lock().pieces_left == 0
     }
 
     /// Delivers a piece that needed no buffer of the pool, because its block itself was mapped.
     pub(crate) fn deliver(&self, bytes: &[u8]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.sink)(bytes);
         state.pieces_left -= 1;
     }
 
     /// Whether all pieces that have not arrived are submitted, or none will be any more.
     pub(crate) fn is_submitted(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.pieces_left == state.in_flight.len() || self.failure.get().is_some()
     }
 
     /// The signal of the next piece to arrive. `None` if no piece is submitted.
     pub(crate) fn next_signal(&self) -> Option<Signal> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.in_flight.front().map(|next| next.signal.clone())
     }
 
@@ -189,10 +184,6 @@ impl Reading {
         };
         let next = state.in_flight.front();
         next.is_some_and(|next| next.signal.outcome().is_some())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ReadingState> {
-        self.state.lock()
     }
 }
 
@@ -227,6 +218,24 @@ impl ReadbackPool {
         if self.kept == SpareBuffer::Lent && buffer_bytes == KEPT_BYTES {
             self.kept = SpareBuffer::None;
         }
+    }
+
+    /// Takes the buffer of a piece back, or counts it as destroyed if it is not usable.
+    fn take_back(&mut self, arrived: &InFlight, is_usable: bool) {
+        if arrived.epoch != self.epoch {
+            // The buffer was lost with its device.
+        } else if is_usable {
+            self.free.push((arrived.buffer, arrived.buffer_bytes));
+        } else {
+            self.forget(arrived.buffer_bytes);
+        }
+    }
+
+    /// Forgets the readings without submitted pieces. It asks for these without the reading's lock:
+    /// the pool is asked for buffers in places that must not wait for a copy.
+    fn forget_arrived(&mut self) {
+        self.readings
+            .retain(|reading| reading.under_way.load(Ordering::Acquire) > 0);
     }
 }
 
@@ -270,7 +279,7 @@ impl Readbacks {
     /// A free buffer of at least `size_bytes`, with its size. `None` if the pool has none.
     pub(crate) fn take(&self, size_bytes: u64) -> Option<(BufferId, u64)> {
         self.used.store(true, Ordering::Relaxed);
-        let mut pool = self.lock();
+        let mut pool = self.pool.lock();
         let fits = pool.free.iter().enumerate();
         let fits = fits.filter(|(_, (_, bytes))| *bytes >= size_bytes);
         let (index, _) = fits.min_by_key(|(_, (_, bytes))| *bytes)?;
@@ -287,11 +296,11 @@ impl Readbacks {
                 .max(self.least_buffer_bytes());
             let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
             let limit_bytes = self.limit_bytes();
-            self.take_in_abandoned();
+            self.take_in_all(Reading::is_cancelled);
             let mut refused = None;
             loop {
                 let (oldest, too_small) = {
-                    let mut pool = self.lock();
+                    let mut pool = self.pool.lock();
                     if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
                         return Ok(());
                     }
@@ -302,7 +311,7 @@ impl Readbacks {
                     }
                 };
                 if let Some(too_small) = too_small {
-                    self.set_aside(&mut self.lock(), too_small);
+                    self.set_aside(&mut self.pool.lock(), too_small);
                     refused = None;
                     continue;
                 }
@@ -310,7 +319,7 @@ impl Readbacks {
                     self.take_in(&oldest).await?;
                     // The copies of that submission have arrived too. So there is no need to wait
                     // for each.
-                    self.take_in_all_arrived();
+                    self.take_in_all(Reading::has_arrived);
                     continue;
                 }
                 if let Some(error) = refused {
@@ -318,7 +327,7 @@ impl Readbacks {
                 }
                 match self.create(buffer_bytes).await {
                     Ok(buffer) => {
-                        let mut pool = self.lock();
+                        let mut pool = self.pool.lock();
                         pool.total_bytes += buffer_bytes;
                         pool.free.push((buffer, buffer_bytes));
                         return Ok(());
@@ -346,24 +355,24 @@ impl Readbacks {
     /// Keeps a small buffer aside as long as there is something to evict. If there is no memory for
     /// this buffer, the driver has none to save either.
     pub(crate) async fn keep_one(&self) {
-        if self.lock().kept != SpareBuffer::None {
+        if self.pool.lock().kept != SpareBuffer::None {
             return;
         }
         if let Ok(buffer) = self.create(KEPT_BYTES).await {
-            self.lock().kept = SpareBuffer::Idle(buffer);
+            self.pool.lock().kept = SpareBuffer::Idle(buffer);
         }
     }
 
     /// Releases the kept buffer, because nothing is left to evict.
     pub(crate) fn keep_none(&self) {
-        let kept = std::mem::take(&mut self.lock().kept);
+        let kept = std::mem::take(&mut self.pool.lock().kept);
         if let SpareBuffer::Idle(buffer) = kept {
             self.driver.destroy_buffer(buffer, 0);
         }
     }
 
     fn lend_kept(&self, size_bytes: u64) -> bool {
-        let mut pool = self.lock();
+        let mut pool = self.pool.lock();
         match pool.kept {
             SpareBuffer::Idle(buffer) if size_bytes <= KEPT_BYTES => {
                 pool.kept = SpareBuffer::Lent;
@@ -378,7 +387,7 @@ impl Readbacks {
     /// The bytes of pieces that need not wait for older ones.
     pub(crate) fn room_bytes(&self) -> u64 {
         let limit_bytes = self.limit_bytes();
-        let pool = self.lock();
+        let pool = self.pool.lock();
         let free_bytes: u64 = pool.free.iter().map(|(_, bytes)| bytes).sum();
         free_bytes + limit_bytes.saturating_sub(pool.total_bytes)
     }
@@ -387,7 +396,7 @@ impl Readbacks {
     /// piece.
     pub(crate) fn has_room(&self, size_bytes: u64) -> bool {
         let is_free = {
-            let pool = self.lock();
+            let pool = self.pool.lock();
             pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes)
         };
         is_free || self.room_bytes() >= size_bytes.next_power_of_two()
@@ -408,16 +417,16 @@ impl Readbacks {
                 return Err(error);
             }
         };
-        let epoch = self.lock().epoch;
+        let epoch = self.pool.lock().epoch;
         reading.under_way.fetch_add(1, Ordering::AcqRel);
-        reading.lock().in_flight.push_back(InFlight {
+        reading.state.lock().in_flight.push_back(InFlight {
             piece,
             buffer,
             buffer_bytes,
             signal,
             epoch,
         });
-        let mut pool = self.lock();
+        let mut pool = self.pool.lock();
         if !pool
             .readings
             .iter()
@@ -430,7 +439,7 @@ impl Readbacks {
 
     /// Returns a buffer to the pool. Its copy was never submitted.
     pub(crate) fn give_back(&self, buffer: (BufferId, u64)) {
-        self.lock().free.push(buffer);
+        self.pool.lock().free.push(buffer);
     }
 
     /// Waits for the next piece of a reading and hands its bytes to the sink. If the piece did not
@@ -447,43 +456,29 @@ impl Readbacks {
         Ok(())
     }
 
-    /// Takes back the buffers of cancelled readings whose pieces have arrived.
-    fn take_in_abandoned(&self) {
-        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
-        let abandoned = readings.iter().filter(|reading| reading.is_cancelled());
-        abandoned.for_each(|reading| self.take_in_arrived(reading));
-    }
-
-    fn take_in_all_arrived(&self) {
-        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
-        let arrived = readings.iter().filter(|reading| reading.has_arrived());
-        arrived.for_each(|reading| self.take_in_arrived(reading));
+    /// Takes in what has arrived of the readings that are `wanted`. Of a cancelled reading it takes
+    /// only the buffers.
+    fn take_in_all(&self, wanted: fn(&Reading) -> bool) {
+        let readings: Vec<_> = self.pool.lock().readings.iter().cloned().collect();
+        let readings = readings.iter().filter(|reading| wanted(reading));
+        readings.for_each(|reading| self.take_in_arrived(reading));
     }
 
     /// Hands over the pieces that have arrived, and takes their buffers back.
     pub(crate) fn take_in_arrived(&self, reading: &Arc<Reading>) {
         let mut back = Vec::new();
         self.pass_on_arrived(reading, &mut back);
-        let mut pool = self.lock();
+        let mut pool = self.pool.lock();
         for (arrived, is_usable) in back {
-            if arrived.epoch != pool.epoch {
-                // The buffer was lost with its device.
-            } else if is_usable {
-                pool.free.push((arrived.buffer, arrived.buffer_bytes));
-            } else {
-                pool.forget(arrived.buffer_bytes);
-            }
+            pool.take_back(&arrived, is_usable);
         }
-        // This reads the counter without the reading's lock: the pool is asked for buffers in
-        // places that must not wait for a copy.
-        pool.readings
-            .retain(|other| other.under_way.load(Ordering::Acquire) > 0);
+        pool.forget_arrived();
     }
 
     /// Hands over the pieces that have arrived, in order. The freed buffers go to `back`, each with
     /// whether it can be used again.
     fn pass_on_arrived(&self, reading: &Reading, back: &mut Vec<(InFlight, bool)>) {
-        let mut state = reading.lock();
+        let mut state = reading.state.lock();
         while let Some(mapped) = state
             .in_flight
             .front()
@@ -522,18 +517,19 @@ impl Readbacks {
         }
     }
 
-    fn pass_on(&self, arrived: &InFlight, sink: &mut Sink) -> DriverResult<()> {
+    /// Passes the bytes of a mapped piece to `look`.
+    fn pass_on(&self, arrived: &InFlight, look: &mut dyn FnMut(&[u8])) -> DriverResult<()> {
         let skip = (arrived.piece.offset_bytes & 3) as usize;
         let end = skip + arrived.piece.size_bytes as usize;
         let (_, size_bytes) = arrived.piece.words();
-        let mut look = |bytes: &[u8]| sink(&bytes[skip..end]);
+        let mut look = |bytes: &[u8]| look(&bytes[skip..end]);
         self.driver
             .read_mapped(arrived.buffer, 0, size_bytes, &mut look)
     }
 
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
         self.driver.destroy_in_use(buffer);
-        self.lock().forget(buffer_bytes);
+        self.pool.lock().forget(buffer_bytes);
     }
 
     /// Releases a free buffer to the driver, unless it is the kept one.
@@ -548,8 +544,8 @@ impl Readbacks {
 
     /// Releases the free buffers to the driver.
     pub(crate) fn trim(&self) {
-        self.take_in_abandoned();
-        let mut pool = self.lock();
+        self.take_in_all(Reading::is_cancelled);
+        let mut pool = self.pool.lock();
         while let Some(free) = pool.free.pop() {
             self.set_aside(&mut pool, free);
         }
@@ -565,7 +561,7 @@ impl Readbacks {
     /// Forgets all buffers, because their device is gone. Readings in progress fail with `cause`.
     pub(crate) fn forget_all(&self, cause: &Error) {
         let readings = {
-            let mut pool = self.lock();
+            let mut pool = self.pool.lock();
             pool.epoch += 1;
             pool.free.clear();
             pool.total_bytes = 0;
@@ -573,7 +569,7 @@ impl Readbacks {
             std::mem::take(&mut pool.readings)
         };
         for reading in readings {
-            reading.lock().in_flight.clear();
+            reading.state.lock().in_flight.clear();
             reading.fail(cause.clone());
         }
     }
@@ -581,15 +577,11 @@ impl Readbacks {
     /// The bytes of all buffers, including the kept one.
     #[cfg(test)]
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        let pool = self.lock();
+        let pool = self.pool.lock();
         match pool.kept {
             SpareBuffer::Idle(_) => pool.total_bytes + KEPT_BYTES,
             SpareBuffer::None | SpareBuffer::Lent => pool.total_bytes,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ReadbackPool> {
-        self.pool.lock()
     }
 }
 

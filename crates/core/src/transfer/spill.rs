@@ -25,7 +25,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::sim::FileFaults;
@@ -104,10 +104,10 @@ impl SpillStore {
     /// [`Error::Option`] for compression without the feature.
     pub(crate) fn new(options: SpillOptions) -> Result<SpillStore> {
         if options.compress && cfg!(not(feature = "lz4")) {
-            return Err(Error::Option {
-                option: "spill_compress",
-                reason: "compressing what is evicted to disk needs the feature `lz4`".into(),
-            });
+            return Err(Error::option(
+                "spill_compress",
+                "compressing what is evicted to disk needs the feature `lz4`",
+            ));
         }
         let folder = match options.folder {
             Some(folder) => folder,
@@ -139,7 +139,7 @@ impl SpillStore {
     /// [`Error::Spill`] when the quota or the disk is full, or the file cannot be created.
     pub(crate) fn begin(&self, len_bytes: u64, share: u64) -> Result<SpillWriter> {
         let shared = &self.0;
-        let mut state = shared.lock();
+        let mut state = shared.state.lock();
         let generation = state.next_generation;
         state.next_generation = generation.wrapping_add(1);
         let mut block = SpillBlock {
@@ -172,45 +172,41 @@ impl SpillStore {
 
     /// The bytes of the file that blocks take, with headers and rounded up to pages.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.0.lock().room.used_bytes().now
+        self.0.state.lock().room.used_bytes.now
     }
 
     /// The length of the file, which the quota limits.
     #[cfg(test)]
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.0.lock().room.file_bytes().now
+        self.0.state.lock().room.file_bytes.now
     }
 
     /// The bytes of the file that blocks take, and the length of the file. Blocks include headers
     /// and are rounded up to pages. The quota limits the length.
     pub(crate) fn levels(&self) -> (Level, Level) {
-        let state = self.0.lock();
-        (state.room.used_bytes(), state.room.file_bytes())
+        let state = self.0.state.lock();
+        (state.room.used_bytes, state.room.file_bytes)
     }
 
     /// Sets the peaks to the present levels.
     pub(crate) fn reset_peaks(&self) {
-        self.0.lock().room.reset_peaks();
+        self.0.state.lock().room.reset_peaks();
     }
 
     /// The largest size of the file in bytes.
     #[cfg(test)]
     pub(crate) fn quota_bytes(&self) -> u64 {
-        self.0.lock().room.quota_bytes
+        self.0.state.lock().room.quota_bytes
     }
 
     /// Changes the quota. Blocks stay. If the quota is below the used bytes, no more is spilled,
     /// and the file shrinks as blocks at its end are dropped.
     pub(crate) fn set_quota(&self, quota_bytes: u64) {
-        self.0.lock().room.quota_bytes = quota_bytes;
+        self.0.state.lock().room.quota_bytes = quota_bytes;
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     fn create_file(&self) -> io::Result<SpillFile> {
         if self.sizes_only {
             return Ok(SpillFile::none());
@@ -235,7 +231,7 @@ impl Shared {
             _ => SpillFailure::Io,
         };
         if failure == SpillFailure::Io {
-            self.lock().file_failed = true;
+            self.state.lock().file_failed = true;
         }
         self.error(failure, operation, requested_bytes, error.to_string())
     }
@@ -266,12 +262,12 @@ impl Shared {
         requested_bytes: u64,
         cause: impl Into<String>,
     ) -> Error {
-        let state = self.lock();
+        let state = self.state.lock();
         Error::Spill(Arc::new(SpillError {
             failure,
             operation,
             requested_bytes,
-            used_bytes: state.room.used_bytes().now,
+            used_bytes: state.room.used_bytes.now,
             quota_bytes: state.room.quota_bytes,
             folder: self.folder.display().to_string(),
             cause: cause.into(),
@@ -324,11 +320,11 @@ impl SpillBlock {
         if len_bytes == 0 {
             return Ok(());
         }
-        let mut buffer = std::mem::take(&mut self.shared.lock().spare);
+        let mut buffer = std::mem::take(&mut self.shared.state.lock().spare);
         let result = waits::time(WaitsFor::Disk, || {
             self.read_frames(offset_bytes, end_bytes, &mut buffer, sink)
         });
-        self.shared.lock().spare = buffer;
+        self.shared.state.lock().spare = buffer;
         result
     }
 
@@ -380,7 +376,7 @@ impl SpillBlock {
     }
 
     fn corrupt(&self, frame: &Frame, reason: &'static str) -> Error {
-        self.shared.lock().file_failed = true;
+        self.shared.state.lock().file_failed = true;
         Error::SpillCorrupt {
             folder: self.shared.folder.display().to_string(),
             block_bytes: self.len_bytes,
@@ -396,10 +392,10 @@ impl Drop for SpillBlock {
             return;
         }
         let pieces = self.frames.drain(..).map(|frame| frame.piece).collect();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let file_failed = state.file_failed;
         state.room.give_back(pieces, file_failed);
-        if state.room.used_bytes().now == 0 {
+        if state.room.used_bytes.now == 0 {
             state.file_failed = false;
             state.spare = Vec::new();
         }

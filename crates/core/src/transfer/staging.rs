@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::driver::{
     Account, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
@@ -149,7 +149,7 @@ impl Uploads {
     /// [`wait`](Self::wait).
     pub(crate) fn stage(&self, bytes: &[u8]) -> DriverResult<Option<(Region, usize)>> {
         self.used.store(true, Ordering::Relaxed);
-        let mut chunks = self.lock();
+        let mut chunks = self.chunks.lock();
         self.sweep_locked(&mut chunks)?;
         let wanted_bytes = bytes.len() as u64;
         let room = |chunk: &Chunk| match chunk.phase {
@@ -197,7 +197,7 @@ impl Uploads {
         let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
             return Ok(false);
         };
-        let mut chunks = self.lock();
+        let mut chunks = self.chunks.lock();
         let label = "lapidary upload";
         let Some(made) = self.driver.create_mapped(self.account, size_bytes, label) else {
             return Ok(false);
@@ -221,7 +221,12 @@ impl Uploads {
         let most = most.min(limit_bytes / 2) & !7;
         let size_bytes = wanted_bytes.clamp(least.min(most), most);
         let size_bytes = size_bytes.next_power_of_two().min(most);
-        let total_bytes: u64 = self.lock().iter().map(|chunk| chunk.size_bytes).sum();
+        let total_bytes: u64 = self
+            .chunks
+            .lock()
+            .iter()
+            .map(|chunk| chunk.size_bytes)
+            .sum();
         (most > 0 && total_bytes + size_bytes <= limit_bytes).then_some(size_bytes)
     }
 
@@ -256,7 +261,7 @@ impl Uploads {
             // The chunk enters the table before the wait, so that a dropped future loses nothing.
             // It does not enter if other threads have grown meanwhile, or the device was replaced.
             let (kept, is_here) = {
-                let mut chunks = self.lock();
+                let mut chunks = self.chunks.lock();
                 let is_here = self.epoch() == epoch;
                 let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
                 let fits = total_bytes + size_bytes <= limit_bytes;
@@ -279,7 +284,7 @@ impl Uploads {
             }
             if let Err(error) = self.driver.wait_for(WaitsFor::Host, &mapped).await {
                 // Otherwise the chunk would count as one that soon returns.
-                self.lock().retain(|chunk| chunk.buffer != buffer);
+                self.chunks.lock().retain(|chunk| chunk.buffer != buffer);
                 self.driver.unmap(buffer);
                 self.driver.destroy_buffer(buffer, 0);
                 return self.or_replaced(epoch, error);
@@ -325,7 +330,7 @@ impl Uploads {
     /// Whether some chunk returns without more memory: its regions are all submitted, or some are
     /// not among the `left_behind` regions, whose commands wait for memory.
     pub(crate) fn will_return(&self, left_behind: u64) -> bool {
-        let chunks = self.lock();
+        let chunks = self.chunks.lock();
         let mut pending_regions = 0;
         for chunk in chunks.iter() {
             match chunk.pending.load(Ordering::Acquire) {
@@ -341,7 +346,7 @@ impl Uploads {
         if regions.is_empty() {
             return;
         }
-        for chunk in self.lock().iter_mut() {
+        for chunk in self.chunks.lock().iter_mut() {
             let named = regions.iter().any(|region| region.buffer == chunk.buffer);
             if named && matches!(chunk.phase, Phase::Mapped) {
                 self.driver.unmap(chunk.buffer);
@@ -352,7 +357,7 @@ impl Uploads {
 
     /// Requests the mapping of chunks whose regions are all submitted.
     pub(crate) fn sweep(&self) -> DriverResult<()> {
-        self.sweep_locked(&mut self.lock())
+        self.sweep_locked(&mut self.chunks.lock())
     }
 
     fn sweep_locked(&self, chunks: &mut Vec<Chunk>) -> DriverResult<()> {
@@ -388,7 +393,7 @@ impl Uploads {
     /// Waits until a returning chunk is mapped. `false` if no chunk is returning.
     pub(crate) async fn wait(&self) -> DriverResult<bool> {
         let next = {
-            let chunks = self.lock();
+            let chunks = self.chunks.lock();
             let signals = chunks.iter().filter_map(|chunk| match &chunk.phase {
                 Phase::Returning(signal) => Some(signal.clone()),
                 _ => None,
@@ -404,7 +409,7 @@ impl Uploads {
 
     /// Whether enough chunks are returning.
     pub(crate) fn has_enough(&self) -> bool {
-        let chunks = self.lock();
+        let chunks = self.chunks.lock();
         let back = chunks
             .iter()
             .filter(|chunk| matches!(chunk.phase, Phase::Returning(_)));
@@ -413,7 +418,7 @@ impl Uploads {
 
     /// Whether there is an empty mapped chunk.
     pub(crate) fn has_room(&self) -> bool {
-        let chunks = self.lock();
+        let chunks = self.chunks.lock();
         let mapped = chunks
             .iter()
             .filter(|chunk| matches!(chunk.phase, Phase::Mapped));
@@ -422,7 +427,7 @@ impl Uploads {
 
     /// Releases the empty chunks to the driver.
     pub(crate) fn trim(&self) {
-        self.lock().retain(|chunk| {
+        self.chunks.lock().retain(|chunk| {
             let idle = chunk.pending.load(Ordering::Acquire) == 0;
             let kept = !(idle && matches!(chunk.phase, Phase::Mapped));
             if !kept {
@@ -442,7 +447,7 @@ impl Uploads {
 
     /// Forgets all chunks, because their device is gone. The staged bytes are lost.
     pub(crate) fn forget_all(&self) {
-        let mut chunks = self.lock();
+        let mut chunks = self.chunks.lock();
         self.epoch.fetch_add(1, Ordering::AcqRel);
         chunks.clear();
     }
@@ -450,10 +455,6 @@ impl Uploads {
     /// The number of times that all chunks were forgotten. Regions of an earlier epoch are lost.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Chunk>> {
-        self.chunks.lock()
     }
 }
 

@@ -21,15 +21,9 @@ impl Drop for Lent<'_> {
         if !self.is_usable {
             driver.destroy_in_use(buffer);
         }
-        let mut pool = self.readbacks.lock();
+        let mut pool = self.readbacks.pool.lock();
         pool.shown_bytes -= buffer_bytes;
-        if self.arrived.epoch != pool.epoch {
-            // The buffer was lost with its device.
-        } else if self.is_usable {
-            pool.free.push((buffer, buffer_bytes));
-        } else {
-            pool.forget(buffer_bytes);
-        }
+        pool.take_back(&self.arrived, self.is_usable);
     }
 }
 
@@ -38,7 +32,7 @@ impl Readbacks {
     /// may be lent in this way, because the callers decide for how long.
     pub(crate) fn may_show(&self, size_bytes: u64) -> bool {
         let most_bytes = self.limit_bytes() / 2;
-        let shown_bytes = self.lock().shown_bytes;
+        let shown_bytes = self.pool.lock().shown_bytes;
         shown_bytes + size_bytes.next_power_of_two() <= most_bytes
     }
 
@@ -60,13 +54,7 @@ impl Readbacks {
             self.take_in_arrived(reading);
             return Ok(false);
         };
-        let piece = lent.arrived.piece;
-        let skip = (piece.offset_bytes & 3) as usize;
-        let end = skip + piece.size_bytes as usize;
-        let (_, size_bytes) = piece.words();
-        let mut look = |bytes: &[u8]| look(&bytes[skip..end]);
-        let buffer = lent.arrived.buffer;
-        let read = self.driver.read_mapped(buffer, 0, size_bytes, &mut look);
+        let read = self.pass_on(&lent.arrived, look);
         lent.is_usable = read.is_ok();
         read.map(|()| true)
     }
@@ -75,7 +63,7 @@ impl Readbacks {
     /// submitted.
     fn lend(&self, reading: &Reading) -> Option<Lent<'_>> {
         let arrived = {
-            let mut state = reading.lock();
+            let mut state = reading.state.lock();
             let is_mapped = state.in_flight.front()?.signal.outcome() == Some(true);
             match is_mapped {
                 true => state.in_flight.pop_front()?,
@@ -83,10 +71,9 @@ impl Readbacks {
             }
         };
         reading.under_way.fetch_sub(1, Ordering::AcqRel);
-        let mut pool = self.lock();
+        let mut pool = self.pool.lock();
         // A caller that needs room waits only for readings with submitted pieces.
-        pool.readings
-            .retain(|other| other.under_way.load(Ordering::Acquire) > 0);
+        pool.forget_arrived();
         let is_here = arrived.epoch == pool.epoch;
         pool.shown_bytes += arrived.buffer_bytes;
         drop(pool);

@@ -43,7 +43,7 @@ fn the_pool_does_not_wait_for_a_reading_that_copies() {
         assert_eq!(ended, Ok(true));
     });
     assert!(slow.is_done() && other.is_done());
-    assert!(readbacks.lock().readings.is_empty());
+    assert!(readbacks.pool.lock().readings.is_empty());
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn the_buffer_that_is_kept_stays_kept() {
     pollster::block_on(others).unwrap();
     for _ in 0..3 {
         let lent = pollster::block_on(readbacks.provide(KEPT_BYTES));
-        assert!(lent.is_ok() && readbacks.lock().kept == SpareBuffer::Lent);
+        assert!(lent.is_ok() && readbacks.pool.lock().kept == SpareBuffer::Lent);
         // The request is too large for the memory, even if the free buffer were released for it.
         let larger = pollster::block_on(readbacks.provide(2 * KEPT_BYTES));
         assert_eq!(larger, Err(DriverError::OutOfMemory));

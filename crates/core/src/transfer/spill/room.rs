@@ -54,10 +54,11 @@ pub(super) struct Room {
     extents: Vec<Extent>,
     /// The start of each extent, by the index of its slab.
     begins: Vec<u64>,
-    used_bytes: Level,
+    /// The bytes of all ranges.
+    pub(super) used_bytes: Level,
     file: Option<Arc<SpillFile>>,
     /// The real length of the file. It is larger than the extents if the file could not be cut.
-    file_bytes: Level,
+    pub(super) file_bytes: Level,
 }
 
 impl Room {
@@ -71,16 +72,6 @@ impl Room {
             file: None,
             file_bytes: Level::default(),
         }
-    }
-
-    /// The bytes of all ranges.
-    pub(super) fn used_bytes(&self) -> Level {
-        self.used_bytes
-    }
-
-    /// The length of the file.
-    pub(super) fn file_bytes(&self) -> Level {
-        self.file_bytes
     }
 
     pub(super) fn reset_peaks(&mut self) {

@@ -125,7 +125,7 @@ impl SpillWriter {
         let frame = &mut self.block.frames[self.frame];
         let stored = frame.header.choose(&raw, &packed);
         let wanted_bytes = HEADER_BYTES + stored.len() as u64;
-        let mut state = self.block.shared.lock();
+        let mut state = self.block.shared.state.lock();
         state.room.refit(&mut frame.piece, wanted_bytes);
         drop(state);
         self.checksum.update(stored);

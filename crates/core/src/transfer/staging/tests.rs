@@ -31,10 +31,10 @@ fn a_thread_without_memory_waits_for_the_chunk_of_another() {
         drop(guard);
         // The other thread asks again, and adds no chunk of its own.
         assert_eq!(ends.recv(), Ok(Ok(true)));
-        assert!(uploads.lock().is_empty());
+        assert!(uploads.chunks.lock().is_empty());
     });
     assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
-    assert_eq!(uploads.lock().len(), 1);
+    assert_eq!(uploads.chunks.lock().len(), 1);
 }
 
 #[test]

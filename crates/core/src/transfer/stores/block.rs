@@ -66,7 +66,7 @@ impl StoreBlock for StoredBlock {
 
 impl Drop for StoredBlock {
     fn drop(&mut self) {
-        self.shared.remove(Removal {
+        self.shared.worker.remove(Removal {
             first: self.first,
             part: 0,
             parts: self.checksums.len() as u32,
@@ -87,11 +87,7 @@ pub(super) struct Writer {
     failed: Option<StoreFailure>,
 }
 
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Writer").field(&self.block).finish()
-    }
-}
+debug_by_name!(Writer);
 
 impl Writer {
     pub(super) fn new(block: StoredBlock) -> Writer {
@@ -162,9 +158,9 @@ impl Writer {
         let shared = &self.block.shared;
         let (outcome, mut spare) = waits::time(WaitsFor::Store, || call.wait(shared.until()));
         match outcome {
-            Ok(()) => shared.wrote(bytes),
+            Ok(()) => shared.worker.ledger(|ledger| ledger.wrote(bytes)),
             Err(failure) => {
-                shared.failed(&failure);
+                shared.worker.ledger(|ledger| ledger.failed(&failure));
                 return Err(failure);
             }
         }
@@ -312,12 +308,12 @@ impl StoreReader for BlockReader<'_> {
         let read = read.inspect_err(|failure| {
             // A store that rests was not asked.
             if shared.takes_reads() {
-                shared.failed(failure);
+                shared.worker.ledger(|ledger| ledger.failed(failure));
             }
         });
         match read {
             Ok(bytes) => {
-                shared.read(bytes.len() as u64);
+                (shared.worker).ledger(|ledger| ledger.read(bytes.len() as u64));
                 self.part = Some((part, bytes));
                 Ok(())
             }

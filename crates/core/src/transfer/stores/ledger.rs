@@ -70,15 +70,12 @@ impl StoreUse {
 /// What the engine knows of a store.
 #[derive(Debug)]
 pub(super) struct StoreLedger {
-    pub(super) most_bytes: u64,
-    pub(super) used_bytes: Level,
+    /// What the store did so far. Whether it rests is known when somebody asks.
+    pub(super) done: StoreUse,
     /// The part of the used bytes that is to be removed.
     pub(super) leaving_bytes: u64,
-    written_bytes: u64,
-    read_bytes: u64,
-    failures: u64,
-    lost: u64,
-    rest: Duration,
+    /// The time of a rest.
+    pub(super) rest: Duration,
     failures_in_a_row: u32,
     rests_until: Option<Instant>,
     full_until: Option<Instant>,
@@ -90,15 +87,14 @@ pub(super) struct StoreLedger {
 }
 
 impl StoreLedger {
-    pub(super) fn new(most_bytes: u64, timeout: Duration) -> StoreLedger {
+    pub(super) fn new(name: &str, most_bytes: u64, timeout: Duration) -> StoreLedger {
         StoreLedger {
-            most_bytes,
-            used_bytes: Level::default(),
+            done: StoreUse {
+                name: name.into(),
+                most_bytes,
+                ..StoreUse::default()
+            },
             leaving_bytes: 0,
-            written_bytes: 0,
-            read_bytes: 0,
-            failures: 0,
-            lost: 0,
             rest: timeout.saturating_mul(REST_TIMEOUTS),
             failures_in_a_row: 0,
             rests_until: None,
@@ -111,7 +107,7 @@ impl StoreLedger {
 
     /// The bytes that are not in use.
     pub(super) fn left_bytes(&self) -> u64 {
-        self.most_bytes.saturating_sub(self.used_bytes.now)
+        self.done.most_bytes.saturating_sub(self.done.bytes.now)
     }
 
     /// The bytes that the store would take now, as far as it has said.
@@ -126,14 +122,9 @@ impl StoreLedger {
     pub(super) fn reserve(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.left_bytes();
         if fits {
-            self.used_bytes.raise(bytes);
+            self.done.bytes.raise(bytes);
         }
         fits
-    }
-
-    /// The time of a rest.
-    pub(super) fn rest(&self) -> Duration {
-        self.rest
     }
 
     /// The last failure, while the store is left alone for it.
@@ -152,13 +143,13 @@ impl StoreLedger {
     }
 
     pub(super) fn wrote(&mut self, bytes: u64) {
-        self.written_bytes += bytes;
+        self.done.written_bytes += bytes;
         self.was_full = false;
         self.answered();
     }
 
     pub(super) fn read(&mut self, bytes: u64) {
-        self.read_bytes += bytes;
+        self.done.read_bytes += bytes;
         self.answered();
     }
 
@@ -172,10 +163,10 @@ impl StoreLedger {
     pub(super) fn failed(&mut self, failure: &StoreFailure) {
         if failure.is_loss() {
             // The store answers; it is not to be spared for what it lost.
-            self.lost += 1;
+            self.done.lost += 1;
             return self.answered();
         }
-        self.failures += 1;
+        self.done.failures += 1;
         let until = Instant::now().checked_add(self.rest);
         if matches!(failure, StoreFailure::Full | StoreFailure::Later(_)) {
             (self.full_until, self.was_full) = (until, true);
@@ -191,16 +182,10 @@ impl StoreLedger {
         self.last = failure.clone();
     }
 
-    pub(super) fn usage(&mut self, name: &str) -> StoreUse {
+    pub(super) fn usage(&mut self) -> StoreUse {
         StoreUse {
-            name: name.into(),
-            bytes: self.used_bytes,
-            most_bytes: self.most_bytes,
-            written_bytes: self.written_bytes,
-            read_bytes: self.read_bytes,
-            failures: self.failures,
-            lost: self.lost,
             rests: self.refusal().is_some(),
+            ..self.done.clone()
         }
     }
 }

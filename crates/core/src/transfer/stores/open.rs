@@ -9,7 +9,7 @@ use super::blocks::{Blocks, StoreWriter};
 use super::ledger::{StoreLedger, StoreUse};
 use super::store::{Key, MOST_VALUE_BYTES};
 use super::tier::StoreTier;
-use super::worker::{Call, Removal, Worker};
+use super::worker::{Call, Worker};
 use crate::error::{Error, Result, StoreError, StoreFailure};
 use crate::transfer::random;
 
@@ -18,7 +18,7 @@ const MOST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    worker: Worker,
+    pub(super) worker: Worker,
     timeout: Duration,
     /// Whether blocks have only sizes, as in a dry run. Then the store is never called.
     pub(super) sizes_only: bool,
@@ -30,9 +30,9 @@ pub(super) struct Shared {
 /// Opens a tier of the app. Calls nothing yet.
 pub(super) fn open(tier: StoreTier, sizes_only: bool) -> Arc<dyn Blocks> {
     let timeout = tier.timeout.min(MOST_TIMEOUT);
-    let ledger = StoreLedger::new(tier.most_bytes, timeout);
+    let ledger = StoreLedger::new(&tier.name, tier.most_bytes, timeout);
     Arc::new(Shared {
-        worker: Worker::new(tier.name.clone(), tier.store.clone(), ledger),
+        worker: Worker::new(tier.store.clone(), ledger),
         timeout,
         sizes_only,
         run: random(),
@@ -73,12 +73,11 @@ impl Blocks for Shared {
     }
 
     fn usage(&self) -> StoreUse {
-        let worker = &self.worker;
-        worker.ledger(|ledger| ledger.usage(worker.name()))
+        self.worker.ledger(StoreLedger::usage)
     }
 
     fn reset_peak(&self) {
-        self.worker.ledger(|ledger| ledger.used_bytes.reset_peak());
+        self.worker.ledger(|ledger| ledger.done.bytes.reset_peak());
     }
 }
 
@@ -101,23 +100,6 @@ impl Shared {
         }
     }
 
-    pub(super) fn wrote(&self, bytes: u64) {
-        self.worker.ledger(|ledger| ledger.wrote(bytes));
-    }
-
-    pub(super) fn read(&self, bytes: u64) {
-        self.worker.ledger(|ledger| ledger.read(bytes));
-    }
-
-    /// A call failed.
-    pub(super) fn failed(&self, failure: &StoreFailure) {
-        self.worker.ledger(|ledger| ledger.failed(failure));
-    }
-
-    pub(super) fn remove(&self, removal: Removal) {
-        self.worker.remove(removal);
-    }
-
     pub(super) fn error(
         &self,
         operation: &'static str,
@@ -126,9 +108,9 @@ impl Shared {
     ) -> Error {
         let (used_bytes, rests) = self
             .worker
-            .ledger(|ledger| (ledger.used_bytes.now, ledger.resting().is_some()));
+            .ledger(|ledger| (ledger.done.bytes.now, ledger.resting().is_some()));
         Error::Store(Arc::new(StoreError {
-            store: self.worker.name().into(),
+            store: self.tier.name.clone(),
             operation,
             failure,
             requested_bytes,

@@ -5,7 +5,6 @@
 //! somebody waits for them, and no value is removed that is still to be read.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -118,7 +117,6 @@ enum StoreJob {
 pub(super) struct Worker(Arc<Inner>);
 
 struct Inner {
-    name: String,
     store: Arc<dyn Store>,
     state: Mutex<State>,
     queued: Condvar,
@@ -143,11 +141,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Worker").field(&self.0.name).finish()
-    }
-}
+debug_by_name!(Worker);
 
 impl Drop for Worker {
     fn drop(&mut self) {
@@ -157,7 +151,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    pub(super) fn new(name: String, store: Arc<dyn Store>, ledger: StoreLedger) -> Worker {
+    pub(super) fn new(store: Arc<dyn Store>, ledger: StoreLedger) -> Worker {
         let state = State {
             ledger,
             reads: VecDeque::new(),
@@ -167,16 +161,11 @@ impl Worker {
             is_closed: false,
         };
         Worker(Arc::new(Inner {
-            name,
             store,
             state: Mutex::new(state),
             queued: Condvar::new(),
             removed: Condvar::new(),
         }))
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.0.name
     }
 
     /// Looks at the account, or changes it.
@@ -196,8 +185,8 @@ impl Worker {
                 return Ok(());
             }
             let ledger = &state.ledger;
-            let would_be_left = (ledger.most_bytes)
-                .saturating_sub(ledger.used_bytes.now.saturating_sub(ledger.leaving_bytes));
+            let staying_bytes = (ledger.done.bytes.now).saturating_sub(ledger.leaving_bytes);
+            let would_be_left = ledger.done.most_bytes.saturating_sub(staying_bytes);
             if would_be_left < bytes || !state.failed.is_empty() {
                 return Err(StoreFailure::Full);
             }
@@ -224,7 +213,7 @@ impl Worker {
         let parts = u64::from(removal.parts - removal.part);
         // The parts behind these were never written.
         let leaving_bytes = removal.left_bytes.min(parts * MOST_VALUE_BYTES);
-        (state.ledger.used_bytes).lower(removal.left_bytes - leaving_bytes);
+        (state.ledger.done.bytes).lower(removal.left_bytes - leaving_bytes);
         if parts == 0 {
             return;
         }
@@ -280,7 +269,7 @@ impl Inner {
                 self.queued.wait(&mut state);
                 continue;
             }
-            let rest = state.ledger.rest().max(Duration::from_millis(1));
+            let rest = state.ledger.rest.max(Duration::from_millis(1));
             if !may_wait || self.queued.wait_for(&mut state, rest).timed_out() {
                 state.remove_failed();
             }
@@ -311,7 +300,7 @@ impl Inner {
             let bytes = removal.left_bytes.min(MOST_VALUE_BYTES);
             removal.left_bytes -= bytes;
             removal.part += 1;
-            state.ledger.used_bytes.lower(bytes);
+            state.ledger.done.bytes.lower(bytes);
             state.ledger.leaving_bytes -= bytes;
             state.remove_failed();
             self.removed.notify_all();
