@@ -113,10 +113,6 @@ impl Board {
         #[cfg(target_arch = "wasm32")]
         return Duration::ZERO;
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
 }
 
 /// An admitted job: a [`Gpu`] of the job's share. The job ends when this is dropped. Buffers that
@@ -249,7 +245,7 @@ impl Jobs {
     #[cfg(not(target_arch = "wasm32"))]
     fn may_look(&self) -> bool {
         let now = self.board.now();
-        let looked_at = &mut self.board.lock().looked_at;
+        let looked_at = &mut self.board.state.lock().looked_at;
         let is_due = now.saturating_sub(*looked_at) >= LOOK_AGAIN / 2;
         if is_due {
             *looked_at = now;
@@ -259,7 +255,12 @@ impl Jobs {
 
     /// What is in the way of a job, though it fits beside the other jobs.
     fn unmet(&self, id: u64) -> Option<Unmet> {
-        self.board.lock().jobs.get(&id).and_then(|one| one.unmet)
+        self.board
+            .state
+            .lock()
+            .jobs
+            .get(&id)
+            .and_then(|one| one.unmet)
     }
 
     /// If memory that may be of no use is in the way of a job, frees it and looks again.
@@ -274,10 +275,7 @@ impl Jobs {
 
     /// Admits what fits now: the memory of all jobs may have changed.
     pub(crate) fn look_again(&self) {
-        let mut state = self.board.lock();
-        let woken = self.advance(&mut state);
-        drop(state);
-        wake(woken);
+        self.advance(self.board.state.lock());
     }
 
     /// As [`admit`](Self::admit), as a future: the only form in a browser. It does not block the
@@ -296,7 +294,7 @@ impl Jobs {
 
     /// The jobs that wait and those that run, in the order of their arrival.
     pub fn list(&self) -> Vec<JobUse> {
-        let state = self.board.lock();
+        let state = self.board.state.lock();
         let engine = self.engine();
         let guaranteed_bytes =
             |gpu: &Gpu| shares::sums_of(engine, std::iter::once(gpu.engine().own())).0;
@@ -322,7 +320,7 @@ impl Jobs {
     /// this, and its calls are errors. It is in no list any more, and the next job may begin.
     /// `false` if there is no such job.
     pub fn cancel(&self, id: u64) -> bool {
-        let mut state = self.board.lock();
+        let mut state = self.board.state.lock();
         let entry = state.jobs.get_mut(&id);
         let Some(entry) = entry.filter(|entry| entry.failure.is_none()) else {
             return false;
@@ -335,9 +333,7 @@ impl Jobs {
             None => "it was cancelled while it waited",
         };
         entry.fail(entry.job.error(when.into()));
-        let woken = self.advance(&mut state);
-        drop(state);
-        wake(woken);
+        self.advance(state);
         true
     }
 
@@ -349,7 +345,7 @@ impl Jobs {
             return Err(job.error(reason.into()));
         }
         self.engine().check_open()?;
-        let mut state = self.board.lock();
+        let mut state = self.board.state.lock();
         let capacity_bytes = self.capacity_bytes(&state)?;
         state.plan.set_capacity(capacity_bytes);
         if job.peak_bytes > capacity_bytes {
@@ -370,9 +366,7 @@ impl Jobs {
             is_news: false,
         };
         state.jobs.insert(id, entry);
-        let woken = self.advance(&mut state);
-        drop(state);
-        wake(woken);
+        self.advance(state);
         let is_over = false;
         Ok(Ticket {
             jobs: self,
@@ -389,14 +383,13 @@ impl Jobs {
         let unpromised_bytes = shares::unpromised_bytes(engine);
         unpromised_bytes
             .map(|bytes| bytes + ours_bytes)
-            .ok_or_else(|| Error::Option {
-                option: "budget",
-                reason: "jobs need one: without a budget, everything fits".into(),
+            .ok_or_else(|| {
+                Error::option("budget", "jobs need one: without a budget, everything fits")
             })
     }
 
     fn poll(&self, id: u64, waker: &Waker) -> Poll<Result<Gpu>> {
-        let mut state = self.board.lock();
+        let mut state = self.board.state.lock();
         let Some(entry) = state.jobs.get_mut(&id) else {
             return Poll::Pending;
         };
@@ -419,7 +412,7 @@ impl Jobs {
     }
 
     fn leave(&self, id: u64) {
-        let mut state = self.board.lock();
+        let mut state = self.board.state.lock();
         let gone = state.jobs.remove(&id);
         if let Some(gpu) = gone.as_ref().and_then(|entry| entry.gpu.as_ref()) {
             // The guarantee goes in the same moment as the job, so that the sum of both is right
@@ -427,17 +420,15 @@ impl Jobs {
             shares::end(gpu.engine().own(), End::Closed);
         }
         state.plan.leave(id);
-        let woken = self.advance(&mut state);
-        drop(state);
-        wake(woken);
+        self.advance(state);
         // It may be the last handle of the share.
         drop(gone);
     }
 
-    /// Admits what fits now, and gives the running jobs what they are guaranteed. Returns whom to
-    /// wake, without the lock.
-    fn advance(&self, state: &mut State) -> Vec<Waker> {
-        if let Ok(capacity_bytes) = self.capacity_bytes(state) {
+    /// Admits what fits now, and gives the running jobs what they are guaranteed. Unlocks, and
+    /// wakes those for whom there is news: a waker may run code of the app.
+    fn advance(&self, mut state: MutexGuard<'_, State>) {
+        if let Ok(capacity_bytes) = self.capacity_bytes(&state) {
             state.plan.set_capacity(capacity_bytes);
             for id in state.plan.take_too_large() {
                 if let Some(entry) = state.jobs.get_mut(&id) {
@@ -465,14 +456,15 @@ impl Jobs {
             let is_news = std::mem::take(&mut entry.is_news);
             entry.waker.take_if(|_| is_news)
         });
-        let woken = news.collect();
+        let woken: Vec<Waker> = news.collect();
         let failed = state
             .jobs
             .iter()
             .filter(|(_, entry)| entry.failure.is_some());
         let failed: Vec<u64> = failed.map(|(&id, _)| id).collect();
         failed.into_iter().for_each(|id| state.plan.leave(id));
-        woken
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// Gives a job its share, if its guarantee can be kept.
@@ -520,11 +512,6 @@ fn changes(jobs: &Entries, guarantees: &[(u64, u64)]) -> Vec<(Arc<Engine>, u64)>
 fn sums(jobs: &Entries, engine: &Engine) -> (u64, u64) {
     let gpus = jobs.values().filter_map(|entry| entry.gpu.as_ref());
     shares::sums_of(engine, gpus.map(|gpu| gpu.engine().own()))
-}
-
-/// Wakes those who wait. The caller has no lock: a waker may run code of the app.
-fn wake(woken: Vec<Waker>) {
-    woken.into_iter().for_each(Waker::wake);
 }
 
 impl Entry {

@@ -21,17 +21,13 @@ pub(super) struct Wish {
     pub(super) deadline: Option<Duration>,
 }
 
+/// A job that waits or runs.
 #[derive(Debug)]
-struct Waiting {
+struct Planned {
     id: u64,
     wish: Wish,
+    /// How often it was passed while it waited.
     passes: u32,
-}
-
-#[derive(Debug)]
-struct Running {
-    id: u64,
-    wish: Wish,
 }
 
 /// What became of a job that fits by the numbers.
@@ -61,8 +57,8 @@ pub(super) struct Reason {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     capacity_bytes: u64,
-    waiting: Vec<Waiting>,
-    running: Vec<Running>,
+    waiting: Vec<Planned>,
+    running: Vec<Planned>,
     last_id: u64,
 }
 
@@ -80,7 +76,7 @@ impl Plan {
     pub(super) fn enter(&mut self, wish: Wish) -> u64 {
         self.last_id += 1;
         let (id, passes) = (self.last_id, 0);
-        self.waiting.push(Waiting { id, wish, passes });
+        self.waiting.push(Planned { id, wish, passes });
         id
     }
 
@@ -92,25 +88,18 @@ impl Plan {
 
     /// The jobs whose deadline has passed while they waited. They wait no more.
     pub(super) fn take_late(&mut self, now: Duration) -> Vec<u64> {
-        let is_late = |one: &Waiting| one.wish.deadline.is_some_and(|deadline| deadline <= now);
-        let late = self
-            .waiting
-            .iter()
-            .filter(|one| is_late(one))
-            .map(|one| one.id);
-        let late: Vec<u64> = late.collect();
-        self.waiting.retain(|one| !is_late(one));
-        late
+        self.take_out(|wish| wish.deadline.is_some_and(|deadline| deadline <= now))
     }
 
     /// The waiting jobs that exceed the capacity, because it has fallen. They wait no more.
     pub(super) fn take_too_large(&mut self) -> Vec<u64> {
         let most_bytes = self.capacity_bytes;
-        let is_too_large = |one: &Waiting| one.wish.peak_bytes > most_bytes;
-        let large = self.waiting.iter().filter(|one| is_too_large(one));
-        let large: Vec<u64> = large.map(|one| one.id).collect();
-        self.waiting.retain(|one| !is_too_large(one));
-        large
+        self.take_out(|wish| wish.peak_bytes > most_bytes)
+    }
+
+    fn take_out(&mut self, is_taken: impl Fn(&Wish) -> bool) -> Vec<u64> {
+        let taken = self.waiting.extract_if(.., |one| is_taken(&one.wish));
+        taken.map(|one| one.id).collect()
     }
 
     /// Lets all run that fit together. `begin` gets the number of a job, and what all running ones
@@ -176,10 +165,7 @@ impl Plan {
                 has_other_order |= other.passes == MOST_PASSES;
             }
         }
-        self.running.push(Running {
-            id: one.id,
-            wish: one.wish,
-        });
+        self.running.push(one);
         has_other_order
     }
 
@@ -202,16 +188,14 @@ impl Plan {
     }
 
     /// The same, if one more ran.
-    fn guarantees_with(&self, more: Option<&Waiting>) -> Vec<(u64, u64)> {
-        let running = self.running.iter().map(|one| (one.id, &one.wish));
-        let more = more.map(|one| (one.id, &one.wish));
-        let mut running: Vec<(u64, &Wish)> = running.chain(more).collect();
-        running.sort_by_key(|(id, wish)| (Reverse(wish.priority), *id));
+    fn guarantees_with(&self, more: Option<&Planned>) -> Vec<(u64, u64)> {
+        let mut running: Vec<&Planned> = self.running.iter().chain(more).collect();
+        running.sort_by_key(|one| (Reverse(one.wish.priority), one.id));
         let mut left_bytes = self.capacity_bytes;
-        let each = running.into_iter().map(|(id, wish)| {
-            let bytes = wish.peak_bytes.min(left_bytes);
+        let each = running.into_iter().map(|one| {
+            let bytes = one.wish.peak_bytes.min(left_bytes);
             left_bytes -= bytes;
-            (id, bytes)
+            (one.id, bytes)
         });
         each.collect()
     }
