@@ -34,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Budget, Scope};
 use crate::transfer::{OpenStore, SpillOptions, StoreTier};
 
+pub use crate::tuning::Tuned;
 #[cfg(not(target_arch = "wasm32"))]
 pub use device_store::DeviceStore;
 pub use diagnose::GpuDiagnostics;
@@ -41,7 +42,7 @@ use diagnose::Handles;
 pub use interop::{Access, Bound, BoundRange, wanted_features};
 pub use kernels::GpuKernels;
 pub use memory_limits::Compacted;
-pub use tuning::{Tune, Tuned};
+pub use tuning::Tune;
 
 /// What a crate above this one adds to the engine: operations and their fusion.
 #[derive(Clone, Copy, Debug)]
@@ -131,8 +132,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options for memory, with the environment's defaults.
-    fn memory(&self, layer: &Layer) -> Result<(Budget, Setup)> {
+    /// What an engine needs of the options, with the environment's defaults.
+    fn chosen(&self, layer: &Layer) -> Result<Chosen> {
         let budget = match self.budget {
             Some(budget) => budget,
             None => budget_of_environment()?,
@@ -153,7 +154,13 @@ impl Options {
             is_dry: false,
             diagnose: self.diagnoses(layer)?,
         };
-        Ok((budget, setup))
+        Ok(Chosen {
+            budget,
+            setup,
+            fuses: self.fuses()?,
+            tune: self.tunes()?,
+            cache_folder: self.caches(),
+        })
     }
 
     fn request(&self) -> Result<OpenRequest> {
@@ -173,6 +180,15 @@ impl Options {
         let named = || std::env::var_os("LAPIDARY_CACHE_FOLDER").filter(|name| !name.is_empty());
         (self.cache_folder.clone()).or_else(|| named().map(PathBuf::from))
     }
+}
+
+/// The options of an engine.
+struct Chosen {
+    budget: Budget,
+    setup: Setup,
+    fuses: bool,
+    tune: Tune,
+    cache_folder: Option<PathBuf>,
 }
 
 /// A device, its memory, and the queue of work for it.
@@ -221,17 +237,10 @@ impl Gpu {
     /// As [`open_async`](Gpu::open_async), with a layer above.
     #[doc(hidden)]
     pub async fn open_with_layer(options: Options, layer: &Layer) -> Result<Gpu> {
-        let (budget, mut setup) = options.memory(layer)?;
-        let cache_folder = options.caches();
-        let (fuse, tune) = (options.fuses()?, options.tunes()?);
+        let chosen = options.chosen(layer)?;
         let driver = WgpuDriver::open(&options.request()?).await?;
-        setup.tuning = tune
-            .over(driver.caps(), cache_folder.as_deref())
-            .map(Arc::new);
-        let driver = driver.with_cache(cache_folder);
-        let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.engine.here().begin_budget(budget)?;
-        Ok(gpu)
+        let driver = driver.with_cache(chosen.cache_folder.clone());
+        Self::begin(Arc::new(driver), chosen, layer)
     }
 
     /// Opens a device on each adapter of this machine, in the order of their indices. A software
@@ -347,18 +356,11 @@ impl Gpu {
         options: Options,
         layer: &Layer,
     ) -> Result<Gpu> {
-        let (budget, mut setup) = options.memory(layer)?;
-        let cache_folder = options.caches();
-        let (fuse, tune) = (options.fuses()?, options.tunes()?);
+        let chosen = options.chosen(layer)?;
         let host_heap = options.has_host_heap()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue, host_heap)?;
-        setup.tuning = tune
-            .over(driver.caps(), cache_folder.as_deref())
-            .map(Arc::new);
-        let driver = driver.with_cache(cache_folder);
-        let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
-        gpu.engine.here().begin_budget(budget)?;
-        Ok(gpu)
+        let driver = driver.with_cache(chosen.cache_folder.clone());
+        Self::begin(Arc::new(driver), chosen, layer)
     }
 
     /// A simulated device, for tests: see [`sim`](crate::sim).
@@ -390,22 +392,29 @@ impl Gpu {
         options: Options,
         layer: &Layer,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
-        let (budget, mut setup) = options.memory(layer)?;
+        let mut chosen = options.chosen(layer)?;
         device.host_heap = options.has_host_heap()?.unwrap_or(device.host_heap);
         let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
         let compact_always = device.compact_always.unwrap_or_else(is_said);
-        let (fuse, tune) = (options.fuses()?, options.tunes()?);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device.checked()?)?;
-        setup.tuning = tune
-            .over(driver.caps(), options.caches().as_deref())
-            .map(Arc::new);
-        setup.spill.faults = handle.files().clone();
-        let gpu = Self::over(Arc::new(driver), setup, fuse, layer)?;
+        chosen.setup.spill.faults = handle.files().clone();
+        let gpu = Self::begin(Arc::new(driver), chosen, layer)?;
         if compact_always {
             gpu.engine.here().compact_always();
         }
-        gpu.engine.here().begin_budget(budget)?;
         Ok((gpu, handle))
+    }
+
+    fn begin(driver: Arc<dyn Driver>, chosen: Chosen, layer: &Layer) -> Result<Gpu> {
+        let folder = chosen.cache_folder.as_deref();
+        let tuning = chosen.tune.over(driver.caps(), folder);
+        let setup = Setup {
+            tuning: tuning.map(Arc::new),
+            ..chosen.setup
+        };
+        let gpu = Self::over(driver, setup, chosen.fuses, layer)?;
+        gpu.engine.here().begin_budget(chosen.budget)?;
+        Ok(gpu)
     }
 
     fn over(driver: Arc<dyn Driver>, setup: Setup, fuses: bool, layer: &Layer) -> Result<Gpu> {
@@ -529,8 +538,7 @@ impl Gpu {
     fn shared_driver(&self, operation: &'static str) -> Result<&Device> {
         let driver = self.engine.own().driver();
         if self.engine.here().is_dry() || !driver.shares_with_app() {
-            let reason = NOT_SHARED.into();
-            return Err(Error::Buffer { operation, reason });
+            return Err(Error::buffer(operation, NOT_SHARED));
         }
         Ok(driver)
     }
@@ -565,15 +573,14 @@ impl fmt::Debug for Gpu {
 fn budget_of_environment() -> Result<Budget> {
     use std::env::VarError;
     match std::env::var("LAPIDARY_BUDGET") {
-        Ok(text) => text.parse().map_err(|error: Error| Error::Option {
-            option: "LAPIDARY_BUDGET",
-            reason: error.to_string(),
-        }),
+        Ok(text) => text
+            .parse()
+            .map_err(|error: Error| Error::option("LAPIDARY_BUDGET", error.to_string())),
         Err(VarError::NotPresent) => Ok(Budget::default()),
-        Err(VarError::NotUnicode(_)) => Err(Error::Option {
-            option: "LAPIDARY_BUDGET",
-            reason: "the value is not valid UTF-8".into(),
-        }),
+        Err(VarError::NotUnicode(_)) => Err(Error::option(
+            "LAPIDARY_BUDGET",
+            "the value is not valid UTF-8",
+        )),
     }
 }
 

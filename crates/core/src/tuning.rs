@@ -19,6 +19,7 @@ mod race;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -93,13 +94,18 @@ pub enum Ready {
     No,
 }
 
-/// The results of trials, and their costs.
+/// Results and cost of trials: see [`Tune::FirstUse`](crate::adapter::Tune::FirstUse).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TrialResults {
-    pub(crate) best: Vec<(String, String)>,
-    pub(crate) never: Vec<String>,
-    pub(crate) trials: u64,
-    pub(crate) time: Duration,
+#[non_exhaustive]
+pub struct Tuned {
+    /// The best variant for each problem (sizes rounded up), found by this `Gpu` or earlier.
+    pub best: Vec<(String, String)>,
+    /// Variants that lost the device or ended the process.
+    pub never: Vec<String>,
+    /// Trial runs of variants by this `Gpu`. Several runs in a row count as one.
+    pub trials: u64,
+    /// Time that these runs took.
+    pub time: Duration,
 }
 
 /// The findings about a device.
@@ -120,9 +126,9 @@ pub struct Tuning {
 
 #[derive(Default)]
 struct Known {
-    /// The best variant of each problem, sorted by problem.
-    best: Vec<(String, String)>,
-    never: Vec<String>,
+    /// The best variant of each problem.
+    best: BTreeMap<String, String>,
+    never: BTreeSet<String>,
     /// Variants that another process may be trying now, or that may have ended it.
     unclear: Vec<String>,
     /// The variant for each problem, both by their hashes. It is looked up once per call.
@@ -204,8 +210,8 @@ impl Tuning {
             let known = self.known();
             let allowed = (0..names.len()).filter(|&index| !known.is_barred(&names[index]));
             let allowed: Vec<usize> = allowed.collect();
-            let best = known.best_of(problem);
-            if let Some(best) = best.and_then(|best| allowed.iter().find(|&&i| names[i] == best)) {
+            let best = known.best.get(problem);
+            if let Some(best) = best.and_then(|best| allowed.iter().find(|&&i| names[i] == *best)) {
                 return (*best, true);
             }
             allowed
@@ -234,18 +240,19 @@ impl Tuning {
         };
         let winner = race.winner;
         if race.base == first && race.is_settled {
-            self.known().set_best(problem, &names[winner]);
+            let (problem, winner) = (problem.to_owned(), names[winner].clone());
+            self.known().best.insert(problem, winner);
             self.write();
         }
         (winner, true)
     }
 
     /// The findings, for reports.
-    pub(crate) fn findings(&self) -> TrialResults {
+    pub(crate) fn findings(&self) -> Tuned {
         let known = self.known();
-        TrialResults {
-            best: known.best.clone(),
-            never: known.never.clone(),
+        Tuned {
+            best: known.best.clone().into_iter().collect(),
+            never: known.never.iter().cloned().collect(),
             trials: known.trials,
             time: known.time,
         }
@@ -289,7 +296,7 @@ impl Tuning {
         let left = left_behind(file);
         for (name, _) in &left.ended {
             log::warn!("lapidary: `{name}` ended a process and will not be tried again");
-            self.known.lock().bar(name);
+            self.known.lock().never.insert(name.clone());
         }
         self.known.lock().unclear.extend(left.unclear);
         // A marker is removed only if the disk has its variant among the findings.
@@ -310,12 +317,10 @@ impl Tuning {
         let mut text = format!("device {}\n", self.device);
         {
             let mut known = self.known.lock();
-            for (problem, variant) in &theirs.best {
-                if known.best_of(problem).is_none() {
-                    known.set_best(problem, variant);
-                }
+            for (problem, variant) in theirs.best {
+                known.best.entry(problem).or_insert(variant);
             }
-            theirs.never.iter().for_each(|variant| known.bar(variant));
+            known.never.extend(theirs.never);
             for (problem, variant) in &known.best {
                 text += &format!("best {problem} = {variant}\n");
             }
@@ -330,7 +335,7 @@ impl Tuning {
     fn bar(&self, name: &str) -> bool {
         {
             let mut known = self.known();
-            known.bar(name);
+            known.never.insert(name.to_owned());
             known.decided.clear();
         }
         self.write()
@@ -339,36 +344,7 @@ impl Tuning {
 
 impl Known {
     fn is_barred(&self, name: &str) -> bool {
-        let mut barred = self.never.iter().chain(&self.unclear);
-        barred.any(|other| other == name)
-    }
-
-    fn bar(&mut self, name: &str) {
-        if let Err(place) = self
-            .never
-            .binary_search_by(|other| other.as_str().cmp(name))
-        {
-            self.never.insert(place, name.to_owned());
-        }
-    }
-
-    fn best_of(&self, problem: &str) -> Option<&str> {
-        let place = self.place_of(problem).ok()?;
-        Some(&self.best[place].1)
-    }
-
-    fn set_best(&mut self, problem: &str, variant: &str) {
-        match self.place_of(problem) {
-            Ok(place) => self.best[place].1 = variant.to_owned(),
-            Err(place) => {
-                let entry = (problem.to_owned(), variant.to_owned());
-                self.best.insert(place, entry);
-            }
-        }
-    }
-
-    fn place_of(&self, problem: &str) -> Result<usize, usize> {
-        (self.best).binary_search_by(|(other, _)| other.as_str().cmp(problem))
+        self.never.contains(name) || self.unclear.iter().any(|other| other == name)
     }
 
     /// Reads the findings in a file's text. `false` if they concern another device.
@@ -380,9 +356,9 @@ impl Known {
         for line in lines.filter(|line| !line.contains(char::is_control)) {
             let best = line.strip_prefix("best ");
             if let Some((problem, variant)) = best.and_then(|line| line.split_once(" = ")) {
-                self.set_best(problem, variant);
+                self.best.insert(problem.to_owned(), variant.to_owned());
             } else if let Some(variant) = line.strip_prefix("never ") {
-                self.bar(variant);
+                self.never.insert(variant.to_owned());
             }
         }
         true

@@ -48,17 +48,13 @@ impl GpuKernels<'_> {
     pub fn time(self, on: bool) -> Result<()> {
         let timed = self.engine.here().time_kernels(on);
         timed.map_err(|error| match error {
-            DriverError::Invalid(reason) => Error::Option {
-                option: "GpuKernels::time",
-                reason,
-            },
+            DriverError::Invalid(reason) => Error::option("GpuKernels::time", reason),
             DriverError::Lost(reason) => Error::DeviceLost { reason },
             #[cfg(any(test, feature = "sim"))]
             DriverError::Kernel(fault) => Error::Kernel(fault),
-            DriverError::OutOfMemory | DriverError::OverBudget => Error::Driver {
-                what: "timestamps",
-                message: "the device has no memory for them".to_owned(),
-            },
+            DriverError::OutOfMemory | DriverError::OverBudget => {
+                Error::driver("timestamps", "the device has no memory for them")
+            }
         })
     }
 
@@ -103,12 +99,6 @@ impl GpuKernels<'_> {
     /// ```
     pub fn tuned(self) -> Tuned {
         let found = self.engine.here().tuning().map(|tuning| tuning.findings());
-        let found = found.unwrap_or_default();
-        Tuned {
-            best: found.best,
-            never: found.never,
-            trials: found.trials,
-            time: found.time,
-        }
+        found.unwrap_or_default()
     }
 }

@@ -1,7 +1,6 @@
 //! Trials of kernel variants: the option, and the results.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::Options;
 use crate::driver::Caps;
@@ -33,20 +32,6 @@ pub enum Tune {
     FirstUse,
 }
 
-/// Results and cost of trials: see [`Tune::FirstUse`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tuned {
-    /// The best variant for each problem (sizes rounded up), found by this `Gpu` or earlier.
-    pub best: Vec<(String, String)>,
-    /// Variants that lost the device or ended the process.
-    pub never: Vec<String>,
-    /// Trial runs of variants by this `Gpu`. Several runs in a row count as one.
-    pub trials: u64,
-    /// Time that these runs took.
-    pub time: Duration,
-}
-
 impl Options {
     /// The option for trials, with the environment's default.
     pub(super) fn tunes(&self) -> Result<Tune> {
@@ -57,10 +42,10 @@ impl Options {
         match said.as_deref() {
             Ok("off" | "0") | Err(std::env::VarError::NotPresent) => Ok(Tune::Off),
             Ok("first-use") => Ok(Tune::FirstUse),
-            _ => Err(Error::Option {
-                option: VARIABLE,
-                reason: "the value must be `off` or `first-use`".into(),
-            }),
+            _ => Err(Error::option(
+                VARIABLE,
+                "the value must be `off` or `first-use`",
+            )),
         }
     }
 }

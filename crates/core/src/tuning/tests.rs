@@ -218,13 +218,13 @@ fn files_that_are_broken_foreign_or_older_are_not_used_and_replaced() {
     for content in broken {
         fs::write(&file, content).unwrap();
         let later = alone(subject("1"), Some(&folder));
-        assert_eq!(later.findings(), TrialResults::default());
+        assert_eq!(later.findings(), Tuned::default());
         assert_eq!(choose(&later, "p"), 1);
         assert_eq!(fs::read(&file).unwrap(), whole, "written anew");
     }
     let newer = alone(subject("2"), Some(&folder));
     assert_eq!(newer.file.as_ref(), Some(&file), "one file an adapter");
-    assert_eq!(newer.findings(), TrialResults::default());
+    assert_eq!(newer.findings(), Tuned::default());
     assert_eq!(choose(&newer, "q"), 1);
     let text = fs::read_to_string(&file).unwrap();
     assert!(
@@ -446,7 +446,7 @@ fn where_markers_cannot_be_written_nothing_is_tried() {
     fs::write(&folder.0, b"in the way").unwrap();
     let tuning = alone(subject("1"), Some(&folder));
     assert_eq!((unasked(&tuning, "p"), unasked(&tuning, "q")), (0, 0));
-    assert_eq!(tuning.findings(), TrialResults::default());
+    assert_eq!(tuning.findings(), Tuned::default());
     fs::remove_file(&folder.0).unwrap();
 }
 
