@@ -116,41 +116,16 @@ impl Buffer {
     pub fn recompute_with(
         &self,
         inputs: &[&Buffer],
-        compute: impl Fn(&[Buffer]) -> Result<Buffer> + Send + Sync + 'static,
+        compute: impl Fn(&[Buffer]) -> Result<Buffer> + MaybeShared + 'static,
     ) -> Result<()> {
-        block_on(RECOMPUTE, self.recompute(inputs, compute))
+        block_on(RECOMPUTE, self.recompute_with_async(inputs, compute))
     }
 
-    /// As [`recompute_with`](Self::recompute_with), as a future.
+    /// As [`recompute_with`](Self::recompute_with), as a future: the only form in a browser.
     ///
     /// # Errors
     /// As [`recompute_with`](Self::recompute_with).
-    #[cfg(not(target_arch = "wasm32"))]
     pub async fn recompute_with_async(
-        &self,
-        inputs: &[&Buffer],
-        compute: impl Fn(&[Buffer]) -> Result<Buffer> + Send + Sync + 'static,
-    ) -> Result<()> {
-        self.recompute(inputs, compute).await
-    }
-
-    /// Registers a function that can compute the buffer's current bytes again. When memory is
-    /// short, the engine drops the bytes. When a command uses the buffer, it computes them again
-    /// from `inputs`.
-    ///
-    /// # Errors
-    /// [`Error::Buffer`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; the errors
-    /// of [`force_async`](Self::force_async).
-    #[cfg(target_arch = "wasm32")]
-    pub async fn recompute_with_async(
-        &self,
-        inputs: &[&Buffer],
-        compute: impl Fn(&[Buffer]) -> Result<Buffer> + 'static,
-    ) -> Result<()> {
-        self.recompute(inputs, compute).await
-    }
-
-    async fn recompute(
         &self,
         inputs: &[&Buffer],
         compute: impl Fn(&[Buffer]) -> Result<Buffer> + MaybeShared + 'static,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 #[cfg(doc)]
 use super::Gpu;
 use super::GpuMemory;
+use crate::driver::MaybeShared;
 use crate::engine::{Pressure, PressureGuard, block_on};
 #[cfg(doc)]
 use crate::error::Error;
@@ -228,19 +229,10 @@ impl GpuMemory<'_> {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(not(target_arch = "wasm32"))]
     pub fn on_pressure(
         self,
-        callback: impl Fn(&Pressure) + Send + Sync + 'static,
+        callback: impl Fn(&Pressure) + MaybeShared + 'static,
     ) -> PressureGuard {
-        self.engine.here().on_pressure(Arc::new(callback))
-    }
-
-    /// Registers a callback for memory shortage, until the guard is dropped. It is called before
-    /// buffers are moved or evicted, so that the app can drop buffers that it does not need. Calls
-    /// that would wait return [`Error::Reentered`] in it. A panic in it is caught.
-    #[cfg(target_arch = "wasm32")]
-    pub fn on_pressure(self, callback: impl Fn(&Pressure) + 'static) -> PressureGuard {
         self.engine.here().on_pressure(Arc::new(callback))
     }
 

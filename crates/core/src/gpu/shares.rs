@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Gpu, GpuMemory};
+use crate::driver::MaybeShared;
 #[cfg(doc)]
 use crate::engine::MemoryStats;
 use crate::engine::{Engine, Handle, Watermark, WatermarkGuard, block_on, shares};
@@ -188,23 +189,10 @@ impl GpuMemory<'_> {
     /// });
     /// # Ok(()) }
     /// ```
-    #[cfg(not(target_arch = "wasm32"))]
     pub fn on_watermark(
         self,
         percent: u8,
-        callback: impl Fn(&Watermark) + Send + Sync + 'static,
-    ) -> WatermarkGuard {
-        (self.engine.here()).on_watermark(percent, Arc::new(callback))
-    }
-
-    /// Registers a callback for a watermark, until the guard is dropped. It is called each time the
-    /// bytes on the device rise to `percent` of their limit. Calls that would wait return
-    /// [`Error::Reentered`] in it. A panic in it is caught.
-    #[cfg(target_arch = "wasm32")]
-    pub fn on_watermark(
-        self,
-        percent: u8,
-        callback: impl Fn(&Watermark) + 'static,
+        callback: impl Fn(&Watermark) + MaybeShared + 'static,
     ) -> WatermarkGuard {
         (self.engine.here()).on_watermark(percent, Arc::new(callback))
     }

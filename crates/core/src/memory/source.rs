@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::driver::MaybeShared;
+
 #[cfg(not(target_arch = "wasm32"))]
 type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
 #[cfg(target_arch = "wasm32")]
@@ -85,20 +87,9 @@ impl Source {
 
     /// A function that fills a slice with the buffer's bytes from an offset on. Any thread may call
     /// it, piece by piece. It must not call this `Gpu`.
-    #[cfg(not(target_arch = "wasm32"))]
     pub fn reader(
-        read: impl Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'static,
+        read: impl Fn(u64, &mut [u8]) -> io::Result<()> + MaybeShared + 'static,
     ) -> Source {
-        Source {
-            read: Arc::new(read),
-            len_bytes: None,
-        }
-    }
-
-    /// A function that fills a slice with the buffer's bytes from an offset on. It is called piece
-    /// by piece, and must not call this `Gpu`.
-    #[cfg(target_arch = "wasm32")]
-    pub fn reader(read: impl Fn(u64, &mut [u8]) -> io::Result<()> + 'static) -> Source {
         Source {
             read: Arc::new(read),
             len_bytes: None,
