@@ -31,8 +31,6 @@ pub struct Waited {
 }
 
 impl Waited {
-    const NOTHING: Waited = Waited { times: 0, ns: 0 };
-
     pub(crate) fn new(times: u64, ns: u64) -> Waited {
         Waited { times, ns }
     }
@@ -70,13 +68,6 @@ pub struct Waits {
 }
 
 impl Waits {
-    const NOTHING: Waits = Waits {
-        device: Waited::NOTHING,
-        host: Waited::NOTHING,
-        store: Waited::NOTHING,
-        disk: Waited::NOTHING,
-    };
-
     /// All of them together.
     pub fn total(&self) -> Waited {
         let Waits {
@@ -206,7 +197,7 @@ thread_local! {
 
     /// The waits below the innermost watch. Like `WATCHED` it has no destructor, so that a thread
     /// may use it while it ends.
-    static WAITS: Cell<Waits> = const { Cell::new(Waits::NOTHING) };
+    static WAITS: Cell<Waits> = Cell::default();
 }
 
 /// Until it is dropped, this thread counts for an inner watch.
@@ -219,7 +210,7 @@ impl Scope {
     fn enter(watched: Watched) -> Self {
         Scope {
             watched: WATCHED.replace(watched),
-            waits: WAITS.replace(Waits::NOTHING),
+            waits: WAITS.take(),
         }
     }
 }
@@ -351,7 +342,7 @@ mod tests {
     use super::*;
 
     fn watched(has_clock: bool, work: impl Future<Output = ()>) -> Waits {
-        let mut seen = Waits::NOTHING;
+        let mut seen = Waits::default();
         pollster::block_on(watch(has_clock, work, |waits| seen.add(waits)));
         seen
     }
@@ -375,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_wait_counts_for_the_innermost_watch() {
-        let mut inner = Waits::NOTHING;
+        let mut inner = Waits::default();
         let outer = watched(false, async {
             block(WaitsFor::Device);
             watch(false, async { block(WaitsFor::Store) }, |waits| {
@@ -410,7 +401,7 @@ mod tests {
                 _ => std::task::Poll::Ready(()),
             }
         });
-        let seen = Cell::new(Waits::NOTHING);
+        let seen = Cell::new(Waits::default());
         let note = |waits: &Waits| {
             let mut all = seen.get();
             all.add(waits);
@@ -432,7 +423,7 @@ mod tests {
         let mut waits = Waits {
             device: waited(3, 0),
             disk: waited(9, 0),
-            ..Waits::NOTHING
+            ..Waits::default()
         };
         assert_eq!(waits.to_string(), "12 times: disk 9, device 3");
         waits.device.ns = 300_000_000;
@@ -441,11 +432,11 @@ mod tests {
         assert_eq!(waits.longest(), ("disk", waits.disk));
         let before = Waits {
             disk: waited(8, 900_000_000),
-            ..Waits::NOTHING
+            ..Waits::default()
         };
         let since = waits.since(&before);
         assert_eq!((since.disk, since.device), (waited(1, 0), waits.device));
-        assert_eq!(Waits::NOTHING.to_string(), "0 times");
+        assert_eq!(Waits::default().to_string(), "0 times");
         let most = waited(u64::MAX, u64::MAX);
         let (device, host, store, disk) = (most, most, most, most);
         let all = Waits {

@@ -9,7 +9,7 @@ use crate::memory::{ClassUse, SlabUse, TagUse};
 use crate::shortage::{Holder, ReclaimCounts, ReclaimStepUse, ShareUse};
 use crate::transfer::StoreUse;
 use crate::units::Level;
-use crate::waits::MakerWaits;
+use crate::waits::{MakerWaits, Waited, Waits};
 
 /// A number of the statistics: see [`MemoryStats::numbers`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -318,6 +318,25 @@ table! {
         peak_pending_bytes: u64,
     }
 }
+
+/// The waits are rows of the table, so that monitoring systems get them as numbers.
+macro_rules! waits {
+    ($($vis:vis $of:ident),*) => {$(
+        impl $of {
+            /// The waits of execution passes for memory, by what they waited for.
+            $vis fn waits(&self) -> Waits {
+                Waits {
+                    device: Waited::new(self.device_waits, self.device_wait_ns),
+                    host: Waited::new(self.host_waits, self.host_wait_ns),
+                    store: Waited::new(self.store_waits, self.store_wait_ns),
+                    disk: Waited::new(self.disk_waits, self.disk_wait_ns),
+                }
+            }
+        }
+    )*};
+}
+
+waits!(pub MemoryStats, pub(crate) Counters);
 
 impl Counters {
     /// The commands of the app that have run, and the refused submissions.

@@ -6,7 +6,6 @@ use std::fmt;
 use crate::engine::MemoryStats;
 use crate::memory::{SlabUse, printable, printable_end};
 use crate::units::Bytes;
-use crate::waits::{Waited, Waits};
 
 /// Lines for slabs and for holders in the report.
 const SLAB_LINES: usize = 10;
@@ -153,16 +152,6 @@ impl MemoryStats {
     pub fn store_bytes(&self) -> u64 {
         let bytes = self.stores.iter().map(|store| store.bytes.now);
         bytes.fold(0, u64::saturating_add)
-    }
-
-    /// The waits of execution passes for memory, by what they waited for.
-    pub fn waits(&self) -> Waits {
-        Waits {
-            device: Waited::new(self.device_waits, self.device_wait_ns),
-            host: Waited::new(self.host_waits, self.host_wait_ns),
-            store: Waited::new(self.store_waits, self.store_wait_ns),
-            disk: Waited::new(self.disk_waits, self.disk_wait_ns),
-        }
     }
 
     /// The rows about tensors that left the device.

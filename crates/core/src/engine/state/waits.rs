@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::numbers::Counters;
 use crate::memory::{Memory, Storage, Tag};
-use crate::waits::{MakerWaits, Waited, Waits};
+use crate::waits::{MakerWaits, Waits};
 
 /// The most makers in a report.
 const MOST: usize = 8;
@@ -54,15 +54,5 @@ impl Counters {
         self.store_wait_ns += waits.store.ns;
         self.disk_waits += waits.disk.times;
         self.disk_wait_ns += waits.disk.ns;
-    }
-
-    /// The waits of passes for memory.
-    pub(crate) fn waits(&self) -> Waits {
-        Waits {
-            device: Waited::new(self.device_waits, self.device_wait_ns),
-            host: Waited::new(self.host_waits, self.host_wait_ns),
-            store: Waited::new(self.store_waits, self.store_wait_ns),
-            disk: Waited::new(self.disk_waits, self.disk_wait_ns),
-        }
     }
 }
