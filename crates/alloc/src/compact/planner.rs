@@ -84,13 +84,16 @@ impl Pools {
         let mut growth = self.growth(size_bytes)?;
         planner.draft.steps.clear();
         let empty_limit_bytes = self.empty_limit_bytes(growth.class, size_bytes);
-        if self.has_hole(growth.class.zone(), size_bytes, empty_limit_bytes) {
+        if self
+            .carver
+            .has_hole(growth.class.zone(), size_bytes, empty_limit_bytes)
+        {
             return Ok(&planner.draft.steps);
         }
         // A program that releases and creates slabs again and again takes any hole: see the policy.
         if growth.class != SlabClass::Small
             && self.is_restless()
-            && (1..ZONES).any(|zone| self.has_hole(zone, size_bytes, u64::MAX))
+            && (1..ZONES).any(|zone| self.carver.has_hole(zone, size_bytes, u64::MAX))
         {
             return Ok(&planner.draft.steps);
         }
@@ -124,7 +127,7 @@ impl Pools {
         }
         // The plan gets here only under a hard limit.
         planner.draft.steps.clear();
-        if (0..ZONES).any(|zone| self.has_hole(zone, size_bytes, u64::MAX)) {
+        if (0..ZONES).any(|zone| self.carver.has_hole(zone, size_bytes, u64::MAX)) {
             return Ok(&planner.draft.steps);
         }
         query.growth.slab_bytes = growth.least_bytes;
@@ -221,10 +224,6 @@ impl Pools {
     fn empty_bytes(&self) -> u64 {
         let slabs = self.carver.empty_slabs();
         slabs.map(|slab| self.slab_bytes(slab)).sum()
-    }
-
-    fn has_hole(&self, zone: u8, size_bytes: u64, empty_limit_bytes: u64) -> bool {
-        self.carver.has_hole(zone, size_bytes, empty_limit_bytes)
     }
 }
 

@@ -124,12 +124,7 @@ impl Engine {
         self.wait_idle().await
     }
 
-    /// Appends commands without any other command between them.
-    pub(super) fn push(self: &Arc<Self>, cmds: impl IntoIterator<Item = Cmd>) -> Result<()> {
-        self.push_with(|_| cmds)
-    }
-
-    /// Appends commands that depend on the state at that moment.
+    /// Appends commands that depend on the state at that moment, without any other between them.
     pub(super) fn push_with<C: IntoIterator<Item = Cmd>>(
         self: &Arc<Self>,
         make: impl FnOnce(&State) -> C,
@@ -239,7 +234,7 @@ impl Engine {
     fn count_upload(&self, bytes: &[u8]) {
         if self.is_dry() {
             if let Some(account) = &mut self.lock().dry {
-                account.uploaded(bytes.len() as u64);
+                account.uploaded_bytes += bytes.len() as u64;
             }
         }
     }
@@ -263,22 +258,21 @@ impl Engine {
         let is_small = are_single && launch.args.len() as u64 <= most;
         if !is_small && launch.windows(caps.max_binding_bytes) > most {
             // Each window counts whole, because no other operand can use the rest of it.
-            return Err(Error::NeverFits {
-                what: "a total binding size",
-                requested_bytes: launch.windows(caps.max_binding_bytes) * caps.max_binding_bytes,
-                limit_bytes: most * caps.max_binding_bytes,
-                hint: "Work on slices of the operands",
-                by: String::new(),
-            });
+            return Err(Error::never_fits(
+                "a total binding size",
+                launch.windows(caps.max_binding_bytes) * caps.max_binding_bytes,
+                most * caps.max_binding_bytes,
+                "Work on slices of the operands",
+            ));
         }
         if launch.groups.iter().any(|&groups| groups > caps.max_groups) {
-            return Err(Error::Driver {
-                what: "a dispatch",
-                message: format!(
+            return Err(Error::driver(
+                "a dispatch",
+                format!(
                     "{:?} workgroups, but the device allows at most {} in each direction",
                     launch.groups, caps.max_groups
                 ),
-            });
+            ));
         }
         Ok(())
     }
@@ -362,17 +356,7 @@ impl Engine {
         }
         self.check_lost()?;
         self.count_upload(bytes);
-        // All bytes are queued before the app works on the next part, so others may use the chunk.
-        let (whole, mut begun) = (offset_bytes == 0, true);
-        let staged = upload::stage_all(
-            self,
-            dst,
-            offset_bytes,
-            bytes,
-            whole,
-            &mut begun,
-            upload::BLOCKS,
-        );
+        let staged = upload::stage_part(self, dst, offset_bytes, bytes, upload::BLOCKS);
         block_on(upload::WHAT, staged)?;
         if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
             self.try_run_queue();
@@ -432,14 +416,7 @@ impl UploadPart<'_> {
 
     /// Writes the bytes through staging memory.
     pub(crate) async fn stage(self, engine: &Arc<Engine>, dst: &Arc<Storage>) -> Result<()> {
-        let UploadPart {
-            offset_bytes,
-            bytes,
-        } = self;
-        // All bytes are queued before the caller has the next part, so others may use the chunk.
-        let (whole, mut begun) = (offset_bytes == 0, true);
-        let staged = upload::stage_all(engine, dst, offset_bytes, bytes, whole, &mut begun, true);
-        staged.await?;
+        upload::stage_part(engine, dst, self.offset_bytes, self.bytes, true).await?;
         engine.try_run_queue();
         Ok(())
     }

@@ -83,13 +83,12 @@ impl Engine {
     pub(super) fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
         let limit_bytes = self.caps().max_buffer_bytes & !15;
         if bytes > limit_bytes {
-            return Err(Error::NeverFits {
-                what: "a buffer",
-                requested_bytes: bytes,
+            return Err(Error::never_fits(
+                "a buffer",
+                bytes,
                 limit_bytes,
-                hint: "Split it into several",
-                by: String::new(),
-            });
+                "Split it into several",
+            ));
         }
         let site = MadeFor::or(Location::caller());
         let share = self.share();
@@ -496,10 +495,10 @@ impl Engine {
             .slots
             .overlapping_import(buffer, offset_bytes, size_bytes)
         {
-            return Err(Error::Buffer {
-                operation: "import",
-                reason: format!("the range overlaps the one imported at {tag}"),
-            });
+            return Err(Error::buffer(
+                "import",
+                format!("the range overlaps the one imported at {tag}"),
+            ));
         }
         state.memory.import(&storage, buffer, offset_bytes);
         Ok(storage)

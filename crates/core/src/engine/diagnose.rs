@@ -88,12 +88,13 @@ struct Asked {
 /// The state of the diagnostics.
 pub(super) struct Diagnose {
     wanted: Wanted,
-    gear: Option<Gear>,
+    /// The device resources of the diagnostics, once they exist.
+    pub(super) gear: Option<Gear>,
     asked: Vec<Asked>,
     /// The number of looks in accepted submissions.
     submitted: usize,
     /// The number of answers in use.
-    used: u32,
+    pub(super) used: u32,
     /// The commands since the last complete check, the latest at the end.
     suspects: Vec<String>,
     /// Whether no look was missed since the last check of everything began.
@@ -122,20 +123,6 @@ impl Diagnose {
 
     pub(super) fn wants(&self) -> Diagnostics {
         self.wanted.diagnostics
-    }
-
-    /// Whether the device resources of the diagnostics exist.
-    pub(super) fn has_gear(&self) -> bool {
-        self.gear.is_some()
-    }
-
-    pub(super) fn set_gear(&mut self, gear: Gear) {
-        self.gear = Some(gear);
-    }
-
-    /// The number of answers in use.
-    pub(super) fn used(&self) -> u32 {
-        self.used
     }
 
     /// The reason of the first missed look that the app has not learned of.
@@ -339,9 +326,20 @@ impl Diagnose {
         let params = bytemuck::bytes_of(&params);
         (state.batch).dispatch(pipeline, bind_group, params, [groups, 1, 1]);
         if let Some(entry) = state.timing.of_check("probe") {
-            state.batch.add_timed(entry);
+            state.batch.timed.push(entry);
         }
     }
+}
+
+/// Lets the diagnostics work on the state that they are a part of. `None` without diagnostics.
+pub(super) fn with<T>(
+    state: &mut State,
+    work: impl FnOnce(&mut Diagnose, &mut State) -> T,
+) -> Option<T> {
+    let mut diagnose = state.diagnose.take()?;
+    let done = work(&mut diagnose, state);
+    state.diagnose = Some(diagnose);
+    Some(done)
 }
 
 /// The buffer of the pattern and the answers.
@@ -353,15 +351,14 @@ pub(super) fn gear_buffer(state: &State) -> Option<BufferId> {
 /// Takes the answers to all looks, or the error that prevented them. Returns the findings.
 pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(mut diagnose) = state.diagnose.take() {
+    with(state, |diagnose, state| {
         match answers {
             Ok(answers) => diagnose.evaluate(state, &answers, &mut found),
             // Without the answers, the results of the looks are unknown.
             Err(error) => diagnose.note_missed(&format!("{error:?}")),
         }
         diagnose.forget_asked(0);
-        state.diagnose = Some(diagnose);
-    }
+    });
     found
 }
 
@@ -369,25 +366,23 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
 #[cold]
 pub(in crate::engine) fn handle_changes(state: &mut State) {
     let changes = state.memory.canaries.take_changes(&state.memory.slabs);
-    let Some(mut diagnose) = state.diagnose.take() else {
-        return;
-    };
-    let wants = diagnose.wants();
-    for change in changes {
-        match change {
-            Change::Came(canary) => diagnose.fill(state, &canary),
-            Change::Went { block, canary } => {
-                if wants.canaries {
-                    diagnose.look_at_zone(state, canary, About::Canary);
+    with(state, |diagnose, state| {
+        let wants = diagnose.wants();
+        for change in changes {
+            match change {
+                Change::Came(canary) => diagnose.fill(state, &canary),
+                Change::Went { block, canary } => {
+                    if wants.canaries {
+                        diagnose.look_at_zone(state, canary, About::Canary);
+                    }
+                    if wants.poison {
+                        diagnose.fill(state, &block);
+                    }
                 }
-                if wants.poison {
-                    diagnose.fill(state, &block);
-                }
+                Change::Reused(zone) => diagnose.look_at_zone(state, zone, About::Freed),
             }
-            Change::Reused(zone) => diagnose.look_at_zone(state, zone, About::Freed),
         }
-    }
-    state.diagnose = Some(diagnose);
+    });
 }
 
 /// Forgets the fills and looks of a refused submission.

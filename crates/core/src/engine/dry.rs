@@ -22,7 +22,6 @@ use super::handle::Engine;
 use super::numbers::MemoryStats;
 use super::queue::cmd::Cmd;
 use super::report::alive;
-use super::state::account::DryRunAccount;
 use crate::driver::{Account, DryDriver};
 use crate::error::Result;
 use crate::memory::{Copies, Fakes, HostCopy, Kept, Residency, Source, Storage};
@@ -157,6 +156,7 @@ pub(crate) struct DryCounts {
 pub(crate) struct DryRunGuard {
     run: Rc<Run>,
     live_before_bytes: u64,
+    moved_before_bytes: u64,
 }
 
 impl DryRunGuard {
@@ -178,6 +178,7 @@ impl DryRunGuard {
         let mut guard = DryRunGuard {
             run,
             live_before_bytes: 0,
+            moved_before_bytes: 0,
         };
         guard.run.fill()?;
         dry.reset_peaks();
@@ -187,8 +188,8 @@ impl DryRunGuard {
         state.costs = costs;
         state.memory.census.watch_peak();
         guard.live_before_bytes = state.memory.slabs.live_bytes();
-        let moved_bytes = state.memory.slabs.moved_bytes();
-        state.dry = Some(Box::new(DryRunAccount::new(moved_bytes)));
+        guard.moved_before_bytes = state.memory.slabs.moved_bytes();
+        state.dry = Some(Box::default());
         drop(state);
         Ok(guard)
     }
@@ -206,17 +207,15 @@ impl DryRunGuard {
         let stats = dry.report();
         let mut state = dry.lock();
         let holders = state.memory.census.holders_at_peak();
-        let account = state.dry.take();
-        let of = |count: fn(&DryRunAccount) -> u64| account.as_deref().map_or(0, count);
+        let account = state.dry.take().unwrap_or_default();
         Ok(DryCounts {
             live_before_bytes: self.live_before_bytes,
-            launches: of(DryRunAccount::launches),
-            uploaded_bytes: of(DryRunAccount::uploaded_bytes),
-            moved_bytes: (account.as_deref())
-                .map_or(0, |account| account.moved_bytes(stats.moved_bytes)),
-            compute_ns: of(DryRunAccount::compute_ns),
-            recompute_ns: of(DryRunAccount::recompute_ns),
-            transfer_ns: of(DryRunAccount::transfer_ns),
+            launches: account.launches,
+            uploaded_bytes: account.uploaded_bytes,
+            moved_bytes: stats.moved_bytes.saturating_sub(self.moved_before_bytes),
+            compute_ns: account.compute_ns as u64,
+            recompute_ns: account.recompute_ns as u64,
+            transfer_ns: account.transfer_ns,
             stats,
             holders,
         })

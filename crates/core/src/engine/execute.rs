@@ -63,7 +63,7 @@ impl Pass {
         {
             let queue = &mut self.lock().queue;
             queue.begin_pass(false, i8::MIN);
-            queue.end_at_submission();
+            queue.runs.ends_at_submission = true;
         }
         Box::pin(self.execute_queue()).await?;
         Ok(!self.lock().queue.is_empty())
@@ -113,7 +113,7 @@ impl Pass {
             self.for_memory(None, shrink::shrink(self)).await?;
         }
         if has_shares {
-            let least = self.lock().queue.least_priority();
+            let least = self.lock().queue.runs.least_priority;
             drain_to_ceilings(self, least).await?;
             self.wait_if_lower().await?;
         }
@@ -150,14 +150,14 @@ impl Pass {
         {
             let state = &mut *self.lock();
             if state.queue.is_empty() {
-                state.memory.forget_saved();
-                if !state.memory.has_saved() && !state.rematerializers.has_lineages() {
+                state.memory.dead_list.forget_saved();
+                if !state.memory.dead_list.has_saved() && !state.rematerializers.has_lineages() {
                     state.lineages.clear();
                 }
             }
         }
         self.submit()?;
-        if self.diagnostics().is_some() && !self.lock().queue.may_defer() {
+        if self.diagnostics().is_some() && !self.lock().queue.runs.may_defer {
             answers::look_over(self).await?;
         }
         Ok(())
@@ -188,10 +188,10 @@ impl Pass {
                     (commands, refusals) = (commands_now, refusals_now);
                 } else if need.is_some() && refusals_now - refusals > MOST_REFUSALS {
                     refusals = refusals_now;
-                    state.head_failed(Error::Driver {
-                        what: "a submission",
-                        message: "again and again, while the engine freed memory".into(),
-                    });
+                    state.head_failed(Error::driver(
+                        "a submission",
+                        "again and again, while the engine freed memory",
+                    ));
                     continue;
                 }
                 (need, state.memory.watermarks.has_reached())
@@ -205,7 +205,7 @@ impl Pass {
             let hold = (!is_submission).then(|| self.hold());
             self.meet(need).await?;
             drop(hold);
-            if is_submission && self.lock().queue.ends_at_submission() {
+            if is_submission && self.lock().queue.runs.ends_at_submission {
                 return Ok(true);
             }
         }
@@ -319,10 +319,10 @@ async fn provide_pipeline(
     let made = match pass.until(pass.driver.create_pipeline(desc)).await? {
         Ok(pipeline) => Ok(pipeline),
         // Only errors of the kernel itself are cached, because they would occur again.
-        Err(DriverError::Invalid(message)) => Err(Arc::new(Error::Driver {
-            what: "a kernel",
-            message: format!("{}: {message}", program.name()),
-        })),
+        Err(DriverError::Invalid(message)) => Err(Arc::new(Error::driver(
+            "a kernel",
+            format!("{}: {message}", program.name()),
+        ))),
         #[cfg(any(test, feature = "sim"))]
         Err(DriverError::Kernel(fault)) => Err(Arc::new(Error::Kernel(fault))),
         Err(error) => {
@@ -334,7 +334,7 @@ async fn provide_pipeline(
     if let (Program::Fused(fused), Ok(_)) = (program, &made) {
         state.queue.compiled(fused);
     }
-    state.pipelines.insert(key, made);
+    state.pipelines.made.insert(key, made);
     Ok(())
 }
 

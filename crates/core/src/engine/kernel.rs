@@ -72,13 +72,14 @@ pub struct Operand {
 
 /// Constructors: `Operand::read("a")`.
 impl Operand {
+    const fn new(name: &'static str, role: Role) -> Self {
+        let rows = None;
+        Operand { name, role, rows }
+    }
+
     /// An operand that the kernel only reads.
     pub const fn read(name: &'static str) -> Self {
-        Operand {
-            name,
-            role: Role::Read,
-            rows: None,
-        }
+        Operand::new(name, Role::Read)
     }
 
     /// A table from which the kernel copies rows.
@@ -91,19 +92,11 @@ impl Operand {
 
     /// An operand that the kernel writes whole and does not read.
     pub const fn write(name: &'static str) -> Self {
-        Operand {
-            name,
-            role: Role::Write,
-            rows: None,
-        }
+        Operand::new(name, Role::Write)
     }
     /// An operand that the kernel writes in part, or also reads.
     pub const fn update(name: &'static str) -> Self {
-        Operand {
-            name,
-            role: Role::Update,
-            rows: None,
-        }
+        Operand::new(name, Role::Update)
     }
 }
 

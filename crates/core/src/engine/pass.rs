@@ -4,7 +4,6 @@ pub(in crate::engine) mod execution_lock;
 mod submit;
 pub(in crate::engine) mod urgent;
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -21,12 +20,6 @@ pub(super) struct Pass {
     engine: Arc<Engine>,
     /// Released on drop. `None` if the creator of the pass keeps the lock.
     _lock: Option<ExecutionGuard>,
-}
-
-impl fmt::Debug for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pass")
-    }
 }
 
 impl Deref for Pass {
@@ -93,10 +86,10 @@ impl Pass {
         if engine.driver.may_wait() {
             let pass = of(engine.without_lock());
             let ran = lock.run(async move { work(pass).await }).await;
-            return ran.unwrap_or(Err(Error::Driver {
-                what: "an execution pass",
-                message: "it panicked in another task".into(),
-            }));
+            return ran.unwrap_or(Err(Error::driver(
+                "an execution pass",
+                "it panicked in another task",
+            )));
         }
         let result = work(of(engine.clone())).await;
         drop(lock);

@@ -78,20 +78,17 @@ pub(super) async fn pin_all(
     let state = pass.lock();
     if state.refused_changes.are_left() {
         // The app would write to a block from which bytes have not left.
-        return Err(Error::Driver {
-            what: "a submission",
-            message: "with the moves of evicted tensors. Try again later".into(),
-        });
+        return Err(Error::driver(
+            "a submission",
+            "with the moves of evicted tensors. Try again later",
+        ));
     }
     for storage in &pinned.storages {
         let place = state
             .memory
             .slots
             .find(storage)
-            .ok_or_else(|| Error::Driver {
-                what: "a binding of a tensor",
-                message: "the tensor has no place".into(),
-            })?;
+            .ok_or_else(|| Error::driver("a binding of a tensor", "the tensor has no place"))?;
         pinned.places.push(place);
     }
     drop(state);

@@ -51,13 +51,13 @@ pub(super) struct Queue {
     /// The fused kernels that have a pipeline.
     fused_kernels: Vec<Weak<Fused>>,
     /// What the current pass runs.
-    runs: Runs,
+    pub(super) runs: Runs,
     /// Whether commands were appended since priorities were last looked at.
-    has_news: bool,
+    pub(super) has_news: bool,
     /// The addresses of storages for whose other uses urgent commands wait.
-    awaited: FxHashSet<usize>,
+    pub(super) awaited: FxHashSet<usize>,
     /// The priority of the command that was last at the head.
-    head_priority: i8,
+    pub(super) head_priority: i8,
     /// The commands that the running rematerializer has appended.
     recorded: VecDeque<Cmd>,
     /// The length of the queue at which an idle device gets work.
@@ -72,12 +72,7 @@ impl Default for Queue {
             passing: Vec::new(),
             fuse: None,
             fused_kernels: Vec::new(),
-            runs: Runs {
-                may_defer: false,
-                least_priority: i8::MIN,
-                ends_at_submission: false,
-                amid: None,
-            },
+            runs: Runs::all(),
             has_news: false,
             awaited: FxHashSet::default(),
             head_priority: i8::MIN,
@@ -98,6 +93,18 @@ pub(super) struct Runs {
     pub(super) ends_at_submission: bool,
     /// It runs urgent commands in the middle of something else, and nothing behind them.
     pub(super) amid: Option<Amid>,
+}
+
+impl Runs {
+    /// All commands, until the queue is empty.
+    pub(super) const fn all() -> Self {
+        Runs {
+            may_defer: false,
+            least_priority: i8::MIN,
+            ends_at_submission: false,
+            amid: None,
+        }
+    }
 }
 
 /// In the middle of what a pass runs urgent commands.
@@ -144,26 +151,6 @@ impl Queue {
         }
     }
 
-    /// Whether commands were appended since the last call.
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
-    }
-
-    /// Whether commands were appended since priorities were last looked at.
-    pub(super) fn has_news(&self) -> bool {
-        self.has_news
-    }
-
-    /// Priorities must be looked at again.
-    pub(super) fn keep_news(&mut self) {
-        self.has_news = true;
-    }
-
-    /// Urgent commands wait for commands that use these storages.
-    pub(super) fn await_uses_of(&mut self, addresses: FxHashSet<usize>) {
-        self.awaited = addresses;
-    }
-
     /// May urgent commands wait for this one?
     pub(super) fn is_awaited(&self, cmd: &Cmd) -> bool {
         let mut is_awaited = false;
@@ -173,16 +160,6 @@ impl Queue {
             });
         }
         is_awaited
-    }
-
-    /// Sets the priority of the command at the head. Returns that of the one before.
-    pub(super) fn swap_head_priority(&mut self, priority: i8) -> i8 {
-        std::mem::replace(&mut self.head_priority, priority)
-    }
-
-    /// The current pass runs commands of this priority and higher ones.
-    pub(super) fn least_priority(&self) -> i8 {
-        self.runs.least_priority
     }
 
     /// The commands, without those that a rematerializer recorded.
@@ -273,8 +250,7 @@ impl Queue {
         self.swap_runs(Runs {
             may_defer,
             least_priority,
-            ends_at_submission: false,
-            amid: None,
+            ..Runs::all()
         });
     }
 
@@ -282,27 +258,6 @@ impl Queue {
     pub(super) fn swap_runs(&mut self, runs: Runs) -> Runs {
         self.has_news = true;
         std::mem::replace(&mut self.runs, runs)
-    }
-
-    /// The pass runs again what it ran before. What it found that must wait is no news.
-    pub(super) fn go_back_to(&mut self, runs: Runs) {
-        self.runs = runs;
-    }
-
-    /// The pass that has begun ends with its first submission.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub(super) fn end_at_submission(&mut self) {
-        self.runs.ends_at_submission = true;
-    }
-
-    /// Whether the pass ends with its first submission, which should be a short one.
-    pub(super) fn ends_at_submission(&self) -> bool {
-        self.runs.ends_at_submission
-    }
-
-    /// In the middle of what the pass runs urgent commands.
-    pub(super) fn amid(&self) -> Option<Amid> {
-        self.runs.amid
     }
 
     /// The groups of commands that have passed the others and have not ended.
@@ -319,10 +274,6 @@ impl Queue {
     /// Stops leaving commands at the end, because they hold their operands and memory is short.
     pub(super) fn defer_nothing(&mut self) {
         self.runs.may_defer = false;
-    }
-
-    pub(super) fn may_defer(&self) -> bool {
-        self.runs.may_defer
     }
 
     /// Whether a pass should start: the queue is long, or the device was idle while the last

@@ -24,12 +24,13 @@ pub(super) fn begin_read(
     debug_assert!(offset_bytes + len_bytes <= src.size_bytes());
     engine.check_lost()?;
     let (reading, pieces) = Reading::new(offset_bytes, len_bytes, piece_bytes, sink);
-    engine.push(pieces.into_iter().map(|piece| Cmd::Read {
+    let read = |piece| Cmd::Read {
         src: src.clone(),
         reading: reading.clone(),
         piece,
         by: engine.share().cloned(),
-    }))?;
+    };
+    engine.push_with(|_| pieces.into_iter().map(read))?;
     Ok(ReadingGuard::new(reading))
 }
 
@@ -80,11 +81,7 @@ pub(super) async fn take_in(engine: &Engine, reading: &Arc<Reading>) -> Result<(
             return Err(error);
         }
         if !reading.is_submitted() {
-            let message = "its copy was not submitted".into();
-            return Err(Error::Driver {
-                what: "a read",
-                message,
-            });
+            return Err(Error::driver("a read", "its copy was not submitted"));
         }
         let taken_in = engine.readbacks.take_in(reading).await;
         engine.check_lost()?;

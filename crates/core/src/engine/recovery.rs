@@ -25,10 +25,7 @@ use crate::transfer::refusal;
 /// Forgets the state of the lost device. Returns the error of the loss.
 pub(super) fn forget_lost_device(pass: &Pass) -> Result<Error> {
     let Some(reason) = pass.driver.lost() else {
-        return Err(Error::Option {
-            option: "reopen",
-            reason: "the device is not lost".into(),
-        });
+        return Err(Error::option("reopen", "the device is not lost"));
     };
     let cause = Error::DeviceLost { reason };
     // Calls of other threads still fail here. Later they create buffers on the new device.
@@ -81,10 +78,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     let recovered = state
         .memory
         .device_gone(&cause)
-        .map_err(|error| Error::Driver {
-            what: "the device's limits",
-            message: error.to_string(),
-        })?;
+        .map_err(|error| Error::driver("the device's limits", error.to_string()))?;
     state.take_up_left_behind();
     // Uploads that threads have staged but not appended yet are lost too.
     state.staging_loss.lost(pass.uploads.epoch(), cause);

@@ -1,6 +1,7 @@
 //! The state that the engine's lock guards: the parts that an execution pass works with.
 //!
-//! [`State`] is an open record: the engine names its parts. Each part keeps its own fields private.
+//! [`State`] is an open record: the engine names its parts. Each part keeps its own fields private,
+//! but for the [`Batch`], which is mostly lists to fill and to empty.
 //! This file has the methods that concern several parts.
 
 pub(in crate::engine) mod account;
@@ -19,7 +20,6 @@ pub(in crate::engine) mod times;
 mod timing;
 mod waits;
 
-use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -103,12 +103,6 @@ pub(super) struct State {
     /// What a dry run counts.
     pub(super) dry: Option<Box<DryRunAccount>>,
     pub(super) counters: Counters,
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
-    }
 }
 
 impl State {
@@ -232,13 +226,13 @@ impl State {
 
     /// Whether the batch takes so long that it should be submitted, if others may be waiting.
     pub(super) fn has_long_batch(&self) -> bool {
-        self.batch.predicted_ns() * self.driver.time_scale() >= LONG_BATCH_NS
+        self.batch.predicted_ns * self.driver.time_scale() >= LONG_BATCH_NS
     }
 
     /// Frees the storages and kernels that have no holder.
     #[inline]
     pub(super) fn free_dead(&mut self) {
-        if self.memory.has_dead() {
+        if self.memory.dead_list.has_any() {
             self.free_dead_now();
         }
     }
@@ -317,7 +311,7 @@ impl State {
     /// Marks the results of a command as poisoned. Later uses of them get the cause.
     pub(super) fn poison(&mut self, cmd: &Cmd, cause: &Arc<Error>) {
         // A storage without a value leaves first.
-        self.left_behind.forget_refused();
+        self.left_behind.refused = None;
         cmd.each_operand(&mut |storage, role| {
             if role != Role::Read {
                 self.memory.slots.poison(storage, cause);

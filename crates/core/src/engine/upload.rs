@@ -44,10 +44,7 @@ impl Drop for UploadGuard<'_> {
         if !self.begun {
             return;
         }
-        let dropped = || Error::Driver {
-            what: WHAT,
-            message: "the app dropped it before its end".into(),
-        };
+        let dropped = || Error::driver(WHAT, "the app dropped it before its end");
         let ended = self.ended.take().unwrap_or_else(|| Err(dropped()));
         if let Err(error) = ended {
             // The poison is queued after the pieces, so commands before them still see the old
@@ -81,6 +78,18 @@ pub(super) async fn stage_whole(
     guard.ended = Some(staged.clone());
     drop(guard);
     staged
+}
+
+/// Stages the next part of an upload that began at offset 0. All bytes are queued before the
+/// caller has the next part, so others may use the chunk.
+pub(super) async fn stage_part(
+    engine: &Arc<Engine>,
+    dst: &Arc<Storage>,
+    at: u64,
+    bytes: &[u8],
+    may_wait: bool,
+) -> Result<()> {
+    stage_all(engine, dst, at, bytes, at == 0, &mut true, may_wait).await
 }
 
 /// Stages bytes and appends them. `whole`: this is the first part of an upload that replaces the

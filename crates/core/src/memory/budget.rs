@@ -68,10 +68,7 @@ impl Budget {
 
     /// Refuses limits that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
-        let wrong = |reason: &str| Error::Option {
-            option: "budget",
-            reason: reason.into(),
-        };
+        let wrong = |reason: &str| Error::option("budget", reason);
         match (self.soft_device_bytes, self.device_bytes) {
             (_, Some(0)) => Err(wrong("0 bytes on the device leave no room for any buffer")),
             (Some(soft), Some(hard)) if soft > hard => {
@@ -94,12 +91,14 @@ impl FromStr for Budget {
         let mut budget = Budget::default();
         for part in text.split(',') {
             let (name, bytes) = part.split_once('=').unwrap_or(("device", part));
-            let bytes = parse_bytes(bytes.trim()).ok_or_else(|| Error::Option {
-                option: "budget",
-                reason: format!(
-                    "`{}` is not a number of bytes, such as 512MiB",
-                    printable(bytes.trim(), MOST_QUOTED)
-                ),
+            let bytes = parse_bytes(bytes.trim()).ok_or_else(|| {
+                Error::option(
+                    "budget",
+                    format!(
+                        "`{}` is not a number of bytes, such as 512MiB",
+                        printable(bytes.trim(), MOST_QUOTED)
+                    ),
+                )
             })?;
             let field = match name.trim() {
                 "device" => &mut budget.device_bytes,
@@ -109,17 +108,17 @@ impl FromStr for Budget {
                 "disk" => &mut budget.disk_bytes,
                 other => {
                     let other = printable(other, MOST_QUOTED);
-                    return Err(Error::Option {
-                        option: "budget",
-                        reason: format!("`{other}`: expected device, soft, staging, host or disk"),
-                    });
+                    return Err(Error::option(
+                        "budget",
+                        format!("`{other}`: expected device, soft, staging, host or disk"),
+                    ));
                 }
             };
             if field.replace(bytes).is_some() {
-                return Err(Error::Option {
-                    option: "budget",
-                    reason: format!("`{}` occurs twice", printable(name.trim(), MOST_QUOTED)),
-                });
+                return Err(Error::option(
+                    "budget",
+                    format!("`{}` occurs twice", printable(name.trim(), MOST_QUOTED)),
+                ));
             }
         }
         budget.check()?;

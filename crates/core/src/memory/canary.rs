@@ -58,7 +58,7 @@ impl Zone {
     /// The canary in a block. It has no bytes if there are no canaries.
     fn canary(&self, slabs: &Slabs) -> Zone {
         let end = self.place.offset_bytes + self.size_bytes;
-        let from_bytes = match slabs.canary_bytes() {
+        let from_bytes = match slabs.canary_bytes {
             0 => self.size_bytes,
             _ => self.of_bytes,
         };
@@ -140,7 +140,7 @@ impl Canaries {
         slots: &Slots,
         slabs: &Slabs,
     ) -> Option<Zone> {
-        if slabs.canary_bytes() == 0 {
+        if slabs.canary_bytes == 0 {
             return None;
         }
         let canary = Zone::of_canary(slots.row(storage)?, slabs)?;
@@ -163,7 +163,7 @@ impl Canaries {
             return (Vec::new(), Vec::new());
         };
         let mut canaries = Vec::new();
-        if slabs.canary_bytes() > 0 {
+        if slabs.canary_bytes > 0 {
             canaries.extend(all_canaries(slots, slabs));
         }
         (canaries, watched.freed.all())

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::share::ShareId;
 use crate::alloc::BlockId;
@@ -78,19 +78,20 @@ impl DeadList {
     }
 
     pub(crate) fn push(&self, dead: Dead) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         waiting.push(dead);
         self.has_any.store(true, Ordering::Release);
     }
 
-    pub(super) fn has_any(&self) -> bool {
+    #[inline]
+    pub(crate) fn has_any(&self) -> bool {
         self.has_any.load(Ordering::Acquire)
     }
 
     /// Swaps the list with an empty one. The order is that of the drops.
     pub(super) fn swap(&self, empty: &mut Vec<Dead>) {
         debug_assert!(empty.is_empty());
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         std::mem::swap(&mut *waiting, empty);
         self.has_any.store(false, Ordering::Release);
     }
@@ -117,16 +118,15 @@ impl DeadList {
     }
 
     /// Is a storage saved for a backward, or was one since [`forget_saved`](Self::forget_saved)?
+    /// Then lineages are worth their cost. A backward that waits in the queue has saved nothing any
+    /// more.
     #[inline]
-    pub(super) fn has_saved(&self) -> bool {
+    pub(crate) fn has_saved(&self) -> bool {
         self.has_saved.load(Ordering::Relaxed) || self.saved.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn forget_saved(&self) {
+    /// The commands that [`has_saved`](Self::has_saved) spoke of have run.
+    pub(crate) fn forget_saved(&self) {
         self.has_saved.store(false, Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Dead>> {
-        self.waiting.lock()
     }
 }

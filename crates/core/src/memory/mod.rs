@@ -117,7 +117,7 @@ pub(crate) struct Memory {
     pub(crate) watermarks: Watermarks,
     pub(crate) previous: Previous,
     pub(crate) canaries: Canaries,
-    dead_list: Arc<DeadList>,
+    pub(crate) dead_list: Arc<DeadList>,
     /// What was taken from the dead list; empty except while `free_dead` runs.
     taken_dead: Vec<Dead>,
 }
@@ -152,15 +152,12 @@ impl Memory {
             true => config.without_moves(),
             false => config,
         };
-        Pools::new(config).map_err(|error| Error::Option {
-            option: "device limits",
-            reason: error.to_string(),
-        })
+        Pools::new(config).map_err(|error| Error::option("device limits", error.to_string()))
     }
 
     /// Turns on canaries, and poison in freed blocks. Call it before the first block exists.
     pub(crate) fn watch_blocks(&mut self, canaries: bool, poisons: bool) {
-        (self.slabs).set_canary_bytes(if canaries { CANARY_BYTES } else { 0 });
+        self.slabs.canary_bytes = if canaries { CANARY_BYTES } else { 0 };
         if canaries || poisons {
             self.canaries.watch(poisons);
         }
@@ -170,24 +167,6 @@ impl Memory {
     #[inline]
     pub(crate) fn pending_bytes(&self) -> (u64, u64) {
         self.dead_list.pending_bytes()
-    }
-
-    /// Is anything on the dead list?
-    #[inline]
-    pub(crate) fn has_dead(&self) -> bool {
-        self.dead_list.has_any()
-    }
-
-    /// Are storages saved for a backward, or were some lately? Then lineages are worth their cost.
-    /// A backward that waits in the queue has saved nothing any more.
-    #[inline]
-    pub(crate) fn has_saved(&self) -> bool {
-        self.dead_list.has_saved()
-    }
-
-    /// The commands that [`has_saved`](Self::has_saved) spoke of have run.
-    pub(crate) fn forget_saved(&self) {
-        self.dead_list.forget_saved();
     }
 
     /// Frees the places of dropped storages. Passes everything else on the dead list to `other`.
@@ -468,7 +447,7 @@ impl Memory {
         for index in without_fake {
             copy.free_slot(index);
         }
-        copy.slots.clear_forgotten();
+        copy.slots.forgotten.clear();
         copy
     }
 

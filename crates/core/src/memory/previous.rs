@@ -38,6 +38,30 @@ impl Range {
     }
 }
 
+/// The indices of the first of these ranges that has bytes between `start` and `end`, and of the
+/// one after the last.
+fn overlapping(ranges: &[Range], start: u64, end: u64) -> (usize, usize) {
+    let first = ranges.partition_point(|range| range.end <= start);
+    let others = ranges[first..].iter().take_while(|range| range.start < end);
+    (first, first + others.count())
+}
+
+/// The parts of these ranges that lie before `start`, and after `end`.
+fn outside(ranges: &[Range], start: u64, end: u64) -> [Option<Range>; 2] {
+    let before = ranges.first().filter(|range| range.start < start);
+    let after = ranges.last().filter(|range| range.end > end);
+    [
+        before.map(|&range| Range {
+            end: start,
+            ..range
+        }),
+        after.map(|&range| Range {
+            start: end,
+            ..range
+        }),
+    ]
+}
+
 impl PreviousRanges {
     /// Gives a range of a slab to a share. Returns whether another share may have left bytes there.
     #[inline]
@@ -56,19 +80,14 @@ impl PreviousRanges {
         }
         let ranges = &mut self.slabs[slab];
         let is_own = |range: &Range| range.owner == to;
-        let mut first = ranges.partition_point(|range| range.end <= start);
-        let after_first = &ranges[first..];
-        if let Some(around) = after_first
-            .first()
-            .filter(|one| one.is_around(start, end, to))
-        {
+        let (mut first, mut last) = overlapping(ranges, start, end);
+        let around = ranges[first..last].first().copied();
+        let around = around.filter(|one| one.is_around(start, end, to));
+        self.likely = around.map(|around| (index, around));
+        if around.is_some() {
             // A block comes back to its share.
-            self.likely = Some((index, *around));
             return false;
         }
-        self.likely = None;
-        let overlapping = after_first.iter().take_while(|range| range.start < end);
-        let mut last = first + overlapping.count();
         // Neighbours of one owner become one range, so there are few.
         let touches = |range: &&Range| is_own(range) && (range.end == start || range.start == end);
         if ranges[..first].last().filter(touches).is_some() {
@@ -82,27 +101,14 @@ impl PreviousRanges {
             end,
             owner: to,
         };
-        let (mut is_foreign, mut before, mut after) = (false, None, None);
-        for &range in &ranges[first..last] {
-            if range.owner == to {
-                new.start = new.start.min(range.start);
-                new.end = new.end.max(range.end);
-                continue;
-            }
-            is_foreign = true;
-            if range.start < start {
-                before = Some(Range {
-                    end: start,
-                    ..range
-                });
-            }
-            if range.end > end {
-                after = Some(Range {
-                    start: end,
-                    ..range
-                });
-            }
+        let replaced = &ranges[first..last];
+        let is_foreign = !replaced.iter().all(is_own);
+        for own in replaced.iter().filter(|range| is_own(range)) {
+            new.start = new.start.min(own.start);
+            new.end = new.end.max(own.end);
         }
+        let [before, after] =
+            outside(replaced, start, end).map(|part| part.filter(|part| !is_own(part)));
         match (is_foreign, last - first) {
             (false, 1) => ranges[first] = new,
             _ => {
@@ -114,29 +120,16 @@ impl PreviousRanges {
         }
         is_foreign
     }
-}
 
-impl PreviousRanges {
     /// A range of a slab holds zeros.
     fn cleared(&mut self, slab: u32, start: u64, end: u64) {
         self.likely = None;
         let Some(ranges) = self.slabs.get_mut(slab as usize) else {
             return;
         };
-        let first = ranges.partition_point(|range| range.end <= start);
-        let overlapping = ranges[first..].iter().take_while(|range| range.start < end);
-        let last = first + overlapping.count();
-        let before = (ranges[first..last].first()).filter(|range| range.start < start);
-        let after = (ranges[first..last].last()).filter(|range| range.end > end);
-        let before = before.map(|range| Range {
-            end: start,
-            ..*range
-        });
-        let after = after.map(|range| Range {
-            start: end,
-            ..*range
-        });
-        ranges.splice(first..last, before.into_iter().chain(after));
+        let (first, last) = overlapping(ranges, start, end);
+        let parts = outside(&ranges[first..last], start, end);
+        ranges.splice(first..last, parts.into_iter().flatten());
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 /// No scope. Every thread begins with it.
@@ -48,7 +48,7 @@ pub fn enter_scope(name: &str) -> Scope {
 impl Scope {
     pub(crate) fn enter(name: &str) -> Scope {
         let around = current();
-        let mut guard = lock();
+        let mut guard = SCOPES.lock();
         let scopes = guard.get_or_insert_default();
         let key = (around, Arc::from(name));
         let number = match scopes.known.get(&key) {
@@ -88,11 +88,7 @@ pub(crate) fn current() -> u32 {
 /// The names of a scope and those around it, from the outermost on, with `/` between them.
 pub(crate) fn path(scope: u32) -> Option<Arc<str>> {
     let index = (scope as usize).checked_sub(1)?;
-    lock().as_ref()?.paths.get(index).cloned()
-}
-
-fn lock() -> MutexGuard<'static, Option<Scopes>> {
-    SCOPES.lock()
+    SCOPES.lock().as_ref()?.paths.get(index).cloned()
 }
 
 #[cfg(test)]

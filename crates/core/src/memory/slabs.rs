@@ -48,8 +48,9 @@ pub(crate) struct Slabs {
     planner: Planner,
     /// Blocks are never moved.
     never_move: bool,
-    /// Size of the canary behind every storage; 0 while the engine looks for no bugs.
-    canary_bytes: u64,
+    /// Size of the canary behind every storage; 0 while the engine looks for no bugs. It does not
+    /// change once there is a block.
+    pub(super) canary_bytes: u64,
     /// How often the app has polled.
     polls: u32,
     /// Blocks freed so far.
@@ -100,15 +101,6 @@ impl Slabs {
         self.owners.clear();
         self.in_batch.clear();
         Ok(())
-    }
-
-    /// Sets the size of the canary behind every storage. Call it before the first block exists.
-    pub(super) fn set_canary_bytes(&mut self, canary_bytes: u64) {
-        self.canary_bytes = canary_bytes;
-    }
-
-    pub(super) fn canary_bytes(&self) -> u64 {
-        self.canary_bytes
     }
 
     /// All slabs, by their index.

@@ -97,7 +97,7 @@ pub(crate) struct Slots {
     /// Copies that are out of date. Dropping them may take a while.
     gone: Gone,
     /// Buffers of the app that no storage refers to any more.
-    forgotten: Vec<BufferId>,
+    pub(super) forgotten: Vec<BufferId>,
 }
 
 impl Slots {
@@ -136,8 +136,7 @@ impl Slots {
             batch: 1,
             writes: self.writes,
             number: self.number,
-            gone: Vec::new(),
-            forgotten: Vec::new(),
+            ..Slots::default()
         };
         (slots, without_fake)
     }
@@ -283,9 +282,8 @@ impl Slots {
 
     /// The storages that the batch writes to.
     pub(crate) fn written_in_batch(&self) -> Vec<Arc<Storage>> {
-        let slots = self.table.iter();
-        let written = slots.filter(|slot| slot.written_in == self.batch);
-        written.filter_map(|slot| slot.storage.upgrade()).collect()
+        let is_written = |slot: &Slot| slot.written_in == self.batch;
+        self.storages(is_written).collect()
     }
 
     /// The number of the last write to a storage; 0 for none. No two writes share a number.
@@ -311,10 +309,15 @@ impl Slots {
         })
     }
 
+    /// The living storages whose rows are `wanted`.
+    fn storages(&self, wanted: impl Fn(&Slot) -> bool) -> impl Iterator<Item = Arc<Storage>> {
+        let slots = self.table.iter().filter(move |slot| wanted(slot));
+        slots.filter_map(|slot| slot.storage.upgrade())
+    }
+
     /// All living storages that ever got a place.
     pub(crate) fn alive(&self) -> Vec<Arc<Storage>> {
-        let slots = self.table.iter();
-        slots.filter_map(|slot| slot.storage.upgrade()).collect()
+        self.storages(|_| true).collect()
     }
 
     /// Where a storage is, if it has a place.
@@ -405,11 +408,6 @@ impl Slots {
         // Rematerializers that read this storage need the value from before.
         self.written(storage);
         storage.set_residency(Residency::Poisoned);
-    }
-
-    /// Drops the buffers of the app that no storage refers to.
-    pub(super) fn clear_forgotten(&mut self) {
-        self.forgotten.clear();
     }
 
     /// Every storage is off the device, which is lost with every place on it. Returns those that

@@ -39,16 +39,10 @@ pub(super) struct Tags {
 
 impl Tags {
     pub(super) fn new() -> Self {
-        let others = TagUse {
-            tag: None,
-            bytes: Level::default(),
-            storages: Level::default(),
-            saved_bytes: 0,
-        };
         Tags {
             numbers: FxHashMap::default(),
             last: None,
-            entries: vec![others],
+            entries: vec![TagUse::default()],
         }
     }
 
@@ -78,9 +72,7 @@ impl Tags {
         let number = self.entries.len() as u32;
         self.entries.push(TagUse {
             tag: Some(storage.tag()),
-            bytes: Level::default(),
-            storages: Level::default(),
-            saved_bytes: 0,
+            ..TagUse::default()
         });
         self.numbers.insert(maker, number);
         number

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -71,9 +71,6 @@ pub struct Diagnostics {
     pub non_finite: bool,
 }
 
-/// The names of the options.
-const NAMES: [&str; 5] = ["canaries", "poison", "unwritten", "leaks", "non_finite"];
-
 impl Diagnostics {
     /// Turns all checks on.
     #[must_use]
@@ -111,16 +108,6 @@ impl Diagnostics {
     pub(crate) fn looks(&self) -> bool {
         self.canaries || self.poison || self.unwritten || self.non_finite
     }
-
-    fn each(&mut self) -> [&mut bool; 5] {
-        [
-            &mut self.canaries,
-            &mut self.poison,
-            &mut self.unwritten,
-            &mut self.leaks,
-            &mut self.non_finite,
-        ]
-    }
 }
 
 /// Parses `all`, `none`, or names with commas between them.
@@ -129,21 +116,22 @@ impl FromStr for Diagnostics {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut wanted = Diagnostics::none();
-        for name in text
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-        {
-            let place = NAMES.iter().position(|one| *one == name);
-            match (name, place) {
-                ("all", _) => wanted = Diagnostics::all(),
-                ("none", _) => wanted = Diagnostics::none(),
-                (_, Some(place)) => *wanted.each()[place] = true,
+        let names = text.split(',').map(str::trim);
+        for name in names.filter(|name| !name.is_empty()) {
+            match name {
+                "all" => wanted = Diagnostics::all(),
+                "none" => wanted = Diagnostics::none(),
+                "canaries" => wanted.canaries = true,
+                "poison" => wanted.poison = true,
+                "unwritten" => wanted.unwritten = true,
+                "leaks" => wanted.leaks = true,
+                "non_finite" => wanted.non_finite = true,
                 _ => {
-                    return Err(Error::Option {
-                        option: "diagnostics",
-                        reason: format!("`{name}` is not one of: all, none, {}", NAMES.join(", ")),
-                    });
+                    let reason = format!(
+                        "`{name}` is not one of: all, none, canaries, poison, unwritten, leaks, \
+                         non_finite"
+                    );
+                    return Err(Error::option("diagnostics", reason));
                 }
             }
         }
@@ -376,23 +364,19 @@ impl Findings {
     /// Takes the findings since the last call, in the order of their discovery. The list keeps at
     /// most 256.
     pub fn take(&self) -> Vec<Finding> {
-        self.lock().drain(..).collect()
+        self.list.lock().drain(..).collect()
     }
 
     /// Whether the list has no finding.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.list.lock().is_empty()
     }
 
     pub(crate) fn push(&self, finding: Finding) {
         log::warn!("{finding}");
-        let mut list = self.lock();
+        let mut list = self.list.lock();
         if list.len() < MOST_FINDINGS {
             list.push_back(finding);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Finding>> {
-        self.list.lock()
     }
 }

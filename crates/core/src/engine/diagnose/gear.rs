@@ -12,26 +12,14 @@ use crate::engine::state::caches::PipelineKey;
 
 /// The device resources of the diagnostics.
 pub(in crate::engine) struct Gear {
-    pub(super) buffer: BufferId,
+    pub(in crate::engine) buffer: BufferId,
     /// The pipelines of the looks, in the order of their codes.
-    pub(super) pipelines: [Option<PipelineId>; 6],
-    pub(super) answers: u32,
+    pub(in crate::engine) pipelines: [Option<PipelineId>; 6],
+    /// The answers for which there is room.
+    pub(in crate::engine) answers: u32,
 }
 
 impl Gear {
-    /// Resources with room for this number of answers.
-    pub(in crate::engine) fn new(
-        buffer: BufferId,
-        pipelines: [Option<PipelineId>; 6],
-        answers: u32,
-    ) -> Self {
-        Gear {
-            buffer,
-            pipelines,
-            answers,
-        }
-    }
-
     /// The number of answers for slabs with this limit. A small budget gives them a small part.
     pub(in crate::engine) fn most_answers(limit_bytes: u64, caps: &Caps) -> u64 {
         let share_bytes = limit_bytes / 32;

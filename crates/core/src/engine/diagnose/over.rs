@@ -57,38 +57,35 @@ pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>
 
 /// Looks at a freed range.
 pub(in crate::engine) fn look_at_freed(state: &mut State, zone: Zone) {
-    if let Some(mut diagnose) = state.diagnose.take() {
+    super::with(state, |diagnose, state| {
         diagnose.look_at_zone(state, zone, About::Freed);
-        state.diagnose = Some(diagnose);
-    }
+    });
 }
 
 /// Records one dispatch for each group. Its table of zones lies in the buffer of the answers, from
 /// the answer `first` on.
 pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<ZoneGroup>, first: u32) {
-    let Some(mut diagnose) = state.diagnose.take() else {
-        return;
-    };
-    let mut answer = first;
-    for group in groups {
-        let (first, count) = (answer, group.zones.len() as u32);
-        for (zone, about) in group.zones {
-            state.memory.slabs.touch(zone.place);
-            diagnose.asked.push(Asked {
-                about: about(zone),
-                first: answer,
-                count: 1,
-                from: 0,
-            });
-            answer += 1;
+    super::with(state, |diagnose, state| {
+        let mut answer = first;
+        for group in groups {
+            let (first, count) = (answer, group.zones.len() as u32);
+            for (zone, about) in group.zones {
+                state.memory.slabs.touch(zone.place);
+                diagnose.asked.push(Asked {
+                    about: about(zone),
+                    first: answer,
+                    count: 1,
+                    from: 0,
+                });
+                answer += 1;
+            }
+            let params = [[0, count, first, 0], [0; 4]];
+            let groups = count.div_ceil(64);
+            diagnose.dispatch(state, Look::Table, group.seen, params, groups);
         }
-        let params = [[0, count, first, 0], [0; 4]];
-        let groups = count.div_ceil(64);
-        diagnose.dispatch(state, Look::Table, group.seen, params, groups);
-    }
-    // A refusal meanwhile may have taken back earlier looks.
-    diagnose.used = diagnose.used.max(answer);
-    state.diagnose = Some(diagnose);
+        // A refusal meanwhile may have taken back earlier looks.
+        diagnose.used = diagnose.used.max(answer);
+    });
 }
 
 /// Groups zones, sorted by slab and offset, by binding. Limits the size of a group so that its

@@ -194,90 +194,86 @@ impl Diagnose {
 /// Watches a launch that has its places, before it is encoded.
 #[cold]
 pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
-    let Some(mut diagnose) = state.diagnose.take() else {
-        return;
-    };
-    let operation = (diagnose.wanted.operation)(launch);
-    let by = match launch.program {
-        Program::Custom(_) => format!("the kernel `{operation}`"),
-        _ => format!("`{operation}`"),
-    };
-    let watches = diagnose.wants().non_finite;
-    diagnose.watch.inputs.clear();
-    diagnose.watch.whole = 0;
-    for (index, arg) in launch.args.iter().enumerate() {
-        let (role, storage) = (launch.program.role(index), &arg.storage);
-        let version = state.memory.slots.writes_to(storage);
-        let is_fresh = role == Role::Write || state.memory.slots.is_unwritten(storage);
-        let was_whole = match role {
-            Role::Write => launch.ranges.get(index).is_none(),
-            _ => {
-                let maker = diagnose.watch.makers.get(&version);
-                !is_fresh && maker.is_none_or(|maker| maker.is_asked)
-            }
+    super::with(state, |diagnose, state| {
+        let operation = (diagnose.wanted.operation)(launch);
+        let by = match launch.program {
+            Program::Custom(_) => format!("the kernel `{operation}`"),
+            _ => format!("`{operation}`"),
         };
-        diagnose.watch.whole |= u8::from(was_whole) << index;
-        if is_fresh {
-            continue;
-        }
-        diagnose.watch.is_read(version, &by);
-        if watches && Look::of_dtype(arg.dtype).is_some() {
-            if !diagnose.watch.inputs.contains(&version) {
-                diagnose.watch.inputs.push(version);
+        let watches = diagnose.wants().non_finite;
+        diagnose.watch.inputs.clear();
+        diagnose.watch.whole = 0;
+        for (index, arg) in launch.args.iter().enumerate() {
+            let (role, storage) = (launch.program.role(index), &arg.storage);
+            let version = state.memory.slots.writes_to(storage);
+            let is_fresh = role == Role::Write || state.memory.slots.is_unwritten(storage);
+            let was_whole = match role {
+                Role::Write => launch.ranges.get(index).is_none(),
+                _ => {
+                    let maker = diagnose.watch.makers.get(&version);
+                    !is_fresh && maker.is_none_or(|maker| maker.is_asked)
+                }
+            };
+            diagnose.watch.whole |= u8::from(was_whole) << index;
+            if is_fresh {
+                continue;
             }
-            if role == Role::Read {
-                diagnose.look_at_value(state, storage, arg.dtype);
+            diagnose.watch.is_read(version, &by);
+            if watches && Look::of_dtype(arg.dtype).is_some() {
+                if !diagnose.watch.inputs.contains(&version) {
+                    diagnose.watch.inputs.push(version);
+                }
+                if role == Role::Read {
+                    diagnose.look_at_value(state, storage, arg.dtype);
+                }
             }
         }
-    }
-    for zone in ends(state, launch) {
-        // Any command may write to the padding, so its contents are unknown.
-        let padding_bytes = zone.of_bytes - zone.from_bytes;
-        let padding = Zone {
-            size_bytes: padding_bytes,
-            ..zone
-        };
-        diagnose.fill(state, &padding);
-    }
-    diagnose.add_suspect(by);
-    diagnose.watch.operation = operation;
-    state.diagnose = Some(diagnose);
+        for zone in ends(state, launch) {
+            // Any command may write to the padding, so its contents are unknown.
+            let padding_bytes = zone.of_bytes - zone.from_bytes;
+            let padding = Zone {
+                size_bytes: padding_bytes,
+                ..zone
+            };
+            diagnose.fill(state, &padding);
+        }
+        diagnose.add_suspect(by);
+        diagnose.watch.operation = operation;
+    });
 }
 
 /// Watches a launch after it was encoded.
 #[cold]
 pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
-    let Some(mut diagnose) = state.diagnose.take() else {
-        return;
-    };
-    for zone in ends(state, launch) {
-        let name = launch.program.name();
-        let (place, size_bytes) = (zone.place, zone.size_bytes);
-        let about = || About::End(zone.clone(), name.to_owned());
-        diagnose.look_at(state, Look::Words, place, size_bytes, &about);
-        // Filled again, so that the next look does not find the same writes.
-        diagnose.fill(state, &zone);
-    }
-    diagnose.look_for_unwritten(state, launch);
-    if diagnose.wants().non_finite {
-        for (index, arg) in launch.args.iter().enumerate() {
-            let is_float = Look::of_dtype(arg.dtype).is_some();
-            if launch.program.role(index) == Role::Read || !is_float {
-                continue;
-            }
-            let version = state.memory.slots.writes_to(&arg.storage);
-            let maker = ValueOrigin {
-                operation: Some(diagnose.watch.operation.clone()),
-                inputs: diagnose.watch.inputs.clone(),
-                ..maker(&arg.storage, arg.dtype)
-            };
-            diagnose.watch.makers.insert(version, maker);
-            if diagnose.watch.whole >> index & 1 == 1 {
-                diagnose.look_at_value(state, &arg.storage, arg.dtype);
+    super::with(state, |diagnose, state| {
+        for zone in ends(state, launch) {
+            let name = launch.program.name();
+            let (place, size_bytes) = (zone.place, zone.size_bytes);
+            let about = || About::End(zone.clone(), name.to_owned());
+            diagnose.look_at(state, Look::Words, place, size_bytes, &about);
+            // Filled again, so that the next look does not find the same writes.
+            diagnose.fill(state, &zone);
+        }
+        diagnose.look_for_unwritten(state, launch);
+        if diagnose.wants().non_finite {
+            for (index, arg) in launch.args.iter().enumerate() {
+                let is_float = Look::of_dtype(arg.dtype).is_some();
+                if launch.program.role(index) == Role::Read || !is_float {
+                    continue;
+                }
+                let version = state.memory.slots.writes_to(&arg.storage);
+                let maker = ValueOrigin {
+                    operation: Some(diagnose.watch.operation.clone()),
+                    inputs: diagnose.watch.inputs.clone(),
+                    ..maker(&arg.storage, arg.dtype)
+                };
+                diagnose.watch.makers.insert(version, maker);
+                if diagnose.watch.whole >> index & 1 == 1 {
+                    diagnose.look_at_value(state, &arg.storage, arg.dtype);
+                }
             }
         }
-    }
-    state.diagnose = Some(diagnose);
+    });
 }
 
 /// Notes that the app submitted its own commands. Returns whether to check everything.
@@ -292,16 +288,14 @@ pub(in crate::engine) fn watch_foreign(state: &mut State) -> bool {
 /// Watches a read by the host.
 #[cold]
 pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
-    let Some(mut diagnose) = state.diagnose.take() else {
-        return;
-    };
-    let version = state.memory.slots.writes_to(storage);
-    diagnose.watch.is_read(version, "the host");
-    let maker = diagnose.watch.makers.get(&version);
-    if let Some(dtype) = maker.map(|maker| maker.dtype) {
-        diagnose.look_at_value(state, storage, dtype);
-    }
-    state.diagnose = Some(diagnose);
+    super::with(state, |diagnose, state| {
+        let version = state.memory.slots.writes_to(storage);
+        diagnose.watch.is_read(version, "the host");
+        let maker = diagnose.watch.makers.get(&version);
+        if let Some(dtype) = maker.map(|maker| maker.dtype) {
+            diagnose.look_at_value(state, storage, dtype);
+        }
+    });
 }
 
 /// The zones behind the writable operands of a user's kernel. A zone ends where the bound part of

@@ -80,7 +80,7 @@ pub(super) async fn collect(pass: &Pass) -> Result<()> {
     // The batch that asks also copies the answers. A refusal takes the questions back.
     pass.submit()?;
     let used = match &pass.lock().diagnose {
-        Some(diagnose) => diagnose.used(),
+        Some(diagnose) => diagnose.used,
         None => return Ok(()),
     };
     if used == 0 {

@@ -20,7 +20,8 @@ impl<'a> Between<'a> {
 
 impl Drop for Between<'_> {
     fn drop(&mut self) {
-        self.pass.lock().queue.go_back_to(self.before);
+        // What the pass found that must wait is no news, so this is no swap.
+        self.pass.lock().queue.runs = self.before;
     }
 }
 
@@ -30,10 +31,9 @@ pub(super) async fn execute_above(pass: &Pass, above: i8, amid: Amid) -> Result<
         make_gear::prepare_diagnose(pass).await?;
     }
     let runs = Runs {
-        may_defer: false,
         least_priority: above.saturating_add(1),
-        ends_at_submission: false,
         amid: Some(amid),
+        ..Runs::all()
     };
     let _between = Between::new(pass, runs);
     pass.run_steps().await?;

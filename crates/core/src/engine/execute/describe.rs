@@ -1,9 +1,8 @@
 //! Describes a kernel to the driver, which compiles it.
 
 use crate::driver::{Caps, PipelineDesc};
-use crate::engine::kernel::Program;
-use crate::engine::kernel::adapt_reference;
 use crate::engine::kernel::wgsl::{self, Target};
+use crate::engine::kernel::{Operand, Program, adapt_reference};
 use crate::engine::state::caches::PipelineKey;
 
 pub(super) fn describe(
@@ -18,53 +17,30 @@ pub(super) fn describe(
         enables: caps.backend == "webgpu",
         wide_words: caps.wide_words,
     };
-    let bindings = key.layout.bindings(program.operands());
-    match program {
-        Program::Builtin(kernel) => {
-            let text = (kernel.text)(&key.variant);
-            PipelineDesc {
-                label: kernel.name.to_string(),
-                wgsl: wgsl::shader(&text, kernel.operands, &key.variant, &key.layout, &target),
-                entry: "main".to_string(),
-                bindings,
-                params_bytes,
-                zeroes_workgroup: false,
-                bounds_loops: false,
-                written_whole: key.layout.written_whole(kernel.operands),
-                reference: adapt_reference::builtin_reference(
-                    kernel,
-                    key.variant,
-                    key.layout,
-                    caps,
-                ),
-            }
-        }
+    let (variant, layout) = (&key.variant, &key.layout);
+    let of_ours = |text: &str, operands: &[Operand]| {
+        let wgsl = wgsl::shader(text, operands, variant, layout, &target);
+        (wgsl, layout.written_whole(operands))
+    };
+    let (wgsl, written_whole) = match program {
+        Program::Builtin(kernel) => of_ours(&(kernel.text)(variant), kernel.operands),
         Program::Fused(fused) => {
-            let (operands, layout) = (&fused.operands, &key.layout);
-            let wgsl = wgsl::shader(&fused.text, operands, &key.variant, layout, &target);
+            let (wgsl, written_whole) = of_ours(&fused.text, &fused.operands);
             fused.shader.get_or_init(|| wgsl.clone());
-            PipelineDesc {
-                label: fused.name.clone(),
-                wgsl,
-                entry: "main".to_string(),
-                bindings,
-                params_bytes,
-                zeroes_workgroup: false,
-                bounds_loops: false,
-                written_whole: key.layout.written_whole(&fused.operands),
-                reference: adapt_reference::fused_reference(fused, key.variant, key.layout, caps),
-            }
+            (wgsl, written_whole)
         }
-        Program::Custom(custom) => PipelineDesc {
-            label: custom.entry.clone(),
-            wgsl: (custom.shader)(&key.layout, &target, key.variant.code),
-            entry: custom.entry.clone(),
-            bindings,
-            params_bytes,
-            zeroes_workgroup: true,
-            bounds_loops: true,
-            written_whole: 0,
-            reference: adapt_reference::custom_reference(custom, key.variant.code, caps),
-        },
+        Program::Custom(custom) => ((custom.shader)(layout, &target, variant.code), 0),
+    };
+    let is_of_app = matches!(program, Program::Custom(_));
+    PipelineDesc {
+        label: program.name().to_owned(),
+        wgsl,
+        entry: if is_of_app { program.name() } else { "main" }.to_owned(),
+        bindings: layout.bindings(program.operands()),
+        params_bytes,
+        zeroes_workgroup: is_of_app,
+        bounds_loops: is_of_app,
+        written_whole,
+        reference: adapt_reference::reference(program, *variant, *layout, caps),
     }
 }

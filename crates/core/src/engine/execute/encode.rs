@@ -193,7 +193,7 @@ impl State {
         }
         let (layout, bindings) = self.bind(launch, written)?;
         let key = PipelineKey::new(&launch.program, launch.variant(), layout);
-        let pipeline = match self.pipelines.get(&key) {
+        let pipeline = match self.pipelines.made.get(&key) {
             Some(Ok(pipeline)) => *pipeline,
             Some(Err(cause)) => {
                 return Err(match **cause {
@@ -218,7 +218,7 @@ impl State {
             self.memory
                 .record_operand(&arg.storage, written >> index & 1 == 1);
         }
-        self.batch.set_work(work);
+        self.batch.work = work;
         let predicted_ns = self.costs.compute_ns(launch);
         self.batch.add_predicted(predicted_ns);
         self.counters.predicted_ns += predicted_ns;
@@ -228,7 +228,7 @@ impl State {
         }
         (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
         if let Some(entry) = self.timing.of_launch(launch) {
-            self.batch.add_timed(entry);
+            self.batch.timed.push(entry);
         }
         if self.diagnose.is_some() {
             diagnose::watch_after(self, launch);

@@ -14,16 +14,18 @@ pub(super) async fn prepare_diagnose(pass: &Pass) -> Result<()> {
     let wants = {
         let state = pass.lock();
         match &state.diagnose {
-            Some(diagnose) if !diagnose.has_gear() => diagnose.wants(),
+            Some(diagnose) if diagnose.gear.is_none() => diagnose.wants(),
             _ => return Ok(()),
         }
     };
     // A pass cannot go on without them. Outputs of kernels begin full of the pattern, so values
     // would be wrong and not only unchecked.
     let made = pass.until(make_gear(pass, wants)).await?;
-    made.map_err(|error| Error::Driver {
-        what: "memory for the diagnostics",
-        message: format!("{error:?}; raise the budget, or turn the diagnostics off"),
+    made.map_err(|error| {
+        Error::driver(
+            "memory for the diagnostics",
+            format!("{error:?}; raise the budget, or turn the diagnostics off"),
+        )
     })
 }
 
@@ -45,7 +47,11 @@ async fn make_gear(pass: &Pass, wants: Diagnostics) -> DriverResult<()> {
     let buffer = pass.driver.create_buffer(Account::Slabs, size_bytes, label);
     let buffer = buffer.await?;
     if let Some(diagnose) = &mut pass.lock().diagnose {
-        diagnose.set_gear(Gear::new(buffer, pipelines, answers as u32));
+        diagnose.gear = Some(Gear {
+            buffer,
+            pipelines,
+            answers: answers as u32,
+        });
     }
     let pattern = PATTERN.to_le_bytes().repeat(PATTERN_BYTES as usize / 4);
     stage_for_gear(pass, &pattern, 0).await

@@ -35,7 +35,7 @@ pub(super) fn pick(state: &mut State, launch: &Launch) -> Result<Option<Need>, S
     };
     let (table, result) = (&table.storage, &result.storage);
     let is_it = |picking: &&Picking| std::ptr::eq(picking.result.as_ptr(), &**result);
-    if let Some(picking) = state.steps.picking().filter(is_it) {
+    if let Some(picking) = state.steps.picking().as_ref().filter(is_it) {
         if picking.reading.is_none() {
             return Ok(None);
         }
@@ -81,11 +81,11 @@ pub(super) fn read_words(state: &mut State, words: Words) {
     // The read is for the launch, whose priority it has.
     let result = words.result.upgrade();
     let by = result.and_then(|result| result.share_handle().cloned());
-    state.steps.set_picking(Some(Picking {
+    *state.steps.picking() = Some(Picking {
         result: words.result,
         words: read,
         reading: Some(reading.clone()),
-    }));
+    });
     for piece in pieces.into_iter().rev() {
         state.queue.push_head(Cmd::Read {
             src: words.storage.clone(),
@@ -98,7 +98,7 @@ pub(super) fn read_words(state: &mut State, words: Words) {
 
 /// Lets the launch at the head of the queue run like any other.
 pub(super) fn pick_nothing(state: &mut State) {
-    if let Some(picking) = state.steps.picking_mut() {
+    if let Some(picking) = state.steps.picking() {
         picking.reading = None;
     }
 }

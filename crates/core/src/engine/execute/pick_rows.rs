@@ -73,7 +73,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
         rest = &rest[taken..];
     }
     let mut state = pass.lock();
-    state.steps.set_picking(None);
+    *state.steps.picking() = None;
     state.memory.slots.used(table);
     state.memory.was_read(table, picked.len() as u64);
     state.counters.restored_bytes += picked.len() as u64;

@@ -22,7 +22,7 @@ pub(super) fn note(state: &mut State, storage: &Arc<Storage>, error: &Error) {
     };
     let (by, marks) = (storage.share(), marks(state));
     let refused = Refused::new(cmd, by, hindrance, marks, error.clone());
-    state.left_behind.note_refused(refused);
+    state.left_behind.refused = Some(refused);
 }
 
 /// The error of a storage for the command at the head of the queue. `None` if reclaim may free more
@@ -30,7 +30,7 @@ pub(super) fn note(state: &mut State, storage: &Arc<Storage>, error: &Error) {
 pub(super) fn refused_again(state: &mut State, storage: &Arc<Storage>) -> Option<Error> {
     // Other threads drop storages at any time.
     state.free_dead();
-    let before = state.left_behind.refused()?;
+    let before = state.left_behind.refused.as_ref()?;
     let (hindrance, cmd) = (state.memory.hindrance(storage)?, state.queue.head()?);
     let error = before.error_for(cmd, storage.share(), &hindrance, marks(state))?;
     // A command that can never run gets another error.

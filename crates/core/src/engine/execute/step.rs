@@ -75,27 +75,20 @@ impl From<DriverError> for Stop {
         match error {
             DriverError::Lost(_) => Stop::Lost,
             DriverError::OutOfMemory | DriverError::OverBudget => {
-                Stop::Poison(Arc::new(Error::Driver {
-                    what: "a bind group",
-                    message: "out of memory".into(),
-                }))
+                Stop::Poison(Arc::new(Error::driver("a bind group", "out of memory")))
             }
             #[cfg(any(test, feature = "sim"))]
             DriverError::Kernel(fault) => Stop::Poison(Arc::new(Error::Kernel(fault))),
-            DriverError::Invalid(message) => Stop::Poison(Arc::new(Error::Driver {
-                what: "a command",
-                message,
-            })),
+            DriverError::Invalid(message) => {
+                Stop::Poison(Arc::new(Error::driver("a command", message)))
+            }
         }
     }
 }
 
 impl From<AllocError> for Stop {
     fn from(error: AllocError) -> Self {
-        Stop::Poison(Arc::new(Error::Driver {
-            what: "a block",
-            message: error.to_string(),
-        }))
+        Stop::Poison(Arc::new(Error::driver("a block", error.to_string())))
     }
 }
 
@@ -104,7 +97,7 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.free_dead();
-            let is_long = self.queue.ends_at_submission() && self.has_long_batch()
+            let is_long = self.queue.runs.ends_at_submission && self.has_long_batch()
                 || self.has_long_lower_batch();
             if is_long || self.batch.is_full(self.pace.most_ops()) {
                 return Some(Need::Submit);
@@ -154,7 +147,7 @@ impl State {
         if note_share(self, cmd) {
             return ControlFlow::Continue(());
         }
-        let has_saved = self.memory.has_saved();
+        let has_saved = self.memory.dead_list.has_saved();
         let inputs = has_saved
             .then(|| self.lineages.inputs(cmd, &self.memory))
             .flatten();
@@ -163,7 +156,7 @@ impl State {
                 if let Some(inputs) = inputs {
                     (self.lineages).note(cmd, inputs, &self.memory, &self.costs);
                 }
-                self.batch.close(alone || cmd.submits_at_once());
+                self.batch.is_closed = alone || cmd.submits_at_once();
                 self.batch.note_priority(priority);
                 self.note_encoded(cmd);
                 // The operands without another holder are freed at once, and what the submission
@@ -173,7 +166,7 @@ impl State {
                     Some(Cmd::Launch(Launch {
                         program: Program::Custom(custom),
                         ..
-                    })) => self.batch.keep_custom(custom),
+                    })) => self.batch.custom = Some(custom),
                     Some(Cmd::Launch(launch)) => {
                         for arg in launch.args {
                             self.memory.release_operand(arg.storage);

@@ -1,42 +1,51 @@
 //! Adapts reference kernels to the bindings of a dispatch, for a device that computes on the host.
 
+#[cfg(any(test, feature = "sim"))]
 use std::sync::Arc;
 
-use super::fused::Fused;
 use super::wgsl::Layout;
-use super::{BuiltInKernel, Custom, Variant};
+use super::{Program, Variant};
 #[cfg(any(test, feature = "sim"))]
 use super::{ReferenceCall, Role};
 use crate::driver::{Caps, ReferenceKernel};
 
 /// The reference kernel for a layout. `None` on a device that runs the WGSL.
 #[cfg(any(test, feature = "sim"))]
-pub(in crate::engine) fn builtin_reference(
-    kernel: &'static BuiltInKernel,
+pub(in crate::engine) fn reference(
+    program: &Program,
     variant: Variant,
     layout: Layout,
     caps: &Caps,
 ) -> Option<ReferenceKernel> {
-    let roles = kernel.operands.iter().map(|operand| operand.role);
-    let run = kernel.reference.filter(|_| caps.runs_reference_kernels)?;
-    Some(over_bindings(roles.collect(), variant, layout, run))
+    if !caps.runs_reference_kernels {
+        return None;
+    }
+    let roles = (0..program.operands()).map(|operand| program.role(operand));
+    let roles: Vec<Role> = roles.collect();
+    Some(match program {
+        Program::Builtin(kernel) => over_bindings(roles, variant, layout, kernel.reference?),
+        // Runs the reference kernels of its parts, one after the other.
+        Program::Fused(fused) => {
+            let reference = fused.reference.clone()?;
+            over_bindings(roles, variant, layout, move |call| reference(call))
+        }
+        // Its bindings are its operands. The code says which show a part of their canary.
+        Program::Custom(custom) => {
+            let reference = custom.reference.clone()?;
+            Arc::new(move |bindings, params| reference(bindings, params, variant.code))
+        }
+    })
 }
 
-/// Runs the reference kernels of a fused kernel's parts, one after the other.
-#[cfg(any(test, feature = "sim"))]
-pub(in crate::engine) fn fused_reference(
-    fused: &Arc<Fused>,
-    variant: Variant,
-    layout: Layout,
-    caps: &Caps,
+/// The reference kernels are not compiled in: no device of this build computes on the host.
+#[cfg(not(any(test, feature = "sim")))]
+pub(in crate::engine) fn reference(
+    _: &Program,
+    _: Variant,
+    _: Layout,
+    _: &Caps,
 ) -> Option<ReferenceKernel> {
-    let roles = fused.operands.iter().map(|operand| operand.role);
-    let reference = fused
-        .reference
-        .clone()
-        .filter(|_| caps.runs_reference_kernels)?;
-    let run = move |call: &mut ReferenceCall| reference(call);
-    Some(over_bindings(roles.collect(), variant, layout, run))
+    None
 }
 
 /// Adapts a reference kernel of whole operands to bindings.
@@ -77,48 +86,4 @@ fn over_bindings(
             }
         }
     })
-}
-
-/// The user's reference of a custom kernel. Its bindings are its operands.
-#[cfg(any(test, feature = "sim"))]
-pub(in crate::engine) fn custom_reference(
-    custom: &Custom,
-    with_canary: u64,
-    caps: &Caps,
-) -> Option<ReferenceKernel> {
-    let reference = custom
-        .reference
-        .clone()
-        .filter(|_| caps.runs_reference_kernels)?;
-    let run =
-        move |bindings: &mut [Vec<u8>], params: &[u8]| reference(bindings, params, with_canary);
-    Some(Arc::new(run))
-}
-
-/// No device of this build computes on the host.
-#[cfg(not(any(test, feature = "sim")))]
-pub(in crate::engine) fn custom_reference(_: &Custom, _: u64, _: &Caps) -> Option<ReferenceKernel> {
-    None
-}
-
-/// The reference kernels are not compiled in: no device of this build computes on the host.
-#[cfg(not(any(test, feature = "sim")))]
-pub(in crate::engine) fn builtin_reference(
-    _: &'static BuiltInKernel,
-    _: Variant,
-    _: Layout,
-    _: &Caps,
-) -> Option<ReferenceKernel> {
-    None
-}
-
-/// The reference kernels are not compiled in: no device of this build computes on the host.
-#[cfg(not(any(test, feature = "sim")))]
-pub(in crate::engine) fn fused_reference(
-    _: &Arc<Fused>,
-    _: Variant,
-    _: Layout,
-    _: &Caps,
-) -> Option<ReferenceKernel> {
-    None
 }

@@ -29,7 +29,7 @@ use crate::driver::{BoxFuture, MaybeSend};
 /// Whether any pass of this program may have to wait.
 const MAY_WAIT: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::engine) struct ExecutionLock {
     waiters: Arc<Waiters>,
     /// The work of a pass that has the lock and may have to wait. Locked after `waiters`.
@@ -38,10 +38,10 @@ pub(in crate::engine) struct ExecutionLock {
 
 /// Those who wait for the lock. They are apart from the work, which has no handle of the lock, and
 /// which in a browser may not change threads as a waker may.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::engine) struct Waiters(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     taken: bool,
     /// Whether the pass that has the lock has left its work there.
@@ -51,11 +51,10 @@ struct State {
 }
 
 /// The wakers of tasks, each once.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Wakers(Vec<Waker>);
 
 /// Holds the execution lock until it is dropped. `None` once its work unlocks.
-#[derive(Debug)]
 pub(in crate::engine) struct ExecutionGuard(Option<Arc<ExecutionLock>>);
 
 impl ExecutionLock {
@@ -83,7 +82,7 @@ impl ExecutionLock {
     ) -> Option<ExecutionGuard> {
         let is_locked = poll_fn(|context| {
             loop {
-                let mut state = self.waiters.lock();
+                let mut state = self.waiters.0.lock();
                 if !state.taken {
                     state.taken = true;
                     return Poll::Ready(true);
@@ -107,7 +106,7 @@ impl ExecutionLock {
     pub(super) fn try_lock(self: &Arc<Self>) -> Option<ExecutionGuard> {
         loop {
             let work = {
-                let mut state = self.waiters.lock();
+                let mut state = self.waiters.0.lock();
                 if !state.taken {
                     state.taken = true;
                     return Some(ExecutionGuard(Some(self.clone())));
@@ -127,14 +126,14 @@ impl ExecutionLock {
 
     /// The work of the lock's holder, from now on.
     fn begin(&self, work: Arc<Work>) {
-        let mut state = self.waiters.lock();
+        let mut state = self.waiters.0.lock();
         state.has_work = true;
         *self.work.lock() = Some(work);
     }
 
     fn unlock(&self) {
         let (work, waiting) = {
-            let mut state = self.waiters.lock();
+            let mut state = self.waiters.0.lock();
             state.taken = false;
             let has_work = MAY_WAIT && std::mem::take(&mut state.has_work);
             let work = has_work.then(|| self.work.lock().take());
@@ -147,13 +146,9 @@ impl ExecutionLock {
 }
 
 impl Waiters {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
-    }
-
     /// Lets the waiters see whether the holder of the lock has done what they want.
     pub(super) fn notify(&self) {
-        let waiting = std::mem::take(&mut self.lock().waiting);
+        let waiting = std::mem::take(&mut self.0.lock().waiting);
         waiting.wake();
     }
 }
@@ -197,12 +192,6 @@ struct Work {
     missed_wakers: Mutex<Wakers>,
     /// Whether somebody waits for the result.
     has_owner: AtomicBool,
-}
-
-impl std::fmt::Debug for Work {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Work").finish_non_exhaustive()
-    }
 }
 
 /// Unlocks when it is dropped, unless the work has not ended. If the work panics, it has.
@@ -290,7 +279,7 @@ impl ExecutionGuard {
         let lock = self.0.take()?;
         lock.begin(owner.0.clone());
         poll_fn(|context| {
-            lock.waiters.lock().waiting.add(context.waker());
+            lock.waiters.0.lock().waiting.add(context.waker());
             let has_ended = owner.0.poll_to_end(&lock, context.waker());
             let done = result.lock().take();
             match done.is_some() || has_ended {

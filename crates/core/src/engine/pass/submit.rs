@@ -25,7 +25,7 @@ impl Pass {
             true if has_refused_changes => self.submit_only_changes(),
             true => Ok(()),
             false => {
-                within!("submission", { ops = batch.ops().len() as u64 }, {
+                within!("submission", { ops = batch.ops.len() as u64 }, {
                     self.submit_batch(&mut batch)
                 })
             }
@@ -58,16 +58,16 @@ impl Pass {
     }
 
     fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
-        self.uploads.seal(batch.regions());
-        self.restore_staging.seal(batch.regions());
+        self.uploads.seal(&batch.regions);
+        self.restore_staging.seal(&batch.regions);
         let submitted = self
             .submit_refused_changes()
-            .and_then(|()| (self.driver).submit(batch.ops(), batch.params(), batch.predicted_ns()));
-        batch.forget_regions();
+            .and_then(|()| (self.driver).submit(&batch.ops, &batch.params, batch.predicted_ns));
+        batch.regions.clear();
         let (mut failure, mut awaited) = (None, None);
         match submitted {
             Ok(submission) => {
-                for (reading, piece, buffer) in batch.take_reads() {
+                for (reading, piece, buffer) in batch.reads.drain(..) {
                     if let Err(error) = self.readbacks.submitted(&reading, piece, buffer) {
                         reading.fail(refusal("to map a read-back buffer", error));
                     }
@@ -77,7 +77,7 @@ impl Pass {
                 }
                 let mut state = self.lock();
                 state.memory.batch_ended(Some(submission.serial));
-                state.submitted(submission, batch.timed());
+                state.submitted(submission, &batch.timed);
                 state.pace.grow();
                 if let Some(diagnose) = &mut state.diagnose {
                     diagnose.was_submitted();
@@ -87,7 +87,7 @@ impl Pass {
         }
         if let Some(error) = failure {
             let cause = Arc::new(error);
-            for (reading, _, buffer) in batch.take_reads() {
+            for (reading, _, buffer) in batch.reads.drain(..) {
                 reading.fail(Error::clone(&cause));
                 self.readbacks.give_back(buffer);
             }
@@ -108,7 +108,7 @@ impl Pass {
                 memory,
                 ..
             } = &mut *state;
-            refused_changes.keep(batch.take_changes(), memory);
+            refused_changes.keep(std::mem::take(&mut batch.changes), memory);
             diagnose::not_answered(&mut state);
         }
         // The next use of a chunk finds out if it could not be mapped again.

@@ -34,8 +34,9 @@ pub(in crate::engine) struct LeftBehind {
     touched: NumberMap<Touched>,
     /// The inputs from which rematerializers would compute the operands of the commands.
     sources: Vec<Arc<Storage>>,
-    /// What a share was refused last in this run of the queue.
-    refused: Option<Refused>,
+    /// What a share was refused last in this run of the queue, until there may be something to
+    /// evict again.
+    pub(in crate::engine) refused: Option<Refused>,
 }
 
 #[derive(Debug)]
@@ -68,20 +69,6 @@ impl LeftBehind {
     pub(in crate::engine) fn uploads(&self) -> u64 {
         let is_upload = |cmd: &&Cmd| matches!(cmd, Cmd::Upload { .. });
         self.iter().filter(is_upload).count() as u64
-    }
-
-    /// What a share was refused last in this run of the queue.
-    pub(in crate::engine) fn refused(&self) -> Option<&Refused> {
-        self.refused.as_ref()
-    }
-
-    pub(in crate::engine) fn note_refused(&mut self, refused: Refused) {
-        self.refused = Some(refused);
-    }
-
-    /// There may be something to evict again.
-    pub(in crate::engine) fn forget_refused(&mut self) {
-        self.refused = None;
     }
 
     /// Drops commands whose results nothing can use any more. Returns whether there were any.
@@ -216,11 +203,6 @@ impl LeftBehind {
         first.map(|(_, error)| error.clone())
     }
 
-    /// Whether [`give_chunk_back`](Self::give_chunk_back) would find a chunk.
-    pub(in crate::engine) fn has_chunk_of_others(&self, share: ShareId) -> bool {
-        self.chunk_of_others(share).is_some()
-    }
-
     /// Fails the uploads that keep one chunk of staging, if shares other than this one made them
     /// all. `lost` gives the error of an upload, for its storage and for what hindered it. A
     /// command that poisons the storage takes the upload's place, so commands before it see the old
@@ -248,7 +230,7 @@ impl LeftBehind {
 
     /// The chunk of staging that waits only for uploads here, all of them of other shares than this
     /// one. Of several, the one with the fewest bytes of them.
-    fn chunk_of_others(&self, share: ShareId) -> Option<BufferId> {
+    pub(in crate::engine) fn chunk_of_others(&self, share: ShareId) -> Option<BufferId> {
         let mut chunks: Vec<(BufferId, u32, u64)> = Vec::new();
         for (cmd, _) in &self.cmds {
             let Cmd::Upload { dst, region, .. } = cmd else {

@@ -188,15 +188,8 @@ impl Steps {
         rematerialization.failure.clone()
     }
 
-    pub(in crate::engine) fn picking(&self) -> Option<&Picking> {
-        self.now.picking.as_ref()
-    }
-
-    pub(in crate::engine) fn picking_mut(&mut self) -> Option<&mut Picking> {
-        self.now.picking.as_mut()
-    }
-
-    pub(in crate::engine) fn set_picking(&mut self, picking: Option<Picking>) {
-        self.now.picking = picking;
+    /// The rows that the command at the head picks from a table that is not on the device.
+    pub(in crate::engine) fn picking(&mut self) -> &mut Option<Picking> {
+        &mut self.now.picking
     }
 }

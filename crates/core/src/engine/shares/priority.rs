@@ -86,7 +86,7 @@ impl State {
         let head = queue.head().filter(|_| self.has_priorities)?;
         let priority_of_head = in_force(self, head);
         // If some wait for the command at the head, a look would find the same ones each time.
-        let have_come = queue.has_news()
+        let have_come = queue.has_news
             && !queue.is_awaited(head)
             && queue.commands().any(|cmd| priority(cmd) > priority_of_head);
         have_come.then_some(priority_of_head)
@@ -95,16 +95,16 @@ impl State {
     /// Whether commands above this priority have come.
     pub(in crate::engine) fn has_above(&self, above: i8) -> bool {
         self.has_priorities
-            && self.queue.has_news()
+            && self.queue.has_news
             && self.queue.commands().any(|cmd| priority(cmd) > above)
     }
 
     /// Whether the pass runs urgent commands in the middle of something else, and the next command
     /// is none, and no step for one. Urgent ones behind it wait for it.
     pub(in crate::engine) fn stops_between(&self) -> bool {
-        let least = self.queue.least_priority();
+        let least = self.queue.runs.least_priority;
         let is_urgent = |head| in_force(self, head) >= least;
-        match self.queue.amid() {
+        match self.queue.runs.amid {
             None => false,
             Some(Amid::Head { passed }) => self.queue.passing_groups() <= passed,
             Some(Amid::Drain) => !self.queue.head().is_some_and(is_urgent),
@@ -146,7 +146,7 @@ impl State {
     /// Whether the command at the head, and all others, have a lower priority than the pass runs.
     pub(in crate::engine) fn has_only_lower(&self) -> bool {
         let queue = &self.queue;
-        let is_lower = |cmd: &Cmd| is_lower(cmd, queue.least_priority());
+        let is_lower = |cmd: &Cmd| is_lower(cmd, queue.runs.least_priority);
         queue.head().is_some_and(is_lower) && queue.commands().all(is_lower)
     }
 }
@@ -213,10 +213,10 @@ impl Queue {
     /// `priority` is that of the command at the head.
     fn may_promote(&mut self, priority: i8) -> bool {
         let is_awaited = self.head().is_some_and(|head| self.is_awaited(head));
-        let falls = self.swap_head_priority(priority) > priority;
-        let has_news = self.take_news() || falls;
+        let falls = std::mem::replace(&mut self.head_priority, priority) > priority;
+        let has_news = std::mem::take(&mut self.has_news) || falls;
         if is_awaited {
-            self.keep_news();
+            self.has_news = true;
         }
         has_news
     }
@@ -243,7 +243,7 @@ impl Queue {
             is_urgent && !waits
         });
         let are_taken: Vec<bool> = are_taken.collect();
-        self.await_uses_of(awaited);
+        self.awaited = awaited;
         if !are_taken.contains(&true) {
             return None;
         }

@@ -220,10 +220,7 @@ fn unkept_under(unmet: Unmet) -> Error {
 }
 
 fn wrong_budget(reason: String) -> Error {
-    Error::Option {
-        option: "budget",
-        reason,
-    }
+    Error::option("budget", reason)
 }
 
 /// Refuses pins that would break guarantees of others: pinned storages cannot leave.
@@ -244,13 +241,13 @@ pub(in crate::engine) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) ->
     let before = memory.unmet(&memory.shares, lending, &but);
     match unmet.pinned_bytes > before.pinned_bytes {
         false => Ok(()),
-        true => Err(Error::Buffer {
-            operation: "pin",
-            reason: format!(
+        true => Err(Error::buffer(
+            "pin",
+            format!(
                 "{} of the guarantees of other shares cannot be kept beside this pin. Pin less, or \
                  raise the guarantee of the share that pins",
                 Bytes(unmet.pinned_bytes),
             ),
-        }),
+        )),
     }
 }

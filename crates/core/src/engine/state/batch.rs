@@ -15,30 +15,30 @@ type ReadbackBuffer = (BufferId, u64);
 /// The ops of one submission, and the data needed after the driver accepts or refuses it.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Batch {
-    ops: Vec<Op>,
-    params: Vec<u8>,
+    pub(in crate::engine) ops: Vec<Op>,
+    pub(in crate::engine) params: Vec<u8>,
     /// The staged bytes that the ops copy from.
-    regions: Vec<Region>,
+    pub(in crate::engine) regions: Vec<Region>,
     /// The reads whose copies are among the ops, with their buffers.
-    reads: Vec<(Arc<Reading>, Piece, ReadbackBuffer)>,
+    pub(in crate::engine) reads: Vec<(Arc<Reading>, Piece, ReadbackBuffer)>,
     /// For each dispatch among the ops, the entry that counts its time. Empty if timing is off.
-    timed: Vec<Entry>,
+    pub(in crate::engine) timed: Vec<Entry>,
     /// The storages that the ops restore.
     restored: Vec<Weak<Storage>>,
     /// The blocks that the ops move, and those that they clear because another share had them.
-    changes: Vec<Change>,
+    pub(in crate::engine) changes: Vec<Change>,
     /// No other command may join. An app's kernel or buffer is in the batch, and the driver may
     /// refuse it.
-    is_closed: bool,
+    pub(in crate::engine) is_closed: bool,
     /// The approximate work of the dispatches, in the unit of
     /// [`Caps::most_work`](crate::driver::Caps).
-    work: u64,
+    pub(in crate::engine) work: u64,
     /// The predicted time of the dispatches, which the driver's meter scales.
-    predicted_ns: f64,
+    pub(in crate::engine) predicted_ns: f64,
     /// The highest priority of its commands, if shares have priorities.
     highest_priority: Option<i8>,
     /// The custom kernel in the batch. Its pipeline stays until the submission.
-    custom: Option<Arc<Custom>>,
+    pub(in crate::engine) custom: Option<Arc<Custom>>,
 }
 
 impl Batch {
@@ -46,22 +46,9 @@ impl Batch {
         self.ops.is_empty()
     }
 
-    pub(in crate::engine) fn ops(&self) -> &[Op] {
-        &self.ops
-    }
-
-    pub(in crate::engine) fn params(&self) -> &[u8] {
-        &self.params
-    }
-
     /// Whether the batch must be submitted before any other op joins.
     pub(in crate::engine) fn is_full(&self, most_ops: usize) -> bool {
         self.ops.len() >= most_ops || self.is_closed
-    }
-
-    /// Closes the batch for other ops, or opens it again.
-    pub(in crate::engine) fn close(&mut self, is_closed: bool) {
-        self.is_closed = is_closed;
     }
 
     /// The work of the batch after a dispatch of `amount` joins. `None` if one submission may not
@@ -71,17 +58,9 @@ impl Batch {
         (work <= most_work || self.is_empty()).then_some(work)
     }
 
-    pub(in crate::engine) fn set_work(&mut self, work: u64) {
-        self.work = work;
-    }
-
     /// Adds the predicted time of a dispatch.
     pub(in crate::engine) fn add_predicted(&mut self, ns: f64) {
         self.predicted_ns += ns;
-    }
-
-    pub(in crate::engine) fn predicted_ns(&self) -> f64 {
-        self.predicted_ns
     }
 
     /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
@@ -96,11 +75,6 @@ impl Batch {
 
     pub(in crate::engine) fn push(&mut self, op: Op) {
         self.ops.push(op);
-    }
-
-    /// The last op.
-    pub(in crate::engine) fn last_mut(&mut self) -> Option<&mut Op> {
-        self.ops.last_mut()
     }
 
     pub(in crate::engine) fn dispatch(
@@ -120,15 +94,6 @@ impl Batch {
         });
     }
 
-    /// Notes the entry that counts the time of the last dispatch.
-    pub(in crate::engine) fn add_timed(&mut self, entry: Entry) {
-        self.timed.push(entry);
-    }
-
-    pub(in crate::engine) fn timed(&self) -> &[Entry] {
-        &self.timed
-    }
-
     /// Times the dispatches that follow, or stops timing. Those in the batch already count as
     /// `others`.
     pub(super) fn time(&mut self, others: Option<Entry>) {
@@ -143,15 +108,6 @@ impl Batch {
         self.regions.push(region);
     }
 
-    pub(in crate::engine) fn regions(&self) -> &[Region] {
-        &self.regions
-    }
-
-    /// Forgets the staged bytes, because their chunks are sealed.
-    pub(in crate::engine) fn forget_regions(&mut self) {
-        self.regions.clear();
-    }
-
     /// Adds a piece of a reading that the ops copy to this buffer.
     pub(in crate::engine) fn add_read(
         &mut self,
@@ -160,12 +116,6 @@ impl Batch {
         buffer: ReadbackBuffer,
     ) {
         self.reads.push((reading, piece, buffer));
-    }
-
-    pub(in crate::engine) fn take_reads(
-        &mut self,
-    ) -> impl Iterator<Item = (Arc<Reading>, Piece, ReadbackBuffer)> {
-        self.reads.drain(..)
     }
 
     /// Adds a storage that the ops restore.
@@ -181,14 +131,6 @@ impl Batch {
     /// Adds a block that an op moves or clears.
     pub(in crate::engine) fn add_change(&mut self, one: Change) {
         self.changes.push(one);
-    }
-
-    pub(in crate::engine) fn last_change(&self) -> Option<Change> {
-        self.changes.last().copied()
-    }
-
-    pub(in crate::engine) fn take_changes(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.changes)
     }
 
     /// Whether the ops restore the storage.
@@ -211,11 +153,6 @@ impl Batch {
     /// The highest priority of its commands; the lowest of all, if none is known.
     pub(in crate::engine) fn highest_priority(&self) -> i8 {
         self.highest_priority.unwrap_or(i8::MIN)
-    }
-
-    /// Keeps a custom kernel until the submission.
-    pub(in crate::engine) fn keep_custom(&mut self, custom: Arc<Custom>) {
-        self.custom = Some(custom);
     }
 
     /// Empties the batch and keeps its allocations.

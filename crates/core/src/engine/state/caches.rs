@@ -62,27 +62,12 @@ impl Hash for PipelineKey {
 /// Compiled kernels, and those that failed to compile, which are not tried again.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Pipelines {
-    made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
+    pub(in crate::engine) made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
     /// Pipelines of dropped kernels, which the batch may still name.
     discarded: Vec<PipelineId>,
 }
 
 impl Pipelines {
-    pub(in crate::engine) fn get(
-        &self,
-        key: &PipelineKey,
-    ) -> Option<&Result<PipelineId, Arc<Error>>> {
-        self.made.get(key)
-    }
-
-    pub(in crate::engine) fn insert(
-        &mut self,
-        key: PipelineKey,
-        made: Result<PipelineId, Arc<Error>>,
-    ) {
-        self.made.insert(key, made);
-    }
-
     /// Discards the pipelines of a dropped custom or fused kernel, and their bind groups.
     pub(super) fn discard(&mut self, program: ProgramId, groups: &mut BindGroups) {
         let discarded = &mut self.discarded;

@@ -136,7 +136,7 @@ impl State {
     /// Extends the last copy by a move, if that copy is a move and both blocks are neighbours
     /// before and after it. The bytes between the two belong to the first block.
     fn extend_move(&mut self, from: Place, to: Place, size_bytes: u64) -> bool {
-        let Some(last) = self.batch.last_change() else {
+        let Some(last) = self.batch.changes.last().copied() else {
             return false;
         };
         let Some(last_from) = last.from else {
@@ -150,7 +150,7 @@ impl State {
             return false;
         }
         let last_ends = [last_from, last.to].map(|place| place.offset_bytes + last.size_bytes);
-        match self.batch.last_mut() {
+        match self.batch.ops.last_mut() {
             Some(Op::Copy {
                 src,
                 src_offset_bytes,

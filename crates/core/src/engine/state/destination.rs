@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::memory::{Copies, HostCharge, HostCopy, Tier};
@@ -57,22 +57,7 @@ impl Destination {
 }
 
 /// A destination that a reading's sink fills, and the first error.
-#[derive(Debug)]
-struct Shared(Mutex<(Option<Destination>, Option<Error>)>);
-
-impl Shared {
-    fn finish(&self, copies: &mut Copies) -> Result<()> {
-        match std::mem::take(&mut *self.lock()) {
-            (Some(destination), None) => destination.finish(copies),
-            (_, Some(error)) => Err(error),
-            (None, None) => Ok(()),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (Option<Destination>, Option<Error>)> {
-        self.0.lock()
-    }
-}
+type Shared = Mutex<(Option<Destination>, Option<Error>)>;
 
 /// The owner of a destination. On drop the destination releases its memory or its disk space. A
 /// cancelled reading keeps its sink until the reading is taken in, and would keep both until then.
@@ -82,7 +67,7 @@ pub(in crate::engine) struct DestinationGuard(Arc<Shared>);
 impl DestinationGuard {
     /// Guards a destination, and returns the sink of the reading that fills it.
     pub(in crate::engine) fn new(destination: Destination) -> (Self, Sink) {
-        let guard = DestinationGuard(Arc::new(Shared(Mutex::new((Some(destination), None)))));
+        let guard = DestinationGuard(Arc::new(Mutex::new((Some(destination), None))));
         let into = guard.0.clone();
         let sink = move |piece: &[u8]| {
             let (destination, error) = &mut *into.lock();
@@ -95,7 +80,11 @@ impl DestinationGuard {
 
     /// Turns the complete bytes into a copy of the storage.
     pub(in crate::engine) fn finish(&self, copies: &mut Copies) -> Result<()> {
-        self.0.finish(copies)
+        match std::mem::take(&mut *self.0.lock()) {
+            (Some(destination), None) => destination.finish(copies),
+            (_, Some(error)) => Err(error),
+            (None, None) => Ok(()),
+        }
     }
 }
 

@@ -16,7 +16,8 @@ use crate::memory::{Residency, Storage};
 /// staging. Returns whether a chunk came back. The caller has the execution lock, and all commands
 /// that can run have run.
 pub(super) async fn others_give_way(pass: &Pass, dst: &Arc<Storage>) -> Result<bool> {
-    if !pass.lock().left_behind.has_chunk_of_others(dst.share()) || !has_room(pass, dst).await? {
+    let chunk = pass.lock().left_behind.chunk_of_others(dst.share());
+    if chunk.is_none() || !has_room(pass, dst).await? {
         return Ok(false);
     }
     let given = pass.lock().left_behind.give_chunk_back(dst.share(), lost);
@@ -51,11 +52,11 @@ fn lost(dst: &Storage, found: &Error) -> Error {
         Error::NeverFits { .. } => "could never fit",
         _ => "found no room",
     };
-    Error::Buffer {
-        operation: "upload",
-        reason: format!(
+    Error::buffer(
+        "upload",
+        format!(
             "it {limit} in {of}, and another share needed the staging that held its bytes: make \
              room, and write them again"
         ),
-    }
+    )
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::copies::{Copies, Gone, Kept};
 use super::super::heap_block::HeapBlock;
-use super::super::storage::{Residency, Storage};
+use super::super::storage::Storage;
 use super::{Slot, Slots};
 use crate::error::Error;
 
@@ -16,13 +16,22 @@ impl Slot {
             copies.host.is_some() && (self.place.is_some() || is_kept)
         })
     }
+
+    /// The copies, if the storage is not on the device.
+    pub(super) fn evicted(&self) -> Option<&Copies> {
+        self.copies.as_deref().filter(|_| self.place.is_none())
+    }
 }
 
 impl Slots {
+    /// The copies of a storage, if it has any.
+    pub(super) fn copies(&self, storage: &Storage) -> Option<&Copies> {
+        self.row(storage)?.copies.as_deref()
+    }
+
     /// Where the bytes of a storage are kept beside the device.
     pub(crate) fn kept(&self, storage: &Storage) -> Kept {
-        let slot = self.row(storage);
-        let copies = slot.and_then(|slot| slot.copies.as_deref());
+        let copies = self.copies(storage);
         copies.map_or(Kept::default(), |copies| Kept {
             on_host: copies.host.is_some(),
             in_store: copies.store.as_ref().map(|(number, _)| *number),
@@ -33,17 +42,13 @@ impl Slots {
 
     /// The copies of a storage that is not on the device, if it has any.
     pub(crate) fn evicted_copies(&self, storage: &Storage) -> Option<Copies> {
-        let slot = self.row(storage)?;
-        if slot.place.is_some() {
-            return None;
-        }
-        slot.copies.as_deref().cloned()
+        self.row(storage)?.evicted().cloned()
     }
 
     /// Was the storage evicted?
     pub(crate) fn is_evicted(&self, storage: &Storage) -> bool {
-        self.row(storage)
-            .is_some_and(|slot| slot.place.is_none() && slot.copies.is_some())
+        let slot = self.row(storage);
+        slot.is_some_and(|slot| slot.evicted().is_some())
     }
 
     /// Was the storage evicted at any time? A source's storage may never have been on the device.
@@ -53,23 +58,18 @@ impl Slots {
 
     /// Is the storage evicted, with bytes that need no computing?
     pub(crate) fn is_evicted_with_bytes(&self, storage: &Storage) -> bool {
-        self.row(storage).is_some_and(|slot| {
-            let copies = slot.copies.as_deref();
-            slot.place.is_none() && copies.is_some_and(Copies::has_bytes)
-        })
+        let evicted = self.row(storage).and_then(Slot::evicted);
+        evicted.is_some_and(Copies::has_bytes)
     }
 
     /// Do other copies have the storage's bytes, without computing them again?
     pub(crate) fn has_bytes_elsewhere(&self, storage: &Storage) -> bool {
-        let slot = self.row(storage);
-        let copies = slot.and_then(|slot| slot.copies.as_deref());
-        copies.is_some_and(Copies::has_bytes)
+        self.copies(storage).is_some_and(Copies::has_bytes)
     }
 
     /// The block of the heap in the host's memory that has a storage's bytes.
     pub(crate) fn heap_block(&self, storage: &Storage) -> Option<&HeapBlock> {
-        let slot = self.row(storage)?;
-        slot.copies.as_deref()?.heap_block()
+        self.copies(storage)?.heap_block()
     }
 
     /// Adds copies of what a storage holds now.
@@ -80,8 +80,7 @@ impl Slots {
         add(&mut copies);
         slot.copies = (!copies.is_empty()).then_some(copies);
         if slot.place.is_none() && slot.poison.is_none() {
-            let copies = slot.copies.as_deref();
-            storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
+            storage.set_residency(slot.residency());
         }
     }
 
@@ -164,8 +163,7 @@ impl Slots {
             };
             self.gone.push(Box::new(gone));
             if let (None, Some(storage)) = (slot.place, slot.storage.upgrade()) {
-                let copies = slot.copies.as_deref();
-                storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
+                storage.set_residency(slot.residency());
             }
         }
         shed_bytes
@@ -195,10 +193,7 @@ impl Slots {
 
     /// The storages whose bytes are in the host's memory, with no copy elsewhere that is as good.
     pub(in crate::memory) fn on_host(&self) -> Vec<Arc<Storage>> {
-        let slots = self.table.iter().filter(|slot| {
-            let copies = slot.copies.as_deref();
-            slot.place.is_none() && copies.is_some_and(|copies| copies.host.is_some())
-        });
-        slots.filter_map(|slot| slot.storage.upgrade()).collect()
+        let is_on_host = |slot: &Slot| slot.evicted().is_some_and(|copies| copies.host.is_some());
+        self.storages(is_on_host).collect()
     }
 }

@@ -37,8 +37,9 @@ impl Slots {
 
     /// Has an evicted storage a rematerializer whose inputs are unchanged?
     pub(crate) fn is_computable_now(&self, storage: &Storage) -> bool {
-        let copies = self.row(storage).and_then(|slot| slot.copies.as_deref());
-        let token = copies.and_then(|copies| copies.rematerializer.as_ref());
+        let token = self
+            .copies(storage)
+            .and_then(|copies| copies.rematerializer.as_ref());
         token.is_some_and(|token| self.is_current(token))
     }
 
@@ -133,25 +134,22 @@ impl Slots {
 
     /// The storages that the engine dropped, and that are nowhere now.
     pub(crate) fn dropped(&self) -> Vec<Arc<Storage>> {
-        let is_dropped = |slot: &&Slot| {
-            let copies = slot.copies.as_deref().filter(|_| slot.place.is_none());
-            copies.is_some_and(|copies| {
+        let is_dropped = |slot: &Slot| {
+            slot.evicted().is_some_and(|copies| {
                 let token = copies.rematerializer.as_ref();
                 !copies.has_bytes() && token.is_some_and(|token| token.is_automatic)
             })
         };
-        let dropped = self.table.iter().filter(is_dropped);
-        dropped.filter_map(|slot| slot.storage.upgrade()).collect()
+        self.storages(is_dropped).collect()
     }
 
     /// The storages that have only a rematerializer, whose inputs have changed or are lost.
     pub(in super::super) fn not_computable(&self) -> impl Iterator<Item = Arc<Storage>> {
-        let slots = self.table.iter().filter(|slot| {
+        self.storages(|slot| {
             let copies = slot.copies.as_deref().filter(|copies| !copies.has_bytes());
             let token = copies.and_then(|copies| copies.rematerializer.as_ref());
             token.is_some_and(|token| !self.is_current(token))
-        });
-        slots.filter_map(|slot| slot.storage.upgrade())
+        })
     }
 
     /// A storage that would be lost by a write to `input`: it is computed from it, and has no
