@@ -2,6 +2,7 @@
 //! driver, many threads, dropped futures, and reports.
 
 mod advice;
+mod ahead;
 mod buffers;
 mod compacting;
 mod decoder;

@@ -1,7 +1,9 @@
 //! Evictions to a heap in the host's memory. They and restores are copies in the batch, and nobody
 //! waits for them.
 
-use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
+use lapidary::sim::{
+    Fault, FaultKind, FileFault, FileFaultKind, FileSite, Repeat, SimHandle, SimOptions, Site,
+};
 use lapidary::{Budget, DType, Error, Gpu, Options, Residency, Result, Tensor};
 
 use crate::engine::{ended, options};
@@ -430,5 +432,166 @@ fn empty_slabs_of_the_heap_make_way_for_a_slab_of_another_class() {
     assert_eq!(large.residency(), Residency::Host);
     assert!(large.to_vec::<f32>().unwrap() == vec![7.0; 31 << 14]);
     drop(large);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn cold_blocks_of_a_full_heap_go_on_to_the_disk_before_their_room_is_needed() {
+    let budget = Budget {
+        staging_bytes: Some(2 * MIB),
+        host_bytes: Some(4 * MIB),
+        ..Budget::device(4 * MIB)
+    };
+    let (gpu, sim) = open(budget, options());
+    let mut tensors = Vec::new();
+    for number in 1..=300_u16 {
+        let full = gpu.full(&[LEN], f32::from(number), DType::F32).unwrap();
+        tensors.push(full);
+        if number % 8 == 0 {
+            gpu.flush().unwrap();
+        }
+    }
+    gpu.flush().unwrap();
+    let stats = gpu.memory().stats();
+    assert!(stats.host_slab_bytes.peak <= 4 * MIB, "{stats}");
+    assert!(stats.spilled_bytes.now > 8 * MIB, "{stats}");
+    // Nobody waited until bytes had come from the device or the heap.
+    assert_eq!(stats.waits().host.times, 0, "{stats}");
+    // The oldest are on the disk, and those that left last are in the heap: what the heap took
+    // first has made way.
+    let places: Vec<Residency> = tensors.iter().map(|tensor| tensor.residency()).collect();
+    let count = |range: std::ops::Range<usize>, place: Residency| {
+        places[range].iter().filter(|one| **one == place).count()
+    };
+    assert!(count(0..64, Residency::Disk) >= 60, "{places:?}");
+    assert!(count(220..260, Residency::Host) >= 30, "{places:?}");
+    check(&tensors);
+    drop(tensors);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn blocks_that_are_used_while_they_go_on_to_the_disk_keep_their_bytes() {
+    let budget = Budget {
+        staging_bytes: Some(2 * MIB),
+        host_bytes: Some(2 * MIB),
+        ..Budget::device(4 * MIB)
+    };
+    for lag_submissions in [0, 3, u32::MAX] {
+        let device = SimOptions {
+            lag_submissions,
+            ..options()
+        };
+        let (gpu, sim) = open(budget, device);
+        let mut tensors = filled(&gpu, 96);
+        let mut expected: Vec<f32> = (1..=96_u16).map(f32::from).collect();
+        for round in 0..40_usize {
+            // One is written, one is read, one is dropped, and a new one comes.
+            let (written, read, dropped) = (7 * round % 96, 11 * round % 96, 13 * round % 96);
+            tensors[written].add_scalar_(1).unwrap();
+            expected[written] += 1.0;
+            let found = tensors[read].to_vec::<f32>().unwrap();
+            assert!(found == vec![expected[read]; LEN], "{round}");
+            tensors[dropped] = gpu.full(&[LEN], 5, DType::F32).unwrap();
+            expected[dropped] = 5.0;
+            gpu.flush().unwrap();
+        }
+        for (tensor, expected) in tensors.iter().zip(expected) {
+            assert!(tensor.to_vec::<f32>().unwrap() == vec![expected; LEN]);
+        }
+        drop(tensors);
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_something_fails_while_blocks_go_on_to_the_disk() {
+    let budget = Budget {
+        staging_bytes: Some(2 * MIB),
+        host_bytes: Some(2 * MIB),
+        ..Budget::device(4 * MIB)
+    };
+    let run = |arm: &dyn Fn(&SimHandle)| {
+        let (gpu, sim) = open(budget, options());
+        arm(&sim);
+        let mut tensors = Vec::new();
+        for number in 1..=160_u16 {
+            let full = gpu.full(&[LEN], f32::from(number), DType::F32);
+            tensors.push(full.unwrap());
+            if number % 8 == 0 {
+                // A refused submission may fail the flush.
+                let _ = gpu.flush();
+            }
+        }
+        sim.disarm();
+        sim.files().disarm();
+        let mut without_value = 0;
+        for (tensor, number) in tensors.iter().zip(1_u16..) {
+            match tensor.to_vec::<f32>() {
+                Ok(found) => assert!(found == vec![f32::from(number); LEN], "{number}"),
+                // The refused batch would have made it.
+                Err(error) => {
+                    assert!(error.to_string().contains("a submission"), "{error}");
+                    without_value += 1;
+                }
+            }
+        }
+        drop(tensors);
+        ended(gpu, &sim);
+        without_value
+    };
+    for nth in [1, 2, 3, 5, 8, 13, 21, 34] {
+        let without_value = run(&|sim| {
+            sim.arm(Fault::once(Site::Submit, nth, FaultKind::OutOfMemory));
+        });
+        assert!(without_value <= 8, "{without_value}");
+        for kind in [FileFaultKind::DiskFull, FileFaultKind::Short] {
+            let (site, repeat) = (FileSite::Write, Repeat::EverySecond);
+            let without_value = run(&|sim| {
+                sim.files().arm(FileFault {
+                    site,
+                    nth: 3 * nth,
+                    repeat,
+                    kind,
+                });
+            });
+            assert_eq!(without_value, 0);
+        }
+    }
+}
+
+#[test]
+fn what_has_gone_on_to_the_disk_outlives_the_device() {
+    let budget = Budget {
+        staging_bytes: Some(2 * MIB),
+        host_bytes: Some(4 * MIB),
+        ..Budget::device(4 * MIB)
+    };
+    let (gpu, sim) = open(budget, options());
+    let mut tensors = Vec::new();
+    for number in 1..=300_u16 {
+        let full = gpu.full(&[LEN], f32::from(number), DType::F32).unwrap();
+        tensors.push(full);
+        if number % 8 == 0 {
+            gpu.flush().unwrap();
+        }
+    }
+    gpu.finish().unwrap();
+    sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
+    assert!(tensors[299].to_vec::<f32>().is_err());
+    gpu.reopen().unwrap();
+    let mut survived = 0;
+    for (tensor, number) in tensors.iter().zip(1_u16..) {
+        match tensor.to_vec::<f32>() {
+            Ok(found) => {
+                assert!(found == vec![f32::from(number); LEN], "{number}");
+                survived += 1;
+            }
+            Err(error) => assert!(matches!(error, Error::Poisoned { .. }), "{error}"),
+        }
+    }
+    // 16 MiB do not fit on the device and the host.
+    assert!((160..240).contains(&survived), "{survived}");
+    drop(tensors);
     ended(gpu, &sim);
 }

@@ -14,6 +14,11 @@ const LEN: usize = 256 << 10;
 
 /// A device that only works while a thread waits for it.
 fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
+    open_with(Budget::device(device_bytes))
+}
+
+/// The same, with other limits, too.
+fn open_with(budget: Budget) -> (Gpu, SimHandle) {
     let (gpu, sim) = open_alone(SimOptions {
         lag_submissions: u32::MAX,
         memory_bytes: 256 * MIB,
@@ -22,7 +27,8 @@ fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
     });
     let budget = Budget {
         staging_bytes: Some(64 * MIB),
-        ..Budget::device(device_bytes + 64 * MIB)
+        device_bytes: budget.device_bytes.map(|bytes| bytes + 64 * MIB),
+        ..budget
     };
     assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
     (gpu, sim)
@@ -32,30 +38,58 @@ fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
 /// recorded dispatches, finished or not.
 type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
 
+fn note(seen: &Seen, sim: &SimHandle) {
+    let counters = sim.counters();
+    let now = (counters.submissions_pending, counters.dispatches);
+    seen.lock().unwrap().push(now);
+}
+
 /// Tensors whose bytes a function provides. The first is filled with 1.0, the next with 2.0.
-fn weights(gpu: &Gpu, sim: &SimHandle, count: usize, len: usize) -> (Vec<Tensor>, Seen) {
+fn weights(gpu: &Gpu, sim: &SimHandle, count: usize) -> (Vec<Tensor>, Seen) {
     let seen = Seen::default();
     let weight = |index: usize| {
         let (seen, sim) = (seen.clone(), sim.clone());
         let value = (index + 1) as f32;
         let source = Source::reader(move |offset, bytes| {
             if offset == 0 {
-                let counters = sim.counters();
-                let now = (counters.submissions_pending, counters.dispatches);
-                seen.lock().unwrap().push(now);
+                note(&seen, &sim);
             }
             bytes.copy_from_slice(&value.to_le_bytes().repeat(bytes.len() / 4));
             Ok(())
         });
-        gpu.backed(source, &[len], DType::F32).unwrap()
+        gpu.backed(source, &[LEN], DType::F32).unwrap()
     };
     ((0..count).map(weight).collect(), seen)
 }
 
+/// Tensors of one element that are computed again when a command uses them, by a function that the
+/// pass calls. Their elements are 1.0, 2.0 and so on.
+fn recomputed(gpu: &Gpu, sim: &SimHandle, count: usize) -> (Vec<Tensor>, Seen) {
+    let seen = Seen::default();
+    let zero = gpu.zeros(&[1], DType::F32).unwrap();
+    let one = |index: usize| {
+        let (seen, sim) = (seen.clone(), sim.clone());
+        let value = (index + 1) as f32;
+        let tensor = zero.add_scalar(value).unwrap();
+        let compute = move |inputs: &[Tensor]| {
+            note(&seen, &sim);
+            inputs[0].add_scalar(value)
+        };
+        tensor.recompute_with(&[&zero], compute).unwrap();
+        tensor.evict().unwrap();
+        tensor
+    };
+    ((0..count).map(one).collect(), seen)
+}
+
 #[test]
 fn what_comes_back_is_staged_while_the_device_computes() {
-    let (gpu, sim) = open_idle(4 * MIB);
-    let (weights, seen) = weights(&gpu, &sim, 8, LEN);
+    // Without memory of the host for them, no bytes are read ahead of need.
+    let (gpu, sim) = open_with(Budget {
+        host_bytes: Some(0),
+        ..Budget::device(4 * MIB)
+    });
+    let (weights, seen) = weights(&gpu, &sim, 8);
     let mut sum = gpu.zeros(&[LEN], DType::F32).unwrap();
     for weight in &weights {
         sum = (&sum + weight).unwrap();
@@ -77,17 +111,19 @@ fn what_comes_back_is_staged_while_the_device_computes() {
 fn what_leaves_is_copied_out_while_the_device_computes() {
     let (gpu, sim) = open_idle(8 * MIB);
     let ones = gpu.full(&[LEN], 1, DType::F32).unwrap();
-    // Small enough to stay, and each request for their bytes records the state of the device.
-    let (weights, seen) = weights(&gpu, &sim, 24, 1);
-    let results = weights
+    // Small enough to stay, and each computation of them records the state of the device.
+    let (small, seen) = recomputed(&gpu, &sim, 24);
+    let before = gpu.memory().stats();
+    let results = small
         .iter()
-        .map(|weight| (&ones + &weight.broadcast_to(&[LEN]).unwrap()).unwrap());
+        .map(|one| (&ones + &one.broadcast_to(&[LEN]).unwrap()).unwrap());
     let results: Vec<Tensor> = results.collect();
     gpu.flush().unwrap();
     let memory = gpu.memory().stats();
     assert!(memory.device_bytes.peak <= 72 * MIB, "{memory}");
-    // Of 25 MiB, 7 fit. Nothing more was evicted.
-    assert_eq!(memory.evicted_bytes, 18 * MIB, "{memory}");
+    // Of 25 MiB, 7 fit. At most one more was copied out, ahead of need.
+    let evicted_bytes = memory.evicted_bytes - before.evicted_bytes;
+    assert!((18 * MIB..=19 * MIB).contains(&evicted_bytes), "{memory}");
     // The beginning, before memory was short, is not checked. From then on the device always has
     // submitted work that nothing has waited for.
     let seen = seen.lock().unwrap().clone();
@@ -98,7 +134,7 @@ fn what_leaves_is_copied_out_while_the_device_computes() {
         let expected = vec![f32::from(number) + 1.0; LEN];
         assert!(result.to_vec::<f32>().unwrap() == expected, "{number}");
     }
-    drop((results, weights, ones));
+    drop((results, small, ones));
     ended(gpu, &sim);
 }
 

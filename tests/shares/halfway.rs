@@ -262,7 +262,8 @@ fn a_restore_that_nobody_wants_any_more_leaves_no_block() {
             assert_eq!(small.to_vec::<u32>().unwrap(), [5]);
         });
         gpu.finish().unwrap();
-        assert_eq!(times_read(&reads, 8), 0);
+        // Of the next part, only a little was read ahead.
+        assert_eq!(times_read(&reads, 12), 0);
         gpu.memory().trim(0).unwrap();
         assert_eq!(gpu.memory().stats().reserved_bytes.now, 0);
     }

@@ -34,6 +34,7 @@ const CRATES: [Layers; 3] = [
             ("tuning", &["cache_file", "number_map"]),
             ("parallel", &["units"]),
             ("waits", &["units"]),
+            ("worker", &[]),
             ("dtype", &["parallel"]),
             ("shortage", &["units"]),
             ("error", &["units", "dtype", "shortage"]),

@@ -29,6 +29,7 @@ mod transfer;
 mod tuning;
 pub mod units;
 mod waits;
+mod worker;
 
 pub use lapidary_alloc as alloc;
 

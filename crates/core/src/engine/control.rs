@@ -36,6 +36,7 @@ use super::shares::lending;
 use super::shares::limits::hold_drain;
 use super::shares::promises;
 use super::state::rematerializers::Rematerializer;
+use super::tiers::arrivals;
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
 #[cfg(feature = "metrics")]
@@ -329,7 +330,7 @@ impl Engine {
                 let _hold = hold_drain(&pass);
                 block_on("Gpu::poll", shrink::shrink(&pass))?;
             }
-            retire::take_in_cleaned(&pass);
+            arrivals::take_in_arrived(&pass);
             retire::release_idle(&pass, polls)?;
         }
         self.check_lost()

@@ -147,14 +147,20 @@ impl Pass {
                 break;
             }
         }
-        {
+        let is_empty = {
             let state = &mut *self.lock();
-            if state.queue.is_empty() {
+            let is_empty = state.queue.is_empty();
+            if is_empty {
                 state.memory.dead_list.forget_saved();
                 if !state.memory.dead_list.has_saved() && !state.rematerializers.has_lineages() {
                     state.lineages.clear();
                 }
             }
+            is_empty
+        };
+        if is_empty {
+            // What was read for commands that failed.
+            self.give_up_all_reads();
         }
         self.submit()?;
         if self.diagnostics().is_some() && !self.lock().queue.runs.may_defer {

@@ -380,7 +380,7 @@ impl Engine {
     }
 
     /// The engine's identity, for the thread-local lists of `inside`.
-    fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         Arc::as_ptr(&self.core) as usize
     }
 

@@ -16,12 +16,17 @@ use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
 use crate::engine::state::changes::{Change, Heap};
-use crate::engine::tiers;
+use crate::engine::tiers::ahead::MOST_BYTES as READS_BYTES;
+use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
 use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Storage, Tier};
+use crate::units::MIB;
 
 /// A slab of the heap has at most 1/16 of the host's limit, or as much as its first block needs.
 const MOST_OF_LIMIT: u64 = 16;
+
+/// Slabs leave 1/16 of the host's limit to reads ahead, in whole MiB.
+const READS_OF_LIMIT: u64 = 16;
 
 /// The outcome of a move.
 pub(in crate::engine) enum Moved {
@@ -115,6 +120,14 @@ fn copy_part(state: &mut State, from: Place, to: Place, part: Range<u64>) {
 }
 
 impl State {
+    /// The batch names this place, of a slab of either heap.
+    pub(in crate::engine) fn touch(&mut self, place: Place) {
+        match self.memory.heap.as_mut() {
+            Some(heap) if heap.has(place.buffer) => heap.touch(place),
+            _ => self.memory.slabs.touch(place),
+        }
+    }
+
     /// Notes that the next op copies so many bytes from or to a place in the heap of the host's
     /// memory.
     pub(in crate::engine) fn note_heap_copy(&mut self, place: Place, size_bytes: u64) {
@@ -128,8 +141,8 @@ impl State {
 }
 
 /// A block of the heap for a storage, and its place. If need be, it drops what is outdated,
-/// then creates a slab, then takes any hole, then drops blocks whose bytes are also elsewhere.
-/// `None` if there is no room.
+/// then creates a slab, then takes any hole, then drops blocks whose bytes are also elsewhere,
+/// or will soon be. `None` if there is no room.
 async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, Place)>> {
     let size_bytes = storage.size_bytes();
     if pass.host.limit_bytes() < size_bytes {
@@ -151,9 +164,14 @@ async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, 
     if let Some(taken) = take(HoleChoice::Anywhere) {
         return Ok(Some(taken));
     }
-    while tiers::shed_host_copies(pass, size_bytes)? > 0 {
-        if let Some(taken) = take(HoleChoice::Anywhere) {
-            return Ok(Some(taken));
+    loop {
+        while tiers::shed_host_copies(pass, size_bytes)? > 0 {
+            if let Some(taken) = take(HoleChoice::Anywhere) {
+                return Ok(Some(taken));
+            }
+        }
+        if !arrivals::wait_for_block(pass).await? {
+            break;
         }
     }
     if !pass.lock().memory.has_empty_heap_slabs() {
@@ -166,13 +184,22 @@ async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, 
     Ok(take(HoleChoice::Anywhere))
 }
 
+/// The bytes of the host's limit that slabs may still take. They leave a part to reads ahead.
+/// Otherwise nothing would be read ahead when the heap is full and the rest is on the disk.
+pub(in crate::engine) fn unslabbed_bytes(pass: &Pass) -> u64 {
+    let limit_bytes = pass.host.limit_bytes();
+    let reads_bytes = (limit_bytes / READS_OF_LIMIT).min(READS_BYTES);
+    let reads_bytes = reads_bytes - reads_bytes % MIB;
+    (limit_bytes - reads_bytes).saturating_sub(pass.host.kept_bytes())
+}
+
 /// Creates a slab of the heap with room for `size_bytes`, as large as the host's limit allows. Does
 /// nothing if there is no memory for one.
 async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
     let plan = || {
         let state = pass.lock();
         let heap = state.memory.heap.as_ref()?;
-        let left_bytes = (pass.host.limit_bytes()).saturating_sub(pass.host.used_bytes());
+        let left_bytes = unslabbed_bytes(pass);
         let room_bytes = heap.whole_granules_within(left_bytes);
         Some((heap.growth(size_bytes)?, room_bytes))
     };
@@ -192,6 +219,10 @@ async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
     let most_bytes = (pass.host.limit_bytes() / MOST_OF_LIMIT).max(growth.least_bytes);
     let slab_bytes = growth.slab_bytes.min(most_bytes).min(room_bytes);
     let slab_bytes = slab_bytes - slab_bytes % growth.least_bytes;
+    let missing_bytes = pass.host.missing_bytes(slab_bytes);
+    if missing_bytes > 0 {
+        pass.give_up_reads(missing_bytes);
+    }
     let Some(charge) = pass.host.charge_slab(slab_bytes) else {
         return Ok(());
     };

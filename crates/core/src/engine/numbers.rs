@@ -243,6 +243,11 @@ table! {
         total dropped_to_source_bytes,
         /// Total bytes of restored tensors, and of rows that were read from tensors off the device.
         total restored_bytes,
+        /// Total bytes that were read ahead of need from the disk and from sources, and used.
+        total read_ahead_bytes,
+        /// Total bytes that were read ahead in vain: their tensors were freed, written or restored
+        /// otherwise, or the host's memory was needed.
+        total wasted_read_bytes,
         /// Total bytes of tensors that were computed again, because that costs less than to keep
         /// them.
         total recomputed_bytes,

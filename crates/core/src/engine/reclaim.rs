@@ -26,6 +26,7 @@ mod ahead;
 pub(in crate::engine) mod apart;
 pub(in crate::engine) mod callbacks;
 pub(in crate::engine) mod compact;
+mod demote;
 mod evict;
 mod evict_in_place;
 pub(in crate::engine) mod evict_one;
@@ -358,7 +359,11 @@ fn run_reclaim_step(
             ReclaimStep::Wait => retire::wait_for_all(pass).await,
             ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes, whom)),
             ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
-            ReclaimStep::Host => evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom).await,
+            ReclaimStep::Host => {
+                let bytes = evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom).await?;
+                demote::demote_ahead(pass, bytes).await?;
+                Ok(bytes)
+            }
             ReclaimStep::Store if pass.stores.is_empty() => return Ok(None),
             ReclaimStep::Store => evict::evict_to_stores(pass, wanted_bytes, whom).await,
             ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom).await,

@@ -15,6 +15,7 @@ use super::pass::Pass;
 use super::reclaim::limits_in_force;
 use super::state::batch::Batch;
 use super::state::caches::{BindGroups, Pipelines};
+use super::tiers::arrivals;
 use crate::driver::{DriverError, DriverResult};
 use crate::error::{Error, Result};
 use crate::memory::Recovered;
@@ -61,6 +62,8 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
         DriverError::Lost(reason) => Error::DeviceLost { reason },
         error => refusal("to reopen the device", error),
     })?;
+    // What has reached the disk or a store survives, whatever was in the heap.
+    arrivals::take_in_arrived(pass);
     let cause = Arc::new(cause);
     let mut guard = pass.lock();
     let state = &mut *guard;

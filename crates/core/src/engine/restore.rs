@@ -125,10 +125,10 @@ pub(super) fn restore_into<'a>(
         let Some(copies) = supply::evicted_copies(pass, storage) else {
             return Ok(Ok(true));
         };
-        match pass
-            .until(fill_with_retries(pass, storage, &copies, restore_guard))
-            .await?
-        {
+        let filled = fill_with_retries(pass, storage, &copies, restore_guard).await;
+        pass.end_read(storage);
+        pass.check_lost()?;
+        match filled {
             Ok(()) => {}
             Err(error) if gave_up_copy(pass, storage, &error) => return Ok(Ok(true)),
             Err(error) => return Ok(Err(error)),
@@ -196,6 +196,9 @@ async fn fill(
         return Ok(());
     };
     let refused_before = pass.refused_submissions();
+    if copies.tier() == Tier::Disk {
+        pass.read_ahead(storage);
+    }
     let mut supply = Supply::new(pass, storage, copies);
     let len_bytes = storage.len_bytes();
     let in_heap = copies.heap_block().and_then(|block| {
@@ -251,6 +254,7 @@ async fn fill(
     // Where the host has a heap, the cost of its tier is that of copies in the queue.
     let is_told = tier != Tier::Host || !pass.caps().host_heap;
     if let Some(time) = watch.spent().filter(|_| is_told) {
+        let time = time + supply.hidden_time();
         (pass.lock().costs).note(tier, len_bytes, time);
     }
     Ok(())

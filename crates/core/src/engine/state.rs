@@ -14,6 +14,8 @@ pub(in crate::engine) mod destination;
 pub(in crate::engine) mod holds;
 pub(in crate::engine) mod lineage;
 mod pace;
+#[cfg(not(target_arch = "wasm32"))]
+pub(in crate::engine) mod reads_ahead;
 pub(in crate::engine) mod rematerializers;
 pub(in crate::engine) mod suspended;
 pub(in crate::engine) mod times;
@@ -76,6 +78,9 @@ pub(super) struct State {
     pub(super) lineages: Lineages,
     /// Copies in progress of storages that will soon be evicted.
     pub(super) cleanings: Cleanings,
+    /// What a thread reads of evicted storages before their restore.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) reads_ahead: reads_ahead::ReadsAhead,
     /// The costs of restoring evicted bytes.
     pub(super) costs: Costs,
     pub(super) pipelines: Pipelines,
@@ -131,6 +136,8 @@ impl State {
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
             cleanings: Cleanings::default(),
+            #[cfg(not(target_arch = "wasm32"))]
+            reads_ahead: reads_ahead::ReadsAhead::default(),
             costs,
             pipelines: Pipelines::default(),
             batch: Batch::default(),

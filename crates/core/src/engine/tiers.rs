@@ -1,5 +1,8 @@
 //! The tiers of evicted storages: the host's share of memory, the stores of the app, and the disk.
 
+#[cfg_attr(target_arch = "wasm32", path = "tiers/ahead_nowhere.rs")]
+pub(in crate::engine) mod ahead;
+pub(in crate::engine) mod arrivals;
 pub(in crate::engine) mod supply;
 
 use std::sync::Arc;
@@ -16,7 +19,12 @@ use supply::Supply;
 /// the host's is none of them.
 pub(super) fn all(pass: &Pass) -> impl Iterator<Item = Tier> {
     let host = (!pass.caps().maps_slabs).then_some(Tier::Host);
-    host.into_iter().chain(stores(pass)).chain([Tier::Disk])
+    host.into_iter().chain(below_host(pass))
+}
+
+/// The tiers below the host's memory.
+pub(super) fn below_host(pass: &Pass) -> impl Iterator<Item = Tier> + use<> {
+    stores(pass).chain([Tier::Disk])
 }
 
 /// The stores of the app.
@@ -44,7 +52,12 @@ pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> R
 /// A destination for a storage's bytes. Gives up copies to the tier that are between two
 /// parts, if the bytes have room only instead of them.
 pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
-    let made = destination_beside(pass, storage, tier);
+    let mut made = destination_beside(pass, storage, tier);
+    if made.is_err() && pass.lock().memory.slots.drop_demoted(tier) {
+        // These are also in the heap of the host's memory. The victim is nowhere else.
+        pass.drop_stale_copies();
+        made = destination_beside(pass, storage, tier);
+    }
     if made.is_ok() {
         return made;
     }
@@ -97,8 +110,11 @@ fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
     if charge.is_some() || pass.host.limit_bytes() < size_bytes {
         return Ok(charge);
     }
+    pass.give_up_reads(pass.host.missing_bytes(size_bytes));
     let missing_bytes = pass.host.missing_bytes(size_bytes);
-    shed_host_copies(pass, missing_bytes)?;
+    if missing_bytes > 0 {
+        shed_host_copies(pass, missing_bytes)?;
+    }
     Ok(pass.host.charge(size_bytes))
 }
 
@@ -122,6 +138,7 @@ pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
         // Copies in progress have reserved their bytes already.
         let given_up = pass.lock().cleanings.take_all();
         drop(given_up);
+        pass.give_up_all_reads();
     }
     while pass.host.excess_bytes() > 0 {
         let shed_bytes = shed_host_copies(pass, pass.host.excess_bytes())?;
@@ -141,7 +158,7 @@ pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
     };
     while pass.host.excess_bytes() > 0 {
         let Some(storage) = on_host.pop() else { break };
-        for tier in stores(pass).chain([Tier::Disk]) {
+        for tier in below_host(pass) {
             // A storage that finds no room stays on the host.
             if is_ready(pass, tier) && send_on(pass, &storage, tier).await.is_ok() {
                 break;

@@ -47,8 +47,9 @@ pub struct Budget {
     /// restores. `None`: 1/32 of the limit, at most 128 MiB.
     pub staging_bytes: Option<u64>,
     /// Most bytes of the host's memory for evicted buffers; 0 for none. Slabs of a heap there
-    /// ([`Options::host_heap`](crate::Options::host_heap)) count whole. Where host and device share
-    /// one memory, eviction to the host frees nothing, so buffers go to stores and to disk at once.
+    /// ([`Options::host_heap`](crate::Options::host_heap)) count whole. What is read ahead of need
+    /// from the disk and from sources counts, too. Where host and device share one memory, eviction
+    /// to the host frees nothing, so buffers go to stores and to disk at once.
     pub host_bytes: Option<u64>,
     /// Most bytes of evicted buffers on disk; 0 for none.
     pub disk_bytes: Option<u64>,
@@ -126,16 +127,19 @@ impl FromStr for Budget {
     }
 }
 
-/// The account of the host's share: copies of storages, and the slabs of the heap in the host's
-/// memory. The blocks in these slabs are copies. They count as such, and not for the limit.
+/// The account of the host's share: copies of storages, the slabs of the heap in the host's memory,
+/// and what is read ahead. The blocks in these slabs are copies. They count as such, and not for
+/// the limit.
 #[derive(Debug)]
 pub(crate) struct HostAccount {
     limit_bytes: AtomicU64,
-    /// What counts for the limit: copies in plain memory, and slabs.
+    /// What counts for the limit: copies in plain memory, slabs, and what is read ahead.
     used: Bytes,
     /// All copies.
     copies: Bytes,
     slabs: Bytes,
+    /// What is read ahead of need.
+    reads: Bytes,
 }
 
 /// Bytes over time.
@@ -195,6 +199,9 @@ enum HostUse {
     Slab,
     /// A block in such a slab.
     Block,
+    /// Bytes that are read ahead of need.
+    #[cfg(not(target_arch = "wasm32"))]
+    Read,
 }
 
 /// Bytes charged to the host's share until this is dropped.
@@ -212,6 +219,7 @@ impl HostAccount {
             used: Bytes::default(),
             copies: Bytes::default(),
             slabs: Bytes::default(),
+            reads: Bytes::default(),
         })
     }
 
@@ -222,6 +230,11 @@ impl HostAccount {
     /// What counts for the limit.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.now()
+    }
+
+    /// The same without what is read ahead, which makes way.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.used_bytes().saturating_sub(self.reads.now())
     }
 
     /// The bytes of copies over time.
@@ -271,6 +284,12 @@ impl HostAccount {
         self.charge_for(HostUse::Block, size_bytes)
     }
 
+    /// Charges `size_bytes` for bytes that are read ahead of need, if that many are left.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn charge_read(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
+        self.charge_for(HostUse::Read, size_bytes)
+    }
+
     fn charge_for(self: &Arc<Self>, of: HostUse, size_bytes: u64) -> Option<HostCharge> {
         let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
         if of != HostUse::Block && !self.used.raise(size_bytes, limit_bytes) {
@@ -288,6 +307,8 @@ impl HostAccount {
         match of {
             HostUse::Slab => &self.slabs,
             HostUse::Copy | HostUse::Block => &self.copies,
+            #[cfg(not(target_arch = "wasm32"))]
+            HostUse::Read => &self.reads,
         }
     }
 }

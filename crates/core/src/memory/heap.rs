@@ -14,6 +14,7 @@ use super::heap_block::HeapBlock;
 use super::history::Event;
 use super::place::{HoleChoice, Place};
 use super::slabs::{Slab, Slabs};
+use super::slots::Candidate;
 use super::storage::Storage;
 use crate::alloc::{AllocError, BlockId, Growth, Pools};
 use crate::driver::BufferId;
@@ -78,6 +79,16 @@ impl HostHeap {
         (!is_refused)
             .then(|| self.slabs.growth(size_bytes).ok())
             .flatten()
+    }
+
+    /// The bytes of slabs without those of blocks.
+    pub(super) fn hole_bytes(&self) -> u64 {
+        self.slabs.reserved_bytes() - self.slabs.live_bytes()
+    }
+
+    /// Whether the buffer is a slab of this heap.
+    pub(crate) fn has(&self, buffer: BufferId) -> bool {
+        self.charges.iter().any(|(slab, _)| *slab == buffer)
     }
 
     /// `bytes` without a part of a granule.
@@ -179,6 +190,21 @@ impl Memory {
     pub(crate) fn heap_place(&self, storage: &Storage) -> Option<Place> {
         let heap = (self.heap.as_ref()).filter(|_| self.slots.find(storage).is_none())?;
         heap.place(self.slots.heap_block(storage)?)
+    }
+
+    /// The blocks of the heap of evicted storages whose bytes are nowhere else.
+    pub(crate) fn only_in_heap(&self) -> Vec<Candidate> {
+        let Some(heap) = &self.heap else {
+            return Vec::new();
+        };
+        self.slots.only_in_heap(|block| heap.place(block))
+    }
+
+    /// The bytes of the heap that evictions may take: of holes, and of blocks whose bytes are also
+    /// elsewhere.
+    pub(crate) fn heap_room_bytes(&self) -> u64 {
+        let hole_bytes = self.heap.as_ref().map_or(0, |heap| heap.hole_bytes());
+        hole_bytes + self.slots.spare_host_bytes()
     }
 
     /// Adds the slab of the heap that was created for `growth`. `false` if there is no heap.

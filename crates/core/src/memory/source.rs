@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::ReentrantMutex;
+
 use crate::driver::MaybeShared;
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -86,10 +88,17 @@ impl Source {
     }
 
     /// A function that fills a slice with the buffer's bytes from an offset on. Any thread may call
-    /// it, piece by piece. It must not call this `Gpu`.
+    /// it, piece by piece, and before a command needs the bytes. Only one thread calls it at a
+    /// time. The last call may end after the last `Gpu` has gone. It must not call this `Gpu`.
     pub fn reader(
         read: impl Fn(u64, &mut [u8]) -> io::Result<()> + MaybeShared + 'static,
     ) -> Source {
+        // A function of the app may need it, although it is `Sync`: it may seek in a file.
+        let one_at_a_time = ReentrantMutex::new(());
+        let read = move |offset_bytes: u64, bytes: &mut [u8]| {
+            let _alone = one_at_a_time.lock();
+            read(offset_bytes, bytes)
+        };
         Source {
             read: Arc::new(read),
             len_bytes: None,

@@ -30,6 +30,22 @@ impl fmt::Display for Counted {
     }
 }
 
+/// Prints the bytes that were read ahead of need, and how many of them in vain, if any were.
+struct ReadAhead(u64, u64);
+
+impl fmt::Display for ReadAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &ReadAhead(used_bytes, wasted_bytes) = self;
+        if used_bytes > 0 {
+            write!(f, "; {} read ahead", Bytes(used_bytes))?;
+        }
+        if wasted_bytes > 0 {
+            write!(f, ", {} in vain", Bytes(wasted_bytes))?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (adapter, backend) = (printable(&self.adapter, 70), printable(&self.backend, 10));
@@ -170,7 +186,8 @@ impl MemoryStats {
             }
             self.print_heap(f)?;
             let written = Bytes(self.evicted_bytes);
-            let remark = format_args!("so far; {written} were written to these places");
+            let ahead = ReadAhead(self.read_ahead_bytes, self.wasted_read_bytes);
+            let remark = format_args!("so far; {written} were written to these places{ahead}");
             row(f, "restored", self.restored_bytes, remark)?;
             self.print_dropped(f)?;
         }

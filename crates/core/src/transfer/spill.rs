@@ -24,6 +24,7 @@ mod tests;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::Mutex;
 
@@ -32,6 +33,7 @@ use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, SpillError, SpillFailure};
 use crate::units::Level;
 use crate::waits::{self, WaitsFor};
+use crate::worker::Worker;
 use frame::{Frame, HEADER_BYTES};
 use room::{Refusal, Room};
 
@@ -81,6 +83,10 @@ struct Shared {
     #[cfg(feature = "lz4")]
     compress: bool,
     sizes_only: bool,
+    /// Writes large blocks.
+    writes: Worker,
+    /// The bytes that are on their way to it.
+    out_bytes: AtomicUsize,
     state: Mutex<State>,
     #[cfg(any(test, feature = "sim"))]
     faults: FileFaults,
@@ -120,6 +126,8 @@ impl SpillStore {
             #[cfg(feature = "lz4")]
             compress: options.compress,
             sizes_only: options.sizes_only,
+            writes: Worker::new("lapidary writes"),
+            out_bytes: AtomicUsize::new(0),
             state: Mutex::new(State {
                 room: Room::new(options.quota_bytes),
                 // A random start, so that blocks of different stores have different generations.

@@ -23,7 +23,7 @@ use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::engine::state::cleaning::Cleaning;
 use crate::engine::state::destination::{Destination, DestinationGuard};
-use crate::engine::tiers;
+use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
 use crate::memory::Tier;
 use crate::memory::{Candidate, Copies, Whom};
@@ -80,7 +80,7 @@ pub(super) async fn evict_bytes(
     if given_up_bytes > 0 {
         return Ok(given_up_bytes);
     }
-    retire::take_in_cleaned(pass);
+    arrivals::take_in_arrived(pass);
     let mut stay = needed::needed_slots(&pass.lock());
     let mut freed_bytes = pass.lock().memory.evict_poisoned(&stay);
     let (mut in_vain, mut most_bytes) = (0, u64::MAX);
@@ -313,7 +313,7 @@ fn record<'a>(pass: &'a Pass, eviction: &'a mut PendingEviction) -> BoxFuture<'a
                 }
             };
             let mut state = pass.lock();
-            state.memory.slabs.touch(victim.place);
+            state.touch(victim.place);
             let reading = Arc::clone(&copy.reading);
             state.batch.add_read(reading, piece, buffer);
             state.push_op(Op::Copy {

@@ -3,8 +3,8 @@
 use crate::driver::BoxFuture;
 use crate::engine::heap;
 use crate::engine::pass::Pass;
+use crate::engine::tiers::arrivals;
 use crate::error::Result;
-use crate::memory::Copies;
 
 /// Notices what the device has finished.
 pub(super) fn retire(pass: &Pass) -> Result<u64> {
@@ -51,7 +51,7 @@ pub(super) async fn wait_for_all(pass: &Pass) -> Result<u64> {
     let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     pass.submit()?;
     let _ = pass.until(pass.wait_idle()).await?;
-    take_in_cleaned(pass);
+    arrivals::take_in_arrived(pass);
     shed_caches(pass)?;
     let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     Ok(before_bytes.saturating_sub(after_bytes))
@@ -70,40 +70,6 @@ pub(super) fn wait_for_retiring(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
         Ok(before_bytes.saturating_sub(after_bytes))
     })
-}
-
-/// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the
-/// execution lock.
-pub(in crate::engine) fn take_in_cleaned(pass: &Pass) {
-    let on_their_way = pass.lock().cleanings.take_all();
-    if on_their_way.is_empty() {
-        return;
-    }
-    // A loss of the device shows in the readings.
-    let _ = pass.driver.poll();
-    for one in on_their_way {
-        pass.readbacks.take_in_arrived(&one.reading);
-        let mut state = pass.lock();
-        let Some(storage) = one.storage(&state.memory) else {
-            // The transfer took place all the same.
-            state.counters.evicted_bytes += one.moved_bytes();
-            continue;
-        };
-        if !one.reading.is_done() {
-            state.cleanings.push(one);
-            continue;
-        }
-        drop(state);
-        let mut copies = Copies::default();
-        if one.destination.finish(&mut copies).is_ok() {
-            let mut state = pass.lock();
-            state.counters.evicted_bytes += one.moved_bytes();
-            state
-                .memory
-                .slots
-                .copied(&storage, |known| known.add(copies));
-        }
-    }
 }
 
 /// Releases memory that was not used for as many polls as the app has set.

@@ -76,7 +76,7 @@ pub(super) fn lending(engine: &Engine, limit_bytes: u64, budget: &Budget) -> Len
         // Where host and device share one memory, nothing leaves to the host's memory.
         (true, _) => 0,
         (false, None) => u64::MAX,
-        (false, Some(bytes)) => bytes.saturating_sub(engine.host.used_bytes()),
+        (false, Some(bytes)) => bytes.saturating_sub(engine.host.kept_bytes()),
     };
     let disk_bytes = match (cfg!(target_arch = "wasm32"), budget.disk_bytes) {
         (true, _) => 0,

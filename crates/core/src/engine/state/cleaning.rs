@@ -85,6 +85,28 @@ impl Cleanings {
         self.0.push(one);
     }
 
+    pub(in crate::engine) fn extend(&mut self, some: Option<Cleaning>) {
+        self.0.extend(some);
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The bytes of all storages whose copies are in progress.
+    pub(in crate::engine) fn bytes(&self) -> u64 {
+        self.0.iter().map(|one| one.len_bytes).sum()
+    }
+
+    /// Takes the first copy that `is_it` names.
+    pub(in crate::engine) fn take_first(
+        &mut self,
+        is_it: impl FnMut(&Cleaning) -> bool,
+    ) -> Option<Cleaning> {
+        let index = self.0.iter().position(is_it)?;
+        Some(self.0.remove(index))
+    }
+
     /// Whether a copy of the storage is in progress.
     pub(in crate::engine) fn holds(&self, storage: &Storage) -> bool {
         self.0.iter().any(|one| one.is_of(storage))

@@ -41,7 +41,16 @@ impl Destination {
         }
     }
 
-    /// Turns the complete bytes into a copy of the storage.
+    /// Whether all bytes that came have reached it, or one write has failed.
+    fn is_written(&self) -> bool {
+        match self {
+            Destination::Host(..) => true,
+            Destination::Store(_, writer) => writer.is_written(),
+            Destination::Disk(writer) => writer.is_written(),
+        }
+    }
+
+    /// Turns the complete bytes into a copy of the storage. Waits until they are written.
     pub(in crate::engine) fn finish(self, copies: &mut Copies) -> Result<()> {
         match self {
             Destination::Host(bytes, charge) => {
@@ -78,7 +87,13 @@ impl DestinationGuard {
         (guard, Box::new(sink))
     }
 
-    /// Turns the complete bytes into a copy of the storage.
+    /// Whether all bytes that came have reached it, or one write has failed.
+    pub(in crate::engine) fn is_written(&self) -> bool {
+        let (destination, error) = &*self.0.lock();
+        error.is_some() || destination.as_ref().is_none_or(Destination::is_written)
+    }
+
+    /// Turns the complete bytes into a copy of the storage. Waits until they are written.
     pub(in crate::engine) fn finish(&self, copies: &mut Copies) -> Result<()> {
         match std::mem::take(&mut *self.0.lock()) {
             (Some(destination), None) => destination.finish(copies),

@@ -1,20 +1,22 @@
 //! Supplies the bytes of an evicted storage: from the host's memory, a store, the disk or a source.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use crate::driver::{DriverError, MapMode};
 use crate::engine::handle::Engine;
+use crate::engine::inside::Inside;
 use crate::engine::mapped::Mapped;
 use crate::engine::pass::Pass;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
-use crate::memory::{Copies, HostCopy, Place, Storage};
-use crate::transfer::{StoreReader, refusal};
+use crate::memory::{Copies, HostCopy, Place, Source, Storage, Tag};
+use crate::transfer::{SpillBlock, StoreReader, refusal};
 use crate::units::MIB;
 use crate::waits::{self, WaitsFor};
 
 /// The engine asks a source for this many bytes at a time.
-const SOURCE_PIECE_BYTES: u64 = MIB;
+pub(super) const SOURCE_PIECE_BYTES: u64 = MIB;
 
 /// The bytes of an evicted storage, piece by piece.
 pub(in crate::engine) struct Supply<'a> {
@@ -25,6 +27,10 @@ pub(in crate::engine) struct Supply<'a> {
     reader: Option<Box<dyn StoreReader + 'a>>,
     /// The block in the heap of the host's memory, while its slab is mapped.
     mapped: Option<(Place, Mapped<'a>)>,
+    /// The last piece that a thread has read ahead, and where it begins.
+    ahead: Option<(u64, Vec<u8>)>,
+    /// The time of such reads for which nobody waited.
+    hidden: Duration,
     /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
     scratch: Vec<u8>,
 }
@@ -48,6 +54,8 @@ impl<'a> Supply<'a> {
             copies,
             reader: (copies.store.as_ref()).map(|(_, block)| block.reader()),
             mapped: None,
+            ahead: None,
+            hidden: Duration::ZERO,
             scratch,
         }
     }
@@ -87,6 +95,11 @@ impl<'a> Supply<'a> {
         self.copies.tier()
     }
 
+    /// The time for which a thread has read ahead, while nobody waited.
+    pub(in crate::engine) fn hidden_time(&self) -> Duration {
+        self.hidden
+    }
+
     /// A part of the scratch buffer, with any contents.
     fn room(&mut self, size_bytes: u64) -> &mut [u8] {
         let size = size_bytes as usize;
@@ -94,14 +107,6 @@ impl<'a> Supply<'a> {
             self.scratch.resize(size, 0);
         }
         &mut self.scratch[..size]
-    }
-
-    fn failure(&self, offset_bytes: u64, message: &str) -> Error {
-        Error::Source {
-            made_at: self.storage.tag().to_string(),
-            offset_bytes,
-            message: message.to_owned(),
-        }
     }
 
     /// The bytes from an offset on: at least one, at most `most_bytes`.
@@ -115,15 +120,20 @@ impl<'a> Supply<'a> {
         }
         if let Some(HostCopy::Plain { bytes, .. }) = self.copies.host.as_deref() {
             let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
-            let too_short =
-                || self.failure(offset_bytes, "the copy in the host's memory is too short");
+            let too_short = || {
+                let message = "the copy in the host's memory is too short";
+                source_failure(self.storage.tag(), offset_bytes, message)
+            };
             return bytes.get(range).ok_or_else(too_short);
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
         if let Some((place, _)) = &self.mapped {
             return self.mapped_piece(*place, offset_bytes, piece_bytes);
         }
-        let mut missing = self.failure(offset_bytes, "the tensor has no source");
+        if self.has_ahead(offset_bytes) {
+            return Ok(self.piece_ahead(offset_bytes, piece_bytes));
+        }
+        let mut missing = None;
         if let Some(reader) = &mut self.reader {
             match reader.fetch(offset_bytes, most_bytes) {
                 Ok(()) => {
@@ -131,33 +141,62 @@ impl<'a> Supply<'a> {
                     let bytes = bytes.unwrap_or_default();
                     return Ok(&bytes[..bytes.len().min(piece_bytes as usize)]);
                 }
-                Err(error) => missing = error,
+                Err(error) => missing = Some(error),
             }
         }
-        if let Some(disk) = &self.copies.disk {
-            let (scratch, mut at) = (self.room(piece_bytes), 0);
-            let mut keep = |piece: &[u8]| {
-                scratch[at..at + piece.len()].copy_from_slice(piece);
-                at += piece.len();
-                Ok(())
-            };
-            match disk.read(offset_bytes, piece_bytes, &mut keep) {
-                Ok(()) => return Ok(self.room(piece_bytes)),
-                Err(error) => missing = error,
+        let (engine, storage, copies) = (self.engine, self.storage, self.copies);
+        let origin = Origin {
+            disk: copies.disk.as_deref(),
+            source: copies.source.as_ref(),
+        };
+        let made_at = || storage.tag();
+        let read = origin.read(
+            engine.address(),
+            offset_bytes,
+            self.room(piece_bytes),
+            &made_at,
+        );
+        match read {
+            Ok(()) => Ok(self.room(piece_bytes)),
+            Err(error) if origin.is_nothing() => Err(missing.unwrap_or(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the piece that begins here, if a thread reads ahead. `false` if there is none.
+    fn has_ahead(&mut self, offset_bytes: u64) -> bool {
+        let is_in = |(start, bytes): &(u64, Vec<u8>)| {
+            (*start..start + bytes.len() as u64).contains(&offset_bytes)
+        };
+        if self.ahead.as_ref().is_some_and(is_in) {
+            return true;
+        }
+        if self.reader.is_some() {
+            return false;
+        }
+        let Some(arrived) = self.engine.next_ahead(self.storage, offset_bytes) else {
+            return false;
+        };
+        self.hidden += arrived.hidden;
+        match arrived.bytes {
+            Ok(bytes) => {
+                self.ahead = Some((offset_bytes, bytes));
+                true
+            }
+            Err(_) => {
+                // Perhaps the cause has gone since. The pass tries again, and has the error.
+                self.engine.end_read(self.storage);
+                false
             }
         }
-        if let Some(source) = &self.copies.source {
-            let engine = self.engine;
-            let read = || {
-                let _inside = engine.inside();
-                source.read(offset_bytes, self.room(piece_bytes))
-            };
-            match waits::time(WaitsFor::Disk, read) {
-                Ok(()) => return Ok(self.room(piece_bytes)),
-                Err(error) => missing = self.failure(offset_bytes, &error.to_string()),
-            }
-        }
-        Err(missing)
+    }
+
+    fn piece_ahead(&self, offset_bytes: u64, most_bytes: u64) -> &[u8] {
+        let Some((start, bytes)) = &self.ahead else {
+            return &[];
+        };
+        let rest = &bytes[(offset_bytes - start) as usize..];
+        &rest[..rest.len().min(most_bytes as usize)]
     }
 
     /// A piece of the mapped block.
@@ -175,6 +214,62 @@ impl<'a> Supply<'a> {
         let read = (engine.driver).read_mapped(place.buffer, start, size_bytes, &mut keep);
         read.map_err(|error| refusal("to read a slab in the host's memory", error))?;
         Ok(self.room(piece_bytes))
+    }
+}
+
+/// Where bytes come from that are neither in the host's memory nor in a store.
+pub(super) struct Origin<'a> {
+    pub(super) disk: Option<&'a SpillBlock>,
+    pub(super) source: Option<&'a Source>,
+}
+
+impl Origin<'_> {
+    fn is_nothing(&self) -> bool {
+        self.disk.is_none() && self.source.is_none()
+    }
+
+    /// Fills a slice with the bytes from an offset on. `engine` is the address of the engine that
+    /// a source must not call.
+    pub(super) fn read(
+        &self,
+        engine: usize,
+        offset_bytes: u64,
+        into: &mut [u8],
+        made_at: &dyn Fn() -> Tag,
+    ) -> Result<()> {
+        let failure = |message: &str| source_failure(made_at(), offset_bytes, message);
+        let mut missing = None;
+        if let Some(disk) = self.disk {
+            let (mut at, len_bytes) = (0, into.len() as u64);
+            let mut keep = |piece: &[u8]| {
+                into[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
+                Ok(())
+            };
+            match disk.read(offset_bytes, len_bytes, &mut keep) {
+                Ok(()) => return Ok(()),
+                Err(error) => missing = Some(error),
+            }
+        }
+        if let Some(source) = self.source {
+            let read = || {
+                let _inside = Inside::enter(engine);
+                source.read(offset_bytes, into)
+            };
+            match waits::time(WaitsFor::Disk, read) {
+                Ok(()) => return Ok(()),
+                Err(error) => missing = Some(failure(&error.to_string())),
+            }
+        }
+        Err(missing.unwrap_or_else(|| failure("the tensor has no source")))
+    }
+}
+
+fn source_failure(made_at: Tag, offset_bytes: u64, message: &str) -> Error {
+    Error::Source {
+        made_at: made_at.to_string(),
+        offset_bytes,
+        message: message.to_owned(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::copies::Tier;
+use super::super::heap_block::HeapBlock;
 use super::super::place::Place;
 use super::super::storage::{Advice, Storage};
 use super::super::victims::{Clock, Uses, Weight};
@@ -63,6 +64,32 @@ impl Slots {
         slots
             .filter_map(|(index, _)| self.candidate_in(index as u32))
             .collect()
+    }
+
+    /// The evicted storages whose bytes are in the heap of the host's memory, and nowhere else.
+    /// `place` tells where a block lies.
+    pub(crate) fn only_in_heap(
+        &self,
+        place: impl Fn(&HeapBlock) -> Option<Place>,
+    ) -> Vec<Candidate> {
+        let evicted = self.table.iter().enumerate();
+        let evicted = evicted.filter(|(_, slot)| slot.place.is_none() && slot.poison.is_none());
+        let blocks = evicted.filter_map(|(index, slot)| {
+            let copies = slot.copies.as_deref()?;
+            let is_elsewhere =
+                copies.store.is_some() || copies.disk.is_some() || copies.source.is_some();
+            let block = copies.heap_block().filter(|_| !is_elsewhere)?;
+            Some(Candidate {
+                storage: slot.storage.upgrade()?,
+                place: place(block)?,
+                is_clean: false,
+                recompute_ns: None,
+                far: None,
+                slot: index as u32,
+                uses: slot.uses,
+            })
+        });
+        blocks.collect()
     }
 
     /// A storage as a candidate, if it can be evicted.

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use super::super::copies::{Copies, Gone, Kept};
+use super::super::copies::{Copies, Gone, Kept, Tier};
 use super::super::heap_block::HeapBlock;
+#[cfg(not(target_arch = "wasm32"))]
+use super::super::source::Source;
 use super::super::storage::Storage;
 use super::{Slot, Slots};
 use crate::error::Error;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::transfer::SpillBlock;
 
 impl Slot {
     /// Whether the bytes are in the host's memory, and also on the device, in a store or on disk.
@@ -60,6 +64,18 @@ impl Slots {
     pub(crate) fn is_evicted_with_bytes(&self, storage: &Storage) -> bool {
         let evicted = self.row(storage).and_then(Slot::evicted);
         evicted.is_some_and(Copies::has_bytes)
+    }
+
+    /// Where the bytes of an evicted storage come from, if that is the disk or a source.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn evicted_origin(
+        &self,
+        storage: &Storage,
+    ) -> Option<(Option<Arc<SpillBlock>>, Option<Source>)> {
+        let slot = self.row(storage).filter(|slot| slot.place.is_none())?;
+        let copies = slot.copies.as_deref()?;
+        let is_there = copies.has_bytes() && copies.tier() == Tier::Disk;
+        is_there.then(|| (copies.disk.clone(), copies.source.clone()))
     }
 
     /// Do other copies have the storage's bytes, without computing them again?
@@ -140,13 +156,26 @@ impl Slots {
         self.table.iter().any(Slot::has_spare_host_copy)
     }
 
+    /// The bytes of these copies.
+    pub(crate) fn spare_host_bytes(&self) -> u64 {
+        let spare = self.table.iter().filter(|slot| slot.has_spare_host_copy());
+        let hosts = spare.filter_map(|slot| slot.copies.as_deref()?.host.as_ref());
+        hosts.map(|host| host.size_bytes()).sum()
+    }
+
     /// Drops copies in the host's memory until `wanted_bytes` are free. It takes only copies whose
     /// bytes are also on the device, in a store or on disk. The batch must not restore any of them:
-    /// the driver may still refuse it.
+    /// the driver may still refuse it. Those of storages on the device go first: to evict them
+    /// again costs less than to restore others from a store or the disk.
     pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) -> u64 {
+        let on_device = self.shed_where(wanted_bytes, |slot| slot.place.is_some());
+        on_device + self.shed_where(wanted_bytes.saturating_sub(on_device), |_| true)
+    }
+
+    fn shed_where(&mut self, wanted_bytes: u64, is_it: impl Fn(&Slot) -> bool) -> u64 {
         let mut shed_bytes = 0;
         for slot in &mut self.table {
-            if shed_bytes >= wanted_bytes || !slot.has_spare_host_copy() {
+            if shed_bytes >= wanted_bytes || !slot.has_spare_host_copy() || !is_it(slot) {
                 continue;
             }
             let Some(copies) = &mut slot.copies else {
@@ -167,6 +196,32 @@ impl Slots {
             }
         }
         shed_bytes
+    }
+
+    /// Drops the copies in this tier of evicted storages whose bytes are also in the host's memory.
+    /// Returns whether there were any.
+    pub(crate) fn drop_demoted(&mut self, tier: Tier) -> bool {
+        let before = self.gone.len();
+        for slot in &mut self.table {
+            let Some(copies) = &mut slot.copies else {
+                continue;
+            };
+            if slot.place.is_some() || copies.host.is_none() {
+                continue;
+            }
+            let mut gone = Copies::default();
+            match tier {
+                Tier::Host => {}
+                Tier::Store(number) => {
+                    gone.store = copies.store.take_if(|(store, _)| *store == number);
+                }
+                Tier::Disk => gone.disk = copies.disk.take(),
+            }
+            if !gone.is_empty() {
+                self.gone.push(Box::new(gone));
+            }
+        }
+        self.gone.len() > before
     }
 
     /// The device is lost, and the heap in the host's memory with it. Returns the storages that

@@ -1,17 +1,91 @@
 //! Filling a block: bytes go to the file as they come. When a frame is full, its header follows.
 //!
-//! Frames that are compressed are collected first. All others are not copied on the way.
+//! A thread of the store writes large blocks, behind the work of the caller. A few MiB are on their
+//! way to it. Frames that are compressed are collected first.
 
-use super::SpillBlock;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use super::frame::HEADER_BYTES;
+use super::{Shared, SpillBlock};
 use crate::error::{Error, Result, SpillFailure};
+use crate::units::{KIB, MIB};
 use crate::waits::{self, WaitsFor};
+use crate::worker::Task;
+
+/// A block of at least this size is written by the thread. To hand over less costs as much as to
+/// write it.
+const LEAST_BEHIND_BYTES: u64 = 64 * KIB;
+
+/// The bytes of a block that are on their way to the thread.
+const MOST_OUT_BYTES: usize = 4 * MIB as usize;
+
+/// And those of all blocks of a store. Beyond that the caller writes itself.
+const MOST_OF_ALL_BYTES: usize = 16 * MIB as usize;
+
+/// The writes of a block that have not ended. On drop it waits for the one that runs: after that
+/// another block may get the room in the file.
+#[derive(Debug)]
+struct Out {
+    /// In order, each with its size.
+    writes: VecDeque<(Task<io::Result<()>>, usize)>,
+    bytes: usize,
+    shared: Arc<Shared>,
+}
+
+impl Out {
+    fn new(shared: Arc<Shared>) -> Self {
+        Out {
+            writes: VecDeque::new(),
+            bytes: 0,
+            shared,
+        }
+    }
+
+    fn push(&mut self, write: Task<io::Result<()>>, size: usize) {
+        self.writes.push_back((write, size));
+        self.bytes += size;
+        self.shared.out_bytes.fetch_add(size, Ordering::Relaxed);
+    }
+
+    fn lower(&mut self, size: usize) {
+        self.bytes -= size;
+        self.shared.out_bytes.fetch_sub(size, Ordering::Relaxed);
+    }
+
+    /// Waits for the oldest writes, until at most `most_bytes` are on their way.
+    fn wait(&mut self, most_bytes: usize) -> io::Result<()> {
+        while self.bytes > most_bytes {
+            let Some((write, size)) = self.writes.pop_front() else {
+                break;
+            };
+            self.lower(size);
+            let lost = || Err(io::Error::other("the thread of the file ended"));
+            write.wait().unwrap_or_else(lost)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        // The last first, so that none of them begins while another is waited for.
+        while let Some((write, size)) = self.writes.pop_back() {
+            write.stop();
+            self.lower(size);
+        }
+    }
+}
 
 const WRITE: &str = "write a block";
 
 /// A block that is being filled. If it is dropped before `finish`, its room is freed.
 #[derive(Debug)]
 pub(crate) struct SpillWriter {
+    // Dropped before the block, which frees the room.
+    out: Out,
     block: SpillBlock,
     /// The frame that is being filled, and the number of bytes in it.
     frame: usize,
@@ -28,6 +102,7 @@ pub(crate) struct SpillWriter {
 impl SpillWriter {
     pub(super) fn new(block: SpillBlock) -> SpillWriter {
         SpillWriter {
+            out: Out::new(block.shared.clone()),
             block,
             frame: 0,
             filled_bytes: 0,
@@ -49,16 +124,29 @@ impl SpillWriter {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let result = waits::time(WaitsFor::Disk, || self.append(bytes));
+        let ended = self.wait_for_ended();
+        let result = match self.is_behind() && self.has_room_for(bytes.len()) {
+            true => ended.and_then(|()| self.append(bytes)),
+            false => waits::time(WaitsFor::Disk, || ended.and_then(|()| self.append(bytes))),
+        };
         self.failed = result.as_ref().err().cloned();
         result
     }
 
-    /// The block, once all of its bytes are written.
+    /// Whether all bytes that came are in the file, or one write has failed.
+    pub(crate) fn is_written(&self) -> bool {
+        self.out.writes.iter().all(|(write, _)| write.has_ended())
+    }
+
+    /// The block, once all of its bytes are written. Waits for that.
     ///
     /// # Errors
     /// As [`write`](Self::write), and when fewer bytes came than were announced.
-    pub(crate) fn finish(self) -> Result<SpillBlock> {
+    pub(crate) fn finish(mut self) -> Result<SpillBlock> {
+        if self.failed.is_none() && !self.out.writes.is_empty() {
+            let written = waits::time(WaitsFor::Disk, || self.wait_for_writes(0));
+            self.failed = written.err();
+        }
         match self.failed {
             Some(error) => Err(error),
             None if self.written_bytes < self.block.len_bytes => {
@@ -135,15 +223,58 @@ impl SpillWriter {
         result
     }
 
+    /// Whether a thread writes the block.
+    fn is_behind(&self) -> bool {
+        self.block.len_bytes >= LEAST_BEHIND_BYTES
+    }
+
     /// Writes at an offset of the current frame.
-    fn store(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
-        let block = &self.block;
-        let at_bytes = block.frames[self.frame].piece.offset_bytes + offset_bytes;
-        let written = match &block.file {
-            Some(file) => file.write(bytes, at_bytes),
-            None => Ok(()),
+    fn store(&mut self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
+        let at_bytes = self.block.frames[self.frame].piece.offset_bytes + offset_bytes;
+        let Some(file) = self.block.file.clone() else {
+            return Ok(());
         };
-        written.map_err(|error| block.shared.failed(WRITE, block.len_bytes, &error))
+        let out_bytes = self.out.shared.out_bytes.load(Ordering::Relaxed);
+        if self.is_behind() && out_bytes + bytes.len() <= MOST_OF_ALL_BYTES {
+            self.wait_for_writes(MOST_OUT_BYTES.saturating_sub(bytes.len()))?;
+            let (file, bytes) = (file.clone(), bytes.to_vec());
+            let size = bytes.len();
+            let writes = &self.block.shared.writes;
+            if let Some(write) = writes.begin(move || file.write(&bytes, at_bytes)) {
+                self.out.push(write, size);
+                return Ok(());
+            }
+        }
+        let written = file.write(bytes, at_bytes);
+        written.map_err(|error| self.write_failed(&error))
+    }
+
+    /// Whether so many bytes go to the thread at once.
+    fn has_room_for(&self, size: usize) -> bool {
+        let out_bytes = self.out.shared.out_bytes.load(Ordering::Relaxed);
+        self.out.bytes + size <= MOST_OUT_BYTES && out_bytes + size <= MOST_OF_ALL_BYTES
+    }
+
+    /// Takes in the writes that have ended.
+    fn wait_for_ended(&mut self) -> Result<()> {
+        while let Some((write, size)) = self.out.writes.front() {
+            let size = *size;
+            if !write.has_ended() {
+                break;
+            }
+            self.wait_for_writes(self.out.bytes - size)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_writes(&mut self, most_bytes: usize) -> Result<()> {
+        let written = self.out.wait(most_bytes);
+        written.map_err(|error| self.write_failed(&error))
+    }
+
+    fn write_failed(&self, error: &io::Error) -> Error {
+        let block = &self.block;
+        block.shared.failed(WRITE, block.len_bytes, error)
     }
 
     fn wrong_length(&self, got_bytes: u64) -> Error {

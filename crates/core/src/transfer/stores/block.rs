@@ -191,6 +191,10 @@ impl StoreWriter for Writer {
         })
     }
 
+    fn is_written(&self) -> bool {
+        self.out.iter().all(|(call, _)| call.has_ended())
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Arc<dyn StoreBlock>> {
         let result = match self.failed.take() {
             Some(failure) => Err(failure),

@@ -29,7 +29,10 @@ pub(crate) trait StoreWriter: fmt::Debug + Send {
     /// come than were announced. Then the block cannot be finished.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// The block, once the store has all of its bytes.
+    /// Whether the store has all bytes that came, or one write has failed.
+    fn is_written(&self) -> bool;
+
+    /// The block, once the store has all of its bytes. Waits for that.
     ///
     /// # Errors
     /// As [`write`](Self::write), and when fewer bytes came than were announced.

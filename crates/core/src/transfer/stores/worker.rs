@@ -68,6 +68,12 @@ impl Call {
         }
     }
 
+    /// Whether it has ended, or was given up.
+    pub(super) fn has_ended(&self) -> bool {
+        let step = self.step.lock();
+        matches!(*step, CallStep::Ended(..) | CallStep::GivenUp)
+    }
+
     /// Nobody waits for the call any more.
     pub(super) fn give_up(&self) {
         *self.step.lock() = CallStep::GivenUp;

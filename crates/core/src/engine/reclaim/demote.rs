@@ -1,0 +1,98 @@
+//! Demotion: cold blocks of the heap go on to stores and to the disk, behind the work.
+//!
+//! ```text
+//!   slab of the heap ── copy in the batch ─► read-back buffer ── a thread ─► store, disk
+//! ```
+//!
+//! When an eviction has filled the heap, and the next ones would find no room there, the blocks
+//! that are used last are copied on. Nobody waits for that. Once their bytes have arrived, they are
+//! also elsewhere, and give their room whenever the heap needs it.
+
+use rustc_hash::FxHashMap;
+
+use super::{evict, outlook};
+use crate::engine::heap;
+use crate::engine::pass::Pass;
+use crate::engine::state::State;
+use crate::engine::tiers;
+use crate::error::Result;
+use crate::memory::Candidate;
+
+/// At most 1/8 of the host's limit is copied on before its room is needed.
+const MOST_OF_LIMIT: u64 = 8;
+
+/// Copies on what the next evictions will need the room of: as many bytes as the last ones took, or
+/// as the queue will lack.
+pub(super) async fn demote_ahead(pass: &Pass, evicted_bytes: u64) -> Result<()> {
+    let limit_bytes = pass.host.limit_bytes();
+    if limit_bytes == u64::MAX || !pass.caps().host_heap {
+        return Ok(());
+    }
+    let most_bytes = limit_bytes / MOST_OF_LIMIT;
+    let mut missing_bytes = {
+        let state = pass.lock();
+        let room_bytes = heap::unslabbed_bytes(pass) + state.memory.heap_room_bytes();
+        let under_way_bytes = state.cleanings.bytes();
+        let wanted_bytes = evicted_bytes.max(lacking_bytes(pass, &state, most_bytes));
+        (wanted_bytes.min(most_bytes)).saturating_sub(room_bytes + under_way_bytes)
+    };
+    if missing_bytes == 0 {
+        return Ok(());
+    }
+    let coldest = coldest(&pass.lock());
+    for block in coldest {
+        if missing_bytes == 0 {
+            break;
+        }
+        let size_bytes = block.storage.size_bytes();
+        if size_bytes > pass.part_bytes() {
+            // It would go in parts, and a pass would have to go on with each.
+            continue;
+        }
+        if !copy_on(pass, block).await? {
+            break;
+        }
+        missing_bytes = missing_bytes.saturating_sub(size_bytes);
+    }
+    // The device begins to copy, so that nobody waits for the bytes later.
+    pass.submit()
+}
+
+/// The bytes that the commands of the queue will lack on the device.
+fn lacking_bytes(pass: &Pass, state: &State, most_bytes: u64) -> u64 {
+    let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
+    let live_bytes = state.memory.slabs.live_bytes();
+    outlook::lack(state, live_bytes, limit_bytes, most_bytes).bytes
+}
+
+/// The blocks of the heap whose bytes are nowhere else, the one that is used last first.
+fn coldest(state: &State) -> Vec<Candidate> {
+    let mut blocks = state.memory.only_in_heap();
+    blocks.retain(|block| !state.cleanings.holds(&block.storage));
+    let (now, uses) = (state.memory.slots.now(), outlook::next_uses(state));
+    let distance = |block: &Candidate| block.distance(now, &uses.by_slot, uses.known);
+    let distances: FxHashMap<usize, u32> = (blocks.iter())
+        .map(|block| (block.storage.address(), distance(block)))
+        .collect();
+    blocks.sort_by_key(|block| std::cmp::Reverse(distances[&block.storage.address()]));
+    blocks
+}
+
+/// Records the copy of a block, and leaves it under way. `false` if it would have to wait, or no
+/// tier takes it.
+async fn copy_on(pass: &Pass, block: Candidate) -> Result<bool> {
+    if block.storage.len_bytes() > pass.readbacks.room_bytes() {
+        return Ok(false);
+    }
+    let mut below = tiers::below_host(pass).filter(|tier| tiers::is_ready(pass, *tier));
+    let begun = below.find_map(|tier| tiers::spare_destination(pass, &block.storage, tier).ok());
+    let Some(destination) = begun else {
+        return Ok(false);
+    };
+    let started = evict::start_eviction(pass, block, destination).await?;
+    let is_started = started.is_some();
+    pass.lock()
+        .cleanings
+        .extend(started.map(|begun| begun.copy));
+    Ok(is_started)
+}
