@@ -24,8 +24,8 @@ pub struct Snapshot {
     pub tags: Vec<Option<Tag>>,
     /// Every slab of the device, block by block.
     pub slabs: Vec<SlabMap>,
-    /// Every slab in the host's memory, block by block. [`BlockState::Live`](super::BlockState) are
-    /// blocks of storages whose bytes are nowhere else.
+    /// Every slab in the host's memory, block by block. Those that are
+    /// [`Live`](crate::stats::BlockState::Live) have bytes that are nowhere else.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Vec::is_empty")
