@@ -32,8 +32,29 @@ fn open_as(host_heap: Option<bool>, budget: Budget, device: SimOptions) -> (Gpu,
 
 /// Tensors of 64 KiB that the device fills with 1, 2, 3, …
 fn filled(gpu: &Gpu, count: u16) -> Vec<Tensor> {
-    let one = |number: u16| gpu.full(&[LEN], f32::from(number), DType::F32).unwrap();
+    filled_in_steps(gpu, count, || ())
+}
+
+/// The same, with a flush after each 8 of them.
+fn filled_in_steps(gpu: &Gpu, count: u16, flush: impl Fn()) -> Vec<Tensor> {
+    let one = |number: u16| {
+        let full = gpu.full(&[LEN], f32::from(number), DType::F32).unwrap();
+        if number.is_multiple_of(8) {
+            flush();
+        }
+        full
+    };
     (1..=count).map(one).collect()
+}
+
+/// Room for a few dozen of them on the device, staging to go on to the disk, and so much for the
+/// heap.
+fn beside_a_disk(host_bytes: u64) -> Budget {
+    Budget {
+        staging_bytes: Some(2 * MIB),
+        host_bytes: Some(host_bytes),
+        ..Budget::device(4 * MIB)
+    }
 }
 
 fn check(tensors: &[Tensor]) {
@@ -437,20 +458,9 @@ fn empty_slabs_of_the_heap_make_way_for_a_slab_of_another_class() {
 
 #[test]
 fn cold_blocks_of_a_full_heap_go_on_to_the_disk_before_their_room_is_needed() {
-    let budget = Budget {
-        staging_bytes: Some(2 * MIB),
-        host_bytes: Some(4 * MIB),
-        ..Budget::device(4 * MIB)
-    };
+    let budget = beside_a_disk(4 * MIB);
     let (gpu, sim) = open(budget, options());
-    let mut tensors = Vec::new();
-    for number in 1..=300_u16 {
-        let full = gpu.full(&[LEN], f32::from(number), DType::F32).unwrap();
-        tensors.push(full);
-        if number % 8 == 0 {
-            gpu.flush().unwrap();
-        }
-    }
+    let tensors = filled_in_steps(&gpu, 300, || gpu.flush().unwrap());
     gpu.flush().unwrap();
     let stats = gpu.memory().stats();
     assert!(stats.host_slab_bytes.peak <= 4 * MIB, "{stats}");
@@ -472,11 +482,7 @@ fn cold_blocks_of_a_full_heap_go_on_to_the_disk_before_their_room_is_needed() {
 
 #[test]
 fn blocks_that_are_used_while_they_go_on_to_the_disk_keep_their_bytes() {
-    let budget = Budget {
-        staging_bytes: Some(2 * MIB),
-        host_bytes: Some(2 * MIB),
-        ..Budget::device(4 * MIB)
-    };
+    let budget = beside_a_disk(2 * MIB);
     for lag_submissions in [0, 3, u32::MAX] {
         let device = SimOptions {
             lag_submissions,
@@ -506,23 +512,12 @@ fn blocks_that_are_used_while_they_go_on_to_the_disk_keep_their_bytes() {
 
 #[test]
 fn nothing_is_lost_when_something_fails_while_blocks_go_on_to_the_disk() {
-    let budget = Budget {
-        staging_bytes: Some(2 * MIB),
-        host_bytes: Some(2 * MIB),
-        ..Budget::device(4 * MIB)
-    };
+    let budget = beside_a_disk(2 * MIB);
     let run = |arm: &dyn Fn(&SimHandle)| {
         let (gpu, sim) = open(budget, options());
         arm(&sim);
-        let mut tensors = Vec::new();
-        for number in 1..=160_u16 {
-            let full = gpu.full(&[LEN], f32::from(number), DType::F32);
-            tensors.push(full.unwrap());
-            if number % 8 == 0 {
-                // A refused submission may fail the flush.
-                let _ = gpu.flush();
-            }
-        }
+        // A refused submission may fail the flush.
+        let tensors = filled_in_steps(&gpu, 160, || _ = gpu.flush());
         sim.disarm();
         sim.files().disarm();
         let mut without_value = 0;
@@ -562,20 +557,9 @@ fn nothing_is_lost_when_something_fails_while_blocks_go_on_to_the_disk() {
 
 #[test]
 fn what_has_gone_on_to_the_disk_outlives_the_device() {
-    let budget = Budget {
-        staging_bytes: Some(2 * MIB),
-        host_bytes: Some(4 * MIB),
-        ..Budget::device(4 * MIB)
-    };
+    let budget = beside_a_disk(4 * MIB);
     let (gpu, sim) = open(budget, options());
-    let mut tensors = Vec::new();
-    for number in 1..=300_u16 {
-        let full = gpu.full(&[LEN], f32::from(number), DType::F32).unwrap();
-        tensors.push(full);
-        if number % 8 == 0 {
-            gpu.flush().unwrap();
-        }
-    }
+    let tensors = filled_in_steps(&gpu, 300, || gpu.flush().unwrap());
     gpu.finish().unwrap();
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
     assert!(tensors[299].to_vec::<f32>().is_err());

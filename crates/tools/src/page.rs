@@ -312,11 +312,7 @@ impl Numbers {
                 slab,
                 offset_bytes,
             } => self.block(0, [storage, tag.into(), bytes, slab.into(), offset_bytes]),
-            Event::Free { storage, bytes } => {
-                self.storage(storage);
-                self.number(bytes);
-                1
-            }
+            Event::Free { storage, bytes } => self.of_storage(storage, 1, [bytes]),
             Event::Donate {
                 storage,
                 heir,
@@ -338,10 +334,7 @@ impl Numbers {
                 self.slab(slab);
                 self.numbers(3, [offset_bytes])
             }
-            Event::Evict { storage, bytes, to } => {
-                self.storage(storage);
-                self.numbers(4, [bytes, to as u64])
-            }
+            Event::Evict { storage, bytes, to } => self.of_storage(storage, 4, [bytes, to as u64]),
             Event::Restore {
                 storage,
                 tag,
@@ -357,13 +350,9 @@ impl Numbers {
     fn happening(&mut self, event: Event) -> u8 {
         match event {
             Event::SlabCreated { slab, bytes, class } => {
-                self.slab(slab);
-                self.numbers(6, [bytes, class as u64])
+                self.of_slab(slab, 6, [bytes, class as u64])
             }
-            Event::SlabReleased { slab, bytes } => {
-                self.slab(slab);
-                self.numbers(7, [bytes])
-            }
+            Event::SlabReleased { slab, bytes } => self.of_slab(slab, 7, [bytes]),
             Event::Submission { serial, commands } => self.numbers(8, [serial, commands]),
             Event::ReclaimStep { step, freed_bytes } => {
                 let place = steps().position(|one| one == step);
@@ -371,14 +360,8 @@ impl Numbers {
             }
             Event::Refusal { bytes } => self.numbers(10, [bytes]),
             Event::Reopened => 11,
-            Event::Upload { storage, bytes } => {
-                self.storage(storage);
-                self.numbers(12, [bytes])
-            }
-            Event::Read { storage, bytes } => {
-                self.storage(storage);
-                self.numbers(13, [bytes])
-            }
+            Event::Upload { storage, bytes } => self.of_storage(storage, 12, [bytes]),
+            Event::Read { storage, bytes } => self.of_storage(storage, 13, [bytes]),
             Event::Kernel {
                 kernel,
                 begin_ns,
@@ -388,13 +371,9 @@ impl Numbers {
                 self.numbers(14, [kernel.into(), begin_ns, took_ns])
             }
             Event::HostSlabCreated { slab, bytes, class } => {
-                self.slab(slab);
-                self.numbers(15, [bytes, class as u64])
+                self.of_slab(slab, 15, [bytes, class as u64])
             }
-            Event::HostSlabReleased { slab, bytes } => {
-                self.slab(slab);
-                self.numbers(16, [bytes])
-            }
+            Event::HostSlabReleased { slab, bytes } => self.of_slab(slab, 16, [bytes]),
             Event::HostAlloc {
                 storage,
                 tag,
@@ -402,10 +381,7 @@ impl Numbers {
                 slab,
                 offset_bytes,
             } => self.block(17, [storage, tag.into(), bytes, slab.into(), offset_bytes]),
-            Event::HostFree { storage, bytes } => {
-                self.storage(storage);
-                self.numbers(18, [bytes])
-            }
+            Event::HostFree { storage, bytes } => self.of_storage(storage, 18, [bytes]),
             _ => unreachable!("`fields` writes the others of the {EVENT_KINDS} kinds"),
         }
     }
@@ -416,6 +392,16 @@ impl Numbers {
         self.number(bytes);
         self.slab(slab as u32);
         self.numbers(kind, [offset_bytes])
+    }
+
+    fn of_storage<const N: usize>(&mut self, storage: u64, kind: u8, numbers: [u64; N]) -> u8 {
+        self.storage(storage);
+        self.numbers(kind, numbers)
+    }
+
+    fn of_slab<const N: usize>(&mut self, slab: u32, kind: u8, numbers: [u64; N]) -> u8 {
+        self.slab(slab);
+        self.numbers(kind, numbers)
     }
 
     fn numbers<const N: usize>(&mut self, kind: u8, numbers: [u64; N]) -> u8 {

@@ -103,14 +103,18 @@ impl Copies {
 
     /// Can the bytes be read, without computing them again?
     pub(crate) fn has_bytes(&self) -> bool {
-        let is_elsewhere = self.store.is_some() || self.disk.is_some();
-        self.host.is_some() || is_elsewhere || self.source.is_some()
+        self.host.is_some() || self.has_bytes_below_host()
+    }
+
+    /// Can the bytes be read in a store, on disk or from a source?
+    pub(super) fn has_bytes_below_host(&self) -> bool {
+        self.store.is_some() || self.disk.is_some() || self.source.is_some()
     }
 
     /// Does nothing but the host's memory have the bytes, or give them again?
     pub(super) fn is_only_on_host(&self) -> bool {
-        let is_elsewhere = self.store.is_some() || self.disk.is_some() || self.source.is_some();
-        self.host.is_some() && !is_elsewhere && self.rematerializer.is_none()
+        let is_elsewhere = self.has_bytes_below_host() || self.rematerializer.is_some();
+        self.host.is_some() && !is_elsewhere
     }
 
     /// The block in the heap of the host's memory, if the bytes are there.

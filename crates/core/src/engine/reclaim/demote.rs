@@ -8,7 +8,7 @@
 //! that are used last are copied on. Nobody waits for that. Once their bytes have arrived, they are
 //! also elsewhere, and give their room whenever the heap needs it.
 
-use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 
 use super::{evict, outlook};
 use crate::engine::heap;
@@ -29,17 +29,21 @@ pub(super) async fn demote_ahead(pass: &Pass, evicted_bytes: u64) -> Result<()> 
         return Ok(());
     }
     let most_bytes = limit_bytes / MOST_OF_LIMIT;
-    let mut missing_bytes = {
+    let (mut missing_bytes, coldest) = {
         let state = pass.lock();
         let room_bytes = heap::unslabbed_bytes(pass) + state.memory.heap_room_bytes();
-        let under_way_bytes = state.cleanings.bytes();
+        let room_bytes = room_bytes + state.cleanings.bytes();
+        if room_bytes >= most_bytes {
+            // The queue need not be looked through.
+            return Ok(());
+        }
         let wanted_bytes = evicted_bytes.max(lacking_bytes(pass, &state, most_bytes));
-        (wanted_bytes.min(most_bytes)).saturating_sub(room_bytes + under_way_bytes)
+        let missing_bytes = wanted_bytes.min(most_bytes).saturating_sub(room_bytes);
+        if missing_bytes == 0 {
+            return Ok(());
+        }
+        (missing_bytes, coldest(&state))
     };
-    if missing_bytes == 0 {
-        return Ok(());
-    }
-    let coldest = coldest(&pass.lock());
     for block in coldest {
         if missing_bytes == 0 {
             break;
@@ -67,14 +71,10 @@ fn lacking_bytes(pass: &Pass, state: &State, most_bytes: u64) -> u64 {
 
 /// The blocks of the heap whose bytes are nowhere else, the one that is used last first.
 fn coldest(state: &State) -> Vec<Candidate> {
+    let (now, uses) = (state.memory.slots.now(), outlook::next_uses(state));
     let mut blocks = state.memory.only_in_heap();
     blocks.retain(|block| !state.cleanings.holds(&block.storage));
-    let (now, uses) = (state.memory.slots.now(), outlook::next_uses(state));
-    let distance = |block: &Candidate| block.distance(now, &uses.by_slot, uses.known);
-    let distances: FxHashMap<usize, u32> = (blocks.iter())
-        .map(|block| (block.storage.address(), distance(block)))
-        .collect();
-    blocks.sort_by_key(|block| std::cmp::Reverse(distances[&block.storage.address()]));
+    blocks.sort_by_cached_key(|block| Reverse(block.distance(now, &uses.by_slot, uses.known)));
     blocks
 }
 
@@ -89,10 +89,9 @@ async fn copy_on(pass: &Pass, block: Candidate) -> Result<bool> {
     let Some(destination) = begun else {
         return Ok(false);
     };
-    let started = evict::start_eviction(pass, block, destination).await?;
-    let is_started = started.is_some();
-    pass.lock()
-        .cleanings
-        .extend(started.map(|begun| begun.copy));
-    Ok(is_started)
+    let Some(started) = evict::start_eviction(pass, block, destination).await? else {
+        return Ok(false);
+    };
+    pass.lock().cleanings.push(started.copy);
+    Ok(true)
 }

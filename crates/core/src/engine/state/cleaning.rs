@@ -85,14 +85,6 @@ impl Cleanings {
         self.0.push(one);
     }
 
-    pub(in crate::engine) fn extend(&mut self, some: Option<Cleaning>) {
-        self.0.extend(some);
-    }
-
-    pub(in crate::engine) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The bytes of all storages whose copies are in progress.
     pub(in crate::engine) fn bytes(&self) -> u64 {
         self.0.iter().map(|one| one.len_bytes).sum()

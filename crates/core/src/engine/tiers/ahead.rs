@@ -29,12 +29,13 @@ use crate::engine::state::reads_ahead::{Read, ReadPiece, read_bytes};
 use crate::error::Result;
 use crate::memory::{Source, Storage};
 use crate::transfer::SpillBlock;
+use crate::units::MIB;
 use crate::waits::{self, WaitsFor};
 use crate::worker::Worker;
 
 /// The most bytes that are read ahead: more than a disk gives while a submission and a wait take
 /// their time.
-pub(in crate::engine) const MOST_BYTES: u64 = 16 << 20;
+pub(in crate::engine) const MOST_BYTES: u64 = 16 * MIB;
 
 /// And at most 1/8 of the limit of slabs. What is restored is not more than they hold.
 const OF_BUDGET: u64 = 8;

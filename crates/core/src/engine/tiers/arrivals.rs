@@ -7,12 +7,13 @@ use crate::memory::Copies;
 use crate::waits::Paused;
 
 /// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the
-/// execution lock.
-pub(in crate::engine) fn take_in_arrived(pass: &Pass) {
+/// execution lock. Returns whether there were any.
+pub(in crate::engine) fn take_in_arrived(pass: &Pass) -> bool {
     let on_their_way = pass.lock().cleanings.take_all();
     if on_their_way.is_empty() {
-        return;
+        return false;
     }
+    let mut were_any = false;
     // A loss of the device shows in the readings.
     let _ = pass.driver.poll();
     // What is taken in below has been written.
@@ -22,37 +23,36 @@ pub(in crate::engine) fn take_in_arrived(pass: &Pass) {
         let is_wanted = one.storage(&pass.lock().memory).is_some();
         // Without a clock this waits, so that the same calls have the same outcome.
         let is_written = || one.destination.is_written() || !pass.has_clock();
-        match is_wanted && !(one.reading.is_done() && is_written()) {
-            true => pass.lock().cleanings.push(one),
-            false => _ = take_in(pass, one),
+        if is_wanted && !(one.reading.is_done() && is_written()) {
+            pass.lock().cleanings.push(one);
+            continue;
         }
+        take_in(pass, &one);
+        were_any = true;
     }
+    were_any
 }
 
 /// Adds a copy to those of its storage, if it is still the storage's value. Waits until its bytes
-/// are written; they have arrived. Returns whether it was added.
-fn take_in(pass: &Pass, one: Cleaning) -> bool {
+/// are written; they have arrived.
+fn take_in(pass: &Pass, one: &Cleaning) {
     // The transfer took place, whatever comes of it.
     pass.lock().counters.evicted_bytes += one.moved_bytes();
     let mut copies = Copies::default();
     let is_wanted = one.storage(&pass.lock().memory).is_some();
     if !is_wanted || one.destination.finish(&mut copies).is_err() {
-        return false;
+        return;
     }
     let mut state = pass.lock();
-    let Some(storage) = one.storage(&state.memory) else {
-        return false;
-    };
-    (state.memory.slots).copied(&storage, |known| known.add(copies));
-    true
+    if let Some(storage) = one.storage(&state.memory) {
+        (state.memory.slots).copied(&storage, |known| known.add(copies));
+    }
 }
 
 /// Takes in what has arrived, and waits for the oldest copy of a block of the heap that is on its
 /// way. `false` if there is none.
 pub(in crate::engine) async fn wait_for_block(pass: &Pass) -> Result<bool> {
-    let before = pass.lock().cleanings.len();
-    take_in_arrived(pass);
-    if pass.lock().cleanings.len() < before {
+    if take_in_arrived(pass) {
         return Ok(true);
     }
     let oldest = {
@@ -75,7 +75,7 @@ pub(in crate::engine) async fn wait_for_block(pass: &Pass) -> Result<bool> {
         }
     }
     if one.reading.is_done() {
-        take_in(pass, one);
+        take_in(pass, &one);
     }
     Ok(true)
 }

@@ -72,13 +72,11 @@ impl Slots {
         &self,
         place: impl Fn(&HeapBlock) -> Option<Place>,
     ) -> Vec<Candidate> {
-        let evicted = self.table.iter().enumerate();
-        let evicted = evicted.filter(|(_, slot)| slot.place.is_none() && slot.poison.is_none());
-        let blocks = evicted.filter_map(|(index, slot)| {
-            let copies = slot.copies.as_deref()?;
-            let is_elsewhere =
-                copies.store.is_some() || copies.disk.is_some() || copies.source.is_some();
-            let block = copies.heap_block().filter(|_| !is_elsewhere)?;
+        let slots = self.table.iter().enumerate();
+        let valid = slots.filter(|(_, slot)| slot.poison.is_none());
+        let blocks = valid.filter_map(|(index, slot)| {
+            let copies = slot.evicted().filter(|one| !one.has_bytes_below_host())?;
+            let block = copies.heap_block()?;
             Some(Candidate {
                 storage: slot.storage.upgrade()?,
                 place: place(block)?,

@@ -72,8 +72,7 @@ impl Slots {
         &self,
         storage: &Storage,
     ) -> Option<(Option<Arc<SpillBlock>>, Option<Source>)> {
-        let slot = self.row(storage).filter(|slot| slot.place.is_none())?;
-        let copies = slot.copies.as_deref()?;
+        let copies = self.row(storage)?.evicted()?;
         let is_there = copies.has_bytes() && copies.tier() == Tier::Disk;
         is_there.then(|| (copies.disk.clone(), copies.source.clone()))
     }

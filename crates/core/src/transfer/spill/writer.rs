@@ -58,14 +58,26 @@ impl Out {
     /// Waits for the oldest writes, until at most `most_bytes` are on their way.
     fn wait(&mut self, most_bytes: usize) -> io::Result<()> {
         while self.bytes > most_bytes {
-            let Some((write, size)) = self.writes.pop_front() else {
-                break;
-            };
-            self.lower(size);
-            let lost = || Err(io::Error::other("the thread of the file ended"));
-            write.wait().unwrap_or_else(lost)?;
+            self.wait_for_oldest()?;
         }
         Ok(())
+    }
+
+    /// Takes in the oldest writes, as far as they have ended.
+    fn take_ended(&mut self) -> io::Result<()> {
+        while (self.writes.front()).is_some_and(|(write, _)| write.has_ended()) {
+            self.wait_for_oldest()?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_oldest(&mut self) -> io::Result<()> {
+        let Some((write, size)) = self.writes.pop_front() else {
+            return Ok(());
+        };
+        self.lower(size);
+        let lost = || Err(io::Error::other("the thread of the file ended"));
+        write.wait().unwrap_or_else(lost)
     }
 }
 
@@ -124,7 +136,8 @@ impl SpillWriter {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let ended = self.wait_for_ended();
+        let ended = self.out.take_ended();
+        let ended = ended.map_err(|error| self.write_failed(&error));
         let result = match self.is_behind() && self.has_room_for(bytes.len()) {
             true => ended.and_then(|()| self.append(bytes)),
             false => waits::time(WaitsFor::Disk, || ended.and_then(|()| self.append(bytes))),
@@ -253,18 +266,6 @@ impl SpillWriter {
     fn has_room_for(&self, size: usize) -> bool {
         let out_bytes = self.out.shared.out_bytes.load(Ordering::Relaxed);
         self.out.bytes + size <= MOST_OUT_BYTES && out_bytes + size <= MOST_OF_ALL_BYTES
-    }
-
-    /// Takes in the writes that have ended.
-    fn wait_for_ended(&mut self) -> Result<()> {
-        while let Some((write, size)) = self.out.writes.front() {
-            let size = *size;
-            if !write.has_ended() {
-                break;
-            }
-            self.wait_for_writes(self.out.bytes - size)?;
-        }
-        Ok(())
     }
 
     fn wait_for_writes(&mut self, most_bytes: usize) -> Result<()> {
