@@ -98,6 +98,13 @@ impl Pools {
             return Ok(&planner.draft.steps);
         }
         let cap_bytes = limit_bytes.unwrap_or(u64::MAX);
+        // Moves free nothing, so no plan makes room where too much is live.
+        let live_bytes = self.granted_bytes().saturating_add(growth.least_bytes);
+        if live_bytes > cap_bytes.max(self.reserved_bytes()) {
+            return Err(AllocError::NeedsSlab {
+                requested_bytes: size_bytes,
+            });
+        }
         let mark_bytes = self.mark_with(size_bytes).min(cap_bytes);
         let never_moves = self.config.move_permille == 0;
         let is_tight = never_moves || cap_bytes / NEAR_PERCENT < mark_bytes / 100;
@@ -249,6 +256,9 @@ impl Planner {
 
     /// Plans the cheapest moves, of `most_bytes` at most, that make room under the query's limit.
     fn compact(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
+        if most_bytes == 0 {
+            return false;
+        }
         self.draft.survey(query.pools);
         let hole = self.windows.plan(&mut self.draft, query, most_bytes);
         core::mem::swap(&mut self.draft.steps, &mut self.other);
@@ -257,6 +267,8 @@ impl Planner {
             bytes.saturating_sub(RELEASE_ADVANTAGE_BYTES)
         });
         let target_bytes = query.limit_bytes.checked_sub(query.growth.slab_bytes);
+        let is_possible = |target: &u64| most_bytes > 0 && *target >= query.pools.granted_bytes();
+        let target_bytes = target_bytes.filter(is_possible);
         if target_bytes.is_some_and(|target| self.draft.plan_victims(query, target, most_bytes)) {
             self.draft.steps.push(Step::Create(query.growth));
             return true;

@@ -48,22 +48,34 @@ impl Draft {
             if victim.live == 0 || self.fates[victim.index as usize] != Fate::Stays {
                 continue;
             }
+            let live_bytes = pools.carver.unit.bytes(Granules(victim.live));
+            if live_bytes > most_bytes - tally.moved_bytes {
+                continue;
+            }
             looked += 1;
             walked += pools.carver.slabs[victim.index].blocks as usize;
-            let is_too_dear = tally.moved_bytes > most_bytes;
-            if looked > MOST_SLABS || walked > MOST_NODES || is_too_dear {
+            if looked > MOST_SLABS || walked > MOST_NODES {
                 return false;
             }
             if let Some(after) = self.empty_out(query, &victim, tally) {
                 tally = after;
             }
         }
-        tally.reserved_bytes <= target_bytes && tally.moved_bytes <= most_bytes
+        tally.reserved_bytes <= target_bytes
     }
 
     /// Moves all blocks out of one slab and releases it. If that is impossible, it changes nothing.
     fn empty_out(&mut self, query: &Query<'_>, victim: &Candidate, tally: Tally) -> Option<Tally> {
         let carver = &query.pools.carver;
+        let unit = &carver.unit;
+        let slab_bytes = unit.bytes(Granules(victim.size));
+        // New slabs must fit under the limit, and together be smaller than the victim.
+        let room_bytes = query.limit_bytes.checked_sub(tally.reserved_bytes)?;
+        let most_new_bytes = room_bytes.min(slab_bytes.saturating_sub(1));
+        let most_after_bytes = tally.reserved_bytes - slab_bytes + most_new_bytes;
+        if query.pools.granted_bytes() > most_after_bytes {
+            return None;
+        }
         self.blocks.clear();
         let nodes = carver.indexed_nodes_of(carver.slabs[victim.index].first);
         for (index, node) in nodes.filter(|(_, node)| node.is_live()) {
@@ -74,29 +86,22 @@ impl Draft {
         }
         self.sort_blocks();
         let (mark, steps) = (self.room.mark(), self.steps.len());
-        let mut reserved_bytes = tally.reserved_bytes;
-        let mut stranded = 0;
+        let (mut stranded, mut new_bytes) = (0, 0);
         for block in 0..self.blocks.len() {
             let live = self.blocks[block];
             if self.place_elsewhere(query, &live, victim.index).is_none() {
                 self.blocks[stranded] = live;
                 stranded += 1;
+                new_bytes += unit.bytes(Granules(live.size));
+                if new_bytes > most_new_bytes {
+                    self.room.undo_to(mark);
+                    self.steps.truncate(steps);
+                    return None;
+                }
             }
         }
         self.blocks.truncate(stranded);
-        reserved_bytes = reserved_bytes.saturating_add(self.create_for_stranded(query));
-        if reserved_bytes > query.limit_bytes {
-            self.room.undo_to(mark);
-            self.steps.truncate(steps);
-            return None;
-        }
-        let slab_bytes = carver.unit.bytes(Granules(victim.size));
-        reserved_bytes -= slab_bytes;
-        if reserved_bytes >= tally.reserved_bytes {
-            self.room.undo_to(mark);
-            self.steps.truncate(steps);
-            return None;
-        }
+        self.create_for_stranded(query);
         for step in &self.steps[steps..] {
             if let Step::Move { to, .. } = step {
                 self.fates[to.slab().index as usize] = Fate::Receives;
@@ -106,17 +111,16 @@ impl Draft {
         self.steps
             .push(Step::Release(carver.slabs.id(victim.index)));
         Some(Tally {
-            reserved_bytes,
-            moved_bytes: tally.moved_bytes + carver.unit.bytes(Granules(victim.live)),
+            reserved_bytes: tally.reserved_bytes + new_bytes - slab_bytes,
+            moved_bytes: tally.moved_bytes + unit.bytes(Granules(victim.live)),
         })
     }
 
     /// Moves the listed blocks, which fit in no hole, into new slabs: one slab per zone. Close to a
     /// hard limit each block gets a slab alone, which can be released as soon as that block is
-    /// freed. Returns the bytes of the new slabs.
-    fn create_for_stranded(&mut self, query: &Query<'_>) -> u64 {
+    /// freed. The new slabs are as large as the blocks.
+    fn create_for_stranded(&mut self, query: &Query<'_>) {
         let unit = &query.pools.carver.unit;
-        let mut created_bytes = 0_u64;
         // The blocks are sorted by size, so blocks of one zone are neighbours.
         let share =
             |a: &LiveBlock, b: &LiveBlock| !query.is_tight && query.zone_of(a) == query.zone_of(b);
@@ -136,8 +140,6 @@ impl Draft {
                 });
                 offset += live.size;
             }
-            created_bytes = created_bytes.saturating_add(slab_bytes);
         }
-        created_bytes
     }
 }

@@ -16,7 +16,7 @@ pub(in crate::engine) mod steps;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::kernel::Program;
 use super::kernel::fused::Fused;
@@ -117,14 +117,6 @@ pub(super) enum Amid {
     Drain,
 }
 
-/// The next uses of storages, as far as the queue shows them.
-pub(super) struct NextUses {
-    /// For each slot, the number of commands up to and including the first that uses it.
-    pub(super) by_slot: FxHashMap<u32, u32>,
-    /// The number of commands that were examined.
-    pub(super) known: u32,
-}
-
 impl Queue {
     pub(super) fn len(&self) -> usize {
         self.commands.len()
@@ -223,20 +215,6 @@ impl Queue {
     /// The commands that the choice of victims examines.
     pub(super) fn ahead(&self) -> impl Iterator<Item = &Cmd> {
         self.commands.iter().take(LOOK_AHEAD_COMMANDS)
-    }
-
-    /// The next uses of storages.
-    pub(super) fn next_uses(&self) -> NextUses {
-        let (mut by_slot, mut known) = (FxHashMap::default(), 0);
-        for cmd in self.ahead() {
-            known += 1;
-            cmd.each_operand(&mut |storage, _| {
-                if let Some(slot) = storage.slot() {
-                    by_slot.entry(slot).or_insert(known);
-                }
-            });
-        }
-        NextUses { by_slot, known }
     }
 
     /// Replaces each upload whose staged bytes are lost by a command that poisons the target.

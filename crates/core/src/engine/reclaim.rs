@@ -53,6 +53,7 @@ use crate::memory::{Hindrance, HoleChoice, ShareId, Storage, Whom};
 use crate::shortage::{Freed, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 use compact::Outcome;
+use outlook::Outlook;
 
 /// The plans that are made for one request before the next reclaim step runs.
 const PLANS: usize = 3;
@@ -224,7 +225,7 @@ fn try_steps<'a>(
             while pass.refused_submissions() == refused_before {
                 let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
                 if step.has_traffic() {
-                    wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass, attempt.ceiling));
+                    wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass));
                     wanted_bytes = wanted_bytes.min(pass.part_bytes());
                 }
                 let before = pass.changes_amid();
@@ -473,23 +474,18 @@ fn trim_would_help(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> bool {
 /// decoder whose cache grows would then release slabs and create them again, for each token. 0 as
 /// well where host and device share memory, since a step does not wait for copies there. Also 0 if
 /// there are shares, since the queue does not say how to be fair to them.
-fn missing_ahead_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
+fn missing_ahead_bytes(pass: &Pass) -> u64 {
     if pass.caps().maps_slabs {
         return 0;
     }
-    let limit_bytes = slabs_limit_bytes(pass, ceiling);
     let state = pass.lock();
     if state.lineages.is_empty() || !state.memory.shares.is_empty() {
         return 0;
     }
+    let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
     let most_bytes = MOST_AHEAD_BYTES.min(limit_bytes / MOST_AHEAD_PART);
-    outlook::lack(
-        &state,
-        state.memory.slabs.live_bytes(),
-        limit_bytes,
-        most_bytes,
-    )
-    .bytes
+    let outlook = Outlook::new(&state, state.memory.slabs.live_bytes());
+    outlook.lack.bytes.min(most_bytes)
 }
 
 /// The limit of all slabs together, without those that are being released.

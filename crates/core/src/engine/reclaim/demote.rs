@@ -10,7 +10,8 @@
 
 use std::cmp::Reverse;
 
-use super::{evict, outlook};
+use super::evict;
+use super::outlook::Outlook;
 use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
@@ -37,12 +38,13 @@ pub(super) async fn demote_ahead(pass: &Pass, evicted_bytes: u64) -> Result<()> 
             // The queue need not be looked through.
             return Ok(());
         }
-        let wanted_bytes = evicted_bytes.max(lacking_bytes(pass, &state, most_bytes));
-        let missing_bytes = wanted_bytes.min(most_bytes).saturating_sub(room_bytes);
+        let outlook = Outlook::new(&state, state.memory.slabs.live_bytes());
+        let wanted_bytes = evicted_bytes.max(outlook.lack.bytes).min(most_bytes);
+        let missing_bytes = wanted_bytes.saturating_sub(room_bytes);
         if missing_bytes == 0 {
             return Ok(());
         }
-        (missing_bytes, coldest(&state))
+        (missing_bytes, coldest(&state, &outlook))
     };
     for block in coldest {
         if missing_bytes == 0 {
@@ -62,19 +64,16 @@ pub(super) async fn demote_ahead(pass: &Pass, evicted_bytes: u64) -> Result<()> 
     pass.submit()
 }
 
-/// The bytes that the commands of the queue will lack on the device.
-fn lacking_bytes(pass: &Pass, state: &State, most_bytes: u64) -> u64 {
-    let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
-    let live_bytes = state.memory.slabs.live_bytes();
-    outlook::lack(state, live_bytes, limit_bytes, most_bytes).bytes
-}
-
 /// The blocks of the heap whose bytes are nowhere else, the one that is used last first.
-fn coldest(state: &State) -> Vec<Candidate> {
-    let (now, uses) = (state.memory.slots.now(), outlook::next_uses(state));
+fn coldest(state: &State, outlook: &Outlook) -> Vec<Candidate> {
+    let now = state.memory.slots.now();
+    let distance = |block: &Candidate| {
+        let next = outlook.next_use(&block.storage);
+        block.distance(now, next, outlook.known)
+    };
     let mut blocks = state.memory.only_in_heap();
     blocks.retain(|block| !state.cleanings.holds(&block.storage));
-    blocks.sort_by_cached_key(|block| Reverse(block.distance(now, &uses.by_slot, uses.known)));
+    blocks.sort_by_cached_key(|block| Reverse(distance(block)));
     blocks
 }
 

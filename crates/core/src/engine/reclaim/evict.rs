@@ -255,11 +255,9 @@ fn next_victims(
     if pass.caps().maps_slabs || tier == Tier::Host && pass.caps().host_heap {
         return Vec::new();
     }
-    let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
     let most_bytes = pass.readbacks.room_bytes().min(pass.part_bytes());
     let state = pass.lock();
-    let room = (limit_bytes, most_bytes);
-    victims::victims_ahead(&state, victims, tier, stay, room, whom)
+    victims::victims_ahead(&state, victims, tier, stay, most_bytes, whom)
 }
 
 /// Starts a copy of a victim's bytes. Where the host does not map slabs, records the copies that

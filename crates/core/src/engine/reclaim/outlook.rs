@@ -1,15 +1,13 @@
-//! How much memory the commands of the queue will use and lack. The queue shows which storages they
-//! place, restore and free.
+//! What the commands of the queue will use and lack. The queue shows which storages they place,
+//! restore and free.
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::engine::kernel::Role;
-use crate::engine::queue::NextUses;
 use crate::engine::state::State;
 use crate::memory::Storage;
-use crate::number_map::NumberMap;
 
 /// The memory that the commands of the queue will lack if nothing is evicted.
 #[derive(Clone, Copy, Debug)]
@@ -29,114 +27,91 @@ impl Lack {
     };
 }
 
+/// What the choice of victims knows of the commands to come. Commands have numbers from 1 on.
+pub(super) struct Outlook {
+    /// By the addresses of the storages.
+    spans: FxHashMap<usize, Span>,
+    /// The number of commands that were examined.
+    pub(super) known: u32,
+    pub(super) lack: Lack,
+}
+
 /// The use of a storage by the queue.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Span {
+    /// The number of the first command that uses it.
+    first: u32,
     /// The number of times that commands of the queue hold it.
     held: usize,
-    /// The index of the last command that uses it.
-    last: usize,
-    /// Whether its bytes were added to the live bytes.
-    is_counted: bool,
-    is_discounted: bool,
+    /// Whether a command reads it while it has no memory.
+    is_read: bool,
+    /// The number of the command that uses it last, if only the queue holds it.
+    freed_by: Option<u32>,
 }
 
-impl Span {
-    /// Whether the command at `index` is the last holder of the storage.
-    fn ends_at(&self, index: usize, storage: &Arc<Storage>) -> bool {
-        self.last == index && Arc::strong_count(storage) <= self.held
-    }
-}
-
-/// The spans of the storages in the queue, by their addresses.
-fn spans(state: &State) -> NumberMap<Span> {
-    let mut spans: NumberMap<Span> = NumberMap::default();
-    for (index, cmd) in state.queue.ahead().enumerate() {
-        cmd.each_operand(&mut |storage, _| {
-            let span = spans.entry(storage.address() as u64).or_default();
-            span.held += 1;
-            span.last = index;
-        });
-    }
-    spans
-}
-
-/// The next uses of storages, as far as the queue shows them. The inputs of a dropped storage
-/// are used together with it.
-pub(super) fn next_uses(state: &State) -> NextUses {
-    let mut uses = state.queue.next_uses();
-    if !state.rematerializers.has_lineages() {
-        return uses;
-    }
-    let mut seen = FxHashSet::default();
-    for (cmd, number) in state.queue.ahead().zip(1..) {
-        cmd.each_operand(&mut |storage, role| {
-            let is_computed = role != Role::Write && state.memory.slots.is_evicted(storage);
-            if !is_computed || !seen.insert(storage.address()) {
-                return;
-            }
-            for input in state.memory.slots.sources_of(storage) {
-                if let Some(slot) = input.slot() {
-                    let known = uses.by_slot.entry(slot).or_insert(number);
-                    *known = number.min(*known);
-                }
-            }
-        });
-    }
-    uses
-}
-
-/// For the slots of storages that only the queue holds, the number of the last command that uses
-/// each. The caller holds none of them.
-pub(super) fn last_uses(state: &State) -> FxHashMap<u32, u32> {
-    let (spans, mut last_uses) = (spans(state), FxHashMap::default());
-    for (index, cmd) in state.queue.ahead().enumerate() {
-        cmd.each_operand(&mut |storage, _| {
-            let span = spans.get(&(storage.address() as u64));
-            let ends = span.is_some_and(|span| span.ends_at(index, storage));
-            if let Some(slot) = storage.slot().filter(|_| ends) {
-                last_uses.insert(slot, index as u32 + 1);
-            }
-        });
-    }
-    last_uses
-}
-
-/// The memory that the queue will lack. `live_bytes` is the number now. The search ends where
-/// `most_bytes` are lacking. The caller holds no storage of the queue.
-pub(super) fn lack(state: &State, mut live_bytes: u64, limit_bytes: u64, most_bytes: u64) -> Lack {
-    let mut spans = spans(state);
-    let mut lack = Lack { bytes: 0, until: 1 };
-    let mut is_short = false;
-    for (index, cmd) in state.queue.ahead().enumerate() {
-        let mut dying_bytes = 0;
-        cmd.each_operand(&mut |storage, _| {
-            let Some(span) = spans.get_mut(&(storage.address() as u64)) else {
-                return;
+impl Outlook {
+    /// Reads it off the queue, for slabs that hold `live_bytes` now. The caller holds no storage of
+    /// the queue.
+    pub(super) fn new(state: &State, mut live_bytes: u64) -> Self {
+        let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
+        let has_lineages = state.rematerializers.has_lineages();
+        let memory = &state.memory;
+        let mut spans: FxHashMap<usize, Span> = FxHashMap::default();
+        let mut lack = Lack { bytes: 0, until: 1 };
+        let (mut known, mut is_short) = (0, false);
+        for cmd in state.queue.ahead() {
+            known += 1;
+            let new = || Span {
+                first: known,
+                held: 0,
+                is_read: false,
+                freed_by: None,
             };
-            let size_bytes = state.memory.slabs.granted_bytes(storage.size_bytes());
-            let is_counted = std::mem::replace(&mut span.is_counted, true);
-            if !is_counted && state.memory.slots.find(storage).is_none() {
-                live_bytes += size_bytes;
+            let mut freed_bytes = 0;
+            cmd.visit_operands(|storage, role| {
+                let span = spans.entry(storage.address()).or_insert_with(new);
+                let is_first = span.held == 0;
+                span.held += 1;
+                let size_bytes = memory.slabs.granted_bytes(storage.size_bytes());
+                if Arc::strong_count(storage) <= span.held {
+                    span.freed_by = Some(known);
+                    freed_bytes += size_bytes;
+                }
+                if memory.slots.find(storage).is_some() {
+                    return;
+                }
+                if is_first {
+                    live_bytes += size_bytes;
+                }
+                let is_read = role != Role::Write;
+                if has_lineages && is_read && !std::mem::replace(&mut span.is_read, true) {
+                    // The inputs of a dropped storage are used together with it.
+                    for input in memory.slots.sources_of(storage) {
+                        spans.entry(input.address()).or_insert_with(new);
+                    }
+                }
+            });
+            lack.bytes = live_bytes.saturating_sub(limit_bytes).max(lack.bytes);
+            is_short = live_bytes > limit_bytes;
+            if is_short {
+                lack.until = known;
             }
-            let dies = span.ends_at(index, storage);
-            if dies && !std::mem::replace(&mut span.is_discounted, true) {
-                dying_bytes += size_bytes;
-            }
-        });
-        lack.bytes = live_bytes.saturating_sub(limit_bytes).max(lack.bytes);
-        is_short = live_bytes > limit_bytes;
+            live_bytes = live_bytes.saturating_sub(freed_bytes);
+        }
         if is_short {
-            lack.until = index as u32 + 1;
+            lack.until = u32::MAX;
         }
-        live_bytes = live_bytes.saturating_sub(dying_bytes);
-        if lack.bytes >= most_bytes {
-            break;
-        }
+        Outlook { spans, known, lack }
     }
-    if is_short {
-        lack.until = u32::MAX;
+
+    /// The number of the first command that uses a storage.
+    pub(super) fn next_use(&self, storage: &Arc<Storage>) -> Option<u32> {
+        let span = self.spans.get(&storage.address())?;
+        Some(span.first)
     }
-    lack.bytes = lack.bytes.min(most_bytes);
-    lack
+
+    /// The number of the last command that uses a storage, if the queue frees it then.
+    pub(super) fn freed_by(&self, storage: &Arc<Storage>) -> Option<u32> {
+        self.spans.get(&storage.address())?.freed_by
+    }
 }

@@ -3,39 +3,12 @@
 //! `outlook` reads off the queue how many bytes its commands will lack. If they lack none, no
 //! victims are chosen ahead of need.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-use super::outlook::{self, Lack};
-use crate::engine::queue::NextUses;
+use super::outlook::{Lack, Outlook};
 use crate::engine::state::State;
 use crate::memory::Tier;
 use crate::memory::{Candidate, Residency, Storage, Weight, Whom, choose};
-
-/// What the choice knows of the commands to come.
-struct Outlook {
-    uses: NextUses,
-    /// The last uses of storages that only the queue holds.
-    last_uses: FxHashMap<u32, u32>,
-    lack: Lack,
-}
-
-impl Outlook {
-    /// Only the choice between evicting and computing again needs more than the next uses.
-    fn new(state: &State, lack: impl FnOnce() -> Lack) -> Self {
-        let is_training = !state.lineages.is_empty();
-        Outlook {
-            uses: outlook::next_uses(state),
-            last_uses: match is_training {
-                true => outlook::last_uses(state),
-                false => FxHashMap::default(),
-            },
-            lack: match is_training {
-                true => lack(),
-                false => Lack::UNKNOWN,
-            },
-        }
-    }
-}
 
 /// Drops a storage that has another copy or can be computed again. Returns the bytes that became
 /// free.
@@ -70,15 +43,11 @@ pub(super) fn victims(
     most_bytes: u64,
     whom: Whom,
 ) -> Vec<Candidate> {
-    let outlook = Outlook::new(state, || {
-        let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
-        outlook::lack(
-            state,
-            state.memory.slabs.live_bytes(),
-            limit_bytes,
-            u64::MAX,
-        )
-    });
+    let mut outlook = Outlook::new(state, state.memory.slabs.live_bytes());
+    if state.lineages.is_empty() {
+        // Only the choice between evicting and computing again needs it.
+        outlook.lack = Lack::UNKNOWN;
+    }
     let mut candidates = state.memory.slots.candidates(stay);
     state
         .steps
@@ -143,13 +112,12 @@ fn cheaper_ns(
     if candidate.is_clean || state.lineages.is_empty() {
         return None;
     }
+    let plan = state.recompute_plan(storage)?;
     if state.steps.is_repeated(storage) {
         return None;
     }
-    let (now, uses) = (state.memory.slots.now(), &outlook.uses);
-    let next = candidate.distance(now, &uses.by_slot, uses.known);
-    let plan = state.recompute_plan(storage)?;
-    let kept_bytes = plan.kept_bytes(next, &outlook.last_uses);
+    let next = distance(state, candidate, outlook);
+    let kept_bytes = plan.kept_bytes(next, |leaf| outlook.freed_by(leaf));
     let size_bytes = storage.size_bytes() as f64;
     if kept_bytes >= size_bytes && tier.is_some() {
         return None;
@@ -184,32 +152,37 @@ fn choose_best(
     tier: Option<Tier>,
     outlook: &Outlook,
 ) -> Vec<Candidate> {
-    let (now, uses, lack) = (state.memory.slots.now(), &outlook.uses, outlook.lack);
     let weigh = |candidate: &Candidate| {
         let written = tier.filter(|_| !candidate.is_clean);
         let from = candidate.far.or(written).unwrap_or(Tier::Host);
-        let evict_ns = evict_ns(state, candidate, from);
-        let weight = candidate.weight(now, &uses.by_slot, uses.known, evict_ns);
+        let distance = distance(state, candidate, outlook);
         Weight {
+            size_bytes: candidate.storage.size_bytes(),
+            is_clean: candidate.is_clean,
             // Room is worth nothing once no command lacks any.
-            distance: weight.distance.min(lack.until.saturating_add(1)),
-            ..weight
+            distance: distance.min(outlook.lack.until.saturating_add(1)),
+            back_ns: (candidate.recompute_ns).unwrap_or_else(|| evict_ns(state, candidate, from)),
         }
     };
-    let chosen = choose(&mut candidates, weigh, wanted_bytes, lack.bytes);
+    let chosen = choose(&mut candidates, weigh, wanted_bytes, outlook.lack.bytes);
     candidates.truncate(chosen);
     candidates
 }
 
+/// The commands until the next use of a candidate.
+fn distance(state: &State, candidate: &Candidate, outlook: &Outlook) -> u32 {
+    let next = outlook.next_use(&candidate.storage);
+    candidate.distance(state.memory.slots.now(), next, outlook.known)
+}
+
 /// The storages to copy out now, because they will be evicted while the queue runs. They leave
-/// after `victims`, so that the slabs hold at most `limit_bytes`. Together they have at most
-/// `most_bytes`.
+/// after `victims`. Together they have at most `most_bytes`.
 pub(super) fn victims_ahead(
     state: &State,
     victims: &[Candidate],
     tier: Tier,
     stay: &FxHashSet<usize>,
-    (limit_bytes, most_bytes): (u64, u64),
+    most_bytes: u64,
     whom: Whom,
 ) -> Vec<Candidate> {
     // Where victims are dropped, the next ones will be too. They may not exist yet.
@@ -218,17 +191,15 @@ pub(super) fn victims_ahead(
     }
     let evicted_bytes = victims.iter().map(|victim| victim.storage.size_bytes());
     let live_bytes = (state.memory.slabs.live_bytes()).saturating_sub(evicted_bytes.sum());
-    let missing_bytes = outlook::lack(state, live_bytes, limit_bytes, most_bytes).bytes;
+    let mut outlook = Outlook::new(state, live_bytes);
+    let lack = std::mem::replace(&mut outlook.lack, Lack::UNKNOWN);
+    let missing_bytes = lack.bytes.min(most_bytes);
     if missing_bytes == 0 {
         return Vec::new();
     }
-    let outlook = Outlook::new(state, || Lack::UNKNOWN);
     let mut candidates = state.memory.slots.candidates(stay);
     // Storages that the queue uses must stay on the device.
-    candidates.retain(|candidate| {
-        let slot = candidate.storage.slot();
-        slot.is_some_and(|slot| !outlook.uses.by_slot.contains_key(&slot))
-    });
+    candidates.retain(|candidate| outlook.next_use(&candidate.storage).is_none());
     if !state.memory.shares.is_empty() {
         if let Some(claim) = state.memory.claim(whom) {
             candidates.retain(|candidate| claim.may_take(candidate.storage.share()));

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::engine::kernel::{Arg, Launch, Role};
@@ -49,12 +48,15 @@ impl RecomputePlan {
     }
 
     /// The bytes that stay on the device only for this, on average over the commands until the
-    /// value is used by the command number `next`. `last_uses` names the storages that would be
-    /// freed before, with the last command that uses each.
-    pub(in crate::engine) fn kept_bytes(&self, next: u32, last_uses: &FxHashMap<u32, u32>) -> f64 {
+    /// value is used by the command number `next`. `freed_by` names the command after
+    /// which a storage would be freed.
+    pub(in crate::engine) fn kept_bytes(
+        &self,
+        next: u32,
+        freed_by: impl Fn(&Arc<Storage>) -> Option<u32>,
+    ) -> f64 {
         let kept = self.leaves.iter().map(|leaf| {
-            let last = leaf.slot().and_then(|slot| last_uses.get(&slot));
-            let commands = last.map_or(0, |last| next.saturating_sub(*last));
+            let commands = freed_by(leaf).map_or(0, |last| next.saturating_sub(last));
             leaf.size_bytes() as f64 * f64::from(commands) / f64::from(next.max(1))
         });
         kept.sum()

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::super::copies::Tier;
 use super::super::heap_block::HeapBlock;
 use super::super::place::Place;
 use super::super::storage::{Advice, Storage};
-use super::super::victims::{Clock, Uses, Weight};
+use super::super::victims::{Clock, Uses};
 use super::Slots;
 
 /// A storage that may be evicted.
@@ -22,31 +22,13 @@ pub(crate) struct Candidate {
     pub(crate) recompute_ns: Option<u64>,
     /// The tier that will restore it, if it is clean with bytes: not the host's memory.
     pub(crate) far: Option<Tier>,
-    slot: u32,
     uses: Uses,
 }
 
 impl Candidate {
-    /// The arguments for and against evicting it. `next` lists the coming commands: for each slot,
-    /// the first command that uses it.
-    pub(crate) fn weight(
-        &self,
-        now: Clock,
-        next: &FxHashMap<u32, u32>,
-        known: u32,
-        evict_ns: u64,
-    ) -> Weight {
-        Weight {
-            size_bytes: self.storage.size_bytes(),
-            is_clean: self.is_clean,
-            distance: self.distance(now, next, known),
-            back_ns: self.recompute_ns.unwrap_or(evict_ns),
-        }
-    }
-
-    /// The commands until its next use, known or predicted. See [`weight`](Self::weight).
-    pub(crate) fn distance(&self, now: Clock, next: &FxHashMap<u32, u32>, known: u32) -> u32 {
-        let next = next.get(&self.slot).copied();
+    /// The commands until its next use, known or predicted. `next` is the known one, among so many
+    /// `known` commands.
+    pub(crate) fn distance(&self, now: Clock, next: Option<u32>, known: u32) -> u32 {
         match self.storage.advice() {
             Advice::Normal => self.uses.distance_knowing(now, next, known),
             Advice::Soon => 1,
@@ -72,9 +54,8 @@ impl Slots {
         &self,
         place: impl Fn(&HeapBlock) -> Option<Place>,
     ) -> Vec<Candidate> {
-        let slots = self.table.iter().enumerate();
-        let valid = slots.filter(|(_, slot)| slot.poison.is_none());
-        let blocks = valid.filter_map(|(index, slot)| {
+        let valid = self.table.iter().filter(|slot| slot.poison.is_none());
+        let blocks = valid.filter_map(|slot| {
             let copies = slot.evicted().filter(|one| !one.has_bytes_below_host())?;
             let block = copies.heap_block()?;
             Some(Candidate {
@@ -83,7 +64,6 @@ impl Slots {
                 is_clean: false,
                 recompute_ns: None,
                 far: None,
-                slot: index as u32,
                 uses: slot.uses,
             })
         });
@@ -109,7 +89,6 @@ impl Slots {
             far: (slot.copies.as_ref())
                 .filter(|copies| copies.has_bytes() && copies.host.is_none())
                 .map(|copies| copies.tier()),
-            slot: index,
             uses: slot.uses,
         })
     }
