@@ -22,6 +22,8 @@ mod dry_run;
 mod dx12;
 #[path = "device/everyday.rs"]
 mod everyday;
+#[path = "device/heap.rs"]
+mod heap;
 #[path = "device/holders.rs"]
 mod holders;
 #[path = "device/hostile.rs"]

@@ -12,6 +12,7 @@ mod dummy_operators;
 mod faults;
 mod foreign;
 mod heap;
+mod heap_input;
 mod history;
 mod in_place;
 mod limits;

@@ -222,6 +222,10 @@ impl Driver for DryDriver {
         false
     }
 
+    fn has_clock(&self) -> bool {
+        false
+    }
+
     fn may_wait(&self) -> bool {
         false
     }

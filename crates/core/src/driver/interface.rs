@@ -20,6 +20,18 @@ pub(crate) struct KernelRun {
     pub(crate) ended_before_ns: u64,
 }
 
+/// Copies between the device and the heap in the host's memory, one after the other, and their
+/// time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkRun {
+    /// Whether they copy to the device.
+    pub(crate) is_to_device: bool,
+    pub(crate) copies: u32,
+    /// The bytes of all of them.
+    pub(crate) bytes: u64,
+    pub(crate) ns: u64,
+}
+
 /// Why a driver refuses what an app would do with wgpu.
 pub(crate) const NOT_SHARED: &str = "the device is simulated and has no wgpu buffers";
 
@@ -181,6 +193,11 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
         cfg!(target_arch = "wasm32")
     }
 
+    /// Whether the times of its reads mean something.
+    fn has_clock(&self) -> bool {
+        true
+    }
+
     /// Starts or stops timing kernels by the device's clock. Refused if the device has none.
     fn time_kernels(&self, on: bool) -> DriverResult<()> {
         if on {
@@ -193,6 +210,13 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
     /// them, so a second call returns none.
     fn take_kernel_runs(&self) -> Vec<KernelRun> {
         Vec::new()
+    }
+
+    /// The time of some copies of an earlier submission, if it is known by now. Each call takes it.
+    /// `None` on a device without a clock. A simulated device tells none, so that the same calls
+    /// have the same outcome.
+    fn take_link_run(&self) -> Option<LinkRun> {
+        None
     }
 
     /// Writes the pipelines compiled so far into their folder, if it has one. The end of the device

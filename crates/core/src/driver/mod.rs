@@ -46,7 +46,7 @@ pub use caps::{AdapterKind, Caps, ShaderCompiler};
 pub(crate) use device::Device;
 pub(crate) use dry::DryDriver;
 pub(crate) use failure::{DriverError, DriverResult};
-pub(crate) use interface::{Driver, KernelRun, NOT_SHARED};
+pub(crate) use interface::{Driver, KernelRun, LinkRun, NOT_SHARED};
 pub(crate) use ledger::{Account, Ledger};
 pub(crate) use op::{
     BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MOST_BIND_GROUPS, MapMode, Op,

@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::alloc::Growth;
 use crate::driver::{BoxFuture, Op};
@@ -19,11 +20,14 @@ use crate::engine::state::changes::{Change, Heap};
 use crate::engine::tiers::ahead::MOST_BYTES as READS_BYTES;
 use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
-use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Storage, Tier};
+use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Storage};
 use crate::units::MIB;
 
 /// A slab of the heap has at most 1/16 of the host's limit, or as much as its first block needs.
 const MOST_OF_LIMIT: u64 = 16;
+
+/// The time of a smaller read by the host is that of the call.
+const LEAST_READ_BYTES: u64 = 64 << 10;
 
 /// Slabs leave 1/16 of the host's limit to reads ahead, in whole MiB.
 const READS_OF_LIMIT: u64 = 16;
@@ -106,7 +110,7 @@ pub(in crate::engine) fn evict_to_heap<'a>(
 fn copy_part(state: &mut State, from: Place, to: Place, part: Range<u64>) {
     let size_bytes = part.end - part.start;
     state.memory.slabs.touch(from);
-    state.note_heap_copy(to, size_bytes);
+    state.note_heap_copy(to, Heap::Host, size_bytes);
     match part.start {
         0 => state.push_move(from, to, Heap::Host, size_bytes),
         at => state.push_op(Op::Copy {
@@ -128,13 +132,13 @@ impl State {
         }
     }
 
-    /// Notes that the next op copies so many bytes from or to a place in the heap of the host's
-    /// memory.
-    pub(in crate::engine) fn note_heap_copy(&mut self, place: Place, size_bytes: u64) {
+    /// Notes that the next op copies so many bytes from a place in the heap of the host's memory,
+    /// or to one.
+    pub(in crate::engine) fn note_heap_copy(&mut self, place: Place, to: Heap, size_bytes: u64) {
         if let Some(heap) = &mut self.memory.heap {
             heap.touch(place);
         }
-        let ns = self.costs.transfer_cost(Tier::Host).ns(size_bytes) as f64;
+        let ns = self.costs.link_ns(to == Heap::Device, size_bytes);
         // The meter scales the predicted times of kernels, and copies are not among them.
         self.batch.add_predicted(ns / self.driver.time_scale());
     }
@@ -145,7 +149,7 @@ impl State {
 /// or will soon be. `None` if there is no room.
 async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, Place)>> {
     let size_bytes = storage.size_bytes();
-    if pass.host.limit_bytes() < size_bytes {
+    if slabs_limit_bytes(pass) < size_bytes {
         return Ok(None);
     }
     let take = |fit| {
@@ -184,13 +188,17 @@ async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, 
     Ok(take(HoleChoice::Anywhere))
 }
 
-/// The bytes of the host's limit that slabs may still take. They leave a part to reads ahead.
-/// Otherwise nothing would be read ahead when the heap is full and the rest is on the disk.
-pub(in crate::engine) fn unslabbed_bytes(pass: &Pass) -> u64 {
+/// The bytes of the host's limit that slabs may take. They leave a part to reads ahead. Otherwise
+/// nothing would be read ahead when the heap is full and the rest is on the disk.
+fn slabs_limit_bytes(pass: &Pass) -> u64 {
     let limit_bytes = pass.host.limit_bytes();
     let reads_bytes = (limit_bytes / READS_OF_LIMIT).min(READS_BYTES);
-    let reads_bytes = reads_bytes - reads_bytes % MIB;
-    (limit_bytes - reads_bytes).saturating_sub(pass.host.kept_bytes())
+    limit_bytes - (reads_bytes - reads_bytes % MIB)
+}
+
+/// The bytes that slabs may still take.
+pub(in crate::engine) fn unslabbed_bytes(pass: &Pass) -> u64 {
+    slabs_limit_bytes(pass).saturating_sub(pass.host.kept_bytes())
 }
 
 /// Creates a slab of the heap with room for `size_bytes`, as large as the host's limit allows. Does
@@ -244,6 +252,19 @@ async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
         pass.driver.destroy_buffer(buffer, 0);
     }
     Ok(())
+}
+
+impl Engine {
+    /// The host has read bytes of a mapped slab of the heap. Memory without a cache makes this
+    /// slow. The time of a small read says nothing about the memory.
+    pub(in crate::engine) fn note_host_read(&self, bytes: u64, time: Option<Duration>) {
+        if bytes < LEAST_READ_BYTES {
+            return;
+        }
+        let counters = &mut self.lock().counters;
+        counters.host_read_bytes += bytes;
+        counters.host_read_ns += time.map_or(0, |time| time.as_nanos() as u64);
+    }
 }
 
 /// Releases the slabs of the heap that are empty and that the device has finished with.

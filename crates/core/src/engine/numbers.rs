@@ -177,6 +177,12 @@ table! {
         /// The largest hole of these slabs. A tensor that is larger than all holes needs one more
         /// slab, or is evicted to a store or to the disk.
         now host_largest_hole_bytes: u64,
+        /// Bytes a second that the device copies to slabs in the host's memory, as it measured by
+        /// its own clock. `None` before it copied some tensors of 1 MiB and more, and on a
+        /// simulated device.
+        now host_evict_bytes_per_s: Option<u64>,
+        /// Bytes a second that the device copies from these slabs.
+        now host_restore_bytes_per_s: Option<u64>,
         /// Length of the spill file.
         level disk_bytes: Level,
         /// Part of the spill file that tensors use, with headers and rounding to pages.
@@ -228,6 +234,12 @@ table! {
         total commands,
         /// Submissions.
         total submissions,
+        /// Total bytes that the host itself read from slabs in its memory, in parts of 64 KiB and
+        /// more: to evict them to a store or to the disk, or to read rows of a table.
+        total host_read_bytes,
+        /// The time of these reads, in nanoseconds, without waits. 0 on a simulated device whose
+        /// reads take no time.
+        total host_read_ns,
         /// Requests that found no memory.
         total refusals,
         /// Waits of uploads and restores because all staging was in use.

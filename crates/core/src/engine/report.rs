@@ -87,6 +87,8 @@ impl Engine {
             host_slab_bytes: self.host.slab_bytes(),
             host_free_bytes: memory.host_free_bytes(),
             host_largest_hole_bytes: memory.host_largest_hole_bytes(),
+            host_evict_bytes_per_s: state.costs.link_bytes_per_s(false),
+            host_restore_bytes_per_s: state.costs.link_bytes_per_s(true),
             disk_bytes,
             spilled_bytes,
             largest_hole_bytes: alloc.largest_hole_bytes,

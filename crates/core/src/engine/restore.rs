@@ -22,6 +22,7 @@ use super::pass::Pass;
 use super::reclaim;
 use super::reclaim::refuse;
 use super::state::State;
+use super::state::changes::Heap;
 use super::state::cost::Stopwatch;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
@@ -296,7 +297,7 @@ async fn fill_staged(
 fn fill_from_heap(state: &mut State, from: Place, to: Place, part: Range<u64>) {
     state.memory.slabs.touch(to);
     let size_bytes = (part.end - part.start).next_multiple_of(4);
-    state.note_heap_copy(from, size_bytes);
+    state.note_heap_copy(from, Heap::Device, size_bytes);
     state.push_op(Op::Copy {
         src: from.buffer,
         src_offset_bytes: from.offset_bytes + part.start,

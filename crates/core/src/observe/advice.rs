@@ -1,5 +1,6 @@
 //! Suggestions made from a snapshot, in sentences with figures.
 
+mod slow_reads;
 mod waiting;
 
 use std::cmp::Reverse;
@@ -47,6 +48,8 @@ pub enum Topic {
     Staging,
     /// Passes wait for memory much of the time.
     Waiting,
+    /// The host reads slabs in its own memory slowly.
+    SlowReads,
     /// Small tensors take whole granules.
     Rounding,
     /// Slabs are released and created again.
@@ -91,6 +94,7 @@ impl Snapshot {
             Self::share,
             Self::staging,
             Self::waiting,
+            Self::slow_reads,
             Self::rounding,
             Self::churn,
             Self::flushing,

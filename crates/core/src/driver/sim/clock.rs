@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use super::contents::Contents;
+use super::queue::State;
 use super::work::Step;
 use crate::driver::{BufferId, BufferKind, Speed};
 
@@ -26,6 +27,17 @@ impl QueueClock {
         let end = begin + taken;
         self.busy_until = Some(end);
         end
+    }
+}
+
+impl State {
+    /// The time in which the host reads bytes of a mapped buffer.
+    pub(super) fn time_of_read(&self, buffer: BufferId, size_bytes: u64) -> Duration {
+        let is_slab = self.memory.kind(buffer) == Some(BufferKind::HostSlab);
+        match self.options.host_read_bytes_per_s.filter(|_| is_slab) {
+            Some(speed) => Duration::from_secs_f64(size_bytes as f64 / speed.max(1) as f64),
+            None => Duration::ZERO,
+        }
     }
 }
 

@@ -119,6 +119,11 @@ impl Driver for SimDriver {
         self.device.caps.runs_reference_kernels
     }
 
+    fn has_clock(&self) -> bool {
+        self.device
+            .with(|state| state.options.host_read_bytes_per_s.is_some())
+    }
+
     fn may_wait(&self) -> bool {
         self.device.pauses > 0
     }
@@ -298,13 +303,17 @@ impl Driver for SimDriver {
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()> {
         // The bytes are copied, because `look` may call the driver.
-        let bytes = self.device.with(|state| {
+        let (bytes, takes) = self.device.with(|state| {
             state.enter(Site::ReadMapped)?;
             state
                 .check_read_mapped(buffer, offset_bytes, size_bytes)
                 .map_err(|why| state.refuse(why))?;
-            Ok(state.memory.read(buffer, offset_bytes, size_bytes))
+            let bytes = state.memory.read(buffer, offset_bytes, size_bytes);
+            Ok((bytes, state.time_of_read(buffer, size_bytes)))
         })?;
+        if cfg!(not(target_arch = "wasm32")) && !takes.is_zero() {
+            std::thread::sleep(takes);
+        }
         look(&bytes[..size_bytes as usize]);
         Ok(())
     }

@@ -94,6 +94,9 @@ pub struct SimOptions {
     /// See [`Caps::host_heap`]. It has no effect with `maps_slabs`. The slabs of this heap do not
     /// count for `memory_bytes`.
     pub host_heap: bool,
+    /// Bytes a second that the host reads from slabs of this heap. Then such a read takes its time,
+    /// and the engine counts it. `None`: reads take no time. No effect in a browser.
+    pub host_read_bytes_per_s: Option<u64>,
     /// See [`Caps::kind`].
     pub kind: AdapterKind,
     /// The lateness of the queue. A submission is executed after this many polls and later
@@ -145,6 +148,7 @@ impl Default for SimOptions {
             keeps_time: false,
             maps_slabs: false,
             host_heap: false,
+            host_read_bytes_per_s: None,
             kind: AdapterKind::Discrete,
             lag_submissions: 2,
             jitter: false,

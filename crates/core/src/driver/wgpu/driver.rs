@@ -10,7 +10,7 @@ use super::super::failure::invalid;
 use super::super::interface::RecordApp;
 use super::super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult, KernelRun,
-    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
+    LinkRun, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
 };
 use super::open::OpenRequest;
 use super::opened::Opened;
@@ -221,6 +221,11 @@ impl Driver for WgpuDriver {
 
     fn take_kernel_runs(&self) -> Vec<KernelRun> {
         self.opened().times.take_runs()
+    }
+
+    fn take_link_run(&self) -> Option<LinkRun> {
+        let opened = self.opened();
+        opened.link.take_run(&opened.guard)
     }
 
     fn keep_pipelines(&self) {

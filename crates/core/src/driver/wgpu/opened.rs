@@ -9,6 +9,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::super::{Caps, DriverResult};
 use super::guard::Guard;
+use super::link::LinkTimes;
 use super::params::ParamPages;
 use super::pipeline_cache::PipelineCache;
 use super::progress::QueueProgress;
@@ -26,6 +27,7 @@ pub(super) struct Opened {
     pub(super) pages: ParamPages,
     pub(super) pipeline_cache: Option<PipelineCache>,
     pub(super) times: KernelTimes,
+    pub(super) link: LinkTimes,
 }
 
 /// The objects of an opened device.
@@ -47,6 +49,7 @@ impl Opened {
             tables: RwLock::default(),
             pipeline_cache: None,
             times: KernelTimes::default(),
+            link: LinkTimes::default(),
         })
     }
 

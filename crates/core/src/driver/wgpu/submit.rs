@@ -2,6 +2,7 @@
 
 use super::super::failure::invalid;
 use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId, Submission};
+use super::link::TimedLink;
 use super::opened::Opened;
 use super::params::{Page, uniform_bytes};
 use super::tables::Tables;
@@ -16,6 +17,7 @@ struct Encoding<'a> {
     pass: Option<OpenPass>,
     pages: Vec<Page>,
     timing: Option<&'a mut Timestamps>,
+    link: Option<&'a TimedLink<'a>>,
 }
 
 /// A compute pass and its present state.
@@ -30,13 +32,20 @@ impl Opened {
         self.guard.check()?;
         let mut pages = Vec::new();
         let mut timing = self.times.lock();
+        let link = match *timing {
+            Some(_) => None,
+            None => self.link.begin(self, ops),
+        };
         let encoded = self
             .guard
-            .in_passing(|| self.encode(ops, params, &mut pages, timing.as_mut()));
+            .in_passing(|| self.encode(ops, params, &mut pages, timing.as_mut(), link.as_ref()));
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));
         if let Some(timing) = timing.as_mut() {
             timing.end(&self.guard, submission.is_ok());
+        }
+        if let Some(link) = link {
+            link.end(&self.guard, submission.is_ok());
         }
         submission
     }
@@ -81,6 +90,7 @@ impl Opened {
         params: &[u8],
         pages: &mut Vec<Page>,
         timing: Option<&mut Timestamps>,
+        link: Option<&TimedLink<'_>>,
     ) -> DriverResult<wgpu::CommandBuffer> {
         let tables = self.tables();
         let mut encoding = Encoding {
@@ -94,9 +104,14 @@ impl Opened {
             pass: None,
             pages: Vec::new(),
             timing,
+            link,
         };
-        let done = ops.iter().try_for_each(|op| encoding.op(op));
+        let done = ops.iter().enumerate().try_for_each(|(index, op)| {
+            encoding.stamp(index);
+            encoding.op(op)
+        });
         encoding.pass = None;
+        encoding.stamp(ops.len());
         if let Some(timing) = encoding.timing {
             timing.resolve(&mut encoding.encoder);
         }
@@ -106,6 +121,17 @@ impl Opened {
 }
 
 impl<'a> Encoding<'a> {
+    /// Encodes the timestamps around copies of the heap.
+    #[inline]
+    fn stamp(&mut self, index: usize) {
+        if let Some(link) = self.link {
+            if link.is_at(index) {
+                self.pass = None;
+                link.stamp(index, &mut self.encoder);
+            }
+        }
+    }
+
     fn op(&mut self, op: &Op) -> DriverResult<()> {
         match *op {
             Op::Copy {

@@ -5,54 +5,31 @@
 use parking_lot::{Mutex, MutexGuard};
 
 use super::super::failure::invalid;
-use super::super::{DriverError, DriverResult, KernelRun};
+use super::super::{DriverResult, KernelRun};
 use super::guard::Guard;
+use super::stamps::Stamps;
 
 /// The most dispatches of one submission that are timed; later ones run untimed. Submissions
 /// usually have 256.
 const MOST_DISPATCHES: u32 = 1024;
 
-const STAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;
-
 /// The timestamps of one submission, and the times read so far.
 pub(super) struct Timestamps {
-    queries: wgpu::QuerySet,
-    resolved: wgpu::Buffer,
-    readable: wgpu::Buffer,
-    tick_ns: f64,
+    stamps: Stamps,
     /// The dispatches of the last submission, in order.
     runs: Vec<KernelRun>,
     /// The number of dispatches with timestamps in the set.
     running: u32,
-    /// Whether the timestamps are mapped, or will soon be.
-    is_mapped: bool,
     /// [`end_of_timed`]. Only a program that times kernels contains it.
     end: fn(&Guard, &mut Timestamps, bool),
 }
 
 impl Timestamps {
     fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
-        use wgpu::BufferUsages as Usages;
-        let buffer = |usage| {
-            device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("kernel times"),
-                size: u64::from(MOST_DISPATCHES) * 2 * STAMP_BYTES,
-                usage,
-                mapped_at_creation: false,
-            })
-        };
         Timestamps {
-            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
-                label: Some("kernel times"),
-                ty: wgpu::QueryType::Timestamp,
-                count: MOST_DISPATCHES * 2,
-            }),
-            resolved: buffer(Usages::QUERY_RESOLVE | Usages::COPY_SRC),
-            readable: buffer(Usages::COPY_DST | Usages::MAP_READ),
-            tick_ns: f64::from(queue.get_timestamp_period()),
+            stamps: Stamps::new(device, queue, "kernel times", MOST_DISPATCHES * 2),
             runs: Vec::new(),
             running: 0,
-            is_mapped: false,
             end: end_of_timed,
         }
     }
@@ -65,7 +42,7 @@ impl Timestamps {
         let index = self.running * 2;
         self.running += 1;
         Some(wgpu::ComputePassTimestampWrites {
-            query_set: &self.queries,
+            query_set: &self.stamps.queries,
             beginning_of_pass_write_index: Some(index),
             end_of_pass_write_index: Some(index + 1),
         })
@@ -79,26 +56,21 @@ impl Timestamps {
     /// Encodes the last commands of a submission, which copy its timestamps to where they can be
     /// read.
     pub(super) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
-        let count = self.running * 2;
-        if count > 0 {
-            encoder.resolve_query_set(&self.queries, 0..count, &self.resolved, 0);
-            let bytes = u64::from(count) * STAMP_BYTES;
-            encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readable, 0, bytes);
+        if self.running > 0 {
+            self.stamps.resolve(encoder, self.running * 2);
         }
     }
 
     fn add(&mut self, stamps: &[u64]) {
-        let tick_ns = self.tick_ns;
-        let ns_between = |from: u64, to: u64| (to.saturating_sub(from) as f64 * tick_ns) as u64;
+        let ns_between = |from: u64, to: u64| self.stamps.ns_between(from, to);
         let last = stamps.iter().copied().max().unwrap_or_default();
-        self.running = 0;
-        self.runs.clear();
         let runs = stamps.chunks_exact(2).map(|stamps| KernelRun {
             ns: ns_between(stamps[0], stamps[1]),
             began_before_ns: ns_between(stamps[0], last),
             ended_before_ns: ns_between(stamps[1], last),
         });
-        self.runs.extend(runs);
+        self.runs = runs.collect();
+        self.running = 0;
     }
 }
 
@@ -155,35 +127,18 @@ fn end_of_timed(guard: &Guard, timing: &mut Timestamps, happened: bool) {
         return;
     }
     timing.running = 0;
-    if std::mem::take(&mut timing.is_mapped) {
-        // Only a mapped buffer may be unmapped, and unmapping may fail with the device.
-        let _ = guard.now(guard.guarded(|| timing.readable.unmap()));
-    }
+    timing.stamps.give_up(guard);
 }
 
 /// Waits for the last submission, and reads its timestamps.
 fn read_stamps(guard: &Guard, timing: &mut Timestamps) -> DriverResult<()> {
-    let bytes = u64::from(timing.running) * 2 * STAMP_BYTES;
-    if bytes == 0 {
+    let count = timing.running * 2;
+    if count == 0 {
         return Ok(());
     }
-    let (signal, notice) = guard.progress.mapping();
-    let asked = guard.guarded(|| {
-        let tell = move |result: Result<(), _>| notice.tell(result.is_ok());
-        (timing.readable).map_async(wgpu::MapMode::Read, 0..bytes, tell);
-    });
-    guard.now(asked)?;
-    timing.is_mapped = true;
+    let signal = timing.stamps.ask(guard, count)?;
     pollster::block_on(guard.wait_for(&signal))?;
-    let shown = guard.guarded(|| timing.readable.get_mapped_range(0..bytes));
-    let view = guard.now(shown)?;
-    let view = view.map_err(|error| DriverError::Invalid(error.to_string()))?;
-    let stamps: Vec<u64> = (view.chunks_exact(8))
-        .map(|stamp| (stamp.iter().rev()).fold(0, |all, byte| all << 8 | u64::from(*byte)))
-        .collect();
-    drop(view);
-    guard.now(guard.guarded(|| timing.readable.unmap()))?;
-    timing.is_mapped = false;
+    let stamps = timing.stamps.read(guard, count)?;
     timing.add(&stamps);
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::engine::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
 use crate::engine::state::caches::{Bindings, PipelineKey};
+use crate::engine::state::changes::Heap;
 use crate::error::Error;
 use crate::memory::{Place, Storage};
 use crate::transfer::{Piece, Reading};
@@ -151,7 +152,7 @@ impl State {
         match in_heap {
             Some(place) => {
                 self.memory.slots.used(src);
-                self.note_heap_copy(place, size_bytes);
+                self.note_heap_copy(place, Heap::Device, size_bytes);
             }
             None => self.memory.record_operand(src, false),
         }

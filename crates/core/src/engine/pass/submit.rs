@@ -115,6 +115,9 @@ impl Pass {
         let _ = self.uploads.sweep();
         let _ = self.restore_staging.sweep();
         self.driver.settle();
+        if let Some(run) = self.driver.take_link_run() {
+            (self.lock().costs).note_link(&run);
+        }
         // Takes pieces in while the device copies this one. Some drivers accept a submission only
         // after they have finished the last. Then all pieces would arrive before the first is taken
         // in.

@@ -8,6 +8,7 @@ use crate::engine::handle::Engine;
 use crate::engine::inside::Inside;
 use crate::engine::mapped::Mapped;
 use crate::engine::pass::Pass;
+use crate::engine::state::cost::Stopwatch;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
 use crate::memory::{Copies, HostCopy, Place, Source, Storage, Tag};
@@ -211,7 +212,10 @@ impl<'a> Supply<'a> {
             let wanted = before_bytes as usize..(before_bytes + piece_bytes) as usize;
             scratch.copy_from_slice(&bytes[wanted]);
         };
-        let read = (engine.driver).read_mapped(place.buffer, start, size_bytes, &mut keep);
+        let mut watch = Stopwatch::new(engine.driver.has_clock());
+        let read =
+            watch.time(|| (engine.driver).read_mapped(place.buffer, start, size_bytes, &mut keep));
+        engine.note_host_read(piece_bytes, watch.spent());
         read.map_err(|error| refusal("to read a slab in the host's memory", error))?;
         Ok(self.room(piece_bytes))
     }

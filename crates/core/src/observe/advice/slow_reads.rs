@@ -1,0 +1,33 @@
+//! The suggestion about a heap in the host's memory that the host itself reads slowly.
+
+use super::{LEAST_BYTES, Suggestion, Topic};
+use crate::observe::Snapshot;
+use crate::units::{Bytes, Nanoseconds};
+
+/// Memory with a cache gives several times as much.
+const LEAST_BYTES_PER_S: u128 = 1_000_000_000;
+
+impl Snapshot {
+    /// The driver gave memory without a cache for slabs that the host reads.
+    pub(super) fn slow_reads(&self) -> Option<Suggestion> {
+        let (bytes, ns) = (self.stats.host_read_bytes, self.stats.host_read_ns);
+        let bytes_per_s = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
+        if bytes < LEAST_BYTES || ns == 0 || bytes_per_s >= LEAST_BYTES_PER_S {
+            return None;
+        }
+        let text = format!(
+            "the host reads its own slabs at {} MB/s: {} took {}. The driver seems to give memory \
+             without a cache. Evictions to stores and to the disk, rows of tables and saved states \
+             are read so. Do without this heap: `Options::host_heap: Some(false)`, or \
+             `LAPIDARY_HOST_HEAP=off`.",
+            bytes_per_s / 1_000_000,
+            Bytes(bytes),
+            Nanoseconds(ns),
+        );
+        Some(Suggestion {
+            topic: Topic::SlowReads,
+            bytes: 0,
+            text,
+        })
+    }
+}
