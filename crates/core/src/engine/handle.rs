@@ -433,7 +433,8 @@ impl Engine {
                 let mut state = self.lock();
                 state.free_dead();
                 let rematerializers = state.rematerializers.take_dropped();
-                let cleanings = state.cleanings.take_dead();
+                let mut cleanings = state.cleanings.take_dead();
+                cleanings.extend(state.demotions.take_dead());
                 let cleaned_bytes: u64 = cleanings.iter().map(Cleaning::moved_bytes).sum();
                 state.counters.evicted_bytes += cleaned_bytes;
                 (rematerializers, state.memory.slots.take_gone(), cleanings)

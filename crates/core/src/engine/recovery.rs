@@ -70,7 +70,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     state.batch = Batch::default();
     state.refused_changes.forget();
     state.timing.forget();
-    let cleanings = state.cleanings.take_all();
+    let cleanings = (state.cleanings.take_all(), state.demotions.take_all());
     state.pace.forget();
     state.pipelines = Pipelines::default();
     state.groups = BindGroups::new(pass.driver.clone());

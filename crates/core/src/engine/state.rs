@@ -78,6 +78,8 @@ pub(super) struct State {
     pub(super) lineages: Lineages,
     /// Copies in progress of storages that will soon be evicted.
     pub(super) cleanings: Cleanings,
+    /// Copies of blocks of the heap in the host's memory that go on to tiers below.
+    pub(super) demotions: Cleanings,
     /// What a thread reads of evicted storages before their restore.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) reads_ahead: reads_ahead::ReadsAhead,
@@ -136,6 +138,7 @@ impl State {
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
             cleanings: Cleanings::default(),
+            demotions: Cleanings::default(),
             #[cfg(not(target_arch = "wasm32"))]
             reads_ahead: reads_ahead::ReadsAhead::default(),
             costs,

@@ -53,9 +53,7 @@ pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> R
 /// parts, if the bytes have room only instead of them.
 pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
     let mut made = destination_beside(pass, storage, tier);
-    if made.is_err() && pass.lock().memory.slots.drop_demoted(tier) {
-        // These are also in the heap of the host's memory. The victim is nowhere else.
-        pass.drop_stale_copies();
+    if made.is_err() && give_up_demoted(pass, tier, storage.len_bytes()) {
         made = destination_beside(pass, storage, tier);
     }
     if made.is_ok() {
@@ -75,6 +73,26 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
     };
     drop(left);
     destination_beside(pass, storage, tier)
+}
+
+/// Gives up copies in a tier of bytes that are also in the host's memory: the victim's are nowhere
+/// else. Returns whether that freed `wanted_bytes`. If there are not as many, they stay.
+fn give_up_demoted(pass: &Pass, tier: Tier, wanted_bytes: u64) -> bool {
+    let (under_way, freed_bytes) = {
+        let state = &mut *pass.lock();
+        let under_way_bytes = state.demotions.bytes_to(Some(tier));
+        let slots = &mut state.memory.slots;
+        if under_way_bytes.saturating_add(slots.demoted_bytes(Some(tier))) < wanted_bytes {
+            return false;
+        }
+        let missing_bytes = wanted_bytes.saturating_sub(under_way_bytes);
+        let dropped_bytes = slots.drop_demoted(tier, missing_bytes);
+        let under_way = state.demotions.take_to(tier);
+        (under_way, under_way_bytes + dropped_bytes)
+    };
+    drop(under_way);
+    pass.drop_stale_copies();
+    freed_bytes > 0
 }
 
 fn destination_beside(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
@@ -136,7 +154,10 @@ pub(super) fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<u64> {
 pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
     if pass.host.excess_bytes() > 0 {
         // Copies in progress have reserved their bytes already.
-        let given_up = pass.lock().cleanings.take_all();
+        let given_up = {
+            let state = &mut *pass.lock();
+            (state.cleanings.take_all(), state.demotions.take_all())
+        };
         drop(given_up);
         pass.give_up_all_reads();
     }

@@ -37,7 +37,9 @@ pub(super) fn take_pending_eviction(
     victim: Candidate,
 ) -> std::result::Result<PendingEviction, Candidate> {
     let mut state = pass.lock();
-    let Some(one) = state.cleanings.take(&victim.storage) else {
+    let under_way = state.cleanings.take(&victim.storage);
+    // The victim may have been in the heap of the host's memory before.
+    let Some(one) = under_way.or_else(|| state.demotions.take(&victim.storage)) else {
         return Err(victim);
     };
     if one.storage(&state.memory).is_none() {

@@ -33,7 +33,7 @@ pub(super) async fn demote_ahead(pass: &Pass, evicted_bytes: u64) -> Result<()> 
     let (mut missing_bytes, coldest) = {
         let state = pass.lock();
         let room_bytes = heap::unslabbed_bytes(pass) + state.memory.heap_room_bytes();
-        let room_bytes = room_bytes + state.cleanings.bytes();
+        let room_bytes = room_bytes + state.demotions.bytes_to(None);
         if room_bytes >= most_bytes {
             // The queue need not be looked through.
             return Ok(());
@@ -72,7 +72,7 @@ fn coldest(state: &State, outlook: &Outlook) -> Vec<Candidate> {
         block.distance(now, next, outlook.known)
     };
     let mut blocks = state.memory.only_in_heap();
-    blocks.retain(|block| !state.cleanings.holds(&block.storage));
+    blocks.retain(|block| !state.demotions.holds(&block.storage));
     blocks.sort_by_cached_key(|block| Reverse(distance(block)));
     blocks
 }
@@ -91,6 +91,6 @@ async fn copy_on(pass: &Pass, block: Candidate) -> Result<bool> {
     let Some(started) = evict::start_eviction(pass, block, destination).await? else {
         return Ok(false);
     };
-    pass.lock().cleanings.push(started.copy);
+    pass.lock().demotions.push(started.copy);
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! Copies in progress of storages that are still on the device.
+//! Copies of storages that are on their way to other tiers, and nobody waits for.
 
 use std::sync::{Arc, Weak};
 use std::vec;
@@ -7,7 +7,7 @@ use super::destination::DestinationGuard;
 use crate::memory::{Memory, Storage, Tier};
 use crate::transfer::{Piece, ReadingGuard};
 
-/// A copy in progress of a storage that is still on the device.
+/// A copy in progress of a storage.
 #[derive(Debug)]
 pub(in crate::engine) struct Cleaning {
     storage: Weak<Storage>,
@@ -76,7 +76,7 @@ impl Cleaning {
     }
 }
 
-/// All copies in progress of storages that will be evicted soon.
+/// Copies in progress.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Cleanings(Vec<Cleaning>);
 
@@ -85,9 +85,16 @@ impl Cleanings {
         self.0.push(one);
     }
 
-    /// The bytes of all storages whose copies are in progress.
-    pub(in crate::engine) fn bytes(&self) -> u64 {
-        self.0.iter().map(|one| one.len_bytes).sum()
+    /// The bytes of the storages whose copies go to this tier, or to all.
+    pub(in crate::engine) fn bytes_to(&self, tier: Option<Tier>) -> u64 {
+        let copies = self.0.iter();
+        let there = copies.filter(|one| tier.is_none_or(|tier| tier == one.tier));
+        there.map(|one| one.len_bytes).sum()
+    }
+
+    /// Takes the copies to a tier. The caller drops them outside the engine's lock.
+    pub(in crate::engine) fn take_to(&mut self, tier: Tier) -> Vec<Cleaning> {
+        self.0.extract_if(.., |one| one.tier == tier).collect()
     }
 
     /// Takes the first copy that `is_it` names.

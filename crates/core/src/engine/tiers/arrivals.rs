@@ -1,7 +1,8 @@
 //! Copies of storages that are on their way to other tiers, and arrive.
 
 use crate::engine::pass::Pass;
-use crate::engine::state::cleaning::Cleaning;
+use crate::engine::state::State;
+use crate::engine::state::cleaning::{Cleaning, Cleanings};
 use crate::error::Result;
 use crate::memory::Copies;
 use crate::waits::Paused;
@@ -9,7 +10,12 @@ use crate::waits::Paused;
 /// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the
 /// execution lock. Returns whether there were any.
 pub(in crate::engine) fn take_in_arrived(pass: &Pass) -> bool {
-    let on_their_way = pass.lock().cleanings.take_all();
+    let were_any = take_in_arrived_of(pass, |state| &mut state.cleanings);
+    take_in_arrived_of(pass, |state| &mut state.demotions) || were_any
+}
+
+fn take_in_arrived_of(pass: &Pass, list: fn(&mut State) -> &mut Cleanings) -> bool {
+    let on_their_way = list(&mut pass.lock()).take_all();
     if on_their_way.is_empty() {
         return false;
     }
@@ -24,7 +30,7 @@ pub(in crate::engine) fn take_in_arrived(pass: &Pass) -> bool {
         // Without a clock this waits, so that the same calls have the same outcome.
         let is_written = || one.destination.is_written() || !pass.has_clock();
         if is_wanted && !(one.reading.is_done() && is_written()) {
-            pass.lock().cleanings.push(one);
+            list(&mut pass.lock()).push(one);
             continue;
         }
         take_in(pass, &one);
@@ -57,8 +63,8 @@ pub(in crate::engine) async fn wait_for_block(pass: &Pass) -> Result<bool> {
     }
     let oldest = {
         let state = &mut *pass.lock();
-        state.cleanings.take_first(|one| {
-            let storage = one.storage(&state.memory).filter(|_| !one.is_left());
+        state.demotions.take_first(|one| {
+            let storage = one.storage(&state.memory);
             storage.is_some_and(|storage| state.memory.heap_place(&storage).is_some())
         })
     };

@@ -25,6 +25,21 @@ impl Slot {
     pub(super) fn evicted(&self) -> Option<&Copies> {
         self.copies.as_deref().filter(|_| self.place.is_none())
     }
+
+    /// Whether the bytes of an evicted storage are in this tier, or in any below the host's memory,
+    /// and also in the host's memory.
+    fn is_demoted_to(&self, tier: Option<Tier>) -> bool {
+        self.evicted().is_some_and(|copies| {
+            let store = copies.store.as_ref().map(|(number, _)| *number);
+            let is_there = match tier {
+                None => store.is_some() || copies.disk.is_some(),
+                Some(Tier::Host) => false,
+                Some(Tier::Store(number)) => store == Some(number),
+                Some(Tier::Disk) => copies.disk.is_some(),
+            };
+            is_there && copies.host.is_some()
+        })
+    }
 }
 
 impl Slots {
@@ -197,30 +212,33 @@ impl Slots {
         shed_bytes
     }
 
-    /// Drops the copies in this tier of evicted storages whose bytes are also in the host's memory.
-    /// Returns whether there were any.
-    pub(crate) fn drop_demoted(&mut self, tier: Tier) -> bool {
-        let before = self.gone.len();
+    /// The bytes in a tier below the host's memory, or in all, that are also in the host's memory.
+    /// They may be given up.
+    pub(crate) fn demoted_bytes(&self, tier: Option<Tier>) -> u64 {
+        let demoted = self.table.iter().filter(|slot| slot.is_demoted_to(tier));
+        let storages = demoted.filter_map(|slot| slot.storage.upgrade());
+        storages.map(|storage| storage.len_bytes()).sum()
+    }
+
+    /// Drops such copies in a tier, until they have `wanted_bytes`. Returns how many they had.
+    pub(crate) fn drop_demoted(&mut self, tier: Tier, wanted_bytes: u64) -> u64 {
+        let mut dropped_bytes = 0;
         for slot in &mut self.table {
-            let Some(copies) = &mut slot.copies else {
+            if dropped_bytes >= wanted_bytes || !slot.is_demoted_to(Some(tier)) {
+                continue;
+            }
+            let (Some(copies), Some(storage)) = (&mut slot.copies, slot.storage.upgrade()) else {
                 continue;
             };
-            if slot.place.is_some() || copies.host.is_none() {
-                continue;
-            }
             let mut gone = Copies::default();
             match tier {
-                Tier::Host => {}
-                Tier::Store(number) => {
-                    gone.store = copies.store.take_if(|(store, _)| *store == number);
-                }
                 Tier::Disk => gone.disk = copies.disk.take(),
+                _ => gone.store = copies.store.take(),
             }
-            if !gone.is_empty() {
-                self.gone.push(Box::new(gone));
-            }
+            dropped_bytes += storage.len_bytes();
+            self.gone.push(Box::new(gone));
         }
-        self.gone.len() > before
+        dropped_bytes
     }
 
     /// The device is lost, and the heap in the host's memory with it. Returns the storages that
