@@ -42,6 +42,26 @@ pub(crate) fn carry_out(
     Ok(())
 }
 
+#[test]
+fn a_slab_is_not_released_for_another_of_its_size() {
+    let slab_bytes = 4 << 20;
+    let mut config = PoolConfig::new(256, 1 << 30);
+    config.small_slab_bytes = slab_bytes;
+    let mut pools = Pools::new(config).unwrap();
+    let mut planner = Planner::default();
+    let small = allocate(&mut pools, &mut planner, 1000).unwrap();
+    pools.free(small).unwrap();
+    assert_eq!(pools.reserved_bytes(), slab_bytes);
+    let steps = pools.plan(&mut planner, slab_bytes, Some(slab_bytes), &|_| true);
+    let steps = steps.unwrap().to_vec();
+    assert!(matches!(steps[..], [Step::Assign { .. }]), "{steps:?}");
+    for step in steps {
+        carry_out(&mut pools, step, &mut None).unwrap();
+    }
+    pools.allocate(slab_bytes).unwrap();
+    assert_eq!(pools.reserved_bytes(), slab_bytes);
+}
+
 /// One block in eight is pinned.
 fn is_movable(block: BlockId) -> bool {
     block.index() & 7 != 0

@@ -9,7 +9,7 @@ use core::cmp::Reverse;
 use super::query::{MOST_NODES, Query};
 use super::room::{Hole, Room};
 use super::step::Step;
-use crate::config::ZONES;
+use crate::config::{Growth, ZONES};
 use crate::nodes::Node;
 use crate::slabs::Slab;
 use crate::units::Granules;
@@ -192,6 +192,24 @@ impl Draft {
             released_bytes += bytes;
         }
         released_bytes
+    }
+
+    /// Adds the last step: it creates the slab for the request. If the plan releases a slab of that
+    /// size, that slab stays instead. A device may still be busy with it, and memory that it holds
+    /// is not there for another slab before it has finished.
+    pub(super) fn end_with_slab(&mut self, query: &Query<'_>) {
+        let Growth {
+            class, slab_bytes, ..
+        } = query.growth;
+        let is_as_large = |step: &Step| match step {
+            Step::Release(slab) => query.pools.slab_bytes(*slab) == slab_bytes,
+            _ => false,
+        };
+        let released = self.steps.iter().rposition(is_as_large);
+        match released.map(|index| self.steps.remove(index)) {
+            Some(Step::Release(slab)) => self.steps.push(Step::Assign { slab, class }),
+            _ => self.steps.push(Step::Create(query.growth)),
+        }
     }
 }
 

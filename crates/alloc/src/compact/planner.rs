@@ -241,7 +241,7 @@ impl Planner {
     }
 
     /// Releases empty slabs until the new slab fits under the query's limit or none is left. Then
-    /// adds the step that creates it. Returns whether the total is within `cap_bytes`.
+    /// adds the step for the new slab. Returns whether the total is within `cap_bytes`.
     fn grow(&mut self, query: &Query<'_>, cap_bytes: u64) -> bool {
         self.draft.steps.clear();
         let reserved_bytes = query.pools.reserved_bytes();
@@ -250,7 +250,7 @@ impl Planner {
         };
         let excess_bytes = sum_bytes.saturating_sub(query.limit_bytes);
         let released_bytes = self.draft.release(query, excess_bytes);
-        self.draft.steps.push(Step::Create(query.growth));
+        self.draft.end_with_slab(query);
         sum_bytes - released_bytes <= cap_bytes
     }
 
@@ -270,7 +270,7 @@ impl Planner {
         let is_possible = |target: &u64| most_bytes > 0 && *target >= query.pools.granted_bytes();
         let target_bytes = target_bytes.filter(is_possible);
         if target_bytes.is_some_and(|target| self.draft.plan_victims(query, target, most_bytes)) {
-            self.draft.steps.push(Step::Create(query.growth));
+            self.draft.end_with_slab(query);
             return true;
         }
         core::mem::swap(&mut self.draft.steps, &mut self.other);
