@@ -135,7 +135,7 @@ pub use lapidary_core::{
 };
 pub use lapidary_core::{alloc, failure, interop, shares, stats, stores, units};
 
-/// Adapters, what a device can do, the compilers of kernels, and the choice of kernels by trials.
+/// Adapters, what a device can do, and the compilers of kernels.
 pub mod adapter {
     pub use lapidary_core::Caps;
     pub use lapidary_core::adapter::*;

@@ -16,11 +16,10 @@ use lapidary::adapter::AdapterKind;
 use lapidary::stats::DryRun;
 use lapidary::{Gpu, Options, Result};
 
-/// The budget and the tuning of the environment would change what is compared.
+/// The budget and the diagnostics of the environment would change what is compared.
 fn gpu() -> Gpu {
     let options = Options {
         budget: Some(Default::default()),
-        tune: Some(Default::default()),
         diagnostics: Some(lapidary::diagnostics::Diagnostics::none()),
         ..Options::default()
     };

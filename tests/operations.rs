@@ -12,5 +12,4 @@ mod ops_reduce;
 mod optim;
 mod races;
 mod torch;
-mod tuning;
 mod views;

@@ -237,9 +237,7 @@ impl Tensor {
             eps,
         };
         let rows = rows.as_ref();
-        let form = Form::tuned(operation, self, dtype, rows, |form| {
-            normalize_as(self, folded, rows, form, &affine)
-        });
+        let form = Form::choose(self, dtype, rows);
         normalize_as(self, folded, rows, form, &affine)
     }
 

@@ -19,7 +19,6 @@
 //! along k, along their edge of the result, or along neither.
 
 mod along_k;
-mod candidates;
 mod choice;
 mod epilogue;
 mod form;

@@ -75,7 +75,6 @@ mod sum_to;
 mod ternary;
 mod text;
 pub(crate) mod together;
-mod trial;
 mod unary;
 
 #[cfg(test)]

@@ -9,8 +9,6 @@
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
 
-use std::fmt;
-
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use lapidary_core::internal::Variant;
@@ -18,16 +16,12 @@ use lapidary_core::{DType, Error, Result};
 
 use super::rows::{self, RowParams, Rows};
 use super::text::Text;
-use super::trial::{Call, bucket};
 
 /// Most elements of a row for one invocation.
 const LONGEST_ROW: u32 = 64 << 10;
 
 /// Bit of a variant's code: rows do not consist of whole vec4s.
 pub(super) const RAGGED: u64 = 1 << 18;
-
-/// Least elements for which a better variant saves more than a launch costs.
-const LEAST_ELEMENTS: u64 = 64 << 10;
 
 /// How the elements are normalized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,67 +56,22 @@ impl Form {
         matches!(self, Form::Apply | Form::ApplyVec4s)
     }
 
-    /// The best form for this adapter, by trials if tuning is on. `run` records what a form does.
-    #[track_caller]
-    pub(super) fn tuned(
-        operation: &'static str,
-        x: &Tensor,
-        y: DType,
-        rows: Option<&Rows>,
-        run: impl Fn(Form) -> Result<Tensor>,
-    ) -> Form {
-        let rows = rows.filter(|rows| takes(rows, y));
-        let rule = Form::choose(x, rows);
-        let (Some(rows), Some(_)) = (rows, x.engine.here().tuning()) else {
-            return rule;
+    /// The best form for this adapter and results of type `y`. `rows` is `None` if a single launch
+    /// cannot find them.
+    pub(super) fn choose(x: &Tensor, y: DType, rows: Option<&Rows>) -> Form {
+        let Some(rows) = rows.filter(|rows| takes(rows, y)) else {
+            return Form::applied_to(x);
         };
-        let elements = u64::from(rows.rows) * u64::from(rows.length);
-        if elements < LEAST_ELEMENTS {
-            return rule;
-        }
-        let mut forms = vec![rule, Form::Thread, Form::Group];
-        if x.engine.caps().max_invocations >= 256 {
-            forms.push(Form::LargeGroup);
-        }
-        let again = forms.iter().rposition(|&form| form == rule);
-        if let Some(again @ 1..) = again {
-            forms.remove(again);
-        }
-        let call = Call {
-            family: "normalize",
-            problem: Key {
-                operation,
-                dtype: x.dtype,
-                rows: bucket(rows.rows.into()),
-                length: bucket(rows.length.into()),
-                applies: rule.applies(),
-                is_ragged: !rows.are_vec4s(),
-            },
-            operands: &[x],
-            // The result, and the results of reductions.
-            scratch_bytes: elements * (x.dtype.size_bytes() + 1) + u64::from(rows.rows) * 16,
-        };
-        call.choose(&forms, run)
-    }
-
-    /// The rule's form for this adapter. `rows` is `None` if one launch cannot take them.
-    fn choose(x: &Tensor, rows: Option<&Rows>) -> Form {
-        let gpu = rows::is_gpu(x.engine.caps());
-        match rows {
-            Some(rows) => {
-                let small = u64::from(rows.rows) * u64::from(rows.length) <= 32 << 10;
-                let ragged = !rows.are_vec4s();
-                match gpu {
-                    // Most lanes would be idle.
-                    true if ragged && rows.length < 64 => Form::applied_to(x),
-                    true if rows.length <= 1 << 10 => Form::Group,
-                    true => Form::LargeGroup,
-                    // The last launch loads and stores vec4s even for ragged rows.
-                    false if small || rows.rows >= 64 && !ragged => Form::Thread,
-                    false => Form::applied_to(x),
-                }
-            }
-            None => Form::applied_to(x),
+        let small = u64::from(rows.rows) * u64::from(rows.length) <= 32 << 10;
+        let ragged = !rows.are_vec4s();
+        match rows::is_gpu(x.engine.caps()) {
+            // Most lanes would be idle.
+            true if ragged && rows.length < 64 => Form::applied_to(x),
+            true if rows.length <= 1 << 10 => Form::Group,
+            true => Form::LargeGroup,
+            // The last launch loads and stores vec4s even for ragged rows.
+            false if small || rows.rows >= 64 && !ragged => Form::Thread,
+            false => Form::applied_to(x),
         }
     }
 
@@ -148,7 +97,7 @@ impl Form {
 }
 
 /// Whether one launch can take these rows, for results of type `y`.
-pub(super) fn takes(rows: &Rows, y: DType) -> bool {
+fn takes(rows: &Rows, y: DType) -> bool {
     let is_ragged = rows.lie_whole() && y.size_bytes() == 4;
     (rows.are_vec4s() || is_ragged) && rows.length <= LONGEST_ROW
 }
@@ -162,36 +111,6 @@ pub(super) fn code_of(form: Form, rows: &Rows) -> u64 {
 /// Whether a variant reads and writes vec4s. Only then can it be fused with expressions.
 pub(super) fn is_by_vec4s(code: u64) -> bool {
     code & RAGGED == 0
-}
-
-/// What decides which form is fastest.
-#[derive(Hash)]
-struct Key {
-    operation: &'static str,
-    dtype: DType,
-    rows: u64,
-    length: u64,
-    applies: bool,
-    is_ragged: bool,
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Key {
-            operation,
-            dtype,
-            rows,
-            length,
-            applies,
-            is_ragged,
-        } = self;
-        let applies = if *applies { ", of few rows" } else { "" };
-        let ragged = if *is_ragged { ", ragged" } else { "" };
-        write!(
-            f,
-            "{operation} {dtype}, {rows} rows of {length}{applies}{ragged}"
-        )
-    }
 }
 
 /// The parameters of the last launch: rows of `length` elements with the stride `step`, of a

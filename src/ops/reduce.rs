@@ -17,7 +17,6 @@ mod moments;
 mod op;
 #[cfg(test)]
 mod tests;
-mod tuned;
 
 #[cfg(any(test, feature = "sim"))]
 pub(super) mod reference;
@@ -221,7 +220,6 @@ pub(super) fn fold(
         }
     };
     let plan = Plan::choose(x.engine.caps(), &rows);
-    let plan = tuned::tuned(x, middle, op, &rows, plan, out);
     fold_as(x, middle, op, &rows, plan, out)
 }
 

@@ -89,9 +89,7 @@ fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<
     let is_last = x.layout.shape[at + 1..].iter().all(|&dim| dim == 1);
     let rows = rows.filter(|_| is_last);
     let rows = rows.as_ref();
-    let form = Form::tuned(operation, x, x.dtype, rows, |form| {
-        along_as(x, at, rows, form, log)
-    });
+    let form = Form::choose(x, x.dtype, rows);
     along_as(x, at, rows, form, log)
 }
 

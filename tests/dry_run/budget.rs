@@ -110,22 +110,3 @@ fn evicted_tensors_of_the_device_are_evicted_in_a_dry_run() {
         .unwrap();
     assert_eq!(again.peak_host_bytes, 4 << 20, "{again}");
 }
-
-#[test]
-fn trials_of_kernels_do_not_run() {
-    let device = SimOptions {
-        mode: SimMode::SizesOnly,
-        ..SimOptions::default()
-    };
-    let options = Options {
-        tune: Some(lapidary::adapter::Tune::FirstUse),
-        ..Options::default()
-    };
-    let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
-    let x = gpu.ones(&[512, 512], DType::F32).unwrap();
-    let trials = || gpu.kernels().tuned().trials;
-    gpu.dry_run(|_| x.matmul(&x)).unwrap();
-    assert_eq!(trials(), 0);
-    let _product = x.matmul(&x).unwrap();
-    assert!(trials() > 0, "the product is one that has trials");
-}

@@ -18,7 +18,6 @@ mod recovery;
 mod shares;
 #[cfg(test)]
 mod tests;
-mod tuning;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -34,7 +33,6 @@ use crate::error::{Error, Result};
 use crate::memory::{Budget, Scope};
 use crate::transfer::{OpenStore, SpillOptions, StoreTier};
 
-pub use crate::tuning::Tuned;
 #[cfg(not(target_arch = "wasm32"))]
 pub use device_store::DeviceStore;
 pub use diagnose::GpuDiagnostics;
@@ -42,7 +40,6 @@ use diagnose::Handles;
 pub use interop::{Access, Bound, BoundRange, wanted_features};
 pub use kernels::GpuKernels;
 pub use memory_limits::Compacted;
-pub use tuning::Tune;
 
 /// What a crate above this one adds to the engine: operations and their fusion.
 #[derive(Clone, Copy, Debug)]
@@ -97,12 +94,12 @@ pub struct Options {
     /// Compress buffers that are evicted to disk, where that makes them smaller. It pays on disks
     /// that are slower than one CPU core. Needs the feature `lz4`.
     pub spill_compress: bool,
-    /// The folder for files that make the next start faster: compiled pipelines, where the driver
-    /// exports them (Vulkan's drivers do), and results of trials ([`Options::tune`]). `None`: the
-    /// environment variable `LAPIDARY_CACHE_FOLDER`, else nothing is kept. The folder is created if
-    /// necessary. A broken file, or one of another device, is ignored. A file that cannot be
-    /// written is skipped. Both give warnings to the crate `log`. Anyone who can write to the
-    /// folder can crash the driver: use a folder of the user's own, such as the app's cache folder.
+    /// The folder for a file that makes the next start faster: compiled pipelines, where the driver
+    /// exports them (Vulkan's drivers do). `None`: the environment variable
+    /// `LAPIDARY_CACHE_FOLDER`, else nothing is kept. The folder is created if necessary. A broken
+    /// file, or one of another device, is ignored. A file that cannot be written is skipped. Both
+    /// give warnings to the crate `log`. Anyone who can write to the folder can crash the driver:
+    /// use a folder of the user's own, such as the app's cache folder.
     pub cache_folder: Option<PathBuf>,
     /// Never move buffers while they are on the device: neither to keep the high-water mark low,
     /// nor by [`GpuMemory::compact`]. This reserves more memory: on recorded programs 1.06 of peak
@@ -122,9 +119,6 @@ pub struct Options {
     /// environment variable `LAPIDARY_FUSE` (`on` or `off`), else on. The results are the same to
     /// the bit.
     pub fuse: Option<bool>,
-    /// How the fastest variant of a kernel is chosen. `None`: the environment variable
-    /// `LAPIDARY_TUNE` (`off` or `first-use`), else off.
-    pub tune: Option<Tune>,
     /// The bugs that the engine looks for while the program runs. `None`: the environment variable
     /// `LAPIDARY_DIAGNOSTICS` (`all`, or names of [`Diagnostics`] with commas between them), else
     /// none.
@@ -150,7 +144,6 @@ impl Options {
             spill,
             stores: self.stores.iter().cloned().map(OpenStore::new).collect(),
             never_move: self.never_move,
-            tuning: None,
             is_dry: false,
             diagnose: self.diagnoses(layer)?,
         };
@@ -158,7 +151,6 @@ impl Options {
             budget,
             setup,
             fuses: self.fuses()?,
-            tune: self.tunes()?,
             cache_folder: self.caches(),
         })
     }
@@ -187,7 +179,6 @@ struct Chosen {
     budget: Budget,
     setup: Setup,
     fuses: bool,
-    tune: Tune,
     cache_folder: Option<PathBuf>,
 }
 
@@ -406,13 +397,7 @@ impl Gpu {
     }
 
     fn begin(driver: Arc<dyn Driver>, chosen: Chosen, layer: &Layer) -> Result<Gpu> {
-        let folder = chosen.cache_folder.as_deref();
-        let tuning = chosen.tune.over(driver.caps(), folder);
-        let setup = Setup {
-            tuning: tuning.map(Arc::new),
-            ..chosen.setup
-        };
-        let gpu = Self::over(driver, setup, chosen.fuses, layer)?;
+        let gpu = Self::over(driver, chosen.setup, chosen.fuses, layer)?;
         gpu.engine.here().begin_budget(chosen.budget)?;
         Ok(gpu)
     }
@@ -490,7 +475,7 @@ impl Gpu {
         self.engine.here().poll()
     }
 
-    /// Writes pipelines and trial results to [`Options::cache_folder`] now. Dropping the last
+    /// Writes compiled pipelines to [`Options::cache_folder`] now. Dropping the last
     /// handle does so too. This call is for apps that are killed, not ended, as on phones.
     pub fn keep_caches(&self) {
         self.engine.own().driver().keep_pipelines();

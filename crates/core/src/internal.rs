@@ -12,7 +12,6 @@ pub use crate::engine::kernel::{
     ReferenceCall, Role, RowsNamed, Variant,
 };
 pub use crate::engine::queue::fusion::{Fuse, Pending};
-pub use crate::engine::trial::{end_trial, prepare_trial};
 pub use crate::engine::{Cmd, Engine, Handle, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::kernel::Bind;
@@ -23,4 +22,3 @@ pub use crate::observe::{EVENT_KINDS, OLDEST_SNAPSHOT_VERSION, SNAPSHOT_FORMAT, 
 pub use crate::parallel::{PART_BYTES, share_out};
 pub use crate::printable::{printable, printable_end};
 pub use crate::transfer::{SpillFile, random};
-pub use crate::tuning::Runner;

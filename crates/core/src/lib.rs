@@ -8,7 +8,6 @@ mod debug;
 mod telemetry;
 
 mod buffer;
-mod cache_file;
 mod driver;
 mod dtype;
 mod engine;
@@ -26,7 +25,6 @@ mod parallel;
 mod printable;
 mod shortage;
 mod transfer;
-mod tuning;
 pub mod units;
 mod waits;
 mod worker;
@@ -90,12 +88,11 @@ pub mod diagnostics {
     pub use crate::gpu::{GpuDiagnostics, GpuKernels};
 }
 
-/// Adapters, their compilers of kernels, and the choice of kernels by trials.
+/// Adapters, and their compilers of kernels.
 pub mod adapter {
     pub use crate::driver::{AdapterKind, AdapterSummary, Dx12Compiler, ShaderCompiler};
     #[cfg(not(target_arch = "wasm32"))]
     pub use crate::gpu::adapters;
-    pub use crate::gpu::{Tune, Tuned};
 }
 
 /// Details of an [`Error`]. Those of a store's calls are [`StoreFailure`](stores::StoreFailure).

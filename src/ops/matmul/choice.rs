@@ -29,7 +29,7 @@ const RAGGED_WORK: u64 = 96 * 96 * 96;
 const VEC4S_WORK: u64 = 450 * 450 * 450;
 
 /// Most rows for which a GPU shares out k instead of rows.
-pub(super) const SKINNY_ROWS: u32 = 8;
+const SKINNY_ROWS: u32 = 8;
 
 /// Most columns for which the lanes of a software adapter share out k. Most of a tile in registers
 /// would be empty.
@@ -76,7 +76,7 @@ const MANY_TILES: u64 = 64;
 const TILE_BYTES: u32 = 16 << 10;
 
 /// The element types of a product: A, B, C.
-pub(super) type DTypes = [DType; 3];
+type DTypes = [DType; 3];
 
 /// The tile for a product. `room_bytes` returns the limit of all slabs; it is called if needed.
 pub(super) fn choose(
@@ -117,7 +117,7 @@ pub(super) fn choose(
 
 /// The tile for at most `SKINNY_ROWS` rows. It has all rows, or half of them if the whole compiles
 /// slowly; half a tile reads the other matrix twice.
-pub(super) fn skinny(caps: &Caps, m: u32) -> Tile {
+fn skinny(caps: &Caps, m: u32) -> Tile {
     let rows = m.next_power_of_two() as u8;
     let all = Tile::Skinny { rows };
     match compiles_soon(caps, all) {
@@ -162,7 +162,7 @@ pub(super) fn cooperative(
 }
 
 /// Whether the device can run tiles in workgroup memory.
-pub(super) fn has_workgroup_tiles(caps: &Caps) -> bool {
+fn has_workgroup_tiles(caps: &Caps) -> bool {
     caps.max_invocations >= 256 && caps.max_workgroup_bytes >= TILE_BYTES
 }
 
@@ -229,7 +229,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
 }
 
 /// The tile for few rows of C, whose lanes split k.
-pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
+fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     let is_by_rows = problem.b.order() == Order::AlongEdge;
     let width = usize::from(problem.n > NARROW_COLUMNS);
     let is_few = problem.m <= SPLIT_ROWS[width] && problem.k >= SPLIT_STEPS[width];
@@ -302,7 +302,7 @@ fn pays_to_pack(problem: &Problem) -> bool {
 }
 
 /// The tile for packed operands, if it is possible.
-pub(super) fn packed(caps: &Caps, problem: &Problem, room_bytes: u64) -> Option<Tile> {
+fn packed(caps: &Caps, problem: &Problem, room_bytes: u64) -> Option<Tile> {
     let lanes = lanes(caps)?;
     let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
     let fits = |(side, edge)| {

@@ -5,7 +5,7 @@ use super::form::{End, Form, Tile};
 use super::output::Output;
 use super::problem::Problem;
 use super::right::{Groups, Right};
-use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype, summed_as};
+use super::{Shapes, choice, kernel_of, pack, product_dtype, summed_as};
 use crate::ops::elementwise::arg;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
@@ -112,10 +112,9 @@ impl Tensor {
         let has_windows = [self, right.tensor, c]
             .iter()
             .any(|tensor| tensor.storage.size_bytes() > caps.max_binding_bytes);
-        match (has_windows, caps.kind) {
-            (true, AdapterKind::Cpu) => tile.through_windows(),
-            (true, _) => tile,
-            (false, _) => candidates::tuned(self, right, c, problem, tile),
+        match has_windows && caps.kind == AdapterKind::Cpu {
+            true => tile.through_windows(),
+            false => tile,
         }
     }
 }

@@ -37,7 +37,7 @@ const fn register(rows: u8, vec4s: u8, lanes: u8) -> Tile {
     Tile::Register { rows, vec4s, lanes }
 }
 
-/// Every tile that the rule or tuning may choose, for subgroups of `lanes`; 0 means none.
+/// Every tile that the rule may choose, for subgroups of `lanes`; 0 means none.
 fn tiles(lanes: u8) -> Vec<Tile> {
     let both = |rows: &[u8], lanes| -> Vec<Tile> {
         let vec4s = |&rows: &u8| [1, 2].map(|vec4s| register(rows, vec4s, lanes));

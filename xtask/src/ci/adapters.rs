@@ -14,7 +14,7 @@ use crate::suite::{LIBRARIES, WITH_REDIS, has_nextest, selected_except};
 
 /// Arguments of cargo for the core tests. Skipped modules choose kernels or run each kernel again.
 const CORE: &[&str] = &["--test", "device", "--test", "operations"];
-const NOT_CORE: &[&str] = &["races::", "tuning::", "views::"];
+const NOT_CORE: &[&str] = &["races::", "views::"];
 
 /// Tests that a second adapter adds little to: its compiler, limits and subgroups meet the same
 /// kernels in the others. Those compile every built-in kernel there, every tile of a product, and

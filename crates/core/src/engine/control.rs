@@ -54,7 +54,6 @@ impl Engine {
                 ..SpillOptions::default()
             },
             stores: self.stores.iter().map(OpenStore::dry).collect(),
-            tuning: self.tuning().cloned(),
             is_dry: true,
             ..Setup::default()
         }

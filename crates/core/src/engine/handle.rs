@@ -24,7 +24,6 @@ use crate::driver::{Account, BoxFuture, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};
 use crate::transfer::{OpenStore, Readbacks, SpillOptions, SpillStore, Uploads, refusal};
-use crate::tuning::Tuning;
 
 /// The engine of a device, for one share of it.
 pub struct Engine {
@@ -52,8 +51,6 @@ pub struct EngineCore {
     limits: Mutex<Limits>,
     pub(super) outside: Outside,
     pub(super) watermarks: WatermarkListeners,
-    /// The results of tuning, if the app turned tuning on. A dry run shares those of its device.
-    tuning: Option<Arc<Tuning>>,
     /// Whether this is the engine of a dry run, which has no values.
     is_dry: bool,
     /// The diagnostics that the app asked for.
@@ -105,8 +102,6 @@ pub(crate) struct Setup {
     pub(crate) stores: Vec<OpenStore>,
     /// Compaction is off.
     pub(crate) never_move: bool,
-    /// The store of tuning results. `None` turns tuning off.
-    pub(crate) tuning: Option<Arc<Tuning>>,
     /// The engine is that of a dry run.
     pub(crate) is_dry: bool,
     /// The diagnostics to run.
@@ -145,7 +140,6 @@ impl Engine {
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
             watermarks: WatermarkListeners::default(),
-            tuning: setup.tuning,
             is_dry: setup.is_dry,
             wanted,
             findings: findings.unwrap_or_default(),
@@ -272,11 +266,6 @@ impl Engine {
     #[cfg(any(test, feature = "sim"))]
     pub fn file_faults(&self) -> crate::driver::sim::FileFaults {
         self.spill.faults()
-    }
-
-    /// The results of tuning, if the app turned tuning on.
-    pub fn tuning(&self) -> Option<&Arc<Tuning>> {
-        self.tuning.as_ref()
     }
 
     /// Whether this is the engine of a dry run, which has no values.

@@ -20,7 +20,7 @@
 //!
 //! | modules | what they do |
 //! | --- | --- |
-//! | `commands`, `control`, `report`, `trial` | what the other layers of the crate call |
+//! | `commands`, `control`, `report` | what the other layers of the crate call |
 //! | `pins`, `recovery`, `upload` | what these calls need of passes |
 //! | `execute` | the execution pass: its steps, encoding, answers |
 //! | `direct` | transfers without staging |
@@ -75,7 +75,6 @@ mod restore;
 pub(crate) mod shares;
 mod state;
 mod tiers;
-pub(crate) mod trial;
 mod upload;
 
 pub use block::block_on;

@@ -47,8 +47,7 @@ impl Gpu {
     /// - Staging is counted for a device that is two submissions behind the program.
     /// - Only the calling thread's calls are redirected. Other threads work on the device itself.
     ///   Futures must end within the program.
-    /// - Trials of kernels ([`Tune`](crate::adapter::Tune)) are left out, but their results count.
-    ///   So are the checks of the diagnostics.
+    /// - The checks of the diagnostics are left out.
     /// - Shares that exist already keep their limits. A program that closes, cancels or resizes
     ///   shares, or admits jobs, makes them by the handle that it gets.
     /// - Sources and files of state or models are opened as usual. A tensor's own source is not

@@ -1,21 +1,20 @@
-//! The kernels as the device runs them: their times, and the variants that trials chose.
+//! The times of the kernels, by the device's clock.
 
 use std::cmp::Reverse;
 
-use super::{Gpu, Tuned};
+use super::Gpu;
 use crate::driver::DriverError;
 use crate::engine::{Engine, Handle, KernelTime, block_on};
 use crate::error::{Error, Result};
 
-/// The kernels of a device, as [`Gpu::kernels`] gives them: their times, and the variants that
-/// trials chose.
+/// The kernels of a device and their times, as [`Gpu::kernels`] gives them.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuKernels<'gpu> {
     engine: &'gpu Handle<Engine>,
 }
 
 impl Gpu {
-    /// The kernels as the device runs them: their times, and the variants that trials chose.
+    /// The kernels as the device runs them, and their times.
     pub fn kernels(&self) -> GpuKernels<'_> {
         GpuKernels {
             engine: &self.engine,
@@ -80,25 +79,5 @@ impl GpuKernels<'_> {
         let mut times = engine.take_kernel_times();
         times.sort_by_key(|time| Reverse(time.total_ns));
         Ok(times)
-    }
-
-    /// The results of trials, sorted by the problems' names.
-    ///
-    /// ```no_run
-    /// # fn main() -> lapidary_core::Result<()> {
-    /// use lapidary_core::{Gpu, Options, adapter::Tune};
-    ///
-    /// let tune = Some(Tune::FirstUse);
-    /// let gpu = Gpu::open(Options { tune, ..Options::default() })?;
-    /// // … work …
-    /// for (problem, variant) in gpu.kernels().tuned().best {
-    ///     println!("{problem}: {variant}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn tuned(self) -> Tuned {
-        let found = self.engine.here().tuning().map(|tuning| tuning.findings());
-        found.unwrap_or_default()
     }
 }

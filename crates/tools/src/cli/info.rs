@@ -291,13 +291,12 @@ fn kind(kind: AdapterKind) -> &'static str {
 
 /// The variables of the environment that are set.
 fn print_environment(out: &mut dyn Write, style: Style) -> io::Result<()> {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 8] = [
         "LAPIDARY_ADAPTER",
         "LAPIDARY_BUDGET",
         "LAPIDARY_SPILL_FOLDER",
         "LAPIDARY_CACHE_FOLDER",
         "LAPIDARY_FUSE",
-        "LAPIDARY_TUNE",
         "LAPIDARY_DIAGNOSTICS",
         "WGPU_BACKEND",
         "WGPU_DX12_COMPILER",

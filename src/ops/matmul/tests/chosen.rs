@@ -1,5 +1,5 @@
-//! Every tile that the rule or tuning may choose computes every class of shapes. The tests cover
-//! every pair of orders and every type of float, even if this adapter would not choose the tile.
+//! Every tile that the rule may choose computes every class of shapes. The tests cover every pair
+//! of orders and every type of float, even if this adapter would not choose the tile.
 
 use super::*;
 

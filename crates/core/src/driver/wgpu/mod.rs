@@ -13,7 +13,7 @@
 //! | `guard` | every call to wgpu runs in here: error scopes, panics, a lost device |
 //! | `objects` | buffers, pipelines, bind groups |
 //! | `tables` | the objects by id |
-//! | `pipeline_cache` | pipelines that an earlier process has compiled |
+//! | `pipeline_cache`, `pipeline_file` | pipelines that an earlier process has compiled |
 //! | `submit` | ops become commands, commands a submission |
 //! | `timing` | the times of kernels, by the device's clock |
 //! | `wait` | waits for submissions and mappings, and polls |
@@ -43,6 +43,7 @@ mod open;
 mod opened;
 mod params;
 mod pipeline_cache;
+mod pipeline_file;
 mod progress;
 mod reopen;
 mod stamps;

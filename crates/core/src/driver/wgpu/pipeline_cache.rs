@@ -10,12 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache_file::{self, FileKind};
-
-const KIND: FileKind = FileKind {
-    name: "pipelines",
-    version: 1,
-};
+use super::pipeline_file;
 
 /// The pipelines of one opened device, and their file.
 pub(super) struct PipelineCache {
@@ -33,7 +28,7 @@ impl PipelineCache {
         }
         let name = wgpu::util::pipeline_cache_key(&device.adapter_info())?;
         let file = folder.join(name);
-        let data = cache_file::read(&file, KIND);
+        let data = pipeline_file::read(&file);
         // SAFETY: `get_data` returned these bytes to us. A checksum and our name of the format
         // stand before them, in a file that only the user may write. wgpu checks that they are from
         // this adapter, and the driver that it has not changed. With `fallback` both start with an
@@ -64,7 +59,7 @@ impl PipelineCache {
             return;
         }
         if let Some(data) = self.raw.get_data() {
-            cache_file::replace(&self.file, KIND, &data);
+            pipeline_file::replace(&self.file, &data);
         }
     }
 }

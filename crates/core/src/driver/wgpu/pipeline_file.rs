@@ -1,33 +1,28 @@
-//! Small cache files that make the next start faster: compiled pipelines and results of tuning. The
-//! app may lose them at any time. Each file begins with a line of text: its kind, its version, and
-//! a checksum of the rest. A damaged file, or one of another version, counts as absent. Then the
-//! crate `log` gets a warning.
+//! The file of compiled pipelines. The app may lose it at any time. It begins with a line of text:
+//! what it is, the version of its format, and a checksum of the rest. A damaged file, or one of
+//! another version, counts as absent. Then the crate `log` gets a warning.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// The kind of a file, and the version of its format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileKind {
-    pub(crate) name: &'static str,
-    pub(crate) version: u32,
-}
+/// How the file begins, with the version of its format.
+const HEAD: &str = "lapidary pipelines 1";
 
 /// A larger file cannot be one of ours.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// The contents of the file. `None` if it is absent or damaged.
-pub(crate) fn read(path: &Path, kind: FileKind) -> Option<Vec<u8>> {
-    look(path, kind).unwrap_or_else(|why| {
+pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
+    look(path).unwrap_or_else(|why| {
         log::warn!("lapidary: {} is not used: {why}", path.display());
         None
     })
 }
 
 /// As [`read`], without a warning. An error says why the file is there but not used.
-pub(crate) fn look(path: &Path, kind: FileKind) -> Result<Option<Vec<u8>>, String> {
+fn look(path: &Path) -> Result<Option<Vec<u8>>, String> {
     match fs::metadata(path) {
         // A pipe or a device may have no end.
         Ok(file) if !file.is_file() => return Err("it is not a regular file".to_owned()),
@@ -39,24 +34,15 @@ pub(crate) fn look(path: &Path, kind: FileKind) -> Result<Option<Vec<u8>>, Strin
     let file = fs::read(path).map_err(|error| error.to_string())?;
     let end = file.iter().position(|byte| *byte == b'\n');
     let (head, rest) = file.split_at(end.map_or(file.len(), |end| end + 1));
-    match head == headline(kind, rest).as_bytes() {
+    match head == headline(rest).as_bytes() {
         true => Ok(Some(rest.to_vec())),
         false => Err("it is broken, or of another version".to_owned()),
     }
 }
 
 /// Replaces the file by `bytes` in one step. A failure only makes the next start slower, so it is a
-/// warning. Returns whether the file was written.
-pub(crate) fn replace(path: &Path, kind: FileKind, bytes: &[u8]) -> bool {
-    put(path, kind, bytes, false)
-}
-
-/// As [`replace`], and syncs the file to the disk, so that it survives a crash of the machine.
-pub(crate) fn replace_for_sure(path: &Path, kind: FileKind, bytes: &[u8]) -> bool {
-    put(path, kind, bytes, true)
-}
-
-fn put(path: &Path, kind: FileKind, bytes: &[u8], for_sure: bool) -> bool {
+/// warning.
+pub(super) fn replace(path: &Path, bytes: &[u8]) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unique = RandomState::new().build_hasher().finish();
     let beside = path.with_file_name(format!("{name}.{unique:016x}.new"));
@@ -64,42 +50,21 @@ fn put(path: &Path, kind: FileKind, bytes: &[u8], for_sure: bool) -> bool {
         .map_or(Ok(()), |folder| folder_builder().create(folder))
         .and_then(|()| new_file().open(&beside))
         .and_then(|mut file| {
-            file.write_all(headline(kind, bytes).as_bytes())?;
-            file.write_all(bytes)?;
-            if for_sure {
-                file.sync_all()?;
-            }
-            Ok(())
+            file.write_all(headline(bytes).as_bytes())?;
+            file.write_all(bytes)
         })
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| match path.parent() {
-            Some(folder) if for_sure => sync_folder(folder),
-            _ => Ok(()),
-        });
-    if let Err(error) = &written {
+        .and_then(|()| fs::rename(&beside, path));
+    if let Err(error) = written {
         let _ = fs::remove_file(&beside);
         log::warn!("lapidary: {} is not kept: {error}", path.display());
     }
-    written.is_ok()
 }
 
-/// Syncs a folder, so that a new name in it survives a crash. Only Unix can open folders.
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    match cfg!(unix) {
-        true => fs::File::open(folder)?.sync_all(),
-        false => Ok(()),
-    }
+fn headline(rest: &[u8]) -> String {
+    format!("{HEAD} crc32 {:08x}\n", crc32fast::hash(rest))
 }
 
-fn headline(kind: FileKind, rest: &[u8]) -> String {
-    let FileKind { name, version } = kind;
-    format!(
-        "lapidary {name} {version} crc32 {:08x}\n",
-        crc32fast::hash(rest)
-    )
-}
-
-/// Drivers read these files back, so only their owner may write into the folder.
+/// A driver reads the file back, so only their owner may write into the folder.
 fn folder_builder() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -120,31 +85,29 @@ fn new_file() -> OpenOptions {
 mod tests {
     use super::*;
 
-    const KIND: FileKind = FileKind {
-        name: "test",
-        version: 1,
-    };
-
     #[test]
     fn what_was_kept_is_read_again_and_nothing_else_is() {
         let folder = std::env::temp_dir().join(format!("lapidary-kept-{}", std::process::id()));
         let path = folder.join("file");
-        assert_eq!(read(&path, KIND), None);
+        assert_eq!(read(&path), None);
         for bytes in [&b"some\nlines\n"[..], b"", b"others"] {
-            assert!(replace_for_sure(&path, KIND, b"before"));
-            assert!(replace(&path, KIND, bytes));
-            assert_eq!(read(&path, KIND).as_deref(), Some(bytes));
+            replace(&path, b"before");
+            replace(&path, bytes);
+            assert_eq!(read(&path).as_deref(), Some(bytes));
         }
         let whole = fs::read(&path).unwrap();
-        let next = FileKind { version: 2, ..KIND };
-        assert_eq!(read(&path, next), None, "another version's");
+        let text = String::from_utf8_lossy(&whole);
+        let next = text.replace("pipelines 1 ", "pipelines 2 ");
+        assert_ne!(next, text);
+        fs::write(&path, next).unwrap();
+        assert_eq!(read(&path), None, "another version's");
         for at in 0..whole.len() {
             let mut flipped = whole.clone();
             flipped[at] ^= 4;
             fs::write(&path, &flipped).unwrap();
-            assert_eq!(read(&path, KIND), None, "flipped at {at}");
+            assert_eq!(read(&path), None, "flipped at {at}");
             fs::write(&path, &whole[..at]).unwrap();
-            assert_eq!(read(&path, KIND), None, "cut at {at}");
+            assert_eq!(read(&path), None, "cut at {at}");
         }
         let left = fs::read_dir(&folder).unwrap().count();
         assert_eq!(left, 1, "no other file is left beside it");
@@ -153,17 +116,13 @@ mod tests {
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-            assert_eq!(
-                look(&path, KIND),
-                Err("it is not a regular file".to_owned())
-            );
+            assert_eq!(look(&path), Err("it is not a regular file".to_owned()));
             fs::remove_file(&path).unwrap();
         }
         fs::create_dir(&path).unwrap();
-        assert!(!replace(&path, KIND, b"x"));
-        assert_eq!(read(&path, KIND), None);
-        let nowhere = path.join("no\0name").join("file");
-        assert!(!replace_for_sure(&nowhere, KIND, b"x"));
+        replace(&path, b"x");
+        assert_eq!(read(&path), None);
+        replace(&path.join("no\0name").join("file"), b"x");
         fs::remove_dir_all(&folder).unwrap();
     }
 }
