@@ -1,86 +1,52 @@
-//! How deeply a user's WGSL nests, and where its declarations are.
+//! How deep the operators of a user's WGSL are, and where its declarations are.
 //!
-//! naga parses and checks by recursion, in frames of many kilobytes. So does wgpu when it compiles
-//! the text again. This module refuses a text that would overflow their stack. It counts in one
-//! pass without recursion. The tokens also give the place and the name of a declaration, which naga
-//! does not keep.
+//! naga parses with a limit on brackets and blocks: 200 and 127, one within the other. It has none
+//! on operators that follow each other: `- - - x`, `x + x + x`, `x.xy.xy.xy`, `x[0][0][0]`, and
+//! `else if` after `else if`. It parses them by a loop, and then lowers, checks and writes the tree
+//! by recursion. So 20,000 signs overflow a stack of 32 MiB, and the process ends. Declarations are
+//! sorted by recursion along their uses: 20,000 overflow 2 MiB, and a browser has less. This module
+//! refuses such texts. It counts in one pass without recursion.
+//!
+//! The tokens also give the place and the name of a declaration, which naga does not keep.
 
 use std::ops::Range;
 
 use super::tokens::{Token, TokenKind};
 
-/// Greatest depth of the tree of one declaration: operators and brackets from its root to a leaf.
-/// Unoptimized naga takes up to 60 KiB per level, so this depth fits
+/// Most operators and brackets from the root of a declaration's tree to a leaf. Unoptimized naga
+/// takes up to 65 KiB for a bracket and 48 KiB for an `else if`, but 33 KiB for an operator, and
+/// refuses more than 200 brackets. So this depth fits
 /// [`with_deep_stack`](crate::driver::with_deep_stack).
-const MOST_DEPTH: usize = 160;
+const MOST_DEPTH: usize = 500;
 
-/// Most declarations of a text: naga sorts them by recursion along their uses.
+/// Most declarations of a text.
 const MOST_DECLARATIONS: usize = 1000;
 
-/// An open bracket: bounds on the depth of the trees after it.
-///
-/// A term stands between two binary operators. For any precedence, a part with `n` operators
-/// between terms is at most `n` deep above its deepest term. A term is at most as deep as its
-/// marks, above its deepest bracket.
+/// Marks since an open bracket. Commas, semicolons and blocks end a part, and a tree is at most as
+/// deep as its part has marks.
 #[derive(Clone, Copy, Default)]
-struct Depths {
-    /// Operators between terms of the current part, and each `<` that may open a template.
-    operators: usize,
-    /// Each `<` without its `>` in the current part: a comma does not end a template.
+struct Marks {
+    /// Marks of the current part, with those in its closed brackets.
+    here: usize,
+    /// The most marks of a part so far.
+    most: usize,
+    /// Each `<` of the part that may open a template, without its `>`. A comma in a template ends
+    /// no part: what follows is below the marks before the template.
     angles: usize,
-    /// Marks of the current term: operators that bind tighter, and brackets.
-    marks: usize,
-    /// The deepest bracket of the current term.
-    bracket: usize,
-    /// The deepest term of the current part so far.
-    term: usize,
-    /// The deepest part so far.
-    part: usize,
 }
 
-impl Depths {
-    fn depth(&self) -> usize {
-        let term = self.term.max(self.marks + self.bracket);
-        self.part.max(self.operators + term)
-    }
-
-    fn end_term(&mut self) {
-        self.term = self.term.max(self.marks + self.bracket);
-        (self.marks, self.bracket) = (0, 0);
-        self.operators += 1;
-    }
-
-    /// A comma, a semicolon or a block ends a part.
-    fn end_part(&mut self, keeps_angles: bool) {
-        let angles = if keeps_angles { self.angles } else { 0 };
-        *self = Depths {
-            operators: angles,
-            angles,
-            part: self.depth(),
-            ..Depths::default()
-        };
-    }
-
-    /// Counts an operator. `is_binary`: the token before it ends a term.
-    fn operator(&mut self, mark: u8, is_binary: bool) {
-        match mark {
-            b'<' => self.angles += 1,
-            b'>' => self.angles = self.angles.saturating_sub(1),
-            _ => {}
-        }
-        match is_binary && b"+-<>=!&|^".contains(&mark) {
-            true => self.end_term(),
-            false => self.marks += 1,
-        }
+impl Marks {
+    fn end_part(&mut self) {
+        self.most = self.most.max(self.here);
+        (self.here, self.angles) = (0, 0);
     }
 }
 
 /// Refuses a text that is too deep or has too many declarations. The error gives the place and the
 /// reason.
 pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usize>, String)> {
-    let mut open: Vec<Depths> = vec![];
-    let mut here = Depths::default();
-    // Depth of all open brackets, from the outermost to this one.
+    let (mut open, mut marks): (Vec<Marks>, _) = (vec![], Marks::default());
+    // Marks before all open brackets.
     let mut above = 0;
     let mut declarations = 0;
     for (index, token) in tokens.iter().enumerate() {
@@ -89,37 +55,48 @@ pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usi
         };
         match mark {
             b'(' | b'[' | b'{' => {
-                here.marks += 1;
-                above += here.operators + here.marks;
-                open.push(std::mem::take(&mut here));
+                marks.here += 1;
+                above += marks.here;
+                open.push(std::mem::take(&mut marks));
             }
             b')' | b']' | b'}' => {
-                let depth = here.depth();
-                here = open.pop().unwrap_or_default();
-                here.bracket = here.bracket.max(depth);
-                above = above.saturating_sub(here.operators + here.marks);
-                // A chain of `else if` is a tree as deep as the chain is long.
-                let goes_on = tokens.get(index + 1);
-                let goes_on = goes_on.is_some_and(|next| next.is_word(text, "else"));
-                if mark == b'}' && !goes_on {
-                    here.end_part(false);
-                    declarations += usize::from(open.is_empty());
+                marks.end_part();
+                let inner = marks.most;
+                marks = open.pop().unwrap_or_default();
+                above = above.saturating_sub(marks.here);
+                let next = tokens.get(index + 1);
+                match mark == b'}' {
+                    false => marks.here += inner,
+                    // A chain of `else if` is a tree as deep as the chain is long.
+                    true => {
+                        marks.most = marks.most.max(marks.here + inner);
+                        if !next.is_some_and(|next| next.is_word(text, "else")) {
+                            marks.end_part();
+                            declarations += usize::from(open.is_empty());
+                        }
+                    }
                 }
             }
-            b',' => here.end_part(true),
+            b',' if marks.angles > 0 => {}
+            b',' => marks.end_part(),
             b';' => {
-                here.end_part(false);
+                marks.end_part();
                 declarations += usize::from(open.is_empty());
             }
             _ => {
-                let before = index.checked_sub(1).map(|before| tokens[before]);
-                let is_binary = before.is_some_and(|before| {
-                    before.kind == TokenKind::Word || before.is(b')') || before.is(b']')
-                });
-                here.operator(mark, is_binary);
+                marks.here += 1;
+                let before = index.checked_sub(1).map(|before| tokens[before].kind);
+                let next = text.as_bytes().get(token.range().end);
+                match mark {
+                    b'<' if before == Some(TokenKind::Word) => {
+                        marks.angles += usize::from(!matches!(next, Some(b'<' | b'=')));
+                    }
+                    b'>' => marks.angles = marks.angles.saturating_sub(1),
+                    _ => {}
+                }
             }
         }
-        if above + here.depth() > MOST_DEPTH {
+        if above + marks.here.max(marks.most) > MOST_DEPTH {
             let reason = format!(
                 "operators and brackets are more than {MOST_DEPTH} deep here: split the \
                  statement, or use a loop"
@@ -191,6 +168,40 @@ mod tests {
     use super::super::tokens::tokens;
     use super::*;
 
+    /// The test runs itself again, for each text in a process of its own. If this test fails, naga
+    /// has learned to refuse such texts, and [`check_depth`] may go.
+    #[cfg(unix)]
+    #[test]
+    fn naga_alone_overflows_its_stack() {
+        const CHILD: &str = "LAPIDARY_PARSES_ALONE";
+        let chain = |link: &str| format!("const a = {}1;", link.repeat(200_000));
+        let texts = [
+            chain("- "),
+            chain("1+"),
+            format!("const a = b{};", ".x".repeat(200_000)),
+            format!("const a = b{};", "[0]".repeat(200_000)),
+        ];
+        if let Ok(index) = std::env::var(CHILD) {
+            let text = &texts[index.parse::<usize>().unwrap()];
+            crate::driver::with_deep_stack(|| drop(naga::front::wgsl::parse_str(text)));
+            return;
+        }
+        for (index, text) in texts.iter().enumerate() {
+            assert!(text.len() <= super::super::tokens::MOST_TEXT_BYTES);
+            assert!(check_depth(text, &tokens(text)).is_err());
+            let ended = std::process::Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "kernel::nesting::tests::naga_alone_overflows_its_stack",
+                ])
+                .env(CHILD, index.to_string())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(said.contains("overflowed its stack"), "{index}: {said}");
+        }
+    }
+
     #[test]
     fn declarations_are_found_between_comments_and_attributes() {
         let text = "var<private> /* ; */ a: u32;\n\
@@ -228,7 +239,7 @@ mod tests {
             true,
         );
         check(&format!("/*{}*/ fn f() {{}}", many("((((")), true);
-        let dot = "a[i].x * -b[2 * i] + ".repeat(100);
+        let dot = "a[i].x * -b[2 * i] + ".repeat(70);
         check(&format!("const a = {dot} 1;"), true);
         check(&many("("), false);
         check(&many("{"), false);
@@ -244,6 +255,14 @@ mod tests {
         check(&format!("const a = b{};", many(".x")), false);
         check(&format!("const a = b{};", many("[0]")), false);
         check(&format!("const a: {}", many("vec2<1, ")), false);
+        // Neither the commas of templates nor their levels hide operators.
+        let signs = "- ".repeat(200);
+        for level in ["array<i32, ", "array<i32, 1 + ", "array<i32, 1>(", "f("] {
+            let level = format!("{signs}{level}");
+            check(&format!("const a = {}", level.repeat(2)), true);
+            check(&format!("const a = {}", level.repeat(3)), false);
+        }
+        check(&format!("const a = f({}", many("1u << 2u, a <= b, ")), true);
         check(
             &format!("fn f() {{ if a {{}} {} }}", many("else if a {} ")),
             false,
