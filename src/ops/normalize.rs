@@ -24,7 +24,7 @@ const LONGEST_ROW: u32 = 64 << 10;
 pub(super) const RAGGED: u64 = 1 << 18;
 
 /// How the elements are normalized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// One invocation a row.
     Thread,

@@ -65,7 +65,7 @@ pub(super) static REDUCE_AROUND: BuiltInKernel = BuiltInKernel {
 };
 
 /// The form of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Along,
     Across,

@@ -6,7 +6,7 @@ use super::epilogue::Activation;
 const WINDOWED_ROWS: u8 = 4;
 
 /// How the work is divided among threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tile {
     /// Each thread computes a vec4 of C, from operands of any strides: the reference kernel.
     Naive,
@@ -86,7 +86,7 @@ impl Squares {
 }
 
 /// The memory order of an operand. The naive kernel ignores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Contiguous along k: A by rows, B by columns.
     AlongK,
