@@ -10,6 +10,8 @@ mod transformer;
 #[cfg(feature = "sim")]
 mod budget;
 #[cfg(feature = "sim")]
+mod heap;
+#[cfg(feature = "sim")]
 mod shares;
 
 use lapidary::adapter::AdapterKind;
@@ -18,7 +20,12 @@ use lapidary::{Gpu, Options, Result};
 
 /// The budget and the diagnostics of the environment would change what is compared.
 fn gpu() -> Gpu {
+    gpu_with(None)
+}
+
+fn gpu_with(host_heap: Option<bool>) -> Gpu {
     let options = Options {
+        host_heap,
         budget: Some(Default::default()),
         diagnostics: Some(lapidary::diagnostics::Diagnostics::none()),
         ..Options::default()
@@ -73,9 +80,18 @@ fn check_timed<T>(
         "{what}: {live} bytes live\n{dry}{stats}"
     );
     let reserved = stats.reserved_bytes.peak;
+    // Nobody waits for moves to the host. So it depends on the device how soon the bytes of a
+    // released slab are free, and whether another slab fits before they are.
+    let is_late = gpu.caps().host_heap && gpu.caps().backend != "sim";
+    let slab_share = share.max(if is_late { 0.1 } else { 0.02 });
     assert!(
-        is_close(dry.peak_reserved_bytes, reserved, share.max(0.02)),
+        is_close(dry.peak_reserved_bytes, reserved, slab_share),
         "{what}: {reserved} bytes reserved\n{dry}{stats}"
+    );
+    let slabs = stats.host_slab_bytes.peak;
+    assert!(
+        is_close(dry.peak_host_slab_bytes, slabs, share.max(0.02)),
+        "{what}: {slabs} bytes in slabs of the host\n{dry}{stats}"
     );
     let traffic = [
         (

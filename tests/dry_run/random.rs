@@ -4,7 +4,7 @@ use fastrand::Rng;
 use lapidary::stats::DryRun;
 use lapidary::{Budget, DType, Gpu, Result, Tensor};
 
-use super::{Timing, check_timed, gpu};
+use super::{Timing, check_timed, gpu, gpu_with};
 
 /// Calls of a program, and tensors that it holds.
 const CALLS: usize = 200;
@@ -146,12 +146,16 @@ fn random_programs_on_tensors_of_the_device_take_what_their_dry_runs_found() {
 
 #[test]
 fn random_programs_within_a_budget_evict_what_their_dry_runs_found() {
-    let mut evicted_bytes = 0;
+    let (mut evicted_bytes, mut slab_bytes, mut has_heap) = (0, 0, false);
     for seed in 200..204 {
-        let gpu = gpu();
+        // To a heap in the host's memory, where the device can address one, and as usual.
+        let gpu = gpu_with((seed % 2 == 1).then_some(true));
         gpu.memory().set_budget(Budget::device(24 << 20)).unwrap();
         let dry = check_random(&gpu, seed, |gpu| run(gpu, seed, &[]));
         evicted_bytes += dry.evicted_bytes;
+        slab_bytes += dry.peak_host_slab_bytes;
+        has_heap |= gpu.caps().host_heap;
     }
     assert!(evicted_bytes > 0);
+    assert_eq!(slab_bytes > 0, has_heap);
 }

@@ -5,7 +5,8 @@
 //!   submit ──► [17] [18] ──► done when two later submissions came, at a poll, or at a wait
 //! ```
 //!
-//! Buffers have a size only. Writes are ignored, and reads give zeros.
+//! Buffers have a size only, also those of a heap in the host's memory. Writes are ignored, and
+//! reads give zeros.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -46,10 +47,8 @@ struct State {
 }
 
 impl DryDriver {
-    /// A device with these abilities, and memory without end. It has no heap in the host's memory,
-    /// as a dry run counts what is evicted, and not where it lies.
-    pub(crate) fn new(mut caps: Caps) -> Self {
-        caps.host_heap = false;
+    /// A device with these abilities, and memory without end, also for a heap in the host's memory.
+    pub(crate) fn new(caps: Caps) -> Self {
         DryDriver {
             caps,
             lost: OnceLock::new(),

@@ -24,7 +24,7 @@ use super::queue::cmd::Cmd;
 use super::report::alive;
 use crate::driver::{Account, DryDriver};
 use crate::error::Result;
-use crate::memory::{Copies, Fakes, HostCopy, Kept, Residency, Source, Storage};
+use crate::memory::{Copies, Fakes, HostCopy, HostHeap, Kept, Memory, Residency, Source, Storage};
 use crate::shortage::Holder;
 use crate::transfer::refusal;
 
@@ -80,15 +80,26 @@ impl Run {
             block_on("a dry run", made)
         };
         memory.give_buffers(make, || self.driver.foreign_buffer())?;
+        memory.give_heap_buffers(&dry.host, |size_bytes| {
+            let made = dry.driver.create_host_slab(size_bytes, "slab");
+            let refused = |error| refusal("a slab in the host's memory", error);
+            block_on("a dry run", async { made.await.map_err(refused) })
+        })?;
         for (storage, kept) in held.iter().zip(kept) {
             let fake = self.fake(storage);
             if !kept.is_nothing() {
-                memory.slots.set_copies(&fake, self.copies(&fake, kept));
+                let copies = self.copies(&memory, &fake, kept);
+                memory.slots.set_copies(&fake, copies);
             }
         }
+        let is_heap_refused = memory.heap.as_ref().is_some_and(HostHeap::is_refused);
         dry.lock().memory = memory;
         // Within the budget: a slab for what has no place yet must not be larger than allowed.
         block_on("a dry run", dry.set_budget(real.budget_now()))?;
+        if let Some(heap) = dry.lock().memory.heap.as_mut().filter(|_| is_heap_refused) {
+            // The device's driver has not been asked again.
+            heap.refused();
+        }
         for storage in held {
             let fake = self.fake(&storage);
             if fake.residency() == Residency::Pending {
@@ -103,10 +114,13 @@ impl Run {
     }
 
     /// Copies of a fake as the device's storage has them, without bytes.
-    fn copies(&self, fake: &Storage, kept: Kept) -> Copies {
+    fn copies(&self, memory: &Memory, fake: &Storage, kept: Kept) -> Copies {
         let (len_bytes, share) = (fake.len_bytes(), fake.share().number());
         let mut copies = Copies::default();
-        if kept.on_host {
+        if let Some(block) = kept.in_heap {
+            let block = memory.fake_heap_block(fake, block, &self.dry.host);
+            copies.host = block.map(|block| Arc::new(HostCopy::Heap(block)));
+        } else if kept.on_host {
             let charge = self.dry.host.charge(len_bytes);
             let bytes = Vec::new();
             copies.host = charge.map(|charge| Arc::new(HostCopy::Plain { bytes, charge }));

@@ -46,12 +46,11 @@ pub(crate) fn kept_in_loss(engine: &Arc<Engine>, storage: &Storage) -> Result<Op
     if pass.driver.lost().is_none() {
         return Ok(None);
     }
-    let state = pass.lock();
-    let slots = &state.memory.slots;
-    let kept = slots.kept(storage);
+    let kept = pass.lock().memory.slots.kept(storage);
     Ok(Some(Kept {
         // The heap that the device addresses is lost with it.
-        on_host: kept.on_host && slots.heap_block(storage).is_none(),
+        on_host: kept.on_host && kept.in_heap.is_none(),
+        in_heap: None,
         ..kept
     }))
 }

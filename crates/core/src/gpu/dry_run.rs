@@ -45,6 +45,8 @@ impl Gpu {
     ///   that the program must wait for the device at the same places. A dry run takes the device
     ///   to be busy.
     /// - Staging is counted for a device that is two submissions behind the program.
+    /// - A [heap](crate::Options::host_heap) in the host's memory is that of the device: the same
+    ///   slabs, with the same buffers in them.
     /// - Only the calling thread's calls are redirected. Other threads work on the device itself.
     ///   Futures must end within the program.
     /// - The checks of the diagnostics are left out.

@@ -7,6 +7,7 @@ use super::dead::{Dead, DeadList};
 use super::heap_block::HeapBlock;
 use super::source::Source;
 use super::storage::{Residency, Storage};
+use crate::alloc::BlockId;
 use crate::transfer::{SpillBlock, StoreBlock};
 
 /// Bytes in the host's memory.
@@ -160,6 +161,8 @@ impl Copies {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) on_host: bool,
+    /// The block, if the host's copy is in the heap that the device addresses.
+    pub(crate) in_heap: Option<BlockId>,
     pub(crate) in_store: Option<u8>,
     pub(crate) on_disk: bool,
     pub(crate) at_source: bool,

@@ -41,6 +41,20 @@ impl HostHeap {
         }
     }
 
+    /// The heap of a dry run: the same blocks in the same slabs, but for those of `others`. The
+    /// slabs have no buffers and no charges yet.
+    pub(super) fn fake<'a>(&self, others: impl Iterator<Item = &'a HeapBlock>) -> HostHeap {
+        let mut fake = HostHeap {
+            slabs: self.slabs.fake(),
+            charges: Vec::new(),
+            ..*self
+        };
+        for other in others {
+            fake.free(other.id(), other.size_bytes(), other.epoch());
+        }
+        fake
+    }
+
     /// A block for the storage of this number and size, and its place. `None` if no slab has room.
     pub(super) fn take(
         &mut self,
@@ -74,11 +88,15 @@ impl HostHeap {
     /// The slab to create for a storage that found no room. `None` if the driver had no memory for
     /// one and none was released since, or if the storage is too large.
     pub(crate) fn growth(&self, size_bytes: u64) -> Option<Growth> {
-        let reserved_bytes = self.slabs.reserved_bytes();
-        let is_refused = (self.refused_at_bytes).is_some_and(|bytes| reserved_bytes >= bytes);
-        (!is_refused)
+        (!self.is_refused())
             .then(|| self.slabs.growth(size_bytes).ok())
             .flatten()
+    }
+
+    /// Whether the driver had no memory for one more slab, and none was released since.
+    pub(crate) fn is_refused(&self) -> bool {
+        let reserved_bytes = self.slabs.reserved_bytes();
+        (self.refused_at_bytes).is_some_and(|bytes| reserved_bytes >= bytes)
     }
 
     /// The bytes of slabs without those of blocks.
@@ -156,6 +174,44 @@ impl HostHeap {
 }
 
 impl Memory {
+    /// Gives each slab of the heap a buffer, by its size, in a dry run.
+    pub(crate) fn give_heap_buffers<E>(
+        &mut self,
+        account: &Arc<HostAccount>,
+        mut make: impl FnMut(u64) -> Result<BufferId, E>,
+    ) -> Result<(), E> {
+        let Some(heap) = &mut self.heap else {
+            return Ok(());
+        };
+        for slab in heap.slabs.all_mut() {
+            slab.buffer = make(slab.size_bytes)?;
+            let charge = account.charge_slab(slab.size_bytes);
+            heap.charges
+                .extend(charge.map(|charge| (slab.buffer, charge)));
+        }
+        Ok(())
+    }
+
+    /// The block that a fake has in the heap, because its storage has it.
+    pub(crate) fn fake_heap_block(
+        &self,
+        fake: &Storage,
+        block: BlockId,
+        account: &Arc<HostAccount>,
+    ) -> Option<HeapBlock> {
+        let (epoch, number) = (self.heap.as_ref()?.epoch, self.slots.row(fake)?.number);
+        let bytes = fake.size_bytes();
+        let charge = account.charge_block(bytes);
+        Some(HeapBlock::new(
+            block,
+            number,
+            bytes,
+            epoch,
+            charge,
+            &self.dead_list,
+        ))
+    }
+
     /// Whether the heap in the host's memory has slabs without blocks.
     pub(crate) fn has_empty_heap_slabs(&self) -> bool {
         let heap = self.heap.as_ref();

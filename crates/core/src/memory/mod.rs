@@ -433,7 +433,7 @@ impl Memory {
         let mut copy = Memory {
             slots,
             slabs: self.slabs.fake(),
-            heap: None,
+            heap: (self.heap.as_ref()).map(|heap| heap.fake(self.slots.heap_blocks_beside(fakes))),
             slab_number: self.slab_number,
             census: self.census.fake(),
             shares: self.shares.clone(),
@@ -451,7 +451,8 @@ impl Memory {
         copy
     }
 
-    /// Gives each slab a buffer, by its size. `foreign` makes buffers that stand for the app's.
+    /// Gives each slab of the device a buffer, by its size. `foreign` makes buffers that stand for
+    /// the app's.
     pub(crate) fn give_buffers<E>(
         &mut self,
         mut make: impl FnMut(u64) -> Result<BufferId, E>,

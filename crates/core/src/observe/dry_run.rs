@@ -34,6 +34,9 @@ pub struct DryRun {
     pub peak_device_bytes: u64,
     /// Most bytes of evicted tensors in the host's memory.
     pub peak_host_bytes: u64,
+    /// Most bytes of slabs of a [heap](crate::Options::host_heap) in the host's memory. With their
+    /// free room, they count for [`Budget::host_bytes`](crate::Budget::host_bytes).
+    pub peak_host_slab_bytes: u64,
     /// Most bytes in the stores of the app, each at its peak.
     pub peak_store_bytes: u64,
     /// Greatest length of the spill file.
@@ -94,6 +97,7 @@ impl DryRun {
             peak_reserved_bytes: stats.reserved_bytes.peak,
             peak_device_bytes: stats.device_bytes.peak,
             peak_host_bytes: stats.host_bytes.peak,
+            peak_host_slab_bytes: stats.host_slab_bytes.peak,
             peak_store_bytes: stats.stores.iter().map(|store| store.bytes.peak).sum(),
             peak_disk_bytes: stats.disk_bytes.peak,
             live_after_bytes: stats.live_bytes.now,
@@ -157,6 +161,10 @@ impl fmt::Display for DryRun {
             let evicted =
                 format!("{times}; {host} in the host's memory, {stores}{disk} on disk at most");
             row("evicted", self.evicted_bytes, evicted)?;
+            if self.peak_host_slab_bytes > 0 {
+                let what = "of slabs in the host's memory at most".into();
+                row("heap", self.peak_host_slab_bytes, what)?;
+            }
             let times = Counted(self.restores, "time");
             let slowdown = self.slowdown();
             let back = format!("{times}; estimated to take {slowdown:.2} × the time");

@@ -7,7 +7,7 @@ use super::super::heap_block::HeapBlock;
 #[cfg(not(target_arch = "wasm32"))]
 use super::super::source::Source;
 use super::super::storage::Storage;
-use super::{Slot, Slots};
+use super::{Fakes, Slot, Slots};
 use crate::error::Error;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::transfer::SpillBlock;
@@ -53,6 +53,7 @@ impl Slots {
         let copies = self.copies(storage);
         copies.map_or(Kept::default(), |copies| Kept {
             on_host: copies.host.is_some(),
+            in_heap: copies.heap_block().map(HeapBlock::id),
             in_store: copies.store.as_ref().map(|(number, _)| *number),
             on_disk: copies.disk.is_some(),
             at_source: copies.source.is_some(),
@@ -100,6 +101,22 @@ impl Slots {
     /// The block of the heap in the host's memory that has a storage's bytes.
     pub(crate) fn heap_block(&self, storage: &Storage) -> Option<&HeapBlock> {
         self.copies(storage)?.heap_block()
+    }
+
+    /// The blocks of the heap that no fake of a dry run has: of storages without one, and of copies
+    /// that wait to be dropped.
+    pub(in crate::memory) fn heap_blocks_beside(
+        &self,
+        fakes: &Fakes,
+    ) -> impl Iterator<Item = &HeapBlock> {
+        let has_fake = |slot: &Slot| {
+            let storage = slot.storage.upgrade();
+            storage.is_some_and(|storage| fakes.contains_key(&(storage.address() as u64)))
+        };
+        let rows = self.table.iter().filter(move |slot| !has_fake(slot));
+        let copies = rows.filter_map(|slot| slot.copies.as_deref());
+        let gone = self.gone.iter().map(|copies| &**copies);
+        copies.chain(gone).filter_map(Copies::heap_block)
     }
 
     /// Adds copies of what a storage holds now.
