@@ -13,6 +13,7 @@ mod faults;
 mod foreign;
 mod heap;
 mod heap_input;
+mod heap_trouble;
 mod history;
 mod in_place;
 mod limits;

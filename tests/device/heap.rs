@@ -91,3 +91,31 @@ fn a_buffer_of_the_app_is_not_evicted_to_the_heap() -> Result<()> {
     }
     Ok(())
 }
+
+/// Moves wait in the batch, and the lower budget needs their room.
+#[test]
+fn a_budget_falls_while_moves_wait() -> Result<()> {
+    let lower = [(6, None), (4, Some(2 * MIB)), (4, Some(0))];
+    for (device_mib, host_bytes) in lower {
+        let gpu = Gpu::open(options(16 * MIB))?;
+        let tensors: Vec<_> = (0..48)
+            .map(|first| gpu.arange(first, first + (64 << 10), 1, DType::I32))
+            .collect::<Result<_>>()?;
+        for tensor in &tensors[8..40] {
+            tensor.evict()?;
+        }
+        let budget = Budget {
+            host_bytes,
+            ..Budget::device(device_mib * MIB)
+        };
+        assert_eq!(gpu.memory().set_budget(budget)?, 0);
+        let stats = gpu.memory().stats();
+        assert!(stats.device_bytes.now <= device_mib * MIB, "{stats}");
+        assert!(stats.host_slab_bytes.now <= host_bytes.unwrap_or(u64::MAX));
+        for (first, tensor) in (0..).zip(&tensors) {
+            let found = tensor.to_vec::<i32>()?;
+            assert!(found.into_iter().eq(first..first + (64 << 10)));
+        }
+    }
+    Ok(())
+}
