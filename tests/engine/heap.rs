@@ -481,6 +481,38 @@ fn cold_blocks_of_a_full_heap_go_on_to_the_disk_before_their_room_is_needed() {
 }
 
 #[test]
+fn what_is_in_two_places_makes_way_on_the_disk_for_what_the_heap_cannot_take() {
+    let budget = Budget {
+        staging_bytes: Some(2 * MIB),
+        host_bytes: Some(2 * MIB),
+        ..Budget::device(10 * MIB)
+    };
+    let (gpu, sim) = open(budget, options());
+    let tensors = filled_in_steps(&gpu, 200, || gpu.flush().unwrap());
+    let large = gpu.full(&[48 * LEN], 7, DType::F32).unwrap();
+    gpu.flush().unwrap();
+    gpu.poll().unwrap();
+    // The disk lacks two tensors of room for it. More than two are in the heap, too.
+    let before = gpu.memory().stats();
+    let room_bytes = 46 * 4 * LEN as u64;
+    let quota_bytes = before.spilled_bytes.now + room_bytes;
+    let budget = Budget {
+        disk_bytes: Some(quota_bytes),
+        ..budget
+    };
+    gpu.memory().set_budget(budget).unwrap();
+    large.evict().unwrap();
+    assert_eq!(large.residency(), Residency::Disk);
+    let stats = gpu.memory().stats();
+    let more_bytes = stats.spilled_bytes.now - before.spilled_bytes.now;
+    assert!(more_bytes <= room_bytes, "{stats}");
+    check(&tensors);
+    assert_eq!(large.to_vec::<f32>().unwrap(), vec![7.0; 48 * LEN]);
+    drop((tensors, large));
+    ended(gpu, &sim);
+}
+
+#[test]
 fn blocks_that_are_used_while_they_go_on_to_the_disk_keep_their_bytes() {
     let budget = beside_a_disk(2 * MIB);
     for lag_submissions in [0, 3, u32::MAX] {

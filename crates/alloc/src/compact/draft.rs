@@ -205,7 +205,13 @@ impl Draft {
             Step::Release(slab) => query.pools.slab_bytes(*slab) == slab_bytes,
             _ => false,
         };
+        // A slab that was created after that release may have taken its room.
+        let since = self
+            .steps
+            .iter()
+            .rposition(|step| matches!(step, Step::Create(_)));
         let released = self.steps.iter().rposition(is_as_large);
+        let released = released.filter(|released| since.is_none_or(|since| since < *released));
         match released.map(|index| self.steps.remove(index)) {
             Some(Step::Release(slab)) => self.steps.push(Step::Assign { slab, class }),
             _ => self.steps.push(Step::Create(query.growth)),

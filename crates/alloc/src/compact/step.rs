@@ -9,8 +9,8 @@ pub enum Step {
     /// Release this slab: [`Pools::remove_slab`](crate::Pools::remove_slab). The earlier steps have
     /// emptied it.
     Release(SlabId),
-    /// Let this empty slab serve requests of another class:
-    /// [`Pools::assign`](crate::Pools::assign).
+    /// Let this slab serve requests of another class: [`Pools::assign`](crate::Pools::assign). It
+    /// was empty, or the earlier steps have emptied it.
     Assign {
         /// The slab.
         slab: SlabId,

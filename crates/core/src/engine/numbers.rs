@@ -235,7 +235,7 @@ table! {
         /// Submissions.
         total submissions,
         /// Total bytes that the host itself read from slabs in its memory, in parts of 64 KiB and
-        /// more: to evict them to a store or to the disk, or to read rows of a table.
+        /// more: to move them on because the host's limit was lowered, or to read rows of a table.
         total host_read_bytes,
         /// The time of these reads, in nanoseconds, without waits. 0 on a simulated device whose
         /// reads take no time.

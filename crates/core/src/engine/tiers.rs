@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::heap;
 use super::pass::Pass;
+use super::state::cleaning::Cleaning;
 use super::state::destination::Destination;
 use crate::error::{Error, Result};
 use crate::memory::Tier;
@@ -75,24 +76,37 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
     destination_beside(pass, storage, tier)
 }
 
-/// Gives up copies in a tier of bytes that are also in the host's memory: the victim's are nowhere
-/// else. Returns whether that freed `wanted_bytes`. If there are not as many, they stay.
-fn give_up_demoted(pass: &Pass, tier: Tier, wanted_bytes: u64) -> bool {
-    let (under_way, freed_bytes) = {
+/// Gives up copies in a tier of bytes that are also in the host's memory, as many as the victim
+/// lacks room there: its bytes are nowhere else. `false` if there are not as many. Then they stay.
+fn give_up_demoted(pass: &Pass, tier: Tier, victim_bytes: u64) -> bool {
+    let room_bytes = match tier {
+        Tier::Host => 0,
+        Tier::Store(number) => pass.stores[usize::from(number)].room_bytes(),
+        Tier::Disk => {
+            let quota_bytes = pass.budget().disk_bytes.unwrap_or(u64::MAX);
+            quota_bytes.saturating_sub(pass.spill.used_bytes())
+        }
+    };
+    // A disk that is full within its quota lacks room for the whole victim.
+    let missing_bytes = match victim_bytes.saturating_sub(room_bytes) {
+        0 => victim_bytes,
+        missing_bytes => missing_bytes,
+    };
+    let under_way = {
         let state = &mut *pass.lock();
-        let under_way_bytes = state.demotions.bytes_to(Some(tier));
-        let slots = &mut state.memory.slots;
-        if under_way_bytes.saturating_add(slots.demoted_bytes(Some(tier))) < wanted_bytes {
+        let (demotions, slots) = (&mut state.demotions, &mut state.memory.slots);
+        let under_way_bytes = demotions.bytes_to(Some(tier));
+        if under_way_bytes.saturating_add(slots.demoted_bytes(Some(tier))) < missing_bytes {
             return false;
         }
-        let missing_bytes = wanted_bytes.saturating_sub(under_way_bytes);
         let dropped_bytes = slots.drop_demoted(tier, missing_bytes);
-        let under_way = state.demotions.take_to(tier);
-        (under_way, under_way_bytes + dropped_bytes)
+        let under_way = demotions.take_to(tier, missing_bytes.saturating_sub(dropped_bytes));
+        state.counters.evicted_bytes += under_way.iter().map(Cleaning::moved_bytes).sum::<u64>();
+        under_way
     };
     drop(under_way);
     pass.drop_stale_copies();
-    freed_bytes > 0
+    true
 }
 
 fn destination_beside(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {

@@ -18,7 +18,7 @@ use crate::dtype::DType;
 pub struct SlabMap {
     /// Number of the slab. No other slab of this device ever has it.
     pub slab: u32,
-    /// Which requests it serves.
+    /// Which requests it was created for. Once it is empty it may serve others.
     pub class: SlabClass,
     /// Its size, in bytes.
     pub size_bytes: u64,

@@ -211,7 +211,8 @@ pub(super) fn victims_ahead(
     let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &outlook);
     chosen.retain(|candidate| {
         let is_written_out = !candidate.is_clean && candidate.recompute_ns.is_none();
-        is_written_out && !state.cleanings.holds(&candidate.storage)
+        let under_way = [&state.cleanings, &state.demotions];
+        is_written_out && !(under_way.iter()).any(|copies| copies.holds(&candidate.storage))
     });
     chosen
 }

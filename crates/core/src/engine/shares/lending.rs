@@ -62,9 +62,12 @@ pub(in crate::engine) fn note_lending(engine: &Engine) -> bool {
     let mut lending = lending(engine, limit_bytes(engine), &engine.budget());
     // The room of a copy that is between two parts is for bytes that are lent.
     let left_bytes = state.cleanings.left_bytes(None);
-    // What has gone on from the heap, or is on its way, is in two places. One makes way.
-    let twice_bytes = state.demotions.bytes_to(None) + state.memory.slots.demoted_bytes(None);
-    lending.room_bytes = (lending.room_bytes).saturating_add(left_bytes + twice_bytes);
+    lending.room_bytes = lending.room_bytes.saturating_add(left_bytes);
+    if engine.caps().host_heap && lending.room_bytes < lending.limit_bytes {
+        // What has gone on from the heap, or is on its way, is in two places. One makes way.
+        let twice_bytes = state.demotions.bytes_to(None) + state.memory.slots.demoted_bytes(None);
+        lending.room_bytes = lending.room_bytes.saturating_add(twice_bytes);
+    }
     let is_bounded = lending.room_bytes < lending.limit_bytes;
     (state.memory.shares).set_lending(is_bounded.then_some(lending));
     true

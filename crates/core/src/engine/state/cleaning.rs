@@ -92,9 +92,16 @@ impl Cleanings {
         there.map(|one| one.len_bytes).sum()
     }
 
-    /// Takes the copies to a tier. The caller drops them outside the engine's lock.
-    pub(in crate::engine) fn take_to(&mut self, tier: Tier) -> Vec<Cleaning> {
-        self.0.extract_if(.., |one| one.tier == tier).collect()
+    /// Takes copies to a tier, until their storages have `wanted_bytes`. The caller drops them
+    /// outside the engine's lock.
+    pub(in crate::engine) fn take_to(&mut self, tier: Tier, wanted_bytes: u64) -> Vec<Cleaning> {
+        let mut taken_bytes = 0;
+        let is_taken = |one: &mut Cleaning| {
+            let is_taken = one.tier == tier && taken_bytes < wanted_bytes;
+            taken_bytes += if is_taken { one.len_bytes } else { 0 };
+            is_taken
+        };
+        self.0.extract_if(.., is_taken).collect()
     }
 
     /// Takes the first copy that `is_it` names.

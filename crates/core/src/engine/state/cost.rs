@@ -35,7 +35,8 @@ const NS_PER_KIB: std::ops::RangeInclusive<u64> = 1..=10_000_000;
 const LARGE_COPY_BYTES: u64 = 1 << 20;
 const SMALL_COPY_BYTES: u64 = 64 << 10;
 
-/// The first measurement changes a guess by at most this factor: it may be odd.
+/// A measurement counts as at most so many times what is known, or as such a part. It may be odd:
+/// the system may suspend the device amid the copies.
 const MOST_OFF: f64 = 8.0;
 
 /// The bounds of the time of a copy beside its bytes.
@@ -92,14 +93,17 @@ impl Link {
             let beside_ns = (copies * self.ns_per_copy).min(ns / 8.0);
             let bounds = [NS_PER_KIB.start(), NS_PER_KIB.end()].map(|ns| *ns as f64 / 1024.0);
             let news = ((ns - beside_ns) / bytes).clamp(bounds[0], bounds[1]);
-            let guess = self.ns_per_byte;
+            let known = self.ns_per_byte;
+            let news = news.clamp(known / MOST_OFF, known * MOST_OFF);
             self.ns_per_byte = match self.is_measured {
-                true => guess + (news - guess) * part,
-                false => news.clamp(guess / MOST_OFF, guess * MOST_OFF),
+                true => known + (news - known) * part,
+                false => news,
             };
             self.is_measured = true;
         } else if each_bytes <= SMALL_COPY_BYTES && copies > 0.0 {
             let news = (ns - bytes * self.ns_per_byte) / copies;
+            let known = self.ns_per_copy.max(NS_PER_COPY.0);
+            let news = news.clamp(known / MOST_OFF, known * MOST_OFF);
             let news = news.clamp(NS_PER_COPY.0, NS_PER_COPY.1);
             self.ns_per_copy += (news - self.ns_per_copy) * part;
         }

@@ -215,8 +215,8 @@ impl<'a> Supply<'a> {
         let mut watch = Stopwatch::new(engine.driver.has_clock());
         let read =
             watch.time(|| (engine.driver).read_mapped(place.buffer, start, size_bytes, &mut keep));
-        engine.note_host_read(piece_bytes, watch.spent());
         read.map_err(|error| refusal("to read a slab in the host's memory", error))?;
+        engine.note_host_read(piece_bytes, watch.spent());
         Ok(self.room(piece_bytes))
     }
 }
