@@ -13,40 +13,63 @@ use std::ops::Range;
 
 use super::tokens::{Token, TokenKind};
 
-/// Most operators and brackets from the root of a declaration's tree to a leaf. Unoptimized naga
-/// takes up to 65 KiB for a bracket and 48 KiB for an `else if`, but 33 KiB for an operator, and
-/// refuses more than 200 brackets. So this depth fits
+/// Most operators and brackets from the root of a declaration's tree to a leaf: as many brackets as
+/// naga takes. It writes a pair of brackets for most operators, and the compilers of Metal and DX12
+/// refuse more than 256. Unoptimized naga takes up to 65 KiB of stack for each, so this depth fits
 /// [`with_deep_stack`](crate::driver::with_deep_stack).
-const MOST_DEPTH: usize = 500;
+const MOST_DEPTH: usize = 200;
 
 /// Most declarations of a text.
 const MOST_DECLARATIONS: usize = 1000;
 
-/// Marks since an open bracket. Commas, semicolons and blocks end a part, and a tree is at most as
-/// deep as its part has marks.
+/// Since an open bracket: bounds on the depth of the trees after it. Commas, semicolons and blocks
+/// end a part.
+///
+/// A term stands between two binary operators. For any precedence, a part with `n` operators
+/// between terms is at most `n` deep above its deepest term. A term is at most as deep as its
+/// marks, above its deepest bracket.
 #[derive(Clone, Copy, Default)]
-struct Marks {
-    /// Marks of the current part, with those in its closed brackets.
-    here: usize,
-    /// The most marks of a part so far.
-    most: usize,
-    /// Each `<` of the part that may open a template, without its `>`. A comma in a template ends
-    /// no part: what follows is below the marks before the template.
+struct Depths {
+    /// Operators between terms of the current part.
+    operators: usize,
+    /// Marks of the current term: operators that bind tighter, and brackets.
+    marks: usize,
+    /// Each `<` of the term that may open a template, without its `>`. Commas and operators in a
+    /// template end no term: what follows is below the marks before the template.
     angles: usize,
+    /// The deepest bracket of the current term.
+    bracket: usize,
+    /// The deepest term of the current part so far.
+    term: usize,
+    /// The deepest part so far.
+    part: usize,
 }
 
-impl Marks {
+impl Depths {
+    fn depth(&self) -> usize {
+        let term = self.term.max(self.marks + self.bracket);
+        self.part.max(self.operators + term)
+    }
+
     fn end_part(&mut self) {
-        self.most = self.most.max(self.here);
-        (self.here, self.angles) = (0, 0);
+        *self = Depths {
+            part: self.depth(),
+            ..Depths::default()
+        };
+    }
+
+    fn end_term(&mut self) {
+        self.term = self.term.max(self.marks + self.bracket);
+        (self.marks, self.bracket) = (0, 0);
+        self.operators += 1;
     }
 }
 
 /// Refuses a text that is too deep or has too many declarations. The error gives the place and the
 /// reason.
 pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usize>, String)> {
-    let (mut open, mut marks): (Vec<Marks>, _) = (vec![], Marks::default());
-    // Marks before all open brackets.
+    let (mut open, mut here): (Vec<Depths>, _) = (vec![], Depths::default());
+    // Depth of all open brackets, from the outermost to this one.
     let mut above = 0;
     let mut declarations = 0;
     for (index, token) in tokens.iter().enumerate() {
@@ -55,48 +78,49 @@ pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usi
         };
         match mark {
             b'(' | b'[' | b'{' => {
-                marks.here += 1;
-                above += marks.here;
-                open.push(std::mem::take(&mut marks));
+                here.marks += 1;
+                above += here.operators + here.marks;
+                open.push(std::mem::take(&mut here));
             }
             b')' | b']' | b'}' => {
-                marks.end_part();
-                let inner = marks.most;
-                marks = open.pop().unwrap_or_default();
-                above = above.saturating_sub(marks.here);
+                let depth = here.depth();
+                here = open.pop().unwrap_or_default();
+                here.bracket = here.bracket.max(depth);
+                above = above.saturating_sub(here.operators + here.marks);
+                // A chain of `else if` is a tree as deep as the chain is long.
                 let next = tokens.get(index + 1);
-                match mark == b'}' {
-                    false => marks.here += inner,
-                    // A chain of `else if` is a tree as deep as the chain is long.
-                    true => {
-                        marks.most = marks.most.max(marks.here + inner);
-                        if !next.is_some_and(|next| next.is_word(text, "else")) {
-                            marks.end_part();
-                            declarations += usize::from(open.is_empty());
-                        }
-                    }
+                let goes_on = next.is_some_and(|next| next.is_word(text, "else"));
+                if mark == b'}' && !goes_on {
+                    here.end_part();
+                    declarations += usize::from(open.is_empty());
                 }
             }
-            b',' if marks.angles > 0 => {}
-            b',' => marks.end_part(),
+            b',' if here.angles > 0 => {}
+            b',' => here.end_part(),
             b';' => {
-                marks.end_part();
+                here.end_part();
                 declarations += usize::from(open.is_empty());
             }
             _ => {
-                marks.here += 1;
-                let before = index.checked_sub(1).map(|before| tokens[before].kind);
+                let before = index.checked_sub(1).map(|before| tokens[before]);
+                let is_after_word = before.is_some_and(|before| before.kind == TokenKind::Word);
+                let is_after_term = is_after_word
+                    || before.is_some_and(|before| before.is(b')') || before.is(b']'));
                 let next = text.as_bytes().get(token.range().end);
+                let was_in_template = here.angles > 0;
                 match mark {
-                    b'<' if before == Some(TokenKind::Word) => {
-                        marks.angles += usize::from(!matches!(next, Some(b'<' | b'=')));
-                    }
-                    b'>' => marks.angles = marks.angles.saturating_sub(1),
+                    b'<' if is_after_word && !matches!(next, Some(b'<' | b'=')) => here.angles += 1,
+                    b'>' => here.angles = here.angles.saturating_sub(1),
                     _ => {}
+                }
+                let is_binary = is_after_term && b"+-<>=!&|^".contains(&mark);
+                match is_binary && !was_in_template && here.angles == 0 {
+                    true => here.end_term(),
+                    false => here.marks += 1,
                 }
             }
         }
-        if above + marks.here.max(marks.most) > MOST_DEPTH {
+        if above + here.depth() > MOST_DEPTH {
             let reason = format!(
                 "operators and brackets are more than {MOST_DEPTH} deep here: split the \
                  statement, or use a loop"
@@ -239,7 +263,7 @@ mod tests {
             true,
         );
         check(&format!("/*{}*/ fn f() {{}}", many("((((")), true);
-        let dot = "a[i].x * -b[2 * i] + ".repeat(70);
+        let dot = "a[i].x * -b[2 * i] + ".repeat(150);
         check(&format!("const a = {dot} 1;"), true);
         check(&many("("), false);
         check(&many("{"), false);
@@ -256,7 +280,7 @@ mod tests {
         check(&format!("const a = b{};", many("[0]")), false);
         check(&format!("const a: {}", many("vec2<1, ")), false);
         // Neither the commas of templates nor their levels hide operators.
-        let signs = "- ".repeat(200);
+        let signs = "- ".repeat(80);
         for level in ["array<i32, ", "array<i32, 1 + ", "array<i32, 1>(", "f("] {
             let level = format!("{signs}{level}");
             check(&format!("const a = {}", level.repeat(2)), true);
