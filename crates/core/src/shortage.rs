@@ -247,14 +247,7 @@ impl ReclaimStep {
     /// Whether the step moves bytes to or from the host. Before the first such step, reclaim lets
     /// the slabs grow past the soft budget.
     pub(crate) fn has_traffic(self) -> bool {
-        matches!(
-            self,
-            ReclaimStep::Drop
-                | ReclaimStep::Host
-                | ReclaimStep::Store
-                | ReclaimStep::Disk
-                | ReclaimStep::Repack
-        )
+        self.evicts() || matches!(self, ReclaimStep::Drop | ReclaimStep::Repack)
     }
 }
 

@@ -1,9 +1,5 @@
 //! Reads, writes in place, and waiting for a value.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
 use super::Buffer;
 use super::landing::{Arrival, Landing};
 use crate::dtype::Element;
@@ -89,9 +85,7 @@ impl Buffer {
         }
         let (mut look, mut seen) = (Some(look), None);
         let (piece, len) = (self.piece(), self.elements::<T>());
-        let into = Arc::new(Mutex::new(Landing::new(Vec::new())));
-        let landed = into.clone();
-        let sink = Box::new(move |piece: &[u8]| landed.lock().take_in(piece, len));
+        let (into, sink) = Landing::shared(Vec::new(), len);
         let mut show = |bytes: &[u8]| match (T::seen_in(bytes), look.take()) {
             (Some(elements), Some(look)) => seen = Some(look(elements)),
             (_, unused) => {
@@ -204,12 +198,10 @@ impl Buffer {
         if self.is_empty() {
             spare.clear();
         }
-        let landing = Arc::new(Mutex::new(Landing::new(spare)));
+        let (landing, sink) = Landing::shared(spare, self.elements::<T>());
         let landed = match self.is_empty() {
             true => None,
             false => {
-                let (into, len) = (landing.clone(), self.elements::<T>());
-                let sink = Box::new(move |piece: &[u8]| into.lock().take_in(piece, len));
                 let (engine, storage) = (self.engine.here(), self.storage.here());
                 Some(engine.read_to(&storage, self.piece(), sink)?)
             }
@@ -229,17 +221,12 @@ impl Buffer {
     }
 
     fn check_elements<T: Element>(&self, operation: &'static str) -> Result<()> {
-        let element_bytes = size_of::<T>() as u64;
-        match self.size_bytes.is_multiple_of(element_bytes) {
-            true => Ok(()),
-            false => Err(Error::buffer(
-                operation,
-                format!(
-                    "{} bytes are not a multiple of the element size of {element_bytes}",
-                    self.size_bytes
-                ),
-            )),
+        let (bytes, of) = (self.size_bytes, size_of::<T>() as u64);
+        if bytes.is_multiple_of(of) {
+            return Ok(());
         }
+        let reason = format!("{bytes} bytes are not a multiple of the element size of {of}");
+        Err(Error::buffer(operation, reason))
     }
 
     fn check_write<T: Element>(&self, elements: &[T]) -> Result<()> {

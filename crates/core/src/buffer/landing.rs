@@ -1,14 +1,14 @@
 //! Puts bytes that arrive from the device into a vector of elements.
 
-use std::fmt;
-use std::mem;
 use std::sync::Arc;
+use std::{fmt, mem};
 
 use parking_lot::Mutex;
 
 use crate::driver::BoxFuture;
 use crate::dtype::Element;
 use crate::error::{Error, Result};
+use crate::transfer::Sink;
 
 /// A read under way.
 pub struct Arrival<T> {
@@ -46,6 +46,15 @@ pub(super) struct Landing<T> {
 }
 
 impl<T: Element> Landing<T> {
+    /// A landing into an existing vector, whose contents it replaces, and the sink of a read of
+    /// `len` elements that fills it.
+    pub(super) fn shared(elements: Vec<T>, len: usize) -> (Arc<Mutex<Self>>, Sink) {
+        let landing = Arc::new(Mutex::new(Landing::new(elements)));
+        let into = landing.clone();
+        let sink = move |piece: &[u8]| into.lock().take_in(piece, len);
+        (landing, Box::new(sink))
+    }
+
     /// Uses an existing vector and replaces its contents.
     pub(super) fn new(elements: Vec<T>) -> Self {
         Landing {

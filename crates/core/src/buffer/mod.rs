@@ -119,13 +119,9 @@ impl Buffer {
     /// [`Error::Buffer`] for a range that exceeds the buffer.
     pub fn slice(&self, bytes: Range<u64>) -> Result<Buffer> {
         if bytes.start > bytes.end || bytes.end > self.size_bytes {
-            return Err(Error::buffer(
-                "slice",
-                format!(
-                    "bytes {}..{} of a buffer that has {}",
-                    bytes.start, bytes.end, self.size_bytes
-                ),
-            ));
+            let (start, end, all) = (bytes.start, bytes.end, self.size_bytes);
+            let reason = format!("bytes {start}..{end} of a buffer that has {all}");
+            return Err(Error::buffer("slice", reason));
         }
         Ok(Buffer {
             offset_bytes: self.offset_bytes + bytes.start,
@@ -141,14 +137,10 @@ impl Buffer {
     /// inside a word of 4 bytes.
     #[track_caller]
     pub fn copy(&self) -> Result<Buffer> {
-        if !self.is_empty() && !self.offset_bytes.is_multiple_of(4) {
-            return Err(Error::buffer(
-                "copy",
-                format!(
-                    "the slice starts at byte {}, inside a word of 4 bytes",
-                    self.offset_bytes
-                ),
-            ));
+        let start = self.offset_bytes;
+        if !self.is_empty() && !start.is_multiple_of(4) {
+            let reason = format!("the slice starts at byte {start}, inside a word of 4 bytes");
+            return Err(Error::buffer("copy", reason));
         }
         let copy = Buffer::new(&self.engine, self.size_bytes)?;
         if self.size_bytes > 0 {
@@ -325,10 +317,10 @@ impl Gpu {
 
 fn check_source(operation: &'static str, source: &Source, size_bytes: u64) -> Result<()> {
     match source.len_bytes() {
-        Some(len_bytes) if len_bytes < size_bytes => Err(Error::buffer(
-            operation,
-            format!("the source has {len_bytes} bytes, and {size_bytes} are needed"),
-        )),
+        Some(len_bytes) if len_bytes < size_bytes => {
+            let reason = format!("the source has {len_bytes} bytes, and {size_bytes} are needed");
+            Err(Error::buffer(operation, reason))
+        }
         _ => Ok(()),
     }
 }

@@ -163,9 +163,7 @@ impl Pieces {
     #[track_caller]
     fn begin(&mut self, piece: &Buffer) -> Result<Ahead> {
         let spare = self.spares.pop().unwrap_or_default();
-        let landing = Arc::new(Mutex::new(Landing::new(spare)));
-        let (into, len) = (landing.clone(), piece.size_bytes as usize);
-        let sink = Box::new(move |bytes: &[u8]| into.lock().take_in(bytes, len));
+        let (landing, sink) = Landing::shared(spare, piece.size_bytes as usize);
         let (engine, storage) = (piece.engine.here(), piece.storage.here());
         let read = SeenRead::begin(&engine, &storage, piece.piece(), sink)?;
         Ok(Ahead { read, landing })

@@ -139,10 +139,8 @@ impl Gpu {
         self.check_accesses(buffers)?;
         let storage = |(buffer, _): &(&Buffer, Access)| buffer.storage().here().clone();
         let storages: Vec<_> = buffers.iter().map(storage).collect();
-        let written = buffers
-            .iter()
-            .filter(|(_, access)| *access == Access::Write);
-        let written: Vec<_> = written.map(storage).collect();
+        let is_written = |(_, access): &&(&Buffer, Access)| *access == Access::Write;
+        let written: Vec<_> = buffers.iter().filter(is_written).map(storage).collect();
         let engine = self.engine.here();
         let pinned = engine.pin(&storages, &written).await?;
         let bound = bound(driver, buffers, &pinned)?;
@@ -207,12 +205,9 @@ impl Gpu {
     pub fn import(&self, buffer: &wgpu::Buffer, bytes: Range<u64>) -> Result<Buffer> {
         let size_bytes = bytes.end.saturating_sub(bytes.start);
         if size_bytes == 0 || !size_bytes.is_multiple_of(16) {
-            return Err(Error::buffer(
-                "import",
-                format!(
-                    "{bytes:?} is {size_bytes} bytes long; it must be a multiple of 16, and not 0"
-                ),
-            ));
+            let must = "it must be a multiple of 16, and not 0";
+            let reason = format!("{bytes:?} is {size_bytes} bytes long; {must}");
+            return Err(Error::buffer("import", reason));
         }
         self.import_sized(buffer, bytes, size_bytes)
     }
@@ -241,20 +236,18 @@ impl Gpu {
         let usages = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST;
-        if !buffer.usage().contains(usages) {
-            return refuse(format!(
-                "its usages are {:?}, without {usages:?}",
-                buffer.usage()
-            ));
+        let its = buffer.usage();
+        if !its.contains(usages) {
+            return refuse(format!("its usages are {its:?}, without {usages:?}"));
         }
         if bytes.end > buffer.size() {
             return refuse(format!("{bytes:?} passes its end at {}", buffer.size()));
         }
         let alignment = self.caps().offset_alignment_bytes;
-        if !bytes.start.is_multiple_of(alignment) {
+        let start = bytes.start;
+        if !start.is_multiple_of(alignment) {
             return refuse(format!(
-                "it starts at {}, not a multiple of {alignment}",
-                bytes.start
+                "it starts at {start}, not a multiple of {alignment}"
             ));
         }
         Ok(())

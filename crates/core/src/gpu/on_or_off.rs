@@ -5,20 +5,14 @@ use std::env::{self, VarError};
 use super::Options;
 use crate::error::{Error, Result};
 
-/// The environment variable that decides where [`Options::fuse`] does not.
-const FUSE: &str = "LAPIDARY_FUSE";
-
-/// The environment variable that decides where [`Options::host_heap`] does not.
-const HOST_HEAP: &str = "LAPIDARY_HOST_HEAP";
-
 impl Options {
     pub(super) fn fuses(&self) -> Result<bool> {
-        Ok(on_or_off(self.fuse, FUSE)?.unwrap_or(true))
+        Ok(on_or_off(self.fuse, "LAPIDARY_FUSE")?.unwrap_or(true))
     }
 
     /// `None` leaves it to the device.
     pub(super) fn has_host_heap(&self) -> Result<Option<bool>> {
-        on_or_off(self.host_heap, HOST_HEAP)
+        on_or_off(self.host_heap, "LAPIDARY_HOST_HEAP")
     }
 }
 

@@ -171,14 +171,10 @@ impl Plan {
 
     /// The bytes that running jobs of this priority and higher ones leave.
     fn free_bytes(&self, priority: i8) -> u64 {
-        let above = self
-            .running
-            .iter()
-            .filter(|one| one.wish.priority >= priority);
-        let taken_bytes = above
-            .map(|one| one.wish.peak_bytes)
-            .fold(0, u64::saturating_add);
-        self.capacity_bytes.saturating_sub(taken_bytes)
+        let above = self.running.iter();
+        let above = above.filter(|one| one.wish.priority >= priority);
+        let peaks = above.map(|one| one.wish.peak_bytes);
+        peaks.fold(self.capacity_bytes, u64::saturating_sub)
     }
 
     /// What each running job is guaranteed: its peak or, below jobs of higher priorities, what
@@ -203,13 +199,11 @@ impl Plan {
     /// Why a job waits; `None` if it does not.
     pub(super) fn reason(&self, id: u64) -> Option<Reason> {
         let before = self.waiting.iter().position(|one| one.id == id)?;
-        let held_back = self.waiting[..before]
-            .iter()
-            .any(|one| one.passes >= MOST_PASSES);
+        let mut others = self.waiting[..before].iter();
         Some(Reason {
             before,
             free_bytes: self.free_bytes(self.waiting[before].wish.priority),
-            is_held_back: held_back,
+            is_held_back: others.any(|one| one.passes >= MOST_PASSES),
         })
     }
 }

@@ -137,16 +137,11 @@ pub fn choose<T>(
     needed_bytes: u64,
     coming_bytes: u64,
 ) -> usize {
-    let by_worth = |candidate: &T| {
+    let by_worth = |(index, candidate): (usize, &T)| {
         let weight = weigh(candidate);
-        (weight.worth(), weight)
+        (weight.worth(), weight, index)
     };
-    let mut weights: Vec<(f64, Weight, usize)> = candidates
-        .iter()
-        .map(by_worth)
-        .enumerate()
-        .map(|(index, (worth, weight))| (worth, weight, index))
-        .collect();
+    let mut weights: Vec<_> = candidates.iter().enumerate().map(by_worth).collect();
     weights.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
     let largest_bytes = weights.iter().map(|(_, weight, _)| weight.size_bytes).max();
     let (mut chosen, mut missing_bytes) = (0, needed_bytes);
@@ -172,9 +167,8 @@ pub fn choose<T>(
 /// none.
 fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize> {
     let most = weights.first()?.0;
-    let near = weights
-        .iter()
-        .take_while(|(worth, ..)| *worth >= most * NEAR);
+    let near = weights.iter();
+    let near = near.take_while(|(worth, ..)| *worth >= most * NEAR);
     let covering = near.enumerate();
     let covering = covering.filter(|(_, (_, weight, _))| weight.size_bytes >= missing_bytes);
     let last = covering.min_by(|(_, (a_worth, a, _)), (_, (b_worth, b, _))| {

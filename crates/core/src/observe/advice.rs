@@ -135,9 +135,7 @@ impl Snapshot {
             live_bytes > 0 && live_bytes < slab.size_bytes / 4
         };
         let sparse: Vec<&SlabMap> = self.slabs.iter().filter(is_sparse).collect();
-        let free = sparse.iter();
-        let free = free.map(|slab| slab.size_bytes.saturating_sub(granted_bytes(&slab.blocks)));
-        let free_bytes = free.fold(0, u64::saturating_add);
+        let free_bytes = free_bytes(&sparse);
         let used = self.slabs.iter().filter(|slab| !slab.blocks.is_empty());
         let used_bytes = used.fold(0, |sum: u64, slab| sum.saturating_add(slab.size_bytes));
         let is_much = free_bytes >= 4 * LEAST_BYTES && free_bytes >= used_bytes / 8;
@@ -170,23 +168,17 @@ impl Snapshot {
     }
 
     fn pinned(&self) -> Option<Suggestion> {
-        let (slabs, _) = self.sparse();
+        let (mut slabs, _) = self.sparse();
         let is_pinned = |block: &&Block| block.state == BlockState::Pinned;
-        let kept = slabs
-            .iter()
-            .filter(|slab| slab.blocks.iter().any(|block| is_pinned(&block)));
-        let kept: Vec<&&SlabMap> = kept.collect();
-        let pinned = kept.iter().flat_map(|slab| &slab.blocks).filter(is_pinned);
-        let free = kept
-            .iter()
-            .map(|slab| slab.size_bytes.saturating_sub(granted_bytes(&slab.blocks)));
-        let free_bytes = free.fold(0, u64::saturating_add);
+        slabs.retain(|slab| slab.blocks.iter().any(|block| is_pinned(&block)));
+        let pinned = slabs.iter().flat_map(|slab| &slab.blocks).filter(is_pinned);
+        let free_bytes = free_bytes(&slabs);
         let count = pinned.clone().count();
         let (tag, _) = self.greatest(pinned)?;
         let text = format!(
             "{count} pinned tensors keep {} slabs with {} free; most are of {}. Pin a tensor only while \
              its place must not change: a pin ends when its guard is dropped.",
-            kept.len(),
+            slabs.len(),
             Bytes(free_bytes),
             self.tag_name(tag),
         );
@@ -194,8 +186,9 @@ impl Snapshot {
     }
 
     fn unused(&self) -> Option<Suggestion> {
-        let blocks = self.slabs.iter().flat_map(|slab| &slab.blocks);
-        let idle = blocks.filter(|block| block.idle_commands >= IDLE_COMMANDS);
+        let idle = self
+            .blocks()
+            .filter(|block| block.idle_commands >= IDLE_COMMANDS);
         let (tag, bytes) = self.greatest(idle.clone())?;
         if bytes < self.stats.live_bytes.now / 16 {
             return None;
@@ -220,8 +213,7 @@ impl Snapshot {
         if !is_short || bytes < live_bytes / 2 {
             return None;
         }
-        let blocks = self.slabs.iter().flat_map(|slab| &slab.blocks);
-        let (tag, _) = self.greatest(blocks.filter(|block| block.is_saved))?;
+        let (tag, _) = self.greatest(self.blocks().filter(|block| block.is_saved))?;
         let text = format!(
             "{} of the {} live bytes, {} %, are saved for a backward that has not run; most are of {}. Call \
              `backward` earlier, compute under `no_grad` what needs no gradients, or let `Gpu::checkpoint` \
@@ -282,8 +274,8 @@ impl Snapshot {
         if bytes < live_bytes / 8 {
             return None;
         }
-        let blocks = self.slabs.iter().flat_map(|slab| &slab.blocks);
-        let small = blocks.filter(|block| block.size_bytes < self.granule_bytes);
+        let is_small = |block: &&Block| block.size_bytes < self.granule_bytes;
+        let small = self.blocks().filter(is_small);
         let count = small.clone().count();
         let (tag, _) = self.greatest_of(small, |block| {
             block.granted_bytes.saturating_sub(block.size_bytes)
@@ -339,11 +331,7 @@ impl Snapshot {
              flushing in a loop makes the host and the device wait for each other. Read less often, or keep \
              several reads under way (`Tensor::read`)."
         );
-        Some(Suggestion {
-            topic: Topic::Flushing,
-            bytes: 0,
-            text,
-        })
+        Some(about_time(Topic::Flushing, text))
     }
 
     fn features(&self) -> Option<Suggestion> {
@@ -354,11 +342,12 @@ impl Snapshot {
              `required_features: lapidary::interop::wanted_features(&adapter)`, and with \
              `required_limits: adapter.limits()`."
         );
-        (!missing.is_empty()).then_some(Suggestion {
-            topic: Topic::Features,
-            bytes: 0,
-            text,
-        })
+        (!missing.is_empty()).then(|| about_time(Topic::Features, text))
+    }
+
+    /// The blocks on the device.
+    fn blocks(&self) -> impl Iterator<Item = &Block> + Clone {
+        self.slabs.iter().flat_map(|slab| &slab.blocks)
     }
 
     /// The tag with most bytes in these blocks.
@@ -376,9 +365,7 @@ impl Snapshot {
             let sum: &mut u64 = by_tag.entry(block.tag).or_default();
             *sum = sum.saturating_add(bytes(block));
         }
-        by_tag
-            .into_iter()
-            .max_by_key(|&(tag, bytes)| (bytes, Reverse(tag)))
+        (by_tag.into_iter()).max_by_key(|&(tag, bytes)| (bytes, Reverse(tag)))
     }
 }
 
@@ -386,10 +373,22 @@ fn suggest(topic: Topic, bytes: u64, text: String) -> Option<Suggestion> {
     (bytes >= LEAST_BYTES).then_some(Suggestion { topic, bytes, text })
 }
 
+/// A suggestion about time: no bytes are concerned.
+fn about_time(topic: Topic, text: String) -> Suggestion {
+    let bytes = 0;
+    Suggestion { topic, bytes, text }
+}
+
 fn granted_bytes(blocks: &[Block]) -> u64 {
-    blocks
-        .iter()
-        .fold(0, |sum, block| sum.saturating_add(block.granted_bytes))
+    let granted = blocks.iter().map(|block| block.granted_bytes);
+    granted.fold(0, u64::saturating_add)
+}
+
+/// The bytes of these slabs that no block takes.
+fn free_bytes(slabs: &[&SlabMap]) -> u64 {
+    let free = slabs.iter();
+    let free = free.map(|slab| slab.size_bytes.saturating_sub(granted_bytes(&slab.blocks)));
+    free.fold(0, u64::saturating_add)
 }
 
 fn percent(part: u64, whole: u64) -> u128 {

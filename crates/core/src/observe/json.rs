@@ -148,11 +148,9 @@ impl Snapshot {
         for (index, moment) in self.moments.iter().enumerate() {
             let place = || format!("`moments`, row {index}");
             if moment.at_ns < before_ns {
-                let at_ns = moment.at_ns;
-                return Err(wrong(format!(
-                    "{}: {at_ns} ns comes after {before_ns} ns",
-                    place()
-                )));
+                let (place, at_ns) = (place(), moment.at_ns);
+                let reason = format!("{place}: {at_ns} ns comes after {before_ns} ns");
+                return Err(wrong(reason));
             }
             before_ns = moment.at_ns;
             if let Event::Alloc { tag, .. }
@@ -201,11 +199,9 @@ impl Snapshot {
             live_bytes = granted.fold(live_bytes, u64::saturating_add);
         }
         let stats = &self.stats;
-        for (index, one) in stats.reclaim_steps.iter().enumerate() {
-            if stats.reclaim_steps[..index]
-                .iter()
-                .any(|other| other.step == one.step)
-            {
+        let mut steps = FxHashSet::default();
+        for one in &stats.reclaim_steps {
+            if !steps.insert(one.step) {
                 let name = one.step.name();
                 return Err(wrong(format!("`stats.reclaim_steps`: {name} occurs twice")));
             }

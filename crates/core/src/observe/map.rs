@@ -102,10 +102,8 @@ impl Cell {
             return ('.', None);
         }
         let (used, size) = (u128::from(self.used_bytes), u128::from(size_bytes.max(1)));
-        let most = self
-            .by_letter
-            .iter()
-            .max_by_key(|one| (one.1, Reverse(one.0)));
+        let letters = self.by_letter.iter();
+        let most = letters.max_by_key(|one| (one.1, Reverse(one.0)));
         match most {
             Some(&(letter, bytes)) if u128::from(bytes) * 2 >= used => {
                 let first = if used * 2 >= size { b'A' } else { b'a' };

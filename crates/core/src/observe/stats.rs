@@ -30,22 +30,6 @@ impl fmt::Display for Counted {
     }
 }
 
-/// Prints the bytes that were read ahead of need, and how many of them in vain, if any were.
-struct ReadAhead(u64, u64);
-
-impl fmt::Display for ReadAhead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &ReadAhead(used_bytes, wasted_bytes) = self;
-        if used_bytes > 0 {
-            write!(f, "; {} read ahead", Bytes(used_bytes))?;
-        }
-        if wasted_bytes > 0 {
-            write!(f, ", {} in vain", Bytes(wasted_bytes))?;
-        }
-        Ok(())
-    }
-}
-
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (adapter, backend) = (printable(&self.adapter, 70), printable(&self.backend, 10));
@@ -149,12 +133,8 @@ impl MemoryStats {
         self.print_evicted(f)?;
         if self.moved_bytes > 0 {
             let times = Counted(self.compactions, "time");
-            row(
-                f,
-                "moved",
-                self.moved_bytes,
-                format_args!("{times}, to make room"),
-            )?;
+            let remark = format_args!("{times}, to make room");
+            row(f, "moved", self.moved_bytes, remark)?;
         }
         if let Some(bytes) = self.driver_bytes {
             let peak = Bytes(bytes.peak);
@@ -186,8 +166,16 @@ impl MemoryStats {
             }
             self.print_heap(f)?;
             let written = Bytes(self.evicted_bytes);
-            let ahead = ReadAhead(self.read_ahead_bytes, self.wasted_read_bytes);
-            let remark = format_args!("so far; {written} were written to these places{ahead}");
+            let ahead = match self.read_ahead_bytes {
+                0 => String::new(),
+                bytes => format!("; {} read ahead", Bytes(bytes)),
+            };
+            let vain = match self.wasted_read_bytes {
+                0 => String::new(),
+                bytes => format!(", {} in vain", Bytes(bytes)),
+            };
+            let remark =
+                format_args!("so far; {written} were written to these places{ahead}{vain}");
             row(f, "restored", self.restored_bytes, remark)?;
             self.print_dropped(f)?;
         }
@@ -204,32 +192,23 @@ impl MemoryStats {
             return Ok(());
         }
         let slabs = Counted(self.host_slabs.len() as u64, "slab");
-        let (free, hole) = (
-            Bytes(self.host_free_bytes),
-            Bytes(self.host_largest_hole_bytes),
-        );
+        let free = Bytes(self.host_free_bytes);
+        let hole = Bytes(self.host_largest_hole_bytes);
         let remark = format_args!("{slabs} in the host's memory, {free} free, largest hole {hole}");
         row(f, "heap", self.host_slab_bytes.now, remark)
     }
 
     /// The row about tensors that left without a write.
     fn print_dropped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = Bytes(self.dropped_to_source_bytes);
-        match (self.dropped_bytes, self.dropped_to_source_bytes) {
-            (0, _) => Ok(()),
-            (dropped_bytes, 0) => {
-                let remark = format_args!("so far, without a write: other copies or recipes stay");
-                row(f, "dropped", dropped_bytes, remark)
-            }
-            (dropped_bytes, source_bytes) if source_bytes >= dropped_bytes => {
-                let remark = format_args!("so far, without a write: the source has them");
-                row(f, "dropped", dropped_bytes, remark)
-            }
-            (dropped_bytes, _) => {
-                let remark = format_args!("so far, without a write: the source has {source}");
-                row(f, "dropped", dropped_bytes, remark)
-            }
-        }
+        let (dropped_bytes, source_bytes) = (self.dropped_bytes, self.dropped_to_source_bytes);
+        let who = match source_bytes {
+            _ if dropped_bytes == 0 => return Ok(()),
+            0 => "other copies or recipes stay".into(),
+            bytes if bytes >= dropped_bytes => "the source has them".into(),
+            bytes => format!("the source has {}", Bytes(bytes)),
+        };
+        let remark = format_args!("so far, without a write: {who}");
+        row(f, "dropped", dropped_bytes, remark)
     }
 
     /// The reclaim steps that ran: how many tries freed something, of all tries.

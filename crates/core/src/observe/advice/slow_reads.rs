@@ -1,6 +1,6 @@
 //! The suggestion about a heap in the host's memory that the host itself reads slowly.
 
-use super::{LEAST_BYTES, Suggestion, Topic};
+use super::{LEAST_BYTES, Suggestion, Topic, about_time};
 use crate::observe::Snapshot;
 use crate::units::{Bytes, Nanoseconds};
 
@@ -24,10 +24,6 @@ impl Snapshot {
             Bytes(bytes),
             Nanoseconds(ns),
         );
-        Some(Suggestion {
-            topic: Topic::SlowReads,
-            bytes: 0,
-            text,
-        })
+        Some(about_time(Topic::SlowReads, text))
     }
 }

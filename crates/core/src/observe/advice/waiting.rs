@@ -1,6 +1,6 @@
 //! The suggestion about work that waits for memory.
 
-use super::{Suggestion, Topic, percent};
+use super::{Suggestion, Topic, about_time, percent};
 use crate::memory::{Residency, printable_end};
 use crate::observe::Snapshot;
 use crate::units::{Bytes, Nanoseconds};
@@ -42,11 +42,7 @@ impl Snapshot {
              (`GpuMemory::set_budget`), or {or_else}.",
             percent(total_ns, all_ns.max(total_ns)),
         );
-        Some(Suggestion {
-            topic: Topic::Waiting,
-            bytes: 0,
-            text,
-        })
+        Some(about_time(Topic::Waiting, text))
     }
 
     /// The bytes by which the budget is too small for what is alive. `None` if it is not.
