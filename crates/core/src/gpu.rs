@@ -127,15 +127,14 @@ pub struct Options {
 
 impl Options {
     /// What an engine needs of the options, with the environment's defaults.
-    fn chosen(&self, layer: &Layer) -> Result<Chosen> {
+    fn chosen(&self) -> Result<Chosen> {
         let budget = match self.budget {
             Some(budget) => budget,
             None => budget_of_environment()?,
         };
         budget.check()?;
-        let named = || std::env::var_os("LAPIDARY_SPILL_FOLDER").filter(|name| !name.is_empty());
         let spill = SpillOptions {
-            folder: (self.spill_folder.clone()).or_else(|| named().map(PathBuf::from)),
+            folder: folder(&self.spill_folder, "LAPIDARY_SPILL_FOLDER"),
             compress: self.spill_compress,
             ..SpillOptions::default()
         };
@@ -145,13 +144,13 @@ impl Options {
             stores: self.stores.iter().cloned().map(OpenStore::new).collect(),
             never_move: self.never_move,
             is_dry: false,
-            diagnose: self.diagnoses(layer)?,
+            diagnostics: self.diagnoses()?,
         };
         Ok(Chosen {
             budget,
             setup,
             fuses: self.fuses()?,
-            cache_folder: self.caches(),
+            cache_folder: folder(&self.cache_folder, "LAPIDARY_CACHE_FOLDER"),
         })
     }
 
@@ -167,11 +166,12 @@ impl Options {
             host_heap: self.has_host_heap()?,
         })
     }
+}
 
-    fn caches(&self) -> Option<PathBuf> {
-        let named = || std::env::var_os("LAPIDARY_CACHE_FOLDER").filter(|name| !name.is_empty());
-        (self.cache_folder.clone()).or_else(|| named().map(PathBuf::from))
-    }
+/// The folder that the app says, else the environment.
+fn folder(said: &Option<PathBuf>, variable: &str) -> Option<PathBuf> {
+    let named = || std::env::var_os(variable).filter(|name| !name.is_empty());
+    said.clone().or_else(|| named().map(PathBuf::from))
 }
 
 /// The options of an engine.
@@ -228,7 +228,7 @@ impl Gpu {
     /// As [`open_async`](Gpu::open_async), with a layer above.
     #[doc(hidden)]
     pub async fn open_with_layer(options: Options, layer: &Layer) -> Result<Gpu> {
-        let chosen = options.chosen(layer)?;
+        let chosen = options.chosen()?;
         let driver = WgpuDriver::open(&options.request()?).await?;
         let driver = driver.with_cache(chosen.cache_folder.clone());
         Self::begin(Arc::new(driver), chosen, layer)
@@ -347,7 +347,7 @@ impl Gpu {
         options: Options,
         layer: &Layer,
     ) -> Result<Gpu> {
-        let chosen = options.chosen(layer)?;
+        let chosen = options.chosen()?;
         let host_heap = options.has_host_heap()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue, host_heap)?;
         let driver = driver.with_cache(chosen.cache_folder.clone());
@@ -383,7 +383,7 @@ impl Gpu {
         options: Options,
         layer: &Layer,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
-        let mut chosen = options.chosen(layer)?;
+        let mut chosen = options.chosen()?;
         device.host_heap = options.has_host_heap()?.unwrap_or(device.host_heap);
         let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
         let compact_always = device.compact_always.unwrap_or_else(is_said);

@@ -26,11 +26,10 @@ mod watch;
 
 use std::sync::Arc;
 
-use super::kernel::Launch;
 use super::state::State;
 use super::state::caches::Bindings;
 use crate::driver::{Binding, BufferId, Caps, DriverResult, Op};
-use crate::memory::{Change, Memory, Place, Storage, Zone};
+use crate::memory::{Change, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
 pub(super) use gear::Gear;
 pub use look::Look;
@@ -48,16 +47,11 @@ const MOST_SHARES: u64 = 32;
 /// The number of commands whose names are kept as suspects of a finding.
 const MOST_SUSPECTS: usize = 8;
 
+/// A range without rows, so without padding.
+const NO_ROWS: (u32, u32) = (0, 0);
+
 /// The reason of a look that was not taken.
 const NO_ROOM: &str = "the buffer for answers was full";
-
-/// The options of the diagnostics for an engine.
-pub(crate) struct Wanted {
-    pub(crate) diagnostics: Diagnostics,
-    /// A function that describes a launch in the words of its caller.
-    pub(crate) operation: fn(&Launch) -> String,
-    pub(crate) findings: Findings,
-}
 
 /// The subject of an answer.
 #[derive(Debug)]
@@ -87,7 +81,7 @@ struct Asked {
 
 /// The state of the diagnostics.
 pub(super) struct Diagnose {
-    wanted: Wanted,
+    pub(super) wants: Diagnostics,
     /// The device resources of the diagnostics, once they exist.
     pub(super) gear: Option<Gear>,
     asked: Vec<Asked>,
@@ -105,10 +99,10 @@ pub(super) struct Diagnose {
 }
 
 impl Diagnose {
-    pub(super) fn new(wanted: Wanted) -> Option<Box<Self>> {
-        wanted.diagnostics.looks().then(|| {
+    pub(super) fn new(wants: Diagnostics) -> Option<Box<Self>> {
+        wants.looks().then(|| {
             Box::new(Diagnose {
-                wanted,
+                wants,
                 gear: None,
                 asked: Vec::new(),
                 submitted: 0,
@@ -119,10 +113,6 @@ impl Diagnose {
                 watch: Watch::default(),
             })
         })
-    }
-
-    pub(super) fn wants(&self) -> Diagnostics {
-        self.wanted.diagnostics
     }
 
     /// The reason of the first missed look that the app has not learned of.
@@ -207,7 +197,7 @@ impl Diagnose {
         let mut done = 0;
         while done < zone.size_bytes {
             let size_bytes = PATTERN_BYTES.min(zone.size_bytes - done);
-            state.batch.push(Op::Copy {
+            state.batch.ops.push(Op::Copy {
                 src: gear.buffer,
                 src_offset_bytes: 0,
                 dst: zone.place.buffer,
@@ -220,31 +210,19 @@ impl Diagnose {
 
     /// Looks at a zone, unless the free answers are needed for launches.
     fn look_at_zone(&mut self, state: &mut State, zone: Zone, about: fn(Zone) -> About) {
-        let (place, size_bytes) = (zone.place, zone.size_bytes);
+        let range = (zone.place, zone.size_bytes);
         let answers = self.gear.as_ref().map_or(0, |gear| gear.answers);
         if self.used > answers / 4 * 3 {
             self.note_missed(NO_ROOM);
             return;
         }
-        self.look_at(state, Look::Words, place, size_bytes, &|| {
-            about(zone.clone())
-        });
+        let about = || about(zone.clone());
+        self.look_at(state, Look::Words, range, NO_ROWS, &about);
     }
 
     /// Looks at a range of a slab. Counts the look as missed if there is no room for its answers.
+    /// The range may have rows of `of` elements, of which all after the first `row` are padding.
     fn look_at(
-        &mut self,
-        state: &mut State,
-        look: Look,
-        place: Place,
-        size_bytes: u64,
-        about: &dyn Fn() -> About,
-    ) {
-        self.look_at_rows(state, look, (place, size_bytes), (0, 0), about);
-    }
-
-    /// The same for rows of `of` elements, of which all after the first `row` are padding.
-    fn look_at_rows(
         &mut self,
         state: &mut State,
         look: Look,
@@ -367,7 +345,7 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
 pub(in crate::engine) fn handle_changes(state: &mut State) {
     let changes = state.memory.canaries.take_changes(&state.memory.slabs);
     with(state, |diagnose, state| {
-        let wants = diagnose.wants();
+        let wants = diagnose.wants;
         for change in changes {
             match change {
                 Change::Came(canary) => diagnose.fill(state, &canary),
@@ -391,13 +369,8 @@ pub(in crate::engine) fn not_answered(state: &mut State) {
         diagnose.forget_asked(diagnose.submitted);
         // All canaries are filled again, because the lost fills are not known one by one.
         diagnose.note_missed("the driver refused a submission");
-        let Memory {
-            canaries,
-            slots,
-            slabs,
-            ..
-        } = &mut state.memory;
-        canaries.fill_again(slots, slabs);
+        let memory = &mut state.memory;
+        (memory.canaries).fill_again(&memory.slots, &memory.slabs);
     }
 }
 

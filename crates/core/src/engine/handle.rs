@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::diagnose::{Diagnose, Diagnostics, Findings, Wanted};
+use super::diagnose::{Diagnose, Diagnostics, Findings};
 use super::inside::{Inside, Recording};
 use super::limits::Limits;
 use super::limits::outside::Outside;
@@ -105,7 +105,7 @@ pub(crate) struct Setup {
     /// The engine is that of a dry run.
     pub(crate) is_dry: bool,
     /// The diagnostics to run.
-    pub(crate) diagnose: Option<Wanted>,
+    pub(crate) diagnostics: Option<Diagnostics>,
 }
 
 impl Engine {
@@ -116,19 +116,11 @@ impl Engine {
         let dead = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
         let pools = Memory::pools(driver.caps(), setup.never_move)?;
-        let wanted = setup
-            .diagnose
-            .as_ref()
-            .map(|wanted| match driver.has_contents() {
-                true => wanted.diagnostics,
-                // Without contents of buffers there is nothing to check.
-                false => wanted.diagnostics.without_looks(),
-            });
-        let findings = setup
-            .diagnose
-            .as_ref()
-            .map(|wanted| wanted.findings.clone());
-        let looked_for = setup.diagnose.filter(|_| driver.has_contents());
+        let wanted = setup.diagnostics.map(|wanted| match driver.has_contents() {
+            true => wanted,
+            // Without contents of buffers there is nothing to check.
+            false => wanted.without_looks(),
+        });
         // Allocates first, and fills in the state last. So the code that drops an engine exists
         // once, and not also for a failure here.
         let core = Arc::new_cyclic(|_| EngineCore {
@@ -142,7 +134,7 @@ impl Engine {
             watermarks: WatermarkListeners::default(),
             is_dry: setup.is_dry,
             wanted,
-            findings: findings.unwrap_or_default(),
+            findings: Findings::default(),
             readbacks: readbacks.clone(),
             driver: driver.clone(),
             dead: dead.clone(),
@@ -157,11 +149,10 @@ impl Engine {
                 dead,
             )),
         });
-        if let Some(looked_for) = looked_for {
+        if let Some(wanted) = wanted {
             let state = &mut *core.state.lock();
-            let wanted = looked_for.diagnostics;
             (state.memory).watch_blocks(wanted.canaries, wanted.poison);
-            state.diagnose = Diagnose::new(looked_for);
+            state.diagnose = Diagnose::new(wanted);
         }
         let execution_lock = Some(ExecutionLock::new(core.waiters.clone()));
         Ok(Arc::new(Engine {
@@ -237,9 +228,7 @@ impl Engine {
     /// Its passes run commands of this priority and higher ones. Those of the device's own engine
     /// run all, also those of shares that no handle is left of.
     pub(super) fn least_priority(&self) -> i8 {
-        self.share
-            .as_ref()
-            .map_or(i8::MIN, |share| share.priority())
+        self.share().map_or(i8::MIN, |share| share.priority())
     }
 
     /// Is it an engine of the same device, for this share or another one?

@@ -79,7 +79,6 @@ mod upload;
 
 pub use block::block_on;
 pub(crate) use commands::UploadPart;
-pub(crate) use diagnose::Wanted;
 pub use diagnose::{Diagnostics, Finding, Findings, Leak, Look};
 pub use door::Handle;
 pub(crate) use dry::{DryCounts, DryRunGuard};

@@ -5,10 +5,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::{Gpu, Layer, Options};
-use crate::engine::{
-    Diagnostics, Engine, Finding, Findings, Handle, Leak, Wanted, WeakEngine, block_on,
-};
+use super::{Gpu, Options};
+use crate::engine::{Diagnostics, Engine, Finding, Findings, Handle, Leak, WeakEngine, block_on};
 use crate::error::{Error, Result};
 use crate::jobs::Board;
 
@@ -17,7 +15,7 @@ const VARIABLE: &str = "LAPIDARY_DIAGNOSTICS";
 
 impl Options {
     /// The diagnostics of the options and the environment; `None` if all are off.
-    pub(super) fn diagnoses(&self, layer: &Layer) -> Result<Option<Wanted>> {
+    pub(super) fn diagnoses(&self) -> Result<Option<Diagnostics>> {
         let diagnostics = match (self.diagnostics, std::env::var(VARIABLE)) {
             (Some(diagnostics), _) => diagnostics,
             (None, Err(std::env::VarError::NotPresent)) => Diagnostics::none(),
@@ -29,11 +27,7 @@ impl Options {
                     other => other,
                 })?,
         };
-        Ok((diagnostics != Diagnostics::none()).then(|| Wanted {
-            diagnostics,
-            operation: layer.operation,
-            findings: Findings::default(),
-        }))
+        Ok((diagnostics != Diagnostics::none()).then_some(diagnostics))
     }
 }
 

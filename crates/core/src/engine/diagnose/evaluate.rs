@@ -4,7 +4,7 @@ use super::finding::Finding;
 use super::watch::Taint;
 use super::{ANSWER_BYTES, About, Asked, Diagnose};
 use crate::engine::state::State;
-use crate::memory::{Memory, Zone};
+use crate::memory::Zone;
 
 /// The result of a look, in elements counted from the start of its subject.
 #[derive(Clone, Copy, Debug)]
@@ -40,10 +40,8 @@ impl Answer {
 fn answer(asked: &Asked, answers: &[u8]) -> Answer {
     let start = asked.first as usize * ANSWER_BYTES as usize;
     let bytes = answers.get(start..).unwrap_or_default();
-    let each = bytes
-        .chunks_exact(ANSWER_BYTES as usize)
-        .take(asked.count as usize);
-    each.map(|bytes| {
+    let each = bytes.chunks_exact(ANSWER_BYTES as usize);
+    let each = each.take(asked.count as usize).map(|bytes| {
         let [first_kind, second_kind, first, end] = bytemuck::pod_read_unaligned::<[u32; 4]>(bytes);
         match (first_kind, second_kind) {
             (0, 0) => Answer::NOTHING,
@@ -53,8 +51,8 @@ fn answer(asked: &Asked, answers: &[u8]) -> Answer {
                 end: asked.from + u64::from(end),
             },
         }
-    })
-    .fold(Answer::NOTHING, Answer::and)
+    });
+    each.fold(Answer::NOTHING, Answer::and)
 }
 
 /// Whether both looks are at parts of the same value.
@@ -84,25 +82,22 @@ impl Diagnose {
                 _ if answer.is_nothing() => {}
                 About::Canary(zone) => {
                     found.push(overrun(state, zone, answer, self.suspects.clone()));
-                    let Memory {
-                        canaries,
-                        slots,
-                        slabs,
-                        ..
-                    } = &mut state.memory;
-                    canaries.refill(zone, slots, slabs);
+                    let memory = &mut state.memory;
+                    (memory.canaries).refill(zone, &memory.slots, &memory.slabs);
                 }
                 About::End(zone, kernel) => {
                     let suspects = vec![format!("the kernel `{kernel}`")];
                     found.push(overrun(state, zone, answer, suspects));
                 }
                 About::Freed(zone) => {
-                    found.push(written_after_free(
-                        state,
-                        zone,
-                        answer,
-                        self.suspects.clone(),
-                    ));
+                    found.push(Finding::WrittenAfterFree {
+                        made_at: state.memory.census.tag(zone.tag),
+                        size_bytes: zone.of_bytes,
+                        first_byte: zone.from_bytes + 4 * answer.first,
+                        end_byte: zone.from_bytes + 4 * answer.end,
+                        words: answer.counts[0],
+                        suspects: self.suspects.clone(),
+                    });
                     state.memory.canaries.forget_freed(zone);
                 }
             }
@@ -120,22 +115,6 @@ fn overrun(state: &State, zone: &Zone, answer: Answer, suspects: Vec<String>) ->
         end_byte: zone.from_bytes + 4 * answer.end,
         words: answer.counts[0],
         next: state.memory.tag_behind(zone),
-        suspects,
-    }
-}
-
-fn written_after_free(
-    state: &State,
-    zone: &Zone,
-    answer: Answer,
-    suspects: Vec<String>,
-) -> Finding {
-    Finding::WrittenAfterFree {
-        made_at: state.memory.census.tag(zone.tag),
-        size_bytes: zone.of_bytes,
-        first_byte: zone.from_bytes + 4 * answer.first,
-        end_byte: zone.from_bytes + 4 * answer.end,
-        words: answer.counts[0],
         suspects,
     }
 }

@@ -229,28 +229,18 @@ pub struct Leak {
     pub bytes: u64,
 }
 
-/// Displays a tag, if there is one.
-struct MadeAt<'a>(&'a Option<Tag>);
-
-impl fmt::Display for MadeAt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(tag) => write!(f, "{tag}"),
-            None => f.write_str("an unknown place, because there are too many tags"),
-        }
-    }
+/// A tag in words, if there is one.
+fn place(tag: &Option<Tag>) -> String {
+    let unknown = || "an unknown place, because there are too many tags".to_owned();
+    tag.as_ref().map_or_else(unknown, Tag::to_string)
 }
 
-/// Displays the suspects of a finding.
-struct Suspects<'a>(&'a [String]);
-
-impl fmt::Display for Suspects<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => Ok(()),
-            [one] => write!(f, " One command ran since the last check: {one}."),
-            many => write!(f, " These ran since the last check: {}.", many.join(", ")),
-        }
+/// The suspects of a finding in a sentence.
+fn accused(suspects: &[String]) -> String {
+    match suspects {
+        [] => String::new(),
+        [one] => format!(" One command ran since the last check: {one}."),
+        many => format!(" These ran since the last check: {}.", many.join(", ")),
     }
 }
 
@@ -270,13 +260,12 @@ impl fmt::Display for Finding {
                     f,
                     "{words} words in bytes {first_byte}..{end_byte} of a tensor of {size_bytes} \
                      bytes were overwritten, past its end. It was made at {}.",
-                    MadeAt(made_at)
+                    place(made_at)
                 )?;
-                if next.is_some() {
-                    let next = MadeAt(next);
+                if let Some(next) = next {
                     write!(f, " Behind it lies the tensor made at {next}.")?;
                 }
-                write!(f, "{}", Suspects(suspects))
+                f.write_str(&accused(suspects))
             }
             Finding::WrittenAfterFree {
                 made_at,
@@ -289,8 +278,8 @@ impl fmt::Display for Finding {
                 f,
                 "{words} words in bytes {first_byte}..{end_byte} of a tensor of {size_bytes} bytes \
                  were written after it was freed. It was made at {}.{}",
-                MadeAt(made_at),
-                Suspects(suspects)
+                place(made_at),
+                accused(suspects)
             ),
             Finding::Unwritten {
                 made_at,

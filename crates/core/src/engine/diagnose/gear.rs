@@ -42,16 +42,13 @@ impl Look {
             _ => &kernels::PROBE,
         };
         let program = Program::Builtin(kernel);
-        let key = PipelineKey::new(&program, variant(self), layout(self));
+        let variant = Variant {
+            code: self as u64,
+            dtypes: [DType::U32; MAX_OPERANDS],
+            vec4s: 0,
+        };
+        let key = PipelineKey::new(&program, variant, layout(self));
         self.is_wanted(wants).then_some((program, key))
-    }
-}
-
-fn variant(look: Look) -> Variant {
-    Variant {
-        code: look as u64,
-        dtypes: [DType::U32; MAX_OPERANDS],
-        vec4s: 0,
     }
 }
 

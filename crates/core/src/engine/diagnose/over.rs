@@ -29,9 +29,8 @@ impl ZoneGroup {
             let start = (zone.place.offset_bytes - self.seen.offset_bytes) / 4;
             [start as u32, (zone.size_bytes / 4) as u32, 0, 0]
         });
-        words
-            .flat_map(|words| bytemuck::bytes_of(&words).to_vec())
-            .collect()
+        let bytes = words.flat_map(|words| bytemuck::bytes_of(&words).to_vec());
+        bytes.collect()
     }
 }
 
@@ -44,12 +43,9 @@ pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>
     let (canaries, freed) = memory.canaries.zones(&memory.slots, &memory.slabs);
     let is_large = |zone: &Zone| zone.size_bytes > TABLED_BYTES;
     let (large, small): (Vec<_>, Vec<_>) = freed.into_iter().partition(is_large);
-    let canaries = canaries
-        .into_iter()
-        .map(|zone| (zone, About::Canary as fn(_) -> _));
-    let freed = small
-        .into_iter()
-        .map(|zone| (zone, About::Freed as fn(_) -> _));
+    let tabled = |about: fn(Zone) -> About| move |zone| (zone, about);
+    let canaries = canaries.into_iter().map(tabled(About::Canary));
+    let freed = small.into_iter().map(tabled(About::Freed));
     let mut zones: Vec<Tabled> = canaries.chain(freed).collect();
     zones.sort_by_key(|(zone, _)| zone.order());
     Some((large, by_window(state, zones)))

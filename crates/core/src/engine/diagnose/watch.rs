@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::{About, Diagnose, Look};
+use super::{About, Diagnose, Look, NO_ROWS};
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program, Role, UNWRITTEN};
 use crate::engine::state::State;
@@ -78,10 +78,10 @@ impl Watch {
         self.padded.push((Arc::downgrade(storage), rows));
     }
 
-    /// The rows of a storage, as in `padded`; (0, 0) without padding.
+    /// The rows of a storage, as in `padded`; `NO_ROWS` without padding.
     fn rows(&self, storage: &Storage) -> (u32, u32) {
         let is_it = |one: &&(Weak<Storage>, _)| std::ptr::eq(one.0.as_ptr(), storage);
-        self.padded.iter().find(is_it).map_or((0, 0), |one| one.1)
+        self.padded.iter().find(is_it).map_or(NO_ROWS, |one| one.1)
     }
 
     /// The problems of a value's inputs. If those of an input are unknown, the problems of its own
@@ -117,14 +117,10 @@ impl Watch {
 
     /// Forgets the history of all values but `live`, after all looks were answered.
     pub(super) fn forget_all_but(&mut self, live: &FxHashSet<u64>) {
-        let versions = self
-            .makers
-            .iter()
-            .map(|(version, _)| *version)
-            .filter(|version| live.contains(version));
-        let inherited: Vec<_> = versions
-            .map(|version| (version, self.taint_of_inputs(version)))
-            .collect();
+        let versions = self.makers.iter().map(|(version, _)| *version);
+        let versions = versions.filter(|version| live.contains(version));
+        let inherited = versions.map(|version| (version, self.taint_of_inputs(version)));
+        let inherited: Vec<_> = inherited.collect();
         self.makers.retain(|version, _| live.contains(version));
         for (version, taint) in inherited {
             if let Some(maker) = self.makers.get_mut(&version) {
@@ -160,7 +156,7 @@ impl Diagnose {
         };
         if !std::mem::replace(&mut maker.is_asked, true) {
             let (range, rows) = ((place, storage.len_bytes()), self.watch.rows(storage));
-            self.look_at_rows(state, look, range, rows, &|| About::Result(version));
+            self.look_at(state, look, range, rows, &|| About::Result(version));
         }
     }
 
@@ -184,9 +180,8 @@ impl Diagnose {
                 read_by: None,
             };
             self.watch.outputs.insert(version, output);
-            self.look_at(state, Look::Clear, place, size_bytes, &|| {
-                About::Output(version)
-            });
+            let about = || About::Output(version);
+            self.look_at(state, Look::Clear, (place, size_bytes), NO_ROWS, &about);
         }
     }
 }
@@ -195,12 +190,12 @@ impl Diagnose {
 #[cold]
 pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
     super::with(state, |diagnose, state| {
-        let operation = (diagnose.wanted.operation)(launch);
+        let operation = (state.operation)(launch);
         let by = match launch.program {
             Program::Custom(_) => format!("the kernel `{operation}`"),
             _ => format!("`{operation}`"),
         };
-        let watches = diagnose.wants().non_finite;
+        let watches = diagnose.wants.non_finite;
         diagnose.watch.inputs.clear();
         diagnose.watch.whole = 0;
         for (index, arg) in launch.args.iter().enumerate() {
@@ -248,14 +243,14 @@ pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
     super::with(state, |diagnose, state| {
         for zone in ends(state, launch) {
             let name = launch.program.name();
-            let (place, size_bytes) = (zone.place, zone.size_bytes);
+            let range = (zone.place, zone.size_bytes);
             let about = || About::End(zone.clone(), name.to_owned());
-            diagnose.look_at(state, Look::Words, place, size_bytes, &about);
+            diagnose.look_at(state, Look::Words, range, NO_ROWS, &about);
             // Filled again, so that the next look does not find the same writes.
             diagnose.fill(state, &zone);
         }
         diagnose.look_for_unwritten(state, launch);
-        if diagnose.wants().non_finite {
+        if diagnose.wants.non_finite {
             for (index, arg) in launch.args.iter().enumerate() {
                 let is_float = Look::of_dtype(arg.dtype).is_some();
                 if launch.program.role(index) == Role::Read || !is_float {
@@ -309,12 +304,8 @@ fn ends(state: &State, launch: &Launch) -> SmallVec<[Zone; 2]> {
         if launch.code >> index & 1 == 1 {
             let end = start + size_bytes - CANARY_BYTES;
             let memory = &state.memory;
-            ends.extend(Canaries::behind(
-                &arg.storage,
-                end,
-                &memory.slots,
-                &memory.slabs,
-            ));
+            let (slots, slabs) = (&memory.slots, &memory.slabs);
+            ends.extend(Canaries::behind(&arg.storage, end, slots, slabs));
         }
     }
     ends

@@ -14,7 +14,7 @@ pub(super) async fn prepare_diagnose(pass: &Pass) -> Result<()> {
     let wants = {
         let state = pass.lock();
         match &state.diagnose {
-            Some(diagnose) if diagnose.gear.is_none() => diagnose.wants(),
+            Some(diagnose) if diagnose.gear.is_none() => diagnose.wants,
             _ => return Ok(()),
         }
     };
@@ -70,14 +70,14 @@ pub(super) async fn stage_for_gear(
             let Some(dst) = diagnose::gear_buffer(&state) else {
                 return Ok(());
             };
-            state.batch.push(Op::Copy {
+            state.batch.ops.push(Op::Copy {
                 src: region.buffer,
                 src_offset_bytes: region.offset_bytes,
                 dst,
                 dst_offset_bytes: at,
                 size_bytes: region.size_bytes,
             });
-            state.batch.add_region(region);
+            state.batch.regions.push(region);
             (rest, at) = (&rest[taken..], at + taken as u64);
             continue;
         }
