@@ -16,9 +16,9 @@ use super::handle::Engine;
 use super::pass::Pass;
 use super::restore::limit_ahead;
 use crate::error::{Error, Result};
-use crate::memory::{Amount, Memory, Share, ShareHandle, ShareId};
+use crate::memory::{Amount, Memory, Share, ShareHandle, ShareId, share_error};
 pub(crate) use crate::memory::{MadeBy, Unmet};
-use crate::printable::{is_hidden, printable};
+use crate::printable::is_hidden;
 use crate::shortage::ShareUse;
 use lending::{device_bytes, limit_bytes, whole};
 use limits::{drain_to_ceilings, excess_bytes};
@@ -38,10 +38,7 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
         true => attempt()?,
         false => block_on("Gpu::share", promises::promise_after_way(engine, attempt))?,
     };
-    added.map_err(|unmet| Error::Share {
-        share: printable(name, 60),
-        reason: in_the_way(unmet),
-    })
+    added.map_err(|unmet| share_error(name, in_the_way(unmet)))
 }
 
 /// As [`add`], while the guarantees of the shares of other engines become less: all of that or
@@ -93,15 +90,14 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     share.check_may_resize()?;
     let device_bytes = device_bytes(engine);
     let whole_now = || whole(engine, device_bytes);
-    let ceiling_bytes = (engine.lock().memory.shares).ceiling_after(&share, said, whole_now())?;
     let resize_to = |memory: &mut Memory| memory.shares.resize(&share, said, whole_now());
     let may = promises::promise_after_way(engine, || promises::may_promise(engine, resize_to));
-    may.await?
-        .map_err(|unmet| promises::refused(&share, unmet))?;
+    let refused = |unmet| share.error(in_the_way(unmet));
+    let ceiling_bytes = may.await?.map_err(refused)?;
     // Values that could not be computed below the new ceiling come back before.
     let _ahead = limit_ahead::prepare(engine, ceiling_bytes, Some(share.id())).await;
     let resized = promises::promise(engine, |memory| resize_to(memory).map(Ok))?;
-    resized.map_err(|unmet| promises::refused(&share, unmet))?;
+    resized.map_err(refused)?;
     if let Some(priority) = said.priority {
         share.set_priority(priority);
     }
@@ -109,26 +105,18 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
     if engine.lock().memory.shares.above_ceiling().is_empty() {
         return Ok(0);
     }
-    let id = share.id();
     let work = move |pass: Pass| async move {
         pass.submit()?;
         drain_to_ceilings(&pass, i8::MIN).await?;
-        Ok(excess_bytes(&pass, id))
+        Ok(excess_bytes(&pass, share.id()))
     };
     Pass::run(engine, work).await
 }
 
-/// Closes this engine's share.
-pub(crate) fn close(engine: &Engine) -> Result<()> {
-    own_share(engine, "close_share")?;
-    end(engine, End::Closed);
-    Ok(())
-}
-
-/// Closes this engine's share. Its commands that have not run never will.
-pub(crate) fn cancel(engine: &Engine) -> Result<()> {
-    own_share(engine, "cancel_share")?;
-    end(engine, End::Cancelled);
+/// Ends this engine's share, if it may be changed.
+pub(crate) fn end_own(engine: &Engine, call: &'static str, how: End) -> Result<()> {
+    own_share(engine, call)?;
+    end(engine, how);
     Ok(())
 }
 
@@ -229,9 +217,9 @@ fn lower_guarantees(memory: &mut Memory, changes: &[(Arc<Engine>, u64)]) {
 /// The share of an engine, to change it. The handles of the device's shares are the same in a dry
 /// run, so a change of theirs there would be one of the device.
 fn own_share(engine: &Engine, call: &'static str) -> Result<Arc<ShareHandle>> {
-    let share = engine.share().cloned().ok_or_else(|| Error::Share {
-        share: String::new(),
-        reason: format!("{call} is for the handle of a share, and this one is for the device"),
+    let share = engine.share().cloned().ok_or_else(|| {
+        let reason = "for the handle of a share, and this one is for the device";
+        share_error("", format!("{call} is {reason}"))
     })?;
     match engine.is_dry() && !share.is_of(engine.dead_list()) {
         false => Ok(share),
@@ -259,8 +247,5 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         name if name.chars().any(is_hidden) => "its name has characters that do not print",
         _ => return Ok(()),
     };
-    Err(Error::Share {
-        share: printable(name, 60),
-        reason: wrong.into(),
-    })
+    Err(share_error(name, wrong))
 }

@@ -6,7 +6,8 @@ use super::{Gpu, GpuMemory};
 use crate::driver::MaybeShared;
 #[cfg(doc)]
 use crate::engine::MemoryStats;
-use crate::engine::{Engine, Handle, Watermark, WatermarkGuard, block_on, shares};
+use crate::engine::shares::{self, End};
+use crate::engine::{Engine, Handle, Watermark, WatermarkGuard, block_on};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -157,7 +158,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// [`Error::Share`] on a handle of the whole device.
     pub fn close_share(self) -> Result<()> {
-        shares::close(&self.engine.here())
+        shares::end_own(&self.engine.here(), "close_share", End::Closed)
     }
 
     /// Closes this handle's share and those within it, and drops their work that has not run. The
@@ -167,7 +168,7 @@ impl GpuMemory<'_> {
     /// # Errors
     /// As [`close_share`](GpuMemory::close_share).
     pub fn cancel_share(self) -> Result<()> {
-        shares::cancel(&self.engine.here())
+        shares::end_own(&self.engine.here(), "cancel_share", End::Cancelled)
     }
 
     /// Registers a callback for a watermark, until the guard is dropped. It is called each time the

@@ -9,7 +9,7 @@ use super::plan::{Plan, Reason};
 use crate::engine::shares;
 use crate::engine::shares::Unmet;
 use crate::error::Error;
-use crate::memory::Share;
+use crate::memory::{Share, share_error};
 use crate::printable::printable;
 use crate::units::Bytes;
 
@@ -55,7 +55,7 @@ impl Job {
     }
 }
 
-/// Errors and lists show only the beginning of a longer name.
+/// Lists show only the beginning of a longer name, as errors do.
 const NAME_COLUMNS: usize = 60;
 
 /// What a job does: one row of [`Jobs::list`].
@@ -93,11 +93,8 @@ impl Job {
     }
 
     /// The error of this job, for this reason.
-    pub(super) fn error(&self, reason: String) -> Error {
-        Error::Share {
-            share: printable(&self.name, NAME_COLUMNS),
-            reason,
-        }
+    pub(super) fn error(&self, reason: impl Into<String>) -> Error {
+        share_error(&self.name, reason)
     }
 
     /// The share that it runs in.

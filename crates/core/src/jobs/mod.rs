@@ -119,15 +119,15 @@ impl Board {
 /// live on then are guaranteed nothing.
 #[derive(Debug)]
 pub struct Running {
-    id: u64,
+    /// Dropped before the handle, which may be the last one of the share.
+    entered: Entered,
     gpu: Gpu,
-    jobs: Jobs,
 }
 
 impl Running {
     /// The number of the job, for [`Jobs::cancel`].
     pub fn id(&self) -> u64 {
-        self.id
+        self.entered.id
     }
 }
 
@@ -136,12 +136,6 @@ impl Deref for Running {
 
     fn deref(&self) -> &Gpu {
         &self.gpu
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.jobs.leave(self.id);
     }
 }
 
@@ -156,30 +150,16 @@ impl Wake for Unpark {
     }
 }
 
-/// A job that waits. It leaves the list if its future is dropped.
-struct Ticket<'a> {
-    jobs: &'a Jobs,
+/// A job that waits or runs. It leaves the list when this is dropped.
+#[derive(Debug)]
+struct Entered {
+    jobs: Jobs,
     id: u64,
-    is_over: bool,
 }
 
-impl Ticket<'_> {
-    /// The job runs.
-    fn admitted(mut self, gpu: Gpu) -> Running {
-        self.is_over = true;
-        Running {
-            id: self.id,
-            gpu,
-            jobs: self.jobs.clone(),
-        }
-    }
-}
-
-impl Drop for Ticket<'_> {
+impl Drop for Entered {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.jobs.leave(self.id);
-        }
+        self.jobs.leave(self.id);
     }
 }
 
@@ -209,16 +189,16 @@ impl Jobs {
         if self.engine().is_inside() {
             return Err(Error::Reentered);
         }
-        let deadline = job
-            .deadline
-            .map(|deadline| self.board.now().saturating_add(deadline));
-        let ticket = self.enter(job)?;
+        let now = self.board.now();
+        let deadline = job.deadline.map(|deadline| now.saturating_add(deadline));
+        let entered = self.enter(job)?;
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         // The first look is at once.
         let (mut way_maker, mut has_more) = (WayMaker::default(), true);
         loop {
-            if let Poll::Ready(admitted) = self.poll(ticket.id, &waker) {
-                return Ok(ticket.admitted(admitted?));
+            if let Poll::Ready(admitted) = self.poll(entered.id, &waker) {
+                let gpu = admitted?;
+                return Ok(Running { entered, gpu });
             }
             if !has_more {
                 let left = deadline.map(|deadline| deadline.saturating_sub(self.board.now()));
@@ -226,7 +206,7 @@ impl Jobs {
             }
             let is_late = deadline.is_some_and(|deadline| deadline <= self.board.now());
             if is_late || has_more || self.may_look() {
-                has_more = !is_late && self.make_some_way(ticket.id, &mut way_maker)?;
+                has_more = !is_late && self.make_some_way(entered.id, &mut way_maker)?;
                 self.look_again();
             }
         }
@@ -255,12 +235,7 @@ impl Jobs {
 
     /// What is in the way of a job, though it fits beside the other jobs.
     fn unmet(&self, id: u64) -> Option<Unmet> {
-        self.board
-            .state
-            .lock()
-            .jobs
-            .get(&id)
-            .and_then(|one| one.unmet)
+        self.board.state.lock().jobs.get(&id)?.unmet
     }
 
     /// If memory that may be of no use is in the way of a job, frees it and looks again.
@@ -285,11 +260,11 @@ impl Jobs {
     /// # Errors
     /// As [`admit`](Self::admit).
     pub async fn admit_async(&self, job: Job) -> Result<Running> {
-        let ticket = self.enter(job)?;
-        self.make_way(ticket.id).await?;
-        let admitted = std::future::poll_fn(|context| self.poll(ticket.id, context.waker()));
+        let entered = self.enter(job)?;
+        self.make_way(entered.id).await?;
+        let admitted = std::future::poll_fn(|context| self.poll(entered.id, context.waker()));
         let gpu = admitted.await?;
-        Ok(ticket.admitted(gpu))
+        Ok(Running { entered, gpu })
     }
 
     /// The jobs that wait and those that run, in the order of their arrival.
@@ -298,10 +273,8 @@ impl Jobs {
         let engine = self.engine();
         let guaranteed_bytes =
             |gpu: &Gpu| shares::sums_of(engine, std::iter::once(gpu.engine().own())).0;
-        let rows = state
-            .jobs
-            .iter()
-            .filter(|(_, entry)| entry.failure.is_none());
+        let rows = state.jobs.iter();
+        let rows = rows.filter(|(_, entry)| entry.failure.is_none());
         let rows = rows.map(|(&id, entry)| JobUse {
             id,
             name: entry.job.name.clone(),
@@ -332,17 +305,17 @@ impl Jobs {
             Some(_) => "it was cancelled",
             None => "it was cancelled while it waited",
         };
-        entry.fail(entry.job.error(when.into()));
+        entry.fail(entry.job.error(when));
         self.advance(state);
         true
     }
 
-    fn enter(&self, job: Job) -> Result<Ticket<'_>> {
+    fn enter(&self, job: Job) -> Result<Entered> {
         shares::check_name(&job.name)?;
         if self.gpu.engine().is_faked() {
             let reason = "a dry run admits no jobs of the device: use the list of jobs of the dry \
                           run's handle";
-            return Err(job.error(reason.into()));
+            return Err(job.error(reason));
         }
         self.engine().check_open()?;
         let mut state = self.board.state.lock();
@@ -367,12 +340,8 @@ impl Jobs {
         };
         state.jobs.insert(id, entry);
         self.advance(state);
-        let is_over = false;
-        Ok(Ticket {
-            jobs: self,
-            id,
-            is_over,
-        })
+        let jobs = self.clone();
+        Ok(Entered { jobs, id })
     }
 
     /// The bytes for all jobs together.
@@ -380,12 +349,13 @@ impl Jobs {
         let engine = self.engine();
         // Not what the plan would guarantee now, but what the table of shares has.
         let (ours_bytes, _) = sums(&state.jobs, engine);
-        let unpromised_bytes = shares::unpromised_bytes(engine);
-        unpromised_bytes
-            .map(|bytes| bytes + ours_bytes)
-            .ok_or_else(|| {
-                Error::option("budget", "jobs need one: without a budget, everything fits")
-            })
+        match shares::unpromised_bytes(engine) {
+            Some(bytes) => Ok(bytes + ours_bytes),
+            None => {
+                let reason = "jobs need one: without a budget, everything fits";
+                Err(Error::option("budget", reason))
+            }
+        }
     }
 
     fn poll(&self, id: u64, waker: &Waker) -> Poll<Result<Gpu>> {
@@ -439,11 +409,7 @@ impl Jobs {
         }
         for id in state.plan.take_late(self.board.now()) {
             if let Some(entry) = state.jobs.get_mut(&id) {
-                entry.fail(
-                    entry
-                        .job
-                        .error("its deadline passed while it waited".into()),
-                );
+                entry.fail(entry.job.error("its deadline passed while it waited"));
             }
         }
         let State { plan, jobs, .. } = &mut *state;
@@ -457,10 +423,8 @@ impl Jobs {
             entry.waker.take_if(|_| is_news)
         });
         let woken: Vec<Waker> = news.collect();
-        let failed = state
-            .jobs
-            .iter()
-            .filter(|(_, entry)| entry.failure.is_some());
+        let failed = state.jobs.iter();
+        let failed = failed.filter(|(_, entry)| entry.failure.is_some());
         let failed: Vec<u64> = failed.map(|(&id, _)| id).collect();
         failed.into_iter().for_each(|id| state.plan.leave(id));
         drop(state);

@@ -72,7 +72,7 @@ use previous::Previous;
 pub use report::SlabUse;
 pub use scope::{Scope, enter_scope};
 pub use share::{Amount, Share};
-pub(crate) use share::{MadeBy, ShareHandle, ShareId};
+pub(crate) use share::{MadeBy, ShareHandle, ShareId, share_error};
 #[cfg(feature = "metrics")]
 pub(crate) use shares::series as share_series;
 use shares::{Claim, SharePaths};
@@ -342,11 +342,11 @@ impl Memory {
     }
 
     /// As [`promise`](Self::promise), but the change is taken back in any case.
-    pub(crate) fn may_promise(
+    pub(crate) fn may_promise<T>(
         &mut self,
         lending: Lending,
-        change: impl FnOnce(&mut Memory) -> Result<()>,
-    ) -> Result<Result<(), Unmet>> {
+        change: impl FnOnce(&mut Memory) -> Result<T>,
+    ) -> Result<Result<T, Unmet>> {
         let (before, promised) = self.try_promise(lending, |memory| change(memory).map(Ok));
         self.shares.restore(before);
         promised
@@ -381,11 +381,6 @@ impl Memory {
             let (live_bytes, now) = (self.slabs.live_bytes(), self.slots.now());
             self.shares.claim(whom, live_bytes, now)
         })
-    }
-
-    /// A command of a share is being encoded.
-    pub(crate) fn share_runs(&mut self, share: ShareId) {
-        self.shares.runs(share, self.slots.now());
     }
 
     /// The device is lost, with every place on it. Storages with copies count as evicted. The

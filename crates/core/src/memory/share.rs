@@ -128,11 +128,10 @@ impl ShareId {
     /// The number after the last one, for a share of this path. Numbers never repeat.
     pub(super) fn after(last: u32, path: &str) -> Result<ShareId> {
         let next = last.checked_add(1).map(ShareId);
-        next.ok_or_else(|| Error::Share {
-            share: printable(path, NAME_COLUMNS),
-            reason: "all numbers of shares are taken, as each share and job takes one: open the \
-                     device again"
-                .into(),
+        next.ok_or_else(|| {
+            let reason = "all numbers of shares are taken, as each share and job takes one: open \
+                          the device again";
+            share_error(path, reason)
         })
     }
 
@@ -140,6 +139,12 @@ impl ShareId {
     pub(crate) fn number(self) -> u64 {
         u64::from(self.0)
     }
+}
+
+/// The error of a share or a job of this name.
+pub(crate) fn share_error(name: &str, reason: impl Into<String>) -> Error {
+    let (share, reason) = (printable(name, NAME_COLUMNS), reason.into());
+    Error::Share { share, reason }
 }
 
 /// Who made a share.
@@ -266,8 +271,7 @@ impl ShareHandle {
             MadeBy::App => Ok(()),
             MadeBy::Jobs => Err(self.error(
                 "it is the share of a job, which is held to its declared peak: declare a larger \
-                 one, or make a share within it"
-                    .into(),
+                 one, or make a share within it",
             )),
         }
     }
@@ -277,21 +281,18 @@ impl ShareHandle {
     fn not_open(&self) -> Error {
         match self.is_cancelled() {
             true => self.cancelled(),
-            false => self.error("it is closed, so it gets no new tensors".into()),
+            false => self.error("it is closed, so it gets no new tensors"),
         }
     }
 
     /// The error of what was cancelled with the share.
     pub(crate) fn cancelled(&self) -> Error {
-        self.error("it was cancelled, so nothing of it runs any more".into())
+        self.error("it was cancelled, so nothing of it runs any more")
     }
 
     /// The error of this share, for this reason.
-    pub(crate) fn error(&self, reason: String) -> Error {
-        Error::Share {
-            share: printable(&self.path, NAME_COLUMNS),
-            reason,
-        }
+    pub(crate) fn error(&self, reason: impl Into<String>) -> Error {
+        share_error(&self.path, reason)
     }
 }
 

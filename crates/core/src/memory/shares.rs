@@ -55,13 +55,20 @@ struct Entry {
     ceiling_bytes: u64,
     own_bytes: u64,
     tree_bytes: Level,
-    evictions: u64,
-    restores: u64,
-    refusals: u64,
+    counts: Counts,
     /// When a command of the tree ran last, unless that was the newest of all.
     used_at: Clock,
     priority: i8,
     is_closed: bool,
+}
+
+/// What only rises: how often tensors of a share were evicted and restored, and the requests that
+/// found no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) evictions: u64,
+    pub(crate) restores: u64,
+    pub(crate) refusals: u64,
 }
 
 /// The memory that shares divide: a share's amount may be a part of it.
@@ -156,9 +163,7 @@ impl Shares {
             ceiling_bytes,
             own_bytes: 0,
             tree_bytes: Level::default(),
-            evictions: 0,
-            restores: 0,
-            refusals: 0,
+            counts: Counts::default(),
             used_at: 0,
             priority: handle.priority(),
             is_closed: false,
@@ -168,11 +173,11 @@ impl Shares {
     }
 
     /// Changes the amounts of a share, and those within it that are parts of its ceiling. If it
-    /// fails, nothing has changed. A closed share stays guaranteed nothing.
-    pub(crate) fn resize(&mut self, share: &ShareHandle, said: Share, whole: Whole) -> Result<()> {
+    /// fails, nothing has changed. A closed share stays guaranteed nothing. Returns the ceiling.
+    pub(crate) fn resize(&mut self, share: &ShareHandle, said: Share, whole: Whole) -> Result<u64> {
         share.check_open()?;
         let Some(entry) = self.entries.get(share.id()) else {
-            return Ok(());
+            return Ok(u64::MAX);
         };
         let around = entry.around;
         let (guaranteed_bytes, ceiling_bytes) =
@@ -190,14 +195,12 @@ impl Shares {
             entry.priority = said.priority.unwrap_or(entry.priority);
         }
         then.follow(whole);
-        match then
-            .contradiction()
-            .filter(|_| self.contradiction().is_none())
-        {
+        let is_new = self.contradiction().is_none();
+        match then.contradiction().filter(|_| is_new) {
             Some((path, reason)) => Err(share.error(format!("of `{path}`, {reason}"))),
             None => {
                 *self = then;
-                Ok(())
+                Ok(ceiling_bytes)
             }
         }
     }
@@ -205,21 +208,6 @@ impl Shares {
     /// Takes a change back. Numbers that were given meanwhile stay given.
     pub(super) fn restore(&mut self, before: Shares) {
         (self.entries, self.lending) = (before.entries, before.lending);
-    }
-
-    /// The ceiling that a share would have with these amounts.
-    pub(crate) fn ceiling_after(
-        &self,
-        share: &ShareHandle,
-        said: Share,
-        whole: Whole,
-    ) -> Result<u64> {
-        let around = match self.entries.get(share.id()) {
-            Some(entry) => entry.around,
-            None => return Ok(u64::MAX),
-        };
-        let amounts = self.amounts(share, said, around, Some(share.id()), whole);
-        amounts.map(|(_, ceiling_bytes)| ceiling_bytes)
     }
 
     /// The guarantee and the ceiling in bytes. `but`: this share counts with its new amounts.
@@ -282,7 +270,7 @@ impl Shares {
     /// Computes the bytes of all amounts again, after the budget changed. Amounts that were
     /// possible before stay as they are; only parts of the budget follow it.
     pub(crate) fn follow(&mut self, whole: Whole) {
-        for id in self.outside_in() {
+        for id in self.outside_in(|_| true) {
             let (said, around) = match self.entries.get(id) {
                 Some(entry) => (entry.said, entry.around),
                 None => continue,
@@ -307,8 +295,7 @@ impl Shares {
                 (entry.wanted_bytes, entry.guaranteed_bytes) = (0, 0);
                 entry.is_closed = true;
             }
-            let within = self.entries.iter().filter(|(_, entry)| entry.around == id);
-            gone.extend(within.map(|(id, _)| id));
+            gone.extend(self.outside_in(|entry| entry.around == id));
         }
     }
 
@@ -359,9 +346,10 @@ impl Shares {
         then
     }
 
-    /// All shares, each after the share around it.
-    fn outside_in(&self) -> Vec<ShareId> {
-        self.entries.iter().map(|(id, _)| id).collect()
+    /// The shares that `is_it` names, each after the share around it.
+    fn outside_in(&self, is_it: impl Fn(&Entry) -> bool) -> Vec<ShareId> {
+        let named = self.entries.iter().filter(|(_, entry)| is_it(entry));
+        named.map(|(id, _)| id).collect()
     }
 
     /// A share's tensor has got a block of this many bytes.
@@ -371,7 +359,7 @@ impl Shares {
             entry.tree_bytes.raise(granted_bytes);
             if is_own {
                 entry.own_bytes += granted_bytes;
-                entry.restores += u64::from(is_back);
+                entry.counts.restores += u64::from(is_back);
             }
         });
     }
@@ -383,7 +371,7 @@ impl Shares {
             entry.tree_bytes.lower(granted_bytes);
             if is_own {
                 entry.own_bytes = entry.own_bytes.saturating_sub(granted_bytes);
-                entry.evictions += u64::from(is_evicted);
+                entry.counts.evictions += u64::from(is_evicted);
             }
         });
     }
@@ -408,17 +396,13 @@ impl Shares {
         self.running
     }
 
-    /// A command of the share is being encoded.
-    pub(super) fn runs(&mut self, share: ShareId, now: Clock) {
-        if self.running != share {
-            self.another_runs(share, now);
-        }
-    }
-
-    /// Notes when the share that ran so far was last used: once for many commands.
-    fn another_runs(&mut self, share: ShareId, now: Clock) {
+    /// A command of the share is being encoded. Notes when the share that ran so far was last used:
+    /// once for many commands.
+    pub(crate) fn runs(&mut self, share: ShareId, now: Clock) {
         let before = std::mem::replace(&mut self.running, share);
-        self.each_around(before, |entry, _| entry.used_at = now);
+        if before != share {
+            self.each_around(before, |entry, _| entry.used_at = now);
+        }
     }
 
     /// Whether a share has run nothing for so long that it does not compete.
@@ -429,7 +413,7 @@ impl Shares {
     /// Counts a request of the share that found no room.
     pub(crate) fn refused(&mut self, share: ShareId) {
         if let Some(entry) = self.entries.get_mut(share) {
-            entry.refusals += 1;
+            entry.counts.refusals += 1;
         }
     }
 
@@ -541,10 +525,10 @@ impl Entry {
             ceiling_bytes: (self.ceiling_bytes != u64::MAX).then_some(self.ceiling_bytes),
             bytes: self.tree_bytes,
             own_bytes: self.own_bytes,
-            evictions: self.evictions,
-            restores: self.restores,
+            evictions: self.counts.evictions,
+            restores: self.counts.restores,
             priority: self.priority,
-            refusals: self.refusals,
+            refusals: self.counts.refusals,
             is_closed: self.is_closed,
         }
     }

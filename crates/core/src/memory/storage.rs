@@ -284,14 +284,7 @@ impl Storage {
         self.is_lent.load(Ordering::Acquire)
     }
 
-    /// Whether its share was cancelled.
-    #[inline]
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.share_handle()
-            .is_some_and(|share| share.is_cancelled())
-    }
-
-    /// Whether [`is_cancelled`](Self::is_cancelled) may be true.
+    /// Whether [`cancelled`](Self::cancelled) may be an error.
     #[inline]
     pub(crate) fn may_be_cancelled(&self) -> bool {
         (self.share_handle()).is_some_and(|share| share.may_be_cancelled())

@@ -85,9 +85,9 @@ fn record_share(adapter: &SharedString, sum: &ShareSum) {
         now("lapidary_share_ceiling_bytes", bytes);
     }
     for (name, total) in [
-        ("lapidary_share_evictions_total", sum.evictions),
-        ("lapidary_share_restores_total", sum.restores),
-        ("lapidary_share_refusals_total", sum.refusals),
+        ("lapidary_share_evictions_total", sum.counts.evictions),
+        ("lapidary_share_restores_total", sum.counts.restores),
+        ("lapidary_share_refusals_total", sum.counts.refusals),
     ] {
         counter!(name, &labels).absolute(total);
     }

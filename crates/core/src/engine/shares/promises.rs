@@ -11,7 +11,7 @@ use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::reclaim;
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Lending, Memory, ShareHandle, ShareId, Storage, Unmet, Whole, Whom};
+use crate::memory::{Budget, Lending, Memory, ShareId, Storage, Unmet, Whole, Whom};
 use crate::number_map::NumberMap;
 use crate::shortage::ReclaimStep;
 use crate::units::Bytes;
@@ -45,10 +45,10 @@ fn with_lending<T>(
 }
 
 /// Whether a change of the shares could be made now. It is not made.
-pub(super) fn may_promise(
+pub(super) fn may_promise<T>(
     engine: &Engine,
-    change: impl FnOnce(&mut Memory) -> Result<()>,
-) -> Result<Promised<()>> {
+    change: impl FnOnce(&mut Memory) -> Result<T>,
+) -> Result<Promised<T>> {
     with_lending(engine, |memory, lending| {
         memory.may_promise(lending, change)
     })
@@ -130,11 +130,6 @@ async fn drop_copied(pass: &Pass, unmet: Unmet) -> Result<()> {
     Ok(())
 }
 
-/// The error of a share whose guarantee could not be kept.
-pub(super) fn refused(share: &ShareHandle, unmet: Unmet) -> Error {
-    share.error(in_the_way(unmet))
-}
-
 /// What is in the way of a promise.
 pub(crate) fn in_the_way(unmet: Unmet) -> String {
     let (stuck, pinned) = (Bytes(unmet.stuck_bytes), Bytes(unmet.pinned_bytes));
@@ -169,7 +164,7 @@ pub(in crate::engine) async fn check_budget(
         state.free_dead();
         kept_under(engine, &state.memory, budget, whole)
     });
-    kept.await?.map_err(unkept_under)
+    kept.await?.map_err(|unmet| wrong_budget(in_the_way(unmet)))
 }
 
 /// The same, without making way, for a caller that holds the lock.
@@ -179,7 +174,8 @@ pub(in crate::engine) fn check_budget_now(
     budget: &Budget,
     whole: Whole,
 ) -> Result<()> {
-    kept_under(engine, memory, budget, whole)?.map_err(unkept_under)
+    let kept = kept_under(engine, memory, budget, whole)?;
+    kept.map_err(|unmet| wrong_budget(in_the_way(unmet)))
 }
 
 /// Whether the guarantees could be kept under a budget.
@@ -212,11 +208,6 @@ fn kept_under(
         true => Ok(()),
         false => Err(unmet),
     })
-}
-
-/// The error of a budget under which guarantees could not be kept.
-fn unkept_under(unmet: Unmet) -> Error {
-    wrong_budget(in_the_way(unmet))
 }
 
 fn wrong_budget(reason: String) -> Error {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::engine::kernel::Role;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
+use crate::error::Error;
 use crate::memory::{PendingRestore, ShareHandle};
 
 /// The shares of a command compete for memory from now on. Returns whether the command was
@@ -25,53 +26,37 @@ fn note_share_of(state: &mut State, cmd: &Cmd) -> bool {
 }
 
 fn note_another_share(state: &mut State, cmd: &Cmd) -> bool {
-    cmd.each_operand(&mut |storage, _| state.memory.share_runs(storage.share()));
-    match is_cancelled(cmd) {
-        true => drop_cancelled(state, cmd),
-        false => false,
-    }
+    let (shares, now) = (&mut state.memory.shares, state.memory.slots.now());
+    cmd.each_operand(&mut |storage, _| shares.runs(storage.share(), now));
+    let Some(cause) = cancelled(cmd) else {
+        return false;
+    };
+    state.unplace_cmd(cmd);
+    state.left(cmd);
+    state.poison(cmd, &Arc::new(cause));
+    true
 }
 
-/// The reader of a command, if its share was cancelled.
-fn cancelled_reader(cmd: &Cmd) -> Option<&ShareHandle> {
-    match cmd {
+/// The error of a command, if the share that reads, or whose value it makes, was cancelled.
+fn cancelled(cmd: &Cmd) -> Option<Error> {
+    let reader = match cmd {
         Cmd::Read { by, .. } => by.as_deref().filter(|by| by.is_cancelled()),
         _ => None,
-    }
-}
-
-/// Whether the share whose value a command makes, or that reads, was cancelled.
-fn is_cancelled(cmd: &Cmd) -> bool {
-    let mut is_cancelled = cancelled_reader(cmd).is_some();
+    };
+    let mut cause = reader.map(ShareHandle::cancelled);
     cmd.each_operand(&mut |storage, role| {
-        is_cancelled |= role != Role::Read && storage.is_cancelled();
-    });
-    is_cancelled
-}
-
-/// Drops a command of a cancelled share. Returns whether it was dropped.
-#[cold]
-fn drop_cancelled(state: &mut State, cmd: &Cmd) -> bool {
-    let mut cause = cancelled_reader(cmd).map(ShareHandle::cancelled);
-    cmd.each_operand(&mut |storage, role| {
-        if role != Role::Read {
-            cause = cause.take().or_else(|| storage.cancelled());
+        if role != Role::Read && cause.is_none() {
+            cause = storage.cancelled();
         }
     });
-    if let Some(cause) = cause {
-        state.unplace_cmd(cmd);
-        state.left(cmd);
-        state.poison(cmd, &Arc::new(cause));
-        return true;
-    }
-    false
+    cause
 }
 
 impl State {
     /// Whether the command at the head of the queue will be dropped, because its share was
     /// cancelled.
     pub(in crate::engine) fn is_head_cancelled(&self) -> bool {
-        !self.memory.shares.is_empty() && self.queue.head().is_some_and(is_cancelled)
+        !self.memory.shares.is_empty() && self.queue.head().and_then(cancelled).is_some()
     }
 
     /// Takes up the restore in whose middle urgent commands ran, unless nobody wants it any more.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::super::share::{MadeBy, ShareId};
-use super::{Entry, Shares};
+use super::{Counts, Shares};
 
 /// Most labels of one device, the last one included.
 const MOST_LABELS: usize = 256;
@@ -36,14 +36,6 @@ struct Ended {
     had_ceiling: bool,
 }
 
-/// What only rises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    evictions: u64,
-    restores: u64,
-    refusals: u64,
-}
-
 /// What the shares of one label hold and have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShareSum {
@@ -53,20 +45,10 @@ pub(crate) struct ShareSum {
     pub(crate) guaranteed_bytes: u64,
     /// `None` if no share of the label has had a ceiling; 0 without one now.
     pub(crate) ceiling_bytes: Option<u64>,
-    pub(crate) evictions: u64,
-    pub(crate) restores: u64,
-    pub(crate) refusals: u64,
+    pub(crate) counts: Counts,
 }
 
 impl Counts {
-    fn from_entry(entry: &Entry) -> Counts {
-        Counts {
-            evictions: entry.evictions,
-            restores: entry.restores,
-            refusals: entry.refusals,
-        }
-    }
-
     fn add(&mut self, more: Counts) {
         self.evictions += more.evictions;
         self.restores += more.restores;
@@ -101,14 +83,12 @@ impl Series {
 
 /// The sums of all labels that were ever told, those without a living share included.
 pub(crate) fn sums(shares: &mut Shares) -> Vec<ShareSum> {
-    let ids = shares.outside_in();
+    let ids = shares.outside_in(|_| true);
     let numbers: FxHashMap<ShareId, usize> =
         ids.iter().map(|&id| (id, series_of(shares, id))).collect();
     let of_ended = |one: &Ended| ShareSum {
         label: one.label.clone(),
-        evictions: one.counts.evictions,
-        restores: one.counts.restores,
-        refusals: one.counts.refusals,
+        counts: one.counts,
         ..ShareSum::default()
     };
     let mut sums: Vec<ShareSum> = shares.series.all.iter().map(of_ended).collect();
@@ -119,9 +99,7 @@ pub(crate) fn sums(shares: &mut Shares) -> Vec<ShareSum> {
             continue;
         };
         let sum = &mut sums[number];
-        sum.evictions += entry.evictions;
-        sum.restores += entry.restores;
-        sum.refusals += entry.refusals;
+        sum.counts.add(entry.counts);
         // The bytes of a share include those of the shares within it.
         let is_counted = |(id, _)| numbers.get(&id) == Some(&number);
         if shares.chain(entry.around).any(is_counted) {
@@ -153,12 +131,11 @@ pub(crate) fn label(shares: &mut Shares, share: ShareId) -> Option<Arc<str>> {
 
 /// A share is about to end: its counts stay.
 pub(super) fn keep_counts(shares: &mut Shares, share: ShareId) {
-    let counts = shares.entries.get(share).map(Counts::from_entry);
+    let counts = shares.entries.get(share).map(|entry| entry.counts);
     if let Some(counts) = counts.filter(|counts| *counts != Counts::default()) {
         let number = series_of(shares, share);
-        Arc::make_mut(&mut shares.series).all[number]
-            .counts
-            .add(counts);
+        let series = Arc::make_mut(&mut shares.series);
+        series.all[number].counts.add(counts);
     }
 }
 
@@ -213,7 +190,12 @@ mod tests {
         let [sum] = of_label[..] else {
             panic!("{label}: {sums:?}");
         };
-        (sum.bytes, sum.peak_bytes, sum.ceiling_bytes, sum.refusals)
+        (
+            sum.bytes,
+            sum.peak_bytes,
+            sum.ceiling_bytes,
+            sum.counts.refusals,
+        )
     }
 
     #[test]
@@ -280,7 +262,7 @@ mod tests {
         let sums = sums(&mut table);
         assert_eq!(sums.len(), MOST_LABELS);
         assert_eq!(
-            sums.iter().map(|sum| sum.refusals).sum::<u64>(),
+            sums.iter().map(|sum| sum.counts.refusals).sum::<u64>(),
             2 * MOST_LABELS as u64
         );
         assert_eq!(sum(&mut table, "7"), (0, 0, None, 1));
@@ -309,7 +291,7 @@ mod tests {
         }
         let sums = sums(&mut table);
         let others = sums.iter().filter(|sum| *sum.label == *OTHERS);
-        let refusals: Vec<u64> = others.map(|sum| sum.refusals).collect();
+        let refusals: Vec<u64> = others.map(|sum| sum.counts.refusals).collect();
         assert_eq!(refusals, [MOST_LABELS as u64 + 2]);
     }
 }
