@@ -47,11 +47,11 @@ pub mod stats {
     pub use crate::engine::{MemoryStats, Number, NumberValue, Pressure, PressureGuard};
     pub use crate::gpu::Compacted;
     pub use crate::memory::{
-        Block, BlockState, ClassUse, Event, EvictedStorage, Moment, Recovered, Scope, SlabMap,
-        SlabUse, Tag, TagUse,
+        Block, BlockState, ClassUse, Event, EvictedStorage, History, Moment, Recovered, Scope,
+        SlabMap, SlabUse, Tag, TagUse,
     };
     pub use crate::observe::{
-        DryRun, Fit, History, Measure, Measured, Picture, Sampler, Snapshot, Suggestion, Topic,
+        DryRun, Fit, Measure, Measured, Picture, Sampler, Snapshot, Suggestion, Topic,
     };
     pub use crate::shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse};
     pub use crate::waits::{MakerWaits, Waited, Waits};

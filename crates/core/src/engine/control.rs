@@ -4,11 +4,8 @@ use std::mem::swap;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::block_on;
-use super::diagnose;
 use super::execute::answers;
 use super::handle::{Engine, Setup};
-use super::heap;
 use super::kernel::Launch;
 use super::limits::Limits;
 #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
@@ -18,25 +15,16 @@ use super::limits::outside::{Callback, Polled, PressureGuard};
 use super::limits::watermarks::Calls;
 use super::limits::watermarks::{Watched, WatermarkCallback, WatermarkGuard};
 use super::pass::Pass;
-use super::pins;
 use super::pins::Pinned;
 use super::queue::cmd::Cmd;
-use super::reclaim::compact;
-use super::reclaim::evict_one;
-use super::reclaim::limits_in_force;
 use super::reclaim::refuse::HOLDERS_NAMED;
-use super::reclaim::reserve;
-use super::reclaim::retire;
-use super::reclaim::shrink;
-use super::recovery;
-use super::restore::limit_ahead;
-use super::restore::rematerialize;
-use super::shares;
-use super::shares::lending;
+use super::reclaim::{compact, evict_one, limits_in_force, reserve, retire, shrink};
+use super::restore::{limit_ahead, rematerialize};
 use super::shares::limits::hold_drain;
-use super::shares::promises;
+use super::shares::{lending, promises};
 use super::state::rematerializers::Rematerializer;
 use super::tiers::arrivals;
+use super::{block_on, diagnose, heap, pins, recovery, shares};
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
 #[cfg(feature = "metrics")]
@@ -83,12 +71,8 @@ impl Engine {
     pub(super) fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
         let limit_bytes = self.caps().max_buffer_bytes & !15;
         if bytes > limit_bytes {
-            return Err(Error::never_fits(
-                "a buffer",
-                bytes,
-                limit_bytes,
-                "Split it into several",
-            ));
+            let way_out = "Split it into several";
+            return Err(Error::never_fits("a buffer", bytes, limit_bytes, way_out));
         }
         let site = MadeFor::or(Location::caller());
         let share = self.share();
@@ -380,10 +364,8 @@ impl Engine {
             });
         }
         let mut other = Some(source);
-        state
-            .memory
-            .slots
-            .copied(storage, |copies| swap(&mut copies.source, &mut other));
+        let slots = &mut state.memory.slots;
+        slots.copied(storage, |copies| swap(&mut copies.source, &mut other));
         drop(state);
         // This drops the source before it. If the storage has no bytes, it drops the new one.
         self.drop_app_value(other);
@@ -490,15 +472,10 @@ impl Engine {
         let mut state = self.lock();
         state.free_dead();
         let buffer = enter().map_err(|error| refusal("an import", error))?;
-        if let Some(tag) = state
-            .memory
-            .slots
-            .overlapping_import(buffer, offset_bytes, size_bytes)
-        {
-            return Err(Error::buffer(
-                "import",
-                format!("the range overlaps the one imported at {tag}"),
-            ));
+        let slots = &state.memory.slots;
+        if let Some(tag) = slots.overlapping_import(buffer, offset_bytes, size_bytes) {
+            let reason = format!("the range overlaps the one imported at {tag}");
+            return Err(Error::buffer("import", reason));
         }
         state.memory.import(&storage, buffer, offset_bytes);
         Ok(storage)

@@ -22,9 +22,12 @@ use super::handle::Engine;
 use super::numbers::MemoryStats;
 use super::queue::cmd::Cmd;
 use super::report::alive;
+use super::state::account::DryRunAccount;
 use crate::driver::{Account, DryDriver};
 use crate::error::Result;
-use crate::memory::{Copies, Fakes, HostCopy, HostHeap, Kept, Memory, Residency, Source, Storage};
+use crate::memory::{
+    Copies, Fakes, HostCopy, HostHeap, HostUse, Kept, Memory, Residency, Source, Storage,
+};
 use crate::shortage::Holder;
 use crate::transfer::refusal;
 
@@ -121,7 +124,7 @@ impl Run {
             let block = memory.fake_heap_block(fake, block, &self.dry.host);
             copies.host = block.map(|block| Arc::new(HostCopy::Heap(block)));
         } else if kept.on_host {
-            let charge = self.dry.host.charge(len_bytes);
+            let charge = self.dry.host.charge(HostUse::Copy, len_bytes);
             let bytes = Vec::new();
             copies.host = charge.map(|charge| Arc::new(HostCopy::Plain { bytes, charge }));
         }
@@ -154,16 +157,9 @@ pub(crate) struct DryCounts {
     pub(crate) holders: Vec<Holder>,
     /// The live bytes at the beginning.
     pub(crate) live_before_bytes: u64,
-    pub(crate) launches: u64,
-    pub(crate) uploaded_bytes: u64,
     /// Bytes of tensors that were moved to make room.
     pub(crate) moved_bytes: u64,
-    /// The time of the launches on the device, estimated.
-    pub(crate) compute_ns: u64,
-    /// The time in which dropped tensors are computed again, estimated.
-    pub(crate) recompute_ns: u64,
-    /// The time of evictions and restores, estimated.
-    pub(crate) transfer_ns: u64,
+    pub(crate) account: DryRunAccount,
 }
 
 /// A dry run of this thread, until it is dropped.
@@ -221,15 +217,10 @@ impl DryRunGuard {
         let stats = dry.report();
         let mut state = dry.lock();
         let holders = state.memory.census.holders_at_peak();
-        let account = state.dry.take().unwrap_or_default();
         Ok(DryCounts {
             live_before_bytes: self.live_before_bytes,
-            launches: account.launches,
-            uploaded_bytes: account.uploaded_bytes,
             moved_bytes: stats.moved_bytes.saturating_sub(self.moved_before_bytes),
-            compute_ns: account.compute_ns as u64,
-            recompute_ns: account.recompute_ns as u64,
-            transfer_ns: account.transfer_ns,
+            account: *state.dry.take().unwrap_or_default(),
             stats,
             holders,
         })

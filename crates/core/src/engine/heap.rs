@@ -20,7 +20,7 @@ use crate::engine::state::changes::{Change, Heap};
 use crate::engine::tiers::ahead::MOST_BYTES as READS_BYTES;
 use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
-use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, Place, Storage};
+use crate::memory::{Candidate, Copies, HeapBlock, HoleChoice, HostCopy, HostUse, Place, Storage};
 use crate::units::MIB;
 
 /// A slab of the heap has at most 1/16 of the host's limit, or as much as its first block needs.
@@ -88,7 +88,7 @@ pub(in crate::engine) fn evict_to_heap<'a>(
         if at > 0 {
             // If the driver refuses the last part, the whole is copied again.
             let whole = Change::moved(victim.place, to, Heap::Host, size_bytes);
-            state.batch.add_change(whole);
+            state.batch.changes.push(whole);
         }
         let host = Some(Arc::new(HostCopy::Heap(block)));
         let copies = Copies {
@@ -140,7 +140,7 @@ impl State {
         }
         let ns = self.costs.link_ns(to == Heap::Device, size_bytes);
         // The meter scales the predicted times of kernels, and copies are not among them.
-        self.batch.add_predicted(ns / self.driver.time_scale());
+        self.batch.predicted_ns += ns / self.driver.time_scale();
     }
 }
 
@@ -231,7 +231,7 @@ async fn create_slab(pass: &Pass, size_bytes: u64) -> Result<()> {
     if missing_bytes > 0 {
         pass.give_up_reads(missing_bytes);
     }
-    let Some(charge) = pass.host.charge_slab(slab_bytes) else {
+    let Some(charge) = pass.host.charge(HostUse::Slab, slab_bytes) else {
         return Ok(());
     };
     let growth = Growth {

@@ -145,13 +145,8 @@ impl Queue {
 
     /// May urgent commands wait for this one?
     pub(super) fn is_awaited(&self, cmd: &Cmd) -> bool {
-        let mut is_awaited = false;
-        if !self.awaited.is_empty() {
-            cmd.each_operand(&mut |storage, _| {
-                is_awaited |= self.awaited.contains(&storage.address());
-            });
-        }
-        is_awaited
+        let awaited = &self.awaited;
+        !awaited.is_empty() && cmd.has_operand(|storage, _| awaited.contains(&storage.address()))
     }
 
     /// The commands, without those that a rematerializer recorded.
@@ -247,11 +242,6 @@ impl Queue {
     pub(super) fn begin_again(&mut self) {
         self.early_commands = EARLY_COMMANDS;
         self.passing.clear();
-    }
-
-    /// Stops leaving commands at the end, because they hold their operands and memory is short.
-    pub(super) fn defer_nothing(&mut self) {
-        self.runs.may_defer = false;
     }
 
     /// Whether a pass should start: the queue is long, or the device was idle while the last
@@ -404,9 +394,7 @@ impl Queue {
 
     /// The fused kernels that have a pipeline and still have holders.
     pub(super) fn fused_kernels(&self) -> Vec<Arc<Fused>> {
-        self.fused_kernels
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        let alive = self.fused_kernels.iter().filter_map(Weak::upgrade);
+        alive.collect()
     }
 }

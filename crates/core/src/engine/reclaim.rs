@@ -157,7 +157,7 @@ fn find_room<'a>(pass: &'a Pass, storage: &'a Arc<Storage>) -> BoxFuture<'a, Res
             return Ok(Err(error));
         }
         // Commands that wait for fusion keep their operands.
-        pass.lock().queue.defer_nothing();
+        pass.lock().queue.runs.may_defer = false;
         let mut attempt = Attempt::default();
         let steps = general_steps();
         if let Some(made) = try_steps(pass, storage, steps, whom, &mut attempt).await? {
@@ -271,7 +271,7 @@ async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error
             return Ok(None);
         };
         // Commands that wait for fusion keep their operands.
-        pass.lock().queue.defer_nothing();
+        pass.lock().queue.runs.may_defer = false;
         let steps = match hindrance.is_ceiling {
             true => &SHARE_STEPS[..],
             // An evicted storage takes the room that the loan needs, so only a drop helps.

@@ -3,8 +3,6 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use super::diagnose::Leak;
 use super::handle::Engine;
 use super::numbers::{Counters, MemoryStats, Taken};
@@ -12,7 +10,7 @@ use super::state::State;
 use super::state::times::KernelTime;
 use crate::driver::DriverResult;
 use crate::error::{Error, Result};
-use crate::memory::{Maker, Map, Moment, Storage, Tag};
+use crate::memory::{History, Map, Storage, by_maker};
 use crate::number_map::NumberMap;
 use crate::transfer::OpenStore;
 use crate::units::Level;
@@ -69,7 +67,7 @@ impl Engine {
             live_bytes: sums.live_bytes,
             live_storages: sums.storages,
             saved_bytes: memory.saved_bytes,
-            pending_bytes: pending_bytes(state),
+            pending_bytes: state.pending_bytes(),
             cached_bytes: sums.cached_bytes,
             reserved_bytes: Level {
                 peak: levels.slab_bytes.peak,
@@ -120,19 +118,14 @@ impl Engine {
     /// Keeps a history of the last `most` events.
     pub(crate) fn keep_history(&self, most: usize) {
         let mut state = self.lock();
-        state.memory.census.keep_history(most);
+        state.memory.events.keep(most);
         state.update_time();
     }
 
-    /// The events in the history, the tags that they name, and the number of dropped events.
-    pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
+    /// The last events in memory.
+    pub(crate) fn history(&self) -> History {
         self.free_all_dead();
-        self.lock().memory.census.history()
-    }
-
-    /// The names of the kernels in the history.
-    pub(crate) fn kernels(&self) -> Vec<String> {
-        self.lock().memory.census.kernels()
+        self.lock().memory.history()
     }
 
     /// Begins to track peaks. Returns the number of the measurement, and the sums so far.
@@ -204,6 +197,20 @@ impl Engine {
             }
         }
     }
+
+    /// The storages with a holder other than the queue, grouped by maker, the most bytes first.
+    pub(crate) fn leaks(&self) -> Vec<Leak> {
+        let alive = alive(&self.lock());
+        let groups = by_maker(alive.into_iter()).into_iter();
+        let leaks = groups.map(|group| Leak {
+            made_at: group[0].tag(),
+            storages: group.len() as u64,
+            bytes: group.iter().map(|storage| storage.len_bytes()).sum(),
+        });
+        let mut leaks: Vec<Leak> = leaks.collect();
+        leaks.sort_by_key(|leak| Reverse(leak.bytes));
+        leaks
+    }
 }
 
 fn tally(state: &State, buffers_created: u64) -> Tally {
@@ -217,42 +224,6 @@ fn tally(state: &State, buffers_created: u64) -> Tally {
     }
 }
 
-/// The bytes of storages without a place. The peak is that of the moments after an append.
-fn pending_bytes(state: &State) -> Level {
-    let (up, down) = state.memory.pending_bytes();
-    let now = up.wrapping_sub(down);
-    Level {
-        now,
-        peak: state.counters.peak_pending_bytes.max(now),
-        up,
-        down,
-    }
-}
-
-impl Engine {
-    /// The storages with a holder other than the queue, grouped by maker, the most bytes first.
-    pub(crate) fn leaks(&self) -> Vec<Leak> {
-        let mut leaks: Vec<Leak> = Vec::new();
-        let alive = alive(&self.lock());
-        let mut places: FxHashMap<Maker, u32> = FxHashMap::default();
-        for storage in &alive {
-            let place = *places.entry(storage.maker()).or_insert_with(|| {
-                leaks.push(Leak {
-                    made_at: storage.tag(),
-                    storages: 0,
-                    bytes: 0,
-                });
-                leaks.len() as u32 - 1
-            });
-            let leak = &mut leaks[place as usize];
-            leak.storages += 1;
-            leak.bytes += storage.len_bytes();
-        }
-        leaks.sort_by_key(|leak| Reverse(leak.bytes));
-        leaks
-    }
-}
-
 /// The storages with a holder other than the queue.
 pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
     // For each address, a storage and the number of times that the queue holds it. The clone keeps
@@ -261,17 +232,14 @@ pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
     for cmd in state.queue.iter().chain(state.left_behind.iter()) {
         cmd.each_operand(&mut |storage, _| {
             let address = storage.address() as u64;
-            queued
-                .entry(address)
-                .or_insert_with(|| (storage.clone(), 0))
-                .1 += 1;
+            let entry = queued.entry(address);
+            entry.or_insert_with(|| (storage.clone(), 0)).1 += 1;
         });
     }
     let mut alive = state.memory.slots.alive();
     alive.retain(|storage| {
-        let held = queued
-            .get(&(storage.address() as u64))
-            .map_or(0, |(_, held)| held + 1);
+        let held = queued.get(&(storage.address() as u64));
+        let held = held.map_or(0, |(_, held)| held + 1);
         // One holder is this list.
         Arc::strong_count(storage) > held + 1
     });

@@ -285,7 +285,7 @@ async fn fill_staged(
                 dst_offset_bytes: place.offset_bytes + at,
                 size_bytes: region.size_bytes,
             });
-            state.batch.add_region(region);
+            state.batch.regions.push(region);
             at += taken as u64;
             rest = &rest[taken..];
         }

@@ -40,6 +40,7 @@ use crate::driver::{Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Copies, Dead, DeadList, Event, Memory, Storage};
 use crate::transfer::Readbacks;
+use crate::units::Level;
 use account::DryRunAccount;
 use batch::Batch;
 use caches::{BindGroups, Pipelines, ProgramId};
@@ -120,14 +121,13 @@ impl State {
         dead_list: Arc<DeadList>,
     ) -> Self {
         let costs = Costs::new(driver.caps());
-        let timing = Timing::default();
         // Nothing below can fail, so no code is needed here that drops all this.
         let (pools, never_move) = memory;
         let has_heap = driver.caps().host_heap;
         let memory = Memory::new(pools, never_move, has_heap, dead_list);
         State {
             groups: BindGroups::new(driver.clone()),
-            timing,
+            timing: Timing::default(),
             driver,
             readbacks,
             queue: Queue::default(),
@@ -162,7 +162,7 @@ impl State {
     #[inline]
     pub(super) fn push_op(&mut self, op: Op) {
         self.handle_changes();
-        self.batch.push(op);
+        self.batch.ops.push(op);
     }
 
     /// Handles changes of blocks before the next op. Clears what another share may have left in
@@ -183,12 +183,12 @@ impl State {
             self.memory.slabs.touch(place);
             self.counters.hand_overs += 1;
             self.counters.cleared_bytes += size_bytes;
-            self.batch.push(Op::Clear {
+            self.batch.ops.push(Op::Clear {
                 buffer: place.buffer,
                 offset_bytes: place.offset_bytes,
                 size_bytes,
             });
-            self.batch.add_change(Change::cleared(place, size_bytes));
+            self.batch.changes.push(Change::cleared(place, size_bytes));
         }
     }
 
@@ -202,9 +202,7 @@ impl State {
     pub(super) fn submitted(&mut self, submission: Submission, dispatches: &[Entry]) {
         self.counters.submissions += 1;
         let (serial, commands) = (submission.serial, self.counters.commands);
-        self.memory
-            .census
-            .happened(Event::Submission { serial, commands });
+        (self.memory.events).push(Event::Submission { serial, commands });
         self.update_time();
         if self.timing.is_on() {
             (self.timing).kernels_ran(dispatches, &self.driver, &mut self.memory);
@@ -229,8 +227,8 @@ impl State {
 
     /// Sets the time of the events that follow. Reads the clock only if the app keeps a history.
     pub(super) fn update_time(&mut self) {
-        if self.memory.census.keeps_history() {
-            self.memory.census.set_time(self.timing.now_ns());
+        if self.memory.events.is_on() {
+            self.memory.events.set_time(self.timing.now_ns());
         }
     }
 
@@ -312,10 +310,21 @@ impl State {
     /// Updates the peak of the bytes without a place, after commands were appended.
     #[inline]
     pub(super) fn notice_pending(&mut self) {
-        let (up_bytes, down_bytes) = self.memory.pending_bytes();
-        let now_bytes = up_bytes.wrapping_sub(down_bytes);
-        let peak_bytes = &mut self.counters.peak_pending_bytes;
-        *peak_bytes = now_bytes.max(*peak_bytes);
+        self.counters.peak_pending_bytes = self.pending_bytes().peak;
+    }
+
+    /// The bytes of storages without a place. The peak is that of the moments after an append.
+    #[inline]
+    pub(super) fn pending_bytes(&self) -> Level {
+        let (up, down) = self.memory.dead_list.pending_bytes();
+        let now = up.wrapping_sub(down);
+        let peak = self.counters.peak_pending_bytes.max(now);
+        Level {
+            now,
+            peak,
+            up,
+            down,
+        }
     }
 
     /// Marks the results of a command as poisoned. Later uses of them get the cause.

@@ -12,8 +12,7 @@ use super::pass::Pass;
 use super::state::cleaning::Cleaning;
 use super::state::destination::Destination;
 use crate::error::{Error, Result};
-use crate::memory::Tier;
-use crate::memory::{Copies, HostCharge, Storage};
+use crate::memory::{Copies, HostCharge, HostUse, Storage, Tier};
 use supply::Supply;
 
 /// All tiers that a storage may be evicted to, in order. Where host and device share one memory,
@@ -138,7 +137,7 @@ fn destination_beside(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Dest
 
 /// Reserves bytes of the host's share. If need be, drops copies of storages that have another one.
 fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
-    let charge = pass.host.charge(size_bytes);
+    let charge = pass.host.charge(HostUse::Copy, size_bytes);
     if charge.is_some() || pass.host.limit_bytes() < size_bytes {
         return Ok(charge);
     }
@@ -147,7 +146,7 @@ fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
     if missing_bytes > 0 {
         shed_host_copies(pass, missing_bytes)?;
     }
-    Ok(pass.host.charge(size_bytes))
+    Ok(pass.host.charge(HostUse::Copy, size_bytes))
 }
 
 /// Drops host copies of storages that are also on the device, in a store or on disk.

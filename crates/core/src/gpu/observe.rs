@@ -5,7 +5,8 @@ use super::Gpu;
 use super::GpuMemory;
 use crate::engine::{MemoryStats, block_on};
 use crate::error::Result;
-use crate::observe::{History, Measure, Sampler, Snapshot, Suggestion};
+use crate::memory::History;
+use crate::observe::{Measure, Sampler, Snapshot, Suggestion};
 
 impl GpuMemory<'_> {
     /// Memory statistics; they print as a report.
@@ -80,7 +81,7 @@ impl GpuMemory<'_> {
     /// The last events in memory, up to the number set by
     /// [`keep_history`](GpuMemory::keep_history).
     pub fn history(self) -> History {
-        History::take(&self.engine.here())
+        self.engine.here().history()
     }
 
     /// The state of the memory now: the numbers, every block with its maker, and the history if one

@@ -4,6 +4,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::error::{Error, Result};
 use crate::printable::printable;
 use crate::units::{Level, parse_bytes};
@@ -92,15 +94,12 @@ impl FromStr for Budget {
         let mut budget = Budget::default();
         for part in text.split(',') {
             let (name, bytes) = part.split_once('=').unwrap_or(("device", part));
-            let bytes = parse_bytes(bytes.trim()).ok_or_else(|| {
-                Error::option(
-                    "budget",
-                    format!(
-                        "`{}` is not a number of bytes, such as 512MiB",
-                        printable(bytes.trim(), MOST_QUOTED)
-                    ),
-                )
-            })?;
+            let wrong = |text: &str, what: &str| {
+                let text = printable(text, MOST_QUOTED);
+                Error::option("budget", format!("`{text}`{what}"))
+            };
+            let bytes = parse_bytes(bytes.trim())
+                .ok_or_else(|| wrong(bytes.trim(), " is not a number of bytes, such as 512MiB"))?;
             let field = match name.trim() {
                 "device" => &mut budget.device_bytes,
                 "soft" => &mut budget.soft_device_bytes,
@@ -108,18 +107,12 @@ impl FromStr for Budget {
                 "host" => &mut budget.host_bytes,
                 "disk" => &mut budget.disk_bytes,
                 other => {
-                    let other = printable(other, MOST_QUOTED);
-                    return Err(Error::option(
-                        "budget",
-                        format!("`{other}`: expected device, soft, staging, host or disk"),
-                    ));
+                    let expected = ": expected device, soft, staging, host or disk";
+                    return Err(wrong(other, expected));
                 }
             };
             if field.replace(bytes).is_some() {
-                return Err(Error::option(
-                    "budget",
-                    format!("`{}` occurs twice", printable(name.trim(), MOST_QUOTED)),
-                ));
+                return Err(wrong(name.trim(), " occurs twice"));
             }
         }
         budget.check()?;
@@ -133,66 +126,36 @@ impl FromStr for Budget {
 #[derive(Debug)]
 pub(crate) struct HostAccount {
     limit_bytes: AtomicU64,
-    /// What counts for the limit: copies in plain memory, slabs, and what is read ahead.
-    used: Bytes,
-    /// All copies.
-    copies: Bytes,
-    slabs: Bytes,
-    /// What is read ahead of need.
-    reads: Bytes,
+    /// The lock is a leaf: any thread may drop a charge, wherever it is.
+    levels: Mutex<HostLevels>,
 }
 
-/// Bytes over time.
+/// Bytes in the host's memory over time.
 #[derive(Debug, Default)]
-struct Bytes {
-    now: AtomicU64,
-    peak: AtomicU64,
-    /// All increases.
-    up: AtomicU64,
+struct HostLevels {
+    /// What counts for the limit: copies in plain memory, slabs, and what is read ahead.
+    used: Level,
+    /// All copies.
+    copies: Level,
+    slabs: Level,
+    /// What is read ahead of need.
+    reads: Level,
 }
 
-impl Bytes {
-    fn now(&self) -> u64 {
-        self.now.load(Ordering::Acquire)
-    }
-
-    /// Adds bytes. `false` if they would be more than `most_bytes` then.
-    fn raise(&self, size_bytes: u64, most_bytes: u64) -> bool {
-        let take = |now: u64| {
-            now.checked_add(size_bytes)
-                .filter(|&after| after <= most_bytes)
-        };
-        let before = (self.now).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        let Ok(before) = before else { return false };
-        (self.peak).fetch_max(before + size_bytes, Ordering::AcqRel);
-        self.up.fetch_add(size_bytes, Ordering::AcqRel);
-        true
-    }
-
-    fn lower(&self, size_bytes: u64) {
-        self.now.fetch_sub(size_bytes, Ordering::AcqRel);
-    }
-
-    fn level(&self) -> Level {
-        let now = self.now();
-        let up = self.up.load(Ordering::Acquire);
-        Level {
-            now,
-            peak: self.peak.load(Ordering::Acquire).max(now),
-            up,
-            down: up.saturating_sub(now),
+impl HostLevels {
+    fn of(&mut self, of: HostUse) -> &mut Level {
+        match of {
+            HostUse::Slab => &mut self.slabs,
+            HostUse::Copy | HostUse::Block => &mut self.copies,
+            #[cfg(not(target_arch = "wasm32"))]
+            HostUse::Read => &mut self.reads,
         }
-    }
-
-    /// Resets the peak to the current use.
-    fn reset_peak(&self) {
-        self.peak.store(self.now(), Ordering::Release);
     }
 }
 
 /// What bytes are charged for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HostUse {
+pub(crate) enum HostUse {
     /// A copy in plain memory.
     Copy,
     /// A slab of the heap.
@@ -216,10 +179,7 @@ impl HostAccount {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(HostAccount {
             limit_bytes: AtomicU64::new(u64::MAX),
-            used: Bytes::default(),
-            copies: Bytes::default(),
-            slabs: Bytes::default(),
-            reads: Bytes::default(),
+            levels: Mutex::default(),
         })
     }
 
@@ -229,28 +189,30 @@ impl HostAccount {
 
     /// What counts for the limit.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.used.now()
+        self.levels.lock().used.now
     }
 
     /// The same without what is read ahead, which makes way.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.used_bytes().saturating_sub(self.reads.now())
+        let levels = self.levels.lock();
+        levels.used.now.saturating_sub(levels.reads.now)
     }
 
     /// The bytes of copies over time.
     pub(crate) fn copied_bytes(&self) -> Level {
-        self.copies.level()
+        self.levels.lock().copies
     }
 
     /// The bytes of slabs over time.
     pub(crate) fn slab_bytes(&self) -> Level {
-        self.slabs.level()
+        self.levels.lock().slabs
     }
 
     /// Resets the peaks to the current use.
     pub(crate) fn reset_peaks(&self) {
-        (self.copies).reset_peak();
-        (self.slabs).reset_peak();
+        let mut levels = self.levels.lock();
+        levels.copies.reset_peak();
+        levels.slabs.reset_peak();
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
@@ -265,51 +227,25 @@ impl HostAccount {
 
     /// How far the use is above the limit. The app may have lowered the limit.
     pub(crate) fn excess_bytes(&self) -> u64 {
-        let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
-        self.used_bytes().saturating_sub(limit_bytes)
+        self.used_bytes().saturating_sub(self.limit_bytes())
     }
 
-    /// Charges `size_bytes` for a copy in plain memory, if that many are left.
-    pub(crate) fn charge(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
-        self.charge_for(HostUse::Copy, size_bytes)
-    }
-
-    /// Charges `size_bytes` for a slab of the heap, if that many are left.
-    pub(crate) fn charge_slab(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
-        self.charge_for(HostUse::Slab, size_bytes)
-    }
-
-    /// Charges `size_bytes` for a block of the heap.
-    pub(crate) fn charge_block(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
-        self.charge_for(HostUse::Block, size_bytes)
-    }
-
-    /// Charges `size_bytes` for bytes that are read ahead of need, if that many are left.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn charge_read(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
-        self.charge_for(HostUse::Read, size_bytes)
-    }
-
-    fn charge_for(self: &Arc<Self>, of: HostUse, size_bytes: u64) -> Option<HostCharge> {
-        let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
-        if of != HostUse::Block && !self.used.raise(size_bytes, limit_bytes) {
-            return None;
+    /// Charges `size_bytes`, if that many are left. For a block its slab has paid already.
+    pub(crate) fn charge(self: &Arc<Self>, of: HostUse, size_bytes: u64) -> Option<HostCharge> {
+        let mut levels = self.levels.lock();
+        if of != HostUse::Block {
+            let after_bytes = levels.used.now.checked_add(size_bytes)?;
+            if after_bytes > self.limit_bytes() {
+                return None;
+            }
+            levels.used.raise(size_bytes);
         }
-        let level = self.level_of(of);
-        level.raise(size_bytes, u64::MAX).then(|| HostCharge {
+        levels.of(of).raise(size_bytes);
+        Some(HostCharge {
             account: self.clone(),
             size_bytes,
             of,
         })
-    }
-
-    fn level_of(&self, of: HostUse) -> &Bytes {
-        match of {
-            HostUse::Slab => &self.slabs,
-            HostUse::Copy | HostUse::Block => &self.copies,
-            #[cfg(not(target_arch = "wasm32"))]
-            HostUse::Read => &self.reads,
-        }
     }
 }
 
@@ -321,10 +257,10 @@ impl HostCharge {
 
 impl Drop for HostCharge {
     fn drop(&mut self) {
-        let account = &self.account;
-        account.level_of(self.of).lower(self.size_bytes);
+        let mut levels = self.account.levels.lock();
+        levels.of(self.of).lower(self.size_bytes);
         if self.of != HostUse::Block {
-            account.used.lower(self.size_bytes);
+            levels.used.lower(self.size_bytes);
         }
     }
 }
@@ -366,9 +302,9 @@ mod tests {
     fn the_host_share_is_never_passed() {
         let account = HostAccount::new();
         account.set_limit(100);
-        let first = account.charge(60).unwrap();
-        assert!(account.charge(41).is_none());
-        let second = account.charge(40).unwrap();
+        let first = account.charge(HostUse::Copy, 60).unwrap();
+        assert!(account.charge(HostUse::Copy, 41).is_none());
+        let second = account.charge(HostUse::Copy, 40).unwrap();
         drop(first);
         assert_eq!(
             (account.used_bytes(), account.copied_bytes().peak),
@@ -376,19 +312,22 @@ mod tests {
         );
         account.set_limit(10);
         assert_eq!(account.excess_bytes(), 30);
-        assert!(account.charge(0).is_none());
+        assert!(account.charge(HostUse::Copy, 0).is_none());
         drop(second);
-        assert!(account.charge(10).is_some());
-        assert!(account.charge(u64::MAX).is_none());
+        assert!(account.charge(HostUse::Copy, 10).is_some());
+        assert!(account.charge(HostUse::Copy, u64::MAX).is_none());
     }
 
     #[test]
     fn a_slab_counts_for_the_limit_and_its_blocks_as_copies() {
         let account = HostAccount::new();
         account.set_limit(100);
-        let slab = account.charge_slab(100).unwrap();
-        assert!(account.charge(1).is_none() && account.charge_slab(1).is_none());
-        let block = account.charge_block(30).unwrap();
+        let slab = account.charge(HostUse::Slab, 100).unwrap();
+        assert!(
+            account.charge(HostUse::Copy, 1).is_none()
+                && account.charge(HostUse::Slab, 1).is_none()
+        );
+        let block = account.charge(HostUse::Block, 30).unwrap();
         let bytes = || {
             let levels = [account.copied_bytes(), account.slab_bytes()];
             (account.used_bytes(), levels.map(|level| level.now))

@@ -1,9 +1,7 @@
-//! Counters of storages that get and lose blocks: levels, holders, events.
+//! Counters of storages that get and lose blocks: levels, holders.
 
-use std::sync::Arc;
-
-use super::history::{Event, Moment, Ring};
 use super::peak::Peak;
+use super::slots::Slot;
 use super::storage::Storage;
 use super::tag::Tag;
 use super::tags::{TagUse, Tags};
@@ -77,22 +75,12 @@ struct Measuring {
     peak_reserved_bytes: u64,
 }
 
-/// A block and its storage, for the counters.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CountedBlock {
-    pub(super) tag: u32,
-    /// Requested bytes.
-    pub(super) bytes: u64,
-    pub(super) granted_bytes: u64,
-}
-
 /// All counters.
 #[derive(Debug)]
 pub(crate) struct Census {
     sums: Sums,
     classes: [ClassUse; 4],
     tags: Tags,
-    ring: Ring,
     measuring: Vec<Measuring>,
     /// Who holds memory at the peak, if that is of interest.
     peak: Option<Box<Peak>>,
@@ -113,7 +101,6 @@ impl Census {
             sums: Sums::default(),
             classes: [Small, Middle, Own, Alone].map(class),
             tags: Tags::new(),
-            ring: Ring::default(),
             measuring: Vec::new(),
             peak: None,
             measurements: 0,
@@ -124,8 +111,8 @@ impl Census {
         &mut self.classes[class as usize]
     }
 
-    /// Slab `number` exists.
-    pub(super) fn slab_added(&mut self, number: u32, class: SlabClass, size_bytes: u64) {
+    /// There is one more slab.
+    pub(super) fn slab_added(&mut self, class: SlabClass, size_bytes: u64) {
         let of = self.class(class);
         of.slabs.raise(1);
         of.reserved_bytes.raise(size_bytes);
@@ -135,35 +122,32 @@ impl Census {
         for one in &mut self.measuring {
             one.peak_reserved_bytes = one.peak_reserved_bytes.max(reserved_bytes);
         }
-        self.happened(Event::SlabCreated {
-            slab: number,
-            bytes: size_bytes,
-            class,
-        });
     }
 
-    /// Slab `number` is released.
-    pub(super) fn slab_gone(&mut self, number: u32, class: SlabClass, size_bytes: u64) {
+    /// A slab is released.
+    pub(super) fn slab_gone(&mut self, class: SlabClass, size_bytes: u64) {
         let of = self.class(class);
         of.slabs.lower(1);
         of.reserved_bytes.lower(size_bytes);
         self.sums.reserved_bytes.lower(size_bytes);
         self.sums.cached_bytes.lower(size_bytes);
-        self.happened(Event::SlabReleased {
-            slab: number,
-            bytes: size_bytes,
-        });
     }
 
-    /// A storage of a tag has got a block. It comes back if it was evicted.
+    /// The storage of a slot has got a block of this many bytes. It comes back if it was evicted.
     #[inline]
-    pub(super) fn gained(&mut self, class: SlabClass, block: CountedBlock, is_back: bool) {
-        self.sums.requested_bytes.raise(block.bytes);
-        self.sums.live_bytes.raise(block.granted_bytes);
+    pub(super) fn gained(
+        &mut self,
+        class: SlabClass,
+        slot: &Slot,
+        granted_bytes: u64,
+        is_back: bool,
+    ) {
+        self.sums.requested_bytes.raise(slot.size_bytes);
+        self.sums.live_bytes.raise(granted_bytes);
         self.sums.storages.raise(1);
-        self.sums.cached_bytes.lower(block.granted_bytes);
+        self.sums.cached_bytes.lower(granted_bytes);
         self.sums.restores += u64::from(is_back);
-        self.class(class).live_bytes.raise(block.granted_bytes);
+        self.class(class).live_bytes.raise(granted_bytes);
         let live_bytes = self.sums.live_bytes.now;
         for one in &mut self.measuring {
             one.peak_live_bytes = one.peak_live_bytes.max(live_bytes);
@@ -171,22 +155,28 @@ impl Census {
         if let Some(peak) = &mut self.peak {
             peak.rose(live_bytes);
         }
-        self.tags.gained(block.tag, block.bytes);
+        self.tags.gained(slot.tag, slot.size_bytes);
     }
 
-    /// A storage is about to lose its block.
+    /// The storage of a slot is about to lose its block.
     #[inline]
-    pub(super) fn lost(&mut self, class: SlabClass, block: CountedBlock, is_evicted: bool) {
+    pub(super) fn lost(
+        &mut self,
+        class: SlabClass,
+        slot: &Slot,
+        granted_bytes: u64,
+        is_evicted: bool,
+    ) {
         if let Some(peak) = &mut self.peak {
             peak.falls(&self.tags);
         }
-        self.sums.requested_bytes.lower(block.bytes);
-        self.sums.live_bytes.lower(block.granted_bytes);
+        self.sums.requested_bytes.lower(slot.size_bytes);
+        self.sums.live_bytes.lower(granted_bytes);
         self.sums.storages.lower(1);
-        self.sums.cached_bytes.raise(block.granted_bytes);
+        self.sums.cached_bytes.raise(granted_bytes);
         self.sums.evictions += u64::from(is_evicted);
-        self.class(class).live_bytes.lower(block.granted_bytes);
-        self.tags.lost(block.tag, block.bytes);
+        self.class(class).live_bytes.lower(granted_bytes);
+        self.tags.lost(slot.tag, slot.size_bytes);
     }
 
     /// The index of a storage's tag.
@@ -222,7 +212,7 @@ impl Census {
         self.tags.entries()
     }
 
-    /// The same levels, without a history and without numbers of evictions and restores.
+    /// The same levels, without numbers of evictions and restores.
     pub(super) fn fake(&self) -> Census {
         Census {
             sums: Sums {
@@ -245,50 +235,11 @@ impl Census {
     pub(super) fn device_gone(&mut self) {
         self.levels().for_each(|level| level.set(0));
         self.tags.all_lost();
-        self.ring.push(Event::Reopened);
     }
 
     pub(super) fn reset_peaks(&mut self) {
         self.levels().for_each(Level::reset_peak);
         self.tags.reset_peaks();
-    }
-
-    /// Records an event that another module reports.
-    pub(crate) fn happened(&mut self, event: Event) {
-        self.ring.push(event);
-    }
-
-    /// Sets the time of the events that follow.
-    pub(crate) fn set_time(&mut self, now_ns: u64) {
-        self.ring.set_time(now_ns);
-    }
-
-    /// Are events recorded?
-    pub(crate) fn keeps_history(&self) -> bool {
-        self.ring.is_on()
-    }
-
-    /// Keeps the last `most` events from now on.
-    pub(crate) fn keep_history(&mut self, most: usize) {
-        self.ring.keep(most);
-    }
-
-    /// The recorded events, the tags that they name, and how many events were dropped.
-    pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
-        let Census { ring, tags, .. } = self;
-        let tags = tags.entries().iter().map(|one| one.tag.clone());
-        (ring.moments(), tags.collect(), ring.dropped())
-    }
-
-    /// The kernel names that the events refer to.
-    pub(crate) fn kernels(&self) -> Vec<String> {
-        let kernels = self.ring.kernels().iter();
-        kernels.map(|name| name.to_string()).collect()
-    }
-
-    /// A kernel ran. Its times are on the events' clock.
-    pub(crate) fn kernel_ran(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
-        self.ring.push_kernel(name, begin_ns, end_ns);
     }
 
     /// The totals over time.

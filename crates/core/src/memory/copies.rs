@@ -25,13 +25,6 @@ pub(crate) enum HostCopy {
 }
 
 impl HostCopy {
-    fn heap_block(&self) -> Option<&HeapBlock> {
-        match self {
-            HostCopy::Heap(block) => Some(block),
-            HostCopy::Plain { .. } => None,
-        }
-    }
-
     /// The bytes that become free when the copy is dropped.
     pub(super) fn size_bytes(&self) -> u64 {
         match self {
@@ -120,7 +113,10 @@ impl Copies {
 
     /// The block in the heap of the host's memory, if the bytes are there.
     pub(crate) fn heap_block(&self) -> Option<&HeapBlock> {
-        self.host.as_ref()?.heap_block()
+        match self.host.as_deref()? {
+            HostCopy::Heap(block) => Some(block),
+            HostCopy::Plain { .. } => None,
+        }
     }
 
     /// Takes over the copies of another, which hold the same bytes.

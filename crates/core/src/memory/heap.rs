@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::Memory;
-use super::budget::{HostAccount, HostCharge};
+use super::budget::{HostAccount, HostCharge, HostUse};
 use super::dead::DeadList;
 use super::heap_block::HeapBlock;
 use super::history::Event;
@@ -65,7 +65,7 @@ impl HostHeap {
         dead: &Arc<DeadList>,
     ) -> Option<(HeapBlock, Place)> {
         let (block, place) = self.slabs.take(size_bytes, fit).ok()??;
-        let charge = account.charge_block(size_bytes);
+        let charge = account.charge(HostUse::Block, size_bytes);
         let block = HeapBlock::new(block, storage, size_bytes, self.epoch, charge, dead);
         Some((block, place))
     }
@@ -185,7 +185,7 @@ impl Memory {
         };
         for slab in heap.slabs.all_mut() {
             slab.buffer = make(slab.size_bytes)?;
-            let charge = account.charge_slab(slab.size_bytes);
+            let charge = account.charge(HostUse::Slab, slab.size_bytes);
             heap.charges
                 .extend(charge.map(|charge| (slab.buffer, charge)));
         }
@@ -201,7 +201,7 @@ impl Memory {
     ) -> Option<HeapBlock> {
         let (epoch, number) = (self.heap.as_ref()?.epoch, self.slots.row(fake)?.number);
         let bytes = fake.size_bytes();
-        let charge = account.charge_block(bytes);
+        let charge = account.charge(HostUse::Block, bytes);
         Some(HeapBlock::new(
             block,
             number,
@@ -231,7 +231,7 @@ impl Memory {
         let (storage, tag) = (slot.number, slot.tag);
         let (block, place) = heap.take(storage, bytes, fit, account, &self.dead_list)?;
         if let Some((_, slab)) = heap.slabs.slab_of(place) {
-            self.census.happened(Event::HostAlloc {
+            self.events.push(Event::HostAlloc {
                 storage,
                 tag,
                 bytes,
@@ -275,7 +275,7 @@ impl Memory {
             return Ok(false);
         };
         heap.add(growth, buffer, charge, number)?;
-        self.census.happened(Event::HostSlabCreated {
+        self.events.push(Event::HostSlabCreated {
             slab: number,
             bytes: growth.slab_bytes,
             class: growth.class,
@@ -289,7 +289,7 @@ impl Memory {
         let heap = self.heap.as_mut();
         let taken = heap.map_or(Vec::new(), |heap| heap.take_empty(completed));
         for slab in &taken {
-            self.census.happened(Event::HostSlabReleased {
+            self.events.push(Event::HostSlabReleased {
                 slab: slab.number,
                 bytes: slab.size_bytes,
             });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::Residency;
+use super::{Residency, Tag};
 use crate::alloc::SlabClass;
 use crate::shortage::ReclaimStep;
 
@@ -193,9 +193,24 @@ pub struct Moment {
     pub event: Event,
 }
 
+/// The last events in memory: see [`GpuMemory::history`](crate::GpuMemory::history).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct History {
+    /// The events, oldest first.
+    pub moments: Vec<Moment>,
+    /// The makers. Events hold an index into this list. `None` stands for all makers beyond the
+    /// limit.
+    pub tags: Vec<Option<Tag>>,
+    /// The names of the kernels. Events hold an index into this list.
+    pub kernels: Vec<String>,
+    /// Number of earlier events that were dropped.
+    pub dropped: u64,
+}
+
 /// A ring of the last events.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     /// A full ring begins at `oldest` and wraps around.
     moments: Vec<Moment>,
     oldest: usize,
@@ -212,7 +227,7 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Keeps up to `most` events from now on.
-    pub(super) fn keep(&mut self, most: usize) {
+    pub(crate) fn keep(&mut self, most: usize) {
         self.moments.rotate_left(self.oldest);
         self.oldest = 0;
         let gone = self.moments.len().saturating_sub(most);
@@ -222,17 +237,20 @@ impl Ring {
         self.most = most;
     }
 
+    /// Are events recorded?
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.most > 0
     }
 
-    pub(super) fn set_time(&mut self, now_ns: u64) {
+    /// Sets the time of the events that follow.
+    pub(crate) fn set_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
+    /// Records an event, if events are recorded.
     #[inline]
-    pub(super) fn push(&mut self, event: Event) {
+    pub(crate) fn push(&mut self, event: Event) {
         if self.is_on() {
             self.keep_one(Moment {
                 at_ns: self.now_ns,
@@ -241,8 +259,8 @@ impl Ring {
         }
     }
 
-    /// Records that a kernel ran.
-    pub(super) fn push_kernel(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
+    /// Records that a kernel ran. Its times are on the events' clock.
+    pub(crate) fn push_kernel(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
         if self.kernels.is_empty() {
             self.kernels.push("others".into());
         }
@@ -264,10 +282,6 @@ impl Ring {
         });
     }
 
-    pub(super) fn kernels(&self) -> &[Arc<str>] {
-        &self.kernels
-    }
-
     #[inline(never)]
     fn keep_one(&mut self, moment: Moment) {
         if self.moments.len() < self.most {
@@ -284,13 +298,15 @@ impl Ring {
         }
     }
 
-    /// All kept events, oldest first.
-    pub(super) fn moments(&self) -> Vec<Moment> {
+    /// All kept events and the kernels that they name. `tags` has the makers that they name.
+    pub(super) fn history(&self, tags: Vec<Option<Tag>>) -> History {
         let (newer, older) = self.moments.split_at(self.oldest);
-        [older, newer].concat()
-    }
-
-    pub(super) fn dropped(&self) -> u64 {
-        self.dropped
+        let kernels = self.kernels.iter().map(|name| name.to_string());
+        History {
+            moments: [older, newer].concat(),
+            tags,
+            kernels: kernels.collect(),
+            dropped: self.dropped,
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Memory;
 use super::canary::Zone;
-use super::census::CountedBlock;
 use super::history::Event;
 use super::place::Place;
 use super::share::ShareId;
@@ -23,15 +22,11 @@ impl Memory {
         if share != ShareId::MAIN {
             self.shares.gained(share, granted_bytes, is_back);
         }
-        let block = CountedBlock {
-            tag,
-            bytes,
-            granted_bytes,
-        };
-        self.census.gained(class, block, is_back);
-        if self.census.keeps_history() {
+        let slot = self.slots.at(index);
+        (self.census).gained(class, slot, granted_bytes, is_back);
+        if self.events.is_on() {
             let offset_bytes = place.offset_bytes;
-            self.census.happened(match is_back {
+            self.events.push(match is_back {
                 true => Event::Restore {
                     storage: number,
                     tag,
@@ -78,14 +73,10 @@ impl Memory {
             let device_bytes = self.slabs.live_bytes();
             (self.watermarks).falls(share, granted_bytes, device_bytes, &self.shares);
         }
-        let block = CountedBlock {
-            tag,
-            bytes,
-            granted_bytes,
-        };
-        self.census.lost(class, block, to.is_some());
-        if self.census.keeps_history() {
-            self.census.happened(match to {
+        let slot = self.slots.at(index);
+        (self.census).lost(class, slot, granted_bytes, to.is_some());
+        if self.events.is_on() {
+            self.events.push(match to {
                 Some(to) => Event::Evict {
                     storage: number,
                     bytes,
@@ -110,7 +101,7 @@ impl Memory {
             return;
         }
         self.census.retagged(before, tag, bytes);
-        self.census.happened(Event::Donate {
+        self.events.push(Event::Donate {
             storage: donor,
             heir: number,
             tag,
@@ -129,7 +120,7 @@ impl Memory {
         };
         let granted_bytes = self.slabs.granted_bytes(bytes);
         self.census.moved(before, after, granted_bytes);
-        self.census.happened(Event::Move {
+        self.events.push(Event::Move {
             storage: number,
             bytes,
             slab,
@@ -155,20 +146,20 @@ impl Memory {
     /// Bytes were uploaded to a storage.
     pub(crate) fn uploaded(&mut self, storage: &Storage, bytes: u64) {
         if let Some(storage) = self.number_of(storage) {
-            self.census.happened(Event::Upload { storage, bytes });
+            self.events.push(Event::Upload { storage, bytes });
         }
     }
 
     /// Bytes of a storage were read by the host.
     pub(crate) fn was_read(&mut self, storage: &Storage, bytes: u64) {
         if let Some(storage) = self.number_of(storage) {
-            self.census.happened(Event::Read { storage, bytes });
+            self.events.push(Event::Read { storage, bytes });
         }
     }
 
     /// The number of a storage in events, while events are recorded.
     fn number_of(&self, storage: &Storage) -> Option<u64> {
-        let slot = (self.slots.row(storage)).filter(|_| self.census.keeps_history())?;
+        let slot = (self.slots.row(storage)).filter(|_| self.events.is_on())?;
         Some(slot.number)
     }
 }

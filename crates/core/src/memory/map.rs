@@ -2,12 +2,11 @@
 
 use super::Memory;
 use super::copies::Copies;
-use super::history::Moment;
+use super::history::History;
 use super::place::Place;
 use super::slabs::Slabs;
 use super::slots::Slot;
 use super::storage::{Residency, Storage};
-use super::tag::Tag;
 use crate::alloc::SlabClass;
 use crate::dtype::DType;
 
@@ -81,70 +80,50 @@ pub struct EvictedStorage {
     pub is_saved: bool,
 }
 
-/// A block as a file stores it, without field names: a file may have millions.
+/// Declares a row as a file stores it, without field names: a file may have millions.
 #[cfg(feature = "serde")]
-type BlockRow = (u64, u64, u64, u64, u32, BlockState, u32, bool);
+macro_rules! row {
+    ($row:ident = $of:ident { $($field:ident: $type:ty),* }) => {
+        type $row = ($($type),*);
 
-#[cfg(feature = "serde")]
-type EvictedRow = (u64, u32, u64, Residency, bool);
-
-#[cfg(feature = "serde")]
-impl From<BlockRow> for Block {
-    fn from(row: BlockRow) -> Block {
-        Block {
-            offset_bytes: row.0,
-            granted_bytes: row.1,
-            size_bytes: row.2,
-            storage: row.3,
-            tag: row.4,
-            state: row.5,
-            idle_commands: row.6,
-            is_saved: row.7,
+        impl From<$row> for $of {
+            fn from(($($field),*): $row) -> $of {
+                $of { $($field),* }
+            }
         }
-    }
-}
 
-#[cfg(feature = "serde")]
-impl From<Block> for BlockRow {
-    fn from(block: Block) -> BlockRow {
-        (
-            block.offset_bytes,
-            block.granted_bytes,
-            block.size_bytes,
-            block.storage,
-            block.tag,
-            block.state,
-            block.idle_commands,
-            block.is_saved,
-        )
-    }
-}
-
-#[cfg(feature = "serde")]
-impl From<EvictedRow> for EvictedStorage {
-    fn from((storage, tag, bytes, residency, is_saved): EvictedRow) -> EvictedStorage {
-        EvictedStorage {
-            storage,
-            tag,
-            bytes,
-            residency,
-            is_saved,
+        impl From<$of> for $row {
+            fn from(of: $of) -> $row {
+                ($(of.$field),*)
+            }
         }
-    }
+    };
 }
 
 #[cfg(feature = "serde")]
-impl From<EvictedStorage> for EvictedRow {
-    fn from(evicted: EvictedStorage) -> EvictedRow {
-        (
-            evicted.storage,
-            evicted.tag,
-            evicted.bytes,
-            evicted.residency,
-            evicted.is_saved,
-        )
+row!(
+    BlockRow = Block {
+        offset_bytes: u64,
+        granted_bytes: u64,
+        size_bytes: u64,
+        storage: u64,
+        tag: u32,
+        state: BlockState,
+        idle_commands: u32,
+        is_saved: bool
     }
-}
+);
+
+#[cfg(feature = "serde")]
+row!(
+    EvictedRow = EvictedStorage {
+        storage: u64,
+        tag: u32,
+        bytes: u64,
+        residency: Residency,
+        is_saved: bool
+    }
+);
 
 /// All places and the history, as of one moment.
 #[derive(Clone, Debug)]
@@ -154,10 +133,7 @@ pub(crate) struct Map {
     pub(crate) host_slabs: Vec<SlabMap>,
     pub(crate) evicted: Vec<EvictedStorage>,
     pub(crate) types: Vec<(DType, Vec<u64>)>,
-    pub(crate) tags: Vec<Option<Tag>>,
-    pub(crate) moments: Vec<Moment>,
-    pub(crate) dropped: u64,
-    pub(crate) kernels: Vec<String>,
+    pub(crate) history: History,
 }
 
 impl Map {
@@ -167,7 +143,6 @@ impl Map {
             slots,
             slabs: all,
             heap,
-            census,
             ..
         } = memory;
         let mut slabs = Drawn::new(all);
@@ -221,20 +196,14 @@ impl Map {
                 }
             }
         }
-        let (moments, tags, dropped) = census.history();
+        let types = types.into_iter().filter(|(_, all)| !all.is_empty());
         Map {
             granule_bytes: all.whole_granules(1),
             slabs: slabs.done(),
             host_slabs: host_slabs.map_or(Vec::new(), Drawn::done),
             evicted,
-            types: types
-                .into_iter()
-                .filter(|(_, all)| !all.is_empty())
-                .collect(),
-            tags,
-            moments,
-            dropped,
-            kernels: census.kernels(),
+            types: types.collect(),
+            history: memory.history(),
         }
     }
 }
@@ -264,10 +233,8 @@ impl<'a> Drawn<'a> {
 
     /// Adds a block at a place. Its offset and granted bytes follow from that.
     fn add(&mut self, place: Place, block: Block) {
-        let slab = place
-            .slab
-            .and_then(|slab| self.slabs.get_mut(slab as usize));
-        if let Some(Some(slab)) = slab {
+        let slabs = &mut self.slabs;
+        if let Some(Some(slab)) = place.slab.and_then(|slab| slabs.get_mut(slab as usize)) {
             slab.blocks.push(Block {
                 offset_bytes: place.offset_bytes,
                 granted_bytes: self.all.granted_bytes(block.size_bytes),
@@ -289,12 +256,8 @@ fn state(slot: &Slot, storage: Option<&Storage>) -> BlockState {
     if storage.is_some_and(|storage| storage.pins() > 0) {
         return BlockState::Pinned;
     }
-    match slot
-        .copies
-        .as_ref()
-        .is_some_and(|copies| !copies.is_empty())
-    {
-        true => BlockState::Clean,
-        false => BlockState::Live,
+    match &slot.copies {
+        Some(copies) if !copies.is_empty() => BlockState::Clean,
+        _ => BlockState::Live,
     }
 }

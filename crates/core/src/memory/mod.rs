@@ -53,7 +53,7 @@ use crate::number_map::NumberMap;
 
 pub(crate) use crate::printable::{printable, printable_end};
 pub use budget::Budget;
-pub(crate) use budget::{HostAccount, HostCharge};
+pub(crate) use budget::{HostAccount, HostCharge, HostUse};
 pub(crate) use canary::{CANARY_BYTES, Canaries, Change, PATTERN, Zone};
 use census::Census;
 pub use census::ClassUse;
@@ -62,7 +62,8 @@ pub(crate) use dead::Dead;
 pub use dead::DeadList;
 pub(crate) use heap::HostHeap;
 pub(crate) use heap_block::HeapBlock;
-pub use history::{Event, Moment};
+use history::Ring;
+pub use history::{Event, History, Moment};
 pub use made_for::MadeFor;
 pub(crate) use map::Map;
 pub use map::{Block, BlockState, EvictedStorage, SlabMap};
@@ -70,6 +71,7 @@ pub(crate) use place::{HoleChoice, Place};
 pub(crate) use placing::PendingRestore;
 use previous::Previous;
 pub use report::SlabUse;
+pub(crate) use report::by_maker;
 pub use scope::{Scope, enter_scope};
 pub use share::{Amount, Share};
 pub(crate) use share::{MadeBy, ShareHandle, ShareId, share_error};
@@ -81,7 +83,6 @@ pub(crate) use slabs::Slabs;
 use slots::Slots;
 pub(crate) use slots::{Candidate, Fakes, Whereabouts};
 pub use source::Source;
-pub(crate) use storage::Maker;
 pub use storage::{Advice, Residency};
 pub use storage::{Companion, Storage};
 pub use tag::Tag;
@@ -112,6 +113,8 @@ pub(crate) struct Memory {
     /// The last number given to a slab, of the device or of the heap.
     slab_number: u32,
     pub(crate) census: Census,
+    /// The history, if one is kept.
+    pub(crate) events: Ring,
     pub(crate) shares: Shares,
     share_paths: SharePaths,
     pub(crate) watermarks: Watermarks,
@@ -135,6 +138,7 @@ impl Memory {
             slabs: Slabs::new(pools, never_move),
             slab_number: 0,
             census: Census::new(),
+            events: Ring::default(),
             shares: Shares::default(),
             share_paths: SharePaths::default(),
             watermarks: Watermarks::default(),
@@ -163,12 +167,6 @@ impl Memory {
         }
     }
 
-    /// Bytes of storages without a place: all that were added and all that were removed so far.
-    #[inline]
-    pub(crate) fn pending_bytes(&self) -> (u64, u64) {
-        self.dead_list.pending_bytes()
-    }
-
     /// Frees the places of dropped storages. Passes everything else on the dead list to `other`.
     pub(crate) fn free_dead(&mut self, mut other: impl FnMut(Dead)) {
         let mut taken_dead = std::mem::take(&mut self.taken_dead);
@@ -190,7 +188,7 @@ impl Memory {
                     let heap = self.heap.as_mut();
                     if heap.is_some_and(|heap| heap.free(block, size_bytes, epoch)) {
                         let bytes = size_bytes;
-                        self.census.happened(Event::HostFree { storage, bytes });
+                        self.events.push(Event::HostFree { storage, bytes });
                     }
                 }
                 dead => other(dead),
@@ -199,25 +197,27 @@ impl Memory {
         self.taken_dead = taken_dead;
     }
 
-    /// A token for a rematerializer with these inputs.
-    pub(crate) fn rematerializer_token(
-        &self,
+    /// A storage has a rematerializer with these inputs from now on.
+    pub(crate) fn rematerialize_by(
+        &mut self,
+        storage: &Storage,
         id: u64,
         inputs: Vec<Arc<Storage>>,
         is_automatic: bool,
-    ) -> RematerializerToken {
+    ) {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|input| {
             input.feed_rematerializer();
             let writes = self.slots.writes_to(&input);
             (input, writes)
         });
-        RematerializerToken {
+        let token = Arc::new(RematerializerToken {
             id,
             inputs: inputs.collect(),
             is_automatic,
             dead: self.dead_list.clone(),
-        }
+        });
+        (self.slots).copied(storage, |copies| copies.rematerializer = Some(token));
     }
 
     /// The command that is being encoded names the storage, to write to it or only to read it.
@@ -263,7 +263,12 @@ impl Memory {
     ) -> Result<SlabId, AllocError> {
         let number = self.next_slab_number();
         let id = self.slabs.add(growth, buffer, number)?;
-        (self.census).slab_added(number, growth.class, growth.slab_bytes);
+        (self.census).slab_added(growth.class, growth.slab_bytes);
+        self.events.push(Event::SlabCreated {
+            slab: number,
+            bytes: growth.slab_bytes,
+            class: growth.class,
+        });
         Ok(id)
     }
 
@@ -280,7 +285,11 @@ impl Memory {
         let index = Some(id.index() as u32);
         self.canaries.forget(index);
         self.previous.forget(index);
-        (self.census).slab_gone(slab.number, slab.class, slab.size_bytes);
+        self.census.slab_gone(slab.class, slab.size_bytes);
+        self.events.push(Event::SlabReleased {
+            slab: slab.number,
+            bytes: slab.size_bytes,
+        });
         Some((slab.buffer, slab.last_serial))
     }
 
@@ -395,6 +404,7 @@ impl Memory {
         self.previous.forget(None);
         self.shares.all_lost();
         self.census.device_gone();
+        self.events.push(Event::Reopened);
         let (mut recovered, mut lost) = (Recovered::default(), self.slots.leave_device());
         // A storage that would be computed from a lost one is lost too, and so on.
         loop {
@@ -431,6 +441,7 @@ impl Memory {
             heap: (self.heap.as_ref()).map(|heap| heap.fake(self.slots.heap_blocks_beside(fakes))),
             slab_number: self.slab_number,
             census: self.census.fake(),
+            events: Ring::default(),
             shares: self.shares.clone(),
             share_paths: self.share_paths.clone(),
             watermarks: Watermarks::default(),

@@ -145,15 +145,17 @@ impl Memory {
 
     #[inline]
     pub(super) fn free_slot(&mut self, index: u32) {
-        if self.slots.at(index).block.is_some() {
+        let slot = self.slots.at(index);
+        let size_bytes = slot.size_bytes;
+        if slot.block.is_some() {
             self.lost(index, None);
         }
-        let left = self.slots.free(index);
-        if left.was_imported {
-            self.census.import_gone(left.size_bytes);
+        let (block, was_imported) = self.slots.free(index);
+        if was_imported {
+            self.census.import_gone(size_bytes);
         }
-        if let Some(block) = left.block {
-            self.slabs.free(block, left.size_bytes);
+        if let Some(block) = block {
+            self.slabs.free(block, size_bytes);
         }
     }
 
@@ -263,11 +265,7 @@ impl Memory {
             return;
         };
         let copies = self.slots.at(index).copies.as_deref();
-        let rematerializer = |copies: &Copies| {
-            let rematerializer = copies.rematerializer.as_ref();
-            rematerializer.is_some_and(|token| self.slots.is_current(token))
-        };
-        match copies.is_some_and(|copies| copies.has_bytes() || rematerializer(copies)) {
+        match copies.is_some_and(|copies| copies.has_bytes() || self.slots.has_current(copies)) {
             true => self.vacate(storage, index),
             false => self.slots.poison(storage, cause),
         }

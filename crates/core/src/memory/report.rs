@@ -8,14 +8,14 @@ use rustc_hash::FxHashMap;
 use super::Memory;
 use super::canary::Zone;
 use super::census::{ClassUse, Sums};
+use super::history::History;
 use super::slabs::Slabs;
 use super::slots::Slot;
 use super::storage::{Maker, Storage};
 use super::tag::Tag;
 use super::tags::TagUse;
 use crate::alloc::{AllocStats, SlabClass};
-use crate::shortage::Holder;
-use crate::shortage::ShareUse;
+use crate::shortage::{Holder, ShareUse};
 
 /// One slab of the device or of the heap in the host's memory, and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +103,12 @@ impl Memory {
         }
     }
 
+    /// The last events, with the makers and the kernels that they name.
+    pub(crate) fn history(&self) -> History {
+        let tags = self.census.makers().iter().map(|one| one.tag.clone());
+        self.events.history(tags.collect())
+    }
+
     /// Resets the peaks to the current values.
     pub(crate) fn reset_peaks(&mut self) {
         self.slabs.reset_peaks();
@@ -138,26 +144,16 @@ impl Memory {
             let slab = slot.place.and_then(|place| place.slab);
             let slab = slab.and_then(|index| self.slabs.at(index as usize));
             let info = slab.and_then(|slab| self.slabs.info(slab.id));
-            slot.block.is_some() && info.is_some_and(|info| info.largest_hole_bytes > 0)
+            info.is_some_and(|info| info.largest_hole_bytes > 0)
         };
-        let pinned = self.storages().filter(|(_, storage)| storage.pins() > 0);
-        let pinned = pinned.filter(|(slot, _)| has_room(slot));
+        let pinned = self.slots.pinned().filter(|(slot, _)| has_room(slot));
         by_tag(pinned.map(|(_, storage)| storage), most)
     }
 
     /// Bytes of pinned storages in slabs. O(storages).
     pub(crate) fn pinned_bytes(&self) -> u64 {
-        let pinned = self
-            .storages()
-            .filter(|(slot, storage)| slot.block.is_some() && storage.pins() > 0);
+        let pinned = self.slots.pinned();
         pinned.map(|(_, storage)| storage.size_bytes()).sum()
-    }
-
-    fn storages(&self) -> impl Iterator<Item = (&Slot, Arc<Storage>)> {
-        self.slots
-            .rows()
-            .iter()
-            .filter_map(|slot| Some((slot, slot.storage.upgrade()?)))
     }
 }
 
@@ -178,26 +174,32 @@ fn largest(uses: &[TagUse], most: usize) -> Vec<Holder> {
     holders.collect()
 }
 
-fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Holder> {
-    let mut holders: Vec<Holder> = Vec::new();
-    let mut places: FxHashMap<Maker, u32> = FxHashMap::default();
+/// The groups of storages that one maker made each, in the order of the first ones.
+pub(crate) fn by_maker(storages: impl Iterator<Item = Arc<Storage>>) -> Vec<Vec<Arc<Storage>>> {
+    let mut groups: Vec<Vec<Arc<Storage>>> = Vec::new();
+    let mut places: FxHashMap<Maker, usize> = FxHashMap::default();
     for storage in storages {
-        let place = *places.entry(storage.maker()).or_insert_with(|| {
-            holders.push(Holder {
-                tag: storage.tag().to_string(),
-                bytes: 0,
-                storages: 0,
-                saved_bytes: 0,
-            });
-            holders.len() as u32 - 1
-        });
-        let holder = &mut holders[place as usize];
-        holder.bytes += storage.size_bytes();
-        holder.storages += 1;
-        if storage.is_saved() {
-            holder.saved_bytes += storage.size_bytes();
+        let place = *places.entry(storage.maker()).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => group.push(storage),
+            None => groups.push(vec![storage]),
         }
     }
+    groups
+}
+
+fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Holder> {
+    let groups = by_maker(storages).into_iter();
+    let holders = groups.map(|group| {
+        let saved = group.iter().filter(|storage| storage.is_saved());
+        Holder {
+            tag: group[0].tag().to_string(),
+            bytes: group.iter().map(|storage| storage.size_bytes()).sum(),
+            storages: group.len() as u64,
+            saved_bytes: saved.map(|storage| storage.size_bytes()).sum(),
+        }
+    });
+    let mut holders: Vec<Holder> = holders.collect();
     holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
     holders.truncate(most);
     holders

@@ -4,7 +4,8 @@ mod plans;
 
 use super::place::{HoleChoice, Place};
 use crate::alloc::{
-    AllocError, AllocStats, BlockId, Growth, Planner, Pools, SlabClass, SlabId, SlabInfo, Spot,
+    AllocError, AllocStats, Block, BlockId, Growth, Planner, Pools, SlabClass, SlabId, SlabInfo,
+    Spot,
 };
 use crate::driver::BufferId;
 use crate::error::Result;
@@ -151,22 +152,20 @@ impl Slabs {
             Err(error) => return Err(error),
         };
         let at = self.pools.block(block)?;
-        let index = at.slab.index();
-        let Some(Some(slab)) = self.table.get(index) else {
+        let Some(place) = self.place_at(&at) else {
             self.pools.free(block)?;
             return Err(AllocError::StaleSlab(at.slab));
-        };
-        let place = Place {
-            buffer: slab.buffer,
-            offset_bytes: at.offset_bytes,
-            slab: Some(index as u32),
         };
         Ok(Some((block, place)))
     }
 
     /// Where a block lies.
     pub(super) fn place_of(&self, block: BlockId) -> Option<Place> {
-        let at = self.pools.block(block).ok()?;
+        self.place_at(&self.pools.block(block).ok()?)
+    }
+
+    #[inline]
+    fn place_at(&self, at: &Block) -> Option<Place> {
         let index = at.slab.index();
         Some(Place {
             buffer: self.at(index)?.buffer,
@@ -261,14 +260,13 @@ impl Slabs {
     /// if it was unused for `idle_polls` polls.
     pub(crate) fn next_idle(&self, idle_polls: u32) -> Option<(SlabId, bool)> {
         let id = self.pools.empty_slabs().next()?;
-        let slab = self.table.get(id.index())?.as_ref()?;
+        let slab = self.at(id.index())?;
         let age = self.polls.wrapping_sub(slab.used_at_poll);
         (age >= idle_polls).then_some((id, slab.in_batch))
     }
 
     fn is_in_batch(&self, id: SlabId) -> bool {
-        let slab = self.table.get(id.index()).and_then(Option::as_ref);
-        slab.is_some_and(|slab| slab.in_batch)
+        self.at(id.index()).is_some_and(|slab| slab.in_batch)
     }
 
     /// Removes an empty slab. Its buffer is the caller's.
@@ -394,7 +392,7 @@ impl Slabs {
 
     /// The class and the number of the slab of a place.
     pub(super) fn slab_of(&self, place: Place) -> Option<(SlabClass, u32)> {
-        let slab = self.table.get(place.slab? as usize)?.as_ref()?;
+        let slab = self.at(place.slab? as usize)?;
         Some((slab.class, slab.number))
     }
 }

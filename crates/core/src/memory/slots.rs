@@ -71,15 +71,6 @@ impl Slot {
 /// handles keep the addresses from being reused.
 pub(crate) type Fakes = NumberMap<(Weak<Storage>, Arc<Storage>)>;
 
-/// What a slot held when it became free.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
-    pub(super) block: Option<BlockId>,
-    pub(super) size_bytes: u64,
-    /// The storage lay in a buffer of the app.
-    pub(super) was_imported: bool,
-}
-
 /// The table.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
@@ -193,9 +184,10 @@ impl Slots {
         index
     }
 
-    /// Empties a row, which belongs to no storage from now on. Its block is the caller's.
+    /// Empties a row, which belongs to no storage from now on. Returns its block, which is the
+    /// caller's, and whether the storage lay in a buffer of the app.
     #[inline]
-    pub(super) fn free(&mut self, index: u32) -> Left {
+    pub(super) fn free(&mut self, index: u32) -> (Option<BlockId>, bool) {
         let slot = &mut self.table[index as usize];
         let imported = slot.place.take().filter(|place| place.slab.is_none());
         if let Some(place) = imported {
@@ -208,11 +200,7 @@ impl Slots {
         }
         slot.storage = Weak::new();
         self.free.push(index);
-        Left {
-            block: slot.block.take(),
-            size_bytes: slot.size_bytes,
-            was_imported: imported.is_some(),
-        }
+        (slot.block.take(), imported.is_some())
     }
 
     /// Has a slot a storage that may be moved?
@@ -294,10 +282,8 @@ impl Slots {
 
     /// The numbers of the last writes to all living storages.
     pub(crate) fn live_writes(&self) -> FxHashSet<u64> {
-        let live = self
-            .table
-            .iter()
-            .filter(|slot| slot.storage.strong_count() > 0);
+        let live = self.table.iter();
+        let live = live.filter(|slot| slot.storage.strong_count() > 0);
         live.map(|slot| slot.writes).collect()
     }
 
@@ -313,6 +299,13 @@ impl Slots {
     fn storages(&self, wanted: impl Fn(&Slot) -> bool) -> impl Iterator<Item = Arc<Storage>> {
         let slots = self.table.iter().filter(move |slot| wanted(slot));
         slots.filter_map(|slot| slot.storage.upgrade())
+    }
+
+    /// The pinned storages in slabs, with their rows. O(storages).
+    pub(super) fn pinned(&self) -> impl Iterator<Item = (&Slot, Arc<Storage>)> {
+        let in_slabs = self.table.iter().filter(|slot| slot.block.is_some());
+        let living = in_slabs.filter_map(|slot| Some((slot, slot.storage.upgrade()?)));
+        living.filter(|(_, storage)| storage.pins() > 0)
     }
 
     /// All living storages that ever got a place.

@@ -88,7 +88,7 @@ pub struct DryRun {
 
 impl DryRun {
     pub(crate) fn new(counts: DryCounts) -> Self {
-        let stats = counts.stats;
+        let (stats, account) = (counts.stats, counts.account);
         let mut reclaim_steps = stats.reclaim_steps;
         reclaim_steps.retain(|one| one.tries > 0);
         DryRun {
@@ -102,8 +102,8 @@ impl DryRun {
             peak_disk_bytes: stats.disk_bytes.peak,
             live_after_bytes: stats.live_bytes.now,
             budget_bytes: stats.budget_bytes,
-            launches: counts.launches,
-            uploaded_bytes: counts.uploaded_bytes,
+            launches: account.launches,
+            uploaded_bytes: account.uploaded_bytes,
             evictions: stats.evictions,
             evicted_bytes: stats.evicted_bytes,
             dropped_bytes: stats.dropped_bytes,
@@ -113,9 +113,9 @@ impl DryRun {
             refusals: stats.refusals,
             reclaim_steps,
             recomputed_bytes: stats.recomputed_bytes,
-            compute_ns: counts.compute_ns,
-            recompute_ns: counts.recompute_ns,
-            transfer_ns: counts.transfer_ns,
+            compute_ns: account.compute_ns as u64,
+            recompute_ns: account.recompute_ns as u64,
+            transfer_ns: account.transfer_ns,
             holders: counts.holders,
         }
     }

@@ -3,7 +3,6 @@
 
 mod advice;
 mod dry_run;
-mod history;
 #[cfg(feature = "snapshot")]
 mod json;
 mod map;
@@ -18,7 +17,6 @@ mod stats;
 
 pub use advice::{Suggestion, Topic};
 pub use dry_run::{DryRun, Fit};
-pub use history::History;
 #[cfg(feature = "snapshot")]
 pub use json::{OLDEST_SNAPSHOT_VERSION, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
 pub use map::Picture;

@@ -50,19 +50,20 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn take(engine: &Engine) -> Self {
         let (taken_at_ns, stats, map) = engine.snapshot();
+        let history = map.history;
         Snapshot {
             taken_at_ns,
             taken_unix_ms: unix_ms(),
             granule_bytes: map.granule_bytes,
             stats,
-            tags: map.tags,
+            tags: history.tags,
             slabs: map.slabs,
             host_slabs: map.host_slabs,
             evicted: map.evicted,
             types: map.types,
-            kernels: map.kernels,
-            dropped: map.dropped,
-            moments: map.moments,
+            kernels: history.kernels,
+            dropped: history.dropped,
+            moments: history.moments,
         }
     }
 
@@ -75,15 +76,12 @@ impl Snapshot {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
 fn unix_ms() -> u64 {
+    if cfg!(target_arch = "wasm32") {
+        return 0;
+    }
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     })
-}
-
-#[cfg(target_arch = "wasm32")]
-fn unix_ms() -> u64 {
-    0
 }

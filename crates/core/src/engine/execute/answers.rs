@@ -127,13 +127,13 @@ fn read_answer(pass: &Pass, reading: &Arc<Reading>, piece: Piece) -> bool {
     let (Some(src), Some(buffer)) = (gear, buffer) else {
         return false;
     };
-    state.batch.push(Op::Copy {
+    state.batch.ops.push(Op::Copy {
         src,
         src_offset_bytes: piece.offset_bytes,
         dst: buffer.0,
         dst_offset_bytes: 0,
         size_bytes: piece.size_bytes,
     });
-    state.batch.add_read(reading.clone(), piece, buffer);
+    state.batch.reads.push((reading.clone(), piece, buffer));
     true
 }

@@ -148,7 +148,7 @@ impl State {
             }));
         };
         self.memory.was_read(src, piece.size_bytes);
-        self.batch.add_read(reading.clone(), piece, buffer);
+        self.batch.reads.push((reading.clone(), piece, buffer));
         match in_heap {
             Some(place) => {
                 self.memory.slots.used(src);
@@ -221,7 +221,7 @@ impl State {
         }
         self.batch.work = work;
         let predicted_ns = self.costs.compute_ns(launch);
-        self.batch.add_predicted(predicted_ns);
+        self.batch.predicted_ns += predicted_ns;
         self.counters.predicted_ns += predicted_ns;
         if let Some(account) = &mut self.dry {
             let ns = predicted_ns * self.driver.time_scale();

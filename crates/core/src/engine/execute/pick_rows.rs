@@ -68,7 +68,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
             };
             state.write(result, copy);
         }
-        state.batch.add_region(region);
+        state.batch.regions.push(region);
         at += taken as u64;
         rest = &rest[taken..];
     }

@@ -173,7 +173,7 @@ impl State {
                         }
                     }
                     Some(Cmd::Clear { dst, .. }) => self.memory.release_operand(dst),
-                    Some(Cmd::Upload { region, .. }) => self.batch.add_region(region),
+                    Some(Cmd::Upload { region, .. }) => self.batch.regions.push(region),
                     _ => {}
                 }
             }

@@ -63,6 +63,16 @@ impl Cmd {
         self.visit_operands(visit);
     }
 
+    /// Whether an operand, with its role, is such a one.
+    pub(in crate::engine) fn has_operand(
+        &self,
+        mut is_it: impl FnMut(&Arc<Storage>, Role) -> bool,
+    ) -> bool {
+        let mut has_it = false;
+        self.each_operand(&mut |storage, role| has_it |= is_it(storage, role));
+        has_it
+    }
+
     /// As [`each_operand`](Self::each_operand), for what runs for each command: it is compiled into
     /// the caller.
     #[inline]
@@ -121,22 +131,18 @@ impl Cmd {
     /// Whether the command uses a buffer of the app. Such a command is submitted alone too, because
     /// the app may have destroyed the buffer.
     pub(in crate::engine) fn is_foreign(&self) -> bool {
-        let mut foreign = false;
-        self.each_operand(&mut |storage, _| foreign |= storage.residency() == Residency::Imported);
-        foreign
+        self.has_operand(|storage, _| storage.residency() == Residency::Imported)
     }
 
     /// Whether the command has several results, of which some may be available without the others.
     pub(in crate::engine) fn has_several_results(&self) -> bool {
-        match self {
-            Cmd::Launch(launch) => match &launch.program {
-                Program::Fused(fused) => {
-                    let written = fused.operands.iter().filter(|one| one.role != Role::Read);
-                    written.count() > 1
-                }
-                _ => false,
-            },
-            _ => false,
-        }
+        let Cmd::Launch(launch) = self else {
+            return false;
+        };
+        let Program::Fused(fused) = &launch.program else {
+            return false;
+        };
+        let written = fused.operands.iter().filter(|one| one.role != Role::Read);
+        written.count() > 1
     }
 }

@@ -195,11 +195,7 @@ impl LeftBehind {
     /// The error of the first command that uses a storage of this share.
     pub(in crate::engine) fn first_error_of(&self, share: ShareId) -> Option<Error> {
         let mut cmds = self.cmds.iter();
-        let first = cmds.find(|(cmd, _)| {
-            let mut is_of_share = false;
-            cmd.each_operand(&mut |storage, _| is_of_share |= storage.share() == share);
-            is_of_share
-        });
+        let first = cmds.find(|(cmd, _)| cmd.has_operand(|storage, _| storage.share() == share));
         first.map(|(_, error)| error.clone())
     }
 
@@ -249,9 +245,8 @@ impl LeftBehind {
             *bytes += region.size_bytes;
         }
         let given = chunks.into_iter().filter(|(_, others, _)| *others == 0);
-        given
-            .min_by_key(|(.., bytes)| *bytes)
-            .map(|(chunk, ..)| chunk)
+        let (chunk, ..) = given.min_by_key(|(.., bytes)| *bytes)?;
+        Some(chunk)
     }
 
     /// Takes all commands, the last first, and hands on those to retry. The others write storages
@@ -269,22 +264,19 @@ impl LeftBehind {
             });
         }
         for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
-            let mut wanted = match &cmd {
-                Cmd::Read { reading, .. } => !reading.is_cancelled(),
-                _ => false,
-            };
-            cmd.each_operand(&mut |storage, role| {
+            let is_read = matches!(&cmd, Cmd::Read { reading, .. } if !reading.is_cancelled());
+            let is_used = cmd.has_operand(|storage, role| {
                 let held = held.get(&(storage.address() as u64)).copied().unwrap_or(0);
                 // The app may look at its own buffer without a call to the engine.
                 let seen = storage.residency() == Residency::Imported;
-                wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
+                role != Role::Read && (seen || Arc::strong_count(storage) > held)
             });
             cmd.each_operand(&mut |storage, _| {
                 if let Some(held) = held.get_mut(&(storage.address() as u64)) {
                     *held -= 1;
                 }
             });
-            if wanted {
+            if is_read || is_used {
                 receive(cmd, error);
             }
         }

@@ -31,24 +31,16 @@ struct StepsOfOne {
     picking: Option<Picking>,
 }
 
+/// The progress of a rematerialization.
 #[derive(Debug, Default)]
-struct Rematerialization {
+pub(in crate::engine) struct Rematerialization {
     /// Keeps the address from being reused.
     _storage: Weak<Storage>,
-    times: u32,
-    is_under_way: bool,
-    /// The error of the rematerialization, for the next command that needs the storage.
-    failure: Option<Arc<Error>>,
-}
-
-/// The progress of a rematerialization.
-#[derive(Debug)]
-pub(in crate::engine) struct Progress {
-    /// Whether the commands are in the queue.
-    pub(in crate::engine) is_under_way: bool,
     /// The number of rematerializations for the current command.
     pub(in crate::engine) times: u32,
-    /// The error, if no command has got it yet.
+    /// Whether the commands are in the queue.
+    pub(in crate::engine) is_under_way: bool,
+    /// The error of the rematerialization, for the next command that needs the storage.
     pub(in crate::engine) failure: Option<Arc<Error>>,
 }
 
@@ -72,25 +64,14 @@ impl Steps {
         }
     }
 
-    /// The progress of a storage's rematerialization. The error is returned once.
-    pub(in crate::engine) fn progress(&mut self, storage: &Arc<Storage>) -> Progress {
-        let rematerialization = self.entry(storage);
-        Progress {
-            is_under_way: rematerialization.is_under_way,
-            times: rematerialization.times,
-            failure: rematerialization.failure.take(),
-        }
-    }
-
-    fn entry(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
+    /// The progress of a storage's rematerialization.
+    pub(in crate::engine) fn entry(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
         let new = || Rematerialization {
             _storage: Arc::downgrade(storage),
             ..Rematerialization::default()
         };
-        let rematerializations = &mut self.now.rematerializations;
-        rematerializations
-            .entry(storage.address() as u64)
-            .or_insert_with(new)
+        let entry = (self.now.rematerializations).entry(storage.address() as u64);
+        entry.or_insert_with(new)
     }
 
     /// Whether the commands of a rematerialization run now.
@@ -181,11 +162,8 @@ impl Steps {
 
     /// The error of a rematerialization, if no command has got it yet.
     pub(in crate::engine) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
-        let rematerialization = self
-            .now
-            .rematerializations
-            .get(&(storage.address() as u64))?;
-        rematerialization.failure.clone()
+        let address = storage.address() as u64;
+        self.now.rematerializations.get(&address)?.failure.clone()
     }
 
     /// The rows that the command at the head picks from a table that is not on the device.

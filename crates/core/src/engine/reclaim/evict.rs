@@ -313,7 +313,7 @@ fn record<'a>(pass: &'a Pass, eviction: &'a mut PendingEviction) -> BoxFuture<'a
             let mut state = pass.lock();
             state.touch(victim.place);
             let reading = Arc::clone(&copy.reading);
-            state.batch.add_read(reading, piece, buffer);
+            state.batch.reads.push((reading, piece, buffer));
             state.push_op(Op::Copy {
                 src: victim.place.buffer,
                 src_offset_bytes: victim.place.offset_bytes + start,

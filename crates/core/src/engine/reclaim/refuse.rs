@@ -19,7 +19,7 @@ pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed: Freed) {
     engine.lock().counters.reclaim_counts.enter(step, freed);
     for (step, freed_bytes) in freed.by_step(step).filter(|(_, bytes)| *bytes > 0) {
         let event = Event::ReclaimStep { step, freed_bytes };
-        engine.lock().memory.census.happened(event);
+        engine.lock().memory.events.push(event);
         tell!(INFO, "a reclaim step made room", { step = step.name(), freed_bytes = freed_bytes });
     }
 }
@@ -88,7 +88,7 @@ fn note_refusal(state: &mut State, storage: &Storage) {
     state.counters.refusals += 1;
     state.memory.shares.refused(storage.share());
     let bytes = storage.size_bytes();
-    state.memory.census.happened(Event::Refusal { bytes });
+    state.memory.events.push(Event::Refusal { bytes });
 }
 
 fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts) -> Error {

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::engine::kernel::{Arg, Launch, Role};
 use crate::engine::state::State;
 use crate::engine::state::lineage::{Kind, Made};
+use crate::engine::state::rematerializers::Way;
 use crate::memory::{Memory, ShareId, Storage, Whereabouts};
 use crate::number_map::NumberMap;
 
@@ -180,11 +181,8 @@ impl State {
         {
             return false;
         }
-        let id = self.rematerializers.enter_lineage(made);
-        let token = self.memory.rematerializer_token(id, plan.leaves, true);
-        self.memory.slots.copied(storage, |copies| {
-            copies.rematerializer = Some(Arc::new(token));
-        });
+        let id = self.rematerializers.enter(Way::Lineage(made));
+        (self.memory).rematerialize_by(storage, id, plan.leaves, true);
         true
     }
 }

@@ -41,11 +41,8 @@ pub(in crate::engine) fn register_rematerializer(
             reason: "one of the inputs would be computed from it".into(),
         });
     }
-    let id = state.rematerializers.enter_function(rematerializer);
-    let token = state.memory.rematerializer_token(id, inputs, false);
-    state.memory.slots.copied(storage, |copies| {
-        copies.rematerializer = Some(Arc::new(token))
-    });
+    let id = state.rematerializers.enter(Way::Function(rematerializer));
+    (state.memory).rematerialize_by(storage, id, inputs, false);
     Ok(())
 }
 
@@ -62,11 +59,12 @@ pub(super) fn rematerialize(
     };
     let way = {
         let mut state = pass.lock();
-        let progress = state.steps.progress(storage);
-        if let Some(failure) = progress.failure {
+        let progress = state.steps.entry(storage);
+        if let Some(failure) = progress.failure.take() {
             return Ok(Err(Error::clone(&failure)));
         }
-        let never = match (progress.is_under_way, state.memory.slots.is_current(token)) {
+        let (is_under_way, times) = (progress.is_under_way, progress.times);
+        let never = match (is_under_way, state.memory.slots.is_current(token)) {
             (true, _) => "its rematerializer uses the tensor itself",
             (_, false) => "one of its inputs has been written to since",
             _ => "",
@@ -76,7 +74,7 @@ pub(super) fn rematerialize(
             state.memory.slots.poison(storage, &cause);
             return Ok(Ok(()));
         }
-        if progress.times >= MOST_TIMES {
+        if times >= MOST_TIMES {
             drop(state);
             return Ok(Err(refuse::out_of_memory(
                 pass,

@@ -55,15 +55,12 @@ impl State {
         read: &[Arc<Storage>],
         written: &[Arc<Storage>],
     ) -> bool {
-        let is_before = |cmd: &Cmd| {
-            let mut is_before = false;
-            cmd.each_operand(&mut |storage, role| {
-                let is_in = |all: &[Arc<Storage>]| all.iter().any(|one| Arc::ptr_eq(one, storage));
-                is_before |= role != Role::Read && is_in(read) || is_in(written);
-            });
-            is_before
+        let is_before = |storage: &Arc<Storage>, role| {
+            let is_in = |all: &[Arc<Storage>]| all.iter().any(|one| Arc::ptr_eq(one, storage));
+            role != Role::Read && is_in(read) || is_in(written)
         };
-        self.has_priorities && self.queue.commands().any(is_before)
+        let mut commands = self.queue.commands();
+        self.has_priorities && commands.any(|cmd| cmd.has_operand(is_before))
     }
 
     /// Whether the batch is of lower work, and takes so long that it should be submitted.
@@ -154,16 +151,12 @@ impl State {
 /// Whether passes for this priority leave the command to others. They run what uses an import of
 /// theirs: the app may write to it as soon as it has flushed.
 fn is_lower(cmd: &Cmd, least: i8) -> bool {
-    let mut uses_import = false;
-    let mut note = |storage: &Arc<Storage>, _: Role| {
-        uses_import |= storage.is_lent()
+    let is_import = |storage: &Arc<Storage>, _| {
+        storage.is_lent()
             && storage.priority() >= least
-            && storage.residency() == Residency::Imported;
+            && storage.residency() == Residency::Imported
     };
-    priority(cmd) < least && {
-        cmd.each_operand(&mut note);
-        !uses_import
-    }
+    priority(cmd) < least && !cmd.has_operand(is_import)
 }
 
 /// What commands that stay in the queue touch, as far as urgent commands may touch it too.
@@ -197,13 +190,10 @@ impl Kept {
 
     /// Must the command run after one of those?
     fn is_before(&self, cmd: &Cmd) -> bool {
-        let mut waits = false;
-        cmd.each_operand(&mut |storage, role| {
+        cmd.has_operand(|storage, role| {
             let address = storage.address();
-            waits |= self.written.contains(&address)
-                || role != Role::Read && self.read.contains(&address);
-        });
-        waits
+            self.written.contains(&address) || role != Role::Read && self.read.contains(&address)
+        })
     }
 }
 
@@ -214,11 +204,7 @@ impl Queue {
     fn may_promote(&mut self, priority: i8) -> bool {
         let is_awaited = self.head().is_some_and(|head| self.is_awaited(head));
         let falls = std::mem::replace(&mut self.head_priority, priority) > priority;
-        let has_news = std::mem::take(&mut self.has_news) || falls;
-        if is_awaited {
-            self.has_news = true;
-        }
-        has_news
+        std::mem::replace(&mut self.has_news, is_awaited) || falls
     }
 
     /// Takes the commands of the highest priority out of the queue, unless the command at its head

@@ -9,9 +9,6 @@ use crate::engine::kernel::Custom;
 use crate::memory::Storage;
 use crate::transfer::{Piece, Reading, Region};
 
-/// A read-back buffer: its id, and its size in bytes.
-type ReadbackBuffer = (BufferId, u64);
-
 /// The ops of one submission, and the data needed after the driver accepts or refuses it.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Batch {
@@ -19,8 +16,8 @@ pub(in crate::engine) struct Batch {
     pub(in crate::engine) params: Vec<u8>,
     /// The staged bytes that the ops copy from.
     pub(in crate::engine) regions: Vec<Region>,
-    /// The reads whose copies are among the ops, with their buffers.
-    pub(in crate::engine) reads: Vec<(Arc<Reading>, Piece, ReadbackBuffer)>,
+    /// The reads whose copies are among the ops, with the read-back buffer and its size in bytes.
+    pub(in crate::engine) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
     /// For each dispatch among the ops, the entry that counts its time. Empty if timing is off.
     pub(in crate::engine) timed: Vec<Entry>,
     /// The storages that the ops restore.
@@ -58,11 +55,6 @@ impl Batch {
         (work <= most_work || self.is_empty()).then_some(work)
     }
 
-    /// Adds the predicted time of a dispatch.
-    pub(in crate::engine) fn add_predicted(&mut self, ns: f64) {
-        self.predicted_ns += ns;
-    }
-
     /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
     pub(in crate::engine) fn has_dispatches(&self) -> bool {
         self.dispatches().next().is_some()
@@ -71,10 +63,6 @@ impl Batch {
     fn dispatches(&self) -> impl Iterator<Item = &Op> {
         let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
         self.ops.iter().filter(is_dispatch)
-    }
-
-    pub(in crate::engine) fn push(&mut self, op: Op) {
-        self.ops.push(op);
     }
 
     pub(in crate::engine) fn dispatch(
@@ -103,21 +91,6 @@ impl Batch {
         }
     }
 
-    /// Adds staged bytes that the ops copy from.
-    pub(in crate::engine) fn add_region(&mut self, region: Region) {
-        self.regions.push(region);
-    }
-
-    /// Adds a piece of a reading that the ops copy to this buffer.
-    pub(in crate::engine) fn add_read(
-        &mut self,
-        reading: Arc<Reading>,
-        piece: Piece,
-        buffer: ReadbackBuffer,
-    ) {
-        self.reads.push((reading, piece, buffer));
-    }
-
     /// Adds a storage that the ops restore.
     pub(in crate::engine) fn add_restored(&mut self, storage: &Arc<Storage>) {
         self.restored.push(Arc::downgrade(storage));
@@ -126,11 +99,6 @@ impl Batch {
     /// The storages that the ops restore, if they still have holders.
     pub(in crate::engine) fn restored(&self) -> impl Iterator<Item = Arc<Storage>> {
         self.restored.iter().filter_map(Weak::upgrade)
-    }
-
-    /// Adds a block that an op moves or clears.
-    pub(in crate::engine) fn add_change(&mut self, one: Change) {
-        self.changes.push(one);
     }
 
     /// Whether the ops restore the storage.

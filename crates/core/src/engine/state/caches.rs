@@ -74,7 +74,7 @@ impl Pipelines {
         self.made.retain(|key, made| {
             let gone = key.program == program;
             if let (true, Ok(pipeline)) = (gone, made) {
-                groups.forget_pipeline(*pipeline);
+                groups.forget(|(other, _)| other == pipeline);
                 discarded.push(*pipeline);
             }
             !gone
@@ -157,11 +157,6 @@ impl BindGroups {
             let mut named = bindings.iter().map(|binding| binding.buffer.0.number());
             named.any(|number| buffers.contains(&number))
         });
-    }
-
-    /// Forgets the groups of a pipeline about to be destroyed.
-    fn forget_pipeline(&mut self, pipeline: PipelineId) {
-        self.forget(|(other, _)| *other == pipeline);
     }
 
     fn forget(&mut self, gone: impl Fn(&(PipelineId, Bindings)) -> bool) {

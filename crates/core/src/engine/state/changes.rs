@@ -130,7 +130,7 @@ impl State {
         if has_changes || !self.extend_move(from, to, bytes) {
             self.push_op(change.op());
         }
-        self.batch.add_change(change);
+        self.batch.changes.push(change);
     }
 
     /// Extends the last copy by a move, if that copy is a move and both blocks are neighbours

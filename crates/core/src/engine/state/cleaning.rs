@@ -54,8 +54,9 @@ impl Cleaning {
         !self.rest.as_slice().is_empty()
     }
 
-    fn is_left_to(&self, tier: Option<Tier>) -> bool {
-        self.is_left() && tier.is_none_or(|tier| tier == self.tier)
+    /// Whether it goes to this tier, or to any.
+    fn is_to(&self, tier: Option<Tier>) -> bool {
+        tier.is_none_or(|tier| tier == self.tier)
     }
 
     /// Whether some pieces are left, and the others have arrived.
@@ -87,8 +88,7 @@ impl Cleanings {
 
     /// The bytes of the storages whose copies go to this tier, or to all.
     pub(in crate::engine) fn bytes_to(&self, tier: Option<Tier>) -> u64 {
-        let copies = self.0.iter();
-        let there = copies.filter(|one| tier.is_none_or(|tier| tier == one.tier));
+        let there = self.0.iter().filter(|one| one.is_to(tier));
         there.map(|one| one.len_bytes).sum()
     }
 
@@ -96,12 +96,15 @@ impl Cleanings {
     /// outside the engine's lock.
     pub(in crate::engine) fn take_to(&mut self, tier: Tier, wanted_bytes: u64) -> Vec<Cleaning> {
         let mut taken_bytes = 0;
-        let is_taken = |one: &mut Cleaning| {
+        self.take_all_that(|one| {
             let is_taken = one.tier == tier && taken_bytes < wanted_bytes;
             taken_bytes += if is_taken { one.len_bytes } else { 0 };
             is_taken
-        };
-        self.0.extract_if(.., is_taken).collect()
+        })
+    }
+
+    fn take_all_that(&mut self, mut is_it: impl FnMut(&Cleaning) -> bool) -> Vec<Cleaning> {
+        self.0.extract_if(.., |one| is_it(one)).collect()
     }
 
     /// Takes the first copy that `is_it` names.
@@ -120,8 +123,7 @@ impl Cleanings {
 
     /// Takes the copy of a storage.
     pub(in crate::engine) fn take(&mut self, storage: &Storage) -> Option<Cleaning> {
-        let index = self.0.iter().position(|one| one.is_of(storage))?;
-        Some(self.0.remove(index))
+        self.take_first(|one| one.is_of(storage))
     }
 
     /// Takes all copies. They hold host memory or disk space, so the caller drops them outside the
@@ -132,21 +134,19 @@ impl Cleanings {
 
     /// The bytes of the storages whose copies are between two parts, to this tier or all.
     pub(in crate::engine) fn left_bytes(&self, tier: Option<Tier>) -> u64 {
-        let left = self.0.iter().filter(|one| one.is_left_to(tier));
+        let left = self.0.iter().filter(|one| one.is_left() && one.is_to(tier));
         left.map(|one| one.len_bytes).sum()
     }
 
     /// Takes the copies to a tier that are between two parts. The caller drops them outside the
     /// engine's lock.
     pub(in crate::engine) fn take_left(&mut self, tier: Tier) -> Vec<Cleaning> {
-        let is_left_there = |one: &mut Cleaning| one.is_left_to(Some(tier));
-        self.0.extract_if(.., is_left_there).collect()
+        self.take_all_that(|one| one.is_left() && one.tier == tier)
     }
 
     /// Takes the copies of storages that have no holder. The caller drops them outside the engine's
     /// lock.
     pub(in crate::engine) fn take_dead(&mut self) -> Vec<Cleaning> {
-        let is_dead = |one: &mut Cleaning| one.storage.strong_count() == 0;
-        self.0.extract_if(.., is_dead).collect()
+        self.take_all_that(|one| one.storage.strong_count() == 0)
     }
 }

@@ -18,8 +18,7 @@ use std::time::Instant;
 
 use crate::driver::{AdapterKind, Caps, LinkRun};
 use crate::engine::kernel::Launch;
-use crate::memory::Tier;
-use crate::memory::TransferCost;
+use crate::memory::{Tier, TransferCost};
 use crate::transfer::MOST_STORES;
 
 /// The time of a smaller transfer says more about the clock than about the tier.

@@ -36,18 +36,10 @@ pub(in crate::engine) struct Rematerializers {
 }
 
 impl Rematerializers {
-    /// Adds a function of the app and returns its id.
-    pub(in crate::engine) fn enter_function(&mut self, rematerializer: Rematerializer) -> u64 {
-        self.enter(Way::Function(rematerializer))
-    }
-
-    /// Adds the lineage of a storage that is about to be dropped. Returns its id.
-    pub(in crate::engine) fn enter_lineage(&mut self, made: Made) -> u64 {
-        self.lineages += 1;
-        self.enter(Way::Lineage(made))
-    }
-
-    fn enter(&mut self, way: Way) -> u64 {
+    /// Adds a function of the app, or the lineage of a storage that is about to be dropped. Returns
+    /// its id.
+    pub(in crate::engine) fn enter(&mut self, way: Way) -> u64 {
+        self.lineages += usize::from(matches!(way, Way::Lineage(_)));
         let id = self.next_id;
         self.next_id += 1;
         self.by_id.insert(id, way);

@@ -115,11 +115,7 @@ pub(super) struct Times {
     names: FxHashMap<String, Arc<str>>,
 }
 
-impl fmt::Debug for Times {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Times").finish_non_exhaustive()
-    }
-}
+debug_by_name!(Times);
 
 impl Times {
     pub(super) fn new() -> Self {
@@ -219,10 +215,10 @@ impl TimesTable for Times {
             let Some(kernel) = self.add(entry, run.ns) else {
                 continue;
             };
-            if memory.census.keeps_history() {
+            if memory.events.is_on() {
                 let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
                     .map(|before_ns| now_ns.saturating_sub(before_ns));
-                memory.census.kernel_ran(kernel, begin_ns, end_ns);
+                memory.events.push_kernel(kernel, begin_ns, end_ns);
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
 use crate::engine::state::reads_ahead::{Read, ReadPiece, read_bytes};
 use crate::error::Result;
-use crate::memory::{Source, Storage};
+use crate::memory::{HostUse, Source, Storage};
 use crate::transfer::SpillBlock;
 use crate::units::MIB;
 use crate::waits::{self, WaitsFor};
@@ -179,7 +179,7 @@ impl Engine {
         if size_bytes == 0 || size_bytes > *room_bytes {
             return None;
         }
-        let charge = self.host.charge_read(size_bytes)?;
+        let charge = self.host.charge(HostUse::Read, size_bytes)?;
         let (disk, source) = (read.disk.clone(), read.source.clone());
         let made_at = read.made_at.clone();
         let task = worker.begin(move || {

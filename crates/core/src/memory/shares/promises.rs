@@ -102,20 +102,16 @@ impl Shares {
 
     /// Gives the shares within jobs what they are guaranteed, after amounts changed.
     pub(super) fn fit_within_jobs(&mut self) {
-        let jobs = self.entries.iter();
-        let jobs = jobs.filter(|(_, entry)| entry.made_by == MadeBy::Jobs);
-        let jobs: Vec<ShareId> = jobs.map(|(id, _)| id).collect();
-        jobs.into_iter().for_each(|id| self.fit_within(id));
+        for id in self.outside_in(|entry| entry.made_by == MadeBy::Jobs) {
+            self.fit_within(id);
+        }
     }
 
     /// Guarantees within a share are what was asked for or, if the share has less, what the older
     /// ones leave. A job has less while jobs of a higher priority run.
     fn fit_within(&mut self, around: ShareId) {
         let mut left_bytes = self.guaranteed_bytes(around);
-        let within = self.entries.iter();
-        let within = within.filter(|(_, entry)| entry.around == around && !entry.is_closed);
-        let within: Vec<ShareId> = within.map(|(id, _)| id).collect();
-        for id in within {
+        for id in self.outside_in(|entry| entry.around == around && !entry.is_closed) {
             if let Some(entry) = self.entries.get_mut(id) {
                 entry.guaranteed_bytes = entry.wanted_bytes.min(left_bytes);
                 left_bytes -= entry.guaranteed_bytes;
@@ -253,11 +249,7 @@ pub(in super::super) fn pinned_bytes(
     but: &NumberMap<u32>,
 ) -> PinnedBytes {
     let mut pinned = PinnedBytes::default();
-    for slot in slots.rows().iter().filter(|slot| slot.block.is_some()) {
-        let storage = slot.storage.upgrade();
-        let Some(storage) = storage.filter(|storage| storage.pins() > 0) else {
-            continue;
-        };
+    for (_, storage) in slots.pinned() {
         let pins_not_counted = but.get(&(storage.address() as u64)).copied().unwrap_or(0);
         if storage.pins() > pins_not_counted {
             let granted_bytes = slabs.granted_bytes(storage.size_bytes());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::super::copies::Tier;
+use super::super::copies::{Copies, Tier};
 use super::super::heap_block::HeapBlock;
 use super::super::place::Place;
 use super::super::storage::{Advice, Storage};
@@ -41,11 +41,9 @@ impl Slots {
     /// The storages that can be evicted now: in a slab, with a value, not pinned, and not in
     /// `needed`.
     pub(crate) fn candidates(&self, needed: &FxHashSet<usize>) -> Vec<Candidate> {
-        let slots = self.table.iter().enumerate();
-        let slots = slots.filter(|(index, _)| !needed.contains(index));
-        slots
-            .filter_map(|(index, _)| self.candidate_in(index as u32))
-            .collect()
+        let slots = (0..self.table.len()).filter(|index| !needed.contains(index));
+        let candidates = slots.filter_map(|index| self.candidate_in(index as u32));
+        candidates.collect()
     }
 
     /// The evicted storages whose bytes are in the heap of the host's memory, and nowhere else.
@@ -80,15 +78,14 @@ impl Slots {
         if slot.block.is_none() || slot.poison.is_some() {
             return None;
         }
-        let storage = slot.storage.upgrade()?;
+        let (storage, copies) = (slot.storage.upgrade()?, slot.copies.as_deref());
+        let far = copies.filter(|copies| copies.has_bytes() && copies.host.is_none());
         (storage.pins() == 0).then_some(Candidate {
             storage,
             place: slot.place?,
-            is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_clean(copies)),
+            is_clean: copies.is_some_and(|copies| self.is_clean(copies)),
             recompute_ns: None,
-            far: (slot.copies.as_ref())
-                .filter(|copies| copies.has_bytes() && copies.host.is_none())
-                .map(|copies| copies.tier()),
+            far: far.map(Copies::tier),
             uses: slot.uses,
         })
     }

@@ -13,6 +13,19 @@ use crate::error::Error;
 use crate::transfer::SpillBlock;
 
 impl Slot {
+    /// Takes a part of the copies out. None are kept if that was all.
+    pub(super) fn take_out(
+        &mut self,
+        part: impl FnOnce(&mut Copies) -> Copies,
+    ) -> Option<Box<Copies>> {
+        let copies = self.copies.as_mut()?;
+        let taken = Box::new(part(copies));
+        if copies.is_empty() {
+            self.copies = None;
+        }
+        Some(taken)
+    }
+
     /// Whether the bytes are in the host's memory, and also on the device, in a store or on disk.
     fn has_spare_host_copy(&self) -> bool {
         self.copies.as_ref().is_some_and(|copies| {
@@ -141,15 +154,12 @@ impl Slots {
         let Some(copies) = &self.table[index as usize].copies else {
             return false;
         };
-        let rematerializer = copies.rematerializer.as_ref();
         let other = match is_stores {
             true => copies.disk.is_some(),
             false => copies.store.is_some(),
         };
-        let gives = other
-            || copies.host.is_some()
-            || copies.source.is_some()
-            || rematerializer.is_some_and(|rematerializer| self.is_current(rematerializer));
+        let gives =
+            other || copies.host.is_some() || copies.source.is_some() || self.has_current(copies);
         if gives {
             let mut gone = Copies::default();
             self.copied(storage, |copies| match is_stores {
@@ -209,19 +219,13 @@ impl Slots {
             if shed_bytes >= wanted_bytes || !slot.has_spare_host_copy() || !is_it(slot) {
                 continue;
             }
-            let Some(copies) = &mut slot.copies else {
-                continue;
-            };
-            let host = copies.host.take();
-            shed_bytes += host.as_ref().map_or(0, |host| host.size_bytes());
-            if copies.is_empty() {
-                slot.copies = None;
-            }
-            let gone = Copies {
-                host,
+            let gone = slot.take_out(|copies| Copies {
+                host: copies.host.take(),
                 ..Copies::default()
-            };
-            self.gone.push(Box::new(gone));
+            });
+            let host = gone.as_ref().and_then(|gone| gone.host.as_ref());
+            shed_bytes += host.map_or(0, |host| host.size_bytes());
+            self.gone.extend(gone);
             if let (None, Some(storage)) = (slot.place, slot.storage.upgrade()) {
                 storage.set_residency(slot.residency());
             }
@@ -244,16 +248,20 @@ impl Slots {
             if dropped_bytes >= wanted_bytes || !slot.is_demoted_to(Some(tier)) {
                 continue;
             }
-            let (Some(copies), Some(storage)) = (&mut slot.copies, slot.storage.upgrade()) else {
+            let Some(storage) = slot.storage.upgrade() else {
                 continue;
             };
-            let mut gone = Copies::default();
-            match tier {
-                Tier::Disk => gone.disk = copies.disk.take(),
-                _ => gone.store = copies.store.take(),
-            }
+            self.gone.extend(slot.take_out(|copies| match tier {
+                Tier::Disk => Copies {
+                    disk: copies.disk.take(),
+                    ..Copies::default()
+                },
+                _ => Copies {
+                    store: copies.store.take(),
+                    ..Copies::default()
+                },
+            }));
             dropped_bytes += storage.len_bytes();
-            self.gone.push(Box::new(gone));
         }
         dropped_bytes
     }

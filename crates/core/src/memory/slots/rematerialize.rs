@@ -37,9 +37,12 @@ impl Slots {
 
     /// Has an evicted storage a rematerializer whose inputs are unchanged?
     pub(crate) fn is_computable_now(&self, storage: &Storage) -> bool {
-        let token = self
-            .copies(storage)
-            .and_then(|copies| copies.rematerializer.as_ref());
+        (self.copies(storage)).is_some_and(|copies| self.has_current(copies))
+    }
+
+    /// Is a rematerializer among these copies, whose inputs are unchanged?
+    pub(in super::super) fn has_current(&self, copies: &Copies) -> bool {
+        let token = copies.rematerializer.as_ref();
         token.is_some_and(|token| self.is_current(token))
     }
 
@@ -110,12 +113,8 @@ impl Slots {
     /// inputs, and so on.
     pub(crate) fn sources_of(&self, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
         let inputs = |storage: &Storage| {
-            let slot = self.row(storage);
-            let rematerializer =
-                slot.and_then(|slot| slot.copies.as_ref()?.rematerializer.as_ref());
-            let inputs = rematerializer
-                .into_iter()
-                .flat_map(|rematerializer| &rematerializer.inputs);
+            let token = (self.copies(storage)).and_then(|copies| copies.rematerializer.as_ref());
+            let inputs = token.into_iter().flat_map(|token| &token.inputs);
             inputs.map(|(input, _)| input.clone()).collect::<Vec<_>>()
         };
         let (mut known, mut sources) = (FxHashSet::default(), inputs(storage));
@@ -170,14 +169,10 @@ impl Slots {
                 }
                 continue;
             }
-            let dropped = Copies {
+            self.gone.extend(slot.take_out(|copies| Copies {
                 rematerializer: copies.rematerializer.take(),
                 ..Copies::default()
-            };
-            if copies.is_empty() {
-                slot.copies = None;
-            }
-            self.gone.push(Box::new(dropped));
+            }));
         }
         None
     }
