@@ -8,8 +8,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// A thread, which starts at the first task and ends with this.
 pub(crate) struct Worker {
@@ -30,8 +31,8 @@ struct State {
     is_closed: bool,
 }
 
-/// A task, whatever its result is.
-trait Run: Send + Sync {
+/// A task, whatever its result is, for the thread that runs it.
+pub(crate) trait Run: Send + Sync {
     fn run(&self);
 }
 
@@ -68,6 +69,17 @@ impl<T: Send> Run for TaskState<T> {
 /// The handle of a task.
 pub(crate) struct Task<T>(Arc<TaskState<T>>);
 
+impl<T: Send + 'static> Task<T> {
+    /// A task, and what a thread has to run for it.
+    pub(crate) fn new(work: impl FnOnce() -> T + Send + 'static) -> (Self, Arc<dyn Run>) {
+        let state = Arc::new(TaskState {
+            step: Mutex::new(Step::Waiting(Box::new(work))),
+            ended: Condvar::new(),
+        });
+        (Task(state.clone()), state)
+    }
+}
+
 impl<T> Task<T> {
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
@@ -80,7 +92,25 @@ impl<T> Task<T> {
         while matches!(*step, Step::Waiting(_) | Step::Running) {
             self.0.ended.wait(&mut step);
         }
-        match std::mem::replace(&mut *step, Step::Over) {
+        Self::take(step)
+    }
+
+    /// As [`wait`](Self::wait), but gives the task up at a time. Then there is no result, either.
+    pub(crate) fn wait_until(self, until: Instant) -> Option<T> {
+        let mut step = self.0.step.lock();
+        while matches!(*step, Step::Waiting(_) | Step::Running) {
+            if self.0.ended.wait_until(&mut step, until).timed_out() {
+                break;
+            }
+        }
+        Self::take(step)
+    }
+
+    fn take(mut step: MutexGuard<'_, Step<T>>) -> Option<T> {
+        let last = std::mem::replace(&mut *step, Step::Over);
+        // Work that did not begin is dropped without the lock.
+        drop(step);
+        match last {
             Step::Done(done) => Some(done),
             _ => None,
         }
@@ -154,14 +184,11 @@ impl Worker {
             thread.spawn(move || shared.run()).ok()?;
             state.has_thread = true;
         }
-        let task = Arc::new(TaskState {
-            step: Mutex::new(Step::Waiting(Box::new(work))),
-            ended: Condvar::new(),
-        });
-        state.tasks.push_back(task.clone());
+        let (task, run) = Task::new(work);
+        state.tasks.push_back(run);
         drop(state);
         self.shared.queued.notify_one();
-        Some(Task(task))
+        Some(task)
     }
 }
 

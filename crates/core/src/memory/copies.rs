@@ -77,7 +77,7 @@ impl Drop for RematerializerToken {
 pub(crate) struct Copies {
     pub(crate) host: Option<Arc<HostCopy>>,
     /// The number of a store of the app, and the block there.
-    pub(crate) store: Option<(u8, Arc<dyn StoreBlock>)>,
+    pub(crate) store: Option<(u8, Arc<StoreBlock>)>,
     pub(crate) disk: Option<Arc<SpillBlock>>,
     pub(crate) source: Option<Source>,
     pub(crate) rematerializer: Option<Arc<RematerializerToken>>,

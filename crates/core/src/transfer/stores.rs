@@ -15,10 +15,8 @@
 //! no longer than the time-out. After that it goes on with the next tier, and the store rests.
 
 mod block;
-mod blocks;
 mod ledger;
 mod open;
-mod open_store;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;
@@ -27,9 +25,9 @@ mod tests;
 mod tier;
 mod worker;
 
-pub(crate) use blocks::{StoreBlock, StoreReader, StoreWriter};
+pub(crate) use block::{StoreBlock, StoreReader, StoreWriter};
 pub use ledger::StoreUse;
-pub(crate) use open_store::OpenStore;
+pub(crate) use open::OpenStore;
 #[cfg(feature = "redis")]
 pub use redis::RedisStore;
 pub use store::{Key, MOST_VALUE_BYTES, Store};

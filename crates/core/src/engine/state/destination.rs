@@ -13,7 +13,7 @@ use crate::transfer::{Sink, SpillWriter, StoreWriter};
 pub(in crate::engine) enum Destination {
     Host(Vec<u8>, HostCharge),
     /// The number of the store, and the writer there.
-    Store(u8, Box<dyn StoreWriter>),
+    Store(u8, StoreWriter),
     Disk(SpillWriter),
 }
 

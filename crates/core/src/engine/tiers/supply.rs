@@ -25,7 +25,7 @@ pub(in crate::engine) struct Supply<'a> {
     storage: &'a Storage,
     copies: &'a Copies,
     /// The reader of the copy in a store.
-    reader: Option<Box<dyn StoreReader + 'a>>,
+    reader: Option<StoreReader<'a>>,
     /// The block in the heap of the host's memory, while its slab is mapped.
     mapped: Option<(Place, Mapped<'a>)>,
     /// The last piece that a thread has read ahead, and where it begins.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::blocks::{StoreBlock, StoreReader, StoreWriter};
 use super::open::Shared;
 use super::store::{Key, MOST_VALUE_BYTES};
 use super::worker::{Call, Removal};
@@ -26,7 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A block in a store. Dropping it removes its values.
 #[derive(Debug)]
-pub(super) struct StoredBlock {
+pub(crate) struct StoreBlock {
     shared: Arc<Shared>,
     /// The key of the first part. The others follow.
     first: Key,
@@ -35,13 +34,21 @@ pub(super) struct StoredBlock {
     checksums: Vec<u32>,
 }
 
-impl StoredBlock {
-    pub(super) fn new(shared: Arc<Shared>, first: Key, len_bytes: u64) -> StoredBlock {
-        StoredBlock {
+impl StoreBlock {
+    pub(super) fn new(shared: Arc<Shared>, first: Key, len_bytes: u64) -> StoreBlock {
+        StoreBlock {
             shared,
             first,
             len_bytes,
             checksums: Vec::new(),
+        }
+    }
+
+    pub(crate) fn reader(&self) -> StoreReader<'_> {
+        StoreReader {
+            block: self,
+            part: None,
+            ahead: VecDeque::new(),
         }
     }
 
@@ -58,13 +65,7 @@ impl StoredBlock {
     }
 }
 
-impl StoreBlock for StoredBlock {
-    fn reader(&self) -> Box<dyn StoreReader + '_> {
-        Box::new(BlockReader::new(self))
-    }
-}
-
-impl Drop for StoredBlock {
+impl Drop for StoreBlock {
     fn drop(&mut self) {
         self.shared.worker.remove(Removal {
             first: self.first,
@@ -76,27 +77,64 @@ impl Drop for StoredBlock {
 }
 
 /// A block that is being filled. If it is dropped before `finish`, its values are removed.
-pub(super) struct Writer {
-    block: StoredBlock,
+pub(crate) struct StoreWriter {
+    /// Writes under way, the oldest first, each with its size. Dropped before the block, so that
+    /// those that have not begun never do.
+    out: VecDeque<(Call, u64)>,
+    block: StoreBlock,
     /// The bytes of the next part.
     part: Vec<u8>,
     written_bytes: u64,
-    /// Writes under way, the oldest first, each with its size.
-    out: VecDeque<(Arc<Call>, u64)>,
     /// The first failure. Nothing can be written after it.
     failed: Option<StoreFailure>,
 }
 
-debug_by_name!(Writer);
+debug_by_name!(StoreWriter);
 
-impl Writer {
-    pub(super) fn new(block: StoredBlock) -> Writer {
-        Writer {
+impl StoreWriter {
+    pub(super) fn new(block: StoreBlock) -> StoreWriter {
+        StoreWriter {
+            out: VecDeque::new(),
             block,
             part: Vec::new(),
             written_bytes: 0,
-            out: VecDeque::new(),
             failed: None,
+        }
+    }
+
+    /// Appends bytes. May wait for writes of earlier ones.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store did not take the bytes, or when more come than were
+    /// announced. Then the block cannot be finished.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let result = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => self.append(bytes),
+        };
+        result.map_err(|failure| {
+            self.failed = Some(failure.clone());
+            self.block.error("write", failure)
+        })
+    }
+
+    /// Whether the store has all bytes that came, or one write has failed.
+    pub(crate) fn is_written(&self) -> bool {
+        self.out.iter().all(|(call, _)| call.has_ended())
+    }
+
+    /// The block, once the store has all of its bytes. Waits for that.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and when fewer bytes came than were announced.
+    pub(crate) fn finish(mut self) -> Result<Arc<StoreBlock>> {
+        let result = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => self.finish_parts(),
+        };
+        match result {
+            Ok(()) => Ok(Arc::new(self.block)),
+            Err(failure) => Err(self.block.error("write", failure)),
         }
     }
 
@@ -140,13 +178,10 @@ impl Writer {
             self.wait_for_oldest()?;
         }
         let spare = std::mem::take(&mut self.part);
-        let (key, bytes) = (
-            self.block.key(self.block.checksums.len() as u32),
-            spare.len() as u64,
-        );
+        let key = self.block.key(self.block.checksums.len() as u32);
+        let bytes = spare.len() as u64;
         self.block.checksums.push(crc32fast::hash(&spare));
-        let call = Call::write(key, spare);
-        self.block.shared.queue(&call)?;
+        let call = self.block.shared.worker.write(key, spare)?;
         self.out.push_back((call, bytes));
         Ok(())
     }
@@ -179,67 +214,62 @@ impl Writer {
     }
 }
 
-impl StoreWriter for Writer {
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let result = match self.failed.take() {
-            Some(failure) => Err(failure),
-            None => self.append(bytes),
-        };
-        result.map_err(|failure| {
-            self.failed = Some(failure.clone());
-            self.block.error("write", failure)
-        })
-    }
-
-    fn is_written(&self) -> bool {
-        self.out.iter().all(|(call, _)| call.has_ended())
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<Arc<dyn StoreBlock>> {
-        let result = match self.failed.take() {
-            Some(failure) => Err(failure),
-            None => self.finish_parts(),
-        };
-        if let Err(failure) = result {
-            return Err(self.block.error("write", failure));
-        }
-        // Nothing is reserved for the one that is left behind.
-        let nothing = StoredBlock::new(self.block.shared.clone(), self.block.first, 0);
-        Ok(Arc::new(std::mem::replace(&mut self.block, nothing)))
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.out.iter().for_each(|(call, _)| call.give_up());
-    }
-}
-
 /// Reads a block, in order or not.
-pub(super) struct BlockReader<'a> {
-    block: &'a StoredBlock,
+pub(crate) struct StoreReader<'a> {
+    block: &'a StoreBlock,
     /// The part that was read last.
     part: Option<(u32, Vec<u8>)>,
     /// Reads under way of the next parts.
-    ahead: VecDeque<(u32, Arc<Call>)>,
+    ahead: VecDeque<(u32, Call)>,
 }
 
-impl<'a> BlockReader<'a> {
-    fn new(block: &'a StoredBlock) -> BlockReader<'a> {
-        BlockReader {
-            block,
-            part: None,
-            ahead: VecDeque::new(),
+impl StoreReader<'_> {
+    /// Reads the part with the byte at an offset, which is in the block. `most_bytes` says how many
+    /// bytes the caller will want from there on.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store does not give the bytes in time, or gives wrong ones.
+    pub(crate) fn fetch(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<()> {
+        let part = (offset_bytes / MOST_VALUE_BYTES) as u32;
+        if self.part.as_ref().is_some_and(|(known, _)| *known == part) {
+            return Ok(());
         }
+        let end_bytes = offset_bytes
+            .saturating_add(most_bytes)
+            .min(self.block.len_bytes);
+        let parts = end_bytes.div_ceil(MOST_VALUE_BYTES) as u32;
+        let shared = &self.block.shared;
+        let read = waits::time(WaitsFor::Store, || self.read(part, parts));
+        let read = read.inspect_err(|failure| {
+            // A store that rests was not asked.
+            if shared.takes_reads() {
+                shared.worker.ledger(|ledger| ledger.failed(failure));
+            }
+        });
+        match read {
+            Ok(bytes) => {
+                (shared.worker).ledger(|ledger| ledger.read(bytes.len() as u64));
+                self.part = Some((part, bytes));
+                Ok(())
+            }
+            Err(failure) => {
+                self.ahead.clear();
+                Err(self.block.error("read", failure))
+            }
+        }
+    }
+
+    /// The bytes from an offset on, in the part that was fetched for it.
+    pub(crate) fn fetched(&self, offset_bytes: u64) -> &[u8] {
+        let from = (offset_bytes % MOST_VALUE_BYTES) as usize;
+        let part = self.part.as_ref();
+        part.map_or(&[], |(_, bytes)| bytes.get(from..).unwrap_or_default())
     }
 
     /// Reads a part, again if need be, and begins to read those after it, up to `parts`.
     fn read(&mut self, part: u32, parts: u32) -> Result<Vec<u8>, StoreFailure> {
         while self.ahead.front().is_some_and(|(next, _)| *next != part) {
-            self.ahead
-                .pop_front()
-                .into_iter()
-                .for_each(|(_, call)| call.give_up());
+            self.ahead.pop_front();
         }
         let spare = self.part.take().map(|(_, bytes)| bytes);
         let mut call = match self.ahead.pop_front() {
@@ -276,12 +306,10 @@ impl<'a> BlockReader<'a> {
         }
     }
 
-    fn begin(&self, part: u32, mut bytes: Vec<u8>) -> Result<Arc<Call>, StoreFailure> {
+    fn begin(&self, part: u32, mut bytes: Vec<u8>) -> Result<Call, StoreFailure> {
         bytes.clear();
         bytes.resize(self.block.part_bytes(part) as usize, 0);
-        let call = Call::read(self.block.key(part), bytes);
-        self.block.shared.queue(&call)?;
-        Ok(call)
+        self.block.shared.worker.read(self.block.key(part), bytes)
     }
 
     fn check(&self, part: u32, bytes: &[u8]) -> Result<(), StoreFailure> {
@@ -290,53 +318,5 @@ impl<'a> BlockReader<'a> {
             true => Ok(()),
             false => Err(StoreFailure::Damaged("the checksum is wrong".into())),
         }
-    }
-
-    fn give_up_ahead(&mut self) {
-        self.ahead.drain(..).for_each(|(_, call)| call.give_up());
-    }
-}
-
-impl StoreReader for BlockReader<'_> {
-    fn fetch(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<()> {
-        let part = (offset_bytes / MOST_VALUE_BYTES) as u32;
-        if self.part.as_ref().is_some_and(|(known, _)| *known == part) {
-            return Ok(());
-        }
-        let end_bytes = offset_bytes
-            .saturating_add(most_bytes)
-            .min(self.block.len_bytes);
-        let parts = end_bytes.div_ceil(MOST_VALUE_BYTES) as u32;
-        let shared = &self.block.shared;
-        let read = waits::time(WaitsFor::Store, || self.read(part, parts));
-        let read = read.inspect_err(|failure| {
-            // A store that rests was not asked.
-            if shared.takes_reads() {
-                shared.worker.ledger(|ledger| ledger.failed(failure));
-            }
-        });
-        match read {
-            Ok(bytes) => {
-                (shared.worker).ledger(|ledger| ledger.read(bytes.len() as u64));
-                self.part = Some((part, bytes));
-                Ok(())
-            }
-            Err(failure) => {
-                self.give_up_ahead();
-                Err(self.block.error("read", failure))
-            }
-        }
-    }
-
-    fn fetched(&self, offset_bytes: u64) -> &[u8] {
-        let from = (offset_bytes % MOST_VALUE_BYTES) as usize;
-        let part = self.part.as_ref();
-        part.map_or(&[], |(_, bytes)| bytes.get(from..).unwrap_or_default())
-    }
-}
-
-impl Drop for BlockReader<'_> {
-    fn drop(&mut self) {
-        self.give_up_ahead();
     }
 }

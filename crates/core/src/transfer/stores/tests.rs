@@ -130,7 +130,7 @@ fn noise(len_bytes: u64, seed: u64) -> Vec<u8> {
     (0..len_bytes).map(|_| next()).collect()
 }
 
-fn keep(store: &OpenStore, bytes: &[u8]) -> Result<Arc<dyn StoreBlock>> {
+fn keep(store: &OpenStore, bytes: &[u8]) -> Result<Arc<StoreBlock>> {
     let mut writer = store.begin(bytes.len() as u64)?;
     // Pieces that fit no part.
     for piece in bytes.chunks(700_001) {
@@ -140,7 +140,7 @@ fn keep(store: &OpenStore, bytes: &[u8]) -> Result<Arc<dyn StoreBlock>> {
 }
 
 /// Reads a block from an offset on, as a restore does.
-fn read(block: &Arc<dyn StoreBlock>, from_bytes: u64, len_bytes: u64) -> Result<Vec<u8>> {
+fn read(block: &Arc<StoreBlock>, from_bytes: u64, len_bytes: u64) -> Result<Vec<u8>> {
     let mut reader = block.reader();
     let mut bytes = Vec::new();
     let mut left_bytes = len_bytes;

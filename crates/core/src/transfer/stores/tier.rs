@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocks::Blocks;
 use super::ledger::NAME_COLUMNS;
-use super::open::open;
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::printable::printable;
@@ -23,8 +21,6 @@ pub struct StoreTier {
     pub(super) store: Arc<dyn Store>,
     pub(super) most_bytes: u64,
     pub(super) timeout: Duration,
-    /// Opens the tier, or with `true` its fake for a dry run.
-    pub(super) open: fn(StoreTier, bool) -> Arc<dyn Blocks>,
 }
 
 impl StoreTier {
@@ -36,7 +32,6 @@ impl StoreTier {
             store: Arc::new(store),
             most_bytes,
             timeout: TIMEOUT,
-            open,
         }
     }
 

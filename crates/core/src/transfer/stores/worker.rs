@@ -15,85 +15,23 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::ledger::StoreLedger;
 use super::store::{Key, MOST_VALUE_BYTES, Store};
 use crate::error::StoreFailure;
+use crate::worker::{Run, Task};
 
 type Outcome = Result<(), StoreFailure>;
 
-/// A write or a read, from the moment at which it is queued.
-pub(super) struct Call {
-    key: Key,
-    is_read: bool,
-    step: Mutex<CallStep>,
-    ended: Condvar,
-}
-
-/// How far a call has come, with its bytes.
-enum CallStep {
-    Waiting(Vec<u8>),
-    Running,
-    Ended(Outcome, Vec<u8>),
-    GivenUp,
-}
+/// A write or a read that is queued. It ends with the buffer of its bytes. On drop it is given up.
+pub(super) struct Call(Task<(Outcome, Vec<u8>)>);
 
 impl Call {
-    pub(super) fn write(key: Key, bytes: Vec<u8>) -> Arc<Call> {
-        Call::new(key, false, bytes)
+    /// Waits for the end of the call, until a time. Then the call is given up, with its buffer.
+    pub(super) fn wait(self, until: Instant) -> (Outcome, Vec<u8>) {
+        let ended = self.0.wait_until(until);
+        ended.unwrap_or((Err(StoreFailure::TimedOut), Vec::new()))
     }
 
-    /// A call that fills `bytes`.
-    pub(super) fn read(key: Key, bytes: Vec<u8>) -> Arc<Call> {
-        Call::new(key, true, bytes)
-    }
-
-    fn new(key: Key, is_read: bool, bytes: Vec<u8>) -> Arc<Call> {
-        Arc::new(Call {
-            key,
-            is_read,
-            step: Mutex::new(CallStep::Waiting(bytes)),
-            ended: Condvar::new(),
-        })
-    }
-
-    /// Waits for the end of the call, until a time. Then the call is given up.
-    pub(super) fn wait(&self, until: Instant) -> (Outcome, Vec<u8>) {
-        let mut step = self.step.lock();
-        while matches!(*step, CallStep::Waiting(_) | CallStep::Running) {
-            if self.ended.wait_until(&mut step, until).timed_out() {
-                break;
-            }
-        }
-        match std::mem::replace(&mut *step, CallStep::GivenUp) {
-            CallStep::Ended(outcome, bytes) => (outcome, bytes),
-            CallStep::Waiting(bytes) => (Err(StoreFailure::TimedOut), bytes),
-            CallStep::Running | CallStep::GivenUp => (Err(StoreFailure::TimedOut), Vec::new()),
-        }
-    }
-
-    /// Whether it has ended, or was given up.
+    /// Whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
-        let step = self.step.lock();
-        matches!(*step, CallStep::Ended(..) | CallStep::GivenUp)
-    }
-
-    /// Nobody waits for the call any more.
-    pub(super) fn give_up(&self) {
-        *self.step.lock() = CallStep::GivenUp;
-    }
-
-    fn make(&self, store: &dyn Store) {
-        let begun = std::mem::replace(&mut *self.step.lock(), CallStep::Running);
-        let CallStep::Waiting(mut bytes) = begun else {
-            *self.step.lock() = CallStep::GivenUp;
-            return;
-        };
-        let outcome = guarded(|| match self.is_read {
-            true => store.read(self.key, &mut bytes),
-            false => store.write(self.key, &bytes),
-        });
-        let mut step = self.step.lock();
-        if matches!(*step, CallStep::Running) {
-            *step = CallStep::Ended(outcome, bytes);
-            self.ended.notify_all();
-        }
+        self.0.has_ended()
     }
 }
 
@@ -115,7 +53,7 @@ pub(super) struct Removal {
 }
 
 enum StoreJob {
-    Call(Arc<Call>),
+    Call(Arc<dyn Run>),
     Remove(Removal),
 }
 
@@ -131,7 +69,7 @@ struct Inner {
 
 struct State {
     ledger: StoreLedger,
-    reads: VecDeque<Arc<Call>>,
+    reads: VecDeque<Arc<dyn Run>>,
     jobs: VecDeque<StoreJob>,
     /// Removals that failed, until they are tried again.
     failed: Vec<Removal>,
@@ -203,13 +141,34 @@ impl Worker {
         }
     }
 
-    /// Queues a call.
-    pub(super) fn queue(&self, call: &Arc<Call>) -> Outcome {
+    /// Queues a write, unless the store rests.
+    pub(super) fn write(&self, key: Key, bytes: Vec<u8>) -> Result<Call, StoreFailure> {
+        let store = self.0.store.clone();
+        let (task, run) = Task::new(move || {
+            let outcome = guarded(|| store.write(key, &bytes));
+            (outcome, bytes)
+        });
+        let queue = |state: &mut State| state.jobs.push_back(StoreJob::Call(run));
+        self.queue(queue).map(|()| Call(task))
+    }
+
+    /// Queues a read that fills `bytes`, unless the store rests.
+    pub(super) fn read(&self, key: Key, mut bytes: Vec<u8>) -> Result<Call, StoreFailure> {
+        let store = self.0.store.clone();
+        let (task, run) = Task::new(move || {
+            let outcome = guarded(|| store.read(key, &mut bytes));
+            (outcome, bytes)
+        });
+        let queue = |state: &mut State| state.reads.push_back(run);
+        self.queue(queue).map(|()| Call(task))
+    }
+
+    fn queue(&self, queue: impl FnOnce(&mut State)) -> Outcome {
         let mut state = self.0.state.lock();
-        match call.is_read {
-            true => state.reads.push_back(call.clone()),
-            false => state.jobs.push_back(StoreJob::Call(call.clone())),
+        if let Some(failure) = state.ledger.resting() {
+            return Err(failure);
         }
+        queue(&mut state);
         self.wake(state)
     }
 
@@ -251,7 +210,7 @@ impl Inner {
     fn run(&self) {
         while let Some(job) = self.next_job() {
             match job {
-                StoreJob::Call(call) => call.make(&*self.store),
+                StoreJob::Call(call) => call.run(),
                 StoreJob::Remove(removal) => self.remove(removal),
             }
         }
@@ -267,17 +226,15 @@ impl Inner {
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
-            let may_wait = !state.is_closed;
-            if state.failed.is_empty() {
-                if !may_wait {
-                    return None;
+            match (state.failed.is_empty(), state.is_closed) {
+                (true, true) => return None,
+                (true, false) => self.queued.wait(&mut state),
+                (false, is_closed) => {
+                    let rest = state.ledger.rest.max(Duration::from_millis(1));
+                    if is_closed || self.queued.wait_for(&mut state, rest).timed_out() {
+                        state.remove_failed();
+                    }
                 }
-                self.queued.wait(&mut state);
-                continue;
-            }
-            let rest = state.ledger.rest.max(Duration::from_millis(1));
-            if !may_wait || self.queued.wait_for(&mut state, rest).timed_out() {
-                state.remove_failed();
             }
         }
     }

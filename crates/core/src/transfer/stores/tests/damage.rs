@@ -9,7 +9,7 @@ use crate::error::StoreFailure;
 
 /// Changes the only value in the store, and checks that a read of the block finds it.
 #[track_caller]
-fn assert_found(memory: &Memory, block: &Arc<dyn StoreBlock>, change: impl FnOnce(&mut Vec<u8>)) {
+fn assert_found(memory: &Memory, block: &Arc<StoreBlock>, change: impl FnOnce(&mut Vec<u8>)) {
     let mut before = Vec::new();
     memory.change(|values| {
         let value = values.values_mut().next().unwrap();
