@@ -13,7 +13,6 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-#[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
 use crate::units::Nanoseconds;
@@ -70,13 +69,9 @@ pub struct Waits {
 impl Waits {
     /// All of them together.
     pub fn total(&self) -> Waited {
-        let Waits {
-            device,
-            host,
-            store,
-            disk,
-        } = *self;
-        device.plus(host).plus(store).plus(disk)
+        (self.device.plus(self.host))
+            .plus(self.store)
+            .plus(self.disk)
     }
 
     /// The waits since others were counted.
@@ -200,28 +195,6 @@ thread_local! {
     static WAITS: Cell<Waits> = Cell::default();
 }
 
-/// Until it is dropped, this thread counts for an inner watch.
-struct Scope {
-    watched: Watched,
-    waits: Waits,
-}
-
-impl Scope {
-    fn enter(watched: Watched) -> Self {
-        Scope {
-            watched: WATCHED.replace(watched),
-            waits: WAITS.take(),
-        }
-    }
-}
-
-impl Drop for Scope {
-    fn drop(&mut self) {
-        WATCHED.set(self.watched);
-        WAITS.set(self.waits);
-    }
-}
-
 /// Watches work. `note` gets the waits, if there are any, after each poll.
 pub(crate) async fn watch<T>(
     has_clock: bool,
@@ -229,15 +202,15 @@ pub(crate) async fn watch<T>(
     mut note: impl FnMut(&Waits),
 ) -> T {
     let mut work = pin!(work);
-    let watched = match has_clock {
+    let watched = match has_clock && cfg!(not(target_arch = "wasm32")) {
         true => Watched::Timed,
         false => Watched::Counted,
     };
     poll_fn(|context| {
-        let scope = Scope::enter(watched);
+        let outer = Paused::for_watch(watched);
         let polled = work.as_mut().poll(context);
         let waits = WAITS.get();
-        drop(scope);
+        drop(outer);
         if waits.total().times > 0 {
             note(&waits);
         }
@@ -246,12 +219,24 @@ pub(crate) async fn watch<T>(
     .await
 }
 
-/// Until it is dropped, this thread does something that is not watched.
-pub(crate) struct Paused(Watched);
+/// The watch of this thread, which counts nothing until this is dropped.
+pub(crate) struct Paused {
+    watched: Watched,
+    waits: Waits,
+}
 
 impl Paused {
+    /// Pauses the watch for something that is not watched.
     pub(crate) fn enter() -> Self {
-        Paused(WATCHED.replace(Watched::No))
+        Paused::for_watch(Watched::No)
+    }
+
+    /// Pauses the watch for an inner one.
+    fn for_watch(watched: Watched) -> Self {
+        Paused {
+            watched: WATCHED.replace(watched),
+            waits: WAITS.take(),
+        }
     }
 
     /// Polls work that is not watched.
@@ -267,7 +252,8 @@ impl Paused {
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        WATCHED.set(self.0);
+        WATCHED.set(self.watched);
+        WAITS.set(self.waits);
     }
 }
 
@@ -281,57 +267,38 @@ pub(crate) fn time<T>(what: WaitsFor, work: impl FnOnce() -> T) -> T {
     if !are_watched() {
         return work();
     }
-    let began = Began::now();
+    let began = now();
     // The app's code in it may wait for other memory.
     let paused = Paused::enter();
     let done = work();
     drop(paused);
-    began.ended(what);
+    count(what, began);
     done
 }
 
 /// As [`time`], for something to be awaited.
 pub(crate) async fn wait<T>(what: WaitsFor, work: impl Future<Output = T>) -> T {
-    let began = Began::now();
+    let began = now();
     let done = work.await;
     if are_watched() {
-        began.ended(what);
+        count(what, began);
     }
     done
 }
 
-/// The beginning of a wait.
-struct Began {
-    #[cfg(not(target_arch = "wasm32"))]
-    at: Option<Instant>,
+/// The beginning of a wait, if its time counts.
+fn now() -> Option<Instant> {
+    (WATCHED.get() == Watched::Timed).then(Instant::now)
 }
 
-impl Began {
-    fn now() -> Self {
-        Began {
-            #[cfg(not(target_arch = "wasm32"))]
-            at: (WATCHED.get() == Watched::Timed).then(Instant::now),
-        }
-    }
-
-    #[cfg(not(target_arch = "wasm32"))]
-    fn elapsed_ns(&self) -> u64 {
-        let ns = self.at.map_or(0, |at| at.elapsed().as_nanos());
-        u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-
-    #[cfg(target_arch = "wasm32")]
-    fn elapsed_ns(&self) -> u64 {
-        0
-    }
-
-    fn ended(self, what: WaitsFor) {
-        let ns = self.elapsed_ns();
-        let mut waits = WAITS.get();
-        let of = waits.of(what);
-        *of = of.plus(Waited { times: 1, ns });
-        WAITS.set(waits);
-    }
+/// Counts a wait that ends now.
+fn count(what: WaitsFor, began: Option<Instant>) {
+    let ns = began.map_or(0, |began| began.elapsed().as_nanos());
+    let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+    let mut waits = WAITS.get();
+    let of = waits.of(what);
+    *of = of.plus(Waited { times: 1, ns });
+    WAITS.set(waits);
 }
 
 #[cfg(test)]
