@@ -413,7 +413,8 @@ impl Readbacks {
         let signal = match self.driver.map(buffer, MapMode::Read, 0, size_bytes) {
             Ok(signal) => signal,
             Err(error) => {
-                self.give_up(buffer, buffer_bytes);
+                self.driver.destroy_in_use(buffer);
+                self.pool.lock().forget(buffer_bytes);
                 return Err(error);
             }
         };
@@ -427,11 +428,8 @@ impl Readbacks {
             epoch,
         });
         let mut pool = self.pool.lock();
-        if !pool
-            .readings
-            .iter()
-            .any(|other| Arc::ptr_eq(other, reading))
-        {
+        let is_known = (pool.readings.iter()).any(|other| Arc::ptr_eq(other, reading));
+        if !is_known {
             pool.readings.push_back(reading.clone());
         }
         Ok(())
@@ -527,11 +525,6 @@ impl Readbacks {
             .read_mapped(arrived.buffer, 0, size_bytes, &mut look)
     }
 
-    fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
-        self.driver.destroy_in_use(buffer);
-        self.pool.lock().forget(buffer_bytes);
-    }
-
     /// Releases a free buffer to the driver, unless it is the kept one.
     fn set_aside(&self, pool: &mut ReadbackPool, (buffer, buffer_bytes): (BufferId, u64)) {
         pool.total_bytes -= buffer_bytes;
@@ -571,16 +564,6 @@ impl Readbacks {
         for reading in readings {
             reading.state.lock().in_flight.clear();
             reading.fail(cause.clone());
-        }
-    }
-
-    /// The bytes of all buffers, including the kept one.
-    #[cfg(test)]
-    pub(crate) fn reserved_bytes(&self) -> u64 {
-        let pool = self.pool.lock();
-        match pool.kept {
-            SpareBuffer::Idle(_) => pool.total_bytes + KEPT_BYTES,
-            SpareBuffer::None | SpareBuffer::Lent => pool.total_bytes,
         }
     }
 }

@@ -158,17 +158,11 @@ impl SpillStore {
         };
         if len_bytes > 0 {
             let taken = state.room.take(len_bytes, || shared.create_file());
-            let (file, pieces) = match taken {
-                Ok(taken) => taken,
-                Err(refusal) => {
-                    drop(state);
-                    return Err(shared.refusal(len_bytes, refusal));
-                }
-            };
+            drop(state);
+            let (file, pieces) = taken.map_err(|refusal| shared.refusal(len_bytes, refusal))?;
             block.file = Some(file);
             block.frames = frame::plan(pieces, len_bytes, share, generation);
         }
-        drop(state);
         Ok(SpillWriter::new(block))
     }
 
@@ -183,12 +177,6 @@ impl SpillStore {
         self.0.state.lock().room.used_bytes.now
     }
 
-    /// The length of the file, which the quota limits.
-    #[cfg(test)]
-    pub(crate) fn file_bytes(&self) -> u64 {
-        self.0.state.lock().room.file_bytes.now
-    }
-
     /// The bytes of the file that blocks take, and the length of the file. Blocks include headers
     /// and are rounded up to pages. The quota limits the length.
     pub(crate) fn levels(&self) -> (Level, Level) {
@@ -201,12 +189,6 @@ impl SpillStore {
         self.0.state.lock().room.reset_peaks();
     }
 
-    /// The largest size of the file in bytes.
-    #[cfg(test)]
-    pub(crate) fn quota_bytes(&self) -> u64 {
-        self.0.state.lock().room.quota_bytes
-    }
-
     /// Changes the quota. Blocks stay. If the quota is below the used bytes, no more is spilled,
     /// and the file shrinks as blocks at its end are dropped.
     pub(crate) fn set_quota(&self, quota_bytes: u64) {
@@ -217,7 +199,7 @@ impl SpillStore {
 impl Shared {
     fn create_file(&self) -> io::Result<SpillFile> {
         if self.sizes_only {
-            return Ok(SpillFile::none());
+            return Ok(SpillFile::default());
         }
         if cfg!(not(any(unix, windows))) {
             return Err(ErrorKind::Unsupported.into());
@@ -295,18 +277,6 @@ pub(crate) struct SpillBlock {
 }
 
 impl SpillBlock {
-    /// The size of the block in bytes.
-    #[cfg(test)]
-    pub(crate) fn len_bytes(&self) -> u64 {
-        self.len_bytes
-    }
-
-    /// The bytes that the block takes in the file.
-    #[cfg(test)]
-    pub(crate) fn stored_bytes(&self) -> u64 {
-        self.frames.iter().map(|frame| frame.piece.size_bytes).sum()
-    }
-
     /// Passes `len_bytes` from `offset_bytes` on to `sink`, in order, in pieces of less than 1 MiB.
     /// Every piece is checked before. An error of `sink` ends the reading.
     ///
@@ -374,10 +344,10 @@ impl SpillBlock {
             None => Ok(false),
         };
         match read {
-            Ok(true) => frame
-                .header
-                .check(bytes)
-                .map_err(|reason| self.corrupt(frame, reason)),
+            Ok(true) => {
+                let checked = frame.header.check(bytes);
+                checked.map_err(|reason| self.corrupt(frame, reason))
+            }
             Ok(false) => Err(self.corrupt(frame, "the file ends before it")),
             Err(error) => Err(self.shared.failed("read a block", self.len_bytes, &error)),
         }

@@ -84,6 +84,27 @@ struct Chunk {
     pending: Arc<AtomicU32>,
 }
 
+impl Chunk {
+    fn new(buffer: BufferId, size_bytes: u64, phase: Phase) -> Self {
+        Chunk {
+            buffer,
+            size_bytes,
+            used_bytes: 0,
+            phase,
+            pending: Arc::default(),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.pending.load(Ordering::Acquire) == 0
+    }
+}
+
+/// The bytes of all chunks.
+fn total_bytes(chunks: &[Chunk]) -> u64 {
+    chunks.iter().map(|chunk| chunk.size_bytes).sum()
+}
+
 /// Lets one thread at a time create a chunk.
 ///
 /// Until the chunk is in the table, only the ledger knows of its bytes. Another thread would find
@@ -202,13 +223,7 @@ impl Uploads {
         let Some(made) = self.driver.create_mapped(self.account, size_bytes, label) else {
             return Ok(false);
         };
-        chunks.push(Chunk {
-            buffer: made?,
-            size_bytes,
-            used_bytes: 0,
-            phase: Phase::Mapped,
-            pending: Arc::new(AtomicU32::new(0)),
-        });
+        chunks.push(Chunk::new(made?, size_bytes, Phase::Mapped));
         Ok(true)
     }
 
@@ -221,12 +236,7 @@ impl Uploads {
         let most = most.min(limit_bytes / 2) & !7;
         let size_bytes = wanted_bytes.clamp(least.min(most), most);
         let size_bytes = size_bytes.next_power_of_two().min(most);
-        let total_bytes: u64 = self
-            .chunks
-            .lock()
-            .iter()
-            .map(|chunk| chunk.size_bytes)
-            .sum();
+        let total_bytes = total_bytes(&self.chunks.lock());
         (most > 0 && total_bytes + size_bytes <= limit_bytes).then_some(size_bytes)
     }
 
@@ -250,8 +260,7 @@ impl Uploads {
             let limit_bytes = self.limit_bytes();
             let epoch = self.epoch();
             let (buffer, size_bytes) = self.create(size_bytes).await?;
-            let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
-            let mapped = match mapped {
+            let mapped = match self.driver.map(buffer, MapMode::Write, 0, size_bytes) {
                 Ok(mapped) => mapped,
                 Err(error) => {
                     self.driver.destroy_buffer(buffer, 0);
@@ -263,42 +272,39 @@ impl Uploads {
             let (kept, is_here) = {
                 let mut chunks = self.chunks.lock();
                 let is_here = self.epoch() == epoch;
-                let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
-                let fits = total_bytes + size_bytes <= limit_bytes;
-                if fits && is_here {
-                    chunks.push(Chunk {
-                        buffer,
-                        size_bytes,
-                        used_bytes: 0,
-                        phase: Phase::Returning(mapped.clone()),
-                        pending: Arc::new(AtomicU32::new(0)),
-                    });
+                let kept = is_here && total_bytes(&chunks) + size_bytes <= limit_bytes;
+                if kept {
+                    let phase = Phase::Returning(mapped.clone());
+                    chunks.push(Chunk::new(buffer, size_bytes, phase));
                 }
-                (fits && is_here, is_here)
+                (kept, is_here)
             };
             drop(guard);
             if !kept {
-                self.driver.unmap(buffer);
-                self.driver.destroy_buffer(buffer, 0);
+                self.discard(buffer);
                 return Ok(!is_here);
             }
             if let Err(error) = self.driver.wait_for(WaitsFor::Host, &mapped).await {
                 // Otherwise the chunk would count as one that soon returns.
                 self.chunks.lock().retain(|chunk| chunk.buffer != buffer);
-                self.driver.unmap(buffer);
-                self.driver.destroy_buffer(buffer, 0);
+                self.discard(buffer);
                 return self.or_replaced(epoch, error);
             }
             Ok(true)
         })
     }
 
+    /// Destroys a mapped buffer that no submission uses.
+    fn discard(&self, buffer: BufferId) {
+        self.driver.unmap(buffer);
+        self.driver.destroy_buffer(buffer, 0);
+    }
+
     /// Creates a buffer of this size, or a smaller one if the driver has no more memory.
     async fn create(&self, mut size_bytes: u64) -> DriverResult<(BufferId, u64)> {
         loop {
-            let made = self
-                .driver
-                .create_buffer(self.account, size_bytes, "lapidary upload");
+            let label = "lapidary upload";
+            let made = self.driver.create_buffer(self.account, size_bytes, label);
             match made.await {
                 Ok(buffer) => return Ok((buffer, size_bytes)),
                 Err(DriverError::OutOfMemory) if size_bytes / 4 >= LEAST_PIECE_BYTES => {
@@ -363,7 +369,7 @@ impl Uploads {
     fn sweep_locked(&self, chunks: &mut Vec<Chunk>) -> DriverResult<()> {
         let mut broken = Vec::new();
         for (index, chunk) in chunks.iter_mut().enumerate() {
-            let idle = chunk.pending.load(Ordering::Acquire) == 0;
+            let idle = chunk.is_idle();
             match &chunk.phase {
                 Phase::Mapped if idle => chunk.used_bytes = 0,
                 Phase::Mapped => {}
@@ -418,21 +424,17 @@ impl Uploads {
 
     /// Whether there is an empty mapped chunk.
     pub(crate) fn has_room(&self) -> bool {
-        let chunks = self.chunks.lock();
-        let mapped = chunks
-            .iter()
-            .filter(|chunk| matches!(chunk.phase, Phase::Mapped));
-        mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
+        let is_empty =
+            |chunk: &Chunk| matches!(chunk.phase, Phase::Mapped) && chunk.used_bytes == 0;
+        self.chunks.lock().iter().any(is_empty)
     }
 
     /// Releases the empty chunks to the driver.
     pub(crate) fn trim(&self) {
         self.chunks.lock().retain(|chunk| {
-            let idle = chunk.pending.load(Ordering::Acquire) == 0;
-            let kept = !(idle && matches!(chunk.phase, Phase::Mapped));
+            let kept = !(chunk.is_idle() && matches!(chunk.phase, Phase::Mapped));
             if !kept {
-                self.driver.unmap(chunk.buffer);
-                self.driver.destroy_buffer(chunk.buffer, 0);
+                self.discard(chunk.buffer);
             }
             kept
         });

@@ -26,11 +26,11 @@ const MOST_TRIES: u32 = 16;
 /// After this many interruptions in a row, the call returns an error.
 const MOST_INTERRUPTS: u32 = 1000;
 
-/// An open file that has no name, or that the system deletes when its handle is closed.
-#[derive(Debug)]
+/// An open file that has no name, or that the system deletes when its handle is closed. By default
+/// no file, for blocks that have only sizes: it takes any length.
+#[derive(Debug, Default)]
 pub struct SpillFile {
     // Fields are dropped in this order: the file is closed before the rest is removed.
-    // Without a file there are only sizes.
     pub(super) file: Option<File>,
     _leftovers: Leftovers,
     #[cfg(any(test, feature = "sim"))]
@@ -71,23 +71,11 @@ impl SpillFile {
         })
     }
 
-    /// No file, for blocks that have only sizes. It takes any length.
-    pub(super) fn none() -> SpillFile {
-        SpillFile {
-            file: None,
-            _leftovers: Leftovers::default(),
-            #[cfg(any(test, feature = "sim"))]
-            faults: FileFaults::default(),
-        }
-    }
-
     /// Wraps a file that the caller names and removes.
     pub fn over(file: File) -> SpillFile {
         SpillFile {
             file: Some(file),
-            _leftovers: Leftovers::default(),
-            #[cfg(any(test, feature = "sim"))]
-            faults: FileFaults::default(),
+            ..SpillFile::default()
         }
     }
 
@@ -114,9 +102,7 @@ impl SpillFile {
     pub(super) fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         #[cfg(any(test, feature = "sim"))]
         self.faults.strike_plain(FileSite::SetLen)?;
-        self.file
-            .as_ref()
-            .map_or(Ok(()), |file| file.set_len(len_bytes))
+        (self.file.as_ref()).map_or(Ok(()), |file| file.set_len(len_bytes))
     }
 
     /// Writes all of `bytes` at `offset_bytes`.
@@ -158,23 +144,21 @@ impl SpillFile {
     }
 
     fn write_some(&self, bytes: &[u8], offset_bytes: u64) -> io::Result<usize> {
+        let write = |bytes: &[u8]| system::write_at(self.system_file()?, bytes, offset_bytes);
         #[cfg(any(test, feature = "sim"))]
         if let Some(kind) = self.faults.strike(FileSite::Write) {
-            return kind.write(bytes, |bytes| {
-                system::write_at(self.system_file()?, bytes, offset_bytes)
-            });
+            return kind.write(bytes, write);
         }
-        system::write_at(self.system_file()?, bytes, offset_bytes)
+        write(bytes)
     }
 
     fn read_some(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<usize> {
+        let read = |bytes: &mut [u8]| system::read_at(self.system_file()?, bytes, offset_bytes);
         #[cfg(any(test, feature = "sim"))]
         if let Some(kind) = self.faults.strike(FileSite::Read) {
-            return kind.read(bytes, |bytes| {
-                system::read_at(self.system_file()?, bytes, offset_bytes)
-            });
+            return kind.read(bytes, read);
         }
-        system::read_at(self.system_file()?, bytes, offset_bytes)
+        read(bytes)
     }
 
     fn system_file(&self) -> io::Result<&File> {

@@ -106,6 +106,7 @@ impl Header {
         }
         Ok(stored)
     }
+
     /// Decodes stored bytes that were checked.
     pub(super) fn unpack<'a>(&self, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, &'static str> {
         match self.codec {
@@ -128,11 +129,6 @@ impl Header {
         self.stored_bytes = stored.len() as u32;
         stored
     }
-}
-
-#[cfg(feature = "lz4")]
-pub(super) fn pack(raw: &[u8]) -> Vec<u8> {
-    lz4_flex::block::compress(raw)
 }
 
 /// The frames of a block of `block_bytes` in these pieces, in order.

@@ -215,11 +215,8 @@ impl Room {
             self.file_bytes.set(0);
         }
         let end_bytes = self.end_bytes();
-        if let Some(file) = self
-            .file
-            .as_ref()
-            .filter(|_| end_bytes < self.file_bytes.now)
-        {
+        let is_too_long = end_bytes < self.file_bytes.now;
+        if let Some(file) = self.file.as_ref().filter(|_| is_too_long) {
             // If the file cannot be cut now, the end is reused, or cut the next time.
             if file.set_len(end_bytes).is_ok() {
                 self.file_bytes.set(end_bytes);

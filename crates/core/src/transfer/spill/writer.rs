@@ -36,14 +36,6 @@ struct Out {
 }
 
 impl Out {
-    fn new(shared: Arc<Shared>) -> Self {
-        Out {
-            writes: VecDeque::new(),
-            bytes: 0,
-            shared,
-        }
-    }
-
     fn push(&mut self, write: Task<io::Result<()>>, size: usize) {
         self.writes.push_back((write, size));
         self.bytes += size;
@@ -114,7 +106,11 @@ pub(crate) struct SpillWriter {
 impl SpillWriter {
     pub(super) fn new(block: SpillBlock) -> SpillWriter {
         SpillWriter {
-            out: Out::new(block.shared.clone()),
+            out: Out {
+                writes: VecDeque::new(),
+                bytes: 0,
+                shared: block.shared.clone(),
+            },
             block,
             frame: 0,
             filled_bytes: 0,
@@ -222,7 +218,7 @@ impl SpillWriter {
     #[cfg(feature = "lz4")]
     fn store_collected(&mut self) -> Result<()> {
         let raw = std::mem::take(&mut self.collected);
-        let packed = super::frame::pack(&raw);
+        let packed = lz4_flex::block::compress(&raw);
         let frame = &mut self.block.frames[self.frame];
         let stored = frame.header.choose(&raw, &packed);
         let wanted_bytes = HEADER_BYTES + stored.len() as u64;

@@ -40,7 +40,7 @@ fn assert_corrupt(block: &SpillBlock, expected: &str) {
             reason,
             ..
         }) => {
-            assert_eq!(block_bytes, block.len_bytes());
+            assert_eq!(block_bytes, block.len_bytes);
             assert!(reason.contains(expected), "{reason}, not {expected}");
         }
         other => panic!("damage was not found: {:?}", other.map(|bytes| bytes.len())),

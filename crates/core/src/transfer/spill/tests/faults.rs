@@ -48,10 +48,10 @@ fn work(store: &SpillStore, live: &mut Live) {
 }
 
 fn check(block: &SpillBlock, value: u8) {
-    let (bytes, result) = read_part(block, 0, block.len_bytes());
+    let (bytes, result) = read_part(block, 0, block.len_bytes);
     assert!(bytes == vec![value; bytes.len()]);
     match result {
-        Ok(()) => assert_eq!(bytes.len() as u64, block.len_bytes()),
+        Ok(()) => assert_eq!(bytes.len() as u64, block.len_bytes),
         Err(Error::Spill(_) | Error::SpillCorrupt { .. }) => {}
         Err(other) => panic!("{other}"),
     }
